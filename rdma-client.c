@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The active side: resolves an address and a route, connects, lets the session run, reports.
+ */
+#include "rdma-common.h"
+
+#include <err.h>
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The first packets to a new neighbour may be lost: its address is asked for this often. */
+#define RESOLVE_MILLISECONDS 2000
+
+static const char help[] =
+	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
+	"Connect to the rdma-server at ADDRESS and PORT, read or write each other's memory with\n"
+	"one-sided RDMA, verify it, and print what the server handed over.\n"
+	"\n" COMMON_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
+
+/* One attempt to hold a session with one address. */
+struct client {
+	struct process *process;
+	struct connection *connection;
+	const struct addrinfo *address;
+	int64_t resolve_deadline; /* as now_milliseconds() counts; INT64_MAX once resolved */
+	bool reached;      /* the peer answered as a server of ours: no other address is tried */
+	int signal_number; /* the signal that ended the session, or 0 */
+};
+
+static enum parsed parse_arguments(struct options *options, int argc, char **argv)
+{
+	static const struct option long_options[] = {COMMON_LONG_OPTIONS};
+	unsigned long port;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
+		enum parsed parsed = parse_common_option(options, letter, optarg, help);
+
+		if (parsed != PARSED_RUN)
+			return parsed;
+	}
+	if (argc - optind != 3)
+		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
+	if (!parse_operation(argv[optind], &options->operation))
+		return PARSED_FAILED;
+	options->address = argv[optind + 1];
+	options->port = argv[optind + 2];
+	if (!parse_number(options->port, 1, 65535, &port))
+		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
+	return PARSED_RUN;
+}
+
+/* Asks for the RDMA device and the neighbour that lead to the address; answered by an event. */
+static void resolve_address(struct client *client)
+{
+	struct connection *connection = client->connection;
+	int64_t remaining = client->resolve_deadline - now_milliseconds();
+	int timeout = remaining > RESOLVE_MILLISECONDS ? RESOLVE_MILLISECONDS : (int)remaining;
+
+	connection_trace(connection, "rdma_resolve_addr: %d ms", timeout);
+	if (rdma_resolve_addr(connection->id, NULL, client->address->ai_addr, timeout))
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"cannot resolve the address: %s; does a network interface with an "
+				"RDMA device ('rdma link') lead there?",
+				strerror(errno));
+}
+
+static void address_failed(struct client *client, const struct cm_event *event)
+{
+	int64_t remaining = client->resolve_deadline - now_milliseconds();
+
+	/* less than what a neighbour takes to answer is not worth another try */
+	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
+		resolve_address(client);
+	else
+		connection_fail(
+			client->connection, STATUS_UNRESOLVED,
+			"cannot resolve the address: %s; is the host up, and does a network "
+			"interface with an RDMA device ('rdma link') lead there?",
+			strerror(-event->status));
+}
+
+/* The device is known now, so everything that belongs to it can be made. */
+static void address_resolved(struct client *client)
+{
+	struct connection *connection = client->connection;
+	int timeout = (int)(client->resolve_deadline - now_milliseconds());
+
+	connection_say(connection, "address resolved.");
+	if (connection_prepare(connection) != STATUS_SUCCESS)
+		return;
+	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
+		connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s",
+				strerror(errno));
+}
+
+static void route_resolved(struct client *client)
+{
+	struct connection *connection = client->connection;
+	uint8_t hello[HELLO_SIZE];
+	struct rdma_conn_param parameters = connection_parameters(connection, hello);
+
+	connection_say(connection, "route resolved.");
+	client->resolve_deadline = INT64_MAX;
+	connection_extend_deadline(connection);
+	connection_trace(connection, "rdma_connect");
+	if (!rdma_connect(connection->id, &parameters))
+		return;
+	/* iWARP connects at once: a refusal by the host comes back from here */
+	connection_fail(connection, errno == ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_REFUSED,
+			"cannot connect: %s; is rdma-server running there, on that port?",
+			strerror(errno));
+}
+
+/* The peer answers no, or nobody listens: the rejection says which. */
+static void rejected(struct client *client, const struct cm_event *event)
+{
+	struct connection *connection = client->connection;
+	const char *reason = NULL;
+
+	client->reached = event->greeting != GREETING_NONE;
+	if (event->greeting == GREETING_VERSION)
+		reason =
+			"it speaks another version of this protocol; use the same release on both hosts";
+	else if (event->hello.refusal == REFUSAL_VERSION)
+		reason =
+			"it speaks another version of this protocol; use the same release on both hosts";
+	else if (event->hello.refusal == REFUSAL_OPERATION)
+		reason =
+			event->hello.operation == OPERATION_WRITE
+				? "it was started to write; start both sides with the same operation"
+				: "it was started to read; start both sides with the same operation";
+	else if (event->hello.refusal == REFUSAL_LENGTH)
+		reason = "the message is larger than it takes";
+	else if (event->hello.refusal == REFUSAL_BUSY)
+		reason = "it has no room for another session; try again later";
+	if (reason)
+		connection_fail(connection, STATUS_REFUSED, "the server refused: %s", reason);
+	else
+		connection_fail(
+			connection, STATUS_REFUSED,
+			"connection rejected (%s); is rdma-server running there, on that port?",
+			event->status == -ECONNREFUSED || event->status == 8
+				? "nobody listens"
+				: "by the host's connection manager");
+}
+
+static void established(struct client *client, const struct cm_event *event)
+{
+	struct connection *connection = client->connection;
+	struct event established = {.type = EVENT_ESTABLISHED};
+
+	client->reached = true;
+	if (hello_refusal(client->process->options, event->greeting, &event->hello) != REFUSAL_NONE)
+		connection_fail(connection, STATUS_CONTENTS_WRONG,
+				"the server accepted with a hello that does not fit: version %u, "
+				"operation %u, %ju bytes",
+				event->hello.version, event->hello.operation,
+				(uintmax_t)event->hello.length);
+	else if (connection_meet(connection, event->greeting, &event->hello) == STATUS_SUCCESS)
+		connection_handle(connection, established);
+}
+
+static void handle_cm_event(struct client *client, const struct cm_event *event)
+{
+	switch (event->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		address_resolved(client);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		address_failed(client, event);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		route_resolved(client);
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		connection_fail(client->connection, STATUS_UNRESOLVED,
+				"cannot resolve the route: %s; is the subnet manager running?",
+				strerror(-event->status));
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		established(client, event);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		rejected(client, event);
+		break;
+	default:
+		connection_cm_event(client->connection, event);
+		break;
+	}
+}
+
+/* Runs until the session is over; returns how it ended. */
+static enum status run_events(struct client *client)
+{
+	struct connection *connection = client->connection;
+	struct event interrupted = {.type = EVENT_INTERRUPTED};
+	struct cm_event event;
+	enum status status;
+
+	while (!connection_service(connection, &status)) {
+		int64_t deadline = connection_deadline(connection);
+
+		switch (process_wait(client->process, deadline, &event, &client->signal_number)) {
+		case WAKEUP_CM_EVENT:
+			handle_cm_event(client, &event);
+			break;
+		case WAKEUP_SIGNAL:
+			client->reached = true;
+			connection_handle(connection, interrupted);
+			break;
+		case WAKEUP_OTHER:
+			if (now_milliseconds() >= client->resolve_deadline) {
+				client->resolve_deadline = INT64_MAX;
+				connection_fail(connection, STATUS_UNRESOLVED,
+						"the address or route was not resolved in time; is "
+						"the host up?");
+			}
+			break;
+		case WAKEUP_EXHAUSTED:
+			return STATUS_LOCAL_FAILURE;
+		}
+	}
+	return status;
+}
+
+/* Holds one session with one address. */
+static enum status run_session(struct client *client)
+{
+	struct rdma_cm_id *id;
+	enum status status;
+
+	if (rdma_create_id(client->process->event_channel, &id, NULL, RDMA_PS_TCP)) {
+		warn("cannot create a connection identifier");
+		return STATUS_LOCAL_FAILURE;
+	}
+	client->connection = connection_create(client->process, id, 0);
+	if (!client->connection)
+		return STATUS_LOCAL_FAILURE;
+	client->resolve_deadline = connection_deadline(client->connection);
+	resolve_address(client);
+	status = run_events(client);
+	connection_report(client->connection, status);
+	connection_destroy(client->connection);
+	return status;
+}
+
+/* Tries the addresses of the host in turn, until a server of ours answers. */
+static enum status run_client(const struct options *options, int *signal_number)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *addresses, *address;
+	struct process process;
+	struct client client = {.process = &process};
+	enum status status;
+	int error;
+
+	status = process_create(&process, options, ROLE_CLIENT);
+	if (status != STATUS_SUCCESS)
+		return status;
+	error = getaddrinfo(options->address, options->port, &hints, &addresses);
+	if (error) {
+		warnx("cannot resolve the host name '%s': %s", options->address,
+		      gai_strerror(error));
+		status = STATUS_UNRESOLVED;
+		goto destroy;
+	}
+	for (address = addresses; address && !client.reached; address = address->ai_next) {
+		client.address = address;
+		status = run_session(&client);
+	}
+	freeaddrinfo(addresses);
+	*signal_number = client.signal_number;
+
+destroy:
+	process_destroy(&process);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = default_options();
+	enum parsed parsed;
+	enum status status = STATUS_SUCCESS, output;
+	int signal_number = 0;
+
+	setlocale(LC_CTYPE, "");
+	parsed = parse_arguments(&options, argc, argv);
+	if (parsed == PARSED_FAILED)
+		return STATUS_USAGE;
+	if (parsed == PARSED_RUN)
+		status = run_client(&options, &signal_number);
+	output = flush_output();
+	if (status == STATUS_INTERRUPTED)
+		end_by_signal(signal_number);
+	return (int)(status == STATUS_SUCCESS ? output : status);
+}

@@ -1,0 +1,1945 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The shared module, in the order in which things build on each other: output, command line, wire
+ * format, state machine, the process and its completion thread, connections.
+ *
+ * Three conventions for errors meet here. librdmacm and ibv_get_cq_event(3) return -1 and set
+ * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
+ * an errno value. ibv_poll_cq(3) returns a negative number and says nothing more.
+ */
+#include "rdma-common.h"
+
+#include <endian.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+#include <wctype.h>
+#include <xxhash.h>
+
+/*
+ * A peer sends three messages in a session, and MSG_PROGRESS four times a second while its
+ * operation takes long. Over iWARP a message without a receive ends the connection, so there are
+ * receives for as long as this program may be held up.
+ */
+#define RECEIVES              64
+#define PROGRESS_MILLISECONDS 250
+/* Work requests of the operation in the send queue at a time, and one of each type of message. */
+#define OPERATION_DEPTH 16
+#define MESSAGE_TYPES   4
+#define SEND_REQUESTS   (OPERATION_DEPTH + MESSAGE_TYPES)
+/* Slots of the control region, one cache line each: receives, then one for each type of message. */
+#define SLOT_SIZE 64
+#define SEND_SLOT RECEIVES
+#define SLOTS     (RECEIVES + MESSAGE_TYPES)
+/* One work request carries no more than this, so that a slow transfer is seen to move. */
+#define PART_SIZE ((uint64_t)256 * 1024)
+/* Reads outstanding at a time are limited by the devices too; more than this gains nothing. */
+#define READ_DEPTH 16
+/* How long a connection that has failed, or that is overdue, may take to close. */
+#define CLOSING_MILLISECONDS 1000
+/* The most that is shown of a payload: as long as a command-line argument can be on Linux. */
+#define SHOWN_PAYLOAD ((size_t)128 * 1024)
+
+/* ---- Output ---- */
+
+/* One line on `stream` in one piece: two threads print. */
+__attribute__((format(printf, 3, 0))) static void print_line(FILE *stream, const char *prefix,
+							     const char *format, va_list arguments)
+{
+	flockfile(stream);
+	fputs(prefix, stream);
+	vfprintf(stream, format, arguments);
+	fputc('\n', stream);
+	fflush(stream);
+	funlockfile(stream);
+}
+
+void say(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	print_line(stdout, "", format, arguments);
+	va_end(arguments);
+}
+
+enum status flush_output(void)
+{
+	int failed = ferror(stdout);
+
+	errno = 0;
+	if (fclose(stdout) || failed) {
+		warnx("cannot write to standard output%s%s; give it a place to go",
+		      errno ? ": " : "", errno ? strerror(errno) : "");
+		return STATUS_LOCAL_FAILURE;
+	}
+	return STATUS_SUCCESS;
+}
+
+/* What stands in front of a line of this connection's. */
+static const char *line_prefix(const struct connection *connection, char *buffer, size_t size)
+{
+	buffer[0] = '\0';
+	if (connection->number)
+		snprintf(buffer, size, "[%u] ", connection->number);
+	return buffer;
+}
+
+void connection_say(const struct connection *connection, const char *format, ...)
+{
+	char prefix[16];
+	va_list arguments;
+
+	va_start(arguments, format);
+	print_line(stdout, line_prefix(connection, prefix, sizeof(prefix)), format, arguments);
+	va_end(arguments);
+}
+
+void connection_trace(const struct connection *connection, const char *format, ...)
+{
+	char prefix[16];
+	va_list arguments;
+
+	if (!connection->process->options->verbose)
+		return;
+	va_start(arguments, format);
+	print_line(stderr, line_prefix(connection, prefix, sizeof(prefix)), format, arguments);
+	va_end(arguments);
+}
+
+char *escape(const uint8_t *bytes, size_t size)
+{
+	char *text = NULL;
+	size_t text_size = 0, step;
+	mbstate_t state = {0};
+	FILE *stream = open_memstream(&text, &text_size);
+
+	if (!stream)
+		return NULL;
+	for (size_t offset = 0; offset < size; offset += step) {
+		wchar_t character = L'\0';
+
+		step = mbrtowc(&character, (const char *)bytes + offset, size - offset, &state);
+		if (step == 0 || step > size - offset || !iswprint((wint_t)character)) {
+			/* the end of a string, no character of this locale, or one that does
+			 * something */
+			memset(&state, 0, sizeof(state));
+			step = 1;
+			fprintf(stream, "\\x%02x", bytes[offset]);
+		} else if (character == L'\\') {
+			fputs("\\\\", stream);
+		} else {
+			fwrite(bytes + offset, 1, step, stream);
+		}
+	}
+	if (fclose(stream)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+int64_t now_milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Command line ---- */
+
+struct options default_options(void)
+{
+	struct options options = {
+		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
+		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
+	};
+
+	return options;
+}
+
+enum parsed usage_error(const char *format, ...)
+{
+	va_list arguments;
+
+	if (format) {
+		va_start(arguments, format);
+		vwarnx(format, arguments);
+		va_end(arguments);
+	}
+	fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
+	return PARSED_FAILED;
+}
+
+bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
+		  unsigned long *number)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') /* strtoul(3) takes spaces and signs as well */
+		return false;
+	errno = 0;
+	*number = strtoul(text, &end, 10);
+	return !errno && !*end && *number >= minimum && *number <= maximum;
+}
+
+bool parse_operation(const char *word, enum operation *operation)
+{
+	if (!strcmp(word, operation_name(OPERATION_READ)))
+		*operation = OPERATION_READ;
+	else if (!strcmp(word, operation_name(OPERATION_WRITE)))
+		*operation = OPERATION_WRITE;
+	else
+		return usage_error("the operation is 'read' or 'write', not '%s'", word) ==
+		       PARSED_RUN;
+	return true;
+}
+
+enum parsed parse_common_option(struct options *options, int letter, const char *argument,
+				const char *help)
+{
+	unsigned long seconds;
+
+	switch (letter) {
+	case 'm':
+		options->message = argument;
+		return PARSED_RUN;
+	case 't':
+		if (!parse_number(argument, 1, 1000000, &seconds))
+			return usage_error(
+				"--timeout takes whole seconds from 1 to 1000000, not '%s'",
+				argument);
+		options->timeout_seconds = (unsigned int)seconds;
+		return PARSED_RUN;
+	case 'v':
+		options->verbose = true;
+		return PARSED_RUN;
+	case 'h':
+		fputs(help, stdout);
+		return PARSED_EXIT;
+	case OPTION_VERSION:
+		say("%s %s", program_invocation_short_name, PROGRAM_VERSION);
+		return PARSED_EXIT;
+	default: /* getopt_long(3) has said what is wrong */
+		return usage_error(NULL);
+	}
+}
+
+/* ---- On the wire ---- */
+
+static void put16(uint8_t *wire, uint16_t value)
+{
+	value = htole16(value);
+	memcpy(wire, &value, sizeof(value));
+}
+
+static void put32(uint8_t *wire, uint32_t value)
+{
+	value = htole32(value);
+	memcpy(wire, &value, sizeof(value));
+}
+
+static void put64(uint8_t *wire, uint64_t value)
+{
+	value = htole64(value);
+	memcpy(wire, &value, sizeof(value));
+}
+
+static uint32_t get32(const uint8_t *wire)
+{
+	uint32_t value;
+
+	memcpy(&value, wire, sizeof(value));
+	return le32toh(value);
+}
+
+static uint64_t get64(const uint8_t *wire)
+{
+	uint64_t value;
+
+	memcpy(&value, wire, sizeof(value));
+	return le64toh(value);
+}
+
+/* Where the fields of a message lie: as in the tutorial's struct on 64-bit little-endian machines.
+ */
+#define MESSAGE_TYPE   0
+#define MESSAGE_VALUE  24
+#define MESSAGE_LENGTH 32
+#define MESSAGE_RKEY   48
+
+void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
+{
+	memset(wire, 0, MESSAGE_SIZE);
+	put32(wire + MESSAGE_TYPE, message->type);
+	put64(wire + MESSAGE_VALUE, message->value);
+	if (message->type == MSG_MR) {
+		put64(wire + MESSAGE_LENGTH, message->length);
+		put32(wire + MESSAGE_RKEY, message->rkey);
+	}
+}
+
+bool decode_message(const uint8_t *wire, size_t size, struct message *message)
+{
+	uint32_t type;
+
+	if (size != MESSAGE_SIZE)
+		return false;
+	type = get32(wire + MESSAGE_TYPE);
+	if (type > MSG_PROGRESS)
+		return false;
+	message->type = (enum message_type)type;
+	message->value = get64(wire + MESSAGE_VALUE);
+	message->length = get64(wire + MESSAGE_LENGTH);
+	message->rkey = get32(wire + MESSAGE_RKEY);
+	return true;
+}
+
+bool region_is_usable(const struct message *region, uint64_t needed)
+{
+	return region->value && region->length >= needed &&
+	       region->length - 1 <= UINT64_MAX - region->value;
+}
+
+/* Where the fields of a hello lie. What is not named is reserved. */
+#define HELLO_MAGIC        0x4f485752 /* "RWHO" */
+#define HELLO_AT_MAGIC     0
+#define HELLO_AT_VERSION   4
+#define HELLO_AT_OPERATION 5
+#define HELLO_AT_FLAGS     6 /* 16 bits, none defined yet */
+#define HELLO_AT_LENGTH    8
+#define HELLO_AT_REFUSAL   16
+
+void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
+{
+	memset(wire, 0, HELLO_SIZE);
+	put32(wire + HELLO_AT_MAGIC, HELLO_MAGIC);
+	wire[HELLO_AT_VERSION] = hello->version;
+	wire[HELLO_AT_OPERATION] = hello->operation;
+	put16(wire + HELLO_AT_FLAGS, 0);
+	put64(wire + HELLO_AT_LENGTH, hello->length);
+	wire[HELLO_AT_REFUSAL] = hello->refusal;
+}
+
+enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
+{
+	memset(hello, 0, sizeof(*hello));
+	if (!wire || size < HELLO_SIZE || get32(wire + HELLO_AT_MAGIC) != HELLO_MAGIC)
+		return GREETING_NONE;
+	hello->version = wire[HELLO_AT_VERSION];
+	if (hello->version != HELLO_VERSION)
+		return GREETING_VERSION;
+	hello->operation = wire[HELLO_AT_OPERATION];
+	hello->length = get64(wire + HELLO_AT_LENGTH);
+	hello->refusal = wire[HELLO_AT_REFUSAL];
+	return GREETING_HELLO;
+}
+
+enum refusal hello_refusal(const struct options *options, enum greeting greeting,
+			   const struct hello *hello)
+{
+	if (greeting == GREETING_NONE)
+		return REFUSAL_NONE;
+	if (greeting == GREETING_VERSION)
+		return REFUSAL_VERSION;
+	if (hello->operation != options->operation)
+		return REFUSAL_OPERATION;
+	if (hello->length == 0 || hello->length > options->maximum_payload)
+		return REFUSAL_LENGTH;
+	return REFUSAL_NONE;
+}
+
+/* ---- The state machine of a session ---- */
+
+#define NAME(value) \
+	case value: \
+		return #value
+
+const char *operation_name(enum operation operation)
+{
+	return operation == OPERATION_READ ? "read" : "write";
+}
+
+const char *event_name(enum event_type type)
+{
+	switch (type) {
+		NAME(EVENT_ESTABLISHED);
+		NAME(EVENT_MR_RECEIVED);
+		NAME(EVENT_DONE_RECEIVED);
+		NAME(EVENT_VERDICT_RECEIVED);
+		NAME(EVENT_MR_SENT);
+		NAME(EVENT_OPERATION_COMPLETED);
+		NAME(EVENT_DONE_SENT);
+		NAME(EVENT_VERDICT_SENT);
+		NAME(EVENT_CHECKED);
+		NAME(EVENT_FAILED);
+		NAME(EVENT_FLUSHED);
+		NAME(EVENT_DISCONNECTED);
+		NAME(EVENT_DRAINED);
+		NAME(EVENT_DEADLINE);
+		NAME(EVENT_INTERRUPTED);
+		NAME(EVENT_TYPES);
+	}
+	return "EVENT_?";
+}
+
+const char *phase_name(enum phase phase)
+{
+	switch (phase) {
+		NAME(PHASE_CONNECTING);
+		NAME(PHASE_EXCHANGING);
+		NAME(PHASE_CLOSING);
+		NAME(PHASE_FINISHED);
+	}
+	return "PHASE_?";
+}
+
+const char *local_progress_name(enum local_progress local)
+{
+	switch (local) {
+		NAME(LOCAL_IDLE);
+		NAME(LOCAL_MR_POSTED);
+		NAME(LOCAL_MR_SENT);
+		NAME(LOCAL_OPERATION_POSTED);
+		NAME(LOCAL_OPERATION_COMPLETED);
+		NAME(LOCAL_DONE_SENT);
+		NAME(LOCAL_CHECKED);
+		NAME(LOCAL_VERDICT_POSTED);
+		NAME(LOCAL_VERDICT_SENT);
+	}
+	return "LOCAL_?";
+}
+
+const char *remote_progress_name(enum remote_progress remote)
+{
+	switch (remote) {
+		NAME(REMOTE_SILENT);
+		NAME(REMOTE_MR);
+		NAME(REMOTE_DONE);
+		NAME(REMOTE_VERDICT);
+	}
+	return "REMOTE_?";
+}
+
+struct protocol protocol_start(enum role role, enum operation operation)
+{
+	struct protocol protocol = {
+		.role = role,
+		.operation = operation,
+		.phase = PHASE_CONNECTING,
+		.status = STATUS_SUCCESS,
+	};
+
+	return protocol;
+}
+
+/* How the session has gone if it ends now, by all that was received and completed. */
+static enum status conclusion(const struct protocol *protocol)
+{
+	if (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS)
+		return protocol->check;
+	if (protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS)
+		return protocol->verdict;
+	if (protocol->local >= LOCAL_CHECKED &&
+	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
+		return STATUS_SUCCESS;
+	return STATUS_PEER_LOST;
+}
+
+/*
+ * From now on nothing is posted. The first reason to close is the one that counts, unless both
+ * directions have been verified already.
+ */
+static void begin_closing(struct step *step, enum status status)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase >= PHASE_CLOSING)
+		return;
+	protocol->phase = PHASE_CLOSING;
+	protocol->status = conclusion(protocol) == STATUS_SUCCESS ? STATUS_SUCCESS : status;
+	step->actions |= ACTION_DISCONNECT;
+}
+
+/* The connection stands. A message can overtake this news, so it comes from two sides. */
+static void establish(struct protocol *protocol)
+{
+	if (protocol->phase != PHASE_CONNECTING)
+		return;
+	protocol->phase = PHASE_EXCHANGING;
+	protocol->connected = true;
+}
+
+/* A message of the peer's: in its turn, or it breaks the protocol. */
+static void receive(struct step *step, enum remote_progress message)
+{
+	struct protocol *protocol = &step->protocol;
+	bool our_turn_first; /* what this side must have posted before the peer can send this */
+
+	switch (message) {
+	case REMOTE_MR: /* the client's comes first: an iWARP client must be the first to send */
+		our_turn_first =
+			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
+		break;
+	case REMOTE_DONE:
+		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
+		break;
+	default:
+		our_turn_first = protocol->verifying && protocol->local >= LOCAL_OPERATION_POSTED;
+	}
+	if (message != protocol->remote + 1 || !our_turn_first) {
+		begin_closing(step, STATUS_CONTENTS_WRONG);
+		return;
+	}
+	establish(protocol);
+	protocol->remote = message;
+}
+
+/* A completion of this side's own: they arrive in the order of posting. */
+static void complete(struct step *step, enum local_progress before, enum local_progress after)
+{
+	if (step->protocol.local == before)
+		step->protocol.local = after;
+	else
+		begin_closing(step, STATUS_LOCAL_FAILURE);
+}
+
+/* The deadline passed: for the exchange, then for closing, then for closing by force. */
+static void expire(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase < PHASE_CLOSING) {
+		begin_closing(step, STATUS_TIMED_OUT);
+	} else if (!protocol->overdue && !protocol->drained) {
+		protocol->overdue = true;
+		step->actions |= ACTION_FORCE_ERROR;
+	} else {
+		protocol->phase = PHASE_FINISHED;
+		step->actions |= ACTION_FINISH;
+	}
+}
+
+/* What an event changes by itself. */
+static void record(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	switch (event.type) {
+	case EVENT_ESTABLISHED:
+		establish(protocol);
+		break;
+	case EVENT_MR_RECEIVED:
+		receive(step, REMOTE_MR);
+		break;
+	case EVENT_DONE_RECEIVED:
+		receive(step, REMOTE_DONE);
+		break;
+	case EVENT_VERDICT_RECEIVED:
+		receive(step, REMOTE_VERDICT);
+		protocol->verdict = event.status;
+		break;
+	case EVENT_MR_SENT:
+		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
+		break;
+	case EVENT_OPERATION_COMPLETED:
+		complete(step, LOCAL_OPERATION_POSTED, LOCAL_OPERATION_COMPLETED);
+		break;
+	case EVENT_DONE_SENT:
+		complete(step, LOCAL_OPERATION_COMPLETED, LOCAL_DONE_SENT);
+		break;
+	case EVENT_CHECKED:
+		complete(step, LOCAL_DONE_SENT, LOCAL_CHECKED);
+		protocol->check = event.status;
+		break;
+	case EVENT_VERDICT_SENT:
+		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);
+		break;
+	case EVENT_FAILED:
+		begin_closing(step, event.status);
+		break;
+	case EVENT_DISCONNECTED:
+		protocol->disconnected = true;
+		begin_closing(step, STATUS_PEER_LOST);
+		break;
+	case EVENT_FLUSHED:
+		begin_closing(step, STATUS_PEER_LOST);
+		break;
+	case EVENT_INTERRUPTED:
+		begin_closing(step, STATUS_INTERRUPTED);
+		break;
+	case EVENT_DRAINED:
+		protocol->drained = true;
+		break;
+	case EVENT_DEADLINE:
+		expire(step);
+		break;
+	case EVENT_TYPES:
+		break;
+	}
+}
+
+/* The next thing to do, once what it needs is there. */
+static void proceed(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+	bool may_post = protocol->phase == PHASE_EXCHANGING;
+
+	if (may_post && protocol->local == LOCAL_IDLE &&
+	    (protocol->role == ROLE_CLIENT || protocol->remote == REMOTE_MR)) {
+		protocol->local = LOCAL_MR_POSTED;
+		step->actions |= ACTION_SEND_MR;
+	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
+		protocol->local = LOCAL_OPERATION_POSTED;
+		step->actions |= ACTION_POST_OPERATION | ACTION_SEND_DONE;
+		/* a SEND may overtake a READ: the peer would let go of what is still being read */
+		if (protocol->operation == OPERATION_READ)
+			step->actions |= ACTION_FENCE;
+	} else if (protocol->local == LOCAL_DONE_SENT && protocol->remote >= REMOTE_DONE) {
+		step->actions |= ACTION_CHECK;
+	} else if (may_post && protocol->local == LOCAL_CHECKED && protocol->verifying) {
+		protocol->local = LOCAL_VERDICT_POSTED;
+		step->actions |= ACTION_SEND_VERDICT;
+	} else if (may_post && protocol->local == LOCAL_VERDICT_SENT &&
+		   protocol->remote == REMOTE_VERDICT && protocol->role == ROLE_CLIENT) {
+		begin_closing(step, conclusion(protocol)); /* the server waits for this */
+	}
+}
+
+/*
+ * Over when everything posted came back and, where a connection stood, the disconnection was seen.
+ * What looked like a lost peer may have been the regular end, overtaken on its way here: the
+ * disconnection and the last completions come by different channels.
+ */
+static void settle(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
+	    (protocol->disconnected || !protocol->connected)) {
+		protocol->phase = PHASE_FINISHED;
+		step->actions |= ACTION_FINISH;
+	}
+	if (protocol->phase == PHASE_FINISHED && protocol->status == STATUS_PEER_LOST)
+		protocol->status = conclusion(protocol);
+}
+
+struct step protocol_step(struct protocol protocol, struct event event)
+{
+	struct step step = {.protocol = protocol};
+
+	if (protocol.phase == PHASE_FINISHED)
+		return step;
+	record(&step, event);
+	proceed(&step);
+	settle(&step);
+	return step;
+}
+
+/* ---- The process ---- */
+
+/* Lets `epoll` report that `descriptor` can be read, as `subject`; 0 or -1 with errno. */
+static int watch(int epoll, int descriptor, void *subject)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = subject};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+static int make_nonblocking(int descriptor)
+{
+	int flags = fcntl(descriptor, F_GETFL);
+
+	return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* Adds one to an eventfd: whoever waits for it wakes up. */
+static void wake(int descriptor)
+{
+	uint64_t one = 1;
+
+	/* can fail only when the counter is full, and then there is a wake-up on its way already */
+	if (write(descriptor, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* The entry of `verbs` in the process's devices, made when it is new. NULL with errno. */
+static struct device *find_device(struct process *process, struct ibv_context *verbs)
+{
+	struct device *device;
+
+	LIST_FOREACH(device, &process->devices, link)
+	{
+		if (device->verbs == verbs)
+			return device;
+	}
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return NULL;
+	device->verbs = verbs;
+	device->completion_channel = ibv_create_comp_channel(verbs);
+	if (!device->completion_channel)
+		goto free_device;
+	if (make_nonblocking(device->completion_channel->fd) || make_nonblocking(verbs->async_fd) ||
+	    watch(process->completion_descriptor, device->completion_channel->fd,
+		  device->completion_channel) ||
+	    watch(process->main_descriptor, verbs->async_fd, device))
+		goto destroy_channel;
+	LIST_INSERT_HEAD(&process->devices, device, link);
+	return device;
+
+destroy_channel: /* closing a descriptor takes it out of the epoll as well */
+	ibv_destroy_comp_channel(device->completion_channel);
+free_device:
+	free(device);
+	return NULL;
+}
+
+static void poll_completions(struct connection *connection);
+
+/* Takes one completion event off the channel and handles what is on its completion queue. */
+static void handle_channel(struct process *process, struct ibv_comp_channel *channel)
+{
+	struct ibv_cq *cq;
+	void *connection;
+
+	if (ibv_get_cq_event(channel, &cq, &connection)) {
+		if (errno != EAGAIN && errno != EINTR)
+			epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, channel->fd, NULL);
+		return;
+	}
+	poll_completions(connection);
+	/* last: ibv_destroy_cq(3) waits for this, so the connection lives as long as it is used */
+	ibv_ack_cq_events(cq, 1);
+}
+
+static void *run_completion_thread(void *argument)
+{
+	struct process *process = argument;
+
+	for (;;) {
+		struct epoll_event ready;
+		int count = epoll_wait(process->completion_descriptor, &ready, 1, -1);
+
+		if (count < 0 && errno != EINTR) {
+			warn("cannot wait for completions");
+			return NULL;
+		}
+		if (count == 1 && !ready.data.ptr)
+			return NULL;
+		if (count == 1)
+			handle_channel(process, ready.data.ptr);
+	}
+}
+
+/* Signals become readable on a descriptor, in all threads; a closed pipe becomes an error. */
+static int open_signals(struct process *process)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL))
+		return -1;
+	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+	return process->signal_descriptor < 0 ? -1 : 0;
+}
+
+/* What the two threads wait on and wake each other with. */
+static enum status open_descriptors(struct process *process)
+{
+	process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
+	process->completion_descriptor = epoll_create1(EPOLL_CLOEXEC);
+	process->wake_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	process->stop_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (open_signals(process) || process->main_descriptor < 0 ||
+	    process->completion_descriptor < 0 || process->wake_descriptor < 0 ||
+	    process->stop_descriptor < 0 ||
+	    watch(process->main_descriptor, process->signal_descriptor,
+		  &process->signal_descriptor) ||
+	    watch(process->main_descriptor, process->wake_descriptor, &process->wake_descriptor) ||
+	    watch(process->completion_descriptor, process->stop_descriptor, NULL)) {
+		warn("cannot open the descriptors that the threads wait on (see 'ulimit -n')");
+		return STATUS_LOCAL_FAILURE;
+	}
+	return STATUS_SUCCESS;
+}
+
+/* What the user can do about librdmacm not starting. */
+static enum status explain_missing_rdma(const char *attempted)
+{
+	int error = errno;
+
+	warnx("%s: %s; %s", attempted, strerror(error),
+	      error == EACCES || error == EPERM
+		      ? "may this user open the files in /dev/infiniband?"
+		      : "is there an RDMA device ('rdma link'), and the module rdma_ucm loaded?");
+	return error == EMFILE || error == ENFILE || error == ENOMEM ? STATUS_LOCAL_FAILURE
+								     : STATUS_UNRESOLVED;
+}
+
+/* The event channel, and every device that there is, to hear of its events. */
+static enum status open_devices(struct process *process)
+{
+	struct ibv_context **devices;
+	int count = 0;
+
+	process->event_channel = rdma_create_event_channel();
+	if (!process->event_channel)
+		return explain_missing_rdma("cannot open the RDMA connection manager");
+	if (make_nonblocking(process->event_channel->fd) ||
+	    watch(process->main_descriptor, process->event_channel->fd, process->event_channel)) {
+		warn("cannot wait for connection manager events");
+		return STATUS_LOCAL_FAILURE;
+	}
+	devices = rdma_get_devices(&count);
+	if (!devices || count == 0) {
+		if (!devices)
+			return explain_missing_rdma("cannot list the RDMA devices");
+		rdma_free_devices(devices);
+		errno = ENODEV;
+		return explain_missing_rdma("cannot find an RDMA device");
+	}
+	for (int i = 0; i < count; i++) {
+		if (!find_device(process, devices[i])) {
+			warn("cannot use RDMA device %s", ibv_get_device_name(devices[i]->device));
+			rdma_free_devices(devices);
+			return STATUS_LOCAL_FAILURE;
+		}
+	}
+	rdma_free_devices(devices);
+	return STATUS_SUCCESS;
+}
+
+enum status process_create(struct process *process, const struct options *options, enum role role)
+{
+	enum status status;
+	int error;
+
+	memset(process, 0, sizeof(*process));
+	process->options = options;
+	process->role = role;
+	process->signal_descriptor = -1;
+	LIST_INIT(&process->devices);
+	status = open_descriptors(process);
+	if (status == STATUS_SUCCESS)
+		status = open_devices(process);
+	if (status != STATUS_SUCCESS)
+		goto destroy;
+	error = pthread_create(&process->completion_thread, NULL, run_completion_thread, process);
+	if (error) {
+		warnx("cannot start the completion thread: %s", strerror(error));
+		status = STATUS_LOCAL_FAILURE;
+		goto destroy;
+	}
+	process->completion_thread_runs = true;
+	return STATUS_SUCCESS;
+
+destroy:
+	process_destroy(process);
+	return status;
+}
+
+static void close_descriptor(int descriptor)
+{
+	if (descriptor >= 0)
+		close(descriptor);
+}
+
+void process_destroy(struct process *process)
+{
+	struct device *device;
+
+	if (process->completion_thread_runs) {
+		wake(process->stop_descriptor);
+		pthread_join(process->completion_thread, NULL);
+	}
+	while ((device = LIST_FIRST(&process->devices))) {
+		int error = ibv_destroy_comp_channel(device->completion_channel);
+
+		if (error)
+			warnx("cannot destroy a completion channel: %s", strerror(error));
+		LIST_REMOVE(device, link);
+		free(device);
+	}
+	if (process->event_channel)
+		rdma_destroy_event_channel(process->event_channel);
+	close_descriptor(process->signal_descriptor);
+	close_descriptor(process->wake_descriptor);
+	close_descriptor(process->stop_descriptor);
+	close_descriptor(process->main_descriptor);
+	close_descriptor(process->completion_descriptor);
+}
+
+/* Takes one event off the channel, acknowledges it and keeps what is needed of it. */
+static bool get_cm_event(struct process *process, struct cm_event *copy)
+{
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(process->event_channel, &event))
+		return false;
+	memset(copy, 0, sizeof(*copy));
+	copy->type = event->event;
+	copy->status = event->status;
+	copy->id = event->id;
+	copy->listener = event->listen_id;
+	copy->greeting = decode_hello(event->param.conn.private_data,
+				      event->param.conn.private_data_len, &copy->hello);
+	copy->responder_resources = event->param.conn.responder_resources;
+	copy->initiator_depth = event->param.conn.initiator_depth;
+	rdma_ack_cm_event(event);
+	return true;
+}
+
+/* Logs a device's event by its name, and ends the session that it concerns. */
+static void handle_device_event(struct process *process, struct device *device)
+{
+	const char *name = ibv_get_device_name(device->verbs->device);
+	struct connection *concerned = NULL;
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(device->verbs, &event)) {
+		if (errno != EAGAIN && errno != EINTR)
+			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd,
+				  NULL);
+		return;
+	}
+	if (process->options->verbose)
+		warnx("device %s: %s", name, ibv_event_type_str(event.event_type));
+	switch (event.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		concerned = event.element.qp->qp_context;
+		break;
+	case IBV_EVENT_CQ_ERR:
+		concerned = event.element.cq->cq_context;
+		break;
+	default: /* of the rest the connection manager or a completion tells what must be known */
+		break;
+	}
+	/* first: destroying what the event is about waits for this (ibv_get_async_event(3)) */
+	ibv_ack_async_event(&event);
+	if (concerned)
+		connection_fail(concerned, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s", name,
+				ibv_event_type_str(event.event_type));
+}
+
+/* How long epoll_wait(2) may wait. */
+static int milliseconds_until(int64_t deadline)
+{
+	int64_t remaining = deadline - now_milliseconds();
+
+	if (deadline == INT64_MAX)
+		return -1;
+	if (remaining < 0)
+		return 0;
+	return remaining > INT32_MAX ? INT32_MAX : (int)remaining;
+}
+
+enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event,
+			 int *signal_number)
+{
+	struct signalfd_siginfo information;
+	struct epoll_event ready;
+	uint64_t news;
+	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
+
+	if (count < 0 && errno != EINTR) {
+		warn("cannot wait for events");
+		return WAKEUP_EXHAUSTED;
+	}
+	if (count < 1)
+		return WAKEUP_OTHER;
+	if (ready.data.ptr == process->event_channel)
+		return get_cm_event(process, event) ? WAKEUP_CM_EVENT : WAKEUP_OTHER;
+	if (ready.data.ptr == &process->signal_descriptor) {
+		if (read(process->signal_descriptor, &information, sizeof(information)) !=
+		    sizeof(information))
+			return WAKEUP_OTHER;
+		*signal_number = (int)information.ssi_signo;
+		return WAKEUP_SIGNAL;
+	}
+	if (ready.data.ptr == &process->wake_descriptor) {
+		if (read(process->wake_descriptor, &news, sizeof(news)) < 0)
+			return WAKEUP_OTHER;
+		return WAKEUP_OTHER;
+	}
+	handle_device_event(process, ready.data.ptr);
+	return WAKEUP_OTHER;
+}
+
+void end_by_signal(int signal_number)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, signal_number);
+	signal(signal_number, SIG_DFL);
+	raise(signal_number);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+/* ---- Connections: making one ---- */
+
+/* What a work request is, in the upper bits of its wr_id; below it the slot or type of message. */
+enum work {
+	WORK_RECEIVE,
+	WORK_MESSAGE,
+	WORK_OPERATION,
+};
+
+#define WORK_SHIFT 8
+#define WORK_MASK  0xff
+
+/* Keeps the first failure in words. Mutex held. */
+__attribute__((format(printf, 2, 0))) static void record_cause(struct connection *connection,
+							       const char *format,
+							       va_list arguments)
+{
+	if (!connection->cause[0] && connection->protocol.phase < PHASE_CLOSING)
+		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+}
+
+static void process_event(struct connection *connection, struct event event);
+
+/* connection_fail() for the code that holds the mutex. */
+__attribute__((format(printf, 3, 4))) static enum status fail_locked(struct connection *connection,
+								     enum status status,
+								     const char *format, ...)
+{
+	struct event event = {.type = EVENT_FAILED, .status = status};
+	va_list arguments;
+
+	va_start(arguments, format);
+	record_cause(connection, format, arguments);
+	va_end(arguments);
+	process_event(connection, event);
+	return status;
+}
+
+enum status connection_fail(struct connection *connection, enum status status, const char *format,
+			    ...)
+{
+	struct event event = {.type = EVENT_FAILED, .status = status};
+	va_list arguments;
+
+	pthread_mutex_lock(&connection->mutex);
+	va_start(arguments, format);
+	record_cause(connection, format, arguments);
+	va_end(arguments);
+	process_event(connection, event);
+	pthread_mutex_unlock(&connection->mutex);
+	return status;
+}
+
+/* "ADDRESS port PORT" of the peer, for messages. */
+static void name_peer(struct connection *connection)
+{
+	struct sockaddr *address = rdma_get_peer_addr(connection->id);
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+							: sizeof(struct sockaddr_in);
+
+	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(connection->peer, sizeof(connection->peer), "unknown peer");
+	else
+		snprintf(connection->peer, sizeof(connection->peer), "%s port %s", host, port);
+}
+
+struct connection *connection_create(struct process *process, struct rdma_cm_id *id,
+				     unsigned int number)
+{
+	struct connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection) {
+		warn("cannot keep another connection");
+		rdma_destroy_id(id);
+		return NULL;
+	}
+	pthread_mutex_init(&connection->mutex, NULL);
+	connection->process = process;
+	connection->id = id;
+	connection->number = number;
+	connection->protocol = protocol_start(process->role, process->options->operation);
+	id->context = connection;
+	name_peer(connection);
+	connection_extend_deadline(connection);
+	return connection;
+}
+
+/* The names of access flags, for traces; "none" is what a source of our own needs. */
+static const char *access_names(unsigned int access)
+{
+	switch (access) {
+	case IBV_ACCESS_LOCAL_WRITE:
+		return "LOCAL_WRITE";
+	case IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE:
+		return "LOCAL_WRITE, REMOTE_WRITE";
+	case IBV_ACCESS_REMOTE_READ:
+		return "REMOTE_READ";
+	default:
+		return "none";
+	}
+}
+
+/* Why memory could not be registered, and what helps. errno is that of ibv_reg_mr(3). */
+static enum status explain_registration(struct connection *connection, size_t size)
+{
+	struct rlimit limit = {0};
+	int error = errno;
+
+	if (error == ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot register %zu bytes of memory: it would exceed the "
+				       "locked-memory limit of %ju KiB; raise it ('ulimit -l', or "
+				       "memlock in /etc/security/limits.conf)",
+				       size, (uintmax_t)limit.rlim_cur / 1024);
+	return connection_fail(connection, STATUS_LOCAL_FAILURE,
+			       "cannot register %zu bytes of memory: %s", size, strerror(error));
+}
+
+/* Maps and registers `size` bytes of zeros; the connection owns them at once. */
+static enum status region_create(struct connection *connection, struct region *region, size_t size,
+				 unsigned int access)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot allocate %zu bytes of memory: %s", size,
+				       strerror(errno));
+	region->memory = memory;
+	region->size = size;
+	region->mr = ibv_reg_mr(connection->pd, memory, size, access);
+	if (!region->mr)
+		return explain_registration(connection, size);
+	connection_trace(connection, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
+			 size, memory, region->mr->rkey, access_names(access));
+	return STATUS_SUCCESS;
+}
+
+static void region_destroy(struct region *region)
+{
+	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
+
+	if (error) /* the adapter may still use the memory, so it stays */
+		warnx("cannot deregister %zu bytes of memory: %s", region->size, strerror(error));
+	else if (region->memory && munmap(region->memory, region->size))
+		warn("cannot unmap %zu bytes of memory", region->size);
+	memset(region, 0, sizeof(*region));
+}
+
+static uint8_t at_most(int value, uint8_t limit)
+{
+	return value > limit ? limit : (uint8_t)(value < 0 ? 0 : value);
+}
+
+/* What the device and its port allow. */
+static enum status query_limits(struct connection *connection)
+{
+	struct rdma_cm_id *id = connection->id;
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	int error = ibv_query_device(id->verbs, &device);
+
+	if (!error)
+		error = ibv_query_port(id->verbs, id->port_num, &port);
+	if (error)
+		return connection_fail(
+			connection, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
+			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
+	connection->part_size = port.max_msg_sz < PART_SIZE ? port.max_msg_sz : PART_SIZE;
+	connection->responder_resources = at_most(device.max_qp_rd_atom, READ_DEPTH);
+	connection->initiator_depth = at_most(device.max_qp_init_rd_atom, READ_DEPTH);
+	connection_trace(connection, "device %s port %u: max_msg_sz %" PRIu32,
+			 ibv_get_device_name(id->verbs->device), id->port_num, port.max_msg_sz);
+	return STATUS_SUCCESS;
+}
+
+/* Protection domain, completion queue and queue pair, each for this connection alone. */
+static enum status create_queues(struct connection *connection)
+{
+	struct rdma_cm_id *id = connection->id;
+	struct device *device = find_device(connection->process, id->verbs);
+	struct ibv_qp_init_attr attributes = {
+		.qp_context = connection,
+		.qp_type = IBV_QPT_RC,
+		.cap =
+			{
+				.max_send_wr = SEND_REQUESTS,
+				.max_recv_wr = RECEIVES,
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+			},
+	};
+	int error;
+
+	if (!device)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "ibv_create_comp_channel failed: %s", strerror(errno));
+	connection->pd = ibv_alloc_pd(id->verbs);
+	if (!connection->pd)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
+				       strerror(errno));
+	connection->cq = ibv_create_cq(id->verbs, SEND_REQUESTS + RECEIVES, connection,
+				       device->completion_channel, 0);
+	if (!connection->cq)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
+				       strerror(errno));
+	error = ibv_req_notify_cq(connection->cq, 0);
+	if (error)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "ibv_req_notify_cq failed: %s", strerror(error));
+	attributes.send_cq = connection->cq;
+	attributes.recv_cq = connection->cq;
+	if (rdma_create_qp(id, connection->pd, &attributes))
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "rdma_create_qp failed: %s", strerror(errno));
+	connection_trace(connection, "rdma_create_qp: queue pair 0x%" PRIx32, id->qp->qp_num);
+	return STATUS_SUCCESS;
+}
+
+/* The payload of this side: the message or a default line, with zeros up to the smallest size. */
+static enum status create_outgoing(struct connection *connection)
+{
+	const struct options *options = connection->process->options;
+	char line[80];
+	const char *text = options->message ? options->message : line;
+	enum status status;
+	size_t size;
+
+	snprintf(line, sizeof(line), "message from %s side with pid %d",
+		 connection->process->role == ROLE_CLIENT ? "active/client" : "passive/server",
+		 getpid());
+	size = strlen(text) + 1;
+	connection->outgoing_length = size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size;
+	/* a payload that this side writes needs no right at all: the adapter may always read it */
+	status = region_create(connection, &connection->outgoing, connection->outgoing_length,
+			       options->operation == OPERATION_READ ? IBV_ACCESS_REMOTE_READ : 0);
+	if (status == STATUS_SUCCESS)
+		memcpy(connection->outgoing.memory, text, size);
+	return status;
+}
+
+/* A scatter/gather element for `size` bytes at `offset` of a region. */
+static struct ibv_sge element(const struct region *region, uint64_t offset, uint64_t size)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)region->memory + offset,
+		.length = (uint32_t)size,
+		.lkey = region->mr->lkey,
+	};
+
+	return sge;
+}
+
+/* Makes `slot` ready for a message and counts the work request. Mutex held. */
+static enum status post_receive(struct connection *connection, unsigned int slot)
+{
+	struct ibv_sge sge = element(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
+	struct ibv_recv_wr *rejected, request = {
+					      .wr_id = WORK_RECEIVE << WORK_SHIFT | slot,
+					      .sg_list = &sge,
+					      .num_sge = 1,
+				      };
+	int error = ibv_post_recv(connection->id->qp, &request, &rejected);
+
+	if (error)
+		return fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
+				   strerror(error));
+	connection->outstanding++;
+	return STATUS_SUCCESS;
+}
+
+static enum status post_receives(struct connection *connection)
+{
+	enum status status = STATUS_SUCCESS;
+
+	connection_trace(connection, "ibv_post_recv: %d receives", RECEIVES);
+	pthread_mutex_lock(&connection->mutex);
+	for (unsigned int slot = 0; slot < RECEIVES && status == STATUS_SUCCESS; slot++)
+		status = post_receive(connection, slot);
+	pthread_mutex_unlock(&connection->mutex);
+	return status;
+}
+
+enum status connection_prepare(struct connection *connection)
+{
+	enum status status = query_limits(connection);
+
+	if (status == STATUS_SUCCESS)
+		status = create_queues(connection);
+	if (status == STATUS_SUCCESS)
+		status = region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
+				       IBV_ACCESS_LOCAL_WRITE);
+	if (status == STATUS_SUCCESS)
+		status = create_outgoing(connection);
+	if (status == STATUS_SUCCESS)
+		status = post_receives(connection);
+	return status;
+}
+
+enum status connection_meet(struct connection *connection, enum greeting greeting,
+			    const struct hello *hello)
+{
+	bool writing = connection->process->options->operation == OPERATION_WRITE;
+	bool iwarp = connection->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+	enum status status;
+
+	connection->incoming_length = greeting == GREETING_HELLO ? hello->length : DEFAULT_PAYLOAD;
+	if (greeting == GREETING_NONE && connection->outgoing_length > DEFAULT_PAYLOAD)
+		return connection_fail(connection, STATUS_REFUSED,
+				       "the peer takes %d bytes and no more: it sent no hello; "
+				       "shorten --message, or start this program's like there",
+				       DEFAULT_PAYLOAD);
+	/* over iWARP what a read brings home is written by the peer's adapter */
+	if (writing || iwarp)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	status = region_create(connection, &connection->incoming, connection->incoming_length,
+			       access);
+	if (status == STATUS_SUCCESS) {
+		pthread_mutex_lock(&connection->mutex);
+		connection->protocol.verifying = greeting == GREETING_HELLO;
+		pthread_mutex_unlock(&connection->mutex);
+	}
+	return status;
+}
+
+struct rdma_conn_param connection_parameters(const struct connection *connection,
+					     uint8_t wire[HELLO_SIZE])
+{
+	const struct hello hello = {
+		.version = HELLO_VERSION,
+		.operation = (uint8_t)connection->process->options->operation,
+		.length = connection->outgoing_length,
+	};
+	struct rdma_conn_param parameters = {
+		.private_data = wire,
+		.private_data_len = HELLO_SIZE,
+		.responder_resources = connection->responder_resources,
+		.initiator_depth = connection->initiator_depth,
+		.flow_control = 1,
+		/* the most there is: 0 would turn one lost packet into a failure */
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+
+	encode_hello(&hello, wire);
+	return parameters;
+}
+
+/* ---- Connections: posting ---- */
+
+static const char *message_name(enum message_type type)
+{
+	switch (type) {
+		NAME(MSG_MR);
+		NAME(MSG_DONE);
+		NAME(MSG_VERDICT);
+		NAME(MSG_PROGRESS);
+	}
+	return "MSG_?";
+}
+
+/* Posts one send work request and counts it. Mutex held. 0 or an errno value. */
+static int post_send(struct connection *connection, struct ibv_send_wr *request)
+{
+	struct ibv_send_wr *rejected;
+	int error = ibv_post_send(connection->id->qp, request, &rejected);
+
+	if (error)
+		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_post_send failed: %s",
+			    strerror(error));
+	else
+		connection->outstanding++;
+	return error;
+}
+
+/* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
+static int post_message(struct connection *connection, const struct message *message,
+			unsigned int flags)
+{
+	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
+	struct ibv_sge sge = element(&connection->control, offset, MESSAGE_SIZE);
+	struct ibv_send_wr request = {
+		.wr_id = WORK_MESSAGE << WORK_SHIFT | message->type,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | flags,
+	};
+
+	encode_message(message, connection->control.memory + offset);
+	connection_trace(connection, "ibv_post_send: SEND %s%s", message_name(message->type),
+			 flags & IBV_SEND_FENCE ? " with IBV_SEND_FENCE" : "");
+	return post_send(connection, &request);
+}
+
+/* Tells the peer which region of ours it may write to, or read from. */
+static int send_mr(struct connection *connection)
+{
+	const struct region *exposed = connection->protocol.operation == OPERATION_WRITE
+					       ? &connection->incoming
+					       : &connection->outgoing;
+	struct message message = {
+		.type = MSG_MR,
+		.value = (uintptr_t)exposed->memory,
+		.length = exposed->size,
+		.rkey = exposed->mr->rkey,
+	};
+
+	return post_message(connection, &message, 0);
+}
+
+static uint64_t digest(const struct region *region)
+{
+	return XXH3_64bits(region->memory, region->size);
+}
+
+static uint64_t operation_length(const struct connection *connection)
+{
+	return connection->protocol.operation == OPERATION_WRITE ? connection->outgoing_length
+								 : connection->incoming_length;
+}
+
+/* Posts the next part of the operation: as much as one work request may carry. */
+static int post_operation_part(struct connection *connection)
+{
+	bool writing = connection->protocol.operation == OPERATION_WRITE;
+	uint64_t offset = connection->operation_posted;
+	uint64_t size = operation_length(connection) - offset;
+	struct ibv_sge sge;
+	struct ibv_send_wr request = {
+		.wr_id = WORK_OPERATION << WORK_SHIFT,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma =
+			{
+				.remote_addr = connection->peer_region.value + offset,
+				.rkey = connection->peer_region.rkey,
+			},
+	};
+
+	if (size > connection->part_size)
+		size = connection->part_size;
+	sge = element(writing ? &connection->outgoing : &connection->incoming, offset, size);
+	connection_trace(connection, "ibv_post_send: RDMA %s of %" PRIu64 " bytes",
+			 writing ? "WRITE" : "READ", size);
+	if (post_send(connection, &request))
+		return -1;
+	connection->operation_posted += size;
+	connection->outstanding_operations++;
+	return 0;
+}
+
+/* Posts what the send queue takes of the operation and, when that was its end, MSG_DONE. */
+static int continue_operation(struct connection *connection)
+{
+	uint64_t length = operation_length(connection);
+	struct message done = {.type = MSG_DONE};
+
+	while (connection->operation_posted < length &&
+	       connection->outstanding_operations < OPERATION_DEPTH) {
+		if (post_operation_part(connection))
+			return -1;
+	}
+	if (connection->operation_posted < length || !connection->done_waits)
+		return 0;
+	connection->done_waits = false;
+	if (connection->protocol.verifying)
+		done.value = digest(&connection->outgoing);
+	return post_message(connection, &done, connection->done_flags);
+}
+
+/* Tells a peer that waits for the end of a long operation that it moves. */
+static int send_progress(struct connection *connection)
+{
+	struct message message = {.type = MSG_PROGRESS};
+	int64_t now = now_milliseconds();
+
+	if (!connection->protocol.verifying || connection->progress_outstanding ||
+	    now - connection->progress_sent < PROGRESS_MILLISECONDS)
+		return 0;
+	message.value = connection->operation_completed;
+	connection->progress_sent = now;
+	connection->progress_outstanding = true;
+	return post_message(connection, &message, 0);
+}
+
+/* Shows what the peer handed over and compares it with the digest that came with MSG_DONE. */
+static enum status check_payload(struct connection *connection)
+{
+	const struct region *incoming = &connection->incoming;
+	size_t shown = incoming->size < SHOWN_PAYLOAD ? incoming->size : SHOWN_PAYLOAD;
+	char *text;
+
+	while (shown > 0 && !incoming->memory[shown - 1])
+		shown--;
+	text = escape(incoming->memory, shown);
+	connection_say(connection, "remote buffer: %s", text ? text : "(no memory to show it)");
+	free(text);
+	if (connection->protocol.verifying && digest(incoming) != connection->peer_digest)
+		return STATUS_CONTENTS_WRONG;
+	return STATUS_SUCCESS;
+}
+
+/* ---- Connections: the session, in either thread, with the mutex held ---- */
+
+/* Leaves actions to the main thread, which owns the connection. */
+static void defer(struct connection *connection, unsigned int actions)
+{
+	if (!actions)
+		return;
+	connection->pending_actions |= actions;
+	wake(connection->process->wake_descriptor);
+}
+
+/*
+ * Does what the state machine asks for; the mutex is held. True if that leads to another event at
+ * once, which is then stored. A post that fails reports by itself.
+ */
+static bool act(struct connection *connection, unsigned int actions, struct event *event)
+{
+	struct message verdict = {.type = MSG_VERDICT, .value = connection->protocol.check};
+
+	defer(connection, actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR | ACTION_FINISH));
+	if (actions & ACTION_SEND_MR)
+		send_mr(connection);
+	if (actions & ACTION_POST_OPERATION) {
+		connection_say(connection, "received MSG_MR. %s message %s remote memory...",
+			       connection->protocol.operation == OPERATION_WRITE ? "writing"
+										 : "reading",
+			       connection->protocol.operation == OPERATION_WRITE ? "to" : "from");
+		connection->done_waits = actions & ACTION_SEND_DONE;
+		connection->done_flags = actions & ACTION_FENCE ? IBV_SEND_FENCE : 0;
+		continue_operation(connection);
+	}
+	if (actions & ACTION_SEND_VERDICT)
+		post_message(connection, &verdict, 0);
+	if (actions & ACTION_CHECK) {
+		event->status = check_payload(connection);
+		event->type = EVENT_CHECKED;
+		return true;
+	}
+	event->type = EVENT_DRAINED;
+	return connection->protocol.phase == PHASE_CLOSING && !connection->protocol.drained &&
+	       connection->outstanding == 0;
+}
+
+/* How long the session may now stand still. Mutex held. */
+static void set_deadline(struct connection *connection, bool was_closing)
+{
+	const struct protocol *protocol = &connection->protocol;
+	int64_t timeout = (int64_t)connection->process->options->timeout_seconds * 1000;
+
+	if (protocol->phase == PHASE_CLOSING) {
+		if (protocol->status != STATUS_SUCCESS && timeout > CLOSING_MILLISECONDS)
+			timeout = CLOSING_MILLISECONDS;
+		if (was_closing && !protocol->overdue)
+			return; /* closing as a whole is bounded, not each step of it */
+	}
+	connection->deadline = now_milliseconds() + timeout;
+}
+
+/* One event, and those that follow from it at once. Mutex held. */
+static void process_event(struct connection *connection, struct event event)
+{
+	struct step step;
+
+	do {
+		bool was_closing = connection->protocol.phase >= PHASE_CLOSING;
+
+		step = protocol_step(connection->protocol, event);
+		connection->protocol = step.protocol;
+		connection_trace(connection, "%s: %s, %s, %s", event_name(event.type),
+				 phase_name(step.protocol.phase),
+				 local_progress_name(step.protocol.local),
+				 remote_progress_name(step.protocol.remote));
+		set_deadline(connection, was_closing);
+	} while (act(connection, step.actions, &event));
+}
+
+void connection_handle(struct connection *connection, struct event event)
+{
+	pthread_mutex_lock(&connection->mutex);
+	process_event(connection, event);
+	pthread_mutex_unlock(&connection->mutex);
+}
+
+/* The peer's operation moves: wait on, if it does so indeed. */
+static void handle_progress(struct connection *connection, unsigned int slot, uint64_t done)
+{
+	const struct protocol *protocol = &connection->protocol;
+	uint64_t length = protocol->operation == OPERATION_WRITE ? connection->incoming_length
+								 : connection->outgoing_length;
+
+	if (protocol->phase >= PHASE_CLOSING)
+		return;
+	if (!protocol->verifying || protocol->remote != REMOTE_MR ||
+	    done <= connection->peer_progress || done > length) {
+		fail_locked(connection, STATUS_CONTENTS_WRONG,
+			    "the peer reports progress that cannot be: %" PRIu64 " of %" PRIu64
+			    " bytes",
+			    done, length);
+		return;
+	}
+	connection->peer_progress = done;
+	set_deadline(connection, false);
+	post_receive(connection, slot);
+}
+
+/* A message has arrived in `slot`: `size` bytes. */
+static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
+{
+	struct event event = {.status = STATUS_SUCCESS};
+	struct message message;
+
+	if (slot >= RECEIVES ||
+	    !decode_message(connection->control.memory + (size_t)slot * SLOT_SIZE, size,
+			    &message)) {
+		fail_locked(connection, STATUS_CONTENTS_WRONG,
+			    "the peer sent %" PRIu32 " bytes that are no message of this protocol",
+			    size);
+		return;
+	}
+	connection_trace(connection, "received %s", message_name(message.type));
+	switch (message.type) {
+	case MSG_MR:
+		if (!region_is_usable(&message, operation_length(connection))) {
+			fail_locked(connection, STATUS_CONTENTS_WRONG,
+				    "the peer announced a memory region of %" PRIu64 " bytes that "
+				    "cannot be used: %" PRIu64 " were agreed",
+				    message.length, operation_length(connection));
+			return;
+		}
+		if (connection->protocol.remote == REMOTE_SILENT)
+			connection->peer_region = message;
+		event.type = EVENT_MR_RECEIVED;
+		break;
+	case MSG_DONE:
+		if (connection->protocol.remote == REMOTE_MR)
+			connection->peer_digest = message.value;
+		event.type = EVENT_DONE_RECEIVED;
+		break;
+	case MSG_VERDICT:
+		if (message.value != STATUS_SUCCESS)
+			event.status = STATUS_CONTENTS_WRONG;
+		event.type = EVENT_VERDICT_RECEIVED;
+		break;
+	case MSG_PROGRESS:
+		handle_progress(connection, slot, message.value);
+		return;
+	}
+	process_event(connection, event);
+}
+
+/* A part of the operation is done, of the size in which they were posted. */
+static void handle_operation_part(struct connection *connection)
+{
+	struct event event = {.type = EVENT_OPERATION_COMPLETED};
+	uint64_t length = operation_length(connection);
+
+	connection->outstanding_operations--;
+	connection->operation_completed += connection->part_size;
+	if (connection->operation_completed >= length) {
+		connection_say(connection, "send completed successfully.");
+		process_event(connection, event);
+		return;
+	}
+	if (connection->protocol.phase >= PHASE_CLOSING)
+		return;
+	set_deadline(connection, false);
+	if (!continue_operation(connection))
+		send_progress(connection);
+}
+
+/* A message of ours has been sent. Verdict and progress are not narrated. */
+static void handle_sent(struct connection *connection, enum message_type type)
+{
+	static const enum event_type events[] = {
+		[MSG_MR] = EVENT_MR_SENT,
+		[MSG_DONE] = EVENT_DONE_SENT,
+		[MSG_VERDICT] = EVENT_VERDICT_SENT,
+	};
+	struct event event = {.status = STATUS_SUCCESS};
+
+	if (type == MSG_PROGRESS) {
+		connection->progress_outstanding = false;
+		return;
+	}
+	event.type = events[type];
+	if (type != MSG_VERDICT)
+		connection_say(connection, "send completed successfully.");
+	process_event(connection, event);
+}
+
+static const char *work_name(uint64_t wr_id, enum operation operation)
+{
+	switch (wr_id >> WORK_SHIFT) {
+	case WORK_RECEIVE:
+		return "receive";
+	case WORK_OPERATION:
+		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
+	default:
+		return message_name((enum message_type)(wr_id & WORK_MASK));
+	}
+}
+
+/* Whose failure a completion's status is (ibv_poll_cq(3)). */
+static enum status completion_status(const struct ibv_wc *completion)
+{
+	switch (completion->status) {
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return STATUS_REFUSED;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		return STATUS_PEER_LOST;
+	case IBV_WC_LOC_LEN_ERR: /* a message larger than any of this protocol */
+		return completion->wr_id >> WORK_SHIFT == WORK_RECEIVE ? STATUS_CONTENTS_WRONG
+								       : STATUS_LOCAL_FAILURE;
+	default:
+		return STATUS_LOCAL_FAILURE;
+	}
+}
+
+/* Of a failed completion only wr_id, status, qp_num and vendor_err mean anything. */
+static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
+{
+	const char *name = work_name(completion->wr_id, connection->protocol.operation);
+	struct event flushed = {.type = EVENT_FLUSHED};
+
+	connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
+	if (completion->status == IBV_WC_WR_FLUSH_ERR)
+		process_event(connection, flushed);
+	else
+		fail_locked(connection, completion_status(completion),
+			    "%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", name,
+			    ibv_wc_status_str(completion->status), completion->status,
+			    completion->vendor_err);
+}
+
+static void handle_completion(struct connection *connection, const struct ibv_wc *completion)
+{
+	unsigned int detail = completion->wr_id & WORK_MASK;
+
+	pthread_mutex_lock(&connection->mutex);
+	connection->outstanding--;
+	if (completion->status != IBV_WC_SUCCESS) {
+		handle_failed_completion(connection, completion);
+	} else {
+		switch ((enum work)(completion->wr_id >> WORK_SHIFT)) {
+		case WORK_RECEIVE:
+			handle_message(connection, detail, completion->byte_len);
+			break;
+		case WORK_MESSAGE:
+			handle_sent(connection, (enum message_type)detail);
+			break;
+		case WORK_OPERATION:
+			handle_operation_part(connection);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&connection->mutex);
+}
+
+/* Handles all that is on the completion queue of a connection, in the completion thread. */
+static void poll_completions(struct connection *connection)
+{
+	struct ibv_wc completions[SEND_REQUESTS + RECEIVES];
+	/* before polling: what completes after the last poll makes a new event
+	 * (ibv_get_cq_event(3)) */
+	int error = ibv_req_notify_cq(connection->cq, 0), count;
+
+	if (error)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
+				strerror(error));
+	do {
+		count = ibv_poll_cq(connection->cq, SEND_REQUESTS + RECEIVES, completions);
+		for (int i = 0; i < count; i++)
+			handle_completion(connection, &completions[i]);
+	} while (count > 0);
+	if (count < 0)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+}
+
+/* ---- Connections: what the main thread does ---- */
+
+void connection_cm_event(struct connection *connection, const struct cm_event *event)
+{
+	struct event disconnected = {.type = EVENT_DISCONNECTED};
+
+	connection_trace(connection, "%s, status %d", rdma_event_str(event->type), event->status);
+	switch (event->type) {
+	case RDMA_CM_EVENT_DISCONNECTED:
+		connection_handle(connection, disconnected);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"the RDMA device was removed; look for it with 'rdma link'");
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		connection_fail(
+			connection,
+			event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
+			"cannot connect: %s, status %d (%s); is the peer up, and the network "
+			"between?",
+			rdma_event_str(event->type), event->status,
+			event->status < 0 ? strerror(-event->status) : "of the transport");
+		break;
+	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
+		break;
+	}
+}
+
+/* Lets every posted work request come back with a flush. */
+static void force_error(struct connection *connection)
+{
+	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+	int error;
+
+	if (!connection->id->qp)
+		return;
+	error = ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE);
+	connection_trace(connection, "ibv_modify_qp to the error state: %s", strerror(error));
+}
+
+/*
+ * Ends the connection, whoever began that: after the peer has disconnected, too, some providers
+ * flush the receives only when this side does so as well.
+ */
+static void disconnect(struct connection *connection, bool connected)
+{
+	if (connected && !rdma_disconnect(connection->id)) {
+		connection_trace(connection, "rdma_disconnect");
+		return;
+	}
+	force_error(connection);
+}
+
+bool connection_service(struct connection *connection, enum status *status)
+{
+	struct event overdue = {.type = EVENT_DEADLINE};
+	unsigned int actions;
+	bool connected, finished;
+
+	pthread_mutex_lock(&connection->mutex);
+	if (connection->protocol.phase < PHASE_FINISHED &&
+	    now_milliseconds() >= connection->deadline)
+		process_event(connection, overdue);
+	actions = connection->pending_actions;
+	connection->pending_actions = 0;
+	connected = connection->protocol.connected;
+	finished = connection->protocol.phase == PHASE_FINISHED;
+	*status = connection->protocol.status;
+	pthread_mutex_unlock(&connection->mutex);
+	if (finished)
+		return true;
+	if (actions & ACTION_DISCONNECT)
+		disconnect(connection, connected);
+	if (actions & ACTION_FORCE_ERROR)
+		force_error(connection);
+	return false;
+}
+
+int64_t connection_deadline(struct connection *connection)
+{
+	int64_t deadline;
+
+	pthread_mutex_lock(&connection->mutex);
+	deadline = connection->deadline;
+	pthread_mutex_unlock(&connection->mutex);
+	return deadline;
+}
+
+void connection_extend_deadline(struct connection *connection)
+{
+	pthread_mutex_lock(&connection->mutex);
+	set_deadline(connection, false);
+	pthread_mutex_unlock(&connection->mutex);
+}
+
+/* What to say about a session when nothing more particular was recorded. */
+static const char *default_cause(enum status status)
+{
+	switch (status) {
+	case STATUS_REFUSED:
+		return "the peer refused; its own messages say why";
+	case STATUS_TIMED_OUT:
+		return "nothing was heard for the time of --timeout; is the peer still running?";
+	case STATUS_PEER_LOST:
+		return "the peer went away before the session was complete; look at its messages";
+	case STATUS_CONTENTS_WRONG:
+		return "the contents are wrong: what arrived is not what was handed over, or the peer "
+		       "broke the protocol; do not trust this path";
+	case STATUS_INTERRUPTED:
+		return "interrupted before the session was complete";
+	default:
+		return "unexpected failure";
+	}
+}
+
+void connection_report(struct connection *connection, enum status status)
+{
+	bool client = connection->process->role == ROLE_CLIENT;
+	char prefix[16];
+
+	if (connection->protocol.disconnected)
+		connection_say(connection, client ? "disconnected." : "peer disconnected.");
+	if (connection->outstanding)
+		connection_trace(connection, "%u work requests never came back",
+				 connection->outstanding);
+	if (status != STATUS_SUCCESS)
+		warnx("%s%s: %s", line_prefix(connection, prefix, sizeof(prefix)), connection->peer,
+		      connection->cause[0] ? connection->cause : default_cause(status));
+}
+
+void connection_destroy(struct connection *connection)
+{
+	int error;
+
+	if (!connection)
+		return;
+	if (connection->id->qp)
+		rdma_destroy_qp(connection->id);
+	/* waits until the completion thread has let go of this connection */
+	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
+	if (error)
+		warnx("cannot destroy a completion queue: %s", strerror(error));
+	region_destroy(&connection->incoming);
+	region_destroy(&connection->outgoing);
+	region_destroy(&connection->control);
+	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
+	if (error)
+		warnx("cannot free a protection domain: %s", strerror(error));
+	if (rdma_destroy_id(connection->id))
+		warn("cannot destroy a connection identifier");
+	pthread_mutex_destroy(&connection->mutex);
+	free(connection);
+}

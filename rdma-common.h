@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What rdma-client and rdma-server share: the messages on the wire, the state machine of a
+ * session, the connection with everything that belongs to it, and the thread that waits for
+ * completions.
+ *
+ * Two threads. The main thread creates and destroys everything and handles connection manager
+ * events, device events, signals and deadlines. The completion thread waits for completions, posts
+ * what the state machine asks for, and wakes the main thread when there is something for it to do.
+ * What both touch is marked below with what guards it.
+ */
+#ifndef RDMA_COMMON_H
+#define RDMA_COMMON_H
+
+#include <getopt.h>
+#include <infiniband/verbs.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#define PROGRAM_VERSION "0.1.0"
+
+/* Which one-sided operation both sides perform on the other's memory. The numbers are on the wire.
+ */
+enum operation {
+	OPERATION_READ = 0,
+	OPERATION_WRITE = 1,
+};
+
+/* The connection manager's active side is the client, its passive side the server. */
+enum role {
+	ROLE_CLIENT,
+	ROLE_SERVER,
+};
+
+/*
+ * How a session ended, and the exit status of a program. The numbers are documented in --help; a
+ * MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
+ * signal instead, or, as a server that was told to stop, with STATUS_SUCCESS.
+ */
+enum status {
+	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
+	STATUS_LOCAL_FAILURE = 1,  /* something failed on this host that should not */
+	STATUS_USAGE = 2,          /* the command line is wrong */
+	STATUS_UNRESOLVED = 3,     /* no usable RDMA device, address or route */
+	STATUS_REFUSED = 4,        /* the peer or its adapter said no */
+	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
+	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
+	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
+	STATUS_INTERRUPTED = 8,    /* SIGINT or SIGTERM */
+};
+
+/* The exit statuses as --help lists them. */
+#define EXIT_STATUS_HELP                                                              \
+	"Exit status:\n"                                                              \
+	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
+	"  1  unexpected failure on this host\n"                                      \
+	"  2  wrong usage\n"                                                          \
+	"  3  no usable RDMA device, or address or route not resolved\n"              \
+	"  4  refused by the peer\n"                                                  \
+	"  5  timed out\n"                                                            \
+	"  6  peer lost\n"                                                            \
+	"  7  contents wrong\n"
+
+/* ---- Command line ---- */
+
+/* What the command line of either program says. The strings are the command line's own. */
+struct options {
+	enum operation operation;
+	const char *message; /* what the peer gets; NULL: the default line of this side */
+	unsigned int timeout_seconds;
+	uint64_t maximum_payload; /* bytes that are accepted from a peer at most */
+	bool verbose;
+	bool one_off;        /* server: exit after the first session */
+	const char *address; /* client: the peer; server: listen here only, NULL: everywhere */
+	const char *port;    /* decimal; server: NULL means any free port */
+};
+
+#define DEFAULT_TIMEOUT_SECONDS 10
+#define DEFAULT_MAXIMUM_PAYLOAD ((uint64_t)1 << 30)
+
+#define COMMON_SHORT_OPTIONS "m:t:vh"
+#define OPTION_VERSION       256 /* --version has no letter */
+/* clang-format off */
+#define COMMON_LONG_OPTIONS                                         \
+	{ "message", required_argument, NULL, 'm' },                \
+	{ "timeout", required_argument, NULL, 't' },                \
+	{ "verbose", no_argument,       NULL, 'v' },                \
+	{ "help",    no_argument,       NULL, 'h' },                \
+	{ "version", no_argument,       NULL, OPTION_VERSION },     \
+	{ NULL,      0,                 NULL, 0 }
+/* clang-format on */
+#define COMMON_OPTIONS_HELP                                                               \
+	"  -m, --message TEXT     hand over TEXT instead of a line with the process id\n" \
+	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n"               \
+	"  -v, --verbose          tell on standard error what each verb does\n"           \
+	"  -h, --help             print this help and exit\n"                             \
+	"      --version          print the version and exit\n"
+
+/* What holds when the command line says nothing. */
+struct options default_options(void);
+
+/* What remains to be done after the command line has been read. */
+enum parsed {
+	PARSED_RUN,    /* run the program */
+	PARSED_EXIT,   /* --help or --version: it has been printed, exit with success */
+	PARSED_FAILED, /* a message has been printed, exit with STATUS_USAGE */
+};
+
+/*
+ * Handles one option that both programs have, as returned by getopt_long(3) in `letter` with its
+ * argument in `argument`. `help` is the program's whole help text.
+ */
+enum parsed parse_common_option(struct options *options, int letter, const char *argument,
+				const char *help);
+
+/* Sets `*operation` from the word `read` or `write`; false, with a message, for any other. */
+bool parse_operation(const char *word, enum operation *operation);
+
+/* Whether `text` is a decimal number from `minimum` to `maximum`; stores it in `*number` if so. */
+bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
+		  unsigned long *number);
+
+/* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
+enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- On the wire ---- */
+
+/* What a message says. The numbers are on the wire. */
+enum message_type {
+	MSG_MR = 0,       /* where the sender's region lies, and the key to it */
+	MSG_DONE = 1,     /* the sender's operation is done; the digest of what it handed over */
+	MSG_VERDICT = 2,  /* whether what the sender received fits the digest */
+	MSG_PROGRESS = 3, /* the sender's operation takes long, but moves */
+};
+
+#define MESSAGE_SIZE 56 /* bytes */
+
+/* One message, decoded. Only what its type uses has a meaning. */
+struct message {
+	enum message_type type;
+	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status; PROGRESS: bytes done */
+	uint64_t length; /* MR: bytes in the region */
+	uint32_t rkey;   /* MR */
+};
+
+/* Writes `message` in its wire form, little-endian, reserved bytes zero. Cannot fail. */
+void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
+
+/*
+ * Reads a message of `size` bytes. False if it is too short, too long or of an unknown type; what a
+ * peer says in its fields is for the caller to judge (see region_is_usable()).
+ */
+bool decode_message(const uint8_t *wire, size_t size, struct message *message);
+
+/* Whether a region that a peer announced has `needed` bytes at an address that does not wrap. */
+bool region_is_usable(const struct message *region, uint64_t needed);
+
+/* Why a server refuses a client. The numbers are on the wire. */
+enum refusal {
+	REFUSAL_NONE = 0,
+	REFUSAL_VERSION = 1, /* the client speaks another version of this protocol */
+	REFUSAL_OPERATION =
+		2,          /* the client wants to read where the server writes, or the reverse */
+	REFUSAL_LENGTH = 3, /* the client's payload is empty or larger than the server takes */
+	REFUSAL_BUSY = 4,   /* the server has no room for another session */
+};
+
+#define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand has room for 56 */
+#define HELLO_VERSION 1
+
+/*
+ * What both sides tell each other in the connection manager's private data before they connect: in
+ * the connect request and its acceptance as a greeting, in a rejection as the reason.
+ */
+struct hello {
+	uint8_t version;
+	uint8_t operation; /* enum operation, but a peer may send any number */
+	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
+	uint64_t length;   /* bytes of payload that this side hands over; rejection: its limit */
+};
+
+/* What private data turned out to be. */
+enum greeting {
+	GREETING_NONE,    /* no hello: a program that follows the well-known tutorial */
+	GREETING_HELLO,   /* a hello of our version */
+	GREETING_VERSION, /* a hello of another version; only `version` is decoded */
+};
+
+/* Writes `hello` in its wire form. Cannot fail. */
+void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
+
+/*
+ * Reads a hello out of private data of `size` bytes, NULL and 0 allowed. InfiniBand and RoCE pad
+ * private data with zeros, iWARP does not, so nothing may be concluded from `size` beyond
+ * "enough" (rdma_get_cm_event(3), PRIVATE DATA).
+ */
+enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
+
+/* Whether, and why, a side with these options refuses a peer with this greeting. */
+enum refusal hello_refusal(const struct options *options, enum greeting greeting,
+			   const struct hello *hello);
+
+/* The bytes with nothing left in them that a terminal would obey. The caller frees it; NULL: no
+ * memory. */
+char *escape(const uint8_t *bytes, size_t size);
+
+/* ---- The state machine of a session: pure, no verbs, no clock, no input or output ---- */
+
+enum phase {
+	PHASE_CONNECTING, /* not connected yet */
+	PHASE_EXCHANGING, /* connected; messages and operations flow */
+	PHASE_CLOSING,    /* nothing is posted any more; waits until everything came back */
+	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
+};
+
+/* How far this side's own work requests are. They complete in this order on one send queue. */
+enum local_progress {
+	LOCAL_IDLE,
+	LOCAL_MR_POSTED,
+	LOCAL_MR_SENT,
+	LOCAL_OPERATION_POSTED, /* and MSG_DONE behind it */
+	LOCAL_OPERATION_COMPLETED,
+	LOCAL_DONE_SENT,
+	LOCAL_CHECKED, /* what the peer handed over has been compared with the digest */
+	LOCAL_VERDICT_POSTED,
+	LOCAL_VERDICT_SENT,
+};
+
+/* The last of these messages that the peer sent. It sends each once, in this order. */
+enum remote_progress {
+	REMOTE_SILENT,
+	REMOTE_MR,
+	REMOTE_DONE,
+	REMOTE_VERDICT,
+};
+
+/* The state of a session. Initialise with protocol_start(). */
+struct protocol {
+	enum role role;
+	enum operation operation;
+	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
+	enum phase phase;
+	enum local_progress local;
+	enum remote_progress remote;
+	bool connected;      /* a connection stood, so DISCONNECTED will come */
+	bool disconnected;   /* it came */
+	bool drained;        /* closing, and no posted work request is outstanding */
+	bool overdue;        /* closing, and the deadline passed once */
+	enum status check;   /* what this side found in the peer's payload, once checked */
+	enum status verdict; /* what the peer found in this side's, once received */
+	enum status status;  /* why the session closes; final once finished */
+};
+
+enum event_type {
+	EVENT_ESTABLISHED,
+	EVENT_MR_RECEIVED,
+	EVENT_DONE_RECEIVED,
+	EVENT_VERDICT_RECEIVED, /* status: what the peer found */
+	EVENT_MR_SENT,
+	EVENT_OPERATION_COMPLETED,
+	EVENT_DONE_SENT,
+	EVENT_VERDICT_SENT,
+	EVENT_CHECKED, /* status: what ACTION_CHECK found */
+	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
+	EVENT_FLUSHED, /* a work request came back unexecuted: the connection is going down */
+	EVENT_DISCONNECTED,
+	EVENT_DRAINED, /* no posted work request is outstanding, and none will follow */
+	EVENT_DEADLINE,
+	EVENT_INTERRUPTED,
+	EVENT_TYPES /* how many there are */
+};
+
+struct event {
+	enum event_type type;
+	enum status status;
+};
+
+/* What the caller has to do, in this order. Bits of a set. */
+enum action {
+	ACTION_SEND_MR = 1 << 0,
+	ACTION_POST_OPERATION = 1 << 1,
+	ACTION_SEND_DONE = 1 << 2,
+	ACTION_FENCE = 1 << 3, /* post MSG_DONE with IBV_SEND_FENCE */
+	ACTION_CHECK = 1 << 4, /* show and check the payload, answer with EVENT_CHECKED */
+	ACTION_SEND_VERDICT = 1 << 5,
+	ACTION_DISCONNECT = 1 << 6,
+	ACTION_FORCE_ERROR = 1 << 7, /* force the queue pair into the error state */
+	ACTION_FINISH = 1 << 8,      /* the session is over; the connection may go */
+};
+
+struct step {
+	struct protocol protocol;
+	unsigned int actions; /* enum action, or-ed */
+};
+
+/* The state in which a session begins. `verifying` is set when the peer's hello arrives. */
+struct protocol protocol_start(enum role role, enum operation operation);
+
+/*
+ * The whole protocol: the state after `event`, and what to do now. Every event is allowed in every
+ * state; one that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
+ */
+struct step protocol_step(struct protocol protocol, struct event event);
+
+/* Names for traces and tests. The strings are static. */
+const char *operation_name(enum operation operation);
+const char *event_name(enum event_type type);
+const char *phase_name(enum phase phase);
+const char *local_progress_name(enum local_progress local);
+const char *remote_progress_name(enum remote_progress remote);
+
+/* ---- The process ---- */
+
+/* An RDMA device that connections use, and the channel on which its completions are announced. */
+struct device {
+	struct ibv_context *verbs; /* librdmacm's; it opens and closes devices */
+	struct ibv_comp_channel *completion_channel;
+	LIST_ENTRY(device) link;
+};
+
+/* What a program has once. The main thread's, but for what the completion thread only reads. */
+struct process {
+	const struct options *options;
+	enum role role;
+	struct rdma_event_channel *event_channel;
+	LIST_HEAD(, device) devices;
+	int signal_descriptor;     /* signalfd(2): SIGINT and SIGTERM */
+	int wake_descriptor;       /* eventfd(2): the completion thread has news */
+	int stop_descriptor;       /* eventfd(2): the completion thread shall return */
+	int main_descriptor;       /* epoll(7): what the main thread waits for */
+	int completion_descriptor; /* epoll(7): what the completion thread waits for */
+	bool completion_thread_runs;
+	pthread_t completion_thread;
+};
+
+/* A connection manager event that has been acknowledged: rdma_ack_cm_event(3) frees the original.
+ */
+struct cm_event {
+	enum rdma_cm_event_type type;
+	int status; /* 0, a negative errno, or a transport's own reason for a rejection */
+	struct rdma_cm_id *id;
+	struct rdma_cm_id *listener;
+	enum greeting greeting; /* what the private data was */
+	struct hello hello;
+	uint8_t responder_resources; /* connect request: reads that the client will have outstanding
+				      */
+	uint8_t initiator_depth; /* connect request: reads that the client can serve at a time */
+};
+
+/* What process_wait() returned for. */
+enum wakeup {
+	WAKEUP_CM_EVENT,  /* the event is stored */
+	WAKEUP_SIGNAL,    /* SIGINT or SIGTERM */
+	WAKEUP_OTHER,     /* a deadline, or news from the completion thread */
+	WAKEUP_EXHAUSTED, /* waiting itself failed; a message has been printed */
+};
+
+/*
+ * Blocks SIGINT and SIGTERM, opens the event channel and starts the completion thread. `options`
+ * must outlive the process. On failure a message has been printed and nothing remains.
+ */
+enum status process_create(struct process *process, const struct options *options, enum role role);
+
+/* Stops the completion thread and frees everything. No connection and no id may be left. */
+void process_destroy(struct process *process);
+
+/*
+ * Waits until there is something to do, at most until `deadline` (as now_milliseconds() counts,
+ * INT64_MAX: for ever). Device events are logged. On WAKEUP_CM_EVENT `*event` is filled in, on
+ * WAKEUP_SIGNAL `*signal_number`.
+ */
+enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event,
+			 int *signal_number);
+
+/* Milliseconds on the monotonic clock. */
+int64_t now_milliseconds(void);
+
+/* Prints one line on standard output, at once. A failure is found by flush_output(). */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* STATUS_SUCCESS if everything said reached standard output, else a message and the failure. */
+enum status flush_output(void);
+
+/* Ends the process as `signal_number` does when nobody handles it, so that a shell can tell. */
+void end_by_signal(int signal_number);
+
+/* ---- Connections ---- */
+
+/* Memory that is registered with the adapter. */
+struct region {
+	uint8_t *memory; /* page-aligned, from mmap(2) */
+	size_t size;
+	struct ibv_mr *mr;
+};
+
+/* Smallest payload, and what a program that follows the tutorial exchanges, in bytes. */
+#define DEFAULT_PAYLOAD 1024
+#define CAUSE_SIZE      512
+
+/*
+ * A connection and all that belongs to it. Created, destroyed and serviced by the main thread. What
+ * stands under "session" is touched by both threads while `mutex` is held; all the rest is written
+ * by the main thread alone, before the completion thread can see a completion of this connection.
+ */
+struct connection {
+	struct process *process;
+	struct rdma_cm_id *id;
+	char peer[NI_MAXHOST + NI_MAXSERV + 8]; /* "ADDRESS port PORT", for messages */
+	unsigned int number;                    /* shown in front of each line; 0: not shown */
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct region control;  /* messages: receive slots, then send slots */
+	struct region outgoing; /* the payload that this side hands over */
+	struct region incoming; /* where the peer's payload arrives */
+	uint64_t outgoing_length;
+	uint64_t incoming_length;
+	uint64_t part_size; /* bytes of the operation that one work request carries at most */
+	uint8_t responder_resources;  /* outstanding reads of the peer that are served at most */
+	uint8_t initiator_depth;      /* outstanding reads of this side at most */
+	TAILQ_ENTRY(connection) link; /* for the server's list */
+
+	pthread_mutex_t mutex;
+	/* The session. */
+	struct protocol protocol;
+	struct message peer_region;   /* the peer's MSG_MR */
+	uint64_t peer_digest;         /* from the peer's MSG_DONE */
+	uint64_t peer_progress;       /* from the peer's last MSG_PROGRESS */
+	uint64_t operation_posted;    /* bytes of the operation that were posted */
+	uint64_t operation_completed; /* bytes of it that are done, rounded up to a whole part */
+	unsigned int outstanding_operations; /* work requests of the operation in the send queue */
+	unsigned int outstanding;            /* all work requests posted and not completed */
+	int64_t progress_sent;        /* when MSG_PROGRESS was, as now_milliseconds() counts */
+	bool progress_outstanding;    /* it has not completed yet */
+	bool done_waits;              /* MSG_DONE follows when the whole operation is posted */
+	unsigned int done_flags;      /* its send flags */
+	unsigned int pending_actions; /* what the main thread has to do */
+	int64_t deadline;             /* as now_milliseconds() counts */
+	char cause[CAUSE_SIZE];       /* the first failure in words; empty: none */
+};
+
+/*
+ * Makes a connection out of `id`, which it owns from now on, also on failure. `number` is shown in
+ * front of its lines unless it is 0. Returns NULL when there is no memory.
+ */
+struct connection *connection_create(struct process *process, struct rdma_cm_id *id,
+				     unsigned int number);
+
+/*
+ * Once the device is known: protection domain, completion queue, queue pair, the outgoing payload,
+ * and the receives, which must be posted before the peer can send (iWARP has no retry). On failure
+ * the cause is recorded; connection_destroy() cleans up.
+ */
+enum status connection_prepare(struct connection *connection);
+
+/*
+ * Once the peer's hello is known (`greeting` and `hello`, as decoded): makes room for its payload.
+ * Must come before messages flow: for a server before it accepts, for a client when connected.
+ */
+enum status connection_meet(struct connection *connection, enum greeting greeting,
+			    const struct hello *hello);
+
+/* The parameters with which this connection is asked for or accepted; `wire` becomes its hello. */
+struct rdma_conn_param connection_parameters(const struct connection *connection,
+					     uint8_t wire[HELLO_SIZE]);
+
+/* Feeds one event to the session and does what follows. Either thread, mutex not held. */
+void connection_handle(struct connection *connection, struct event event);
+
+/* Records why the session fails, in words, and ends it; returns `status`. Mutex not held. */
+enum status connection_fail(struct connection *connection, enum status status, const char *format,
+			    ...) __attribute__((format(printf, 3, 4)));
+
+/* Handles the connection manager events that mean the same to both programs. */
+void connection_cm_event(struct connection *connection, const struct cm_event *event);
+
+/*
+ * Does what is left to the main thread: disconnects, enforces the deadline. True when the session
+ * is over and the connection may be destroyed; then `*status` says how it ended.
+ */
+bool connection_service(struct connection *connection, enum status *status);
+
+/* When connection_service() has to be called again at the latest, as now_milliseconds() counts. */
+int64_t connection_deadline(struct connection *connection);
+
+/* Starts the wait for the next event of the session anew. */
+void connection_extend_deadline(struct connection *connection);
+
+/* Says that the connection is gone and, if the session failed, why and what to do. */
+void connection_report(struct connection *connection, enum status status);
+
+/* Frees the connection, its id and all that belongs to it. NULL is allowed. */
+void connection_destroy(struct connection *connection);
+
+/* Prints one line of this connection's on standard output, at once. */
+void connection_say(const struct connection *connection, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* With --verbose, prints one line of this connection's on standard error. */
+void connection_trace(const struct connection *connection, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The passive side: listens, accepts or refuses clients, lets their sessions run, reports.
+ */
+#include "rdma-common.h"
+
+#include <err.h>
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Connect requests that may wait for this program at a time. */
+#define BACKLOG 1024
+/* Addresses to listen on: all of IPv4 and all of IPv6, or those of the name that --bind says. */
+#define LISTENERS 16
+/* How often another free port is tried when the one found for one address is taken on another. */
+#define PORT_ATTEMPTS 20
+
+static const char help[] =
+	"Usage: rdma-server [OPTION]... read|write\n"
+	"Wait for rdma-clients. With each, read or write each other's memory with one-sided RDMA,\n"
+	"verify it, and print what the client handed over. SIGINT and SIGTERM end the server.\n"
+	"\n"
+	"  -p, --port PORT        listen on PORT instead of any free one\n"
+	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all of this host's\n"
+	"  -1, --one-off          exit after the first session, with its status\n" COMMON_OPTIONS_HELP
+	"\n" EXIT_STATUS_HELP;
+
+struct server {
+	struct process process;
+	struct rdma_cm_id *listeners[LISTENERS];
+	unsigned int listener_count;
+	TAILQ_HEAD(, connection) connections;
+	unsigned int session_count; /* connect requests so far; numbers the sessions */
+	bool stopping;              /* no more sessions; ends when the last one has */
+	enum status status;         /* of the program */
+	int signal_number;          /* the signal that stopped it, or 0 */
+};
+
+static enum parsed parse_arguments(struct options *options, int argc, char **argv)
+{
+	/* clang-format off */
+	static const struct option long_options[] = {
+		{ "port",    required_argument, NULL, 'p' },
+		{ "bind",    required_argument, NULL, 'B' },
+		{ "one-off", no_argument,       NULL, '1' },
+		COMMON_LONG_OPTIONS
+	};
+	/* clang-format on */
+	enum parsed parsed = PARSED_RUN;
+	unsigned long port;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, "p:B:1" COMMON_SHORT_OPTIONS, long_options,
+				     NULL)) != -1) {
+		switch (letter) {
+		case 'p':
+			if (!parse_number(optarg, 0, 65535, &port))
+				return usage_error(
+					"--port takes a number from 0 to 65535, not '%s'", optarg);
+			options->port = optarg;
+			break;
+		case 'B':
+			options->address = optarg;
+			break;
+		case '1':
+			options->one_off = true;
+			break;
+		default:
+			parsed = parse_common_option(options, letter, optarg, help);
+			if (parsed != PARSED_RUN)
+				return parsed;
+		}
+	}
+	if (argc - optind != 1)
+		return usage_error("one argument is needed: read or write");
+	return parse_operation(argv[optind], &options->operation) ? PARSED_RUN : PARSED_FAILED;
+}
+
+/* ---- Listening ---- */
+
+static void set_port(struct sockaddr *address, uint16_t port)
+{
+	if (address->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)(void *)address)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)(void *)address)->sin_port = htons(port);
+}
+
+static void stop_listening(struct server *server)
+{
+	while (server->listener_count > 0) {
+		if (rdma_destroy_id(server->listeners[--server->listener_count]))
+			warn("cannot destroy a listener");
+	}
+}
+
+/* Adds a listener on `address` to the server's; 0 or -1 with errno. */
+static int listen_on(struct server *server, struct sockaddr *address)
+{
+	struct rdma_cm_id *id;
+	int on = 1, error;
+
+	if (rdma_create_id(server->process.event_channel, &id, NULL, RDMA_PS_TCP))
+		return -1;
+	/* IPv4 has a listener of its own: over iWARP one for IPv6 refuses IPv4 clients */
+	if ((address->sa_family == AF_INET6 &&
+	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
+	    rdma_bind_addr(id, address) || rdma_listen(id, BACKLOG)) {
+		error = errno;
+		rdma_destroy_id(id);
+		errno = error;
+		return -1;
+	}
+	server->listeners[server->listener_count++] = id;
+	return 0;
+}
+
+/* Whether an address cannot be had here at all; a host without IPv6 says so of its addresses. */
+static bool is_unusable(int error)
+{
+	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
+}
+
+/*
+ * Listens on all of the addresses that can be had, on the same port: the one given, or the one that
+ * the first got.
+ */
+static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
+{
+	for (const struct addrinfo *address = addresses;
+	     address && server->listener_count < LISTENERS; address = address->ai_next) {
+		set_port(address->ai_addr, port);
+		if (listen_on(server, address->ai_addr)) {
+			if (!is_unusable(errno))
+				return -1;
+		} else if (port == 0) {
+			port = ntohs(rdma_get_src_port(server->listeners[0]));
+		}
+	}
+	return server->listener_count > 0 ? 0 : -1;
+}
+
+static enum status explain_listening(const struct options *options)
+{
+	const char *where = options->address ? options->address : "all addresses";
+	const char *port = options->port ? options->port : "any";
+	int error = errno;
+
+	if (error == EADDRINUSE)
+		warnx("cannot listen on %s port %s: another program does; choose another --port",
+		      where, port);
+	else if (is_unusable(error))
+		warnx("cannot listen on %s port %s: %s; give --bind an address of a network interface "
+		      "that has an RDMA device ('rdma link')",
+		      where, port, strerror(error));
+	else
+		warnx("cannot listen on %s port %s: %s", where, port, strerror(error));
+	return is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
+}
+
+static enum status start_listening(struct server *server)
+{
+	const struct options *options = server->process.options;
+	const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+	const char *port_text = options->port ? options->port : "0";
+	enum status status = STATUS_SUCCESS;
+	struct addrinfo *addresses;
+	unsigned long port = 0;
+	int failed, error = getaddrinfo(options->address, port_text, &hints, &addresses);
+
+	if (error) {
+		warnx("cannot resolve --bind '%s': %s", options->address ? options->address : "any",
+		      gai_strerror(error));
+		return STATUS_UNRESOLVED;
+	}
+	parse_number(port_text, 0, 65535, &port);
+	for (int attempt = 1;; attempt++) {
+		failed = listen_on_all(server, addresses, (uint16_t)port);
+		if (!failed || port != 0 || errno != EADDRINUSE || attempt == PORT_ATTEMPTS)
+			break;
+		stop_listening(server);
+	}
+	if (failed)
+		status = explain_listening(options);
+	else
+		say("listening on port %u.", ntohs(rdma_get_src_port(server->listeners[0])));
+	freeaddrinfo(addresses);
+	return status;
+}
+
+/* ---- Sessions ---- */
+
+/* Tells a client why it is refused, and this side's user too. */
+static void refuse(struct server *server, struct connection *connection, enum refusal refusal)
+{
+	static const char *const reasons[] = {
+		[REFUSAL_VERSION] = "it speaks another version of this protocol",
+		[REFUSAL_OPERATION] = "it was started with the other operation",
+		[REFUSAL_LENGTH] = "its message is empty or larger than this server takes",
+		[REFUSAL_BUSY] = "there is no room for another session",
+	};
+	const struct hello hello = {
+		.version = HELLO_VERSION,
+		.operation = (uint8_t)server->process.options->operation,
+		.refusal = (uint8_t)refusal,
+		.length = server->process.options->maximum_payload,
+	};
+	uint8_t wire[HELLO_SIZE];
+
+	encode_hello(&hello, wire);
+	warnx("refused %s: %s", connection->peer, reasons[refusal]);
+	/* when this fails, destroying the connection rejects it without a reason */
+	if (rdma_reject(connection->id, wire, sizeof(wire)))
+		connection_trace(connection, "rdma_reject: %s", strerror(errno));
+	connection_destroy(connection);
+}
+
+/* Makes room for a session and accepts the client; false if that failed. */
+static bool accept_client(struct connection *connection, const struct cm_event *event)
+{
+	uint8_t hello[HELLO_SIZE];
+	struct rdma_conn_param parameters;
+
+	if (connection_prepare(connection) != STATUS_SUCCESS ||
+	    connection_meet(connection, event->greeting, &event->hello) != STATUS_SUCCESS)
+		return false;
+	parameters = connection_parameters(connection, hello);
+	/* no more than the client can serve, or will have outstanding (rdma_accept(3)) */
+	if (parameters.initiator_depth > event->initiator_depth)
+		parameters.initiator_depth = event->initiator_depth;
+	if (parameters.responder_resources > event->responder_resources)
+		parameters.responder_resources = event->responder_resources;
+	connection_trace(connection, "rdma_accept");
+	if (rdma_accept(connection->id, &parameters))
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot accept: %s",
+				strerror(errno));
+	return true;
+}
+
+static void handle_request(struct server *server, const struct cm_event *event)
+{
+	const struct options *options = server->process.options;
+	bool alone = TAILQ_EMPTY(&server->connections);
+	struct connection *connection;
+	enum refusal refusal;
+
+	server->session_count++;
+	connection =
+		connection_create(&server->process, event->id, alone ? 0 : server->session_count);
+	if (!connection)
+		return;
+	connection_say(connection, "received connection request.");
+	refusal = hello_refusal(options, event->greeting, &event->hello);
+	if (refusal == REFUSAL_NONE && options->one_off && !alone)
+		refusal = REFUSAL_BUSY;
+	if (refusal != REFUSAL_NONE) {
+		refuse(server, connection, refusal);
+	} else if (accept_client(connection, event)) {
+		TAILQ_INSERT_TAIL(&server->connections, connection, link);
+	} else {
+		warnx("%s: %s", connection->peer, connection->cause);
+		refuse(server, connection, REFUSAL_BUSY);
+	}
+}
+
+static void handle_cm_event(struct server *server, const struct cm_event *event)
+{
+	struct connection *connection = event->id->context;
+	struct event established = {.type = EVENT_ESTABLISHED};
+
+	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		handle_request(server, event);
+	else if (!connection) /* a listener */
+		warnx("listener: %s", rdma_event_str(event->type));
+	else if (event->type == RDMA_CM_EVENT_ESTABLISHED)
+		connection_handle(connection, established);
+	else
+		connection_cm_event(connection, event);
+}
+
+/* Ends the sessions that are over, gives all others what they wait for; the next deadline. */
+static int64_t service_connections(struct server *server)
+{
+	struct connection *connection, *next;
+	int64_t deadline = INT64_MAX;
+	enum status status;
+
+	for (connection = TAILQ_FIRST(&server->connections); connection; connection = next) {
+		next = TAILQ_NEXT(connection, link);
+		if (!connection_service(connection, &status)) {
+			int64_t own = connection_deadline(connection);
+
+			deadline = own < deadline ? own : deadline;
+			continue;
+		}
+		TAILQ_REMOVE(&server->connections, connection, link);
+		connection_report(connection, status);
+		connection_destroy(connection);
+		if (server->process.options->one_off) {
+			server->status = status;
+			server->stopping = true;
+		}
+	}
+	return deadline;
+}
+
+/* Ends all sessions cleanly; run_events() returns when they have ended. */
+static void stop(struct server *server)
+{
+	struct event interrupted = {.type = EVENT_INTERRUPTED};
+	struct connection *connection;
+
+	server->stopping = true;
+	TAILQ_FOREACH (connection, &server->connections, link)
+		connection_handle(connection, interrupted);
+}
+
+static enum status run_events(struct server *server)
+{
+	struct cm_event event;
+
+	for (;;) {
+		int64_t deadline = service_connections(server);
+
+		if (server->stopping) {
+			stop_listening(server);
+			if (TAILQ_EMPTY(&server->connections))
+				return server->status;
+		}
+		switch (process_wait(&server->process, deadline, &event, &server->signal_number)) {
+		case WAKEUP_CM_EVENT:
+			handle_cm_event(server, &event);
+			break;
+		case WAKEUP_SIGNAL:
+			stop(server);
+			break;
+		case WAKEUP_OTHER:
+			break;
+		case WAKEUP_EXHAUSTED:
+			server->status = STATUS_LOCAL_FAILURE;
+			stop(server);
+			break;
+		}
+	}
+}
+
+static enum status run_server(struct server *server, const struct options *options)
+{
+	enum status status = process_create(&server->process, options, ROLE_SERVER);
+
+	if (status != STATUS_SUCCESS)
+		return status;
+	TAILQ_INIT(&server->connections);
+	status = start_listening(server);
+	if (status == STATUS_SUCCESS)
+		status = run_events(server);
+	stop_listening(server);
+	process_destroy(&server->process);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = default_options();
+	struct server server = {.status = STATUS_SUCCESS};
+	enum parsed parsed;
+	enum status status = STATUS_SUCCESS, output;
+
+	setlocale(LC_CTYPE, "");
+	parsed = parse_arguments(&options, argc, argv);
+	if (parsed == PARSED_FAILED)
+		return STATUS_USAGE;
+	if (parsed == PARSED_RUN)
+		status = run_server(&server, &options);
+	output = flush_output();
+	if (status ==
+	    STATUS_INTERRUPTED) /* the one session that was asked for did not take place */
+		end_by_signal(server.signal_number);
+	return (int)(status == STATUS_SUCCESS ? output : status);
+}
