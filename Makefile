@@ -1,23 +1,91 @@
 # SPDX-License-Identifier: MIT
-# The programs need libibverbs, librdmacm and libxxhash; all targets that need more install it.
+# 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm and
+# libxxhash. The targets that need more (check, demo, lab, lint) install it first, on Debian.
 
 PREFIX ?= /usr/local
-CC ?= cc
 CFLAGS ?= -O2 -g
+TRANSPORT ?= rxe
+
+PROGRAMS = rdma-server rdma-client
+SOURCES = rdma-common.c rdma-client.c rdma-server.c
+PACKAGES = libibverbs librdmacm libxxhash
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
-
-PROGRAMS = rdma-server rdma-client
-PACKAGES = libibverbs librdmacm libxxhash
 DIALECT = -std=gnu11 -D_GNU_SOURCE -pthread
-compile_flags = $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
-link_libraries = $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
+COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
+LIBRARIES = $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS)
 
 $(PROGRAMS): %: %.o rdma-common.o
-	$(CC) $(compile_flags) $(LDFLAGS) -o $@ $^ $(link_libraries)
+	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
 %.o: %.c rdma-common.h
-	$(CC) $(compile_flags) -c -o $@ $<
+	$(COMPILE) -c -o $@ $<
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+
+clean:
+	$(RM) -r build
+	$(RM) $(PROGRAMS) *.o
+
+# ---- tests and demonstrations ----
+
+SANITIZE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
+UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
+
+$(SANITIZED): build/%: rdma-common.c rdma-common.h
+$(SANITIZED): $(SOURCES)
+	@mkdir -p $(@D)
+	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c rdma-common.c $(LIBRARIES)
+
+build/unit/%: tests/unit/%.c rdma-common.o
+	@mkdir -p $(@D)
+	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
+
+tests: all $(SANITIZED) $(UNIT_TESTS)
+
+check:
+	tests/setup build lab check
+	$(MAKE) --no-print-directory tests
+	tests/run
+
+demo:
+	tests/setup build lab
+	$(MAKE) --no-print-directory all
+	tests/demo
+
+lab:
+	tests/setup build lab interactive
+	$(MAKE) --no-print-directory all
+	tests/lab/lab shells --transport $(TRANSPORT)
+
+# ---- form ----
+
+C_FILES = $(wildcard *.[ch] tests/*/*.[ch])
+SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats tests/run tests/setup tests/demo) \
+	tests/lab/init tests/lab/kernel
+
+format:
+	clang-format -i $(C_FILES)
+
+lint:
+	tests/setup build check lint
+	clang-format --dry-run --Werror $(C_FILES)
+	for compiler in gcc clang; do \
+		for file in $(SOURCES); do \
+			$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -c -o /dev/null $$file || exit 1; \
+		done; \
+	done
+	clang-tidy --quiet $(SOURCES) -- $(DIALECT)
+	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
+		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
+		--suppress=missingIncludeSystem $(SOURCES)
+	shellcheck $(SCRIPTS)
+
+.PHONY: all install clean tests check demo lab format lint

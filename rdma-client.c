@@ -16,8 +16,8 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"Connect to the rdma-server at ADDRESS and PORT, read or write each other's memory with\n"
-	"one-sided RDMA, verify it, and print what the server handed over.\n"
+	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
+	"RDMA, verify what arrived, and print what the server handed over.\n"
 	"\n" COMMON_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
 
 /* One attempt to hold a session with one address. */
@@ -32,7 +32,7 @@ struct client {
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
 {
-	static const struct option long_options[] = {COMMON_LONG_OPTIONS};
+	static const struct option long_options[] = { COMMON_LONG_OPTIONS };
 	unsigned long port;
 	int letter;
 
@@ -115,29 +115,35 @@ static void route_resolved(struct client *client)
 			strerror(errno));
 }
 
+/* What a refusal by a server of ours means, and what to do. */
+static const char *refusal_reason(const struct cm_event *event)
+{
+	if (event->greeting == GREETING_VERSION)
+		return "it speaks another version of this protocol; use one release on both hosts";
+	switch ((enum refusal)event->hello.refusal) {
+	case REFUSAL_VERSION:
+		return "it does not speak this version of the protocol; use one release on both hosts";
+	case REFUSAL_OPERATION:
+		return event->hello.operation == OPERATION_WRITE
+			       ? "it was started to write; start both sides with one operation"
+			       : "it was started to read; start both sides with one operation";
+	case REFUSAL_LENGTH:
+		return "it does not take that much; shorten what is handed over";
+	case REFUSAL_BUSY:
+		return "it has no room for another session; try again later";
+	default:
+		return "for a reason that this release does not know; its own messages say more";
+	}
+}
+
 /* The peer answers no, or nobody listens: the rejection says which. */
 static void rejected(struct client *client, const struct cm_event *event)
 {
 	struct connection *connection = client->connection;
-	const char *reason = NULL;
+	const char *reason = refusal_reason(event);
 
 	client->reached = event->greeting != GREETING_NONE;
-	if (event->greeting == GREETING_VERSION)
-		reason =
-			"it speaks another version of this protocol; use the same release on both hosts";
-	else if (event->hello.refusal == REFUSAL_VERSION)
-		reason =
-			"it speaks another version of this protocol; use the same release on both hosts";
-	else if (event->hello.refusal == REFUSAL_OPERATION)
-		reason =
-			event->hello.operation == OPERATION_WRITE
-				? "it was started to write; start both sides with the same operation"
-				: "it was started to read; start both sides with the same operation";
-	else if (event->hello.refusal == REFUSAL_LENGTH)
-		reason = "the message is larger than it takes";
-	else if (event->hello.refusal == REFUSAL_BUSY)
-		reason = "it has no room for another session; try again later";
-	if (reason)
+	if (client->reached)
 		connection_fail(connection, STATUS_REFUSED, "the server refused: %s", reason);
 	else
 		connection_fail(
@@ -151,7 +157,7 @@ static void rejected(struct client *client, const struct cm_event *event)
 static void established(struct client *client, const struct cm_event *event)
 {
 	struct connection *connection = client->connection;
-	struct event established = {.type = EVENT_ESTABLISHED};
+	struct event established = { .type = EVENT_ESTABLISHED };
 
 	client->reached = true;
 	if (hello_refusal(client->process->options, event->greeting, &event->hello) != REFUSAL_NONE)
@@ -197,7 +203,7 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 static enum status run_events(struct client *client)
 {
 	struct connection *connection = client->connection;
-	struct event interrupted = {.type = EVENT_INTERRUPTED};
+	struct event interrupted = { .type = EVENT_INTERRUPTED };
 	struct cm_event event;
 	enum status status;
 
@@ -237,7 +243,7 @@ static enum status run_session(struct client *client)
 		warn("cannot create a connection identifier");
 		return STATUS_LOCAL_FAILURE;
 	}
-	client->connection = connection_create(client->process, id, 0);
+	client->connection = connection_create(client->process, id, client->address->ai_addr, 0);
 	if (!client->connection)
 		return STATUS_LOCAL_FAILURE;
 	client->resolve_deadline = connection_deadline(client->connection);
@@ -251,10 +257,10 @@ static enum status run_session(struct client *client)
 /* Tries the addresses of the host in turn, until a server of ours answers. */
 static enum status run_client(const struct options *options, int *signal_number)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *addresses, *address;
 	struct process process;
-	struct client client = {.process = &process};
+	struct client client = { .process = &process };
 	enum status status;
 	int error;
 
@@ -271,6 +277,8 @@ static enum status run_client(const struct options *options, int *signal_number)
 	for (address = addresses; address && !client.reached; address = address->ai_next) {
 		client.address = address;
 		status = run_session(&client);
+		if (address->ai_next && !client.reached)
+			warnx("trying the next address of '%s'", options->address);
 	}
 	freeaddrinfo(addresses);
 	*signal_number = client.signal_number;

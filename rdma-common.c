@@ -37,12 +37,18 @@
  */
 #define RECEIVES              64
 #define PROGRESS_MILLISECONDS 250
-/* Work requests of the operation in the send queue at a time, and one of each type of message. */
+/* Without news for this long, and nothing of this side's outstanding, the peer's adapter is asked.
+ */
+#define PROBE_MILLISECONDS 250
+/* In the send queue at a time: work requests of the operation, one message of each type, a probe.
+ */
 #define OPERATION_DEPTH 16
 #define MESSAGE_TYPES   4
-#define SEND_REQUESTS   (OPERATION_DEPTH + MESSAGE_TYPES)
+#define SEND_REQUESTS   (OPERATION_DEPTH + MESSAGE_TYPES + 1)
+/* Completions that are taken off a completion queue at a time. */
+#define POLL_SIZE 16
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
-#define SLOT_SIZE 64
+#define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
@@ -51,6 +57,8 @@
 #define READ_DEPTH 16
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
+/* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
+#define LOW_DESCRIPTOR_LIMIT 32
 /* The most that is shown of a payload: as long as a command-line argument can be on Linux. */
 #define SHOWN_PAYLOAD ((size_t)128 * 1024)
 
@@ -81,10 +89,8 @@ enum status flush_output(void)
 {
 	int failed = ferror(stdout);
 
-	errno = 0;
 	if (fclose(stdout) || failed) {
-		warnx("cannot write to standard output%s%s; give it a place to go",
-		      errno ? ": " : "", errno ? strerror(errno) : "");
+		warnx("cannot write to standard output; is the disk full, or the reader gone?");
 		return STATUS_LOCAL_FAILURE;
 	}
 	return STATUS_SUCCESS;
@@ -125,7 +131,7 @@ char *escape(const uint8_t *bytes, size_t size)
 {
 	char *text = NULL;
 	size_t text_size = 0, step;
-	mbstate_t state = {0};
+	mbstate_t state = { 0 };
 	FILE *stream = open_memstream(&text, &text_size);
 
 	if (!stream)
@@ -578,7 +584,9 @@ static void record(struct step *step, struct event event)
 		begin_closing(step, STATUS_PEER_LOST);
 		break;
 	case EVENT_FLUSHED:
-		begin_closing(step, STATUS_PEER_LOST);
+		/* while connecting, an event that says why the connection failed is on its way */
+		if (protocol->phase == PHASE_EXCHANGING)
+			begin_closing(step, STATUS_PEER_LOST);
 		break;
 	case EVENT_INTERRUPTED:
 		begin_closing(step, STATUS_INTERRUPTED);
@@ -641,7 +649,7 @@ static void settle(struct step *step)
 
 struct step protocol_step(struct protocol protocol, struct event event)
 {
-	struct step step = {.protocol = protocol};
+	struct step step = { .protocol = protocol };
 
 	if (protocol.phase == PHASE_FINISHED)
 		return step;
@@ -656,7 +664,7 @@ struct step protocol_step(struct protocol protocol, struct event event)
 /* Lets `epoll` report that `descriptor` can be read, as `subject`; 0 or -1 with errno. */
 static int watch(int epoll, int descriptor, void *subject)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = subject};
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
 
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
 }
@@ -683,8 +691,7 @@ static struct device *find_device(struct process *process, struct ibv_context *v
 {
 	struct device *device;
 
-	LIST_FOREACH(device, &process->devices, link)
-	{
+	SLIST_FOREACH (device, &process->devices, link) {
 		if (device->verbs == verbs)
 			return device;
 	}
@@ -700,7 +707,7 @@ static struct device *find_device(struct process *process, struct ibv_context *v
 		  device->completion_channel) ||
 	    watch(process->main_descriptor, verbs->async_fd, device))
 		goto destroy_channel;
-	LIST_INSERT_HEAD(&process->devices, device, link);
+	SLIST_INSERT_HEAD(&process->devices, device, link);
 	return device;
 
 destroy_channel: /* closing a descriptor takes it out of the epoll as well */
@@ -710,7 +717,7 @@ free_device:
 	return NULL;
 }
 
-static void poll_completions(struct connection *connection);
+static void poll_completions(struct process *process, struct connection *connection);
 
 /* Takes one completion event off the channel and handles what is on its completion queue. */
 static void handle_channel(struct process *process, struct ibv_comp_channel *channel)
@@ -723,7 +730,7 @@ static void handle_channel(struct process *process, struct ibv_comp_channel *cha
 			epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, channel->fd, NULL);
 		return;
 	}
-	poll_completions(connection);
+	poll_completions(process, connection);
 	/* last: ibv_destroy_cq(3) waits for this, so the connection lives as long as it is used */
 	ibv_ack_cq_events(cq, 1);
 }
@@ -761,6 +768,16 @@ static int open_signals(struct process *process)
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
+/* No descriptor that is opened may become standard output because that was closed. */
+static void occupy_standard_descriptors(void)
+{
+	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+		/* it gets the lowest free number, and cannot be written to */
+		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+			return;
+	}
+}
+
 /* What the two threads wait on and wake each other with. */
 static enum status open_descriptors(struct process *process)
 {
@@ -781,17 +798,26 @@ static enum status open_descriptors(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-/* What the user can do about librdmacm not starting. */
+/* What the user can do about librdmacm not starting; it hides that descriptors ran out. */
 static enum status explain_missing_rdma(const char *attempted)
 {
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
 	int error = errno;
 
-	warnx("%s: %s; %s", attempted, strerror(error),
-	      error == EACCES || error == EPERM
-		      ? "may this user open the files in /dev/infiniband?"
-		      : "is there an RDMA device ('rdma link'), and the module rdma_ucm loaded?");
-	return error == EMFILE || error == ENFILE || error == ENOMEM ? STATUS_LOCAL_FAILURE
-								     : STATUS_UNRESOLVED;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (error == EMFILE || error == ENFILE || limit.rlim_cur < LOW_DESCRIPTOR_LIMIT) {
+		warnx("%s: %s; only %ju open files are allowed: raise that ('ulimit -n')",
+		      attempted, strerror(error), (uintmax_t)limit.rlim_cur);
+		return STATUS_LOCAL_FAILURE;
+	}
+	if (error == EACCES || error == EPERM)
+		warnx("%s: %s; may this user open the files in /dev/infiniband?", attempted,
+		      strerror(error));
+	else
+		warnx("%s: %s; is there an RDMA device ('rdma link'), and the module rdma_ucm "
+		      "loaded?",
+		      attempted, strerror(error));
+	return error == ENOMEM ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED;
 }
 
 /* The event channel, and every device that there is, to hear of its events. */
@@ -836,7 +862,9 @@ enum status process_create(struct process *process, const struct options *option
 	process->options = options;
 	process->role = role;
 	process->signal_descriptor = -1;
-	LIST_INIT(&process->devices);
+	SLIST_INIT(&process->devices);
+	pthread_mutex_init(&process->mutex, NULL);
+	occupy_standard_descriptors();
 	status = open_descriptors(process);
 	if (status == STATUS_SUCCESS)
 		status = open_devices(process);
@@ -870,12 +898,12 @@ void process_destroy(struct process *process)
 		wake(process->stop_descriptor);
 		pthread_join(process->completion_thread, NULL);
 	}
-	while ((device = LIST_FIRST(&process->devices))) {
+	while ((device = SLIST_FIRST(&process->devices))) {
 		int error = ibv_destroy_comp_channel(device->completion_channel);
 
 		if (error)
 			warnx("cannot destroy a completion channel: %s", strerror(error));
-		LIST_REMOVE(device, link);
+		SLIST_REMOVE_HEAD(&process->devices, link);
 		free(device);
 	}
 	if (process->event_channel)
@@ -885,6 +913,7 @@ void process_destroy(struct process *process)
 	close_descriptor(process->stop_descriptor);
 	close_descriptor(process->main_descriptor);
 	close_descriptor(process->completion_descriptor);
+	pthread_mutex_destroy(&process->mutex);
 }
 
 /* Takes one event off the channel, acknowledges it and keeps what is needed of it. */
@@ -1003,6 +1032,7 @@ enum work {
 	WORK_RECEIVE,
 	WORK_MESSAGE,
 	WORK_OPERATION,
+	WORK_PROBE,
 };
 
 #define WORK_SHIFT 8
@@ -1017,42 +1047,9 @@ __attribute__((format(printf, 2, 0))) static void record_cause(struct connection
 		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
 }
 
-static void process_event(struct connection *connection, struct event event);
-
-/* connection_fail() for the code that holds the mutex. */
-__attribute__((format(printf, 3, 4))) static enum status fail_locked(struct connection *connection,
-								     enum status status,
-								     const char *format, ...)
+/* Keeps "ADDRESS port PORT" of the peer, for messages. */
+static void name_peer(struct connection *connection, const struct sockaddr *address)
 {
-	struct event event = {.type = EVENT_FAILED, .status = status};
-	va_list arguments;
-
-	va_start(arguments, format);
-	record_cause(connection, format, arguments);
-	va_end(arguments);
-	process_event(connection, event);
-	return status;
-}
-
-enum status connection_fail(struct connection *connection, enum status status, const char *format,
-			    ...)
-{
-	struct event event = {.type = EVENT_FAILED, .status = status};
-	va_list arguments;
-
-	pthread_mutex_lock(&connection->mutex);
-	va_start(arguments, format);
-	record_cause(connection, format, arguments);
-	va_end(arguments);
-	process_event(connection, event);
-	pthread_mutex_unlock(&connection->mutex);
-	return status;
-}
-
-/* "ADDRESS port PORT" of the peer, for messages. */
-static void name_peer(struct connection *connection)
-{
-	struct sockaddr *address = rdma_get_peer_addr(connection->id);
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 							: sizeof(struct sockaddr_in);
@@ -1065,7 +1062,7 @@ static void name_peer(struct connection *connection)
 }
 
 struct connection *connection_create(struct process *process, struct rdma_cm_id *id,
-				     unsigned int number)
+				     const struct sockaddr *peer, unsigned int number)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 
@@ -1074,13 +1071,13 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 		rdma_destroy_id(id);
 		return NULL;
 	}
-	pthread_mutex_init(&connection->mutex, NULL);
+
 	connection->process = process;
 	connection->id = id;
 	connection->number = number;
 	connection->protocol = protocol_start(process->role, process->options->operation);
 	id->context = connection;
-	name_peer(connection);
+	name_peer(connection, peer);
 	connection_extend_deadline(connection);
 	return connection;
 }
@@ -1103,10 +1100,11 @@ static const char *access_names(unsigned int access)
 /* Why memory could not be registered, and what helps. errno is that of ibv_reg_mr(3). */
 static enum status explain_registration(struct connection *connection, size_t size)
 {
-	struct rlimit limit = {0};
+	struct rlimit limit = { 0 };
 	int error = errno;
 
-	if (error == ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	/* EPERM is what a limit of 0 answers */
+	if ((error == ENOMEM || error == EPERM) && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
 	    limit.rlim_cur != RLIM_INFINITY)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
 				       "cannot register %zu bytes of memory: it would exceed the "
@@ -1252,34 +1250,45 @@ static struct ibv_sge element(const struct region *region, uint64_t offset, uint
 	return sge;
 }
 
-/* Makes `slot` ready for a message and counts the work request. Mutex held. */
-static enum status post_receive(struct connection *connection, unsigned int slot)
+/* What the session is told when a work request could not be posted. */
+static const struct event post_failure = { .type = EVENT_FAILED, .status = STATUS_LOCAL_FAILURE };
+
+/* Keeps why a work request could not be posted. Mutex held. Returns `error`. */
+static int post_failed(struct connection *connection, const char *verb, int error)
+{
+	snprintf(connection->cause, sizeof(connection->cause), "%s failed: %s", verb,
+		 strerror(error));
+	return error;
+}
+
+/* Makes `slot` ready for a message and counts it. Mutex held. 0 or an errno value. */
+static int post_receive(struct connection *connection, unsigned int slot)
 {
 	struct ibv_sge sge = element(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
 	struct ibv_recv_wr *rejected, request = {
-					      .wr_id = WORK_RECEIVE << WORK_SHIFT | slot,
-					      .sg_list = &sge,
-					      .num_sge = 1,
-				      };
+		.wr_id = WORK_RECEIVE << WORK_SHIFT | slot,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
 	int error = ibv_post_recv(connection->id->qp, &request, &rejected);
 
 	if (error)
-		return fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
-				   strerror(error));
-	connection->outstanding++;
-	return STATUS_SUCCESS;
+		return post_failed(connection, "ibv_post_recv", error);
+	connection->outstanding_receives++;
+	return 0;
 }
 
 static enum status post_receives(struct connection *connection)
 {
-	enum status status = STATUS_SUCCESS;
+	int error = 0;
 
 	connection_trace(connection, "ibv_post_recv: %d receives", RECEIVES);
-	pthread_mutex_lock(&connection->mutex);
-	for (unsigned int slot = 0; slot < RECEIVES && status == STATUS_SUCCESS; slot++)
-		status = post_receive(connection, slot);
-	pthread_mutex_unlock(&connection->mutex);
-	return status;
+	pthread_mutex_lock(&connection->process->mutex);
+	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
+		error = post_receive(connection, slot);
+	pthread_mutex_unlock(&connection->process->mutex);
+	return error ? connection_fail(connection, STATUS_LOCAL_FAILURE, "%s", connection->cause)
+		     : STATUS_SUCCESS;
 }
 
 enum status connection_prepare(struct connection *connection)
@@ -1318,9 +1327,9 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 	status = region_create(connection, &connection->incoming, connection->incoming_length,
 			       access);
 	if (status == STATUS_SUCCESS) {
-		pthread_mutex_lock(&connection->mutex);
+		pthread_mutex_lock(&connection->process->mutex);
 		connection->protocol.verifying = greeting == GREETING_HELLO;
-		pthread_mutex_unlock(&connection->mutex);
+		pthread_mutex_unlock(&connection->process->mutex);
 	}
 	return status;
 }
@@ -1368,11 +1377,9 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 	int error = ibv_post_send(connection->id->qp, request, &rejected);
 
 	if (error)
-		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_post_send failed: %s",
-			    strerror(error));
-	else
-		connection->outstanding++;
-	return error;
+		return post_failed(connection, "ibv_post_send", error);
+	connection->outstanding_sends++;
+	return 0;
 }
 
 /* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
@@ -1428,6 +1435,7 @@ static int post_operation_part(struct connection *connection)
 	bool writing = connection->protocol.operation == OPERATION_WRITE;
 	uint64_t offset = connection->operation_posted;
 	uint64_t size = operation_length(connection) - offset;
+	int error;
 	struct ibv_sge sge;
 	struct ibv_send_wr request = {
 		.wr_id = WORK_OPERATION << WORK_SHIFT,
@@ -1447,8 +1455,9 @@ static int post_operation_part(struct connection *connection)
 	sge = element(writing ? &connection->outgoing : &connection->incoming, offset, size);
 	connection_trace(connection, "ibv_post_send: RDMA %s of %" PRIu64 " bytes",
 			 writing ? "WRITE" : "READ", size);
-	if (post_send(connection, &request))
-		return -1;
+	error = post_send(connection, &request);
+	if (error)
+		return error;
 	connection->operation_posted += size;
 	connection->outstanding_operations++;
 	return 0;
@@ -1458,15 +1467,14 @@ static int post_operation_part(struct connection *connection)
 static int continue_operation(struct connection *connection)
 {
 	uint64_t length = operation_length(connection);
-	struct message done = {.type = MSG_DONE};
+	struct message done = { .type = MSG_DONE };
+	int error = 0;
 
-	while (connection->operation_posted < length &&
-	       connection->outstanding_operations < OPERATION_DEPTH) {
-		if (post_operation_part(connection))
-			return -1;
-	}
-	if (connection->operation_posted < length || !connection->done_waits)
-		return 0;
+	while (!error && connection->operation_posted < length &&
+	       connection->outstanding_operations < OPERATION_DEPTH)
+		error = post_operation_part(connection);
+	if (error || connection->operation_posted < length || !connection->done_waits)
+		return error;
 	connection->done_waits = false;
 	if (connection->protocol.verifying)
 		done.value = digest(&connection->outgoing);
@@ -1476,7 +1484,7 @@ static int continue_operation(struct connection *connection)
 /* Tells a peer that waits for the end of a long operation that it moves. */
 static int send_progress(struct connection *connection)
 {
-	struct message message = {.type = MSG_PROGRESS};
+	struct message message = { .type = MSG_PROGRESS };
 	int64_t now = now_milliseconds();
 
 	if (!connection->protocol.verifying || connection->progress_outstanding ||
@@ -1516,36 +1524,48 @@ static void defer(struct connection *connection, unsigned int actions)
 	wake(connection->process->wake_descriptor);
 }
 
+/* Posts what the state machine asks for. Mutex held. 0 or an errno value. */
+static int post(struct connection *connection, unsigned int actions)
+{
+	struct message verdict = { .type = MSG_VERDICT, .value = connection->protocol.check };
+
+	if (actions & ACTION_SEND_MR)
+		return send_mr(connection);
+	if (actions & ACTION_SEND_VERDICT)
+		return post_message(connection, &verdict, 0);
+	if (actions & ACTION_POST_OPERATION) {
+		connection_say(connection, "received MSG_MR. %s remote memory...",
+			       connection->protocol.operation == OPERATION_WRITE
+				       ? "writing message to"
+				       : "reading message from");
+		connection->done_waits = actions & ACTION_SEND_DONE;
+		connection->done_flags = actions & ACTION_FENCE ? IBV_SEND_FENCE : 0;
+		return continue_operation(connection);
+	}
+	return 0;
+}
+
 /*
- * Does what the state machine asks for; the mutex is held. True if that leads to another event at
- * once, which is then stored. A post that fails reports by itself.
+ * Does what the state machine asks for. Mutex held. True if that leads to another event at once,
+ * which is then stored.
  */
 static bool act(struct connection *connection, unsigned int actions, struct event *event)
 {
-	struct message verdict = {.type = MSG_VERDICT, .value = connection->protocol.check};
+	const struct protocol *protocol = &connection->protocol;
 
 	defer(connection, actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR | ACTION_FINISH));
-	if (actions & ACTION_SEND_MR)
-		send_mr(connection);
-	if (actions & ACTION_POST_OPERATION) {
-		connection_say(connection, "received MSG_MR. %s message %s remote memory...",
-			       connection->protocol.operation == OPERATION_WRITE ? "writing"
-										 : "reading",
-			       connection->protocol.operation == OPERATION_WRITE ? "to" : "from");
-		connection->done_waits = actions & ACTION_SEND_DONE;
-		connection->done_flags = actions & ACTION_FENCE ? IBV_SEND_FENCE : 0;
-		continue_operation(connection);
+	if (post(connection, actions)) {
+		*event = post_failure;
+		return true;
 	}
-	if (actions & ACTION_SEND_VERDICT)
-		post_message(connection, &verdict, 0);
 	if (actions & ACTION_CHECK) {
-		event->status = check_payload(connection);
 		event->type = EVENT_CHECKED;
+		event->status = check_payload(connection);
 		return true;
 	}
 	event->type = EVENT_DRAINED;
-	return connection->protocol.phase == PHASE_CLOSING && !connection->protocol.drained &&
-	       connection->outstanding == 0;
+	return protocol->phase == PHASE_CLOSING && !protocol->drained &&
+	       !connection->outstanding_sends && !connection->outstanding_receives;
 }
 
 /* How long the session may now stand still. Mutex held. */
@@ -1561,6 +1581,7 @@ static void set_deadline(struct connection *connection, bool was_closing)
 			return; /* closing as a whole is bounded, not each step of it */
 	}
 	connection->deadline = now_milliseconds() + timeout;
+	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
 }
 
 /* One event, and those that follow from it at once. Mutex held. */
@@ -1583,9 +1604,39 @@ static void process_event(struct connection *connection, struct event event)
 
 void connection_handle(struct connection *connection, struct event event)
 {
-	pthread_mutex_lock(&connection->mutex);
+	pthread_mutex_lock(&connection->process->mutex);
 	process_event(connection, event);
-	pthread_mutex_unlock(&connection->mutex);
+	pthread_mutex_unlock(&connection->process->mutex);
+}
+
+/* connection_fail() for the code that holds the mutex. */
+__attribute__((format(printf, 3, 4))) static enum status fail_locked(struct connection *connection,
+								     enum status status,
+								     const char *format, ...)
+{
+	struct event event = { .type = EVENT_FAILED, .status = status };
+	va_list arguments;
+
+	va_start(arguments, format);
+	record_cause(connection, format, arguments);
+	va_end(arguments);
+	process_event(connection, event);
+	return status;
+}
+
+enum status connection_fail(struct connection *connection, enum status status, const char *format,
+			    ...)
+{
+	struct event event = { .type = EVENT_FAILED, .status = status };
+	va_list arguments;
+
+	pthread_mutex_lock(&connection->process->mutex);
+	va_start(arguments, format);
+	record_cause(connection, format, arguments);
+	va_end(arguments);
+	process_event(connection, event);
+	pthread_mutex_unlock(&connection->process->mutex);
+	return status;
 }
 
 /* The peer's operation moves: wait on, if it does so indeed. */
@@ -1607,13 +1658,14 @@ static void handle_progress(struct connection *connection, unsigned int slot, ui
 	}
 	connection->peer_progress = done;
 	set_deadline(connection, false);
-	post_receive(connection, slot);
+	if (post_receive(connection, slot))
+		process_event(connection, post_failure);
 }
 
 /* A message has arrived in `slot`: `size` bytes. */
 static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
 {
-	struct event event = {.status = STATUS_SUCCESS};
+	struct event event = { .status = STATUS_SUCCESS };
 	struct message message;
 
 	if (slot >= RECEIVES ||
@@ -1658,7 +1710,7 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 /* A part of the operation is done, of the size in which they were posted. */
 static void handle_operation_part(struct connection *connection)
 {
-	struct event event = {.type = EVENT_OPERATION_COMPLETED};
+	struct event event = { .type = EVENT_OPERATION_COMPLETED };
 	uint64_t length = operation_length(connection);
 
 	connection->outstanding_operations--;
@@ -1671,8 +1723,8 @@ static void handle_operation_part(struct connection *connection)
 	if (connection->protocol.phase >= PHASE_CLOSING)
 		return;
 	set_deadline(connection, false);
-	if (!continue_operation(connection))
-		send_progress(connection);
+	if (continue_operation(connection) || send_progress(connection))
+		process_event(connection, post_failure);
 }
 
 /* A message of ours has been sent. Verdict and progress are not narrated. */
@@ -1683,7 +1735,7 @@ static void handle_sent(struct connection *connection, enum message_type type)
 		[MSG_DONE] = EVENT_DONE_SENT,
 		[MSG_VERDICT] = EVENT_VERDICT_SENT,
 	};
-	struct event event = {.status = STATUS_SUCCESS};
+	struct event event = { .status = STATUS_SUCCESS };
 
 	if (type == MSG_PROGRESS) {
 		connection->progress_outstanding = false;
@@ -1702,6 +1754,8 @@ static const char *work_name(uint64_t wr_id, enum operation operation)
 		return "receive";
 	case WORK_OPERATION:
 		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
+	case WORK_PROBE:
+		return "empty RDMA READ";
 	default:
 		return message_name((enum message_type)(wr_id & WORK_MASK));
 	}
@@ -1732,7 +1786,7 @@ static enum status completion_status(const struct ibv_wc *completion)
 static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
 {
 	const char *name = work_name(completion->wr_id, connection->protocol.operation);
-	struct event flushed = {.type = EVENT_FLUSHED};
+	struct event flushed = { .type = EVENT_FLUSHED };
 
 	connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
 	if (completion->status == IBV_WC_WR_FLUSH_ERR)
@@ -1748,51 +1802,61 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 {
 	unsigned int detail = completion->wr_id & WORK_MASK;
 
-	pthread_mutex_lock(&connection->mutex);
-	connection->outstanding--;
+	if (completion->wr_id >> WORK_SHIFT == WORK_RECEIVE)
+		connection->outstanding_receives--;
+	else
+		connection->outstanding_sends--;
 	if (completion->status != IBV_WC_SUCCESS) {
 		handle_failed_completion(connection, completion);
-	} else {
-		switch ((enum work)(completion->wr_id >> WORK_SHIFT)) {
-		case WORK_RECEIVE:
-			handle_message(connection, detail, completion->byte_len);
-			break;
-		case WORK_MESSAGE:
-			handle_sent(connection, (enum message_type)detail);
-			break;
-		case WORK_OPERATION:
-			handle_operation_part(connection);
-			break;
-		}
+		return;
 	}
-	pthread_mutex_unlock(&connection->mutex);
+	switch ((enum work)(completion->wr_id >> WORK_SHIFT)) {
+	case WORK_RECEIVE:
+		handle_message(connection, detail, completion->byte_len);
+		break;
+	case WORK_MESSAGE:
+		handle_sent(connection, (enum message_type)detail);
+		break;
+	case WORK_OPERATION:
+		handle_operation_part(connection);
+		break;
+	case WORK_PROBE: /* the path and the adapter work; the deadline is for the program there */
+		connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
+		break;
+	}
 }
 
 /* Handles all that is on the completion queue of a connection, in the completion thread. */
-static void poll_completions(struct connection *connection)
+static void poll_completions(struct process *process, struct connection *connection)
 {
-	struct ibv_wc completions[SEND_REQUESTS + RECEIVES];
-	/* before polling: what completes after the last poll makes a new event
-	 * (ibv_get_cq_event(3)) */
-	int error = ibv_req_notify_cq(connection->cq, 0), count;
+	struct ibv_wc completions[POLL_SIZE];
+	int error, count;
 
+	/* first: only then what the main thread has written into the connection is seen here */
+	pthread_mutex_lock(&process->mutex);
+	if (connection->retired)
+		goto unlock;
+	/* before polling: what completes later makes a new event (ibv_get_cq_event(3)) */
+	error = ibv_req_notify_cq(connection->cq, 0);
 	if (error)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
-				strerror(error));
+		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
+			    strerror(error));
 	do {
-		count = ibv_poll_cq(connection->cq, SEND_REQUESTS + RECEIVES, completions);
+		count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
 		for (int i = 0; i < count; i++)
 			handle_completion(connection, &completions[i]);
 	} while (count > 0);
 	if (count < 0)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+unlock:
+	pthread_mutex_unlock(&process->mutex);
 }
 
 /* ---- Connections: what the main thread does ---- */
 
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
-	struct event disconnected = {.type = EVENT_DISCONNECTED};
+	struct event disconnected = { .type = EVENT_DISCONNECTED };
 
 	connection_trace(connection, "%s, status %d", rdma_event_str(event->type), event->status);
 	switch (event->type) {
@@ -1821,7 +1885,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 /* Lets every posted work request come back with a flush. */
 static void force_error(struct connection *connection)
 {
-	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
 	int error;
 
 	if (!connection->id->qp)
@@ -1843,22 +1907,54 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
+/* When to ask the peer's adapter whether it is there; INT64_MAX: not now. Mutex held. */
+static int64_t next_probe(const struct connection *connection)
+{
+	if (connection->protocol.phase != PHASE_EXCHANGING || connection->outstanding_sends ||
+	    !connection->initiator_depth)
+		return INT64_MAX;
+	return connection->probe_time;
+}
+
+/*
+ * An RDMA READ of nothing: the peer's adapter answers it without its program, and needs no key. If
+ * the peer's host is gone this fails, after the transport's own retries, where waiting for a
+ * message would tell nothing. Mutex held.
+ *
+ * It has another use over soft-iWARP in Linux: what a client sends just when its connect request
+ * is answered may be overlooked there until more arrives.
+ */
+static void probe(struct connection *connection)
+{
+	struct ibv_send_wr request = {
+		.wr_id = WORK_PROBE << WORK_SHIFT,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	connection_trace(connection, "ibv_post_send: RDMA READ of nothing");
+	if (post_send(connection, &request))
+		process_event(connection, post_failure);
+}
+
 bool connection_service(struct connection *connection, enum status *status)
 {
-	struct event overdue = {.type = EVENT_DEADLINE};
+	struct event overdue = { .type = EVENT_DEADLINE };
 	unsigned int actions;
 	bool connected, finished;
 
-	pthread_mutex_lock(&connection->mutex);
+	pthread_mutex_lock(&connection->process->mutex);
 	if (connection->protocol.phase < PHASE_FINISHED &&
 	    now_milliseconds() >= connection->deadline)
 		process_event(connection, overdue);
+	if (now_milliseconds() >= next_probe(connection))
+		probe(connection);
 	actions = connection->pending_actions;
 	connection->pending_actions = 0;
 	connected = connection->protocol.connected;
 	finished = connection->protocol.phase == PHASE_FINISHED;
 	*status = connection->protocol.status;
-	pthread_mutex_unlock(&connection->mutex);
+	pthread_mutex_unlock(&connection->process->mutex);
 	if (finished)
 		return true;
 	if (actions & ACTION_DISCONNECT)
@@ -1870,19 +1966,20 @@ bool connection_service(struct connection *connection, enum status *status)
 
 int64_t connection_deadline(struct connection *connection)
 {
-	int64_t deadline;
+	int64_t deadline, probe_time;
 
-	pthread_mutex_lock(&connection->mutex);
+	pthread_mutex_lock(&connection->process->mutex);
 	deadline = connection->deadline;
-	pthread_mutex_unlock(&connection->mutex);
-	return deadline;
+	probe_time = next_probe(connection);
+	pthread_mutex_unlock(&connection->process->mutex);
+	return probe_time < deadline ? probe_time : deadline;
 }
 
 void connection_extend_deadline(struct connection *connection)
 {
-	pthread_mutex_lock(&connection->mutex);
+	pthread_mutex_lock(&connection->process->mutex);
 	set_deadline(connection, false);
-	pthread_mutex_unlock(&connection->mutex);
+	pthread_mutex_unlock(&connection->process->mutex);
 }
 
 /* What to say about a session when nothing more particular was recorded. */
@@ -1912,9 +2009,9 @@ void connection_report(struct connection *connection, enum status status)
 
 	if (connection->protocol.disconnected)
 		connection_say(connection, client ? "disconnected." : "peer disconnected.");
-	if (connection->outstanding)
-		connection_trace(connection, "%u work requests never came back",
-				 connection->outstanding);
+	if (connection->outstanding_sends || connection->outstanding_receives)
+		connection_trace(connection, "%u sends and %u receives never came back",
+				 connection->outstanding_sends, connection->outstanding_receives);
 	if (status != STATUS_SUCCESS)
 		warnx("%s%s: %s", line_prefix(connection, prefix, sizeof(prefix)), connection->peer,
 		      connection->cause[0] ? connection->cause : default_cause(status));
@@ -1926,9 +2023,15 @@ void connection_destroy(struct connection *connection)
 
 	if (!connection)
 		return;
+	/*
+	 * The completion thread may hold an event of this completion queue. ibv_destroy_cq(3) waits
+	 * until that is acknowledged, but some providers take the queue's memory away before.
+	 */
+	pthread_mutex_lock(&connection->process->mutex);
+	connection->retired = true;
+	pthread_mutex_unlock(&connection->process->mutex);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
-	/* waits until the completion thread has let go of this connection */
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
 	if (error)
 		warnx("cannot destroy a completion queue: %s", strerror(error));
@@ -1940,6 +2043,5 @@ void connection_destroy(struct connection *connection)
 		warnx("cannot free a protection domain: %s", strerror(error));
 	if (rdma_destroy_id(connection->id))
 		warn("cannot destroy a connection identifier");
-	pthread_mutex_destroy(&connection->mutex);
 	free(connection);
 }

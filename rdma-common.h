@@ -267,7 +267,7 @@ enum event_type {
 	EVENT_VERDICT_SENT,
 	EVENT_CHECKED, /* status: what ACTION_CHECK found */
 	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
-	EVENT_FLUSHED, /* a work request came back unexecuted: the connection is going down */
+	EVENT_FLUSHED, /* a work request came back unexecuted: the connection goes down */
 	EVENT_DISCONNECTED,
 	EVENT_DRAINED, /* no posted work request is outstanding, and none will follow */
 	EVENT_DEADLINE,
@@ -320,7 +320,7 @@ const char *remote_progress_name(enum remote_progress remote);
 struct device {
 	struct ibv_context *verbs; /* librdmacm's; it opens and closes devices */
 	struct ibv_comp_channel *completion_channel;
-	LIST_ENTRY(device) link;
+	SLIST_ENTRY(device) link;
 };
 
 /* What a program has once. The main thread's, but for what the completion thread only reads. */
@@ -328,7 +328,7 @@ struct process {
 	const struct options *options;
 	enum role role;
 	struct rdma_event_channel *event_channel;
-	LIST_HEAD(, device) devices;
+	SLIST_HEAD(device_list, device) devices;
 	int signal_descriptor;     /* signalfd(2): SIGINT and SIGTERM */
 	int wake_descriptor;       /* eventfd(2): the completion thread has news */
 	int stop_descriptor;       /* eventfd(2): the completion thread shall return */
@@ -336,6 +336,7 @@ struct process {
 	int completion_descriptor; /* epoll(7): what the completion thread waits for */
 	bool completion_thread_runs;
 	pthread_t completion_thread;
+	pthread_mutex_t mutex; /* guards the session of every connection */
 };
 
 /* A connection manager event that has been acknowledged: rdma_ack_cm_event(3) frees the original.
@@ -404,8 +405,9 @@ struct region {
 
 /*
  * A connection and all that belongs to it. Created, destroyed and serviced by the main thread. What
- * stands under "session" is touched by both threads while `mutex` is held; all the rest is written
- * by the main thread alone, before the completion thread can see a completion of this connection.
+ * stands under "session" is touched by both threads while the process's mutex is held; all the rest
+ * is written by the main thread alone, before the completion thread can see a completion of this
+ * connection.
  */
 struct connection {
 	struct process *process;
@@ -424,8 +426,8 @@ struct connection {
 	uint8_t initiator_depth;      /* outstanding reads of this side at most */
 	TAILQ_ENTRY(connection) link; /* for the server's list */
 
-	pthread_mutex_t mutex;
 	/* The session. */
+	bool retired; /* being destroyed: the completion thread must not poll any more */
 	struct protocol protocol;
 	struct message peer_region;   /* the peer's MSG_MR */
 	uint64_t peer_digest;         /* from the peer's MSG_DONE */
@@ -433,22 +435,25 @@ struct connection {
 	uint64_t operation_posted;    /* bytes of the operation that were posted */
 	uint64_t operation_completed; /* bytes of it that are done, rounded up to a whole part */
 	unsigned int outstanding_operations; /* work requests of the operation in the send queue */
-	unsigned int outstanding;            /* all work requests posted and not completed */
+	unsigned int outstanding_sends;      /* all work requests in the send queue */
+	unsigned int outstanding_receives;
 	int64_t progress_sent;        /* when MSG_PROGRESS was, as now_milliseconds() counts */
 	bool progress_outstanding;    /* it has not completed yet */
 	bool done_waits;              /* MSG_DONE follows when the whole operation is posted */
 	unsigned int done_flags;      /* its send flags */
 	unsigned int pending_actions; /* what the main thread has to do */
 	int64_t deadline;             /* as now_milliseconds() counts */
+	int64_t probe_time;           /* when to probe, if nothing is heard before; likewise */
 	char cause[CAUSE_SIZE];       /* the first failure in words; empty: none */
 };
 
 /*
- * Makes a connection out of `id`, which it owns from now on, also on failure. `number` is shown in
- * front of its lines unless it is 0. Returns NULL when there is no memory.
+ * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
+ * shown in front of its lines unless it is 0. Returns NULL, with a message, when there is no
+ * memory.
  */
 struct connection *connection_create(struct process *process, struct rdma_cm_id *id,
-				     unsigned int number);
+				     const struct sockaddr *peer, unsigned int number);
 
 /*
  * Once the device is known: protection domain, completion queue, queue pair, the outgoing payload,
@@ -468,7 +473,7 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
-/* Feeds one event to the session and does what follows. Either thread, mutex not held. */
+/* Feeds one event to the session and does what follows. Mutex not held. */
 void connection_handle(struct connection *connection, struct event event);
 
 /* Records why the session fails, in words, and ends it; returns `status`. Mutex not held. */

@@ -20,8 +20,8 @@
 
 static const char help[] =
 	"Usage: rdma-server [OPTION]... read|write\n"
-	"Wait for rdma-clients. With each, read or write each other's memory with one-sided RDMA,\n"
-	"verify it, and print what the client handed over. SIGINT and SIGTERM end the server.\n"
+	"Serve rdma-clients until SIGINT or SIGTERM: with each, read or write each\n"
+	"other's memory with one-sided RDMA, verify what arrived, and print it.\n"
 	"\n"
 	"  -p, --port PORT        listen on PORT instead of any free one\n"
 	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all of this host's\n"
@@ -32,7 +32,7 @@ struct server {
 	struct process process;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	TAILQ_HEAD(, connection) connections;
+	TAILQ_HEAD(connection_list, connection) connections;
 	unsigned int session_count; /* connect requests so far; numbers the sessions */
 	bool stopping;              /* no more sessions; ends when the last one has */
 	enum status status;         /* of the program */
@@ -97,6 +97,20 @@ static void stop_listening(struct server *server)
 	}
 }
 
+/* Whether the address can be had with another port: what is wrong is the port then. */
+static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
+{
+	struct rdma_cm_id *id;
+	bool taken;
+
+	if (port == 0 || rdma_create_id(server->process.event_channel, &id, NULL, RDMA_PS_TCP))
+		return false;
+	set_port(address, 0);
+	taken = !rdma_bind_addr(id, address);
+	rdma_destroy_id(id);
+	return taken;
+}
+
 /* Adds a listener on `address` to the server's; 0 or -1 with errno. */
 static int listen_on(struct server *server, struct sockaddr *address)
 {
@@ -134,6 +148,9 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
+			/* the kernel says the same of a wildcard's port and of a foreign address */
+			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
+				errno = EADDRINUSE;
 			if (!is_unusable(errno))
 				return -1;
 		} else if (port == 0) {
@@ -164,7 +181,7 @@ static enum status explain_listening(const struct options *options)
 static enum status start_listening(struct server *server)
 {
 	const struct options *options = server->process.options;
-	const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	const char *port_text = options->port ? options->port : "0";
 	enum status status = STATUS_SUCCESS;
 	struct addrinfo *addresses;
@@ -248,8 +265,8 @@ static void handle_request(struct server *server, const struct cm_event *event)
 	enum refusal refusal;
 
 	server->session_count++;
-	connection =
-		connection_create(&server->process, event->id, alone ? 0 : server->session_count);
+	connection = connection_create(&server->process, event->id, rdma_get_peer_addr(event->id),
+				       alone ? 0 : server->session_count);
 	if (!connection)
 		return;
 	connection_say(connection, "received connection request.");
@@ -269,7 +286,7 @@ static void handle_request(struct server *server, const struct cm_event *event)
 static void handle_cm_event(struct server *server, const struct cm_event *event)
 {
 	struct connection *connection = event->id->context;
-	struct event established = {.type = EVENT_ESTABLISHED};
+	struct event established = { .type = EVENT_ESTABLISHED };
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		handle_request(server, event);
@@ -310,7 +327,7 @@ static int64_t service_connections(struct server *server)
 /* Ends all sessions cleanly; run_events() returns when they have ended. */
 static void stop(struct server *server)
 {
-	struct event interrupted = {.type = EVENT_INTERRUPTED};
+	struct event interrupted = { .type = EVENT_INTERRUPTED };
 	struct connection *connection;
 
 	server->stopping = true;
@@ -365,7 +382,7 @@ static enum status run_server(struct server *server, const struct options *optio
 int main(int argc, char **argv)
 {
 	struct options options = default_options();
-	struct server server = {.status = STATUS_SUCCESS};
+	struct server server = { .status = STATUS_SUCCESS };
 	enum parsed parsed;
 	enum status status = STATUS_SUCCESS, output;
 

@@ -9,9 +9,12 @@ PATH=$top/tests/lab:$PATH
 # Where the programs under test are; the sanitizer runs say otherwise.
 PROGRAMS=${PROGRAMS:-$top}
 
-# wait_for_line FILE PATTERN PID: until a line matches; fails when the process ends before it does.
+# wait_for_line FILE PATTERN PID [COUNT]: until as many lines match, one by default. Fails when the
+# process that writes the file ends before that, or after a minute.
 wait_for_line() {
-	grep -q -m 1 -e "$2" < <(exec timeout 60 tail --pid="$3" -s 0.1 -n +1 -f "$1")
+	local count=${4:-1}
+	[ "$(grep -c -m "$count" -e "$2" < <(exec timeout 60 tail --pid="$3" -s 0.1 -n +1 -f "$1"))" \
+		-eq "$count" ]
 }
 
 # start_server OPTION...: on host a; sets $server (a process here) and $port.

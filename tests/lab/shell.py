@@ -1,0 +1,93 @@
+"""`lab shell` and `lab shells`: interactive shells on the hosts."""
+import os
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import tty
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+PROJECT = os.path.dirname(os.path.dirname(HERE))
+LAB = os.path.join(HERE, "lab")
+CONSOLE = "/dev/hvc0"
+# What each side's user will want to type first.
+WELCOME = {
+    "a": "This is host a (192.0.2.1, fd00::1). Type:\n\n    rdma-server write\n",
+    "b": "This is host b (192.0.2.2, fd00::2). Type, with the port that the server on host a printed:\n\n"
+    "    rdma-client write 192.0.2.1 PORT\n",
+}
+# The run's process leads its session, so that the console it opens first becomes its controlling terminal.
+START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols "$3" && echo "$4" && exec bash --norc --noprofile -i'
+
+
+def lab_run(host, *command):
+    """Starts `lab run` without a time limit."""
+    return subprocess.Popen([LAB, "run", "-w", "0", host, *command], stdin=subprocess.DEVNULL)
+
+
+def size():
+    """Rows and columns of this terminal, as words."""
+    columns, rows = os.get_terminal_size(0)
+    return str(rows), str(columns)
+
+
+def shell(host):
+    """lab shell: bridges this terminal, in raw mode, and a shell on the host's console."""
+    if not os.isatty(0):
+        print("lab: shell: standard input is not a terminal; \"lab run\" runs commands without one", file=sys.stderr)
+        return 125
+    console = socket.socket(socket.AF_UNIX)
+    console.connect(os.path.join(os.environ["LAB"], f"{host}.shell"))
+    os.environ["PATH"] = f"{PROJECT}:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    os.environ["PS1"] = f"host-{host}:\\W\\$ "
+    os.environ.pop("HISTFILE", None)
+    process = lab_run(host, "sh", "-c", START, "sh", PROJECT, *size(), WELCOME[host])
+    signal.signal(signal.SIGWINCH, lambda *_: lab_run(host, "stty", "-F", CONSOLE, "rows", size()[0], "cols", size()[1]))
+    before = termios.tcgetattr(0)
+    try:
+        tty.setraw(0)
+        bridge(console, process)
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        process.terminate()
+    return process.wait()
+
+
+def bridge(console, process):
+    """Copies bytes both ways until the shell has ended or the host is gone."""
+    ended = os.pidfd_open(process.pid)
+    with selectors.DefaultSelector() as selector:
+        for source in (0, console, ended):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            sources = [key.fileobj for key, _ in selector.select()]
+            if console in sources:
+                data = console.recv(65536)
+                os.write(1, data)
+                if not data:
+                    return
+            elif ended in sources:
+                return  # Only when the console has nothing more to show.
+            if 0 in sources:
+                data = os.read(0, 65536)
+                console.sendall(data)
+                if not data:
+                    return
+
+
+def shells():
+    """lab shells: both hosts side by side in a tmux of its own; ends when both shells end, or on detaching."""
+    server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
+    os.environ.pop("TMUX", None)  # It may well run inside the user's own tmux.
+    panes = [shlex.join([LAB, "shell", host]) for host in "ab"]
+    hint = " Ctrl-b o: other host. Ctrl-b d, or leaving both shells: stop the lab "
+    status = subprocess.call(
+        [*server, "new-session", panes[0], ";", "split-window", "-h", panes[1], ";", "select-pane", "-t", ":.0"]
+        + [";", "set", "status-left-length", "90", ";", "set", "status-left", hint]
+        + [";", "set", "status-right", "", ";", "set", "window-status-current-format", ""]
+    )
+    subprocess.call([*server, "kill-server"], stderr=subprocess.DEVNULL)
+    return status

@@ -1,0 +1,506 @@
+"""`lab up`: owns the two hosts, and carries messages between `lab run` processes and the guests' agents."""
+import collections
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+PROJECT = os.path.dirname(os.path.dirname(HERE))
+HEADER = struct.Struct("!cII")  # as in agent
+BOOT_SECONDS = 60
+STOP_SECONDS = 5
+FAILED = 125
+
+
+class LabError(Exception):
+    """What went wrong, in words for the user."""
+
+
+class Channel:
+    """A non-blocking socket in the supervisor's loop. What its peer does not take yet waits in a queue; the flow control
+    between `lab run` and agent bounds that queue."""
+
+    def __init__(self, lab, connection, receive):
+        connection.setblocking(False)
+        self.selector = lab.selector
+        self.socket = connection
+        self.receive = receive
+        self.queue = collections.deque()
+        self.selector.register(connection, selectors.EVENT_READ, self.ready)
+
+    def send(self, data):
+        """Queues data, one packet on packet sockets, and sends what the peer takes."""
+        self.queue.append(data)
+        self.flush()
+
+    def flush(self):
+        """Sends from the queue; asks to be called again when the peer is full."""
+        try:
+            while self.queue:
+                count = self.socket.send(self.queue[0])
+                self.queue[0] = self.queue[0][count:]
+                if not self.queue[0]:
+                    self.queue.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.queue.clear()  # The peer is gone, which receiving tells.
+        writing = selectors.EVENT_WRITE if self.queue else 0
+        self.selector.modify(self.socket, selectors.EVENT_READ | writing, self.ready)
+
+    def ready(self, events):
+        """Called by the loop. Hands over what was received, empty when the peer is gone."""
+        if events & selectors.EVENT_WRITE:
+            self.flush()
+        if events & selectors.EVENT_READ:
+            try:
+                data = self.socket.recv(1 << 20)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            self.receive(data)
+
+    def close(self):
+        """Ends the connection."""
+        self.selector.unregister(self.socket)
+        self.socket.close()
+
+
+class Host:
+    """One QEMU process and the connection to the agent inside."""
+
+    def __init__(self, lab, name):
+        self.lab = lab
+        self.name = name
+        self.process = None
+        self.agent = None
+        self.monitor = None
+        self.received = bytearray()
+        self.ready = False
+        self.deadline = None
+        self.waiting = []
+        self.console = f"{lab.folder}/{name}.console"
+
+    def start(self):
+        """Switches the host on."""
+        agent, agent_end = socket.socketpair()
+        self.monitor, monitor_end = socket.socketpair()
+        self.monitor.settimeout(STOP_SECONDS)
+        inherited = (agent_end.fileno(), monitor_end.fileno())
+        with open(self.console, "ab") as console:
+            self.process = subprocess.Popen(
+                # QEMU must not outlive the supervisor, however that ends.
+                ["setpriv", "--pdeathsig", "KILL", *self.command(*inherited)],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        agent_end.close()
+        monitor_end.close()
+        self.received.clear()
+        self.deadline = time.monotonic() + BOOT_SECONDS
+        self.agent = Channel(self.lab, agent, self.receive)
+
+    def command(self, agent, monitor):
+        """QEMU's command line."""
+        lab = self.lab
+        other = "b" if self.name == "a" else "a"
+        words = {"HOST": self.name, "TRANSPORT": lab.transport, "PROJECT": PROJECT, "SHARE": lab.share}
+        # A warning of the kernel belongs on the console, and an oops must end the host rather than hang a test.
+        append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off"
+        append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
+        return [
+            *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+            *(*accelerator_options(lab.accelerator), "-smp", "1", "-m", str(lab.memory)),
+            *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
+            *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
+            *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
+            *("-chardev", f"socket,id=agent,fd={agent}"),
+            *("-chardev", f"socket,id=shell,server=on,wait=off,path={escape(f'{lab.folder}/{self.name}.shell')}"),
+            *("-device", "virtio-serial-pci", "-device", "virtconsole,chardev=shell,nr=0"),
+            *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci"),
+            *share("root", "/", ",readonly=on"),
+            *share("project", PROJECT, ",readonly=on"),
+            *share("share", lab.share, ""),
+            "-netdev",
+            f"dgram,id=wire,local.type=unix,local.path={escape(f'{lab.folder}/{self.name}.wire')}"
+            f",remote.type=unix,remote.path={escape(f'{lab.folder}/{other}.wire')}",
+            "-device",
+            f"virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:0{'1' if self.name == 'a' else '2'}",
+        ]
+
+    def receive(self, data):
+        """Takes bytes from the agent; none means that QEMU is gone."""
+        if not data:
+            self.lost("the host went down")
+            return
+        self.received += data
+        while len(self.received) >= HEADER.size:
+            kind, run, length = HEADER.unpack_from(self.received)
+            if len(self.received) < HEADER.size + length:
+                return
+            payload = bytes(self.received[HEADER.size : HEADER.size + length])
+            del self.received[: HEADER.size + length]
+            if kind == b"R":
+                self.became_ready()
+            elif run in self.lab.runs:
+                self.lab.runs[run].channel.send(kind + payload)
+
+    def became_ready(self):
+        """The agent is there."""
+        self.ready = True
+        self.deadline = None
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer(None)
+
+    def send(self, kind, run, payload):
+        """Sends one frame to the agent."""
+        self.agent.send(HEADER.pack(kind, run, len(payload)) + payload)
+
+    def lost(self, reason):
+        """The host is off, for whatever reason: ends what depended on it."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        self.agent.close()
+        self.monitor.close()
+        booting = self.deadline is not None
+        self.ready = False
+        self.deadline = None
+        if booting:
+            reason = f"host {self.name} did not boot: {reason}; its console ends with\n{tail(self.console)}"
+        for client in [client for client in self.lab.runs.values() if client.host is self]:
+            client.fail(reason)
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer(reason)
+
+    def ask_monitor(self, command, **arguments):
+        """Has QEMU do something; fails with QEMU's words."""
+        if self.process is None:
+            raise LabError(f"host {self.name} is off")
+        try:
+            stream = self.monitor.makefile("rwb")
+            for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                stream.write(json.dumps(request).encode() + b"\n")
+                stream.flush()
+                answer = {}
+                while "return" not in answer and "error" not in answer:
+                    answer = json.loads(stream.readline() or b'{"error": {"desc": "QEMU ended"}}')
+        except OSError as error:
+            raise LabError(f"host {self.name}: {command}: no answer from QEMU: {error}") from error
+        if "error" in answer:
+            raise LabError(f"host {self.name}: {command}: {answer['error']['desc']}")
+
+
+class Client:
+    """One connection of a `lab` command to the supervisor."""
+
+    def __init__(self, lab, connection):
+        self.lab = lab
+        self.host = None
+        self.number = None
+        self.channel = Channel(lab, connection, self.receive)
+
+    def receive(self, message):
+        """Handles one message; an empty one means that the command has ended."""
+        kind, payload = message[:1], message[1:]
+        if not message:
+            self.close()
+        elif kind == b"S":
+            self.start(payload)
+        elif kind == b"C":
+            self.control(payload.decode().split("\0"))
+        elif self.host and self.host.ready and self.number in self.lab.runs:
+            self.host.send(kind, self.number, payload)
+
+    def start(self, payload):
+        """Begins a run."""
+        name, words = payload.split(b"\0", 1)
+        host = self.lab.hosts[name.decode()]
+        if not host.ready:
+            self.fail("the host is off" if host.process is None else "the host is still booting")
+            return
+        self.host = host
+        self.number = self.lab.register(self)
+        host.send(b"S", self.number, words)
+
+    def control(self, words):
+        """Does something with a host, and answers when it is done."""
+        command, host = words[0], self.lab.hosts[words[1]]
+        try:
+            if command == "on":
+                self.switch_on(host)
+                return
+            if command == "off":
+                host.lost("the host was switched off")
+            elif command == "link":
+                host.ask_monitor("set_link", name="wire", up=words[2] == "up")
+            else:
+                host.ask_monitor({"pause": "stop", "resume": "cont"}[command])
+        except LabError as error:
+            self.fail(str(error))
+            return
+        self.channel.send(b"X")
+
+    def switch_on(self, host):
+        """Boots a host, unless it is on; answers when it is ready."""
+        if host.ready:
+            self.channel.send(b"X")
+            return
+        host.waiting.append(lambda reason: self.fail(reason) if reason else self.channel.send(b"X"))
+        if host.process is None:
+            host.start()
+
+    def fail(self, reason):
+        """Tells the command that it failed."""
+        self.lab.runs.pop(self.number, None)
+        self.channel.send(b"F" + reason.encode())
+
+    def close(self):
+        """The command has ended; if its process has not, it is killed."""
+        if self.lab.runs.pop(self.number, None) and self.host.ready:
+            self.host.send(b"A", self.number, b"")
+        self.channel.close()
+        self.channel.send = lambda data: None  # An answer that comes too late.
+
+
+class Lab:
+    """The supervisor: two hosts, a command, and the loop that serves them."""
+
+    def __init__(self, folder, transport, memory):
+        self.folder = folder
+        self.share = f"{folder}/share"
+        self.transport = transport
+        self.memory = memory
+        self.selector = selectors.DefaultSelector()
+        self.runs = {}
+        self.last_run = 0
+        self.command = None
+        self.signal = None
+        self.failure = None
+        os.mkdir(self.share)
+        self.kernel = prepare_kernel(transport, f"{folder}/initramfs")
+        self.accelerator = choose_accelerator(self.kernel)
+        self.hosts = {name: Host(self, name) for name in "ab"}
+        self.listener = self.listen(f"{folder}/control")
+
+    def listen(self, path):
+        """The socket that `lab` commands connect to."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(path)
+        listener.listen(256)
+        self.selector.register(listener, selectors.EVENT_READ, lambda _: Client(self, listener.accept()[0]))
+        return listener
+
+    def register(self, client):
+        """Numbers a run."""
+        self.last_run += 1
+        self.runs[self.last_run] = client
+        return self.last_run
+
+    def watch_signals(self):
+        """Lets the loop wake up for signals: children that end, and requests to stop."""
+        wake, wakeup = socket.socketpair()
+        for end in (wake, wakeup):
+            end.setblocking(False)
+        self.wakeup = wakeup
+        signal.set_wakeup_fd(wakeup.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, self.stop)
+        self.selector.register(wake, selectors.EVENT_READ, lambda _: wake.recv(512))
+
+    def stop(self, number, _frame):
+        """Signal handler: passes the signal on to the command, which then has STOP_SECONDS to end."""
+        if self.signal is None:
+            self.signal = number
+            self.stop_deadline = time.monotonic() + STOP_SECONDS
+            if self.command:
+                self.command.send_signal(number)
+
+    def turn(self):
+        """One turn of the loop: waits for something to happen, and handles it."""
+        for key, events in self.selector.select(1):
+            # An earlier event of this turn may have closed this one's socket.
+            if self.selector.get_map().get(key.fd) == key:
+                key.data(events)
+        for host in self.hosts.values():
+            if host.deadline and time.monotonic() > host.deadline:
+                host.lost(f"not ready after {BOOT_SECONDS} s")
+
+    def boot(self):
+        """Boots both hosts at once."""
+
+        def failed(reason):
+            self.failure = self.failure or reason
+
+        for host in self.hosts.values():
+            host.waiting.append(failed)
+            host.start()
+        while not self.failure and not self.signal and not all(host.ready for host in self.hosts.values()):
+            self.turn()
+        if self.failure:
+            raise LabError(self.failure)
+
+    def run(self, arguments):
+        """Boots, runs the command, and returns the exit status."""
+        self.watch_signals()
+        self.boot()
+        if self.signal:
+            return 128 + self.signal
+        environment = dict(os.environ, LAB=self.folder, LAB_TRANSPORT=self.transport)
+        try:
+            self.command = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment)
+        except OSError as error:
+            raise LabError(f"cannot run setpriv (package util-linux): {error.strerror}") from error
+        while self.command.poll() is None:
+            self.turn()
+            if self.signal and time.monotonic() > self.stop_deadline:
+                self.command.kill()
+        if self.signal:
+            return 128 + self.signal
+        status = self.command.returncode
+        return status if status >= 0 else 128 - status
+
+    def close(self):
+        """Takes both hosts down."""
+        for host in self.hosts.values():
+            host.lost("the lab ended")
+
+
+def escape(value):
+    """A value inside a comma-separated QEMU option."""
+    return value.replace(",", ",,")
+
+
+def share(tag, folder, options):
+    """QEMU options for a folder of this machine, seen by the guest as 9p file system `tag`."""
+    return (
+        *("-fsdev", f"local,id={tag},path={escape(folder)},security_model=none,multidevs=remap{options}"),
+        *("-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+    )
+
+
+def tail(path):
+    """The last lines of a console log."""
+    with open(path, errors="replace") as log:
+        return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-40:])
+
+
+def prepare_kernel(transport, initramfs):
+    """Has the kernel script write the initramfs; returns the kernel's path."""
+    # The guests' files come from a temporary folder, the kernel from the cache: nothing else is written.
+    result = subprocess.run([f"{HERE}/kernel", transport, initramfs], stdout=subprocess.PIPE, text=True, check=False)
+    if result.returncode:
+        raise LabError("the kernel for the hosts could not be prepared (the reason stands above)")
+    return result.stdout.strip()
+
+
+def accelerator_options(accelerator):
+    """QEMU options for kvm or tcg."""
+    if accelerator == "kvm":
+        return ("-accel", "kvm", "-cpu", "host")
+    return ("-accel", "tcg,thread=multi", "-cpu", "max")
+
+
+def choose_accelerator(kernel):
+    """kvm if it works here, else tcg. The answer holds until this machine boots again."""
+    chosen = os.environ.get("LAB_ACCEL")
+    if chosen:
+        if chosen not in ("tcg", "kvm"):
+            raise LabError(f"LAB_ACCEL is \"{chosen}\": it can be tcg or kvm")
+        return chosen
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return "tcg"
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
+    with open("/proc/sys/kernel/random/boot_id") as boot:
+        answer = os.path.join(cache, f"accelerator-{boot.read().strip()}")
+    if not os.path.exists(answer):
+        os.makedirs(cache, exist_ok=True)
+        for name in os.listdir(cache):
+            if name.startswith("accelerator-"):
+                os.unlink(os.path.join(cache, name))
+        with tempfile.NamedTemporaryFile("w", dir=cache, delete=False) as new:
+            new.write("kvm" if kvm_works(kernel) else "tcg")
+        os.replace(new.name, answer)
+    with open(answer) as known:
+        return known.read()
+
+
+def kvm_works(kernel):
+    """Whether a kernel prints anything under KVM: /dev/kvm can be there and hang the guest's first instruction."""
+    command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256"]
+    command += [*accelerator_options("kvm"), "-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]
+    with subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as probe:
+        with selectors.DefaultSelector() as selector:
+            selector.register(probe.stdout, selectors.EVENT_READ)
+            works = bool(selector.select(5)) and bool(probe.stdout.read(1))
+        probe.kill()
+    return works
+
+
+def parse(arguments):
+    """Options of `lab up`: transport, memory, command."""
+    transport, memory = "rxe", 768
+    while arguments and arguments[0].startswith("--"):
+        option, *arguments = arguments
+        if option == "--":
+            break
+        value, *arguments = arguments or [""]
+        if option == "--transport" and value in ("rxe", "siw", "none"):
+            transport = value
+        elif option == "--memory" and value.isdigit():
+            memory = int(value)
+        else:
+            raise LabError(f"up: cannot understand \"{option} {value}\"; \"lab help\" shows the options")
+    if not arguments:
+        raise LabError("up: which COMMAND? \"lab help\" shows an example")
+    return transport, memory, arguments
+
+
+def make_folder():
+    """The instance's folder, and a process that removes it even when the supervisor is killed."""
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="lab-"))
+    remover = subprocess.Popen(
+        ["sh", "-c", 'read -r _; rm -rf "$1"', "sh", folder], stdin=subprocess.PIPE, start_new_session=True
+    )
+    return folder, remover
+
+
+def up(arguments):
+    """lab up"""
+    folder, remover = make_folder()
+    lab = None
+    try:
+        transport, memory, command = parse(arguments)
+        if len(f"{folder}/control") > 107:
+            raise LabError(f"the path {folder} is too long for sockets (107 characters); set TMPDIR to a shorter one")
+        lab = Lab(folder, transport, memory)
+        return lab.run(command)
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr, flush=True)
+        return FAILED
+    finally:
+        if lab:
+            lab.close()
+        remover.stdin.close()
+        remover.wait()

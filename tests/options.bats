@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# The command lines. Needs no RDMA device: a command line is read before anything is opened.
+
+bats_require_minimum_version 1.5.0
+PATH=$BATS_TEST_DIRNAME/..:$PATH
+
+# usage_error MESSAGE COMMAND...: the message, a hint, and exit status 2.
+usage_error() {
+	local message=$1
+	shift
+	run -2 --separate-stderr "$@"
+	[[ $stderr == *"$message"* ]]
+	[[ $stderr == *"Try '"*" --help'."* ]]
+	[ -z "$output" ]
+}
+
+@test "--help goes to standard output and documents every option and exit status" {
+	for program in rdma-server rdma-client; do
+		run -0 --separate-stderr "$program" --help
+		[ -z "$stderr" ]
+		for text in --message --timeout --verbose --help --version 'read|write'; do
+			[[ $output == *"$text"* ]]
+		done
+		for status in 0 1 2 3 4 5 6 7; do
+			grep -q "^  $status  " <<<"$output"
+		done
+		run -0 "$program" -h
+		[[ $output == "Usage: $program "* ]]
+	done
+	run -0 rdma-server --help
+	for text in --port --bind --one-off; do
+		[[ $output == *"$text"* ]]
+	done
+}
+
+@test "--help fits a terminal of 80 columns and 24 lines" {
+	for program in rdma-server rdma-client; do
+		run -0 "$program" --help
+		[ "${#lines[@]}" -le 24 ]
+		[ "$(wc -L <<<"$output")" -le 80 ]
+	done
+}
+
+@test "--version names the program and the version" {
+	for program in rdma-server rdma-client; do
+		run -0 "$program" --version
+		[[ $output =~ ^"$program "[0-9]+\.[0-9]+\.[0-9]+$ ]]
+	done
+}
+
+@test "a missing or superfluous argument is a usage error" {
+	usage_error 'one argument is needed' rdma-server
+	usage_error 'one argument is needed' rdma-server read write
+	usage_error 'three arguments are needed' rdma-client read
+	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
+	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
+}
+
+@test "an operation that is neither read nor write is a usage error" {
+	usage_error "not 'wirte'" rdma-server wirte
+	usage_error "not ''" rdma-client '' 192.0.2.1 1
+}
+
+@test "a port that is no port is a usage error" {
+	for port in 0 65536 -1 ' 1' 1x x '' 99999999999999999999; do
+		usage_error "not '$port'" rdma-client read -- 192.0.2.1 "$port"
+	done
+	for port in 65536 -1 1x ''; do
+		usage_error "not '$port'" rdma-server "--port=$port" read
+	done
+}
+
+@test "a timeout that is no time is a usage error" {
+	for seconds in 0 -1 1.5 x ''; do
+		usage_error "not '$seconds'" rdma-server "--timeout=$seconds" read
+		usage_error "not '$seconds'" rdma-client "--timeout=$seconds" read 192.0.2.1 1
+	done
+}
+
+@test "unknown options, and options without their argument, are usage errors" {
+	usage_error 'unrecognized option' rdma-server --no-such-option read
+	usage_error 'invalid option' rdma-client -X read 192.0.2.1 1
+	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
+	usage_error 'requires an argument' rdma-server read --port
+	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
+}

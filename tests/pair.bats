@@ -1,0 +1,338 @@
+#!/usr/bin/env bats
+# The two programs against each other, on the two hosts of the lab.
+# PROGRAMS is the folder of the build under test, SESSIONS how many are held one after another.
+
+# shellcheck disable=SC2016,SC2154 # what $ means inside is for the shell there; helpers set variables
+load helpers
+
+SESSIONS=${SESSIONS:-100}
+
+setup() {
+	: "${LAB_TRANSPORT:?these tests run in the lab}"
+	# a sanitizer's report becomes an exit status that no test expects
+	export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
+}
+
+# transcript ROLE MODE BUFFER PORT: what a program prints, line for line.
+transcript() {
+	local verb='writing message to'
+	[ "$2" = write ] || verb='reading message from'
+	if [ "$1" = server ]; then
+		printf 'listening on port %s.\nreceived connection request.\n' "$4"
+	else
+		printf 'address resolved.\nroute resolved.\n'
+	fi
+	cat <<-END
+		send completed successfully.
+		received MSG_MR. $verb remote memory...
+		send completed successfully.
+		send completed successfully.
+		remote buffer: $3
+	END
+	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
+}
+
+# check_transcripts MODE: one session with default options, both sides compared line for line.
+check_transcripts() {
+	start_server "$1"
+	server_pid=$(lab run a pidof -s rdma-server)
+	client "$1" 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	diff <(transcript client "$1" "message from passive/server side with pid $server_pid") - \
+		<<<"$output"
+	stop_server
+	expect 0
+	client_pid=$(sed -n 's/.*active.client side with pid //p' "$server_out")
+	[ "$client_pid" -gt 1 ]
+	diff <(transcript server "$1" "message from active/client side with pid $client_pid" "$port") \
+		"$server_out"
+	[ ! -s "$server_err" ]
+}
+
+@test "write mode prints the documented lines on both hosts" {
+	check_transcripts write
+}
+
+@test "read mode prints the documented lines on both hosts" {
+	check_transcripts read
+}
+
+@test "the client's process id is the one that the server shows" {
+	start_server --one-off write
+	lab run b sh -c "echo \$\$; exec \"$PROGRAMS/rdma-client\" write 192.0.2.1 $port" \
+		>"$BATS_TEST_TMPDIR/client.out"
+	wait_server
+	expect 0
+	grep -x "remote buffer: message from active/client side with pid $(head -n 1 "$BATS_TEST_TMPDIR/client.out")" \
+		"$server_out"
+}
+
+@test "a line can be seen as soon as it is printed" {
+	start_server write # returns when 'listening' came through a pipe that stays open
+	kill -0 "$server"
+	stop_server
+	expect 0
+}
+
+# server_state: descriptors and resident KiB of the server, then the device's objects.
+server_state() {
+	lab run a sh -c 'pid=$(pidof -s rdma-server); ls /proc/$pid/fd | wc -l
+		grep VmRSS /proc/$pid/status; rdma resource show rdma0'
+}
+
+# many_sessions MODE: one after another, every buffer right on both sides, nothing left behind.
+many_sessions() {
+	start_server -m 'from the server' "$1"
+
+	loop='i=$1; while [ $i -le $2 ]; do
+		"$3/rdma-client" -m "message $i" "$4" 192.0.2.1 "$5" >/tmp/out 2>&1 &&
+			grep -qx "remote buffer: from the server" /tmp/out ||
+			{ echo "session $i:"; cat /tmp/out; exit 1; }
+		i=$((i + 1))
+	done'
+	lab run b sh -c "$loop" - 1 10 "$PROGRAMS" "$1" "$port"
+	before=$(server_state)
+	lab run b sh -c "$loop" - 11 "$SESSIONS" "$PROGRAMS" "$1" "$port"
+	wait_for_line "$server_out" 'peer disconnected' "$server" "$SESSIONS"
+	after=$(server_state)
+	printf 'before:\n%s\nafter:\n%s\n' "$before" "$after"
+	[ "$(grep -v VmRSS <<<"$before")" = "$(grep -v VmRSS <<<"$after")" ]
+	# sanitizers keep freed memory for a while
+	if [ "$PROGRAMS" = "$top" ]; then
+		grown=$(($(awk '/VmRSS/ { print $2 }' <<<"$after") - $(awk '/VmRSS/ { print $2 }' <<<"$before")))
+		[ "$grown" -le 64 ]
+	fi
+	stop_server
+	expect 0
+	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") <(grep '^remote buffer' "$server_out")
+	[ ! -s "$server_err" ]
+}
+
+@test "$SESSIONS write sessions: every buffer right, nothing left behind in the server" {
+	many_sessions write
+}
+
+@test "$SESSIONS read sessions: every buffer right, nothing left behind in the server" {
+	many_sessions read
+}
+
+# check_sessions FILE MODE: each session in a server's output is a complete transcript by itself.
+check_sessions() {
+	local number message
+	for number in $(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1"); do
+		message=$(sed -n "s/^\[$number] remote buffer: //p" "$1")
+		diff <(transcript server "$2" "$message" 0 | tail -n +2) \
+			<(sed -n "s/^\[$number] //p" "$1")
+	done
+}
+
+# at_once MODE: 20 clients in parallel.
+at_once() {
+	start_server "$1"
+	lab run b sh -c 'for i in $(seq 20); do
+			{ "$1/rdma-client" -t 30 -m "client $i" "$2" 192.0.2.1 "$3" >/tmp/out.$i 2>&1
+			  echo $? >/tmp/status.$i; } &
+		done; wait
+		cat /tmp/out.*; cat /tmp/status.* | sort | uniq -c' - "$PROGRAMS" "$1" "$port" \
+		>"$BATS_TEST_TMPDIR/clients.out"
+	stop_server
+	expect 0
+	grep -x ' *20 0' "$BATS_TEST_TMPDIR/clients.out"
+	diff <(seq -f 'client %.0f' 20 | sort) \
+		<(sed -n 's/^\(\[[0-9]*\] \)\{0,1\}remote buffer: //p' "$server_out" | sort)
+	[ "$(grep -c 'remote buffer: message from passive/server' "$BATS_TEST_TMPDIR/clients.out")" -eq 20 ]
+	check_sessions "$server_out" "$1"
+	[ "$(grep -c 'peer disconnected\.$' "$server_out")" -eq 20 ]
+}
+
+@test "20 clients at once in write mode, each line attributable" {
+	at_once write
+}
+
+@test "20 clients at once in read mode, each line attributable" {
+	at_once read
+}
+
+@test "over IPv6, and by a host name" {
+	start_server write
+	for address in fd00::1 host-a 192.0.2.1; do
+		client write "$address" "$port"
+		expect 0
+	done
+	stop_server
+	expect 0
+	[ "$(grep -c 'peer disconnected' "$server_out")" -eq 3 ]
+}
+
+@test "--bind listens on that address only" {
+	start_server -B 192.0.2.1 write
+	client -t 2 write fd00::1 "$port"
+	expect 4
+	client write 192.0.2.1 "$port"
+	expect 0
+	stop_server
+	expect 0
+}
+
+@test "--one-off ends after the first session, with its status" {
+	start_server -1 -p 4791 read
+	[ "$port" -eq 4791 ]
+	client read 192.0.2.1 4791
+	expect 0
+	wait_server
+	expect 0
+}
+
+@test "--message: an empty one, one of 1023 bytes, one of 100000 bytes, one that a terminal would obey" {
+	for length in 0 1023 1024 100000; do
+		text=$(head -c "$length" /dev/zero | tr '\0' x)
+		start_server -1 -m "$text" write
+		client -m "$text" write 192.0.2.1 "$port"
+		expect 0
+		wait_server
+		expect 0
+		grep -qx "remote buffer: $text" <<<"$output"
+		grep -qx "remote buffer: $text" "$server_out"
+	done
+	start_server -1 read
+	client -m $'red \e[31m and \\' read 192.0.2.1 "$port"
+	expect 0
+	wait_server
+	grep -Fx 'remote buffer: red \x1b[31m and \\' "$server_out"
+}
+
+@test "--verbose tells verbs and states on standard error, standard output is unchanged" {
+	start_server -1 -v read
+	client -v read 192.0.2.1 "$port"
+	expect 0
+	wait_server
+	expect 0
+	grep -q 'RDMA READ of 1024 bytes' <<<"$stderr"
+	grep -q 'MSG_DONE with IBV_SEND_FENCE' <<<"$stderr"
+	grep -q 'EVENT_ESTABLISHED: PHASE_EXCHANGING' "$server_err"
+	diff <(transcript client read "$(sed -n 's/^remote buffer: //p' <<<"$output")") - <<<"$output"
+}
+
+@test "without --verbose no key and no address of memory is printed" {
+	start_server -1 write
+	client write 192.0.2.1 "$port"
+	wait_server
+	run ! grep -E 'rkey|0x' "$server_out" "$server_err" <(printf '%s\n' "$output" "$stderr")
+}
+
+# ---- what can go wrong, and the exit status ----
+
+@test "a server that does the other operation refuses in words: exit status 4" {
+	start_server write
+	client read 192.0.2.1 "$port"
+	expect 4 'the server refused: it was started to write; start both sides with one operation'
+	client write 192.0.2.1 "$port"
+	expect 0
+	stop_server
+	expect 0
+	grep -q 'refused 192.0.2.2 port .*: it was started with the other operation' "$server_err"
+}
+
+@test "a port where nobody listens: exit status 4" {
+	client -t 5 write 192.0.2.1 4799
+	expect 4 'is rdma-server running there, on that port?'
+}
+
+@test "an address that nobody has: exit status 3, within the time given" {
+	SECONDS=0
+	client -t 2 write 192.0.2.99 4799
+	expect 3 'is the host up?'
+	[ "$SECONDS" -le 5 ]
+}
+
+@test "an address to which no route leads: exit status 3" {
+	client write 203.0.113.5 4799
+	expect 3 'cannot resolve the address'
+}
+
+@test "a host name that nobody knows: exit status 3" {
+	client write no-such-host.invalid 4799
+	expect 3 "cannot resolve the host name 'no-such-host.invalid'"
+}
+
+@test "no RDMA device: exit status 3" {
+	lab run b rdma link del rdma0
+	client write 192.0.2.1 4799
+	lab run b rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
+	expect 3 "is there an RDMA device ('rdma link')"
+}
+
+@test "a locked-memory limit: exit status 1, and how to raise it" {
+	start_server write
+	run --separate-stderr lab run b sh -c \
+		"ulimit -l 8; exec setpriv --bounding-set -ipc_lock '$PROGRAMS/rdma-client' write 192.0.2.1 $port"
+	expect 1 "locked-memory limit of 8 KiB; raise it ('ulimit -l'"
+	stop_server
+	expect 0
+}
+
+@test "a port in use: exit status 1" {
+	start_server write
+	run --separate-stderr lab run a "$PROGRAMS/rdma-server" -p "$port" write
+	expect 1 "port $port: another program does; choose another --port"
+	run --separate-stderr lab run a "$PROGRAMS/rdma-server" -p "$port" -B 192.0.2.1 write
+	expect 1 "port $port: another program does; choose another --port"
+	stop_server
+	expect 0
+}
+
+@test "--bind to an address of another host: exit status 3" {
+	run --separate-stderr lab run a "$PROGRAMS/rdma-server" -B 192.0.2.2 write
+	expect 3 'give --bind an address of a network interface that has an RDMA device'
+}
+
+@test "a stopped server: the client gives up after --timeout, exit status 5" {
+	start_server write
+	lab run a pkill -STOP rdma-server
+	SECONDS=0
+	client -t 2 write 192.0.2.1 "$port"
+	lab run a pkill -CONT rdma-server
+	expect 5
+	[ "$SECONDS" -le 8 ]
+	client write 192.0.2.1 "$port"
+	expect 0
+	stop_server
+	expect 0
+}
+
+@test "standard output full or closed: exit status 1" {
+	start_server write
+	for output in '>/dev/full' '>&-'; do
+		run --separate-stderr lab run b sh -c "exec '$PROGRAMS/rdma-client' write 192.0.2.1 $port $output"
+		expect 1 'cannot write to standard output'
+	done
+	stop_server
+	expect 0
+}
+
+@test "SIGINT and SIGTERM end an idle server with exit status 0" {
+	for signal in INT TERM; do
+		start_server write
+		stop_server "$signal"
+		expect 0
+	done
+}
+
+@test "SIGINT and SIGTERM end a waiting client, as by the signal" {
+	start_server write
+	lab run a pkill -STOP rdma-server
+	for signal in INT TERM; do
+		lab run b "$PROGRAMS/rdma-client" -v write 192.0.2.1 "$port" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+		client=$!
+		wait_for_line "$BATS_TEST_TMPDIR/err" '^rdma_connect' "$client"
+		kill -s "$signal" "$client"
+		status=0
+		wait "$client" || status=$?
+		expect $((128 + $(kill -l "$signal")))
+		grep -q 'interrupted before the session was complete' "$BATS_TEST_TMPDIR/err"
+	done
+	lab run a pkill -CONT rdma-server
+	stop_server
+	expect 0
+}
