@@ -44,16 +44,27 @@ $(SANITIZED): $(SOURCES)
 	@mkdir -p $(@D)
 	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c rdma-common.c $(LIBRARIES)
 
+FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZ_SECONDS ?= 600
+
+build/fuzz/%: tests/fuzz/%.c rdma-common.c rdma-common.h
+	@mkdir -p $(@D)
+	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< rdma-common.c $(LIBRARIES)
+$(FUZZERS): CC = clang
+
 build/unit/%: tests/unit/%.c rdma-common.o
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 
-tests: all $(SANITIZED) $(UNIT_TESTS)
+tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS)
 
 check:
 	tests/setup build lab check
 	$(MAKE) --no-print-directory tests
 	tests/run
+
+fuzz: $(FUZZERS)
+	for fuzzer in $(FUZZERS); do tests/fuzz/run $$fuzzer $(FUZZ_SECONDS) || exit 1; done
 
 demo:
 	tests/setup build lab
@@ -63,7 +74,7 @@ demo:
 lab:
 	tests/setup build lab interactive
 	$(MAKE) --no-print-directory all
-	tests/lab/lab shells --transport $(TRANSPORT)
+	tests/lab/lab up --transport $(TRANSPORT) -- tests/lab/lab shells
 
 # ---- form ----
 
@@ -88,4 +99,4 @@ lint:
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
 
-.PHONY: all install clean tests check demo lab format lint
+.PHONY: all install clean tests check fuzz demo lab format lint

@@ -127,6 +127,17 @@ void connection_trace(const struct connection *connection, const char *format, .
 	va_end(arguments);
 }
 
+/* Whether a terminal shows a character where it stands, and does nothing else. */
+static bool is_harmless(wint_t character)
+{
+	/* these are "printable", but change the direction of what follows, or are invisible */
+	bool formats = (character >= 0x200b && character <= 0x200f) ||
+		       (character >= 0x2028 && character <= 0x202e) ||
+		       (character >= 0x2060 && character <= 0x206f) || character == 0xfeff;
+
+	return iswprint(character) && !formats;
+}
+
 char *escape(const uint8_t *bytes, size_t size)
 {
 	char *text = NULL;
@@ -140,7 +151,7 @@ char *escape(const uint8_t *bytes, size_t size)
 		wchar_t character = L'\0';
 
 		step = mbrtowc(&character, (const char *)bytes + offset, size - offset, &state);
-		if (step == 0 || step > size - offset || !iswprint((wint_t)character)) {
+		if (step == 0 || step > size - offset || !is_harmless((wint_t)character)) {
 			/* the end of a string, no character of this locale, or one that does
 			 * something */
 			memset(&state, 0, sizeof(state));
@@ -557,8 +568,9 @@ static void record(struct step *step, struct event event)
 		receive(step, REMOTE_DONE);
 		break;
 	case EVENT_VERDICT_RECEIVED:
+		if (protocol->remote < REMOTE_VERDICT) /* the first one counts */
+			protocol->verdict = event.status;
 		receive(step, REMOTE_VERDICT);
-		protocol->verdict = event.status;
 		break;
 	case EVENT_MR_SENT:
 		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
@@ -570,8 +582,13 @@ static void record(struct step *step, struct event event)
 		complete(step, LOCAL_OPERATION_COMPLETED, LOCAL_DONE_SENT);
 		break;
 	case EVENT_CHECKED:
+		if (protocol->remote < REMOTE_DONE) { /* nobody asked */
+			begin_closing(step, STATUS_LOCAL_FAILURE);
+			break;
+		}
+		if (protocol->local == LOCAL_DONE_SENT)
+			protocol->check = event.status;
 		complete(step, LOCAL_DONE_SENT, LOCAL_CHECKED);
-		protocol->check = event.status;
 		break;
 	case EVENT_VERDICT_SENT:
 		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);

@@ -1,0 +1,1209 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Every order in which a session of two programs can go. Two state machines, each with a send
+ * queue, are let run against each other with all that the verbs and the connection manager may do
+ * in between, and every state of the two together is visited once, the nearest first, so that the
+ * trace of a violation is a shortest one.
+ *
+ * What the model takes for granted of the transport, and nothing more:
+ * - messages arrive in the order of posting; a WRITE is placed before a later message arrives; a
+ *   READ is not ordered with a later message unless that one is fenced;
+ * - completions come in the order of posting, at any time after delivery, or, as soft-iWARP does
+ *   it for everything but a READ, as soon as the request was posted (`completes_early`);
+ * - messages received, own completions and connection manager events come in any order relative to
+ *   each other; ESTABLISHED comes before DISCONNECTED, or, to a server, not at all;
+ * - what was under way when a side disconnects in good order arrives before the peer learns of it;
+ *   what the queue pair still holds is flushed, receives last;
+ * - acknowledgements are lost only when there is a fault.
+ *
+ * To see that it can find something, it is run with broken state machines as well.
+ */
+#include "rdma-common.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- The world: both sides and what is between them ---- */
+
+/* The work requests of a side, in the order of posting. */
+enum request {
+	REQUEST_MR,
+	REQUEST_OPERATION,
+	REQUEST_DONE,
+	REQUEST_VERDICT,
+	REQUESTS
+};
+
+/* What has become of a work request. Bits of a set. */
+enum fate {
+	FATE_POSTED = 1 << 0,
+	FATE_FENCED = 1 << 1,
+	FATE_EXECUTED = 1 << 2, /* message delivered, payload where it belongs */
+	FATE_RETURNED = 1 << 3, /* its completion was handled */
+	FATE_DEAD = 1 << 4,     /* will never be executed */
+};
+
+/* The news that the connection has ended, on its way to a side. Only ever goes up. */
+enum notice {
+	NOTICE_NONE,
+	NOTICE_COMING,
+	NOTICE_LOST,
+	NOTICE_HANDLED,
+};
+
+/* ACTION_DISCONNECT is for the main thread, which does it later. Only ever goes up. */
+enum disconnection {
+	DISCONNECTION_NONE,
+	DISCONNECTION_ASKED,
+	DISCONNECTION_DONE,
+};
+
+/* One side, in bytes, so that worlds can be compared. */
+struct side {
+	/* struct protocol; of the tutorial's program: `local` counts completions, `remote`
+	 * messages */
+	uint8_t phase;
+	uint8_t local;
+	uint8_t remote;
+	uint8_t check;
+	uint8_t verdict;
+	uint8_t status;
+	uint8_t connected;
+	uint8_t disconnected;
+	uint8_t drained;
+	uint8_t overdue;
+	/* its work requests and what is under way to it */
+	uint8_t requests[REQUESTS]; /* enum fate */
+	uint8_t received;           /* messages of the peer's that were handled */
+	uint8_t established;        /* EVENT_ESTABLISHED was handled */
+	uint8_t notice;             /* enum notice */
+	uint8_t disconnection;      /* enum disconnection */
+	uint8_t broken;             /* the queue pair is in the error state */
+	uint8_t receives_returned;  /* flushed */
+};
+
+struct world {
+	struct side sides[2]; /* by enum role */
+	uint8_t lost;         /* the network is gone */
+	uint8_t faults; /* that happened on the way here, a premature deadline and a signal too */
+};
+
+/*
+ * Faults in one run, wherever they hit; one where there are many more worlds, or where damaged
+ * payload is what it is about. Deadlines that pass because nothing else moves are not counted.
+ */
+#define FAULTS     2
+#define FAULTS_FEW 1
+
+typedef struct step (*step_function)(struct protocol protocol, struct event event);
+
+/* What does not change during an exploration. */
+struct setting {
+	step_function step;
+	enum operation operation;
+	bool completes_early;   /* as soft-iWARP */
+	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
+	bool tutorial[2];       /* this side is the well-known tutorial's program */
+	bool corrupted[2];      /* what this side hands over is damaged on the way */
+};
+
+/* Both sides are ours. */
+static bool verifying(const struct setting *setting)
+{
+	return !setting->tutorial[ROLE_CLIENT] && !setting->tutorial[ROLE_SERVER];
+}
+
+static unsigned int fault_limit(const struct setting *setting)
+{
+	bool few = setting->flushes_at_notice || setting->corrupted[ROLE_CLIENT] ||
+		   setting->corrupted[ROLE_SERVER];
+
+	return few ? FAULTS_FEW : FAULTS;
+}
+
+enum violation {
+	VIOLATION_NONE,
+	VIOLATION_STUCK,              /* without a fault, only a deadline would help */
+	VIOLATION_ENDLESS,            /* something happened, and nothing came nearer to the end */
+	VIOLATION_FALSE_SUCCESS,      /* success claimed for payload that is wrong or missing */
+	VIOLATION_FALSE_FAILURE,      /* no fault, but not the outcome that it ought to be */
+	VIOLATION_DISCONNECTED_EARLY, /* while the peer's operation was under way */
+	VIOLATION_DONE_EARLY,         /* MSG_DONE arrived before the operation was done */
+	VIOLATION_POSTED_AFTER_CLOSING,
+	VIOLATION_POSTED_TWICE,
+};
+
+static const char *const violation_names[] = {
+	"none",
+	"stuck without a fault",
+	"no progress towards the end",
+	"success claimed for payload that is wrong or missing",
+	"no fault, but not the outcome that it ought to be",
+	"disconnected while the peer's operation was under way",
+	"MSG_DONE arrived before the operation was done",
+	"posted after closing",
+	"posted twice",
+};
+
+/* What happened between two worlds. */
+enum occurrence {
+	OCCURRENCE_START,
+	OCCURRENCE_EVENT,      /* `detail` is its type */
+	OCCURRENCE_EXECUTED,   /* `detail` is the work request */
+	OCCURRENCE_DISCONNECT, /* the main thread disconnects */
+	OCCURRENCE_FLUSH,      /* the adapter learns of the end before the program */
+	OCCURRENCE_LOSS,       /* `detail`: bits of the sides that notice */
+};
+
+struct label {
+	uint8_t side;
+	uint8_t occurrence;
+	uint8_t detail;
+	uint8_t status;
+};
+
+/* ---- The set of worlds visited ---- */
+
+struct node {
+	struct world world;
+	struct label label;
+	uint32_t parent;
+};
+
+struct exploration {
+	const struct setting *setting;
+	struct node *nodes; /* in the order of discovery: also the queue of those to visit */
+	size_t count, capacity;
+	uint32_t *table; /* node number + 1, 0: empty */
+	size_t table_size;
+	size_t transitions, endings, faultless;
+	size_t current;     /* the node whose successors are being made */
+	unsigned int fresh; /* successors of it that are neither fault nor deadline */
+	enum violation violation;
+	size_t violating; /* the node that shows it */
+};
+
+static size_t hash(const struct world *world)
+{
+	const uint8_t *bytes = (const uint8_t *)world;
+	uint64_t sum = 14695981039346656037u; /* FNV-1a */
+
+	for (size_t i = 0; i < sizeof(*world); i++)
+		sum = (sum ^ bytes[i]) * 1099511628211u;
+	return (size_t)(sum ^ sum >> 29);
+}
+
+/* Where `world` stands in the table, or the empty place where it would. */
+static uint32_t *look_up(const struct exploration *exploration, const struct world *world)
+{
+	size_t place = hash(world) % exploration->table_size;
+
+	while (exploration->table[place] &&
+	       memcmp(&exploration->nodes[exploration->table[place] - 1].world, world,
+		      sizeof(*world)) != 0)
+		place = (place + 1) % exploration->table_size;
+	return &exploration->table[place];
+}
+
+static void grow(struct exploration *exploration)
+{
+	exploration->capacity = exploration->capacity ? 2 * exploration->capacity : 1 << 12;
+	exploration->nodes =
+		realloc(exploration->nodes, exploration->capacity * sizeof(*exploration->nodes));
+	free(exploration->table);
+	exploration->table_size = 2 * exploration->capacity + 1;
+	exploration->table = calloc(exploration->table_size, sizeof(*exploration->table));
+	assert_non_null(exploration->nodes);
+	assert_non_null(exploration->table);
+	for (size_t i = 0; i < exploration->count; i++)
+		*look_up(exploration, &exploration->nodes[i].world) = (uint32_t)i + 1;
+}
+
+static void violate(struct exploration *exploration, enum violation violation)
+{
+	if (exploration->violation == VIOLATION_NONE)
+		exploration->violation = violation;
+}
+
+#define FINISHED_DISTANCE 100 /* more than the rest can add up to */
+
+/*
+ * Grows with everything that can happen, so that no run is endless. DRAINED and CHECKED are not
+ * counted: they only follow from something else.
+ */
+static unsigned int distance_from_start(const struct world *world)
+{
+	unsigned int distance = (unsigned int)world->lost + world->faults;
+
+	for (int i = 0; i < 2; i++) {
+		const struct side *side = &world->sides[i];
+
+		if (side->phase == PHASE_FINISHED)
+			distance += FINISHED_DISTANCE;
+		else
+			distance += (unsigned int)side->phase + side->overdue + side->received +
+				    side->established + side->notice + side->disconnection +
+				    side->broken + side->receives_returned;
+		for (int request = 0; request < REQUESTS; request++)
+			distance += (unsigned int)__builtin_popcount(side->requests[request]);
+	}
+	return distance;
+}
+
+/* A world that follows from the current one: it is added unless it is known. */
+static void arrive(struct exploration *exploration, const struct world *world, struct label label)
+{
+	const struct world *origin = &exploration->nodes[exploration->current].world;
+	uint32_t *place;
+
+	exploration->transitions++;
+	if (label.occurrence != OCCURRENCE_START &&
+	    distance_from_start(world) <= distance_from_start(origin))
+		violate(exploration, VIOLATION_ENDLESS);
+	place = look_up(exploration, world);
+	if (*place && exploration->violation == VIOLATION_NONE)
+		return;
+	/* a violation is kept even if it leads to a known world: the way there is what counts */
+	if (exploration->violation != VIOLATION_NONE && exploration->violating == 0)
+		exploration->violating = exploration->count;
+	else if (*place)
+		return;
+	exploration->nodes[exploration->count] = (struct node){
+		.world = *world, .label = label, .parent = (uint32_t)exploration->current
+	};
+	exploration->count++;
+	if (!*place)
+		*place = (uint32_t)exploration->count;
+	exploration->faultless += !world->faults;
+	if (exploration->count == exploration->capacity)
+		grow(exploration);
+}
+
+/* ---- What the transport does ---- */
+
+static bool is(const struct side *side, enum request request, unsigned int fate)
+{
+	return (side->requests[request] & fate) == fate;
+}
+
+static void set(struct side *side, enum request request, unsigned int fate)
+{
+	side->requests[request] = (uint8_t)(side->requests[request] | fate);
+}
+
+/* Whether the transport may carry out this request of `role` now. */
+static bool can_execute(const struct setting *setting, const struct world *world, enum role role,
+			enum request request)
+{
+	const struct side *side = &world->sides[role];
+	bool reading = setting->operation == OPERATION_READ;
+
+	if (!is(side, request, FATE_POSTED) || is(side, request, FATE_EXECUTED) ||
+	    is(side, request, FATE_DEAD) || world->lost || world->sides[!role].broken)
+		return false;
+	/* TCP still delivers what it was given, but a READ needs both queue pairs */
+	if (side->broken &&
+	    (!setting->completes_early || (reading && request == REQUEST_OPERATION)))
+		return false;
+	for (enum request earlier = REQUEST_MR; earlier < request; earlier++) {
+		bool overtaken =
+			reading && earlier == REQUEST_OPERATION && !is(side, request, FATE_FENCED);
+
+		if (!is(side, earlier, FATE_EXECUTED) && !overtaken)
+			return false;
+	}
+	return true;
+}
+
+/* Whether anything of this side's is still under way. */
+static bool under_way(const struct setting *setting, const struct world *world, enum role role)
+{
+	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
+		if (can_execute(setting, world, role, request))
+			return true;
+	}
+	return false;
+}
+
+static void send_notice(struct world *world, enum role role)
+{
+	if (!world->lost && world->sides[role].notice == NOTICE_NONE &&
+	    world->sides[role].phase != PHASE_FINISHED)
+		world->sides[role].notice = NOTICE_COMING;
+}
+
+/* All that was not executed before `request` failed never will be. */
+static void kill_after(struct side *side, enum request request)
+{
+	for (; request < REQUESTS; request++) {
+		if (is(side, request, FATE_POSTED) && !is(side, request, FATE_EXECUTED))
+			set(side, request, FATE_DEAD);
+	}
+}
+
+static void post(struct exploration *exploration, struct side *side, enum request request,
+		 unsigned int flags)
+{
+	if (is(side, request, FATE_POSTED))
+		violate(exploration, VIOLATION_POSTED_TWICE);
+	set(side, request, FATE_POSTED | flags | (side->broken ? FATE_DEAD : 0));
+}
+
+static bool outstanding(const struct side *side)
+{
+	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
+		if (is(side, request, FATE_POSTED) && !is(side, request, FATE_RETURNED))
+			return true;
+	}
+	return !side->receives_returned;
+}
+
+/*
+ * The id and all that belongs to it are destroyed. What nobody can tell any more is forgotten, so
+ * that there are fewer worlds; what TCP was given and what it carried stays.
+ */
+static void destroy(struct world *world, enum role role)
+{
+	struct side *side = &world->sides[role], gone;
+
+	memset(&gone, 0, sizeof(gone));
+	gone.phase = PHASE_FINISHED;
+	gone.status = side->status;
+	gone.check = side->check;
+	gone.broken = 1;
+	memcpy(gone.requests, side->requests, sizeof(gone.requests));
+	for (enum request request = REQUEST_MR; request < REQUESTS; request++)
+		gone.requests[request] = (uint8_t)(gone.requests[request] | FATE_RETURNED);
+	*side = gone;
+	send_notice(world, !role);
+}
+
+/* Whether the payload that `role` hands over has arrived, damaged or not. */
+static bool delivered(const struct setting *setting, const struct world *world, enum role role)
+{
+	enum role active = setting->operation == OPERATION_WRITE ? role : (enum role) !role;
+
+	return is(&world->sides[active], REQUEST_OPERATION, FATE_EXECUTED);
+}
+
+/* ---- The sides ---- */
+
+static struct protocol unpack(const struct setting *setting, const struct side *side,
+			      enum role role)
+{
+	struct protocol protocol = protocol_start(role, setting->operation);
+
+	protocol.verifying = !setting->tutorial[!role];
+	protocol.phase = side->phase;
+	protocol.local = side->local;
+	protocol.remote = side->remote;
+	protocol.check = side->check;
+	protocol.verdict = side->verdict;
+	protocol.status = side->status;
+	protocol.connected = side->connected;
+	protocol.disconnected = side->disconnected;
+	protocol.drained = side->drained;
+	protocol.overdue = side->overdue;
+	return protocol;
+}
+
+static void pack(struct side *side, const struct protocol *protocol)
+{
+	side->phase = (uint8_t)protocol->phase;
+	side->local = (uint8_t)protocol->local;
+	side->remote = (uint8_t)protocol->remote;
+	side->check = (uint8_t)protocol->check;
+	side->verdict = (uint8_t)protocol->verdict;
+	side->status = (uint8_t)protocol->status;
+	side->connected = protocol->connected;
+	side->disconnected = protocol->disconnected;
+	side->drained = protocol->drained;
+	side->overdue = protocol->overdue;
+}
+
+/* A side wants to disconnect of its own accord. */
+static void judge_disconnect(struct exploration *exploration, const struct world *world,
+			     enum role role)
+{
+	const struct side *peer = &world->sides[!role];
+
+	if (!world->faults && is(peer, REQUEST_OPERATION, FATE_POSTED) &&
+	    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
+		violate(exploration, VIOLATION_DISCONNECTED_EARLY);
+}
+
+/*
+ * Whether both payloads have arrived, as far as this side can know. The tutorial's program does not
+ * say what it got: then this is what arrived here and, where a completion means delivery, what this
+ * side wrote.
+ */
+static bool complete(const struct setting *setting, const struct world *world, enum role role)
+{
+	bool unknown = !verifying(setting) &&
+		       (setting->operation == OPERATION_READ || setting->completes_early);
+
+	return delivered(setting, world, !role) && (delivered(setting, world, role) || unknown);
+}
+
+/* One of ours says that it is over. */
+static void judge_ending(struct exploration *exploration, const struct world *world, enum role role)
+{
+	const struct setting *setting = exploration->setting;
+	bool damaged = setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
+	enum status status = world->sides[role].status;
+	enum status expected = damaged ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS;
+
+	if (status == STATUS_SUCCESS && (damaged || !complete(setting, world, role)))
+		violate(exploration, VIOLATION_FALSE_SUCCESS);
+	else if (!world->faults && status != expected)
+		violate(exploration, VIOLATION_FALSE_FAILURE);
+}
+
+static void perform(struct exploration *exploration, struct world *world, enum role role,
+		    unsigned int actions)
+{
+	struct side *side = &world->sides[role];
+	unsigned int fence = actions & ACTION_FENCE ? FATE_FENCED : 0;
+
+	if (actions & (ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE |
+		       ACTION_SEND_VERDICT) &&
+	    side->phase >= PHASE_CLOSING)
+		violate(exploration, VIOLATION_POSTED_AFTER_CLOSING);
+	if (actions & ACTION_SEND_MR)
+		post(exploration, side, REQUEST_MR, 0);
+	if (actions & ACTION_POST_OPERATION)
+		post(exploration, side, REQUEST_OPERATION, 0);
+	if (actions & ACTION_SEND_DONE)
+		post(exploration, side, REQUEST_DONE, fence);
+	if (actions & ACTION_SEND_VERDICT)
+		post(exploration, side, REQUEST_VERDICT, 0);
+	if (actions & ACTION_DISCONNECT) {
+		side->disconnection = DISCONNECTION_ASKED;
+		if (!side->disconnected)
+			judge_disconnect(exploration, world, role);
+	}
+	if (actions & ACTION_FORCE_ERROR)
+		side->broken = 1;
+	if (side->phase == PHASE_FINISHED) {
+		judge_ending(exploration, world, role);
+		destroy(world, role);
+	}
+}
+
+/* Feeds an event to one of ours, and those that follow from it at once. */
+static void feed(struct exploration *exploration, struct world *world, enum role role,
+		 struct event event)
+{
+	const struct setting *setting = exploration->setting;
+	struct side *side = &world->sides[role];
+	bool again;
+
+	do {
+		struct step step = setting->step(unpack(setting, side, role), event);
+
+		pack(side, &step.protocol);
+		perform(exploration, world, role, step.actions);
+		again = false;
+		if (step.actions & ACTION_CHECK) {
+			bool good = delivered(setting, world, !role) && !setting->corrupted[!role];
+
+			/* without a digest anything looks good */
+			good = good || setting->tutorial[!role];
+			event.type = EVENT_CHECKED;
+			event.status = good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG;
+			again = true;
+		} else if (side->phase == PHASE_CLOSING && !side->drained && !outstanding(side)) {
+			event.type = EVENT_DRAINED;
+			again = true;
+		}
+	} while (again && exploration->violation == VIOLATION_NONE);
+}
+
+/*
+ * The tutorial's program: it counts completions and messages, does not fence its READ, disconnects
+ * at once when it has three of one and two of the other, and dies of any error.
+ */
+static void feed_tutorial(struct exploration *exploration, struct world *world, enum role role,
+			  struct event event)
+{
+	struct side *side = &world->sides[role];
+	bool begins = role == ROLE_CLIENT && event.type == EVENT_ESTABLISHED;
+
+	if (event.type == EVENT_MR_RECEIVED || event.type == EVENT_DONE_RECEIVED) {
+		side->remote++;
+		begins = !is(side, REQUEST_MR, FATE_POSTED);
+	} else if (event.type == EVENT_MR_SENT || event.type == EVENT_OPERATION_COMPLETED ||
+		   event.type == EVENT_DONE_SENT) {
+		side->local++;
+	} else if (event.type != EVENT_ESTABLISHED) {
+		side->phase = PHASE_FINISHED;
+		destroy(world, role);
+		return;
+	}
+	if (begins)
+		post(exploration, side, REQUEST_MR, 0);
+	if (side->local >= 1 && side->remote >= 1 && !is(side, REQUEST_OPERATION, FATE_POSTED)) {
+		post(exploration, side, REQUEST_OPERATION, 0);
+		post(exploration, side, REQUEST_DONE, 0);
+	}
+	if (side->phase == PHASE_CONNECTING && side->local == 3 && side->remote == 2) {
+		side->phase = PHASE_CLOSING;
+		judge_disconnect(exploration, world, role);
+		side->disconnection = DISCONNECTION_ASKED;
+	}
+}
+
+/* One event at one side: the world that follows. `world` is a copy that may be changed. */
+static void happen(struct exploration *exploration, struct world *world, enum role role,
+		   enum event_type type, enum status status)
+{
+	struct event event = { .type = type, .status = status };
+	struct label label = { .side = (uint8_t)role,
+			       .occurrence = OCCURRENCE_EVENT,
+			       .detail = (uint8_t)type,
+			       .status = (uint8_t)status };
+
+	if (exploration->setting->tutorial[role])
+		feed_tutorial(exploration, world, role, event);
+	else
+		feed(exploration, world, role, event);
+	arrive(exploration, world, label);
+}
+
+/* ---- What can happen next ---- */
+
+static void executions(struct exploration *exploration, const struct world *world, enum role role)
+{
+	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
+		struct world next = *world;
+		struct label label = { .side = (uint8_t)role,
+				       .occurrence = OCCURRENCE_EXECUTED,
+				       .detail = (uint8_t)request };
+
+		if (!can_execute(exploration->setting, world, role, request))
+			continue;
+		set(&next.sides[role], request, FATE_EXECUTED);
+		exploration->fresh++;
+		arrive(exploration, &next, label);
+	}
+}
+
+static const enum event_type completion_events[REQUESTS] = {
+	[REQUEST_MR] = EVENT_MR_SENT,
+	[REQUEST_OPERATION] = EVENT_OPERATION_COMPLETED,
+	[REQUEST_DONE] = EVENT_DONE_SENT,
+	[REQUEST_VERDICT] = EVENT_VERDICT_SENT,
+};
+
+/* A completion with an error; the queue pair goes into the error state. */
+static void failures(struct exploration *exploration, const struct world *world, enum role role,
+		     enum request request)
+{
+	static const enum status reasons[] = { STATUS_PEER_LOST, STATUS_REFUSED };
+
+	if (world->sides[role].broken || world->faults == fault_limit(exploration->setting))
+		return;
+	for (size_t i = 0; i < 2; i++) {
+		struct world next = *world;
+		struct side *side = &next.sides[role];
+
+		if (reasons[i] == STATUS_REFUSED &&
+		    (request != REQUEST_OPERATION || is(side, request, FATE_EXECUTED)))
+			continue;
+		next.faults++;
+		side->broken = 1;
+		kill_after(side, request);
+		set(side, request, FATE_RETURNED);
+		happen(exploration, &next, role, EVENT_FAILED, reasons[i]);
+	}
+}
+
+/* The next completion of this side's send queue: a success, a flush or an error. */
+static void completions(struct exploration *exploration, const struct world *world, enum role role)
+{
+	const struct side *side = &world->sides[role];
+	bool reading = exploration->setting->operation == OPERATION_READ;
+	bool early = exploration->setting->completes_early, missing = false;
+
+	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
+		bool executed = is(side, request, FATE_EXECUTED);
+		bool read = reading && request == REQUEST_OPERATION;
+		struct world next = *world;
+
+		if (!is(side, request, FATE_POSTED) || is(side, request, FATE_RETURNED))
+			continue;
+		if (early && read && side->broken && !executed) {
+			missing = true; /* soft-iWARP does not even flush it */
+			continue;
+		}
+		set(&next.sides[role], request, FATE_RETURNED);
+		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD)))) {
+			exploration->fresh++;
+			happen(exploration, &next, role, completion_events[request],
+			       STATUS_SUCCESS);
+		}
+		next = *world;
+		if (side->broken && (!executed || world->faults)) {
+			kill_after(&next.sides[role], request);
+			set(&next.sides[role], request, FATE_RETURNED);
+			exploration->fresh++;
+			happen(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
+		}
+		if (!missing)
+			failures(exploration, world, role, request);
+		return; /* the others come behind it */
+	}
+}
+
+/* Messages that have arrived, and when there are no more, the flush of the receives. */
+static void receptions(struct exploration *exploration, const struct world *world, enum role role)
+{
+	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
+	static const enum event_type events[] = { EVENT_MR_RECEIVED, EVENT_DONE_RECEIVED,
+						  EVENT_VERDICT_RECEIVED };
+	const struct side *side = &world->sides[role], *peer = &world->sides[!role];
+	struct world next = *world;
+
+	if (side->received < 3 && is(peer, messages[side->received], FATE_EXECUTED)) {
+		enum event_type type = events[side->received];
+		enum status status = STATUS_SUCCESS;
+
+		if (type == EVENT_DONE_RECEIVED && verifying(exploration->setting) &&
+		    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
+			violate(exploration, VIOLATION_DONE_EARLY);
+		if (type == EVENT_VERDICT_RECEIVED)
+			status = peer->check;
+		next.sides[role].received++;
+		exploration->fresh++;
+		happen(exploration, &next, role, type, status);
+	} else if (side->broken && !side->receives_returned) {
+		next.sides[role].receives_returned = 1;
+		exploration->fresh++;
+		happen(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
+	}
+}
+
+/* The main thread does what it was asked for. */
+static void disconnections(struct exploration *exploration, const struct world *world,
+			   enum role role)
+{
+	struct world next = *world;
+	struct side *side = &next.sides[role];
+	struct label label = { .side = (uint8_t)role, .occurrence = OCCURRENCE_DISCONNECT };
+
+	if (side->disconnection != DISCONNECTION_ASKED)
+		return;
+	side->disconnection = DISCONNECTION_DONE;
+	side->broken = 1;
+	if (side->connected || exploration->setting->tutorial[role]) {
+		send_notice(&next, role);
+		send_notice(&next, !role);
+	}
+	exploration->fresh++;
+	arrive(exploration, &next, label);
+}
+
+static void manager_events(struct exploration *exploration, const struct world *world,
+			   enum role role)
+{
+	const struct side *side = &world->sides[role];
+	struct world next = *world;
+	struct label label = { .side = (uint8_t)role, .occurrence = OCCURRENCE_FLUSH };
+
+	if (!side->established && side->notice != NOTICE_HANDLED) {
+		next.sides[role].established = 1;
+		exploration->fresh++;
+		happen(exploration, &next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
+	}
+	if (side->notice != NOTICE_COMING || under_way(exploration->setting, world, !role))
+		return;
+	next = *world;
+	if (exploration->setting->flushes_at_notice && !side->broken) {
+		next.sides[role].broken = 1;
+		exploration->fresh++;
+		arrive(exploration, &next, label);
+	}
+	next = *world;
+	if (side->established || role == ROLE_SERVER) {
+		next.sides[role].notice = NOTICE_HANDLED;
+		exploration->fresh++;
+		happen(exploration, &next, role, EVENT_DISCONNECTED, STATUS_SUCCESS);
+	}
+}
+
+static void disturbances(struct exploration *exploration, const struct world *world, enum role role)
+{
+	struct world next = *world;
+
+	if (world->faults == fault_limit(exploration->setting))
+		return;
+	next.faults++;
+	happen(exploration, &next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
+	if (exploration->setting->tutorial[role])
+		return; /* it has no deadlines */
+	next = *world;
+	next.faults++;
+	happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
+}
+
+/* The network goes; what was under way is lost, and so are the news of it where not in `noticed`.
+ */
+static void losses(struct exploration *exploration, const struct world *world)
+{
+	if (world->lost || world->faults == fault_limit(exploration->setting))
+		return;
+	for (uint8_t noticed = 0; noticed < 4; noticed++) {
+		struct world next = *world;
+		struct label label = { .occurrence = OCCURRENCE_LOSS, .detail = noticed };
+
+		next.lost = 1;
+		next.faults++;
+		for (int role = 0; role < 2; role++) {
+			if (next.sides[role].notice < NOTICE_LOST)
+				next.sides[role].notice =
+					noticed & 1 << role ? NOTICE_COMING : NOTICE_LOST;
+		}
+		arrive(exploration, &next, label);
+	}
+}
+
+/* Nothing moves any more: what ended well is over, after a fault the deadlines pass. */
+static void successors_when_stuck(struct exploration *exploration, const struct world *world)
+{
+	bool over = true;
+
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		struct world next = *world;
+
+		if (world->sides[role].phase == PHASE_FINISHED)
+			continue;
+		if (!world->faults) {
+			violate(exploration, VIOLATION_STUCK);
+			exploration->violating = exploration->current;
+			return;
+		}
+		if (exploration->setting->tutorial[role])
+			continue; /* it has no deadlines, it hangs */
+		over = false;
+		happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
+	}
+	exploration->endings += over;
+}
+
+static void successors(struct exploration *exploration)
+{
+	struct world world = exploration->nodes[exploration->current].world;
+	bool finished = true;
+
+	exploration->fresh = 0;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		executions(exploration, &world, role); /* TCP delivers even after the end */
+		if (world.sides[role].phase == PHASE_FINISHED)
+			continue;
+		finished = false;
+		completions(exploration, &world, role);
+		receptions(exploration, &world, role);
+		disconnections(exploration, &world, role);
+		manager_events(exploration, &world, role);
+	}
+	if (exploration->fresh == 0)
+		successors_when_stuck(exploration, &world);
+	if (finished)
+		return;
+	losses(exploration, &world);
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		if (world.sides[role].phase != PHASE_FINISHED)
+			disturbances(exploration, &world, role);
+	}
+}
+
+/* ---- Exploring and telling ---- */
+
+#define MAXIMUM_PATH 256
+
+static struct exploration explore(const struct setting *setting)
+{
+	struct exploration exploration = { .setting = setting };
+	struct label start = { .occurrence = OCCURRENCE_START };
+	struct world world;
+
+	memset(&world, 0, sizeof(world));
+	grow(&exploration);
+	arrive(&exploration, &world, start);
+	exploration.transitions = 0;
+	while (exploration.current < exploration.count && exploration.violation == VIOLATION_NONE) {
+		successors(&exploration);
+		exploration.current++;
+	}
+	return exploration;
+}
+
+static void release(struct exploration *exploration)
+{
+	free(exploration->nodes);
+	free(exploration->table);
+}
+
+static void print_setting(const struct setting *setting)
+{
+	static const char *const programs[] = { "ours", "the tutorial's" };
+
+	print_message("%s, client %s%s, server %s%s, %s, %s\n", operation_name(setting->operation),
+		      programs[setting->tutorial[ROLE_CLIENT]],
+		      setting->corrupted[ROLE_CLIENT] ? " (its payload gets damaged)" : "",
+		      programs[setting->tutorial[ROLE_SERVER]],
+		      setting->corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
+		      setting->completes_early ? "completions on posting"
+					       : "completions on delivery",
+		      setting->flushes_at_notice ? "flush at the peer's disconnect"
+						 : "flush at the own disconnect");
+}
+
+static void print_label(struct label label)
+{
+	static const char *const roles[] = { "client", "server" };
+	static const char *const requests[] = { "MSG_MR", "operation", "MSG_DONE", "MSG_VERDICT" };
+
+	switch ((enum occurrence)label.occurrence) {
+	case OCCURRENCE_START:
+		print_message("start");
+		break;
+	case OCCURRENCE_EVENT:
+		print_message("%s: %s, status %d", roles[label.side],
+			      event_name((enum event_type)label.detail), label.status);
+		break;
+	case OCCURRENCE_EXECUTED:
+		print_message("%s's %s executed", roles[label.side], requests[label.detail]);
+		break;
+	case OCCURRENCE_DISCONNECT:
+		print_message("%s disconnects", roles[label.side]);
+		break;
+	case OCCURRENCE_FLUSH:
+		print_message("%s's queue pair learns of the end", roles[label.side]);
+		break;
+	case OCCURRENCE_LOSS:
+		print_message("network lost, noticed by client %d, server %d", label.detail & 1,
+			      label.detail >> 1);
+		break;
+	}
+}
+
+static void print_side(const struct setting *setting, const struct side *side, enum role role)
+{
+	if (side->phase == PHASE_FINISHED)
+		print_message("  [%s, status %d]", phase_name(PHASE_FINISHED), side->status);
+	else if (setting->tutorial[role])
+		print_message("  [%s, %d completions, %d messages]",
+			      phase_name((enum phase)side->phase), side->local, side->remote);
+	else
+		print_message("  [%s, %s, %s, status %d]", phase_name((enum phase)side->phase),
+			      local_progress_name((enum local_progress)side->local),
+			      remote_progress_name((enum remote_progress)side->remote),
+			      side->status);
+}
+
+/* The nodes from the start to the violation, last first; returns how many. */
+static unsigned int find_path(const struct exploration *exploration, size_t path[MAXIMUM_PATH])
+{
+	unsigned int length = 0;
+
+	for (size_t node = exploration->violating; node && length < MAXIMUM_PATH;
+	     node = exploration->nodes[node].parent)
+		path[length++] = node;
+	return length;
+}
+
+/* Prints how it came to the violation. */
+static void print_trace(const struct exploration *exploration)
+{
+	size_t path[MAXIMUM_PATH];
+	unsigned int length = find_path(exploration, path);
+
+	print_message("%s\n", violation_names[exploration->violation]);
+	print_setting(exploration->setting);
+	for (unsigned int i = length; i-- > 0;) {
+		const struct node *step = &exploration->nodes[path[i]];
+
+		print_message("%3u. ", length - i);
+		print_label(step->label);
+		print_side(exploration->setting, &step->world.sides[ROLE_CLIENT], ROLE_CLIENT);
+		print_side(exploration->setting, &step->world.sides[ROLE_SERVER], ROLE_SERVER);
+		print_message("\n");
+	}
+}
+
+/* All settings for one pair of programs; `number` counts from 0. False: there are no more. */
+static bool make_setting(struct setting *setting, unsigned int number)
+{
+	/* damage shows in checks alone, whenever the adapter flushes */
+	unsigned int variant = number >> 2;
+
+	setting->operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
+	setting->completes_early = number >> 1 & 1;
+	setting->flushes_at_notice = variant == 1;
+	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 4;
+	setting->corrupted[ROLE_SERVER] = variant == 3 || variant == 4;
+	return variant < (verifying(setting) ? 5 : 2);
+}
+
+static void assert_no_violation(struct setting setting)
+{
+	size_t states = 0, transitions = 0, endings = 0, faultless = 0;
+
+	for (unsigned int number = 0; make_setting(&setting, number); number++) {
+		struct exploration exploration = explore(&setting);
+
+		if (exploration.violation != VIOLATION_NONE)
+			print_trace(&exploration);
+		states += exploration.count;
+		transitions += exploration.transitions;
+		endings += exploration.endings;
+		faultless += exploration.faultless;
+		release(&exploration);
+		assert_int_equal(exploration.violation, VIOLATION_NONE);
+		assert_true(exploration.endings > 0);
+	}
+	print_message("%zu states (%zu of them without a fault), %zu transitions, %zu endings\n",
+		      states, faultless, transitions, endings);
+}
+
+/* ---- The protocol as it is ---- */
+
+static void two_of_ours_always_end_and_tell_the_truth(void **state)
+{
+	struct setting setting = { .step = protocol_step };
+
+	(void)state;
+	assert_no_violation(setting);
+}
+
+static void our_server_gets_on_with_the_tutorials_client(void **state)
+{
+	struct setting setting = { .step = protocol_step, .tutorial = { [ROLE_CLIENT] = true } };
+
+	(void)state;
+	assert_no_violation(setting);
+}
+
+static void our_client_gets_on_with_the_tutorials_server(void **state)
+{
+	struct setting setting = { .step = protocol_step, .tutorial = { [ROLE_SERVER] = true } };
+
+	(void)state;
+	assert_no_violation(setting);
+}
+
+/* ---- Broken protocols: the explorer finds out ---- */
+
+/* Whether this is the violation that was expected; its trace must end as expected, too. */
+static bool is_expected(const struct exploration *exploration, enum violation expected,
+			enum event_type last)
+{
+	struct label label = exploration->nodes[exploration->violating].label;
+	size_t path[MAXIMUM_PATH];
+	unsigned int length = find_path(exploration, path);
+
+	print_message("after %u steps: %s; the last: ", length,
+		      violation_names[exploration->violation]);
+	print_label(label);
+	print_message("\n");
+	return exploration->violation == expected && length > 1 && length < MAXIMUM_PATH &&
+	       (last == EVENT_TYPES ||
+		(label.occurrence == OCCURRENCE_EVENT && label.detail == last));
+}
+
+/*
+ * Explores until a violation turns up: it must be `expected`, and its trace must end with an event
+ * of type `last`, EVENT_TYPES: any.
+ */
+static void assert_violation(struct setting setting, enum violation expected, enum event_type last)
+{
+	for (unsigned int number = 0; make_setting(&setting, number); number++) {
+		struct exploration exploration = explore(&setting);
+		bool found = exploration.violation != VIOLATION_NONE;
+		bool right = found && is_expected(&exploration, expected, last);
+
+		if (found && !right)
+			print_trace(&exploration);
+		release(&exploration);
+		if (found) {
+			assert_true(right);
+			return;
+		}
+	}
+	fail_msg("a broken protocol passed: expected '%s'", violation_names[expected]);
+}
+
+static struct step step_without_fence(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	step.actions &= ~(unsigned int)ACTION_FENCE;
+	return step;
+}
+
+static void a_done_that_overtakes_its_read_is_found(void **state)
+{
+	struct setting setting = { .step = step_without_fence };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED);
+}
+
+/* The tutorial's client believes the premature MSG_DONE and goes. */
+static void a_peer_that_goes_while_we_read_from_it_is_found(void **state)
+{
+	struct setting setting = { .step = step_without_fence,
+				   .tutorial = { [ROLE_CLIENT] = true } };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_DISCONNECTED_EARLY, EVENT_TYPES);
+}
+
+static struct step step_of_impatient_client(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (step.protocol.role == ROLE_CLIENT && step.protocol.phase == PHASE_EXCHANGING &&
+	    step.protocol.local == LOCAL_VERDICT_SENT) {
+		step.protocol.phase = PHASE_CLOSING;
+		step.protocol.status = STATUS_PEER_LOST; /* settled at the end */
+		step.actions |= ACTION_DISCONNECT;
+	}
+	return step;
+}
+
+static void a_client_that_does_not_wait_for_the_verdict_is_found(void **state)
+{
+	struct setting setting = { .step = step_of_impatient_client };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_FALSE_FAILURE, EVENT_TYPES);
+}
+
+static struct step step_that_disconnects_when_done(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (step.protocol.phase == PHASE_EXCHANGING && step.protocol.local == LOCAL_DONE_SENT) {
+		step.protocol.phase = PHASE_CLOSING;
+		step.protocol.status = STATUS_PEER_LOST;
+		step.actions |= ACTION_DISCONNECT;
+	}
+	return step;
+}
+
+static void disconnecting_while_the_peer_works_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_disconnects_when_done };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT);
+}
+
+static struct step step_that_posts_while_closing(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (event.type == EVENT_CHECKED && step.protocol.phase == PHASE_CLOSING)
+		step.actions |= ACTION_SEND_VERDICT;
+	return step;
+}
+
+static void posting_after_closing_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_posts_while_closing };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_POSTED_AFTER_CLOSING, EVENT_TYPES);
+}
+
+static struct step step_that_hopes_for_the_best(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (step.protocol.phase == PHASE_FINISHED && step.protocol.status == STATUS_PEER_LOST &&
+	    step.protocol.local >= LOCAL_DONE_SENT)
+		step.protocol.status = STATUS_SUCCESS;
+	return step;
+}
+
+static void success_that_nobody_confirmed_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_hopes_for_the_best };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_FALSE_SUCCESS, EVENT_TYPES);
+}
+
+static struct step step_that_never_disconnects(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	step.actions &= ~(unsigned int)ACTION_DISCONNECT;
+	return step;
+}
+
+static void a_session_that_only_its_deadline_would_end_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_never_disconnects };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_STUCK, EVENT_TYPES);
+}
+
+static struct step step_without_deadline(struct protocol protocol, struct event event)
+{
+	struct step step = { .protocol = protocol };
+
+	return event.type == EVENT_DEADLINE ? step : protocol_step(protocol, event);
+}
+
+static void a_session_that_may_never_end_is_found(void **state)
+{
+	struct setting setting = { .step = step_without_deadline };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_ENDLESS, EVENT_DEADLINE);
+}
+
+static struct step step_that_repeats_itself(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (event.type == EVENT_MR_RECEIVED && step.protocol.phase == PHASE_EXCHANGING)
+		step.actions |= ACTION_SEND_MR;
+	return step;
+}
+
+static void posting_a_message_twice_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_repeats_itself };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_POSTED_TWICE, EVENT_MR_RECEIVED);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_of_ours_always_end_and_tell_the_truth),
+		cmocka_unit_test(our_server_gets_on_with_the_tutorials_client),
+		cmocka_unit_test(our_client_gets_on_with_the_tutorials_server),
+		cmocka_unit_test(a_done_that_overtakes_its_read_is_found),
+		cmocka_unit_test(a_peer_that_goes_while_we_read_from_it_is_found),
+		cmocka_unit_test(a_client_that_does_not_wait_for_the_verdict_is_found),
+		cmocka_unit_test(disconnecting_while_the_peer_works_is_found),
+		cmocka_unit_test(posting_after_closing_is_found),
+		cmocka_unit_test(success_that_nobody_confirmed_is_found),
+		cmocka_unit_test(a_session_that_only_its_deadline_would_end_is_found),
+		cmocka_unit_test(a_session_that_may_never_end_is_found),
+		cmocka_unit_test(posting_a_message_twice_is_found),
+	};
+
+	return cmocka_run_group_tests_name("exploration", tests, NULL, NULL);
+}

@@ -1,0 +1,835 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The state machine of a session against a table: from every state that a session can be in, every
+ * event leads where the table and the rules below it say. Then single sessions as a user would tell
+ * them.
+ *
+ * Which states there are is found by following the table from the start, not by asking the code
+ * that is tested.
+ */
+#include "rdma-common.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- The table: what the right event does, while the connection stands ---- */
+
+/*
+ * `who`: c, the client; s, the server; v, with a peer that verifies; l, with one that does not (the
+ * tutorial's program). At least one letter of each pair stands there.
+ */
+struct row {
+	const char *who;
+	enum local_progress local;
+	enum remote_progress remote;
+	enum event_type event;
+	enum local_progress next_local;
+	enum remote_progress next_remote;
+	unsigned int actions;
+};
+
+#define OPERATE (ACTION_POST_OPERATION | ACTION_SEND_DONE) /* and ACTION_FENCE when reading */
+
+/* clang-format off */
+static const struct row rows[] = {
+/* who     this side                  the peer         event                      this side then             the peer then    actions */
+/* Who begins: the client when it is connected, the server when it has heard from the client. */
+{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
+{ "cvl",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
+{ "cvl",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
+{ "cvl",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
+{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+/* The peer may be done before this side knows that its own MSG_MR has left. */
+{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
+{ "csvl",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
+/* Own completions come one by one, whatever the peer has said meanwhile. */
+{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
+{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
+{ "csv",   LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  0 },
+{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_POSTED,    REMOTE_DONE,     0 },
+{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
+/* Both have their payload: it is checked. */
+{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
+{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "csv",   LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvl",  LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "csl",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
+{ "csv",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
+/* Verdicts, in either order. The client disconnects when it has both (rule below). */
+{ "csv",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
+{ "csv",   LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  0 },
+{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
+{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
+{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csv",   LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+};
+
+/* Before the connection stands: a message of the client's may be the first news of it. */
+static const struct row first_rows[] = {
+{ "cvl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
+{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
+{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+};
+
+/*
+ * While closing, what was under way still comes in and counts, but nothing is posted. Besides the
+ * states above there are these, where the next post was not made any more.
+ */
+static const struct row late_rows[] = {
+{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
+{ "cvl",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvl",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csvl",  LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csv",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csv",   LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+};
+
+/*
+ * The rules for all other events. An event that is in no row ends the session for this reason; where
+ * it says IGNORED nothing happens, and PEER_LOST is looked into again at the end. The reason of
+ * EVENT_FAILED comes with it.
+ */
+#define IGNORED     (-1)
+#define WITH_EVENT  (-2)
+static const int reasons[EVENT_TYPES] = {
+	[EVENT_ESTABLISHED]         = IGNORED,
+	[EVENT_MR_RECEIVED]         = STATUS_CONTENTS_WRONG, /* the peer breaks the protocol */
+	[EVENT_DONE_RECEIVED]       = STATUS_CONTENTS_WRONG,
+	[EVENT_VERDICT_RECEIVED]    = STATUS_CONTENTS_WRONG,
+	[EVENT_MR_SENT]             = STATUS_LOCAL_FAILURE, /* this side is confused */
+	[EVENT_OPERATION_COMPLETED] = STATUS_LOCAL_FAILURE,
+	[EVENT_DONE_SENT]           = STATUS_LOCAL_FAILURE,
+	[EVENT_VERDICT_SENT]        = STATUS_LOCAL_FAILURE,
+	[EVENT_CHECKED]             = STATUS_LOCAL_FAILURE,
+	[EVENT_FAILED]              = WITH_EVENT,
+	[EVENT_FLUSHED]             = STATUS_PEER_LOST,
+	[EVENT_DISCONNECTED]        = STATUS_PEER_LOST,
+	[EVENT_DRAINED]             = IGNORED,
+	[EVENT_DEADLINE]            = STATUS_TIMED_OUT,
+	[EVENT_INTERRUPTED]         = STATUS_INTERRUPTED,
+};
+/* clang-format on */
+
+/* Every event, with each status that makes a difference. */
+static const struct event events[] = {
+	{ EVENT_ESTABLISHED, STATUS_SUCCESS },
+	{ EVENT_MR_RECEIVED, STATUS_SUCCESS },
+	{ EVENT_DONE_RECEIVED, STATUS_SUCCESS },
+	{ EVENT_VERDICT_RECEIVED, STATUS_SUCCESS },
+	{ EVENT_VERDICT_RECEIVED, STATUS_CONTENTS_WRONG },
+	{ EVENT_MR_SENT, STATUS_SUCCESS },
+	{ EVENT_OPERATION_COMPLETED, STATUS_SUCCESS },
+	{ EVENT_DONE_SENT, STATUS_SUCCESS },
+	{ EVENT_VERDICT_SENT, STATUS_SUCCESS },
+	{ EVENT_CHECKED, STATUS_SUCCESS },
+	{ EVENT_CHECKED, STATUS_CONTENTS_WRONG },
+	{ EVENT_FAILED, STATUS_LOCAL_FAILURE },
+	{ EVENT_FAILED, STATUS_UNRESOLVED },
+	{ EVENT_FAILED, STATUS_REFUSED },
+	{ EVENT_FAILED, STATUS_TIMED_OUT },
+	{ EVENT_FAILED, STATUS_PEER_LOST },
+	{ EVENT_FAILED, STATUS_CONTENTS_WRONG },
+	{ EVENT_FLUSHED, STATUS_SUCCESS },
+	{ EVENT_DISCONNECTED, STATUS_SUCCESS },
+	{ EVENT_DRAINED, STATUS_SUCCESS },
+	{ EVENT_DEADLINE, STATUS_SUCCESS },
+	{ EVENT_INTERRUPTED, STATUS_SUCCESS },
+};
+
+/* ---- Reading the table ---- */
+
+static const struct row *find_row(const struct row *table, size_t size,
+				  const struct protocol *protocol, enum event_type event)
+{
+	char role = protocol->role == ROLE_CLIENT ? 'c' : 's';
+	char peer = protocol->verifying ? 'v' : 'l';
+
+	for (size_t i = 0; i < size; i++) {
+		const struct row *row = &table[i];
+
+		if (row->local == protocol->local && row->remote == protocol->remote &&
+		    row->event == event && strchr(row->who, role) && strchr(row->who, peer))
+			return row;
+	}
+	return NULL;
+}
+
+static const struct row *find(const struct protocol *protocol, enum event_type event)
+{
+	const struct row *late;
+
+	if (protocol->phase == PHASE_CONNECTING)
+		return find_row(first_rows, ENTRIES(first_rows), protocol, event);
+	if (protocol->phase == PHASE_EXCHANGING)
+		return find_row(rows, ENTRIES(rows), protocol, event);
+	late = find_row(late_rows, ENTRIES(late_rows), protocol, event);
+	return late ? late : find_row(rows, ENTRIES(rows), protocol, event);
+}
+
+/*
+ * Both directions are known to be good. The tutorial's program says nothing but by disconnecting,
+ * which it does when it has all.
+ */
+static bool verified(const struct protocol *protocol)
+{
+	if (protocol->local < LOCAL_CHECKED || protocol->check != STATUS_SUCCESS)
+		return false;
+	if (protocol->verifying)
+		return protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS;
+	return protocol->disconnected;
+}
+
+/* One of them is known to be wrong. */
+static bool refuted(const struct protocol *protocol)
+{
+	return (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS) ||
+	       (protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS);
+}
+
+static void expect_closing(struct step *step, enum status reason)
+{
+	if (step->protocol.phase >= PHASE_CLOSING)
+		return; /* the first reason counts */
+	step->protocol.phase = PHASE_CLOSING;
+	step->protocol.status = verified(&step->protocol) ? STATUS_SUCCESS : reason;
+	step->actions |= ACTION_DISCONNECT;
+}
+
+/* What the table's row says, and that the client disconnects when it has both verdicts. */
+static void expect_row(struct step *step, const struct row *row, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (event.type == EVENT_CHECKED)
+		protocol->check = event.status;
+	if (event.type == EVENT_VERDICT_RECEIVED)
+		protocol->verdict = event.status;
+	protocol->local = row->next_local;
+	protocol->remote = row->next_remote;
+	if (protocol->phase == PHASE_CONNECTING) {
+		protocol->phase = PHASE_EXCHANGING;
+		protocol->connected = true;
+	}
+	if (protocol->phase == PHASE_EXCHANGING)
+		step->actions |= row->actions;
+	else
+		step->actions |= row->actions & ACTION_CHECK;
+	if ((step->actions & ACTION_SEND_DONE) && protocol->operation == OPERATION_READ)
+		step->actions |= ACTION_FENCE;
+	if (protocol->role == ROLE_CLIENT && protocol->local == LOCAL_VERDICT_SENT &&
+	    protocol->remote == REMOTE_VERDICT)
+		expect_closing(step, STATUS_CONTENTS_WRONG); /* unless verified */
+}
+
+/* The rules, for an event that is in no row. */
+static void expect_rule(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+	int reason = reasons[event.type];
+
+	if (event.type == EVENT_DISCONNECTED)
+		protocol->disconnected = true;
+	if (event.type == EVENT_DRAINED)
+		protocol->drained = true;
+	if (event.type == EVENT_DEADLINE && protocol->phase == PHASE_CLOSING) {
+		if (protocol->overdue || protocol->drained) { /* waiting or force would not help */
+			protocol->phase = PHASE_FINISHED;
+			step->actions |= ACTION_FINISH;
+		} else {
+			protocol->overdue = true;
+			step->actions |= ACTION_FORCE_ERROR;
+		}
+	}
+	/* while connecting, an event that says why the connection failed follows the flush */
+	if (event.type == EVENT_FLUSHED && protocol->phase == PHASE_CONNECTING)
+		return;
+	if (reason != IGNORED)
+		expect_closing(step, reason == WITH_EVENT ? event.status : (enum status)reason);
+}
+
+static struct step expected_step(struct protocol protocol, struct event event)
+{
+	struct step step = { .protocol = protocol };
+	const struct row *row;
+
+	if (protocol.phase == PHASE_FINISHED)
+		return step;
+	row = find(&protocol, event.type);
+	if (row)
+		expect_row(&step, row, event);
+	else
+		expect_rule(&step, event);
+	/* as long as the answer is missing, every event asks again */
+	if (step.protocol.local == LOCAL_DONE_SENT && step.protocol.remote >= REMOTE_DONE)
+		step.actions |= ACTION_CHECK;
+	if (step.protocol.phase == PHASE_CLOSING && step.protocol.drained &&
+	    (step.protocol.disconnected || !step.protocol.connected)) {
+		step.protocol.phase = PHASE_FINISHED;
+		step.actions |= ACTION_FINISH;
+	}
+	if (step.protocol.phase == PHASE_FINISHED && step.protocol.status == STATUS_PEER_LOST) {
+		if (verified(&step.protocol))
+			step.protocol.status = STATUS_SUCCESS;
+		else if (refuted(&step.protocol))
+			step.protocol.status = STATUS_CONTENTS_WRONG;
+	}
+	return step;
+}
+
+/* ---- All states, all events ---- */
+
+/* A number for each state of one kind of session; what has no meaning yet is left out. */
+static size_t state_number(const struct protocol *protocol)
+{
+	bool wrong = protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS;
+	bool refused = protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS;
+	size_t number = protocol->phase;
+
+	number = number << 4 | protocol->local;
+	number = number << 2 | protocol->remote;
+	number = number << 1 | protocol->connected;
+	number = number << 1 | protocol->disconnected;
+	number = number << 1 | protocol->drained;
+	number = number << 1 | protocol->overdue;
+	number = number << 1 | wrong;
+	number = number << 1 | refused;
+	return number << 4 | protocol->status;
+}
+
+#define STATE_NUMBERS ((size_t)1 << 18)
+
+static bool same(const struct step *one, const struct step *other)
+{
+	return one->actions == other->actions && one->protocol.role == other->protocol.role &&
+	       one->protocol.operation == other->protocol.operation &&
+	       one->protocol.verifying == other->protocol.verifying &&
+	       state_number(&one->protocol) == state_number(&other->protocol);
+}
+
+static void print_state(const char *title, const struct protocol *protocol, unsigned int actions)
+{
+	print_message("%s%s %s %s, %s, %s, %s%s%s%s%s, check %d, verdict %d, status %d, "
+		      "actions 0x%x\n",
+		      title, protocol->role == ROLE_CLIENT ? "client" : "server",
+		      operation_name(protocol->operation),
+		      protocol->verifying ? "verifying" : "not verifying",
+		      phase_name(protocol->phase), local_progress_name(protocol->local),
+		      remote_progress_name(protocol->remote),
+		      protocol->connected ? ", connected" : "",
+		      protocol->disconnected ? ", disconnected" : "",
+		      protocol->drained ? ", drained" : "", protocol->overdue ? ", overdue" : "",
+		      protocol->check, protocol->verdict, protocol->status, actions);
+}
+
+struct tally {
+	unsigned int pairs, states, wrong;
+	bool row_used[ENTRIES(rows)];
+	bool late_row_used[ENTRIES(late_rows)];
+};
+
+static void count_row(struct tally *tally, const struct protocol *protocol, enum event_type event)
+{
+	const struct row *row = find(protocol, event);
+
+	if (protocol->phase == PHASE_FINISHED || !row)
+		return;
+	if (row >= rows && row < rows + ENTRIES(rows))
+		tally->row_used[row - rows] = true;
+	else if (row >= late_rows && row < late_rows + ENTRIES(late_rows))
+		tally->late_row_used[row - late_rows] = true;
+}
+
+/* One state with all events; the states that should follow and are new go to the end of `queue`. */
+static void try_state(struct tally *tally, struct protocol state, bool *seen,
+		      struct protocol *queue, size_t *queued)
+{
+	for (size_t i = 0; i < ENTRIES(events); i++) {
+		struct step expected = expected_step(state, events[i]);
+		struct step found = protocol_step(state, events[i]);
+
+		tally->pairs++;
+		count_row(tally, &state, events[i].type);
+		if (!same(&expected, &found) && tally->wrong++ < 8) {
+			print_message("%s, status %d\n", event_name(events[i].type),
+				      events[i].status);
+			print_state("  in:       ", &state, 0);
+			print_state("  expected: ", &expected.protocol, expected.actions);
+			print_state("  found:    ", &found.protocol, found.actions);
+		}
+		if (!seen[state_number(&expected.protocol)]) {
+			seen[state_number(&expected.protocol)] = true;
+			queue[(*queued)++] = expected.protocol;
+		}
+	}
+}
+
+static void try_session(struct tally *tally, enum role role, enum operation operation,
+			bool verifying)
+{
+	struct protocol *queue = calloc(STATE_NUMBERS, sizeof(*queue));
+	bool *seen = calloc(STATE_NUMBERS, sizeof(*seen));
+	size_t queued = 1;
+
+	assert_non_null(queue);
+	assert_non_null(seen);
+	queue[0] = protocol_start(role, operation);
+	queue[0].verifying = verifying;
+	seen[state_number(&queue[0])] = true;
+	for (size_t next = 0; next < queued; next++)
+		try_state(tally, queue[next], seen, queue, &queued);
+	tally->states += (unsigned int)queued;
+	free(queue);
+	free(seen);
+}
+
+static void every_event_in_every_state_leads_where_the_table_says(void **state)
+{
+	struct tally tally = { .pairs = 0 };
+
+	(void)state;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE;
+		     operation++) {
+			try_session(&tally, role, operation, true);
+			try_session(&tally, role, operation, false);
+		}
+	}
+	print_message("%u pairs of state and event checked, of %u states; %u not as expected\n",
+		      tally.pairs, tally.states, tally.wrong);
+	for (size_t i = 0; i < ENTRIES(rows); i++)
+		assert_true(tally.row_used[i]); /* a row that is never used is wrong itself */
+	for (size_t i = 0; i < ENTRIES(late_rows); i++)
+		assert_true(tally.late_row_used[i]);
+	assert_true(tally.states > 1000);
+	assert_int_equal(tally.pairs, tally.states * ENTRIES(events));
+	assert_int_equal(tally.wrong, 0);
+}
+
+static void a_session_begins_with_nothing_done(void **state)
+{
+	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_WRITE);
+
+	(void)state;
+	assert_int_equal(protocol.role, ROLE_SERVER);
+	assert_int_equal(protocol.operation, OPERATION_WRITE);
+	assert_int_equal(protocol.phase, PHASE_CONNECTING);
+	assert_int_equal(protocol.local, LOCAL_IDLE);
+	assert_int_equal(protocol.remote, REMOTE_SILENT);
+	assert_int_equal(protocol.status, STATUS_SUCCESS);
+	assert_false(protocol.verifying || protocol.connected || protocol.disconnected ||
+		     protocol.drained || protocol.overdue);
+}
+
+static void every_value_has_a_name_of_its_own(void **state)
+{
+	(void)state;
+	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
+	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
+	assert_string_equal(local_progress_name(LOCAL_VERDICT_SENT), "LOCAL_VERDICT_SENT");
+	assert_string_equal(remote_progress_name(REMOTE_VERDICT), "REMOTE_VERDICT");
+	assert_string_equal(operation_name(OPERATION_READ), "read");
+	assert_string_equal(operation_name(OPERATION_WRITE), "write");
+	for (enum event_type one = EVENT_ESTABLISHED; one <= EVENT_TYPES; one++) {
+		assert_null(strchr(event_name(one), '?'));
+		for (enum event_type other = EVENT_ESTABLISHED; other < one; other++)
+			assert_string_not_equal(event_name(one), event_name(other));
+	}
+}
+
+/* ---- Single sessions ---- */
+
+/* An event, and what this side has to do then. */
+struct moment {
+	enum event_type event;
+	unsigned int actions;
+	enum status status;
+};
+
+static void play(struct protocol *protocol, const struct moment *moments, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct event event = { .type = moments[i].event, .status = moments[i].status };
+		struct step step = protocol_step(*protocol, event);
+
+		*protocol = step.protocol;
+		if (step.actions != moments[i].actions) {
+			print_state("  after: ", protocol, step.actions);
+			fail_msg("moment %zu, %s: expected actions 0x%x", i + 1,
+				 event_name(event.type), moments[i].actions);
+		}
+	}
+}
+
+#define PLAY(protocol, ...)                                    \
+	play(protocol, (const struct moment[]){ __VA_ARGS__ }, \
+	     ENTRIES(((const struct moment[]){ __VA_ARGS__ })))
+
+/* Beginnings that several sessions share. */
+static struct protocol session(enum role role, enum operation operation, bool verifying)
+{
+	struct protocol protocol = protocol_start(role, operation);
+
+	protocol.verifying = verifying;
+	if (role == ROLE_CLIENT)
+		PLAY(&protocol, { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_SENT, 0, 0 });
+	else
+		PLAY(&protocol, { EVENT_ESTABLISHED, 0, 0 });
+	return protocol;
+}
+
+/* A session up to the operation, which has been posted and MSG_DONE behind it. */
+static struct protocol operating(enum role role, enum operation operation, bool verifying)
+{
+	unsigned int post = OPERATE | (operation == OPERATION_READ ? ACTION_FENCE : 0);
+	struct protocol protocol = session(role, operation, verifying);
+
+	if (role == ROLE_CLIENT)
+		PLAY(&protocol, { EVENT_MR_RECEIVED, post, 0 });
+	else
+		PLAY(&protocol, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
+		     { EVENT_MR_SENT, post, 0 });
+	return protocol;
+}
+
+/* A session up to where this side waits for MSG_DONE. */
+static struct protocol done(enum role role, enum operation operation, bool verifying)
+{
+	struct protocol protocol = operating(role, operation, verifying);
+
+	PLAY(&protocol, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 });
+	return protocol;
+}
+
+static void assert_finished(const struct protocol *protocol, enum status status)
+{
+	assert_string_equal(phase_name(protocol->phase), phase_name(PHASE_FINISHED));
+	assert_int_equal(protocol->status, status);
+}
+
+static void a_client_delivers_verifies_and_disconnects(void **state)
+{
+	(void)state;
+	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
+		struct protocol client = done(ROLE_CLIENT, operation, true);
+
+		PLAY(&client, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+		     { EVENT_VERDICT_SENT, 0, 0 },
+		     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS },
+		     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 },
+		     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+		assert_finished(&client, STATUS_SUCCESS);
+	}
+}
+
+static void a_server_delivers_verifies_and_waits_for_the_client_to_go(void **state)
+{
+	(void)state;
+	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
+		struct protocol server = done(ROLE_SERVER, operation, true);
+
+		PLAY(&server, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+		     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
+		     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 },
+		     { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&server, STATUS_SUCCESS);
+	}
+}
+
+static void only_a_read_fences_its_done(void **state)
+{
+	struct protocol reader = session(ROLE_CLIENT, OPERATION_READ, true);
+	struct protocol writer = session(ROLE_CLIENT, OPERATION_WRITE, true);
+
+	(void)state;
+	PLAY(&reader, { EVENT_MR_RECEIVED, OPERATE | ACTION_FENCE, 0 });
+	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 });
+}
+
+static void the_tutorials_program_gets_no_verdict_and_disconnects_itself(void **state)
+{
+	(void)state;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		struct protocol protocol = done(role, OPERATION_READ, false);
+
+		PLAY(&protocol, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, 0, STATUS_SUCCESS },
+		     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 },
+		     { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&protocol, STATUS_SUCCESS);
+	}
+}
+
+static void the_tutorials_program_that_stays_is_not_waited_for_for_ever(void **state)
+{
+	struct protocol protocol = done(ROLE_CLIENT, OPERATION_READ, false);
+
+	(void)state;
+	PLAY(&protocol, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, 0, STATUS_SUCCESS }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 },
+	     { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&protocol, STATUS_TIMED_OUT);
+}
+
+static void a_verdict_of_the_tutorials_program_breaks_the_protocol(void **state)
+{
+	struct protocol protocol = done(ROLE_CLIENT, OPERATION_WRITE, false);
+
+	(void)state;
+	PLAY(&protocol, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, 0, STATUS_SUCCESS },
+	     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS });
+	assert_int_equal(protocol.status, STATUS_CONTENTS_WRONG);
+}
+
+static void a_message_may_overtake_the_news_of_the_connection(void **state)
+{
+	struct protocol server = protocol_start(ROLE_SERVER, OPERATION_WRITE);
+
+	(void)state;
+	server.verifying = true;
+	PLAY(&server, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 },
+	     { EVENT_MR_SENT, OPERATE, 0 });
+	assert_true(server.connected);
+}
+
+static void a_server_that_speaks_first_breaks_the_protocol(void **state)
+{
+	struct protocol client = protocol_start(ROLE_CLIENT, OPERATION_WRITE);
+
+	(void)state;
+	PLAY(&client, { EVENT_MR_RECEIVED, ACTION_DISCONNECT, 0 }, { EVENT_ESTABLISHED, 0, 0 },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_CONTENTS_WRONG);
+}
+
+static void a_disconnection_may_overtake_the_last_completions(void **state)
+{
+	struct protocol server = operating(ROLE_SERVER, OPERATION_WRITE, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 },
+	     { EVENT_DONE_SENT, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_SUCCESS);
+}
+
+static void the_tutorials_disconnection_may_overtake_the_payload(void **state)
+{
+	struct protocol server = operating(ROLE_SERVER, OPERATION_READ, false);
+
+	(void)state;
+	PLAY(&server, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 },
+	     { EVENT_DONE_SENT, ACTION_CHECK, 0 }, { EVENT_CHECKED, 0, STATUS_SUCCESS },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_SUCCESS);
+}
+
+static void a_flush_may_come_before_the_disconnection(void **state)
+{
+	struct protocol server = done(ROLE_SERVER, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_FLUSHED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 },
+	     { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_PEER_LOST);
+}
+
+static void a_flush_while_connecting_waits_for_the_reason(void **state)
+{
+	struct protocol client = protocol_start(ROLE_CLIENT, OPERATION_READ);
+
+	(void)state;
+	PLAY(&client, { EVENT_FLUSHED, 0, 0 }, { EVENT_FAILED, ACTION_DISCONNECT, STATUS_REFUSED },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_REFUSED);
+}
+
+static void damaged_payload_is_reported_by_both_sides(void **state)
+{
+	struct protocol finder = done(ROLE_CLIENT, OPERATION_WRITE, true);
+	struct protocol sender = done(ROLE_SERVER, OPERATION_WRITE, true);
+
+	(void)state;
+	PLAY(&finder, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_CONTENTS_WRONG },
+	     { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS },
+	     { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&finder, STATUS_CONTENTS_WRONG);
+	PLAY(&sender, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_CONTENTS_WRONG }, { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&sender, STATUS_CONTENTS_WRONG);
+}
+
+/* A second verdict is one too many, and it takes nothing back. */
+static void a_bad_verdict_cannot_be_taken_back(void **state)
+{
+	struct protocol client = done(ROLE_CLIENT, OPERATION_WRITE, true);
+
+	(void)state;
+	PLAY(&client, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_CONTENTS_WRONG },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_CONTENTS_WRONG);
+}
+
+/* Nothing has been checked before the peer has said that it is done. */
+static void an_answer_without_a_question_is_no_check(void **state)
+{
+	struct protocol client = done(ROLE_CLIENT, OPERATION_WRITE, false);
+
+	(void)state;
+	PLAY(&client, { EVENT_CHECKED, ACTION_DISCONNECT, STATUS_SUCCESS },
+	     { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_LOCAL_FAILURE);
+}
+
+static void a_repeated_message_breaks_the_protocol(void **state)
+{
+	static const enum event_type repeated[] = { EVENT_MR_RECEIVED, EVENT_DONE_RECEIVED };
+
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(repeated); i++) {
+		struct protocol client = operating(ROLE_CLIENT, OPERATION_WRITE, true);
+
+		if (repeated[i] == EVENT_DONE_RECEIVED)
+			PLAY(&client, { EVENT_DONE_RECEIVED, 0, 0 });
+		PLAY(&client, { repeated[i], ACTION_DISCONNECT, 0 });
+		assert_int_equal(client.status, STATUS_CONTENTS_WRONG);
+	}
+}
+
+/* Each phase has its deadline, and the third one is the last. */
+static void a_silent_peer_does_not_hold_a_session(void **state)
+{
+	struct protocol connecting = protocol_start(ROLE_CLIENT, OPERATION_READ);
+	struct protocol exchanging = operating(ROLE_CLIENT, OPERATION_READ, true);
+	struct protocol drained = operating(ROLE_CLIENT, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&connecting, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&connecting, STATUS_TIMED_OUT);
+	PLAY(&exchanging, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 },
+	     { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, ACTION_FINISH, 0 });
+	assert_finished(&exchanging, STATUS_TIMED_OUT);
+	PLAY(&drained, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 },
+	     { EVENT_DRAINED, 0, 0 }, { EVENT_DEADLINE, ACTION_FINISH, 0 });
+	assert_finished(&drained, STATUS_TIMED_OUT);
+}
+
+static void a_verified_session_stays_one_however_it_closes(void **state)
+{
+	static const struct event closings[] = { { EVENT_DEADLINE, STATUS_SUCCESS },
+						 { EVENT_INTERRUPTED, STATUS_SUCCESS },
+						 { EVENT_FLUSHED, STATUS_SUCCESS },
+						 { EVENT_DISCONNECTED, STATUS_SUCCESS },
+						 { EVENT_FAILED, STATUS_PEER_LOST } };
+
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(closings); i++) {
+		struct protocol server = done(ROLE_SERVER, OPERATION_READ, true);
+
+		PLAY(&server, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+		     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS },
+		     { closings[i].type, ACTION_DISCONNECT, closings[i].status },
+		     { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 },
+		     { EVENT_DEADLINE, ACTION_FINISH, 0 });
+		assert_finished(&server, STATUS_SUCCESS);
+	}
+}
+
+static void a_signal_ends_a_session_in_good_order(void **state)
+{
+	struct protocol connecting = protocol_start(ROLE_SERVER, OPERATION_READ);
+	struct protocol exchanging = operating(ROLE_SERVER, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&connecting, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&connecting, STATUS_INTERRUPTED);
+	PLAY(&exchanging, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_INTERRUPTED, 0, 0 },
+	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&exchanging, STATUS_INTERRUPTED);
+}
+
+static void the_first_failure_is_the_one_reported(void **state)
+{
+	struct protocol client = operating(ROLE_CLIENT, OPERATION_WRITE, true);
+
+	(void)state;
+	PLAY(&client, { EVENT_FAILED, ACTION_DISCONNECT, STATUS_REFUSED }, { EVENT_FLUSHED, 0, 0 },
+	     { EVENT_FAILED, 0, STATUS_LOCAL_FAILURE }, { EVENT_DRAINED, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_REFUSED);
+}
+
+static void after_the_end_nothing_happens_any_more(void **state)
+{
+	struct protocol finished = operating(ROLE_CLIENT, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&finished, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, ACTION_FINISH, 0 });
+	for (size_t i = 0; i < ENTRIES(events); i++) {
+		struct step before = { .protocol = finished };
+		struct step after = protocol_step(finished, events[i]);
+
+		assert_true(same(&before, &after));
+	}
+	assert_finished(&finished, STATUS_INTERRUPTED);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_session_begins_with_nothing_done),
+		cmocka_unit_test(every_value_has_a_name_of_its_own),
+		cmocka_unit_test(every_event_in_every_state_leads_where_the_table_says),
+		cmocka_unit_test(a_client_delivers_verifies_and_disconnects),
+		cmocka_unit_test(a_server_delivers_verifies_and_waits_for_the_client_to_go),
+		cmocka_unit_test(only_a_read_fences_its_done),
+		cmocka_unit_test(the_tutorials_program_gets_no_verdict_and_disconnects_itself),
+		cmocka_unit_test(the_tutorials_program_that_stays_is_not_waited_for_for_ever),
+		cmocka_unit_test(a_verdict_of_the_tutorials_program_breaks_the_protocol),
+		cmocka_unit_test(a_message_may_overtake_the_news_of_the_connection),
+		cmocka_unit_test(a_server_that_speaks_first_breaks_the_protocol),
+		cmocka_unit_test(a_disconnection_may_overtake_the_last_completions),
+		cmocka_unit_test(the_tutorials_disconnection_may_overtake_the_payload),
+		cmocka_unit_test(a_flush_may_come_before_the_disconnection),
+		cmocka_unit_test(a_flush_while_connecting_waits_for_the_reason),
+		cmocka_unit_test(damaged_payload_is_reported_by_both_sides),
+		cmocka_unit_test(a_bad_verdict_cannot_be_taken_back),
+		cmocka_unit_test(an_answer_without_a_question_is_no_check),
+		cmocka_unit_test(a_repeated_message_breaks_the_protocol),
+		cmocka_unit_test(a_silent_peer_does_not_hold_a_session),
+		cmocka_unit_test(a_verified_session_stays_one_however_it_closes),
+		cmocka_unit_test(a_signal_ends_a_session_in_good_order),
+		cmocka_unit_test(the_first_failure_is_the_one_reported),
+		cmocka_unit_test(after_the_end_nothing_happens_any_more),
+	};
+
+	return cmocka_run_group_tests_name("protocol", tests, NULL, NULL);
+}
