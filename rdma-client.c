@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The first packets to a new neighbour may be lost: its address is asked for this often. */
 #define RESOLVE_MILLISECONDS 2000
@@ -97,22 +98,65 @@ static void address_resolved(struct client *client)
 				strerror(errno));
 }
 
+/* The last signal that interrupted rdma_connect(3). A handler can reach nothing else. */
+static volatile sig_atomic_t interruption;
+
+static void note_interruption(int signal_number)
+{
+	interruption = signal_number;
+}
+
+/*
+ * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection
+ * itself, which can take two minutes, and only a signal ends that. The signals that a user sends
+ * are let through as well, and left pending for process_wait(). 0 or an errno value; EINTR when
+ * the time was up.
+ */
+static int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
+			  unsigned int seconds)
+{
+	const struct sigaction action = { .sa_handler = note_interruption };
+	const int signals[] = { SIGALRM, SIGINT, SIGTERM };
+	sigset_t let_through, before;
+	int error;
+
+	sigemptyset(&let_through);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigaction(signals[i], &action, NULL);
+		sigaddset(&let_through, signals[i]);
+	}
+	interruption = 0;
+	alarm(seconds);
+	pthread_sigmask(SIG_UNBLOCK, &let_through, &before);
+	error = rdma_connect(id, parameters) ? errno : 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	alarm(0);
+	if (interruption == SIGINT || interruption == SIGTERM)
+		raise(interruption);
+	return error;
+}
+
 static void route_resolved(struct client *client)
 {
 	struct connection *connection = client->connection;
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
+	int error;
 
 	connection_say(connection, "route resolved.");
 	client->resolve_deadline = INT64_MAX;
 	connection_extend_deadline(connection);
 	connection_trace(connection, "rdma_connect");
-	if (!rdma_connect(connection->id, &parameters))
-		return;
-	/* iWARP connects at once: a refusal by the host comes back from here */
-	connection_fail(connection, errno == ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_REFUSED,
-			"cannot connect: %s; is rdma-server running there, on that port?",
-			strerror(errno));
+	error = connect_within(connection->id, &parameters,
+			       client->process->options->timeout_seconds);
+	if (error == ETIMEDOUT || (error == EINTR && interruption == SIGALRM))
+		connection_fail(connection, STATUS_TIMED_OUT,
+				"no answer to the connect request; is the host up, and the network "
+				"between?");
+	else if (error && error != EINTR) /* iWARP says at once when nobody listens */
+		connection_fail(connection, STATUS_REFUSED,
+				"cannot connect: %s; is rdma-server running there, on that port?",
+				strerror(error));
 }
 
 /* What a refusal by a server of ours means, and what to do. */
@@ -128,7 +172,7 @@ static const char *refusal_reason(const struct cm_event *event)
 			       ? "it was started to write; start both sides with one operation"
 			       : "it was started to read; start both sides with one operation";
 	case REFUSAL_LENGTH:
-		return "it does not take that much; shorten what is handed over";
+		return "it does not take that much; hand over less, or raise its --max-size";
 	case REFUSAL_BUSY:
 		return "it has no room for another session; try again later";
 	default:
@@ -264,27 +308,27 @@ static enum status run_client(const struct options *options, int *signal_number)
 	enum status status;
 	int error;
 
-	status = process_create(&process, options, ROLE_CLIENT);
-	if (status != STATUS_SUCCESS)
-		return status;
+	/* first: while names are resolved, signals still end the program at once */
 	error = getaddrinfo(options->address, options->port, &hints, &addresses);
 	if (error) {
 		warnx("cannot resolve the host name '%s': %s", options->address,
 		      gai_strerror(error));
-		status = STATUS_UNRESOLVED;
-		goto destroy;
+		return STATUS_UNRESOLVED;
 	}
+	status = process_create(&process, options, ROLE_CLIENT);
+	if (status != STATUS_SUCCESS)
+		goto free_addresses;
 	for (address = addresses; address && !client.reached; address = address->ai_next) {
 		client.address = address;
 		status = run_session(&client);
 		if (address->ai_next && !client.reached)
 			warnx("trying the next address of '%s'", options->address);
 	}
-	freeaddrinfo(addresses);
 	*signal_number = client.signal_number;
-
-destroy:
 	process_destroy(&process);
+
+free_addresses:
+	freeaddrinfo(addresses);
 	return status;
 }
 

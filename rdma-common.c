@@ -215,6 +215,25 @@ bool parse_number(const char *text, unsigned long minimum, unsigned long maximum
 	return !errno && !*end && *number >= minimum && *number <= maximum;
 }
 
+bool parse_size(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMG"; /* each 1024 times the one before */
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
+	unsigned int shift = unit ? 10 * (unsigned int)(unit - units + 1) : 0;
+	char number[21]; /* as many digits as 64 bits can have */
+	unsigned long value;
+
+	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
+		return false;
+	memcpy(number, text, digits);
+	number[digits] = '\0';
+	if (!parse_number(number, 1, UINT64_MAX >> shift, &value))
+		return false;
+	*size = (uint64_t)value << shift;
+	return true;
+}
+
 bool parse_operation(const char *word, enum operation *operation)
 {
 	if (!strcmp(word, operation_name(OPERATION_READ)))
@@ -242,6 +261,12 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 				"--timeout takes whole seconds from 1 to 1000000, not '%s'",
 				argument);
 		options->timeout_seconds = (unsigned int)seconds;
+		return PARSED_RUN;
+	case OPTION_MAX_SIZE:
+		if (!parse_size(argument, &options->maximum_payload))
+			return usage_error(
+				"--max-size takes bytes, or a number with K, M or G, not '%s'",
+				argument);
 		return PARSED_RUN;
 	case 'v':
 		options->verbose = true;
@@ -434,6 +459,7 @@ const char *local_progress_name(enum local_progress local)
 		NAME(LOCAL_MR_SENT);
 		NAME(LOCAL_OPERATION_POSTED);
 		NAME(LOCAL_OPERATION_COMPLETED);
+		NAME(LOCAL_DONE_POSTED);
 		NAME(LOCAL_DONE_SENT);
 		NAME(LOCAL_CHECKED);
 		NAME(LOCAL_VERDICT_POSTED);
@@ -552,6 +578,16 @@ static void expire(struct step *step)
 	}
 }
 
+/*
+ * Whether MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
+ * overtake a READ, and the peer would let go of what is still being read: a fence prevents that,
+ * and where there is none, MSG_DONE has to wait for the READ to complete.
+ */
+static bool done_follows_at_once(const struct protocol *protocol)
+{
+	return protocol->operation == OPERATION_WRITE || protocol->fencing;
+}
+
 /* What an event changes by itself. */
 static void record(struct step *step, struct event event)
 {
@@ -576,10 +612,12 @@ static void record(struct step *step, struct event event)
 		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
 		break;
 	case EVENT_OPERATION_COMPLETED:
-		complete(step, LOCAL_OPERATION_POSTED, LOCAL_OPERATION_COMPLETED);
+		complete(step, LOCAL_OPERATION_POSTED,
+			 done_follows_at_once(protocol) ? LOCAL_DONE_POSTED
+							: LOCAL_OPERATION_COMPLETED);
 		break;
 	case EVENT_DONE_SENT:
-		complete(step, LOCAL_OPERATION_COMPLETED, LOCAL_DONE_SENT);
+		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
 		break;
 	case EVENT_CHECKED:
 		if (protocol->remote < REMOTE_DONE) { /* nobody asked */
@@ -631,10 +669,14 @@ static void proceed(struct step *step)
 		step->actions |= ACTION_SEND_MR;
 	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
 		protocol->local = LOCAL_OPERATION_POSTED;
-		step->actions |= ACTION_POST_OPERATION | ACTION_SEND_DONE;
-		/* a SEND may overtake a READ: the peer would let go of what is still being read */
-		if (protocol->operation == OPERATION_READ)
+		step->actions |= ACTION_POST_OPERATION;
+		if (done_follows_at_once(protocol))
+			step->actions |= ACTION_SEND_DONE;
+		if (done_follows_at_once(protocol) && protocol->operation == OPERATION_READ)
 			step->actions |= ACTION_FENCE;
+	} else if (may_post && protocol->local == LOCAL_OPERATION_COMPLETED) {
+		protocol->local = LOCAL_DONE_POSTED;
+		step->actions |= ACTION_SEND_DONE;
 	} else if (protocol->local == LOCAL_DONE_SENT && protocol->remote >= REMOTE_DONE) {
 		step->actions |= ACTION_CHECK;
 	} else if (may_post && protocol->local == LOCAL_CHECKED && protocol->verifying) {
@@ -779,8 +821,10 @@ static int open_signals(struct process *process)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGALRM); /* whoever sets an alarm lets it through */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL))
 		return -1;
+	sigdelset(&signals, SIGALRM);
 	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
@@ -1346,6 +1390,11 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 	if (status == STATUS_SUCCESS) {
 		pthread_mutex_lock(&connection->process->mutex);
 		connection->protocol.verifying = greeting == GREETING_HELLO;
+		/*
+		 * soft-iWARP in Linux answers no READ while a fenced SEND waits for one of its own:
+		 * two sides that read from each other would wait for ever
+		 */
+		connection->protocol.fencing = !iwarp;
 		pthread_mutex_unlock(&connection->process->mutex);
 	}
 	return status;
@@ -1550,15 +1599,17 @@ static int post(struct connection *connection, unsigned int actions)
 		return send_mr(connection);
 	if (actions & ACTION_SEND_VERDICT)
 		return post_message(connection, &verdict, 0);
-	if (actions & ACTION_POST_OPERATION) {
+	if (actions & ACTION_POST_OPERATION)
 		connection_say(connection, "received MSG_MR. %s remote memory...",
 			       connection->protocol.operation == OPERATION_WRITE
 				       ? "writing message to"
 				       : "reading message from");
-		connection->done_waits = actions & ACTION_SEND_DONE;
-		connection->done_flags = actions & ACTION_FENCE ? IBV_SEND_FENCE : 0;
+	if (actions & ACTION_SEND_DONE)
+		connection->done_waits = true;
+	if (actions & ACTION_FENCE)
+		connection->done_flags = IBV_SEND_FENCE;
+	if (actions & (ACTION_POST_OPERATION | ACTION_SEND_DONE))
 		return continue_operation(connection);
-	}
 	return 0;
 }
 
@@ -1607,15 +1658,17 @@ static void process_event(struct connection *connection, struct event event)
 	struct step step;
 
 	do {
-		bool was_closing = connection->protocol.phase >= PHASE_CLOSING;
+		struct protocol before = connection->protocol;
 
-		step = protocol_step(connection->protocol, event);
+		step = protocol_step(before, event);
 		connection->protocol = step.protocol;
-		connection_trace(connection, "%s: %s, %s, %s", event_name(event.type),
-				 phase_name(step.protocol.phase),
-				 local_progress_name(step.protocol.local),
-				 remote_progress_name(step.protocol.remote));
-		set_deadline(connection, was_closing);
+		if (step.actions || before.phase != step.protocol.phase ||
+		    before.local != step.protocol.local || before.remote != step.protocol.remote)
+			connection_trace(connection, "%s: %s, %s, %s", event_name(event.type),
+					 phase_name(step.protocol.phase),
+					 local_progress_name(step.protocol.local),
+					 remote_progress_name(step.protocol.remote));
+		set_deadline(connection, before.phase >= PHASE_CLOSING);
 	} while (act(connection, step.actions, &event));
 }
 
@@ -1805,14 +1858,16 @@ static void handle_failed_completion(struct connection *connection, const struct
 	const char *name = work_name(completion->wr_id, connection->protocol.operation);
 	struct event flushed = { .type = EVENT_FLUSHED };
 
-	connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
-	if (completion->status == IBV_WC_WR_FLUSH_ERR)
+	if (completion->status == IBV_WC_WR_FLUSH_ERR) {
+		if (completion->wr_id >> WORK_SHIFT != WORK_RECEIVE) /* of those there are many */
+			connection_trace(connection, "%s was flushed", name);
 		process_event(connection, flushed);
-	else
+	} else {
 		fail_locked(connection, completion_status(completion),
 			    "%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", name,
 			    ibv_wc_status_str(completion->status), completion->status,
 			    completion->vendor_err);
+	}
 }
 
 static void handle_completion(struct connection *connection, const struct ibv_wc *completion)

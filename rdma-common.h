@@ -84,11 +84,14 @@ struct options {
 #define DEFAULT_MAXIMUM_PAYLOAD ((uint64_t)1 << 30)
 
 #define COMMON_SHORT_OPTIONS "m:t:vh"
-#define OPTION_VERSION       256 /* --version has no letter */
+/* Options that have no letter. */
+#define OPTION_VERSION  256
+#define OPTION_MAX_SIZE 257
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                         \
 	{ "message", required_argument, NULL, 'm' },                \
 	{ "timeout", required_argument, NULL, 't' },                \
+	{ "max-size", required_argument, NULL, OPTION_MAX_SIZE },   \
 	{ "verbose", no_argument,       NULL, 'v' },                \
 	{ "help",    no_argument,       NULL, 'h' },                \
 	{ "version", no_argument,       NULL, OPTION_VERSION },     \
@@ -97,7 +100,8 @@ struct options {
 #define COMMON_OPTIONS_HELP                                                               \
 	"  -m, --message TEXT     hand over TEXT instead of a line with the process id\n" \
 	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n"               \
-	"  -v, --verbose          tell on standard error what each verb does\n"           \
+	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n" \
+	"  -v, --verbose          tell on standard error what each verb does\n" \
 	"  -h, --help             print this help and exit\n"                             \
 	"      --version          print the version and exit\n"
 
@@ -124,6 +128,9 @@ bool parse_operation(const char *word, enum operation *operation);
 /* Whether `text` is a decimal number from `minimum` to `maximum`; stores it in `*number` if so. */
 bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
 		  unsigned long *number);
+
+/* Whether `text` is a size of at least one byte, like 1000, 64K, 8M or 1G; stores it if so. */
+bool parse_size(const char *text, uint64_t *size);
 
 /* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -223,8 +230,9 @@ enum local_progress {
 	LOCAL_IDLE,
 	LOCAL_MR_POSTED,
 	LOCAL_MR_SENT,
-	LOCAL_OPERATION_POSTED, /* and MSG_DONE behind it */
+	LOCAL_OPERATION_POSTED,
 	LOCAL_OPERATION_COMPLETED,
+	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
 	LOCAL_CHECKED, /* what the peer handed over has been compared with the digest */
 	LOCAL_VERDICT_POSTED,
@@ -244,6 +252,7 @@ struct protocol {
 	enum role role;
 	enum operation operation;
 	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
+	bool fencing;   /* the adapter can hold a SEND back until the READs before it are done */
 	enum phase phase;
 	enum local_progress local;
 	enum remote_progress remote;
@@ -298,7 +307,10 @@ struct step {
 	unsigned int actions; /* enum action, or-ed */
 };
 
-/* The state in which a session begins. `verifying` is set when the peer's hello arrives. */
+/*
+ * The state in which a session begins. `verifying` and `fencing` are false; they are set, if they
+ * are true, before the connection is established.
+ */
 struct protocol protocol_start(enum role role, enum operation operation);
 
 /*

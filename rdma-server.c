@@ -216,7 +216,7 @@ static void refuse(struct server *server, struct connection *connection, enum re
 	static const char *const reasons[] = {
 		[REFUSAL_VERSION] = "it speaks another version of this protocol",
 		[REFUSAL_OPERATION] = "it was started with the other operation",
-		[REFUSAL_LENGTH] = "its message is empty or larger than this server takes",
+		[REFUSAL_LENGTH] = "it hands over nothing, or more than --max-size",
 		[REFUSAL_BUSY] = "there is no room for another session",
 	};
 	const struct hello hello = {

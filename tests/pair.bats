@@ -209,7 +209,7 @@ at_once() {
 	wait_server
 	expect 0
 	grep -q 'RDMA READ of 1024 bytes' <<<"$stderr"
-	grep -q 'MSG_DONE with IBV_SEND_FENCE' <<<"$stderr"
+	[ "$LAB_TRANSPORT" = siw ] || grep -q 'MSG_DONE with IBV_SEND_FENCE' <<<"$stderr"
 	grep -q 'EVENT_ESTABLISHED: PHASE_EXCHANGING' "$server_err"
 	diff <(transcript client read "$(sed -n 's/^remote buffer: //p' <<<"$output")") - <<<"$output"
 }
@@ -294,7 +294,8 @@ at_once() {
 	client -t 2 write 192.0.2.1 "$port"
 	lab run a pkill -CONT rdma-server
 	expect 5
-	[ "$SECONDS" -le 8 ]
+	# soft-iWARP's kernel code lets go of a connection that is not answered after 10 seconds only
+	[ "$SECONDS" -le $([ "$LAB_TRANSPORT" = siw ] && echo 15 || echo 8) ]
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
