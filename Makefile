@@ -56,7 +56,11 @@ build/unit/%: tests/unit/%.c rdma-common.o
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 
-tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS)
+build/peer: tests/peer/peer.c rdma-common.o
+	@mkdir -p $(@D)
+	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
+
+tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer
 
 check:
 	tests/setup build lab check

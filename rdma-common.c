@@ -528,6 +528,16 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
+/*
+ * Whether MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
+ * overtake a READ, and the peer would let go of what is still being read: a fence prevents that,
+ * and where there is none, MSG_DONE has to wait for the READ to complete.
+ */
+static bool done_follows_at_once(const struct protocol *protocol)
+{
+	return protocol->operation == OPERATION_WRITE || protocol->fencing;
+}
+
 /* A message of the peer's: in its turn, or it breaks the protocol. */
 static void receive(struct step *step, enum remote_progress message)
 {
@@ -542,8 +552,11 @@ static void receive(struct step *step, enum remote_progress message)
 	case REMOTE_DONE:
 		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
 		break;
-	default:
-		our_turn_first = protocol->verifying && protocol->local >= LOCAL_OPERATION_POSTED;
+	default: /* judges what our MSG_DONE announced */
+		our_turn_first =
+			protocol->verifying &&
+			protocol->local >= (done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED
+									   : LOCAL_DONE_POSTED);
 	}
 	if (message != protocol->remote + 1 || !our_turn_first) {
 		begin_closing(step, STATUS_CONTENTS_WRONG);
@@ -562,6 +575,26 @@ static void complete(struct step *step, enum local_progress before, enum local_p
 		begin_closing(step, STATUS_LOCAL_FAILURE);
 }
 
+static void receive_verdict(struct step *step, enum status verdict)
+{
+	if (step->protocol.remote < REMOTE_VERDICT) /* the first one counts */
+		step->protocol.verdict = verdict;
+	receive(step, REMOTE_VERDICT);
+}
+
+/* The answer to ACTION_CHECK, or to nothing that was asked. */
+static void conclude_check(struct step *step, enum status check)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->local != LOCAL_DONE_SENT || protocol->remote < REMOTE_DONE) {
+		begin_closing(step, STATUS_LOCAL_FAILURE);
+		return;
+	}
+	protocol->local = LOCAL_CHECKED;
+	protocol->check = check;
+}
+
 /* The deadline passed: for the exchange, then for closing, then for closing by force. */
 static void expire(struct step *step)
 {
@@ -576,16 +609,6 @@ static void expire(struct step *step)
 		protocol->phase = PHASE_FINISHED;
 		step->actions |= ACTION_FINISH;
 	}
-}
-
-/*
- * Whether MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
- * overtake a READ, and the peer would let go of what is still being read: a fence prevents that,
- * and where there is none, MSG_DONE has to wait for the READ to complete.
- */
-static bool done_follows_at_once(const struct protocol *protocol)
-{
-	return protocol->operation == OPERATION_WRITE || protocol->fencing;
 }
 
 /* What an event changes by itself. */
@@ -604,9 +627,7 @@ static void record(struct step *step, struct event event)
 		receive(step, REMOTE_DONE);
 		break;
 	case EVENT_VERDICT_RECEIVED:
-		if (protocol->remote < REMOTE_VERDICT) /* the first one counts */
-			protocol->verdict = event.status;
-		receive(step, REMOTE_VERDICT);
+		receive_verdict(step, event.status);
 		break;
 	case EVENT_MR_SENT:
 		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
@@ -620,13 +641,7 @@ static void record(struct step *step, struct event event)
 		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
 		break;
 	case EVENT_CHECKED:
-		if (protocol->remote < REMOTE_DONE) { /* nobody asked */
-			begin_closing(step, STATUS_LOCAL_FAILURE);
-			break;
-		}
-		if (protocol->local == LOCAL_DONE_SENT)
-			protocol->check = event.status;
-		complete(step, LOCAL_DONE_SENT, LOCAL_CHECKED);
+		conclude_check(step, event.status);
 		break;
 	case EVENT_VERDICT_SENT:
 		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);
@@ -735,16 +750,6 @@ static int make_nonblocking(int descriptor)
 	return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* Adds one to an eventfd: whoever waits for it wakes up. */
-static void wake(int descriptor)
-{
-	uint64_t one = 1;
-
-	/* can fail only when the counter is full, and then there is a wake-up on its way already */
-	if (write(descriptor, &one, sizeof(one)) < 0)
-		return;
-}
-
 /* The entry of `verbs` in the process's devices, made when it is new. NULL with errno. */
 static struct device *find_device(struct process *process, struct ibv_context *verbs)
 {
@@ -757,13 +762,13 @@ static struct device *find_device(struct process *process, struct ibv_context *v
 	device = calloc(1, sizeof(*device));
 	if (!device)
 		return NULL;
+	device->process = process;
 	device->verbs = verbs;
 	device->completion_channel = ibv_create_comp_channel(verbs);
 	if (!device->completion_channel)
 		goto free_device;
 	if (make_nonblocking(device->completion_channel->fd) || make_nonblocking(verbs->async_fd) ||
-	    watch(process->completion_descriptor, device->completion_channel->fd,
-		  device->completion_channel) ||
+	    watch(process->completion_descriptor, device->completion_channel->fd, device) ||
 	    watch(process->main_descriptor, verbs->async_fd, device))
 		goto destroy_channel;
 	SLIST_INSERT_HEAD(&process->devices, device, link);
@@ -778,15 +783,30 @@ free_device:
 
 static void poll_completions(struct process *process, struct connection *connection);
 
-/* Takes one completion event off the channel and handles what is on its completion queue. */
-static void handle_channel(struct process *process, struct ibv_comp_channel *channel)
+/* Lets the main thread know that the completion thread cannot do its work, all of it or a device's.
+ */
+static void give_up(struct process *process, bool *what)
 {
+	pthread_mutex_lock(&process->mutex);
+	*what = true;
+	pthread_mutex_unlock(&process->mutex);
+	eventfd_write(process->wake_descriptor, 1);
+}
+
+/* Takes one completion event off a device's channel and handles what is on its completion queue. */
+static void handle_channel(struct device *device)
+{
+	struct ibv_comp_channel *channel = device->completion_channel;
+	struct process *process = device->process;
 	struct ibv_cq *cq;
 	void *connection;
 
 	if (ibv_get_cq_event(channel, &cq, &connection)) {
-		if (errno != EAGAIN && errno != EINTR)
-			epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, channel->fd, NULL);
+		if (errno == EAGAIN || errno == EINTR)
+			return;
+		warn("cannot hear of completions on a device, which was removed perhaps");
+		epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, channel->fd, NULL);
+		give_up(process, &device->broken);
 		return;
 	}
 	poll_completions(process, connection);
@@ -804,12 +824,13 @@ static void *run_completion_thread(void *argument)
 
 		if (count < 0 && errno != EINTR) {
 			warn("cannot wait for completions");
+			give_up(process, &process->exhausted);
 			return NULL;
 		}
 		if (count == 1 && !ready.data.ptr)
 			return NULL;
 		if (count == 1)
-			handle_channel(process, ready.data.ptr);
+			handle_channel(ready.data.ptr);
 	}
 }
 
@@ -956,7 +977,7 @@ void process_destroy(struct process *process)
 	struct device *device;
 
 	if (process->completion_thread_runs) {
-		wake(process->stop_descriptor);
+		eventfd_write(process->stop_descriptor, 1);
 		pthread_join(process->completion_thread, NULL);
 	}
 	while ((device = SLIST_FIRST(&process->devices))) {
@@ -978,12 +999,16 @@ void process_destroy(struct process *process)
 }
 
 /* Takes one event off the channel, acknowledges it and keeps what is needed of it. */
-static bool get_cm_event(struct process *process, struct cm_event *copy)
+static enum wakeup get_cm_event(struct process *process, struct cm_event *copy)
 {
 	struct rdma_cm_event *event;
 
-	if (rdma_get_cm_event(process->event_channel, &event))
-		return false;
+	if (rdma_get_cm_event(process->event_channel, &event)) {
+		if (errno == EAGAIN || errno == EINTR)
+			return WAKEUP_OTHER;
+		warn("cannot get an event of the connection manager");
+		return WAKEUP_EXHAUSTED;
+	}
 	memset(copy, 0, sizeof(*copy));
 	copy->type = event->event;
 	copy->status = event->status;
@@ -994,7 +1019,7 @@ static bool get_cm_event(struct process *process, struct cm_event *copy)
 	copy->responder_resources = event->param.conn.responder_resources;
 	copy->initiator_depth = event->param.conn.initiator_depth;
 	rdma_ack_cm_event(event);
-	return true;
+	return WAKEUP_CM_EVENT;
 }
 
 /* Logs a device's event by its name, and ends the session that it concerns. */
@@ -1031,6 +1056,19 @@ static void handle_device_event(struct process *process, struct device *device)
 				ibv_event_type_str(event.event_type));
 }
 
+/* The completion thread woke this one up: for a connection, or because it had to give up. */
+static enum wakeup take_news(struct process *process)
+{
+	eventfd_t news;
+	bool exhausted;
+
+	eventfd_read(process->wake_descriptor, &news);
+	pthread_mutex_lock(&process->mutex);
+	exhausted = process->exhausted;
+	pthread_mutex_unlock(&process->mutex);
+	return exhausted ? WAKEUP_EXHAUSTED : WAKEUP_OTHER;
+}
+
 /* How long epoll_wait(2) may wait. */
 static int milliseconds_until(int64_t deadline)
 {
@@ -1048,7 +1086,6 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 {
 	struct signalfd_siginfo information;
 	struct epoll_event ready;
-	uint64_t news;
 	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
 
 	if (count < 0 && errno != EINTR) {
@@ -1058,7 +1095,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	if (count < 1)
 		return WAKEUP_OTHER;
 	if (ready.data.ptr == process->event_channel)
-		return get_cm_event(process, event) ? WAKEUP_CM_EVENT : WAKEUP_OTHER;
+		return get_cm_event(process, event);
 	if (ready.data.ptr == &process->signal_descriptor) {
 		if (read(process->signal_descriptor, &information, sizeof(information)) !=
 		    sizeof(information))
@@ -1066,11 +1103,8 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		*signal_number = (int)information.ssi_signo;
 		return WAKEUP_SIGNAL;
 	}
-	if (ready.data.ptr == &process->wake_descriptor) {
-		if (read(process->wake_descriptor, &news, sizeof(news)) < 0)
-			return WAKEUP_OTHER;
-		return WAKEUP_OTHER;
-	}
+	if (ready.data.ptr == &process->wake_descriptor)
+		return take_news(process);
 	handle_device_event(process, ready.data.ptr);
 	return WAKEUP_OTHER;
 }
@@ -1099,13 +1133,34 @@ enum work {
 #define WORK_SHIFT 8
 #define WORK_MASK  0xff
 
-/* Keeps the first failure in words. Mutex held. */
-__attribute__((format(printf, 2, 0))) static void record_cause(struct connection *connection,
-							       const char *format,
-							       va_list arguments)
+/* What to say about a session when nothing more particular was recorded. */
+static const char *default_cause(enum status status)
 {
-	if (!connection->cause[0] && connection->protocol.phase < PHASE_CLOSING)
-		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+	switch (status) {
+	case STATUS_REFUSED:
+		return "the peer refused; its own messages say why";
+	case STATUS_TIMED_OUT:
+		return "nothing was heard for the time of --timeout; is the peer still running?";
+	case STATUS_PEER_LOST:
+		return "the peer went away before the session was complete; look at its messages";
+	case STATUS_CONTENTS_WRONG:
+		return "the contents are wrong: what arrived is not what was handed over, or the peer "
+		       "broke the protocol; do not trust this path";
+	case STATUS_INTERRUPTED:
+		return "interrupted before the session was complete";
+	default:
+		return "unexpected failure";
+	}
+}
+
+enum status connection_cm_failed(struct connection *connection, const char *attempted)
+{
+	/* what the kernel answers about a request that is no more */
+	if (errno == EINVAL && connection->process->role == ROLE_SERVER)
+		return connection_fail(connection, STATUS_PEER_LOST, "%s",
+				       default_cause(STATUS_PEER_LOST));
+	return connection_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", attempted,
+			       strerror(errno));
 }
 
 /* Keeps "ADDRESS port PORT" of the peer, for messages. */
@@ -1226,6 +1281,7 @@ static enum status query_limits(struct connection *connection)
 		return connection_fail(
 			connection, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
 			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
+	connection->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	connection->part_size = port.max_msg_sz < PART_SIZE ? port.max_msg_sz : PART_SIZE;
 	connection->responder_resources = at_most(device.max_qp_rd_atom, READ_DEPTH);
 	connection->initiator_depth = at_most(device.max_qp_init_rd_atom, READ_DEPTH);
@@ -1238,21 +1294,18 @@ static enum status query_limits(struct connection *connection)
 static enum status create_queues(struct connection *connection)
 {
 	struct rdma_cm_id *id = connection->id;
-	struct device *device = find_device(connection->process, id->verbs);
 	struct ibv_qp_init_attr attributes = {
 		.qp_context = connection,
 		.qp_type = IBV_QPT_RC,
-		.cap =
-			{
-				.max_send_wr = SEND_REQUESTS,
-				.max_recv_wr = RECEIVES,
-				.max_send_sge = 1,
-				.max_recv_sge = 1,
-			},
+		.cap.max_send_wr = SEND_REQUESTS,
+		.cap.max_recv_wr = RECEIVES,
+		.cap.max_send_sge = 1,
+		.cap.max_recv_sge = 1,
 	};
 	int error;
 
-	if (!device)
+	connection->device = find_device(connection->process, id->verbs);
+	if (!connection->device)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
 				       "ibv_create_comp_channel failed: %s", strerror(errno));
 	connection->pd = ibv_alloc_pd(id->verbs);
@@ -1260,7 +1313,7 @@ static enum status create_queues(struct connection *connection)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
 				       strerror(errno));
 	connection->cq = ibv_create_cq(id->verbs, SEND_REQUESTS + RECEIVES, connection,
-				       device->completion_channel, 0);
+				       connection->device->completion_channel, 0);
 	if (!connection->cq)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
 				       strerror(errno));
@@ -1271,8 +1324,7 @@ static enum status create_queues(struct connection *connection)
 	attributes.send_cq = connection->cq;
 	attributes.recv_cq = connection->cq;
 	if (rdma_create_qp(id, connection->pd, &attributes))
-		return connection_fail(connection, STATUS_LOCAL_FAILURE,
-				       "rdma_create_qp failed: %s", strerror(errno));
+		return connection_cm_failed(connection, "rdma_create_qp");
 	connection_trace(connection, "rdma_create_qp: queue pair 0x%" PRIx32, id->qp->qp_num);
 	return STATUS_SUCCESS;
 }
@@ -1372,7 +1424,6 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 			    const struct hello *hello)
 {
 	bool writing = connection->process->options->operation == OPERATION_WRITE;
-	bool iwarp = connection->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 	enum status status;
 
@@ -1383,7 +1434,7 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 				       "shorten --message, or start this program's like there",
 				       DEFAULT_PAYLOAD);
 	/* over iWARP what a read brings home is written by the peer's adapter */
-	if (writing || iwarp)
+	if (writing || connection->iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	status = region_create(connection, &connection->incoming, connection->incoming_length,
 			       access);
@@ -1394,7 +1445,7 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 		 * soft-iWARP in Linux answers no READ while a fenced SEND waits for one of its own:
 		 * two sides that read from each other would wait for ever
 		 */
-		connection->protocol.fencing = !iwarp;
+		connection->protocol.fencing = !connection->iwarp;
 		pthread_mutex_unlock(&connection->process->mutex);
 	}
 	return status;
@@ -1509,11 +1560,8 @@ static int post_operation_part(struct connection *connection)
 		.num_sge = 1,
 		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma =
-			{
-				.remote_addr = connection->peer_region.value + offset,
-				.rkey = connection->peer_region.rkey,
-			},
+		.wr.rdma.remote_addr = connection->peer_region.value + offset,
+		.wr.rdma.rkey = connection->peer_region.rkey,
 	};
 
 	if (size > connection->part_size)
@@ -1587,7 +1635,7 @@ static void defer(struct connection *connection, unsigned int actions)
 	if (!actions)
 		return;
 	connection->pending_actions |= actions;
-	wake(connection->process->wake_descriptor);
+	eventfd_write(connection->process->wake_descriptor, 1);
 }
 
 /* Posts what the state machine asks for. Mutex held. 0 or an errno value. */
@@ -1636,18 +1684,15 @@ static bool act(struct connection *connection, unsigned int actions, struct even
 	       !connection->outstanding_sends && !connection->outstanding_receives;
 }
 
-/* How long the session may now stand still. Mutex held. */
-static void set_deadline(struct connection *connection, bool was_closing)
+/* How long the session may stand still from now on. Mutex held. */
+static void set_deadline(struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
 	int64_t timeout = (int64_t)connection->process->options->timeout_seconds * 1000;
 
-	if (protocol->phase == PHASE_CLOSING) {
-		if (protocol->status != STATUS_SUCCESS && timeout > CLOSING_MILLISECONDS)
-			timeout = CLOSING_MILLISECONDS;
-		if (was_closing && !protocol->overdue)
-			return; /* closing as a whole is bounded, not each step of it */
-	}
+	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
+	    (protocol->status != STATUS_SUCCESS || protocol->overdue))
+		timeout = CLOSING_MILLISECONDS;
 	connection->deadline = now_milliseconds() + timeout;
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
 }
@@ -1668,7 +1713,10 @@ static void process_event(struct connection *connection, struct event event)
 					 phase_name(step.protocol.phase),
 					 local_progress_name(step.protocol.local),
 					 remote_progress_name(step.protocol.remote));
-		set_deadline(connection, before.phase >= PHASE_CLOSING);
+		/* closing is bounded as a whole, and again when it is forced, not each step of it
+		 */
+		if (before.phase < PHASE_CLOSING || before.overdue != step.protocol.overdue)
+			set_deadline(connection);
 	} while (act(connection, step.actions, &event));
 }
 
@@ -1679,33 +1727,40 @@ void connection_handle(struct connection *connection, struct event event)
 	pthread_mutex_unlock(&connection->process->mutex);
 }
 
-/* connection_fail() for the code that holds the mutex. */
-__attribute__((format(printf, 3, 4))) static enum status fail_locked(struct connection *connection,
-								     enum status status,
-								     const char *format, ...)
+/* Keeps the first failure in words, and ends the session. Mutex held. */
+__attribute__((format(printf, 3, 0))) static void fail_with(struct connection *connection,
+							    enum status status, const char *format,
+							    va_list arguments)
 {
 	struct event event = { .type = EVENT_FAILED, .status = status };
+
+	if (!connection->cause[0] && connection->protocol.phase < PHASE_CLOSING)
+		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+	process_event(connection, event);
+}
+
+/* connection_fail() for the code that holds the mutex. */
+__attribute__((format(printf, 3, 4))) static void fail_locked(struct connection *connection,
+							      enum status status,
+							      const char *format, ...)
+{
 	va_list arguments;
 
 	va_start(arguments, format);
-	record_cause(connection, format, arguments);
+	fail_with(connection, status, format, arguments);
 	va_end(arguments);
-	process_event(connection, event);
-	return status;
 }
 
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...)
 {
-	struct event event = { .type = EVENT_FAILED, .status = status };
 	va_list arguments;
 
-	pthread_mutex_lock(&connection->process->mutex);
 	va_start(arguments, format);
-	record_cause(connection, format, arguments);
-	va_end(arguments);
-	process_event(connection, event);
+	pthread_mutex_lock(&connection->process->mutex);
+	fail_with(connection, status, format, arguments);
 	pthread_mutex_unlock(&connection->process->mutex);
+	va_end(arguments);
 	return status;
 }
 
@@ -1727,7 +1782,7 @@ static void handle_progress(struct connection *connection, unsigned int slot, ui
 		return;
 	}
 	connection->peer_progress = done;
-	set_deadline(connection, false);
+	set_deadline(connection);
 	if (post_receive(connection, slot))
 		process_event(connection, post_failure);
 }
@@ -1792,7 +1847,7 @@ static void handle_operation_part(struct connection *connection)
 	}
 	if (connection->protocol.phase >= PHASE_CLOSING)
 		return;
-	set_deadline(connection, false);
+	set_deadline(connection);
 	if (continue_operation(connection) || send_progress(connection))
 		process_event(connection, post_failure);
 }
@@ -1844,7 +1899,8 @@ static enum status completion_status(const struct ibv_wc *completion)
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_REM_ABORT_ERR:
 		return STATUS_PEER_LOST;
-	case IBV_WC_LOC_LEN_ERR: /* a message larger than any of this protocol */
+	case IBV_WC_LOC_LEN_ERR:   /* a message larger than any of this protocol... */
+	case IBV_WC_LOC_QP_OP_ERR: /* ...and what Soft-RoCE makes of it */
 		return completion->wr_id >> WORK_SHIFT == WORK_RECEIVE ? STATUS_CONTENTS_WRONG
 								       : STATUS_LOCAL_FAILURE;
 	default:
@@ -1893,7 +1949,6 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 		handle_operation_part(connection);
 		break;
 	case WORK_PROBE: /* the path and the adapter work; the deadline is for the program there */
-		connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
 		break;
 	}
 }
@@ -1939,6 +1994,10 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
 				"the RDMA device was removed; look for it with 'rdma link'");
 		break;
+	case RDMA_CM_EVENT_REJECTED: /* a server sees this when the client took its request back */
+		connection_fail(connection, STATUS_PEER_LOST, "%s",
+				default_cause(STATUS_PEER_LOST));
+		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 		connection_fail(
@@ -1979,15 +2038,6 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
-/* When to ask the peer's adapter whether it is there; INT64_MAX: not now. Mutex held. */
-static int64_t next_probe(const struct connection *connection)
-{
-	if (connection->protocol.phase != PHASE_EXCHANGING || connection->outstanding_sends ||
-	    !connection->initiator_depth)
-		return INT64_MAX;
-	return connection->probe_time;
-}
-
 /*
  * An RDMA READ of nothing: the peer's adapter answers it without its program, and needs no key. If
  * the peer's host is gone this fails, after the transport's own retries, where waiting for a
@@ -1998,12 +2048,20 @@ static int64_t next_probe(const struct connection *connection)
  */
 static void probe(struct connection *connection)
 {
+	struct ibv_sge nothing = element(&connection->control, 0, 0);
 	struct ibv_send_wr request = {
 		.wr_id = WORK_PROBE << WORK_SHIFT,
+		.sg_list = &nothing,
+		/* without an element soft-iWARP takes what an earlier work request left in its
+		   place; with an empty one some InfiniBand adapters mean 2 GiB */
+		.num_sge = connection->iwarp ? 1 : 0,
 		.opcode = IBV_WR_RDMA_READ,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
+	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
+	if (connection->outstanding_sends || !connection->initiator_depth)
+		return;
 	connection_trace(connection, "ibv_post_send: RDMA READ of nothing");
 	if (post_send(connection, &request))
 		process_event(connection, post_failure);
@@ -2016,10 +2074,15 @@ bool connection_service(struct connection *connection, enum status *status)
 	bool connected, finished;
 
 	pthread_mutex_lock(&connection->process->mutex);
+	if (connection->device && connection->device->broken &&
+	    connection->protocol.phase < PHASE_CLOSING)
+		fail_locked(connection, STATUS_LOCAL_FAILURE,
+			    "the RDMA device is gone; look for it with 'rdma link'");
 	if (connection->protocol.phase < PHASE_FINISHED &&
 	    now_milliseconds() >= connection->deadline)
 		process_event(connection, overdue);
-	if (now_milliseconds() >= next_probe(connection))
+	if (connection->protocol.phase == PHASE_EXCHANGING &&
+	    now_milliseconds() >= connection->probe_time)
 		probe(connection);
 	actions = connection->pending_actions;
 	connection->pending_actions = 0;
@@ -2038,40 +2101,21 @@ bool connection_service(struct connection *connection, enum status *status)
 
 int64_t connection_deadline(struct connection *connection)
 {
-	int64_t deadline, probe_time;
+	int64_t deadline;
 
 	pthread_mutex_lock(&connection->process->mutex);
 	deadline = connection->deadline;
-	probe_time = next_probe(connection);
+	if (connection->protocol.phase == PHASE_EXCHANGING && connection->probe_time < deadline)
+		deadline = connection->probe_time;
 	pthread_mutex_unlock(&connection->process->mutex);
-	return probe_time < deadline ? probe_time : deadline;
+	return deadline;
 }
 
 void connection_extend_deadline(struct connection *connection)
 {
 	pthread_mutex_lock(&connection->process->mutex);
-	set_deadline(connection, false);
+	set_deadline(connection);
 	pthread_mutex_unlock(&connection->process->mutex);
-}
-
-/* What to say about a session when nothing more particular was recorded. */
-static const char *default_cause(enum status status)
-{
-	switch (status) {
-	case STATUS_REFUSED:
-		return "the peer refused; its own messages say why";
-	case STATUS_TIMED_OUT:
-		return "nothing was heard for the time of --timeout; is the peer still running?";
-	case STATUS_PEER_LOST:
-		return "the peer went away before the session was complete; look at its messages";
-	case STATUS_CONTENTS_WRONG:
-		return "the contents are wrong: what arrived is not what was handed over, or the peer "
-		       "broke the protocol; do not trust this path";
-	case STATUS_INTERRUPTED:
-		return "interrupted before the session was complete";
-	default:
-		return "unexpected failure";
-	}
 }
 
 void connection_report(struct connection *connection, enum status status)
@@ -2091,6 +2135,7 @@ void connection_report(struct connection *connection, enum status status)
 
 void connection_destroy(struct connection *connection)
 {
+	bool stranded; /* the completion queue lives on, and may yet name this connection */
 	int error;
 
 	if (!connection)
@@ -2105,6 +2150,7 @@ void connection_destroy(struct connection *connection)
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
+	stranded = error;
 	if (error)
 		warnx("cannot destroy a completion queue: %s", strerror(error));
 	region_destroy(&connection->incoming);
@@ -2115,5 +2161,6 @@ void connection_destroy(struct connection *connection)
 		warnx("cannot free a protection domain: %s", strerror(error));
 	if (rdma_destroy_id(connection->id))
 		warn("cannot destroy a connection identifier");
-	free(connection);
+	if (!stranded)
+		free(connection);
 }

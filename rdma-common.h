@@ -330,8 +330,10 @@ const char *remote_progress_name(enum remote_progress remote);
 
 /* An RDMA device that connections use, and the channel on which its completions are announced. */
 struct device {
+	struct process *process;
 	struct ibv_context *verbs; /* librdmacm's; it opens and closes devices */
 	struct ibv_comp_channel *completion_channel;
+	bool broken; /* no completion is announced any more; the process's mutex guards it */
 	SLIST_ENTRY(device) link;
 };
 
@@ -348,6 +350,7 @@ struct process {
 	int completion_descriptor; /* epoll(7): what the completion thread waits for */
 	bool completion_thread_runs;
 	pthread_t completion_thread;
+	bool exhausted;        /* the completion thread had to give up; `mutex` guards it */
 	pthread_mutex_t mutex; /* guards the session of every connection */
 };
 
@@ -370,7 +373,7 @@ enum wakeup {
 	WAKEUP_CM_EVENT,  /* the event is stored */
 	WAKEUP_SIGNAL,    /* SIGINT or SIGTERM */
 	WAKEUP_OTHER,     /* a deadline, or news from the completion thread */
-	WAKEUP_EXHAUSTED, /* waiting itself failed; a message has been printed */
+	WAKEUP_EXHAUSTED, /* one of the threads cannot wait any more; a message has been printed */
 };
 
 /*
@@ -426,6 +429,7 @@ struct connection {
 	struct rdma_cm_id *id;
 	char peer[NI_MAXHOST + NI_MAXSERV + 8]; /* "ADDRESS port PORT", for messages */
 	unsigned int number;                    /* shown in front of each line; 0: not shown */
+	struct device *device;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct region control;  /* messages: receive slots, then send slots */
@@ -433,6 +437,7 @@ struct connection {
 	struct region incoming; /* where the peer's payload arrives */
 	uint64_t outgoing_length;
 	uint64_t incoming_length;
+	bool iwarp;         /* the device's transport, which needs some things done differently */
 	uint64_t part_size; /* bytes of the operation that one work request carries at most */
 	uint8_t responder_resources;  /* outstanding reads of the peer that are served at most */
 	uint8_t initiator_depth;      /* outstanding reads of this side at most */
@@ -491,6 +496,12 @@ void connection_handle(struct connection *connection, struct event event);
 /* Records why the session fails, in words, and ends it; returns `status`. Mutex not held. */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * The same for a call of librdmacm's that set errno: a server may find that the client has gone.
+ * `attempted` is the call's name.
+ */
+enum status connection_cm_failed(struct connection *connection, const char *attempted);
 
 /* Handles the connection manager events that mean the same to both programs. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);

@@ -228,7 +228,10 @@ static void refuse(struct server *server, struct connection *connection, enum re
 	uint8_t wire[HELLO_SIZE];
 
 	encode_hello(&hello, wire);
-	warnx("refused %s: %s", connection->peer, reasons[refusal]);
+	if (connection->protocol.phase >= PHASE_CLOSING)
+		connection_report(connection, connection->protocol.status);
+	else
+		warnx("refused %s: %s", connection->peer, reasons[refusal]);
 	/* when this fails, destroying the connection rejects it without a reason */
 	if (rdma_reject(connection->id, wire, sizeof(wire)))
 		connection_trace(connection, "rdma_reject: %s", strerror(errno));
@@ -252,8 +255,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 		parameters.responder_resources = event->responder_resources;
 	connection_trace(connection, "rdma_accept");
 	if (rdma_accept(connection->id, &parameters))
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot accept: %s",
-				strerror(errno));
+		connection_cm_failed(connection, "rdma_accept");
 	return true;
 }
 
@@ -278,7 +280,6 @@ static void handle_request(struct server *server, const struct cm_event *event)
 	} else if (accept_client(connection, event)) {
 		TAILQ_INSERT_TAIL(&server->connections, connection, link);
 	} else {
-		warnx("%s: %s", connection->peer, connection->cause);
 		refuse(server, connection, REFUSAL_BUSY);
 	}
 }
@@ -335,6 +336,18 @@ static void stop(struct server *server)
 		connection_handle(connection, interrupted);
 }
 
+/* Lets go of all sessions, when nothing can be heard of them any more. */
+static void abandon(struct server *server)
+{
+	struct connection *connection;
+
+	while ((connection = TAILQ_FIRST(&server->connections))) {
+		TAILQ_REMOVE(&server->connections, connection, link);
+		connection_report(connection, STATUS_LOCAL_FAILURE);
+		connection_destroy(connection);
+	}
+}
+
 static enum status run_events(struct server *server)
 {
 	struct cm_event event;
@@ -357,9 +370,8 @@ static enum status run_events(struct server *server)
 		case WAKEUP_OTHER:
 			break;
 		case WAKEUP_EXHAUSTED:
-			server->status = STATUS_LOCAL_FAILURE;
-			stop(server);
-			break;
+			abandon(server);
+			return STATUS_LOCAL_FAILURE;
 		}
 	}
 }

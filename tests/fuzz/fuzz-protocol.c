@@ -55,6 +55,26 @@ static void require(bool condition)
 		abort();
 }
 
+/*
+ * MSG_DONE is posted behind a WRITE, which it cannot overtake, behind a READ with a fence, or else
+ * when the READ has completed.
+ */
+static void watch_done(const struct protocol *before, struct event event, const struct step *step)
+{
+	bool operates = step->actions & ACTION_POST_OPERATION;
+	bool done = step->actions & ACTION_SEND_DONE;
+	bool fence = step->actions & ACTION_FENCE;
+
+	if (before->operation == OPERATION_WRITE)
+		require(operates == done && !fence);
+	else if (before->fencing)
+		require(operates == done && done == fence);
+	else
+		require(!(operates && done) && !fence);
+	if (done && !operates)
+		require(event.type == EVENT_OPERATION_COMPLETED);
+}
+
 /* Posts come once each, in this order, and only while the connection stands. */
 static void watch_posts(struct witness *witness, const struct protocol *before,
 			const struct step *step)
@@ -76,9 +96,17 @@ static void watch_posts(struct witness *witness, const struct protocol *before,
 		require(before->phase <= PHASE_EXCHANGING);
 		require(!(step->actions & (ACTION_DISCONNECT | ACTION_FINISH)));
 	}
-	require(!(step->actions & ACTION_POST_OPERATION) == !(step->actions & ACTION_SEND_DONE));
-	require(!(step->actions & ACTION_FENCE) ==
-		!((step->actions & ACTION_SEND_DONE) && before->operation == OPERATION_READ));
+}
+
+/* A message counts only if this side has posted what the peer needs to send it. */
+static void watch_messages(const struct witness *witness, const struct protocol *after)
+{
+	if (after->remote >= REMOTE_MR)
+		require(after->role == ROLE_SERVER || witness->posted & ACTION_SEND_MR);
+	if (after->remote >= REMOTE_DONE)
+		require(witness->posted & ACTION_SEND_MR);
+	if (after->remote >= REMOTE_VERDICT)
+		require(after->verifying && witness->posted & ACTION_SEND_DONE);
 }
 
 /* What this side found, and what the peer said first: the bases of success. */
@@ -103,7 +131,7 @@ static void watch_phases(const struct protocol *before, const struct step *step)
 	const struct protocol *after = &step->protocol;
 
 	require(after->role == before->role && after->operation == before->operation &&
-		after->verifying == before->verifying);
+		after->verifying == before->verifying && after->fencing == before->fencing);
 	require(after->phase >= before->phase && after->local >= before->local &&
 		after->remote >= before->remote);
 	require(after->connected >= before->connected &&
@@ -134,7 +162,9 @@ static void watch(struct witness *witness, const struct protocol *before, struct
 		  const struct step *step)
 {
 	watch_phases(before, step);
+	watch_done(before, event, step);
 	watch_posts(witness, before, step);
+	watch_messages(witness, &step->protocol);
 	watch_findings(witness, before, event);
 	watch_outcome(witness, &step->protocol);
 	if (step->actions & ACTION_CHECK)
@@ -155,6 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	protocol = protocol_start(data[0] & 1 ? ROLE_SERVER : ROLE_CLIENT,
 				  data[0] & 2 ? OPERATION_WRITE : OPERATION_READ);
 	protocol.verifying = data[0] & 4;
+	protocol.fencing = data[0] & 8;
 	for (size_t i = 1; i < size; i++) {
 		struct event event = events[data[i] % (sizeof(events) / sizeof(events[0]))];
 		struct step step = protocol_step(protocol, event);

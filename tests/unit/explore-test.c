@@ -7,9 +7,10 @@
  *
  * What the model takes for granted of the transport, and nothing more:
  * - messages arrive in the order of posting; a WRITE is placed before a later message arrives; a
- *   READ is not ordered with a later message unless that one is fenced;
+ *   READ is not ordered with a later message unless that one is fenced, by an adapter that can;
  * - completions come in the order of posting, at any time after delivery, or, as soft-iWARP does
- *   it for everything but a READ, as soon as the request was posted (`completes_early`);
+ *   it for everything but a READ, as soon as the request was posted;
+ * - soft-iWARP does not answer the peer's READ while a fenced message waits for a READ of its own;
  * - messages received, own completions and connection manager events come in any order relative to
  *   each other; ESTABLISHED comes before DISCONNECTED, or, to a server, not at all;
  * - what was under way when a side disconnects in good order arrives before the peer learns of it;
@@ -99,13 +100,20 @@ struct world {
 #define FAULTS     2
 #define FAULTS_FEW 1
 
+/* What both sides have. The state machine is told to fence where that is good. */
+enum adapter {
+	ADAPTER_FENCING,    /* as InfiniBand and RoCE */
+	ADAPTER_FENCELESS,  /* takes no notice of a fence */
+	ADAPTER_SOFT_IWARP, /* completes early, and a fence holds up more than it should */
+};
+
 typedef struct step (*step_function)(struct protocol protocol, struct event event);
 
 /* What does not change during an exploration. */
 struct setting {
 	step_function step;
 	enum operation operation;
-	bool completes_early;   /* as soft-iWARP */
+	enum adapter adapter;
 	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
 	bool tutorial[2];       /* this side is the well-known tutorial's program */
 	bool corrupted[2];      /* what this side hands over is damaged on the way */
@@ -115,6 +123,11 @@ struct setting {
 static bool verifying(const struct setting *setting)
 {
 	return !setting->tutorial[ROLE_CLIENT] && !setting->tutorial[ROLE_SERVER];
+}
+
+static bool completes_early(const struct setting *setting)
+{
+	return setting->adapter == ADAPTER_SOFT_IWARP;
 }
 
 static unsigned int fault_limit(const struct setting *setting)
@@ -295,23 +308,34 @@ static void set(struct side *side, enum request request, unsigned int fate)
 	side->requests[request] = (uint8_t)(side->requests[request] | fate);
 }
 
+/* Whether a fenced MSG_DONE waits for this side's READ, and its send queue with it. */
+static bool blocked_by_fence(const struct side *side)
+{
+	return is(side, REQUEST_DONE, FATE_POSTED | FATE_FENCED) &&
+	       !is(side, REQUEST_DONE, FATE_DEAD) && !is(side, REQUEST_OPERATION, FATE_EXECUTED);
+}
+
 /* Whether the transport may carry out this request of `role` now. */
 static bool can_execute(const struct setting *setting, const struct world *world, enum role role,
 			enum request request)
 {
 	const struct side *side = &world->sides[role];
 	bool reading = setting->operation == OPERATION_READ;
+	bool fenced = is(side, request, FATE_FENCED) && setting->adapter != ADAPTER_FENCELESS;
 
 	if (!is(side, request, FATE_POSTED) || is(side, request, FATE_EXECUTED) ||
 	    is(side, request, FATE_DEAD) || world->lost || world->sides[!role].broken)
 		return false;
 	/* TCP still delivers what it was given, but a READ needs both queue pairs */
 	if (side->broken &&
-	    (!setting->completes_early || (reading && request == REQUEST_OPERATION)))
+	    (!completes_early(setting) || (reading && request == REQUEST_OPERATION)))
+		return false;
+	/* the answer would go through the peer's send queue */
+	if (setting->adapter == ADAPTER_SOFT_IWARP && reading && request == REQUEST_OPERATION &&
+	    blocked_by_fence(&world->sides[!role]))
 		return false;
 	for (enum request earlier = REQUEST_MR; earlier < request; earlier++) {
-		bool overtaken =
-			reading && earlier == REQUEST_OPERATION && !is(side, request, FATE_FENCED);
+		bool overtaken = reading && earlier == REQUEST_OPERATION && !fenced;
 
 		if (!is(side, earlier, FATE_EXECUTED) && !overtaken)
 			return false;
@@ -398,6 +422,7 @@ static struct protocol unpack(const struct setting *setting, const struct side *
 	struct protocol protocol = protocol_start(role, setting->operation);
 
 	protocol.verifying = !setting->tutorial[!role];
+	protocol.fencing = setting->adapter == ADAPTER_FENCING;
 	protocol.phase = side->phase;
 	protocol.local = side->local;
 	protocol.remote = side->remote;
@@ -444,7 +469,7 @@ static void judge_disconnect(struct exploration *exploration, const struct world
 static bool complete(const struct setting *setting, const struct world *world, enum role role)
 {
 	bool unknown = !verifying(setting) &&
-		       (setting->operation == OPERATION_READ || setting->completes_early);
+		       (setting->operation == OPERATION_READ || completes_early(setting));
 
 	return delivered(setting, world, !role) && (delivered(setting, world, role) || unknown);
 }
@@ -627,7 +652,7 @@ static void completions(struct exploration *exploration, const struct world *wor
 {
 	const struct side *side = &world->sides[role];
 	bool reading = exploration->setting->operation == OPERATION_READ;
-	bool early = exploration->setting->completes_early, missing = false;
+	bool early = completes_early(exploration->setting), missing = false;
 
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		bool executed = is(side, request, FATE_EXECUTED);
@@ -851,14 +876,15 @@ static void release(struct exploration *exploration)
 static void print_setting(const struct setting *setting)
 {
 	static const char *const programs[] = { "ours", "the tutorial's" };
+	static const char *const adapters[] = { "adapters with a fence", "adapters without a fence",
+						"soft-iWARP" };
 
 	print_message("%s, client %s%s, server %s%s, %s, %s\n", operation_name(setting->operation),
 		      programs[setting->tutorial[ROLE_CLIENT]],
 		      setting->corrupted[ROLE_CLIENT] ? " (its payload gets damaged)" : "",
 		      programs[setting->tutorial[ROLE_SERVER]],
 		      setting->corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
-		      setting->completes_early ? "completions on posting"
-					       : "completions on delivery",
+		      adapters[setting->adapter],
 		      setting->flushes_at_notice ? "flush at the peer's disconnect"
 						 : "flush at the own disconnect");
 }
@@ -939,11 +965,20 @@ static void print_trace(const struct exploration *exploration)
 /* All settings for one pair of programs; `number` counts from 0. False: there are no more. */
 static bool make_setting(struct setting *setting, unsigned int number)
 {
+	/* a WRITE needs no fence */
+	static const struct {
+		enum operation operation;
+		enum adapter adapter;
+	} pairs[] = { { OPERATION_READ, ADAPTER_FENCING },
+		      { OPERATION_READ, ADAPTER_FENCELESS },
+		      { OPERATION_READ, ADAPTER_SOFT_IWARP },
+		      { OPERATION_WRITE, ADAPTER_FENCING },
+		      { OPERATION_WRITE, ADAPTER_SOFT_IWARP } };
 	/* damage shows in checks alone, whenever the adapter flushes */
-	unsigned int variant = number >> 2;
+	unsigned int variant = number / 5;
 
-	setting->operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
-	setting->completes_early = number >> 1 & 1;
+	setting->operation = pairs[number % 5].operation;
+	setting->adapter = pairs[number % 5].adapter;
 	setting->flushes_at_notice = variant == 1;
 	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 4;
 	setting->corrupted[ROLE_SERVER] = variant == 3 || variant == 4;
@@ -1017,25 +1052,41 @@ static bool is_expected(const struct exploration *exploration, enum violation ex
 }
 
 /*
- * Explores until a violation turns up: it must be `expected`, and its trace must end with an event
- * of type `last`, EVENT_TYPES: any.
+ * Explores one setting. A violation must be `expected`, and its trace must end with an event of
+ * type `last`, EVENT_TYPES: any. False: there was none.
  */
+static bool find_violation(const struct setting *setting, enum violation expected,
+			   enum event_type last)
+{
+	struct exploration exploration = explore(setting);
+	bool found = exploration.violation != VIOLATION_NONE;
+	bool right = found && is_expected(&exploration, expected, last);
+
+	if (found && !right)
+		print_trace(&exploration);
+	release(&exploration);
+	assert_true(right || !found);
+	return found;
+}
+
+/* Explores until a violation turns up, which must be as find_violation() says. */
 static void assert_violation(struct setting setting, enum violation expected, enum event_type last)
 {
 	for (unsigned int number = 0; make_setting(&setting, number); number++) {
-		struct exploration exploration = explore(&setting);
-		bool found = exploration.violation != VIOLATION_NONE;
-		bool right = found && is_expected(&exploration, expected, last);
-
-		if (found && !right)
-			print_trace(&exploration);
-		release(&exploration);
-		if (found) {
-			assert_true(right);
+		if (find_violation(&setting, expected, last))
 			return;
-		}
 	}
 	fail_msg("a broken protocol passed: expected '%s'", violation_names[expected]);
+}
+
+/* The same, but it must turn up when both sides of `setting` read through this adapter. */
+static void assert_violation_on(enum adapter adapter, struct setting setting,
+				enum violation expected, enum event_type last)
+{
+	setting.operation = OPERATION_READ;
+	setting.adapter = adapter;
+	if (!find_violation(&setting, expected, last))
+		fail_msg("a broken protocol passed: expected '%s'", violation_names[expected]);
 }
 
 static struct step step_without_fence(struct protocol protocol, struct event event)
@@ -1052,6 +1103,79 @@ static void a_done_that_overtakes_its_read_is_found(void **state)
 
 	(void)state;
 	assert_violation(setting, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED);
+}
+
+/* MSG_DONE follows the READ at once, and nothing holds it back. */
+static struct step step_without_fence_nor_patience(struct protocol protocol, struct event event)
+{
+	struct step step;
+
+	protocol.fencing = true;
+	step = protocol_step(protocol, event);
+	step.actions &= ~(unsigned int)ACTION_FENCE;
+	return step;
+}
+
+static void a_done_that_does_not_wait_for_its_read_is_found(void **state)
+{
+	struct setting setting = { .step = step_without_fence_nor_patience };
+
+	(void)state;
+	assert_violation_on(ADAPTER_FENCELESS, setting, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED);
+	assert_violation_on(ADAPTER_SOFT_IWARP, setting, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED);
+}
+
+static struct step step_that_fences_everywhere(struct protocol protocol, struct event event)
+{
+	protocol.fencing = true;
+	return protocol_step(protocol, event);
+}
+
+static void a_fence_that_the_adapter_ignores_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_fences_everywhere };
+
+	(void)state;
+	assert_violation_on(ADAPTER_FENCELESS, setting, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED);
+}
+
+/* Whether this side can do nothing until the peer answers its READ. */
+static bool waits_behind_its_fence(const struct side *side)
+{
+	return side->phase == PHASE_EXCHANGING && side->local == LOCAL_OPERATION_POSTED &&
+	       blocked_by_fence(side);
+}
+
+/* Measured: two sides that read from each other over soft-iWARP wait for ever. */
+static void a_fence_on_iwarp_is_found_to_deadlock(void **state)
+{
+	struct setting setting = { .step = step_that_fences_everywhere,
+				   .operation = OPERATION_READ,
+				   .adapter = ADAPTER_SOFT_IWARP };
+	struct exploration exploration = explore(&setting);
+	const struct world *world = &exploration.nodes[exploration.violating].world;
+	bool both = waits_behind_its_fence(&world->sides[ROLE_CLIENT]) &&
+		    waits_behind_its_fence(&world->sides[ROLE_SERVER]);
+
+	(void)state;
+	print_trace(&exploration);
+	release(&exploration);
+	assert_int_equal(exploration.violation, VIOLATION_STUCK);
+	assert_true(both);
+}
+
+/* A peer that does not fence answers: our fence is let go, and then we do. */
+static void a_fence_on_iwarp_does_no_harm_where_the_peer_has_none(void **state)
+{
+	(void)state;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		struct setting setting = { .step = step_that_fences_everywhere,
+					   .operation = OPERATION_READ,
+					   .adapter = ADAPTER_SOFT_IWARP };
+
+		setting.tutorial[role] = true;
+		assert_false(find_violation(&setting, VIOLATION_NONE, EVENT_TYPES));
+	}
 }
 
 /* The tutorial's client believes the premature MSG_DONE and goes. */
@@ -1195,6 +1319,10 @@ int main(void)
 		cmocka_unit_test(our_server_gets_on_with_the_tutorials_client),
 		cmocka_unit_test(our_client_gets_on_with_the_tutorials_server),
 		cmocka_unit_test(a_done_that_overtakes_its_read_is_found),
+		cmocka_unit_test(a_done_that_does_not_wait_for_its_read_is_found),
+		cmocka_unit_test(a_fence_that_the_adapter_ignores_is_found),
+		cmocka_unit_test(a_fence_on_iwarp_is_found_to_deadlock),
+		cmocka_unit_test(a_fence_on_iwarp_does_no_harm_where_the_peer_has_none),
 		cmocka_unit_test(a_peer_that_goes_while_we_read_from_it_is_found),
 		cmocka_unit_test(a_client_that_does_not_wait_for_the_verdict_is_found),
 		cmocka_unit_test(disconnecting_while_the_peer_works_is_found),

@@ -22,7 +22,8 @@
 
 /*
  * `who`: c, the client; s, the server; v, with a peer that verifies; l, with one that does not (the
- * tutorial's program). At least one letter of each pair stands there.
+ * tutorial's program); a, where MSG_DONE follows the operation at once; w, where it waits until the
+ * operation is completed. At least one letter of each pair stands there.
  */
 struct row {
 	const char *who;
@@ -38,45 +39,50 @@ struct row {
 
 /* clang-format off */
 static const struct row rows[] = {
-/* who     this side                  the peer         event                      this side then             the peer then    actions */
+/* who       this side                  the peer         event                      this side then             the peer then    actions */
 /* Who begins: the client when it is connected, the server when it has heard from the client. */
-{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
-{ "cvl",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
-{ "cvl",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
-{ "cvl",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
-{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "csvla",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
+{ "csvlw",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
+{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
+{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
+{ "cvla",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
+{ "cvlw",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 /* The peer may be done before this side knows that its own MSG_MR has left. */
-{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
-{ "csvl",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
-/* Own completions come one by one, whatever the peer has said meanwhile. */
-{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
-{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
-{ "csv",   LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  0 },
-{ "csvl",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_POSTED,    REMOTE_DONE,     0 },
-{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
+{ "csvla",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
+{ "csvlw",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     ACTION_POST_OPERATION },
+/* Own completions come one by one, whatever the peer has said meanwhile: a verdict only after MSG_DONE. */
+{ "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       0 },
+{ "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
+{ "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
+{ "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
+{ "csva",    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
+{ "csvlaw",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_POSTED,    REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
 /* Both have their payload: it is checked. */
-{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
-{ "csvl",  LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "csv",   LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
-{ "csvl",  LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "csl",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
-{ "csv",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvlaw",  LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "cslaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
+{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
 /* Verdicts, in either order. The client disconnects when it has both (rule below). */
-{ "csv",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
-{ "csv",   LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_COMPLETED, REMOTE_VERDICT,  0 },
-{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
-{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
-{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
-{ "csv",   LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
-{ "csv",   LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csva",    LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
 };
 
 /* Before the connection stands: a message of the client's may be the first news of it. */
 static const struct row first_rows[] = {
-{ "cvl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
-{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
-{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "cvlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 };
 
 /*
@@ -84,14 +90,17 @@ static const struct row first_rows[] = {
  * states above there are these, where the next post was not made any more.
  */
 static const struct row late_rows[] = {
-{ "svl",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
-{ "cvl",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvl",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvl",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
-{ "csvl",  LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
-{ "csv",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csv",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
-{ "csv",   LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
+{ "cvlaw",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
+{ "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
+{ "csvlw",   LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
 };
 
 /*
@@ -153,12 +162,15 @@ static const struct row *find_row(const struct row *table, size_t size,
 {
 	char role = protocol->role == ROLE_CLIENT ? 'c' : 's';
 	char peer = protocol->verifying ? 'v' : 'l';
+	/* a WRITE is ordered with MSG_DONE, a READ is where there is a fence */
+	char order = protocol->operation == OPERATION_WRITE || protocol->fencing ? 'a' : 'w';
 
 	for (size_t i = 0; i < size; i++) {
 		const struct row *row = &table[i];
 
 		if (row->local == protocol->local && row->remote == protocol->remote &&
-		    row->event == event && strchr(row->who, role) && strchr(row->who, peer))
+		    row->event == event && strchr(row->who, role) && strchr(row->who, peer) &&
+		    strchr(row->who, order))
 			return row;
 	}
 	return NULL;
@@ -224,7 +236,7 @@ static void expect_row(struct step *step, const struct row *row, struct event ev
 		step->actions |= row->actions;
 	else
 		step->actions |= row->actions & ACTION_CHECK;
-	if ((step->actions & ACTION_SEND_DONE) && protocol->operation == OPERATION_READ)
+	if ((step->actions & OPERATE) == OPERATE && protocol->operation == OPERATION_READ)
 		step->actions |= ACTION_FENCE;
 	if (protocol->role == ROLE_CLIENT && protocol->local == LOCAL_VERDICT_SENT &&
 	    protocol->remote == REMOTE_VERDICT)
@@ -313,18 +325,19 @@ static bool same(const struct step *one, const struct step *other)
 	return one->actions == other->actions && one->protocol.role == other->protocol.role &&
 	       one->protocol.operation == other->protocol.operation &&
 	       one->protocol.verifying == other->protocol.verifying &&
+	       one->protocol.fencing == other->protocol.fencing &&
 	       state_number(&one->protocol) == state_number(&other->protocol);
 }
 
 static void print_state(const char *title, const struct protocol *protocol, unsigned int actions)
 {
-	print_message("%s%s %s %s, %s, %s, %s%s%s%s%s, check %d, verdict %d, status %d, "
+	print_message("%s%s %s %s, %s, %s, %s, %s%s%s%s%s, check %d, verdict %d, status %d, "
 		      "actions 0x%x\n",
 		      title, protocol->role == ROLE_CLIENT ? "client" : "server",
 		      operation_name(protocol->operation),
 		      protocol->verifying ? "verifying" : "not verifying",
-		      phase_name(protocol->phase), local_progress_name(protocol->local),
-		      remote_progress_name(protocol->remote),
+		      protocol->fencing ? "fencing" : "not fencing", phase_name(protocol->phase),
+		      local_progress_name(protocol->local), remote_progress_name(protocol->remote),
 		      protocol->connected ? ", connected" : "",
 		      protocol->disconnected ? ", disconnected" : "",
 		      protocol->drained ? ", drained" : "", protocol->overdue ? ", overdue" : "",
@@ -373,8 +386,8 @@ static void try_state(struct tally *tally, struct protocol state, bool *seen,
 	}
 }
 
-static void try_session(struct tally *tally, enum role role, enum operation operation,
-			bool verifying)
+/* All states that follow from `start`. */
+static void try_session(struct tally *tally, struct protocol start)
 {
 	struct protocol *queue = calloc(STATE_NUMBERS, sizeof(*queue));
 	bool *seen = calloc(STATE_NUMBERS, sizeof(*seen));
@@ -382,8 +395,7 @@ static void try_session(struct tally *tally, enum role role, enum operation oper
 
 	assert_non_null(queue);
 	assert_non_null(seen);
-	queue[0] = protocol_start(role, operation);
-	queue[0].verifying = verifying;
+	queue[0] = start;
 	seen[state_number(&queue[0])] = true;
 	for (size_t next = 0; next < queued; next++)
 		try_state(tally, queue[next], seen, queue, &queued);
@@ -397,12 +409,13 @@ static void every_event_in_every_state_leads_where_the_table_says(void **state)
 	struct tally tally = { .pairs = 0 };
 
 	(void)state;
-	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
-		for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE;
-		     operation++) {
-			try_session(&tally, role, operation, true);
-			try_session(&tally, role, operation, false);
-		}
+	for (unsigned int kind = 0; kind < 16; kind++) {
+		struct protocol start = protocol_start(kind & 1 ? ROLE_SERVER : ROLE_CLIENT,
+						       kind & 2 ? OPERATION_WRITE : OPERATION_READ);
+
+		start.verifying = kind & 4;
+		start.fencing = kind & 8;
+		try_session(&tally, start);
 	}
 	print_message("%u pairs of state and event checked, of %u states; %u not as expected\n",
 		      tally.pairs, tally.states, tally.wrong);
@@ -426,8 +439,8 @@ static void a_session_begins_with_nothing_done(void **state)
 	assert_int_equal(protocol.local, LOCAL_IDLE);
 	assert_int_equal(protocol.remote, REMOTE_SILENT);
 	assert_int_equal(protocol.status, STATUS_SUCCESS);
-	assert_false(protocol.verifying || protocol.connected || protocol.disconnected ||
-		     protocol.drained || protocol.overdue);
+	assert_false(protocol.verifying || protocol.fencing || protocol.connected ||
+		     protocol.disconnected || protocol.drained || protocol.overdue);
 }
 
 static void every_value_has_a_name_of_its_own(void **state)
@@ -475,16 +488,24 @@ static void play(struct protocol *protocol, const struct moment *moments, size_t
 	     ENTRIES(((const struct moment[]){ __VA_ARGS__ })))
 
 /* Beginnings that several sessions share. */
-static struct protocol session(enum role role, enum operation operation, bool verifying)
+static struct protocol connected(enum role role, enum operation operation, bool verifying,
+				 bool fencing)
 {
 	struct protocol protocol = protocol_start(role, operation);
 
 	protocol.verifying = verifying;
+	protocol.fencing = fencing;
 	if (role == ROLE_CLIENT)
 		PLAY(&protocol, { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_SENT, 0, 0 });
 	else
 		PLAY(&protocol, { EVENT_ESTABLISHED, 0, 0 });
 	return protocol;
+}
+
+/* Most sessions are on an adapter with a fence. */
+static struct protocol session(enum role role, enum operation operation, bool verifying)
+{
+	return connected(role, operation, verifying, true);
 }
 
 /* A session up to the operation, which has been posted and MSG_DONE behind it. */
@@ -507,6 +528,19 @@ static struct protocol done(enum role role, enum operation operation, bool verif
 	struct protocol protocol = operating(role, operation, verifying);
 
 	PLAY(&protocol, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 });
+	return protocol;
+}
+
+/* A session on an adapter without a fence, up to the READ, for which MSG_DONE waits. */
+static struct protocol waiting(enum role role, bool verifying)
+{
+	struct protocol protocol = connected(role, OPERATION_READ, verifying, false);
+
+	if (role == ROLE_CLIENT)
+		PLAY(&protocol, { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 });
+	else
+		PLAY(&protocol, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
+		     { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 });
 	return protocol;
 }
 
@@ -555,6 +589,60 @@ static void only_a_read_fences_its_done(void **state)
 	(void)state;
 	PLAY(&reader, { EVENT_MR_RECEIVED, OPERATE | ACTION_FENCE, 0 });
 	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 });
+}
+
+static void without_a_fence_done_waits_for_the_read(void **state)
+{
+	struct protocol client = waiting(ROLE_CLIENT, true);
+	struct protocol server = waiting(ROLE_SERVER, true);
+
+	(void)state;
+	PLAY(&client, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 },
+	     { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS }, { EVENT_DRAINED, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&client, STATUS_SUCCESS);
+	PLAY(&server, { EVENT_DONE_RECEIVED, 0, 0 },
+	     { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_DONE_SENT, ACTION_CHECK, 0 },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_SUCCESS);
+}
+
+static void without_a_fence_a_write_does_not_wait(void **state)
+{
+	struct protocol writer = connected(ROLE_CLIENT, OPERATION_WRITE, true, false);
+
+	(void)state;
+	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 },
+	     { EVENT_DONE_SENT, 0, 0 });
+}
+
+/* What was read is not lost, but the peer is not told any more. */
+static void a_read_that_completes_while_closing_says_no_done(void **state)
+{
+	struct protocol server = waiting(ROLE_SERVER, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 },
+	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 });
+	assert_string_equal(local_progress_name(server.local), "LOCAL_OPERATION_COMPLETED");
+	PLAY(&server, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_INTERRUPTED);
+}
+
+/* A peer judges what it was handed when it is told that all of it is there. */
+static void a_verdict_before_our_done_breaks_the_protocol(void **state)
+{
+	struct protocol client = waiting(ROLE_CLIENT, true);
+
+	(void)state;
+	PLAY(&client, { EVENT_DONE_RECEIVED, 0, 0 },
+	     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS });
+	assert_int_equal(client.status, STATUS_CONTENTS_WRONG);
 }
 
 static void the_tutorials_program_gets_no_verdict_and_disconnects_itself(void **state)
@@ -811,6 +899,10 @@ int main(void)
 		cmocka_unit_test(a_client_delivers_verifies_and_disconnects),
 		cmocka_unit_test(a_server_delivers_verifies_and_waits_for_the_client_to_go),
 		cmocka_unit_test(only_a_read_fences_its_done),
+		cmocka_unit_test(without_a_fence_done_waits_for_the_read),
+		cmocka_unit_test(without_a_fence_a_write_does_not_wait),
+		cmocka_unit_test(a_read_that_completes_while_closing_says_no_done),
+		cmocka_unit_test(a_verdict_before_our_done_breaks_the_protocol),
 		cmocka_unit_test(the_tutorials_program_gets_no_verdict_and_disconnects_itself),
 		cmocka_unit_test(the_tutorials_program_that_stays_is_not_waited_for_for_ever),
 		cmocka_unit_test(a_verdict_of_the_tutorials_program_breaks_the_protocol),

@@ -413,6 +413,26 @@ static void a_c1_control_in_utf8_is_escaped(void **state)
 	ASSERT_ESCAPED("\xc2\xa9", "\xc2\xa9"); /* the first above them that is none */
 }
 
+/* Printable by the locale, but invisible, or changing the direction of what follows. */
+static void a_character_that_deceives_the_reader_is_escaped(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("a\xe2\x80\xae"
+		       "b",
+		       "a\\xe2\\x80\\xaeb");               /* U+202E, right-to-left override */
+	ASSERT_ESCAPED("\xe2\x80\x8b", "\\xe2\\x80\\x8b"); /* U+200B, zero width space */
+	ASSERT_ESCAPED("\xef\xbb\xbf", "\\xef\\xbb\\xbf"); /* U+FEFF, byte order mark */
+	/* the first and the last of each range, and their neighbours that are shown */
+	ASSERT_ESCAPED("\xe2\x80\x8f", "\\xe2\\x80\\x8f"); /* U+200F */
+	ASSERT_ESCAPED("\xe2\x80\x90", "\xe2\x80\x90");    /* U+2010, hyphen */
+	ASSERT_ESCAPED("\xe2\x80\xa7", "\xe2\x80\xa7");    /* U+2027, hyphenation point */
+	ASSERT_ESCAPED("\xe2\x80\xa8", "\\xe2\\x80\\xa8"); /* U+2028 */
+	ASSERT_ESCAPED("\xe2\x80\xb0", "\xe2\x80\xb0");    /* U+2030, per mille sign */
+	ASSERT_ESCAPED("\xe2\x81\xa0", "\\xe2\\x81\\xa0"); /* U+2060 */
+	ASSERT_ESCAPED("\xe2\x81\xaf", "\\xe2\\x81\\xaf"); /* U+206F */
+	ASSERT_ESCAPED("\xe2\x81\xb0", "\xe2\x81\xb0");    /* U+2070, superscript zero */
+}
+
 static int use_utf8(void **state)
 {
 	(void)state;
@@ -452,6 +472,60 @@ static void a_number_is_decimal_and_within_its_bounds(void **state)
 	assert_false(parse_number("11", 1, 10, &number));
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_false(parse_number(refused[i], 0, ULONG_MAX, &number));
+}
+
+/* Whether `text` is taken for `expected` bytes. */
+static bool is_size(const char *text, uint64_t expected)
+{
+	uint64_t size = ~expected;
+
+	return parse_size(text, &size) && size == expected;
+}
+
+static void a_size_may_have_a_unit(void **state)
+{
+	(void)state;
+	assert_true(is_size("1", 1));
+	assert_true(is_size("1000", 1000));
+	assert_true(is_size("010", 10)); /* not octal */
+	assert_true(is_size("1K", 1024));
+	assert_true(is_size("64K", 65536));
+	assert_true(is_size("8M", 8388608));
+	assert_true(is_size("1G", 1073741824));
+	assert_true(is_size("5G", 5368709120)); /* more than 32 bits */
+}
+
+static void a_size_has_at_most_64_bits(void **state)
+{
+	uint64_t size;
+
+	(void)state;
+	assert_true(is_size("18446744073709551615", UINT64_MAX));
+	assert_false(parse_size("18446744073709551616", &size));
+	assert_true(is_size("18014398509481983K", UINT64_MAX - 1023));
+	assert_false(parse_size("18014398509481984K", &size));
+	assert_true(is_size("17592186044415M", UINT64_MAX - 1048575));
+	assert_false(parse_size("17592186044416M", &size));
+	assert_true(is_size("17179869183G", UINT64_MAX - 1073741823));
+	assert_false(parse_size("17179869184G", &size));
+	assert_false(parse_size("18446744073709551615G", &size));
+	assert_false(parse_size("99999999999999999999", &size));
+	assert_false(parse_size("100000000000000000000", &size)); /* a digit too many */
+	assert_false(parse_size("999999999999999999999999999999999999999999G", &size));
+}
+
+static void what_is_no_size_is_refused(void **state)
+{
+	static const char *const refused[] = { "",    "0",    "0K",  "00",   "K",   "KK",
+					       "1KK", "1KB",  "1KM", "1k",   "1m",  "1T",
+					       "1B",  "1 K",  " 1K", "1K ",  "-1",  "+1K",
+					       "0x1", "1.5M", "1e3", "1K\n", "one", "K1" };
+	uint64_t size = 4711;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		assert_false(parse_size(refused[i], &size));
+	assert_true(size == 4711);
 }
 
 static void the_operation_is_read_or_write(void **state)
@@ -520,7 +594,11 @@ int main(void)
 		cmocka_unit_test_setup(invalid_utf8_is_escaped_and_what_follows_is_not_lost,
 				       use_utf8),
 		cmocka_unit_test_setup(a_c1_control_in_utf8_is_escaped, use_utf8),
+		cmocka_unit_test_setup(a_character_that_deceives_the_reader_is_escaped, use_utf8),
 		cmocka_unit_test(a_number_is_decimal_and_within_its_bounds),
+		cmocka_unit_test(a_size_may_have_a_unit),
+		cmocka_unit_test(a_size_has_at_most_64_bits),
+		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(the_operation_is_read_or_write),
 		cmocka_unit_test(another_word_for_the_operation_is_refused_with_a_message),
 	};

@@ -1,0 +1,358 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The programs on a test double of libibverbs and librdmacm (double/double.h): calls that fail, and
+# orders of events that a real network shows once in a thousand runs.
+# shellcheck disable=SC2154 # bats sets $status, $output and $stderr
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+	cd "$BATS_TEST_DIRNAME/.." || return
+	make -s -f tests/double/double.mk SANITIZE=address
+	make -s -f tests/double/double.mk SANITIZE=thread
+}
+
+setup() {
+	cd "$BATS_TEST_DIRNAME/.." || return
+	programs=build/double/address
+	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
+}
+
+# double ROLE SCRIPT [OPTION...]: a run; sets $status, $output and $stderr.
+double() {
+	local operation=read arguments=() role=$1 script=$2
+	[[ " $script " != *" write "* ]] || operation="write"
+	[ "$role" != client ] || arguments=(192.0.2.1 20000)
+	shift 2
+	DOUBLE=$script timeout -s KILL 20 "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
+		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
+	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
+}
+
+# outcomes ROLE [OPTION...]: lines of standard input are exit status, script, and (after a tab or
+# two) what standard error says; without that it says nothing.
+outcomes() {
+	local expected script text failed=0 count=0 role=$1
+	shift
+	while IFS=$'\t' read -r expected script text; do
+		double "$role" "$script" "$@"
+		count=$((count + 1))
+		[ "$status" -eq "$expected" ] && [[ $stderr == *"$text"* ]] && [ "${text:+said}" = "${stderr:+said}" ] && continue
+		echo "$role '$script': exit status $status instead of $expected, it said: $stderr"
+		failed=1
+	done < <(tr -s '\t')
+	echo "$role: $count runs"
+	[ "$failed" -eq 0 ]
+}
+
+client_transcript() {
+	cat <<END
+address resolved.
+route resolved.
+send completed successfully.
+received MSG_MR. $1
+send completed successfully.
+send completed successfully.
+remote buffer: text of the scripted peer
+disconnected.
+END
+}
+
+server_transcript() {
+	cat <<END
+listening on port 20000.
+received connection request.
+send completed successfully.
+received MSG_MR. $1
+send completed successfully.
+send completed successfully.
+remote buffer: text of the scripted peer
+peer disconnected.
+END
+}
+
+# The same for any build of the programs.
+happy_path() {
+	local transport operation doing
+	for transport in "" iwarp; do
+		for operation in read write; do
+			doing="reading message from remote memory..."
+			[ $operation = read ] || doing="writing message to remote memory..."
+			double client "$transport $operation"
+			diff <(client_transcript "$doing") <(echo "$output")
+			[ "$status" -eq 0 ] && [ -z "$stderr" ]
+			double server "$transport $operation" -1
+			diff <(server_transcript "$doing") <(echo "$output")
+			[ "$status" -eq 0 ] && [ -z "$stderr" ]
+		done
+	done
+}
+
+@test "both programs, both operations, both kinds of transport: transcripts, exit status 0" {
+	happy_path
+}
+
+@test "long payloads, in many work requests" {
+	outcomes client <<-END
+	0	payload:5000 max_msg:64
+	0	write payload:200000
+	0	payload:5000 max_msg:64 operation@300
+	0	iwarp payload:5000 max_msg:64 coalesce
+	END
+	outcomes server -1 <<-END
+	0	payload:5000 max_msg:64
+	0	write payload:5000 max_msg:64 operation@300
+	END
+	double client "write max_msg:64" -m "$(printf '%5000d' 7)"
+	[ "$status" -eq 0 ]
+}
+
+@test "a peer that follows the tutorial" {
+	outcomes client <<-END
+	0	tutorial
+	0	tutorial write
+	0	tutorial iwarp
+	END
+	outcomes server -1 <<-END
+	0	tutorial
+	0	tutorial write iwarp
+	END
+}
+
+@test "a damaged byte is found, in either direction, by either program" {
+	local role script
+	for role in client "server -1"; do
+		for script in read write "iwarp read" "iwarp write"; do
+			# shellcheck disable=SC2086 # words are meant
+			outcomes $role <<-END
+			7	$script corrupt-in	contents are wrong
+			7	$script corrupt-out	contents are wrong
+			END
+		done
+	done
+}
+
+@test "every call of the client fails: InfiniBand, read" {
+	tests/double/faults client "" read
+}
+
+@test "every call of the client fails: iWARP, write, many work requests" {
+	tests/double/faults client "iwarp write payload:3000 max_msg:64" write
+}
+
+@test "every call of a one-off server fails: InfiniBand, read" {
+	tests/double/faults one-off "" read
+}
+
+@test "every call of a one-off server fails: iWARP, write" {
+	tests/double/faults one-off "iwarp write" write
+}
+
+@test "every call of a server fails, it goes on serving: iWARP, read" {
+	tests/double/faults server "iwarp" read
+}
+
+@test "every call of a server fails, it goes on serving: InfiniBand, write" {
+	tests/double/faults server "write" write
+}
+
+@test "completions in unusual orders" {
+	outcomes client <<-END
+	0	sent-MR>received-MR
+	0	received-MR>sent-MR
+	0	sent-MR>received-DONE
+	0	sent-DONE>received-VERDICT
+	0	sent-VERDICT>flush
+	0	received-VERDICT>sent-VERDICT
+	0	sent-MR+spurious received-DONE+spurious
+	0	coalesce
+	0	coalesce sent-MR>received-DONE operation+spurious
+	0	coalesce write iwarp
+	END
+	outcomes server -1 <<-END
+	0	ESTABLISHED>received-MR
+	0	ESTABLISHED>sent-DONE
+	0	ESTABLISHED!
+	0	received-DONE>sent-DONE
+	0	sent-MR>received-DONE
+	0	sent-DONE>received-VERDICT
+	0	coalesce
+	0	coalesce received-MR+spurious iwarp
+	END
+}
+
+@test "disconnections at odd times" {
+	outcomes client <<-END
+	0	flush>DISCONNECTED
+	0	DISCONNECTED>flush
+	0	DISCONNECTED@600
+	0	DISCONNECTED!
+	0	flush@9000
+	0	received-VERDICT+TIMEWAIT_EXIT
+	0	ESTABLISHED+TIMEWAIT_EXIT
+	0	DISCONNECTED+TIMEWAIT_EXIT
+	6	sent-MR+DISCONNECTED	peer went away
+	6	iwarp sent-MR+DISCONNECTED	peer went away
+	6	received-DONE+DISCONNECTED	peer went away
+	0	operation+DISCONNECTED
+	6	operation+DISCONNECTED received-VERDICT!	peer went away
+	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
+	END
+	outcomes server -1 <<-END
+	0	sent-VERDICT>DISCONNECTED
+	0	received-VERDICT>DISCONNECTED
+	0	iwarp sent-VERDICT>DISCONNECTED
+	0	iwarp received-VERDICT>DISCONNECTED
+	0	DISCONNECTED!
+	0	DISCONNECTED@600
+	0	DISCONNECTED+TIMEWAIT_EXIT
+	6	ESTABLISHED+DISCONNECTED	peer went away
+	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
+	6	received-MR+DISCONNECTED	peer went away
+	6	iwarp received-MR+DISCONNECTED	peer went away
+	6	received-VERDICT!	peer went away
+	END
+}
+
+@test "what never comes: own deadlines decide" {
+	outcomes client <<-END
+	3	ADDR_RESOLVED!	not resolved in time
+	3	ROUTE_RESOLVED!	not resolved in time
+	5	ESTABLISHED!	nothing was heard
+	5	sent-MR!	nothing was heard
+	5	operation!	nothing was heard
+	5	iwarp operation!	nothing was heard
+	5	iwarp operation! DISCONNECTED!	nothing was heard
+	5	write payload:3000 max_msg:64 operation!	nothing was heard
+	5	sent-DONE!	nothing was heard
+	5	received-DONE! received-VERDICT!	nothing was heard
+	5	received-VERDICT!	nothing was heard
+	5	received-VERDICT! flush@9000	nothing was heard
+	0	sent-VERDICT! received-VERDICT>sent-DONE
+	END
+	outcomes server -1 <<-END
+	5	received-MR!	nothing was heard
+	5	sent-MR!	nothing was heard
+	5	iwarp operation!	nothing was heard
+	5	received-DONE! received-VERDICT! DISCONNECTED!	nothing was heard
+	5	sent-DONE! flush@9000 DISCONNECTED!	nothing was heard
+	END
+}
+
+@test "the connection manager says no" {
+	outcomes client <<-END
+	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve
+	3	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
+	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument
+	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
+	6	ESTABLISHED=UNREACHABLE:-113	No route to host
+	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
+	4	ESTABLISHED=REJECTED:28	rejected
+	4	refuse:255	nobody listens
+	4	iwarp refuse:255	nobody listens
+	4	refuse:1	version
+	4	write refuse:2	operation
+	4	refuse:3	take
+	4	iwarp refuse:4	no room
+	7	version:2	does not fit
+	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
+	1	sent-MR+DEVICE_REMOVAL	removed
+	3	no-device	cannot find an RDMA device
+	0	ADDR_RESOLVED+ADDR_CHANGE
+	END
+	outcomes server -1 <<-END
+	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
+	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
+	1	ESTABLISHED+DEVICE_REMOVAL	removed
+	END
+}
+
+@test "a neighbour that does not answer is asked again, within the timeout" {
+	outcomes client -t 10 <<-END
+	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
+	3	9*ADDR_RESOLVED=ADDR_ERROR:-110	resolve
+	END
+}
+
+@test "device events: those of the connection end it, others do not" {
+	local type
+	for type in 0 1 2 3; do # CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR
+		outcomes client <<<"1	sent-MR+async:$type	device event $type"
+		outcomes server -1 <<<"1	sent-MR+async:$type	device event $type"
+	done
+	for type in 4 9 10 17 18; do # COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
+		outcomes client <<<"0	sent-MR+async:$type"
+		outcomes server -1 <<<"0	sent-MR+async:$type"
+	done
+}
+
+@test "signals end a session in an orderly way" {
+	outcomes client <<-END
+	143	ADDR_RESOLVED+signal	interrupted
+	143	ROUTE_RESOLVED+signal	interrupted
+	143	ESTABLISHED+signal	interrupted
+	143	sent-MR+signal	interrupted
+	0	DISCONNECTED+signal
+	END
+	outcomes server -1 <<-END
+	143	sent-MR+signal	interrupted
+	143	iwarp received-MR+signal	interrupted
+	0	DISCONNECTED+signal
+	END
+}
+
+@test "several clients at a time, and one too many" {
+	double server "together clients:3"
+	[ "$status" -eq 0 ] && [ -z "$stderr" ]
+	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
+	double server "together clients:2" -1
+	[ "$status" -eq 0 ] && [[ $stderr == *"refused"* ]]
+}
+
+# The exit status that a completion status calls for (ibv_poll_cq(3)).
+exit_status_of() { # ROLE-OF-WORK STATUS
+	case $2 in
+	9 | 10 | 11) echo 4 ;; # REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR
+	12 | 13 | 16 | 20) echo 6 ;; # RETRY_EXC_ERR RNR_RETRY_EXC_ERR REM_ABORT_ERR RESP_TIMEOUT_ERR
+	5) echo 6 ;; # WR_FLUSH_ERR
+	1 | 2) [[ $1 == received* ]] && echo 7 || echo 1 ;; # LOC_LEN_ERR, and Soft-RoCE's LOC_QP_OP_ERR
+	*) echo 1 ;;
+	esac
+}
+
+@test "every error status on every kind of work request" {
+	local work code also
+	for work in sent-MR operation sent-DONE sent-VERDICT received-MR received-DONE received-VERDICT; do
+		for code in {1..23}; do
+			# a verdict that has arrived would make the session a success
+			[ $work = sent-VERDICT ] && also="received-VERDICT!" || also=
+			printf '%s\t%s\t%s\n' "$(exit_status_of $work "$code")" "$work=$code $also" "rdma-"
+		done
+	done >"$BATS_TEST_TMPDIR/table"
+	outcomes client <"$BATS_TEST_TMPDIR/table"
+	outcomes server -1 <"$BATS_TEST_TMPDIR/table"
+}
+
+@test "no data race: everything at once, and one after the other" {
+	local script i
+	programs=build/double/thread
+	happy_path
+	for script in immediate "immediate write iwarp" coalesce "flush>DISCONNECTED" "operation!" \
+		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1"; do
+		for i in first second third; do
+			double client "$script"
+			[ "$status" -ne 98 ] && [ "$status" -ne 99 ] && [ "$status" -ne 124 ] || { echo "$i $script: $stderr"; return 1; }
+			double server "together clients:2 $script"
+			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
+		done
+	done
+}
+
+@test "valgrind finds nothing" {
+	command -v valgrind >/dev/null || skip "valgrind is not installed"
+	make -s -f tests/double/double.mk SANITIZE=none
+	programs=build/double/none
+	local memcheck=(timeout 60 valgrind -q --error-exitcode=98 --leak-check=full)
+	DOUBLE=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
+	DOUBLE="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
+}

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: MIT
+/* The connection manager: librdmacm's objects, their rules, and the events they cause. */
+#include "double.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PORT         20000
+#define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
+#define REPLY_SIZE   196
+#define REJECT_SIZE  148
+
+struct channel {
+	struct rdma_event_channel channel;
+	struct object object;
+	TAILQ_HEAD(, pending_event) events;
+};
+
+struct pending_event {
+	struct rdma_cm_event event;
+	uint8_t private_data[256];
+	TAILQ_ENTRY(pending_event) link;
+};
+
+static LIST_HEAD(, double_id) ids = LIST_HEAD_INITIALIZER(ids);
+static unsigned int clients_came, next_peer_port = 40000;
+
+static const char *const event_names[] = {
+	[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
+	[RDMA_CM_EVENT_ADDR_ERROR] = "ADDR_ERROR",
+	[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
+	[RDMA_CM_EVENT_ROUTE_ERROR] = "ROUTE_ERROR",
+	[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
+	[RDMA_CM_EVENT_CONNECT_RESPONSE] = "CONNECT_RESPONSE",
+	[RDMA_CM_EVENT_CONNECT_ERROR] = "CONNECT_ERROR",
+	[RDMA_CM_EVENT_UNREACHABLE] = "UNREACHABLE",
+	[RDMA_CM_EVENT_REJECTED] = "REJECTED",
+	[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
+	[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
+	[RDMA_CM_EVENT_DEVICE_REMOVAL] = "DEVICE_REMOVAL",
+	[RDMA_CM_EVENT_MULTICAST_JOIN] = "MULTICAST_JOIN",
+	[RDMA_CM_EVENT_MULTICAST_ERROR] = "MULTICAST_ERROR",
+	[RDMA_CM_EVENT_ADDR_CHANGE] = "ADDR_CHANGE",
+	[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
+};
+
+const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+	return event_names[event];
+}
+
+static enum rdma_cm_event_type event_type(const char *name)
+{
+	for (int i = 0; i <= RDMA_CM_EVENT_TIMEWAIT_EXIT; i++) {
+		if (!strcmp(event_names[i], name))
+			return (enum rdma_cm_event_type)i;
+	}
+	violation("script: there is no event %s", name);
+}
+
+/* ---- Channels, devices, ids ---- */
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct channel *channel;
+
+	if (leave(enter("rdma_create_event_channel")))
+		return NULL;
+	lock();
+	channel = allocate(sizeof(*channel));
+	channel->channel.fd = open_counter();
+	TAILQ_INIT(&channel->events);
+	object_add(&channel->object, "an event channel");
+	unlock();
+	return &channel->channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *base)
+{
+	struct channel *channel = (struct channel *)base;
+
+	lock();
+	if (!object_remove(&channel->object)) {
+		close(channel->channel.fd);
+		free(channel);
+	}
+	unlock();
+}
+
+struct ibv_context **rdma_get_devices(int *count)
+{
+	struct ibv_context **devices;
+
+	if (leave(enter("rdma_get_devices")))
+		return NULL;
+	devices = allocate(2 * sizeof(*devices));
+	*count = scripted("no-device") ? 0 : 1;
+	devices[0] = *count ? adapter() : NULL;
+	return devices;
+}
+
+void rdma_free_devices(struct ibv_context **devices)
+{
+	free(devices);
+}
+
+static struct double_id *new_id(struct rdma_event_channel *channel, void *context)
+{
+	struct double_id *id = allocate(sizeof(*id));
+
+	id->id.channel = channel;
+	id->id.context = context;
+	id->id.ps = RDMA_PS_TCP;
+	((struct channel *)channel)->object.users++;
+	object_add(&id->object, "a connection identifier");
+	LIST_INSERT_HEAD(&ids, id, link);
+	return id;
+}
+
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+		   enum rdma_port_space ps)
+{
+	int error = enter("rdma_create_id");
+
+	if (!channel || ps != RDMA_PS_TCP)
+		violation("rdma_create_id: a channel and the TCP port space are expected");
+	if (!error)
+		*id = &new_id(channel, context)->id;
+	return leave(error);
+}
+
+/* The library keeps events of an id that goes from reaching the program. */
+static void discard_events(struct double_id *id)
+{
+	struct channel *channel = (struct channel *)id->id.channel;
+	struct pending_event *pending, *next;
+
+	for (pending = TAILQ_FIRST(&channel->events); pending; pending = next) {
+		next = TAILQ_NEXT(pending, link);
+		if (pending->event.id != &id->id && pending->event.listen_id != &id->id)
+			continue;
+		TAILQ_REMOVE(&channel->events, pending, link);
+		lower_counter(channel->channel.fd);
+	}
+}
+
+int rdma_destroy_id(struct rdma_cm_id *base)
+{
+	struct double_id *id = (struct double_id *)base;
+	int error = enter("rdma_destroy_id");
+
+	if (id->id.qp)
+		violation("an id is destroyed before its queue pair");
+	if (id->taken)
+		violation("an id is destroyed before %u of its events were acknowledged",
+			  id->taken);
+	if (!error) {
+		discard_events(id);
+		forget(id, NULL);
+		peer_stop(&id->peer);
+		((struct channel *)id->id.channel)->object.users--;
+		LIST_REMOVE(id, link);
+		object_remove(&id->object);
+		free(id);
+	}
+	return leave(error);
+}
+
+struct double_id *any_id(void)
+{
+	struct double_id *id;
+
+	LIST_FOREACH(id, &ids, link)
+	{
+		if (!id->listening)
+			return id;
+	}
+	return LIST_FIRST(&ids);
+}
+
+struct double_qp *any_qp(void)
+{
+	const struct double_id *id = any_id();
+
+	return id ? (struct double_qp *)id->id.qp : NULL;
+}
+
+/* ---- Events ---- */
+
+static void deliver_event(struct stimulus *stimulus)
+{
+	struct double_id *id = stimulus->id;
+	struct pending_event *pending;
+
+	if (!id)
+		return;
+	pending = keep(sizeof(*pending));
+	pending->event.id = &id->id;
+	pending->event.event = event_type(stimulus->name);
+	pending->event.status = stimulus->code;
+	if (stimulus->size) {
+		copy_bytes(pending->private_data, stimulus->bytes, stimulus->size);
+		pending->event.param.conn.private_data = pending->private_data;
+		pending->event.param.conn.private_data_len = (uint8_t)stimulus->size;
+	}
+	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		pending->event.listen_id = &id->id;
+		pending->event.id = NULL; /* there is one when the program takes the event */
+		pending->event.param.conn.responder_resources = 4;
+		pending->event.param.conn.initiator_depth = 8;
+	}
+	if (pending->event.event == RDMA_CM_EVENT_ESTABLISHED && id->id.qp)
+		id->id.qp->state = IBV_QPS_RTS;
+	if (pending->event.event == RDMA_CM_EVENT_DISCONNECTED && is_iwarp() && id->id.qp)
+		break_qp((struct double_qp *)id->id.qp);
+	TAILQ_INSERT_TAIL(&((struct channel *)id->id.channel)->events, pending, link);
+	raise_counter(id->id.channel->fd);
+}
+
+/* As the transports differ: InfiniBand pads private data with zeros. */
+static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
+{
+	stimulus->size = size == 0 && is_iwarp() ? 0 : is_iwarp() ? size : padded;
+}
+
+static struct stimulus *new_event(struct double_id *id, const char *name, int status)
+{
+	struct stimulus *stimulus = new_stimulus(event_names[event_type(name)], deliver_event);
+
+	stimulus->id = id;
+	stimulus->code = status;
+	return stimulus;
+}
+
+enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name, int status)
+{
+	const char *instead = take_order(name, '=');
+	struct stimulus *stimulus;
+	char other[NAME_SIZE];
+
+	if (take_order(name, '!') || !id)
+		return event_type(name);
+	if (instead && sscanf(instead, "%40[^:]:%d", other, &status) >= 1)
+		name = other;
+	stimulus = new_event(id, name, status);
+	if (event_type(name) == RDMA_CM_EVENT_ESTABLISHED && !id->passive)
+		add_private_data(stimulus, peer_hello(&id->peer, 0, stimulus->bytes), REPLY_SIZE);
+	/* nobody answers: that takes as long as the program wants to wait */
+	if (event_type(name) == RDMA_CM_EVENT_ADDR_ERROR && status == -ETIMEDOUT)
+		stimulus->due = simulated_milliseconds() + id->resolve_timeout;
+	produce(stimulus);
+	return event_type(name);
+}
+
+void peer_disconnects(struct double_id *id)
+{
+	if (id->peer_gone)
+		return;
+	id->peer_gone = true;
+	produce_cm_event(id, "DISCONNECTED", 0);
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **event)
+{
+	struct channel *channel = (struct channel *)base;
+	struct pending_event *pending, *copy;
+	struct double_id *id;
+
+	if (leave(enter("rdma_get_cm_event")))
+		return -1;
+	lock();
+	if (!lower_counter(channel->channel.fd))
+		return leave(EAGAIN);
+	pending = TAILQ_FIRST(&channel->events);
+	TAILQ_REMOVE(&channel->events, pending, link);
+	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		const struct rdma_cm_id *listener = pending->event.listen_id;
+
+		id = new_id(base, listener->context);
+		id->passive = true;
+		id->id.verbs = adapter();
+		id->id.port_num = 1;
+		id->offered_responder_resources = pending->event.param.conn.responder_resources;
+		id->offered_initiator_depth = pending->event.param.conn.initiator_depth;
+		id->id.route.addr.dst_sin.sin_family = AF_INET;
+		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
+		id->id.route.addr.dst_sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		peer_start(&id->peer, id);
+		pending->event.id = &id->id;
+	}
+	id = (struct double_id *)pending->event.id;
+	id->taken++;
+	/* the program's copy is gone when it has been acknowledged */
+	copy = allocate(sizeof(*copy));
+	copy_bytes(copy, pending, sizeof(*copy));
+	if (copy->event.param.conn.private_data)
+		copy->event.param.conn.private_data = copy->private_data;
+	*event = &copy->event;
+	return leave(0);
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	lock();
+	((struct double_id *)event->id)->taken--;
+	unlock();
+	free(event);
+	return 0;
+}
+
+/* ---- Addresses ---- */
+
+static void set_address(struct sockaddr_storage *target, const struct sockaddr *address)
+{
+	copy_bytes(target, address,
+		   address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						  : sizeof(struct sockaddr_in));
+}
+
+/* Where the port lies in an address of either family. */
+static in_port_t *port_of(struct rdma_cm_id *id)
+{
+	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
+							     : &id->route.addr.src_sin.sin_port;
+}
+
+int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, size_t size)
+{
+	if (level != RDMA_OPTION_ID || option != RDMA_OPTION_ID_AFONLY || size != sizeof(int))
+		violation("rdma_set_option: this is not expected here");
+	((struct double_id *)id)->family_only = *(int *)value;
+	return leave(enter("rdma_set_option"));
+}
+
+/* IPv6 takes the port of IPv4 too, unless told not to. */
+int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
+{
+	const struct double_id *id = (struct double_id *)base;
+	struct double_id *other;
+	int error = enter("rdma_bind_addr");
+
+	if (error)
+		return leave(error);
+	set_address(&base->route.addr.src_storage, address);
+	if (*port_of(base) == 0)
+		*port_of(base) = htons(PORT);
+	LIST_FOREACH(other, &ids, link)
+	{
+		if (other != id && other->listening && *port_of(&other->id) == *port_of(base) &&
+		    !(address->sa_family == AF_INET6 && id->family_only) && !other->family_only)
+			return leave(EADDRINUSE);
+	}
+	return leave(0);
+}
+
+int rdma_listen(struct rdma_cm_id *base, int backlog)
+{
+	struct double_id *id = (struct double_id *)base;
+	int error = enter("rdma_listen");
+
+	if (backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC)
+		violation("rdma_listen: no backlog or no address");
+	if (!error) {
+		id->listening = true;
+		id->peer.outgoing_length = scripted_number("payload", 1024);
+	}
+	return leave(error);
+}
+
+uint16_t rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return *port_of(id);
+}
+
+bool next_client(void)
+{
+	struct stimulus *stimulus;
+	struct double_id *id;
+
+	LIST_FOREACH(id, &ids, link)
+	{
+		if (id->listening)
+			break;
+	}
+	if (!id || clients_came == scripted_number("clients", 1))
+		return false;
+	clients_came++;
+	stimulus = new_event(id, "CONNECT_REQUEST", 0);
+	add_private_data(stimulus, peer_hello(&id->peer, 0, stimulus->bytes), REQUEST_SIZE);
+	produce(stimulus);
+	return true;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
+		      int timeout)
+{
+	struct double_id *id = (struct double_id *)base;
+	int error = enter("rdma_resolve_addr");
+
+	(void)source;
+	if (timeout < 1)
+		violation("rdma_resolve_addr: no time to resolve in");
+	if (!error) {
+		set_address(&base->route.addr.dst_storage, address);
+		id->resolve_timeout = timeout;
+		base->verbs = adapter();
+		base->port_num = 1;
+		produce_cm_event(id, "ADDR_RESOLVED", 0);
+	}
+	return leave(error);
+}
+
+int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
+{
+	int error = enter("rdma_resolve_route");
+
+	if (!base->verbs || timeout < 1)
+		violation("rdma_resolve_route: before the address, or no time");
+	if (!error)
+		produce_cm_event((struct double_id *)base, "ROUTE_RESOLVED", 0);
+	return leave(error);
+}
+
+/* ---- Connecting ---- */
+
+int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
+{
+	int error = enter("rdma_create_qp");
+
+	if (!base->verbs || base->qp)
+		violation("rdma_create_qp: no device yet, or a second time");
+	if (!error) {
+		struct double_qp *qp = create_double_qp(pd, attributes);
+
+		qp->id = (struct double_id *)base;
+		base->qp = &qp->qp;
+		base->pd = pd;
+	}
+	return leave(error);
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *base)
+{
+	lock();
+	if (!base->qp)
+		violation("rdma_destroy_qp: there is none");
+	destroy_double_qp((struct double_qp *)base->qp);
+	base->qp = NULL;
+	unlock();
+}
+
+/* What holds for both sides of a new connection. */
+static void check_parameters(const struct double_id *id, const struct rdma_conn_param *parameters,
+			     uint8_t limit)
+{
+	struct double_qp *qp = (struct double_qp *)id->id.qp;
+
+	if (!qp)
+		violation("a connection without a queue pair");
+	if (TAILQ_EMPTY(&qp->receives))
+		violation("no receive is posted before the peer can send");
+	if (parameters->private_data_len > limit ||
+	    (parameters->private_data_len && !parameters->private_data))
+		violation("%u bytes of private data are too many", parameters->private_data_len);
+	if (parameters->initiator_depth > 128 || parameters->responder_resources > 128)
+		violation("read depths beyond what the device can do");
+	qp->read_depth = parameters->initiator_depth;
+}
+
+int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
+{
+	struct double_id *id = (struct double_id *)base;
+	unsigned int refusal = scripted_number("refuse", 0);
+	int error = enter("rdma_connect");
+	struct stimulus *stimulus;
+
+	if (error)
+		return leave(error);
+	check_parameters(id, parameters, REQUEST_SIZE);
+	id->asked = true;
+	peer_start(&id->peer, id);
+	peer_reads_hello(&id->peer, parameters->private_data, parameters->private_data_len);
+	if (!refusal) {
+		produce_cm_event(id, "ESTABLISHED", 0);
+		return leave(0);
+	}
+	stimulus = new_event(id, "REJECTED", is_iwarp() ? -ECONNREFUSED : refusal == 255 ? 8 : 28);
+	if (refusal != 255)
+		add_private_data(stimulus, peer_hello(&id->peer, refusal, stimulus->bytes),
+				 REJECT_SIZE);
+	produce(stimulus);
+	return leave(0);
+}
+
+int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
+{
+	struct double_id *id = (struct double_id *)base;
+	int error = enter("rdma_accept");
+
+	if (error)
+		return leave(error);
+	check_parameters(id, parameters, REPLY_SIZE);
+	if (parameters->initiator_depth > id->offered_initiator_depth ||
+	    parameters->responder_resources > id->offered_responder_resources)
+		violation("rdma_accept: read depths beyond what the client can do");
+	id->asked = true;
+	peer_reads_hello(&id->peer, parameters->private_data, parameters->private_data_len);
+	base->qp->state = IBV_QPS_RTS;
+	if (produce_cm_event(id, "ESTABLISHED", 0) == RDMA_CM_EVENT_ESTABLISHED)
+		peer_established(&id->peer);
+	return leave(0);
+}
+
+int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
+{
+	int error = enter("rdma_reject");
+
+	if (((struct double_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
+		violation("rdma_reject: not now, or not with %u bytes", size);
+	return leave(error);
+}
+
+int rdma_disconnect(struct rdma_cm_id *base)
+{
+	struct double_id *id = (struct double_id *)base;
+	int error = enter("rdma_disconnect");
+
+	if (!error && (!id->asked || !base->qp))
+		error = EINVAL;
+	if (!error) {
+		((struct double_qp *)base->qp)->closing = true;
+		break_qp((struct double_qp *)base->qp);
+		peer_disconnects(id);
+	}
+	return leave(error);
+}

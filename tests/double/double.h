@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A test double of libibverbs and librdmacm. One process holds the program under test, an adapter,
+ * and a scripted peer; nothing else is needed. It breaks off with status 99 when the program breaks
+ * a rule of the real libraries.
+ *
+ * Time is simulated. What happens outside of the program (a completion, an event of the connection
+ * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
+ * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
+ * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time.
+ *
+ * The environment variable DOUBLE holds blank-separated words:
+ *   iwarp write tutorial      transport; operation of the peer; peer without a hello
+ *   clients:N together        how many clients come to a server; all at once
+ *   payload:N max_msg:N       bytes that the peer hands over; most that one work request carries
+ *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
+ *   refuse:N                  the server refuses, with this reason; 255: without a hello
+ *   coalesce immediate        deliver all that is due at once; deliver without waiting
+ *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
+ * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
+ * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:
+ *   X>Y     X waits until Y has been delivered and handled
+ *   X!      the first X never comes
+ *   X@N     the first X comes N milliseconds later
+ *   X=N     the first X is a completion with status N
+ *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
+ *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
+ *           without a completion, or "signal", or "async:N", a device event
+ */
+#ifndef DOUBLE_H
+#define DOUBLE_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#define MAXIMUM_SGE 4
+#define NAME_SIZE   48
+
+/* ---- What world.c offers: the script, the clock, the faults ---- */
+
+/* One lock for everything. It is not a mutex: a race detector must not take it for the program's.
+ */
+void lock(void);
+void unlock(void);
+/* Says what rule was broken, and ends the process. */
+_Noreturn void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Takes the lock and counts the call: 0, or the errno with which it is to fail. */
+int enter(const char *function);
+/* Releases the lock; -1 with errno, or 0 if there is no error. */
+int leave(int error);
+/* Whether a call has been made to fail: what it left behind is then not the program's fault. */
+bool fault_happened(void);
+
+/* Zeroed memory, or the end. */
+void *allocate(size_t size);
+/* Zeroed memory that stays. The lock is held. A race detector does not know it. */
+void *keep(size_t size);
+/* memcpy(3) and memset(3) that a race detector does not see: the adapter's, not a thread's. */
+void copy_bytes(void *target, const void *source, size_t size);
+void fill_bytes(void *target, int value, size_t size);
+/* An eventfd(2) that counts, as the channels of both libraries are watched by theirs. */
+int open_counter(void);
+void raise_counter(int descriptor);
+/* Takes one off; false with errno EAGAIN if there is none. Blocking for ever is a violation. */
+bool lower_counter(int descriptor);
+
+/* Whether a word stands in the script, and the number behind its colon. */
+bool scripted(const char *word);
+unsigned int scripted_number(const char *word, unsigned int otherwise);
+/* Takes the order `symbol` about `name`, once: its argument, or NULL. */
+const char *take_order(const char *name, char symbol);
+
+/* What everything that a program creates has. */
+struct object {
+	const char *kind;
+	unsigned int users; /* objects that need this one */
+	LIST_ENTRY(object) link;
+};
+
+void object_add(struct object *object, const char *kind);
+/*
+ * Whether the object may go: 0, or EBUSY where an injected failure is to blame for its users. A
+ * violation if the program is.
+ */
+int object_remove(struct object *object);
+
+/* Something that is going to happen to the program. */
+struct stimulus {
+	const char *name; /* static */
+	int64_t due;
+	void (*deliver)(struct stimulus *stimulus);
+	const void *sequence; /* those of one sequence stay in order; NULL: none */
+	struct double_id *id;
+	struct double_qp *qp;
+	struct work *work;
+	int code; /* a status or a type of event */
+	uint32_t size;
+	uint8_t bytes[256]; /* a message, or private data */
+	bool delivered;
+	TAILQ_ENTRY(stimulus) link;
+};
+
+struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
+void produce(struct stimulus *stimulus);
+/* Delivers everything of a sequence that waits, whatever the script says of it. */
+void hurry(const void *sequence);
+/* Forgets what would happen to `id`, or to `qp`. */
+void forget(const struct double_id *id, const struct double_qp *qp);
+int64_t simulated_milliseconds(void);
+/*
+ * Waits, as destroying does, until the program's other threads have acknowledged `*count` events: a
+ * violation if they will not. The lock is held, and let go of meanwhile.
+ */
+void wait_for_others(const unsigned int *count, const char *what);
+
+/* ---- What verbs.c offers: the adapter ---- */
+
+struct double_pd {
+	struct ibv_pd pd;
+	struct object object;
+	bool session_complete; /* so each access flag must have been needed */
+};
+
+struct double_mr {
+	struct ibv_mr mr;
+	struct object object;
+	unsigned int access, needed;
+	unsigned int posted; /* work requests that use it */
+	LIST_ENTRY(double_mr) link;
+};
+
+/* One work request, from posting until its completion has been polled. */
+struct work {
+	uint64_t wr_id;
+	bool receive;
+	bool executed; /* or about to be: it has a stimulus of its own */
+	bool stuck;    /* never comes back */
+	bool complete; /* in the completion queue */
+	enum ibv_wr_opcode opcode;
+	unsigned int flags;
+	uint64_t remote_address;
+	uint32_t rkey, length;
+	int sge_count;
+	struct ibv_sge sge[MAXIMUM_SGE];
+	struct double_mr *mr[MAXIMUM_SGE];
+	struct ibv_wc completion;
+	struct double_qp *qp;
+	TAILQ_ENTRY(work) link;            /* of its send or receive queue */
+	TAILQ_ENTRY(work) completion_link; /* of its completion queue */
+};
+
+TAILQ_HEAD(work_queue, work);
+
+struct double_cq {
+	struct ibv_cq cq;
+	struct object object;
+	struct work_queue completions;
+	int entries;
+	bool armed, polled_since_armed;
+	unsigned int events; /* in the channel, not taken yet */
+	unsigned int taken;  /* events taken, and not acknowledged */
+	bool notified;       /* an event has ever been taken */
+	LIST_ENTRY(double_cq) link;
+};
+
+struct double_qp {
+	struct ibv_qp qp;
+	struct object object;
+	struct double_id *id;
+	struct ibv_qp_cap cap;
+	struct work_queue sends, receives;
+	unsigned int send_count, receive_count, read_depth;
+	bool broken;         /* a work request failed: the rest will be flushed */
+	bool deaf;           /* a receive failed: no message arrives any more */
+	bool closing;        /* by the program's own will: nothing more may be posted */
+	unsigned int unread; /* device events taken and not acknowledged */
+};
+
+struct ibv_context *adapter(void);
+bool is_iwarp(void);
+struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t address,
+			     uint64_t length);
+/* Every work request of the queue pair that is not executed yet comes back with a flush. */
+void break_qp(struct double_qp *qp);
+/* Executes what waits in the send queue. */
+void run_send_queue(struct double_qp *qp);
+struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
+void destroy_double_qp(struct double_qp *qp);
+/* A message from the peer, into the next receive. */
+void message_arrives(struct double_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
+/* The program waits: whatever happens now must wake it. */
+void check_notification(void);
+void produce_spurious(struct double_qp *qp);
+void produce_device_event(struct double_qp *qp, int type);
+
+/* ---- What peer.c offers: the program on the other side ---- */
+
+struct peer {
+	struct double_id *id;
+	uint8_t *outgoing, *incoming;
+	uint64_t outgoing_length, incoming_length;
+	uint64_t region_address, region_length;
+	uint32_t region_rkey;
+	uint64_t digest;
+	bool has_region, operated, done_received, verdict_sent, good;
+};
+
+void peer_start(struct peer *peer, struct double_id *id);
+void peer_stop(struct peer *peer);
+/* The peer's hello, or its refusal; returns how long it is. */
+uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire);
+/* What the program's private data says. */
+void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size);
+void peer_established(struct peer *peer);
+void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
+/* The program's RDMA READ or WRITE. */
+void peer_is_accessed(struct peer *peer, const struct work *work, bool read);
+/* A message of the peer's is being delivered, and with it the operation that came before. */
+void peer_operates(struct peer *peer);
+unsigned int peers_served(void);
+
+/* ---- What cm.c offers: the connection manager ---- */
+
+struct double_id {
+	struct rdma_cm_id id;
+	struct object object;
+	struct peer peer;
+	bool passive, listening, family_only;
+	bool asked;         /* connected or accepted: there is something to disconnect */
+	bool peer_gone;     /* it disconnected */
+	unsigned int taken; /* events taken, and not acknowledged */
+	uint8_t offered_responder_resources, offered_initiator_depth;
+	int resolve_timeout;
+	LIST_ENTRY(double_id) link;
+};
+
+/* The peer takes the connection down. */
+void peer_disconnects(struct double_id *id);
+enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name, int status);
+/* Lets another client come to the server; false if there is no server, or no client left. */
+bool next_client(void);
+struct double_qp *any_qp(void);
+struct double_id *any_id(void);
+
+#endif

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+# The programs, linked with the test double instead of libibverbs and librdmacm. From the top:
+#   make -f tests/double/double.mk [SANITIZE=address|thread|none] [SOURCES=FOLDER]
+# makes build/double/$(SANITIZE)/rdma-server and rdma-client.
+
+SANITIZE ?= address
+SOURCES ?= .
+CC ?= cc
+OUTPUT ?= build/double/$(SANITIZE)
+DOUBLE = tests/double
+
+flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+flags_thread = -fsanitize=thread
+double_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+double_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
+# The double moves bytes as an adapter does: unseen by a race detector, not by calling memcpy.
+double_own = $(double_warnings) -fno-tree-loop-distribute-patterns \
+	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
+
+# What fails on demand, and what has to know the simulated time.
+wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
+	signal read fcntl open_memstream fclose getrlimit getaddrinfo getnameinfo pthread_create \
+	clock_gettime raise
+wrap_flags = $(wrapped:%=-Wl,--wrap=%)
+
+double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs peer cm)
+
+double: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
+
+$(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(OUTPUT)/rdma-common.o \
+		$(double_objects)
+	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash
+
+$(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h
+	@mkdir -p $(OUTPUT)
+	$(CC) $(double_flags) $(flags_$(SANITIZE)) -c -o $@ $<
+
+$(OUTPUT)/double-%.o: $(DOUBLE)/%.c $(DOUBLE)/double.h
+	@mkdir -p $(OUTPUT)
+	$(CC) $(double_flags) $(double_own) -c -o $@ $<
+
+.PHONY: double

@@ -1,0 +1,889 @@
+// SPDX-License-Identifier: MIT
+/* The adapter: libibverbs' objects, their rules, and the execution of work requests. */
+#include "double.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICE_NAME "double0"
+#define POISON      0xa5
+#define REMOTE_ANY  (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct double_channel {
+	struct ibv_comp_channel channel;
+	struct object object;
+};
+
+static struct {
+	struct ibv_device device;
+	struct ibv_context context;
+	LIST_HEAD(, double_mr) regions;
+	LIST_HEAD(, double_cq) queues;
+	uint32_t next_number;
+	struct stimulus *device_event; /* delivered, not taken yet */
+} adapter_state = { .next_number = 0x11 };
+
+static int poll_cq(struct ibv_cq *cq, int maximum, struct ibv_wc *completions);
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only);
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr **rejected);
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *request, struct ibv_recv_wr **rejected);
+
+bool is_iwarp(void)
+{
+	return scripted("iwarp");
+}
+
+struct ibv_context *adapter(void)
+{
+	struct ibv_context *context = &adapter_state.context;
+
+	if (context->device)
+		return context;
+	strcpy(adapter_state.device.name, DEVICE_NAME);
+	adapter_state.device.node_type = is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
+	adapter_state.device.transport_type = is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	context->device = &adapter_state.device;
+	context->async_fd = open_counter();
+	context->num_comp_vectors = 1;
+	context->ops.poll_cq = poll_cq;
+	context->ops.req_notify_cq = req_notify_cq;
+	context->ops.post_send = post_send;
+	context->ops.post_recv = post_recv;
+	return context;
+}
+
+/* ---- Asking, and names ---- */
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
+{
+	int error = enter("ibv_query_device");
+
+	(void)context;
+	if (!error) {
+		memset(attributes, 0, sizeof(*attributes));
+		attributes->max_qp_rd_atom = 128;
+		attributes->max_qp_init_rd_atom = 128;
+		attributes->max_qp_wr = 1024;
+		attributes->max_cqe = 4096;
+		attributes->max_sge = MAXIMUM_SGE;
+		attributes->max_sge_rd = is_iwarp() ? 1 : MAXIMUM_SGE;
+		attributes->max_mr_size = UINT64_MAX;
+	}
+	leave(error);
+	return error;
+}
+
+#undef ibv_query_port
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
+{
+	int error = enter("ibv_query_port");
+	struct ibv_port_attr *attributes = (void *)compat;
+
+	(void)context;
+	if (port != 1)
+		violation("ibv_query_port: there is no port %u", port);
+	if (!error) {
+		attributes->state = IBV_PORT_ACTIVE;
+		attributes->max_msg_sz = scripted_number("max_msg", 8 << 20);
+	}
+	leave(error);
+	return error;
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "completion status %d", status);
+	return text;
+}
+
+const char *ibv_event_type_str(enum ibv_event_type event)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "device event %d", event);
+	return text;
+}
+
+/* ---- Protection domains and memory regions ---- */
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct double_pd *pd;
+
+	if (leave(enter("ibv_alloc_pd")))
+		return NULL;
+	lock();
+	pd = allocate(sizeof(*pd));
+	pd->pd.context = context;
+	object_add(&pd->object, "a protection domain");
+	unlock();
+	return &pd->pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *base)
+{
+	struct double_pd *pd = (struct double_pd *)base;
+	int error = enter("ibv_dealloc_pd");
+
+	if (!error)
+		error = object_remove(&pd->object);
+	if (!error)
+		free(pd);
+	leave(error);
+	return error;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+				unsigned int access)
+{
+	struct double_mr *mr;
+
+	(void)iova;
+	if (leave(enter("ibv_reg_mr")))
+		return NULL;
+	if (length == 0)
+		violation("ibv_reg_mr: nothing to register");
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		violation("ibv_reg_mr: REMOTE_WRITE needs LOCAL_WRITE");
+	lock();
+	mr = allocate(sizeof(*mr));
+	mr->mr = (struct ibv_mr){ .context = pd->context,
+				  .pd = pd,
+				  .addr = address,
+				  .length = length,
+				  .lkey = adapter_state.next_number++ << 8,
+				  .rkey = adapter_state.next_number++ << 8 };
+	mr->access = access;
+	((struct double_pd *)pd)->object.users++;
+	object_add(&mr->object, "a memory region");
+	LIST_INSERT_HEAD(&adapter_state.regions, mr, link);
+	unlock();
+	return &mr->mr;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *base)
+{
+	struct double_mr *mr = (struct double_mr *)base;
+	struct double_pd *pd = (struct double_pd *)base->pd;
+	int error = enter("ibv_dereg_mr");
+
+	if (!error) {
+		*(volatile uint8_t *)mr->mr.addr; /* it must be mapped still */
+		if (mr->posted)
+			violation("a memory region is deregistered that %u posted work requests "
+				  "use",
+				  mr->posted);
+		if (pd->session_complete && mr->access & ~mr->needed)
+			violation("a memory region has access flags 0x%x, needed were 0x%x",
+				  mr->access, mr->needed);
+		pd->object.users--;
+		LIST_REMOVE(mr, link);
+		object_remove(&mr->object);
+		free(mr);
+	}
+	leave(error);
+	return error;
+}
+
+/* Memory may go when the adapter has let go of it. */
+int __real_munmap(void *address, size_t size);
+int __wrap_munmap(void *address, size_t size);
+int __wrap_munmap(void *address, size_t size)
+{
+	const struct double_mr *mr;
+	int error = enter("munmap");
+
+	LIST_FOREACH(mr, &adapter_state.regions, link)
+	{
+		if ((uint8_t *)mr->mr.addr < (uint8_t *)address + size &&
+		    (uint8_t *)mr->mr.addr + mr->mr.length > (uint8_t *)address)
+			violation("memory is unmapped while it is registered");
+	}
+	return leave(error) ? -1 : __real_munmap(address, size);
+}
+
+static bool covers(const struct double_mr *mr, uint64_t address, uint64_t length)
+{
+	uint64_t start = (uintptr_t)mr->mr.addr;
+
+	return address >= start && length <= mr->mr.length &&
+	       address - start <= mr->mr.length - length;
+}
+
+struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t address,
+			     uint64_t length)
+{
+	struct double_mr *mr;
+
+	LIST_FOREACH(mr, &adapter_state.regions, link)
+	{
+		if (mr->mr.rkey == rkey && mr->mr.pd == qp->qp.pd && covers(mr, address, length))
+			return mr;
+	}
+	return NULL;
+}
+
+/* ---- Completion channels and queues ---- */
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	struct double_channel *channel;
+
+	if (leave(enter("ibv_create_comp_channel")))
+		return NULL;
+	lock();
+	channel = allocate(sizeof(*channel));
+	channel->channel.context = context;
+	channel->channel.fd = open_counter();
+	object_add(&channel->object, "a completion channel");
+	unlock();
+	return &channel->channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *base)
+{
+	struct double_channel *channel = (struct double_channel *)base;
+	int error = enter("ibv_destroy_comp_channel");
+
+	if (!error)
+		error = object_remove(&channel->object);
+	if (!error) {
+		close(channel->channel.fd);
+		free(channel);
+	}
+	leave(error);
+	return error;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+			     struct ibv_comp_channel *channel, int vector)
+{
+	struct double_cq *cq;
+
+	if (leave(enter("ibv_create_cq")))
+		return NULL;
+	if (vector < 0 || vector >= context->num_comp_vectors)
+		violation("ibv_create_cq: there is no completion vector %d", vector);
+	lock();
+	cq = allocate(sizeof(*cq));
+	cq->cq.context = context;
+	cq->cq.channel = channel;
+	cq->cq.cq_context = cq_context;
+	cq->cq.cqe = entries;
+	TAILQ_INIT(&cq->completions);
+	if (channel)
+		((struct double_channel *)channel)->object.users++;
+	object_add(&cq->object, "a completion queue");
+	LIST_INSERT_HEAD(&adapter_state.queues, cq, link);
+	unlock();
+	return &cq->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *base)
+{
+	struct double_cq *cq = (struct double_cq *)base;
+	int error = enter("ibv_destroy_cq");
+
+	if (!error)
+		error = object_remove(&cq->object);
+	if (!error) {
+		wait_for_others(&cq->taken, "completion events");
+		while (cq->events-- > 0) /* the library takes them out of the channel */
+			lower_counter(cq->cq.channel->fd);
+		if (cq->cq.channel)
+			((struct double_channel *)cq->cq.channel)->object.users--;
+		LIST_REMOVE(cq, link);
+		free(cq);
+	}
+	leave(error);
+	return error;
+}
+
+static int req_notify_cq(struct ibv_cq *base, int solicited_only)
+{
+	struct double_cq *cq = (struct double_cq *)base;
+	int error = enter("ibv_req_notify_cq");
+
+	if (!error) {
+		if (!cq->cq.channel || solicited_only)
+			violation("ibv_req_notify_cq: nothing would come of it");
+		cq->armed = true;
+		cq->polled_since_armed = false;
+	}
+	leave(error);
+	return error;
+}
+
+/* An event in the channel, if one was asked for. */
+static void notify(struct double_cq *cq)
+{
+	if (!cq->armed)
+		return;
+	cq->armed = false;
+	cq->events++;
+	raise_counter(cq->cq.channel->fd);
+}
+
+static void deliver_spurious(struct stimulus *stimulus)
+{
+	if (stimulus->qp)
+		notify((struct double_cq *)stimulus->qp->qp.recv_cq);
+}
+
+void produce_spurious(struct double_qp *qp)
+{
+	struct stimulus *stimulus = new_stimulus("spurious", deliver_spurious);
+
+	stimulus->qp = qp;
+	produce(stimulus);
+}
+
+void check_notification(void)
+{
+	const struct double_cq *cq;
+
+	LIST_FOREACH(cq, &adapter_state.queues, link)
+	{
+		if (fault_happened() || cq->events || !cq->cq.channel)
+			continue;
+		if (!cq->armed)
+			violation("the program waits, but no completion would wake it: the "
+				  "completion queue is not armed");
+		if (cq->notified && !cq->polled_since_armed)
+			violation("the completion queue was armed after polling: what completed "
+				  "in between is lost");
+	}
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, void **context)
+{
+	struct double_cq *cq;
+
+	if (leave(enter("ibv_get_cq_event")))
+		return -1;
+	lock();
+	if (!lower_counter(channel->fd))
+		return leave(EAGAIN);
+	LIST_FOREACH(cq, &adapter_state.queues, link)
+	{
+		if (cq->cq.channel == channel && cq->events > 0)
+			break;
+	}
+	cq->events--;
+	cq->taken++;
+	cq->notified = true;
+	*base = &cq->cq;
+	*context = cq->cq.cq_context;
+	return leave(0);
+}
+
+void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
+{
+	struct double_cq *cq = (struct double_cq *)base;
+
+	lock();
+	if (count > cq->taken)
+		violation("ibv_ack_cq_events: more events than there were");
+	cq->taken -= count;
+	unlock();
+}
+
+/* Takes a work request out of its queue: its place is free. */
+static void retire(struct work *work)
+{
+	struct double_qp *qp = work->qp;
+
+	if (work->receive) {
+		TAILQ_REMOVE(&qp->receives, work, link);
+		qp->receive_count--;
+	} else {
+		TAILQ_REMOVE(&qp->sends, work, link);
+		qp->send_count--;
+	}
+	for (int i = 0; i < work->sge_count; i++) {
+		if (work->mr[i])
+			work->mr[i]->posted--;
+	}
+}
+
+static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
+{
+	struct double_cq *cq = (struct double_cq *)base;
+	int error = enter("ibv_poll_cq"), count = 0;
+	struct work *work;
+
+	while (!error && count < maximum && (work = TAILQ_FIRST(&cq->completions))) {
+		TAILQ_REMOVE(&cq->completions, work, completion_link);
+		cq->entries--;
+		copy_bytes(&completions[count++], &work->completion, sizeof(work->completion));
+		retire(work);
+	}
+	cq->polled_since_armed = true;
+	leave(0);
+	return error ? -1 : count;
+}
+
+/* A work request is done. What means nothing in a failed completion is filled with nonsense. */
+static void complete(struct work *work, enum ibv_wc_status status)
+{
+	struct double_cq *cq =
+		(struct double_cq *)(work->receive ? work->qp->qp.recv_cq : work->qp->qp.send_cq);
+	struct ibv_wc *completion = &work->completion;
+
+	if (work->complete)
+		return;
+	work->complete = true;
+	if (!work->receive && !(work->flags & IBV_SEND_SIGNALED) && status == IBV_WC_SUCCESS) {
+		retire(work);
+		return;
+	}
+	fill_bytes(completion, POISON, sizeof(*completion));
+	completion->wr_id = work->wr_id;
+	completion->status = status;
+	completion->qp_num = work->qp->qp.qp_num;
+	completion->vendor_err = 0;
+	if (status == IBV_WC_SUCCESS) {
+		completion->opcode = work->receive                       ? IBV_WC_RECV
+				     : work->opcode == IBV_WR_RDMA_READ  ? IBV_WC_RDMA_READ
+				     : work->opcode == IBV_WR_RDMA_WRITE ? IBV_WC_RDMA_WRITE
+									 : IBV_WC_SEND;
+		completion->byte_len = work->length;
+		completion->wc_flags = 0;
+	}
+	if (++cq->entries > cq->cq.cqe)
+		violation("the completion queue overflows");
+	TAILQ_INSERT_TAIL(&cq->completions, work, completion_link);
+	notify(cq);
+}
+
+/* ---- Queue pairs ---- */
+
+struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
+{
+	struct double_qp *qp = allocate(sizeof(*qp));
+
+	if (attributes->qp_type != IBV_QPT_RC || !attributes->send_cq || !attributes->recv_cq)
+		violation("rdma_create_qp: not a reliable connection with completion queues");
+	qp->qp = (struct ibv_qp){ .context = pd->context,
+				  .qp_context = attributes->qp_context,
+				  .pd = pd,
+				  .send_cq = attributes->send_cq,
+				  .recv_cq = attributes->recv_cq,
+				  .qp_num = adapter_state.next_number++,
+				  .state = IBV_QPS_INIT,
+				  .qp_type = attributes->qp_type };
+	qp->cap = attributes->cap;
+	TAILQ_INIT(&qp->sends);
+	TAILQ_INIT(&qp->receives);
+	((struct double_pd *)pd)->object.users++;
+	((struct double_cq *)attributes->send_cq)->object.users++;
+	((struct double_cq *)attributes->recv_cq)->object.users++;
+	object_add(&qp->object, "a queue pair");
+	return qp;
+}
+
+void destroy_double_qp(struct double_qp *qp)
+{
+	struct double_cq *queues[] = { (struct double_cq *)qp->qp.send_cq,
+				       (struct double_cq *)qp->qp.recv_cq };
+	struct work *work;
+
+	if (qp->unread)
+		violation("a queue pair is destroyed before its device event was acknowledged");
+	forget(NULL, qp);
+	for (size_t i = 0; i < 2; i++) {
+		struct work *next;
+
+		for (work = TAILQ_FIRST(&queues[i]->completions); work; work = next) {
+			next = TAILQ_NEXT(work, completion_link);
+			if (work->qp != qp)
+				continue;
+			TAILQ_REMOVE(&queues[i]->completions, work, completion_link);
+			queues[i]->entries--;
+		}
+		queues[i]->object.users--;
+	}
+	while ((work = TAILQ_FIRST(&qp->sends)) || (work = TAILQ_FIRST(&qp->receives)))
+		retire(work);
+	((struct double_pd *)qp->qp.pd)->object.users--;
+	object_remove(&qp->object);
+	free(qp);
+}
+
+int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attributes, int mask)
+{
+	struct double_qp *qp = (struct double_qp *)base;
+	int error = enter("ibv_modify_qp");
+
+	if (!error) {
+		if (mask != IBV_QP_STATE || attributes->qp_state != IBV_QPS_ERR)
+			violation("ibv_modify_qp: only the error state is expected here");
+		qp->closing = true;
+		break_qp(qp);
+	}
+	leave(error);
+	return error;
+}
+
+/* ---- Posting ---- */
+
+/* Whether the buffers lie in registered memory that may be used so. */
+static void check_buffers(struct work *work, unsigned int access)
+{
+	for (int i = 0; i < work->sge_count; i++) {
+		const struct ibv_sge *sge = &work->sge[i];
+		struct double_mr *mr;
+
+		LIST_FOREACH(mr, &adapter_state.regions, link)
+		{
+			if (mr->mr.lkey == sge->lkey)
+				break;
+		}
+		if (!mr || mr->mr.pd != work->qp->qp.pd)
+			violation("work request 0x%lx: no such lkey", (unsigned long)work->wr_id);
+		if (!covers(mr, sge->addr, sge->length))
+			violation("work request 0x%lx: the buffer lies outside of its region",
+				  (unsigned long)work->wr_id);
+		if (access & ~mr->access)
+			violation("work request 0x%lx: access flags 0x%x of its region do not "
+				  "allow it, 0x%x is needed",
+				  (unsigned long)work->wr_id, mr->access, access);
+		mr->needed |= access;
+		mr->posted++;
+		work->mr[i] = mr;
+		work->length += sge->length;
+		if (access) /* its contents mean nothing until the completion */
+			fill_bytes((void *)(uintptr_t)sge->addr, POISON, sge->length);
+	}
+}
+
+/* A place in a queue, with what receives and sends have in common. */
+static struct work *new_work(struct double_qp *qp, bool receive, uint64_t wr_id,
+			     const struct ibv_sge *list, int count)
+{
+	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
+	uint32_t sges = receive ? qp->cap.max_recv_sge : qp->cap.max_send_sge;
+	struct work *work;
+
+	if (qp->closing)
+		violation("work request 0x%lx is posted after the program began to disconnect",
+			  (unsigned long)wr_id);
+	if (count < 0 || count > MAXIMUM_SGE || (uint32_t)count > sges)
+		violation("work request 0x%lx has too many buffers", (unsigned long)wr_id);
+	if ((receive ? ++qp->receive_count : ++qp->send_count) > limit)
+		violation("the %s queue overflows", receive ? "receive" : "send");
+	if (qp->receive_count + qp->send_count > (uint32_t)qp->qp.send_cq->cqe)
+		violation("more work requests are posted than the completion queue has room for");
+	work = keep(sizeof(*work));
+	work->qp = qp;
+	work->receive = receive;
+	work->wr_id = wr_id;
+	work->sge_count = count;
+	for (int i = 0; i < count; i++)
+		work->sge[i] = list[i];
+	if (receive)
+		TAILQ_INSERT_TAIL(&qp->receives, work, link);
+	else
+		TAILQ_INSERT_TAIL(&qp->sends, work, link);
+	return work;
+}
+
+static void deliver_flush(struct stimulus *stimulus);
+
+static void produce_flush(struct double_qp *qp)
+{
+	struct stimulus *stimulus = new_stimulus("flush", deliver_flush);
+
+	stimulus->qp = qp;
+	produce(stimulus);
+}
+
+static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
+		     struct ibv_recv_wr **rejected)
+{
+	struct double_qp *qp = (struct double_qp *)base;
+	int error = enter("ibv_post_recv");
+
+	if (error)
+		*rejected = request;
+	else if (request->next)
+		violation("ibv_post_recv: lists are not expected here");
+	else
+		check_buffers(
+			new_work(qp, true, request->wr_id, request->sg_list, request->num_sge),
+			IBV_ACCESS_LOCAL_WRITE);
+	if (!error && qp->qp.state == IBV_QPS_ERR)
+		produce_flush(qp);
+	leave(error);
+	return error;
+}
+
+static void check_send(const struct work *work)
+{
+	const struct double_qp *qp = work->qp;
+	const struct work *other;
+
+	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR)
+		violation("ibv_post_send before the connection stands");
+	if (work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data)
+		violation("ibv_post_send: %u bytes are too many for inline", work->length);
+	if (work->opcode == IBV_WR_RDMA_READ && qp->read_depth == 0)
+		violation("RDMA READ, but no initiator depth was agreed");
+	if (work->opcode != IBV_WR_RDMA_READ && work->length > scripted_number("max_msg", 8 << 20))
+		violation("ibv_post_send: larger than max_msg_sz");
+	TAILQ_FOREACH (other, &qp->sends, link) {
+		if (work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
+		    other->length && !other->complete && !(work->flags & IBV_SEND_FENCE) &&
+		    *(uint8_t *)(uintptr_t)work->sge[0].addr == 1)
+			violation("MSG_DONE may overtake the RDMA READ before it");
+	}
+}
+
+static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
+		     struct ibv_send_wr **rejected)
+{
+	struct double_qp *qp = (struct double_qp *)base;
+	int error = enter("ibv_post_send");
+	unsigned int access = 0;
+	struct work *work;
+
+	if (error) {
+		*rejected = request;
+	} else if (request->next ||
+		   (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
+		    request->opcode != IBV_WR_RDMA_WRITE)) {
+		violation("ibv_post_send: this is not expected here");
+	} else {
+		work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
+		work->opcode = request->opcode;
+		work->flags = request->send_flags;
+		work->remote_address = request->wr.rdma.remote_addr;
+		work->rkey = request->wr.rdma.rkey;
+		/* over iWARP the answer to a read is a write into this memory */
+		if (work->opcode == IBV_WR_RDMA_READ)
+			access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+					    : IBV_ACCESS_LOCAL_WRITE;
+		check_buffers(work, access);
+		check_send(work);
+		if (qp->qp.state == IBV_QPS_ERR)
+			produce_flush(qp);
+		else
+			run_send_queue(qp);
+	}
+	leave(error);
+	return error;
+}
+
+/* ---- Executing ---- */
+
+static void deliver_flush(struct stimulus *stimulus)
+{
+	struct double_qp *qp = stimulus->qp;
+	struct work *work, *next;
+
+	if (!qp)
+		return;
+	hurry(&qp->sends);
+	hurry(&qp->receives);
+	for (work = TAILQ_FIRST(&qp->sends); work; work = next) {
+		next = TAILQ_NEXT(work, link);
+		if (!work->stuck)
+			complete(work, IBV_WC_WR_FLUSH_ERR);
+	}
+	TAILQ_FOREACH (work, &qp->receives, link)
+		complete(work, IBV_WC_WR_FLUSH_ERR);
+}
+
+void break_qp(struct double_qp *qp)
+{
+	qp->broken = true;
+	if (qp->qp.state == IBV_QPS_ERR)
+		return;
+	qp->qp.state = IBV_QPS_ERR;
+	produce_flush(qp);
+}
+
+/* Stimulus: a work request completes. A failed one breaks the queue pair. */
+static void deliver_completion(struct stimulus *stimulus)
+{
+	struct work *work = stimulus->work;
+	struct double_qp *qp = stimulus->qp;
+
+	if (!qp)
+		return;
+	if (stimulus->code == IBV_WC_SUCCESS && work->receive) {
+		work->length = stimulus->size;
+		peer_operates(&qp->id->peer);
+		copy_bytes((void *)(uintptr_t)work->sge[0].addr, stimulus->bytes, stimulus->size);
+	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
+		peer_is_accessed(&qp->id->peer, work, true);
+	}
+	complete(work, stimulus->code);
+	if (stimulus->code != IBV_WC_SUCCESS)
+		break_qp(qp);
+	else
+		run_send_queue(qp); /* something may have waited behind a fence */
+}
+
+/* What the script makes of a work request that would complete. False: it never does. */
+static struct stimulus *new_completion(struct work *work, const char *name)
+{
+	struct stimulus *stimulus;
+	const char *status;
+
+	if (take_order(name, '!')) {
+		work->executed = work->stuck =
+			!work->receive; /* a message that is lost needs no receive */
+		return NULL;
+	}
+	work->executed = true;
+	stimulus = new_stimulus(name, deliver_completion);
+	stimulus->qp = work->qp;
+	stimulus->work = work;
+	stimulus->sequence = work->receive ? &work->qp->receives : &work->qp->sends;
+	status = take_order(name, '=');
+	if (status) {
+		stimulus->code = atoi(status);
+		*(work->receive ? &work->qp->deaf : &work->qp->broken) = true;
+	}
+	return stimulus;
+}
+
+static const char *send_name(const struct work *work)
+{
+	static const char *const names[] = { "sent-MR", "sent-DONE", "sent-VERDICT",
+					     "sent-PROGRESS" };
+
+	if (work->opcode != IBV_WR_SEND)
+		return work->length ? "operation" : "probe";
+	return names[*(uint8_t *)(uintptr_t)work->sge[0].addr & 3];
+}
+
+/* Executes one work request; false if nothing behind it may be executed yet. */
+static bool execute(struct double_qp *qp, struct work *work)
+{
+	const struct work *earlier;
+	struct stimulus *stimulus;
+	uint8_t bytes[256];
+	bool accepted;
+
+	TAILQ_FOREACH (earlier, &qp->sends, link) {
+		if (earlier == work)
+			break;
+		if (work->flags & IBV_SEND_FENCE && earlier->opcode == IBV_WR_RDMA_READ &&
+		    !earlier->complete)
+			return false;
+	}
+	stimulus = new_completion(work, send_name(work));
+	if (!stimulus)
+		return false;
+	accepted = stimulus->code == IBV_WC_SUCCESS;
+	if (work->opcode == IBV_WR_SEND)
+		copy_bytes(bytes, (void *)(uintptr_t)work->sge[0].addr, work->length);
+	if (accepted && work->opcode == IBV_WR_RDMA_WRITE)
+		peer_is_accessed(&qp->id->peer, work, false);
+	accepted = accepted && work->opcode == IBV_WR_SEND;
+	produce(stimulus);
+	if (accepted)
+		peer_receives(&qp->id->peer, bytes, stimulus->work->length);
+	return true;
+}
+
+void run_send_queue(struct double_qp *qp)
+{
+	struct work *work, *next;
+
+	for (work = TAILQ_FIRST(&qp->sends); work && !qp->broken; work = next) {
+		next = TAILQ_NEXT(work, link);
+		if (work->stuck || (!work->executed && !execute(qp, work)))
+			return;
+	}
+}
+
+void message_arrives(struct double_qp *qp, const char *name, const uint8_t *bytes, uint32_t size)
+{
+	struct stimulus *stimulus;
+	struct work *work;
+
+	if (qp->broken || qp->deaf)
+		return;
+	TAILQ_FOREACH (work, &qp->receives, link) {
+		if (!work->executed)
+			break;
+	}
+	if (!work)
+		violation("%s, but no receive is posted", name);
+	if (work->length < size)
+		violation("%s does not fit into its receive", name);
+	stimulus = new_completion(work, name);
+	if (!stimulus)
+		return;
+	stimulus->size = size;
+	copy_bytes(stimulus->bytes, bytes, size);
+	produce(stimulus);
+}
+
+/* ---- Device events ---- */
+
+static void deliver_device_event(struct stimulus *stimulus)
+{
+	if (!stimulus->qp)
+		return;
+	adapter_state.device_event = stimulus;
+	raise_counter(adapter()->async_fd);
+}
+
+void produce_device_event(struct double_qp *qp, int type)
+{
+	struct stimulus *stimulus = new_stimulus("async", deliver_device_event);
+
+	stimulus->qp = qp;
+	stimulus->code = type;
+	produce(stimulus);
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct stimulus *stimulus;
+
+	if (leave(enter("ibv_get_async_event")))
+		return -1;
+	lock();
+	if (!lower_counter(context->async_fd))
+		return leave(EAGAIN);
+	stimulus = adapter_state.device_event;
+	event->event_type = stimulus->code;
+	if (stimulus->code == IBV_EVENT_CQ_ERR)
+		event->element.cq = stimulus->qp->qp.recv_cq;
+	else if (stimulus->code < IBV_EVENT_DEVICE_FATAL)
+		event->element.qp = &stimulus->qp->qp;
+	else
+		event->element.port_num = 1;
+	stimulus->qp->unread++;
+	return leave(0);
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	(void)event;
+	lock();
+	adapter_state.device_event->qp->unread--;
+	unlock();
+}

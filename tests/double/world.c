@@ -1,0 +1,684 @@
+// SPDX-License-Identifier: MIT
+/* The world around the program: the script, the clock, failing calls, and what libc offers. */
+#include "double.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VIOLATION_STATUS 99
+#define ORDERS           32
+#define FUNCTIONS        80
+#define DESCRIPTORS      256
+#define THREADS          4
+#define ARENA_SIZE       ((size_t)64 << 20)
+
+/* Redirected by the linker (--wrap). The double itself calls the real ones. */
+void *__real_calloc(size_t count, size_t size);
+int __real_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
+int __real_fcntl(int descriptor, int command, long argument);
+
+struct order {
+	char name[NAME_SIZE];
+	char symbol;
+	int count;
+	char argument[NAME_SIZE];
+};
+
+struct call {
+	const char *function;
+	unsigned int count;
+};
+
+static struct {
+	char lock;
+	int64_t clock;
+	struct order orders[ORDERS];
+	int order_count;
+	struct call calls[FUNCTIONS];
+	int call_count;
+	bool fault;
+	struct stimulus *cause;         /* what happens now comes right after this one */
+	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones too: orders refer to them */
+	LIST_HEAD(, object) objects;
+	bool descriptors[DESCRIPTORS]; /* open when the program started */
+	int threads;
+	int waiting[THREADS]; /* epoll descriptors that threads wait on */
+	int64_t deadlines[THREADS];
+	int waiting_count;
+	bool signalled, finished;
+} world = {
+	.clock = 1000,
+	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
+	.threads = 1,
+};
+
+void lock(void)
+{
+	while (__atomic_test_and_set(&world.lock, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+void unlock(void)
+{
+	__atomic_clear(&world.lock, __ATOMIC_RELEASE);
+}
+
+void violation(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("double: violation: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	_exit(VIOLATION_STATUS);
+}
+
+void *allocate(size_t size)
+{
+	void *memory = __real_calloc(1, size);
+
+	if (!memory)
+		violation("no memory for the double itself");
+	return memory;
+}
+
+void *keep(size_t size)
+{
+	static _Alignas(16) uint8_t arena[ARENA_SIZE];
+	static size_t used;
+	void *memory = arena + used;
+
+	used += (size + 15) & ~(size_t)15;
+	if (used > ARENA_SIZE)
+		violation("no memory for the double itself");
+	return memory;
+}
+
+void copy_bytes(void *target, const void *source, size_t size)
+{
+	volatile uint8_t *to = target;
+	const uint8_t *from = source;
+
+	for (size_t i = 0; i < size; i++)
+		to[i] = from[i];
+}
+
+void fill_bytes(void *target, int value, size_t size)
+{
+	volatile uint8_t *to = target;
+
+	for (size_t i = 0; i < size; i++)
+		to[i] = (uint8_t)value;
+}
+
+/* System calls proper: the kernel's wake-ups order nothing between the threads of a program. */
+int open_counter(void)
+{
+	int descriptor = (int)syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
+
+	if (descriptor < 0 || descriptor >= DESCRIPTORS)
+		violation("no descriptor for the double itself");
+	world.descriptors[descriptor] = true; /* not the program's */
+	return descriptor;
+}
+
+void raise_counter(int descriptor)
+{
+	const uint64_t one = 1;
+
+	if (syscall(SYS_write, descriptor, &one, sizeof(one)) < 0)
+		violation("a channel was closed under the library");
+}
+
+bool lower_counter(int descriptor)
+{
+	struct pollfd ready = { .fd = descriptor, .events = POLLIN };
+	uint64_t count;
+
+	if (poll(&ready, 1, 0) == 0 && !(__real_fcntl(descriptor, F_GETFL, 0) & O_NONBLOCK))
+		violation("would wait for ever for an event");
+	return syscall(SYS_read, descriptor, &count, sizeof(count)) > 0;
+}
+
+int64_t simulated_milliseconds(void)
+{
+	return world.clock;
+}
+
+/* ---- The script ---- */
+
+static void add_order(const char *word)
+{
+	struct order *order = &world.orders[world.order_count++];
+	size_t prefix = strspn(word, "0123456789"), length;
+
+	if (world.order_count > ORDERS)
+		violation("script: too many words");
+	order->count = 1;
+	if (prefix > 0 && word[prefix] == '*') {
+		order->count = atoi(word);
+		word += prefix + 1;
+	}
+	length = strcspn(word, ">!@=+:");
+	snprintf(order->name, NAME_SIZE, "%.*s", (int)length, word);
+	order->symbol = word[length];
+	snprintf(order->argument, NAME_SIZE, "%s", word[length] ? word + length + 1 : "");
+}
+
+static struct order *find_order(const char *name, char symbol)
+{
+	for (int i = 0; i < world.order_count; i++) {
+		if (world.orders[i].symbol == symbol && !strcmp(world.orders[i].name, name))
+			return &world.orders[i];
+	}
+	return NULL;
+}
+
+bool scripted(const char *word)
+{
+	return find_order(word, '\0');
+}
+
+unsigned int scripted_number(const char *word, unsigned int otherwise)
+{
+	const struct order *order = find_order(word, ':');
+
+	return order ? (unsigned int)atoi(order->argument) : otherwise;
+}
+
+const char *take_order(const char *name, char symbol)
+{
+	for (int i = 0; i < world.order_count; i++) {
+		struct order *order = &world.orders[i];
+
+		if (order->symbol != symbol || strcmp(order->name, name) || order->count == 0)
+			continue;
+		order->count--;
+		return order->argument;
+	}
+	return NULL;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *script = getenv("DOUBLE");
+	char *words = strdup(script ? script : ""), *rest = words, *word;
+
+	while ((word = strsep(&rest, " \n"))) {
+		if (*word)
+			add_order(word);
+	}
+	free(words);
+	adapter(); /* the libraries keep devices open until the process ends */
+	for (int i = 0; i < DESCRIPTORS; i++)
+		world.descriptors[i] = __real_fcntl(i, F_GETFD, 0) >= 0;
+}
+
+/* ---- Calls that fail ---- */
+
+bool fault_happened(void)
+{
+	return world.fault;
+}
+
+/* Counts a call; the lock is held. */
+static int count_call(const char *function)
+{
+	const struct order *fail = find_order("fail", ':');
+	char name[NAME_SIZE];
+	unsigned int number;
+	int error, end = 0, i;
+
+	for (i = 0; i < world.call_count && strcmp(world.calls[i].function, function); i++)
+		;
+	if (i == FUNCTIONS)
+		violation("script: too many functions");
+	if (i == world.call_count)
+		world.calls[world.call_count++].function = function;
+	world.calls[i].count++;
+	if (!fail || sscanf(fail->argument, "%30[^:]:%u%n", name, &number, &end) != 2 ||
+	    strcmp(name, function))
+		return 0;
+	if (number != world.calls[i].count &&
+	    (fail->argument[end] != '+' || number > world.calls[i].count))
+		return 0;
+	error = atoi(strrchr(fail->argument, ':') + 1);
+	world.fault = true;
+	return error;
+}
+
+int enter(const char *function)
+{
+	lock();
+	return count_call(function);
+}
+
+int leave(int error)
+{
+	unlock();
+	if (!error)
+		return 0;
+	errno = error;
+	return -1;
+}
+
+static bool fails(const char *function)
+{
+	return leave(enter(function)) != 0;
+}
+
+/* ---- Objects ---- */
+
+void object_add(struct object *object, const char *kind)
+{
+	object->kind = kind;
+	LIST_INSERT_HEAD(&world.objects, object, link);
+}
+
+int object_remove(struct object *object)
+{
+	if (object->users && world.fault)
+		return EBUSY;
+	if (object->users)
+		violation("%s is destroyed before %u objects that need it", object->kind,
+			  object->users);
+	LIST_REMOVE(object, link);
+	return 0;
+}
+
+static void write_record(void)
+{
+	const char *path = getenv("DOUBLE_RECORD");
+	FILE *record = path ? fopen(path, "w") : NULL;
+
+	if (!record)
+		return;
+	fprintf(record, "served %u\n", peers_served());
+	for (int i = 0; i < world.call_count; i++)
+		fprintf(record, "%s %u\n", world.calls[i].function, world.calls[i].count);
+	fclose(record);
+}
+
+/* At the end of the program: nothing may be left. */
+__attribute__((destructor)) static void finish(void)
+{
+	if (world.finished)
+		return;
+	world.finished = true;
+	for (int i = 0; i < DESCRIPTORS; i++) {
+		if (!world.descriptors[i] && __real_fcntl(i, F_GETFD, 0) >= 0)
+			violation("descriptor %d is left open", i);
+	}
+	if (!LIST_EMPTY(&world.objects) && !world.fault)
+		violation("%s is left at the end", LIST_FIRST(&world.objects)->kind);
+	write_record();
+}
+
+/* ---- What happens, and when ---- */
+
+struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *))
+{
+	struct stimulus *stimulus = keep(sizeof(*stimulus));
+
+	stimulus->name = name;
+	stimulus->deliver = deliver;
+	return stimulus;
+}
+
+static bool was_delivered(const char *name)
+{
+	const struct stimulus *stimulus;
+
+	TAILQ_FOREACH (stimulus, &world.stimuli, link) {
+		if (stimulus->delivered && !strcmp(stimulus->name, name))
+			return true;
+	}
+	return false;
+}
+
+/* Whether its turn has come. Those of one sequence keep their order. */
+static bool is_held(const struct stimulus *stimulus)
+{
+	const struct stimulus *earlier;
+
+	TAILQ_FOREACH (earlier, &world.stimuli, link) {
+		if (earlier == stimulus)
+			break;
+		if (!earlier->delivered && stimulus->sequence &&
+		    earlier->sequence == stimulus->sequence)
+			return true;
+	}
+	for (int i = 0; i < world.order_count; i++) {
+		const struct order *order = &world.orders[i];
+
+		if (order->symbol == '>' && !strcmp(order->name, stimulus->name) &&
+		    !was_delivered(order->argument))
+			return true;
+	}
+	return false;
+}
+
+static void deliver_signal(struct stimulus *stimulus)
+{
+	(void)stimulus;
+	world.signalled = true;
+	kill(getpid(), SIGTERM);
+}
+
+/* What the script wants to happen after something else. */
+static void produce_extra(const struct stimulus *cause, const char *what)
+{
+	const char *colon = strchr(what, ':');
+	int number = colon ? atoi(colon + 1) : 0;
+	struct double_id *id = cause->id ? cause->id : cause->qp ? cause->qp->id : any_id();
+	struct double_qp *qp = cause->qp ? cause->qp : any_qp();
+	char name[NAME_SIZE];
+
+	snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(what, ":"), what);
+	if (!strcmp(name, "signal"))
+		produce(new_stimulus("signal", deliver_signal));
+	else if (!strcmp(name, "spurious"))
+		produce_spurious(qp);
+	else if (!strcmp(name, "async"))
+		produce_device_event(qp, number);
+	else if (!strcmp(name, "DISCONNECTED"))
+		peer_disconnects(id);
+	else
+		produce_cm_event(id, name, number);
+}
+
+static void deliver(struct stimulus *stimulus)
+{
+	const char *extra;
+
+	stimulus->delivered = true;
+	world.clock++;
+	stimulus->deliver(stimulus);
+	while ((extra = take_order(stimulus->name, '+'))) {
+		world.cause = stimulus;
+		produce_extra(stimulus, extra);
+		world.cause = NULL;
+	}
+}
+
+void produce(struct stimulus *stimulus)
+{
+	const char *delay = take_order(stimulus->name, '@');
+
+	if (stimulus->due == 0)
+		stimulus->due = world.clock + (delay ? atoi(delay) : 0);
+	if (world.cause)
+		TAILQ_INSERT_AFTER(&world.stimuli, world.cause, stimulus, link);
+	else
+		TAILQ_INSERT_TAIL(&world.stimuli, stimulus, link);
+	if (scripted("immediate") && !is_held(stimulus))
+		deliver(stimulus);
+}
+
+void hurry(const void *sequence)
+{
+	struct stimulus *stimulus;
+
+	TAILQ_FOREACH (stimulus, &world.stimuli, link) {
+		if (!stimulus->delivered && stimulus->sequence == sequence)
+			deliver(stimulus);
+	}
+}
+
+void forget(const struct double_id *id, const struct double_qp *qp)
+{
+	struct stimulus *stimulus;
+
+	TAILQ_FOREACH (stimulus, &world.stimuli, link) {
+		if ((id && stimulus->id == id) || (qp && stimulus->qp == qp)) {
+			stimulus->delivered = true;
+			stimulus->id = NULL;
+			stimulus->qp = NULL;
+		}
+	}
+}
+
+/* Whether so many threads wait, and none of them has anything to wake up for. */
+static bool threads_wait(int count)
+{
+	if (world.waiting_count < count)
+		return false;
+	for (int i = 0; i < world.waiting_count; i++) {
+		struct pollfd ready = { .fd = world.waiting[i], .events = POLLIN };
+
+		if (world.deadlines[i] <= world.clock || poll(&ready, 1, 0) != 0)
+			return false;
+	}
+	return true;
+}
+
+void wait_for_others(const unsigned int *count, const char *what)
+{
+	while (*count) {
+		if (threads_wait(world.threads - 1))
+			violation("%u %s were not acknowledged", *count, what);
+		unlock();
+		sched_yield();
+		lock();
+	}
+}
+
+/* When something can happen again: a stimulus is due or the program has a deadline. */
+static int64_t next_moment(void)
+{
+	const struct stimulus *stimulus;
+	int64_t moment = INT64_MAX;
+
+	TAILQ_FOREACH (stimulus, &world.stimuli, link) {
+		if (!stimulus->delivered && stimulus->due < moment && !is_held(stimulus))
+			moment = stimulus->due;
+	}
+	for (int i = 0; i < world.waiting_count; i++) {
+		if (world.deadlines[i] < moment)
+			moment = world.deadlines[i];
+	}
+	return moment;
+}
+
+/* Lets the next thing happen. */
+static void advance(void)
+{
+	struct stimulus *stimulus;
+	int64_t moment;
+	bool delivered = false;
+
+	check_notification();
+	if (scripted("together") && next_client())
+		return;
+	TAILQ_FOREACH (stimulus, &world.stimuli, link) {
+		if (stimulus->delivered || stimulus->due > world.clock || is_held(stimulus))
+			continue;
+		deliver(stimulus);
+		delivered = true;
+		if (!scripted("coalesce"))
+			return;
+	}
+	if (delivered)
+		return;
+	moment = next_moment();
+	if (moment < INT64_MAX) {
+		world.clock = moment;
+	} else if (!next_client()) {
+		if (world.signalled)
+			violation("waits for ever");
+		produce(new_stimulus("signal", deliver_signal));
+	}
+}
+
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout)
+{
+	int64_t deadline;
+	int place, count;
+
+	if (fails("epoll_wait"))
+		return -1;
+	lock();
+	deadline = timeout < 0 ? INT64_MAX : world.clock + timeout;
+	world.waiting[world.waiting_count] = epoll;
+	world.deadlines[world.waiting_count++] = deadline;
+	while ((count = __real_epoll_wait(epoll, events, maximum, 0)) == 0) {
+		if (world.clock >= deadline)
+			break;
+		if (threads_wait(world.threads)) {
+			advance();
+			continue;
+		}
+		unlock();
+		__real_epoll_wait(epoll, events, maximum, 1);
+		lock();
+	}
+	world.clock += count > 0; /* who never gets to wait meets the deadlines, too */
+	for (place = 0; world.waiting[place] != epoll; place++)
+		;
+	world.waiting[place] = world.waiting[--world.waiting_count];
+	world.deadlines[place] = world.deadlines[world.waiting_count];
+	unlock();
+	return count;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	(void)clock;
+	lock();
+	now->tv_sec = world.clock / 1000;
+	now->tv_nsec = world.clock % 1000 * 1000000;
+	unlock();
+	return 0;
+}
+
+/* ---- Threads: those that wait have to be told from those that run ---- */
+
+struct thread {
+	void *(*routine)(void *);
+	void *argument;
+};
+
+static void count_threads(int change)
+{
+	lock();
+	world.threads += change;
+	unlock();
+}
+
+static void *run_thread(void *argument)
+{
+	struct thread thread = *(struct thread *)argument;
+	void *result;
+
+	free(argument);
+	result = thread.routine(thread.argument);
+	count_threads(-1);
+	return result;
+}
+
+int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument)
+{
+	struct thread *thread;
+
+	if (fails("pthread_create"))
+		return errno;
+	thread = allocate(sizeof(*thread));
+	*thread = (struct thread){ routine, argument };
+	count_threads(1);
+	return __real_pthread_create(id, attributes, run_thread, thread);
+}
+
+/* ---- What else of libc can fail ---- */
+
+/* Defines the wrapper of a function that can be made to fail. */
+#define WRAP(type, function, parameters, arguments, failure) \
+	type __real_##function parameters;                   \
+	type __wrap_##function parameters;                   \
+	type __wrap_##function parameters                    \
+	{                                                    \
+		if (fails(#function))                        \
+			return failure;                      \
+		return __real_##function arguments;          \
+	}
+
+WRAP(void *, calloc, (size_t count, size_t size), (count, size), NULL)
+WRAP(void *, mmap,
+     (void *address, size_t size, int protection, int flags, int descriptor, off_t offset),
+     (address, size, protection, flags, descriptor, offset), MAP_FAILED)
+WRAP(int, epoll_create1, (int flags), (flags), -1)
+WRAP(int, epoll_ctl, (int epoll, int operation, int descriptor, struct epoll_event *event),
+     (epoll, operation, descriptor, event), -1)
+WRAP(int, eventfd, (unsigned int value, int flags), (value, flags), -1)
+WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
+     (descriptor, signals, flags), -1)
+WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
+WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
+WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
+WRAP(FILE *, open_memstream, (char **text, size_t *size), (text, size), NULL)
+WRAP(int, getrlimit, (int resource, struct rlimit *limit), (resource, limit), -1)
+WRAP(int, getaddrinfo,
+     (const char *node, const char *service, const struct addrinfo *hints,
+      struct addrinfo **result),
+     (node, service, hints, result), EAI_AGAIN)
+WRAP(int, getnameinfo,
+     (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
+      char *service, socklen_t service_size, int flags),
+     (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
+
+/* Whether a descriptor is open can always be told. */
+int __wrap_fcntl(int descriptor, int command, long argument);
+int __wrap_fcntl(int descriptor, int command, long argument)
+{
+	if (command != F_GETFD && fails("fcntl"))
+		return -1;
+	return __real_fcntl(descriptor, command, argument);
+}
+
+/* A stream that could not be written is closed all the same. */
+int __real_fclose(FILE *stream);
+int __wrap_fclose(FILE *stream);
+int __wrap_fclose(FILE *stream)
+{
+	int error = fails("fclose") ? errno : 0;
+	int result = __real_fclose(stream);
+
+	if (!error)
+		return result;
+	errno = error;
+	return EOF;
+}
+
+/* Ending by a signal is an end, too. */
+int __real_raise(int number);
+int __wrap_raise(int number);
+int __wrap_raise(int number)
+{
+	finish();
+	return __real_raise(number);
+}

@@ -1,0 +1,668 @@
+# What the programs do when something goes wrong: on the other side, in between, on this side. Read it
+# as a table: a line is a fault, in which modes, what the program under test must print on standard
+# error, with which status and within how many seconds it must end. The other side is tests/peer, a
+# proper program of this project but for the fault that is named.
+# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+
+load helpers
+
+: "${PROGRAMS:?}" # set by helpers.bash
+
+PEER=${PEER:-$top/build/peer}
+# Rows write here what they measured, if it is set: host, mode, status, milliseconds, row.
+TIMES=${TIMES:-/dev/null}
+LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
+
+GONE="the peer went away before the session was complete"
+SILENT="nothing was heard for the time of --timeout"
+WRONG="the contents are wrong"
+NO_MESSAGE="that are no message of this protocol"
+UNUSABLE="that cannot be used"
+# siw tells the side that asked for the access only that the connection is gone
+ACCESS="remote access error" DENIED=4
+[ "$LAB_TRANSPORT" != siw ] || ACCESS=$GONE DENIED=6
+# siw ends an unanswered request after ten seconds, and the kernel lets no program end before
+CONNECTING=4
+[ "$LAB_TRANSPORT" != siw ] || CONNECTING=11
+PROGRESS="progress that cannot be"
+REJECTED="connection rejected"
+# over iWARP a server that sends first breaks the connection; a message that is too long does so too
+EARLY=7 LONG=7
+[ "$LAB_TRANSPORT" != siw ] || EARLY="6|7" LONG="1|7"
+NO_FIT="a hello that does not fit"
+
+# ---- What the rows are made of ----
+
+# ends STATUS TEXT: the program ended with this status, or one of them (5|6), and its standard error
+# fits TEXT (an extended regular expression); with status 0 and an empty TEXT it is empty.
+ends() {
+	if [[ ! $status =~ ^($1)$ ]]; then
+		echo "exit status $status instead of $1"
+		return 1
+	fi
+	if [ "$status" -eq 0 ] && [ -z "$2" ]; then
+		[ -z "$stderr" ]
+	elif ! [[ -n $stderr && $stderr =~ $2 ]]; then
+		echo "standard error does not say: $2"
+		return 1
+	fi
+}
+
+# siw keeps to the locked-memory limit even for root; some rows hand over much.
+setup_file() {
+	allow_memory a
+	allow_memory b
+}
+
+# allow_memory HOST: to lock all of it, for all that is started there.
+allow_memory() {
+	lab run "$1" prlimit --pid 1 --memlock=unlimited
+}
+
+# modes WORD: the modes that a row stands for.
+modes() {
+	case $1 in
+	both) echo read write ;;
+	*) echo "$1" ;;
+	esac
+}
+
+milliseconds() {
+	echo $((${EPOCHREALTIME/[.,]/} / 1000))
+}
+
+# siw does not bring back all work requests when a connection breaks; what closes it waits for them
+# for two seconds.
+slack=0
+[ "$LAB_TRANSPORT" != siw ] || slack=2
+
+# by_transport RXE SIW: one of the two.
+
+# within SECONDS START WHAT: fails if more time has passed.
+within() {
+	local passed=$(($(milliseconds) - $2)) limit=$(($1 + slack))
+	echo "$3: $passed ms of at most $limit s, status ${status:-none}"
+	echo "$passed ms, status ${status:-none}: $BATS_TEST_DESCRIPTION: $3" >>"$TIMES"
+	[ "$passed" -le $((limit * 1000)) ]
+}
+
+# says FILE FIRST TEXT SECONDS: until a line of FILE, not before number FIRST, fits TEXT.
+says() {
+	local limit=$(($4 + slack))
+	timeout "$limit" grep -q -m 1 -E -e "$3" < <(exec timeout "$limit" tail -s 0.05 -n +"$2" -f "$1") && return
+	echo "not said within $limit s: $3; but:"
+	tail -n +"$2" "$1"
+	return 1
+}
+
+# start_peer HOST ARGUMENT...: in the background; sets $peer, and $peer_out with all that it prints.
+start_peer() {
+	peer_out=$BATS_TEST_TMPDIR/peer.out
+	: >"$peer_out"
+	lab run -w 60 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
+	peer=$!
+}
+
+# end_peer: it and what is left of it.
+end_peer() {
+	[ -n "${peer:-}" ] || return 0
+	kill -s KILL "$peer" 2>/dev/null || true
+	wait "$peer" 2>/dev/null || true
+	peer=
+}
+
+# start_peer_server MODE OPTION...: on host a; sets $port too.
+start_peer_server() {
+	start_peer a server "$@"
+	wait_for_line "$peer_out" '^listening on port' "$peer"
+	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$peer_out")
+}
+
+teardown() {
+	end_peer
+	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
+	[ -z "${server:-}" ] || stop_server KILL || true
+	[ -z "${repair:-}" ] || $repair
+	[ ! -s "${peer_out:-}" ] || sed 's/^/peer: /' "$peer_out"
+	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:-}" "${stderr:-}"
+}
+
+# client_meets MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
+client_meets() {
+	local mode start seconds=$3 expected=$2 text=$4 timeout=5
+	[ "$text" != "$SILENT" ] || timeout=1 # what such a row waits for
+	for mode in $(modes "$1"); do
+		start_peer_server "$mode" --hello "${@:5}"
+		start=$(milliseconds)
+		client -t "$timeout" "$mode" 192.0.2.1 "$port"
+		within "$seconds" "$start" "$mode"
+		ends "$expected" "$text"
+		end_peer
+	done
+}
+
+# One server per mode goes through all the rows of this file; a row that kills it starts another.
+# shared_server MODE: sets $port and $shared, its files without their endings.
+shared_server() {
+	shared=$BATS_FILE_TMPDIR/$1
+	if [ ! -e "$shared.port" ] || [ -e "$shared.status" ]; then
+		rm -f "$shared".*
+		run_shared_server "$1" >"$shared.out" 2>"$shared.err" 3>&- &
+		says "$shared.out" 1 "listening on port" 10
+		sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$shared.out" >"$shared.port"
+	fi
+	port=$(cat "$shared.port")
+}
+
+run_shared_server() {
+	local status=0
+	lab run -w 0 a "$PROGRAMS/rdma-server" -t 2 -m "from the shared server" "$1" &
+	echo "$!" >"$shared.pid"
+	wait "$!" || status=$?
+	echo "$status" >"$shared.status"
+}
+
+teardown_file() {
+	local pid
+	for pid in "$BATS_FILE_TMPDIR"/*.pid; do
+		[ ! -e "$pid" ] || kill "$(cat "$pid")" 2>/dev/null || true
+	done
+}
+
+# serves_well MODE: the shared server serves a good client, with the right contents both ways.
+serves_well() {
+	local words="good client after $BATS_TEST_NUMBER"
+	client -t 5 -m "$words" "$1" 192.0.2.1 "$port"
+	expect 0
+	[[ $output == *"remote buffer: from the shared server"* ]]
+	says "$shared.out" 1 "remote buffer: $words" 2
+}
+
+# server_meets MODES SECONDS TEXT PEER-OPTION...: our server and such a client. The server says TEXT
+# and nothing else, and serves the next client well.
+server_meets() {
+	local mode start first seconds=$2 text=$3
+	for mode in $(modes "$1"); do
+		shared_server "$mode"
+		first=$(($(wc -l <"$shared.err") + 1))
+		start=$(milliseconds)
+		start_peer b client "$mode" --hello "${@:4}" 192.0.2.1 "$port"
+		says "$shared.err" "$first" "$text" "$seconds"
+		status=
+		within "$seconds" "$start" "$mode"
+		end_peer
+		serves_well "$mode"
+		if [ "$(wc -l <"$shared.err")" -ne "$first" ]; then
+			echo "more than one line:"
+			tail -n +"$first" "$shared.err"
+			return 1
+		fi
+	done
+}
+
+# one_session MODES STATUS SECONDS TEXT PEER-OPTION...: how our server ends after such a client if
+# it serves one session only.
+one_session() {
+	local mode start seconds=$3 expected=$2 text=$4
+	for mode in $(modes "$1"); do
+		start_server -1 -t 2 "$mode"
+		start=$(milliseconds)
+		start_peer b client "$mode" --hello "${@:5}" 192.0.2.1 "$port"
+		wait_server
+		within "$seconds" "$start" "$mode"
+		stderr=$(cat "$server_err")
+		ends "$expected" "$text"
+		end_peer
+	done
+}
+
+# ---- The other side: our client at a server that ... ----
+#                                                  modes st s  text          what the server does
+@test "client: is right"                         { client_meets both  0 2 ""            ; }
+@test "client: killed before it accepts"         { client_meets both  4 2 "$REJECTED"   --at connect=kill; }
+@test "client: killed before its MR"             { client_meets read  6 2 "$GONE"       --at mr=kill; }
+@test "client: killed after its MR"              { client_meets both  6 2 "$GONE"       --at operation=kill; }
+@test "client: killed after its operation"       { client_meets both  6 2 "$GONE"       --at done=kill; }
+@test "client: killed before its verdict"        { client_meets read  6 2 "$GONE"       --at verdict=kill; }
+@test "client: killed before the disconnection"  { client_meets both  0 2 ""            --at disconnect=kill; }
+@test "client: killed while much is read"        { client_meets read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "client: leaves before its MR"             { client_meets read  6 2 "$GONE"       --at mr=disconnect; }
+@test "client: leaves after its MR"              { client_meets read  6 2 "$GONE"       --at operation=disconnect; }
+@test "client: leaves before its verdict"        { client_meets read  6 2 "$GONE"       --at verdict=disconnect; }
+@test "client: never accepts"                    { client_meets read  5 "$CONNECTING" "$SILENT" --at connect=hang; }
+@test "client: accepts and says nothing"         { client_meets write 5 4 "$SILENT"     --at mr=hang; }
+@test "client: stopped before its MR"            { client_meets read  5 4 "$SILENT"     --at mr=stop; }
+@test "client: never sends DONE"                 { client_meets read  5 4 "$SILENT"     --at done=hang; }
+@test "client: never sends its verdict"          { client_meets write 5 4 "$SILENT"     --at verdict=hang; }
+@test "client: never disconnects"                { client_meets read  0 7 ""            --at disconnect=hang; }
+@test "client: DONE before MR"                   { client_meets read  "$EARLY" 2 ""         --at mr=done; }
+@test "client: verdict before MR"                { client_meets read  "$EARLY" 2 ""         --at mr=verdict; }
+@test "client: verdict before DONE"              { client_meets write 7 2 "$WRONG"      --at done=verdict; }
+@test "client: MR twice"                         { client_meets read  7 2 "$WRONG"      --at operation=mr; }
+@test "client: DONE twice"                       { client_meets read  7 2 "$WRONG"      --at verdict=done; }
+@test "client: short message"                    { client_meets read  "$EARLY" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
+@test "client: long message"                     { client_meets read  "$LONG" 2 ""          --at mr=long; }
+@test "client: unknown message"                  { client_meets read  7 2 "$NO_MESSAGE" --at done=unknown; }
+@test "client: region at null"                   { client_meets read  7 2 "$UNUSABLE"   --set mr.address=0; }
+@test "client: region that wraps"                { client_meets read  7 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
+@test "client: region too short"                 { client_meets read  7 2 "$UNUSABLE"   --set mr.length=1023; }
+@test "client: region of length 0"               { client_meets read  7 2 "$UNUSABLE"   --set mr.length=0; }
+@test "client: region at a foreign address"      { client_meets both $DENIED 2 "$ACCESS"     --set mr.address=+0x100000000; }
+@test "client: region longer than it is"         { client_meets read  0 2 ""            --set mr.length=+1; }
+@test "client: wrong rkey"                       { client_meets both $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "client: wrong digest"                     { client_meets both  7 2 "$WRONG"      --set done.digest=+1; }
+@test "client: DONE without its operation"       { client_meets write 7 2 "$WRONG"      --at operation=skip; }
+@test "client: bad verdict"                      { client_meets both  7 2 "$WRONG"      --set verdict.status=7; }
+@test "client: verdict of an unknown status"     { client_meets write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
+@test "client: progress"                         { client_meets both  0 2 ""            --at done=progress; }
+@test "client: progress before MR"               { client_meets read  7 2 "$PROGRESS"   --at mr=progress; }
+@test "client: progress of nothing"              { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
+@test "client: the same progress twice"          { client_meets read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
+@test "client: progress beyond the length"       { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=1025; }
+@test "client: progress after DONE"              { client_meets write 7 2 "$PROGRESS"   --at verdict=progress; }
+@test "client: hello of another version"         { client_meets read  7 2 "$NO_FIT"     --set hello.version=2; }
+@test "client: hello of the other operation"     { client_meets read  7 2 "$NO_FIT"     --set hello.operation=1; }
+@test "client: hello of no operation"            { client_meets write 7 2 "$NO_FIT"     --set hello.operation=77; }
+@test "client: hello of length 0"                { client_meets read  7 2 "$NO_FIT"     --set hello.length=0; }
+@test "client: hello of a huge length"           { client_meets read  7 2 "$NO_FIT"     --set hello.length=0xffffffffffffffff; }
+@test "client: hello cut off"                    { client_meets read  7 2 ""            --set hello.size=6; }
+@test "client: no hello but a verdict"           { client_meets write 7 2 "$WRONG"      --set hello.magic=0; }
+
+# ---- The other side: our server and a client that ... ----
+#                                                  modes s  text          what the client does
+@test "server: killed when it has asked"         { server_meets both  4 "$GONE"       --at connect=kill; }
+@test "server: killed before its MR"             { server_meets write 2 "$GONE"       --at mr=kill; }
+@test "server: killed after its MR"              { server_meets both  2 "$GONE"       --at operation=kill; }
+@test "server: killed after its operation"       { server_meets both  2 "$GONE"       --at done=kill; }
+@test "server: killed before its verdict"        { server_meets write 2 "$GONE"       --at verdict=kill; }
+@test "server: killed while much is read"        { server_meets read 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "server: leaves before its MR"             { server_meets write 2 "$GONE"       --at mr=disconnect; }
+@test "server: leaves after its MR"              { server_meets write 2 "$GONE"       --at operation=disconnect; }
+@test "server: leaves before its verdict"        { server_meets write 2 "$GONE"       --at verdict=disconnect; }
+@test "server: connects and says nothing"        { server_meets write 4 "$SILENT"     --at mr=hang; }
+@test "server: stopped after its MR"             { server_meets write 4 "$SILENT"     --at operation=stop; }
+@test "server: never sends DONE"                 { server_meets read  4 "$SILENT"     --at done=hang; }
+@test "server: never sends its verdict"          { server_meets write 4 "$SILENT"     --at verdict=hang; }
+@test "server: DONE before MR"                   { server_meets write 2 "$WRONG"      --at mr=done; }
+@test "server: verdict before MR"                { server_meets read  2 "$WRONG"      --at mr=verdict; }
+@test "server: verdict before DONE"              { server_meets write 2 "$WRONG"      --at done=verdict; }
+@test "server: MR twice"                         { server_meets write 2 "$WRONG"      --at operation=mr; }
+@test "server: DONE twice"                       { server_meets write 2 "$WRONG"      --at verdict=done; }
+@test "server: short message"                    { server_meets write 2 "$NO_MESSAGE" --at mr=short; }
+@test "server: long message"                     { server_meets write 2 ""            --at mr=long; }
+@test "server: unknown message"                  { server_meets write 2 "$NO_MESSAGE" --at done=unknown; }
+@test "server: region at null"                   { server_meets write 2 "$UNUSABLE"   --set mr.address=0; }
+@test "server: region that wraps"                { server_meets write 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
+@test "server: region too short"                 { server_meets write 2 "$UNUSABLE"   --set mr.length=1023; }
+@test "server: region of length 0"               { server_meets write 2 "$UNUSABLE"   --set mr.length=0; }
+@test "server: region at a foreign address"      { server_meets both  2 "$ACCESS"     --set mr.address=+0x100000000; }
+@test "server: wrong rkey"                       { server_meets both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "server: wrong digest"                     { server_meets both  2 "$WRONG"      --set done.digest=+1; }
+@test "server: DONE without its operation"       { server_meets write 2 "$WRONG"      --at operation=skip; }
+@test "server: bad verdict"                      { server_meets both  2 "$WRONG"      --set verdict.status=7; }
+@test "server: progress before MR"               { server_meets read  2 "$PROGRESS"   --at mr=progress; }
+@test "server: the same progress twice"          { server_meets write 2 "$PROGRESS"   --at done=progress --at done=progress; }
+@test "server: progress beyond the length"       { server_meets write 2 "$PROGRESS"   --at done=progress --set progress.bytes=1025; }
+@test "server: progress after DONE"              { server_meets write 2 "$PROGRESS"   --at verdict=progress; }
+@test "server: hello of another version"         { server_meets write 2 "another version"     --set hello.version=2; }
+@test "server: hello of the other operation"     { server_meets read  2 "the other operation" --set hello.operation=1; }
+@test "server: hello of no operation"            { server_meets write 2 "the other operation" --set hello.operation=77; }
+@test "server: hello of length 0"                { server_meets write 2 "hands over nothing"  --set hello.length=0; }
+@test "server: hello of a huge length"           { server_meets write 2 "hands over nothing"  --set hello.length=0xffffffffffffffff; }
+@test "server: no hello but a verdict"           { server_meets write 2 "$WRONG"      --set hello.magic=0; }
+
+# ---- The same with --one-off: the exit status of our server after a client that ... ----
+#                                                  modes st s  text          what the client does
+@test "one-off: is right"                        { one_session both  0 2 ""            ; }
+@test "one-off: reports progress"                { one_session both  0 2 ""            --at done=progress; }
+@test "one-off: never disconnects"               { one_session write 0 5 ""            --at disconnect=hang; }
+@test "one-off: killed before it disconnects"    { one_session both  0 2 ""            --at disconnect=kill; }
+@test "one-off: wrong rkey"                      { one_session read  $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "one-off: says nothing"                    { one_session read  5 4 "$SILENT"     --at mr=hang; }
+@test "one-off: killed after its MR"             { one_session write 6 2 "$GONE"       --at operation=kill; }
+@test "one-off: wrong digest"                    { one_session both  7 2 "$WRONG"      --set done.digest=+1; }
+@test "one-off: bad verdict"                     { one_session both  7 2 "$WRONG"      --set verdict.status=7; }
+
+# ---- Many ----
+
+@test "a server survives 1000 clients that connect and leave" {
+	shared_server write
+	local start
+	start=$(milliseconds)
+	start_peer b client write --hello --rounds 1000 --at mr=disconnect 192.0.2.1 "$port"
+	wait "$peer" || status=$?
+	peer=
+	within 40 "$start" "1000 clients"
+	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 1000 ]
+	serves_well write
+}
+
+@test "a server serves 256 clients at once" {
+	start_server -t 20 read
+	local start
+	start=$(milliseconds)
+	run lab run -w 60 b "$PEER" client read --hello --connections 256 192.0.2.1 "$port"
+	within 20 "$start" "256 clients"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c "remote buffer: message from passive/server side" <<<"$output")" -eq 256 ]
+	stop_server
+	[ "$status" -eq 0 ]
+	[ ! -s "$server_err" ]
+	[ "$(grep -c "remote buffer: message from peer side" "$server_out")" -eq 256 ]
+}
+
+@test "the servers that went through all this end well" {
+	local mode
+	for mode in read write; do
+		shared_server "$mode"
+		kill "$(cat "$shared.pid")"
+		wait_for_file "$shared.status"
+		status=$(cat "$shared.status")
+		[ "$status" -eq 0 ]
+	done
+}
+
+# wait_for_file FILE: until it has contents, at most ten seconds.
+wait_for_file() {
+	local end=$((SECONDS + 10))
+	until [ -s "$1" ]; do
+		[ "$SECONDS" -lt "$end" ]
+		sleep 0.05
+	done
+}
+
+# ---- What happens while a session stands still: signals, hosts, links ----
+
+# start_client ARGUMENT...: on host b, in the background; sets $client and $client_err.
+start_client() {
+	client_err=$BATS_TEST_TMPDIR/client.err
+	lab run -w 60 b "$PROGRAMS/rdma-client" "$@" >"$BATS_TEST_TMPDIR/client.out" 2>"$client_err" 3>&- &
+	client=$!
+}
+
+# wait_client: sets $status and $stderr.
+wait_client() {
+	status=0
+	wait "$client" || status=$?
+	stderr=$(cat "$client_err")
+}
+
+# client_when MODES TIMEOUT STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our client ends if
+# COMMAND is run when the server hangs, or when the client's operation flows.
+client_when() {
+	local mode start timeout=$2 expected=$3 seconds=$4 text=$5 modes=$1
+	local -a options=()
+	shift 5
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	for mode in $(modes "$modes"); do
+		start_peer_server "$mode" --hello "${options[@]}"
+		start_client -t "$timeout" "$mode" 192.0.2.1 "$port"
+		says "$peer_out" 1 "^(hanging|flowing)" 10
+		start=$(milliseconds)
+		"${@:2}"
+		wait_client
+		within "$seconds" "$start" "$mode"
+		ends "$expected" "$text"
+		end_peer
+	done
+}
+
+# server_when MODES OPTIONS STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our server, run with
+# OPTIONS, ends if COMMAND is run when the client hangs, or when the server's operation flows.
+server_when() {
+	local mode start program_options=$2 expected=$3 seconds=$4 text=$5 modes=$1
+	local -a options=()
+	shift 5
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	for mode in $(modes "$modes"); do
+		# shellcheck disable=SC2086 # several options
+		start_server $program_options "$mode"
+		start_peer b client "$mode" --hello "${options[@]}" 192.0.2.1 "$port"
+		says "$peer_out" 1 "^(hanging|flowing)" 10
+		start=$(milliseconds)
+		"${@:2}"
+		wait_server
+		within "$seconds" "$start" "$mode"
+		stderr=$(cat "$server_err")
+		ends "$expected" "$text"
+		end_peer
+	done
+}
+
+# signal_client SIGNAL, signal_server SIGNAL: commands for the rows.
+signal_client() {
+	kill -s "$1" "$client"
+}
+
+signal_server() {
+	kill -s "$1" "$server"
+}
+
+STOPPED="interrupted before the session was complete"
+#                                                 modes timeout st s text    when                   signal
+@test "client: SIGINT while connecting"         { client_when read  5 130 "$CONNECTING" "$STOPPED" --at connect=hang   -- signal_client INT; }
+@test "client: SIGTERM before MR"               { client_when write 5 143 2 "$STOPPED" --at mr=hang        -- signal_client TERM; }
+@test "client: SIGINT before DONE"              { client_when read  5 130 2 "$STOPPED" --at done=hang      -- signal_client INT; }
+@test "client: SIGTERM while much is read"      { client_when read  5 143 3 "$STOPPED" --length 67108864 --at done=flow -- signal_client TERM; }
+@test "client: SIGTERM before the verdict"      { client_when write 5 143 2 "$STOPPED" --at verdict=hang   -- signal_client TERM; }
+#                                                 modes options st s text    when                   signal
+@test "server: SIGTERM before MR"               { server_when read  "-t 5"    0   3 "$STOPPED" --at mr=hang      -- signal_server TERM; }
+@test "server: SIGINT before DONE"              { server_when write "-t 5"    0   3 "$STOPPED" --at done=hang    -- signal_server INT; }
+@test "server: SIGTERM while much is read"      { server_when read  "-t 5"    0   3 "$STOPPED" --length 67108864 --at done=flow -- signal_server TERM; }
+@test "server: SIGTERM before the verdict"      { server_when read  "-t 5"    0   3 "$STOPPED" --at verdict=hang -- signal_server TERM; }
+@test "one-off: SIGTERM before MR"              { server_when read "-1 -t 5" 143 3 "$STOPPED" --at mr=hang      -- signal_server TERM; }
+@test "one-off: SIGINT before DONE"             { server_when write "-1 -t 5" 130 3 "$STOPPED" --at done=hang   -- signal_server INT; }
+
+@test "client: SIGINT when all is verified" {
+	local start
+	start_peer_server write --hello --at disconnect=hang
+	start_client -v -t 2 write 192.0.2.1 "$port"
+	says "$client_err" 1 "^rdma_disconnect" 10
+	start=$(milliseconds)
+	signal_client INT
+	wait_client
+	within 4 "$start" write
+	[ "$status" -eq 0 ]
+}
+
+@test "client: SIGINT while resolving an address that nobody has" {
+	local start
+	start_client -v -t 10 read 192.0.2.77 7471
+	says "$client_err" 1 "rdma_resolve_addr" 10
+	start=$(milliseconds)
+	signal_client INT
+	wait_client
+	within 2 "$start" read
+	ends 130 "$STOPPED"
+}
+
+@test "server: SIGINT and SIGTERM when nobody is connected" {
+	local signal
+	for signal in INT TERM; do
+		start_server read
+		stop_server "$signal"
+		[ "$status" -eq 0 ]
+		[ ! -s "$server_err" ]
+	done
+}
+
+# cut HOST [SECONDS]: its network cable, for so long, or until the test ends.
+cut() {
+	repair="lab link $1 up"
+	lab link "$1" down
+	[ -z "${2:-}" ] || { sleep "$2"; lab link "$1" up; }
+}
+
+# power_off HOST
+power_off() {
+	repair="power_on $1"
+	lab off "$1"
+}
+
+power_on() {
+	lab on "$1"
+	allow_memory "$1"
+}
+
+# remove_link HOST: its RDMA device. Ends when no program has the device open any more.
+remove_link() {
+	repair="add_link $1"
+	lab run -w 30 "$1" rdma link del rdma0 3>&- &
+	removal=$!
+}
+
+add_link() {
+	wait "${removal:-}" || true
+	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
+}
+
+#                                                 modes timeout st s text       when                     what
+@test "client: the server's host loses power"   { client_when read  2 "5|6" 6 ""          --length 67108864 --at done=flow -- power_off a; }
+@test "client: the network is cut for good"     { client_when read  2 "5|6" 6 ""          --length 67108864 --at done=flow -- cut b; }
+@test "client: the network is cut for 2 s"      { client_when read 10 0    15 ""          --length 67108864 --at done=flow -- cut b 2; }
+@test "client: the server's RDMA link goes"     { client_when read  3 6     5 "$GONE"     --at mr=hang         -- remove_link a; }
+@test "client: its own RDMA link goes"          { client_when write 3 1     5 "device was removed" --at mr=hang -- remove_link b; }
+#                                                 modes options st s text       when                     what
+@test "one-off: the client's host loses power"  { server_when write "-1 -t 2" 5     5 "$SILENT" --at mr=hang   -- power_off b; }
+@test "one-off: the network is cut for good"    { server_when read  "-1 -t 2" "5|6" 6 ""        --length 67108864 --at done=flow -- cut a; }
+@test "one-off: the client's RDMA link goes"    { server_when write "-1 -t 3" 6     5 "$GONE"   --at mr=hang   -- remove_link b; }
+@test "one-off: its own RDMA link goes"         { server_when read  "-1 -t 3" 1     5 "device was removed" --at mr=hang -- remove_link a; }
+
+# lossy HOST...: loses one packet in twenty, and sends some late.
+lossy() {
+	local host
+	repair="not_lossy $*"
+	for host in "$@"; do
+		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 75%
+	done
+}
+
+not_lossy() {
+	local host
+	for host in "$@"; do
+		lab run "$host" tc qdisc del dev eth0 root || true
+	done
+}
+
+@test "sessions are right over a network that loses and reorders packets" {
+	local mode
+	lossy a b
+	for mode in read write; do
+		start_server -t 30 -m "all is here" "$mode"
+		client -t 30 "$mode" 192.0.2.1 "$port"
+		expect 0
+		[[ $output == *"remote buffer: all is here"* ]]
+		stop_server
+		[ "$status" -eq 0 ]
+	done
+}
+
+# ---- This side ----
+
+# on HOST COMMAND...: sets $status and $stderr.
+on() {
+	run --separate-stderr lab run -w 30 "$@"
+}
+
+# limited LIMIT COMMAND...: with a limit as ulimit takes it, and without the right to exceed it.
+limited() {
+	printf '%s\n' setpriv --bounding-set -ipc_lock,-sys_resource --inh-caps -ipc_lock,-sys_resource \
+		sh -c "ulimit $1 && exec \"\$@\"" sh "${@:2}"
+}
+
+@test "no RDMA device" {
+	lab run a rdma link del rdma0
+	repair="add_link a"
+	on a "$PROGRAMS/rdma-server" read
+	ends 3 "rdma link"
+	on a "$PROGRAMS/rdma-client" read 192.0.2.2 7471
+	ends 3 "rdma link"
+}
+
+@test "client: too little memory may be locked" {
+	local -a command
+	shared_server write
+	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-client" write 192.0.2.1 "$port")
+	on b "${command[@]}"
+	ends 1 "locked-memory limit of 4 KiB"
+	serves_well write
+}
+
+@test "server: too little memory may be locked" {
+	local -a command
+	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-server" -p 7471 write)
+	start_command "${command[@]}"
+	client write 192.0.2.1 7471
+	ends 4 "no room for another session"
+	stop_server
+	[ "$status" -eq 0 ]
+	grep -q "locked-memory limit of 4 KiB" "$server_err"
+}
+
+# start_command COMMAND...: a server by another command, on port 7471; sets $server.
+start_command() {
+	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
+	: >"$server_out"
+	lab run -w 60 a "$@" >"$server_out" 2>"$server_err" 3>&- &
+	server=$!
+	wait_for_line "$server_out" "^listening on port" "$server"
+}
+
+@test "too few file descriptors, and each time one more" {
+	local -a command
+	local count enough=
+	shared_server read
+	for count in {4..24}; do
+		mapfile -t command < <(limited "-n $count" "$PROGRAMS/rdma-client" -t 3 read 192.0.2.1 "$port")
+		on b "${command[@]}"
+		[ "$status" -ne 0 ] || { enough=yes; break; }
+		[ "$count" -lt 6 ] || ends 1 "open files" # with fewer no library can be opened
+	done
+	[ "$enough" ]
+	serves_well read
+}
+
+@test "two servers on one port" {
+	start_server read
+	on a "$PROGRAMS/rdma-server" -p "$port" read
+	ends 1 "another program does; choose another --port"
+	on a "$PROGRAMS/rdma-server" -p "$port" -B 192.0.2.1 write
+	ends 1 "another program does; choose another --port"
+	client read 192.0.2.1 "$port"
+	expect 0
+	stop_server
+}
+
+@test "client: standard output is full, or closed" {
+	local to
+	shared_server write
+	for to in ">/dev/full" ">&-"; do
+		on b sh -c "exec \"\$@\" $to" sh "$PROGRAMS/rdma-client" write 192.0.2.1 "$port"
+		ends 1 "cannot write to standard output"
+	done
+	serves_well write
+}
+
+@test "server: standard output is full, or closed" {
+	local to
+	for to in ">/dev/full" ">&-"; do
+		server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
+		lab run -w 60 a sh -c "exec \"\$@\" $to" sh "$PROGRAMS/rdma-server" -1 -p 7471 write \
+			>"$server_out" 2>"$server_err" 3>&- &
+		server=$!
+		for _ in {1..50}; do # nobody can say that it listens
+			client -m "for nobody" write 192.0.2.1 7471
+			[ "$status" -eq 4 ] || break
+		done
+		expect 0
+		wait_server
+		stderr=$(cat "$server_err")
+		ends 1 "cannot write to standard output"
+	done
+}

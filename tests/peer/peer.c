@@ -1,0 +1,777 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The other side of rdma-server or rdma-client, for tests: like the well-known tutorial program,
+ * or, with --hello, like a program of this project, and wrong in exactly the way that --at and
+ * --set ask for. Only how messages and hellos are laid out comes from the programs under test.
+ *
+ * A session is a row of steps, and all connections take a step before any takes the next: that is
+ * how many of them can be open at once in a single thread.
+ */
+#include "../../rdma-common.h"
+
+#include <err.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* After this the process is ended by SIGALRM, whatever it waits for. */
+#define DEADLINE_SECONDS     60
+#define RESOLVE_MILLISECONDS 2000
+/* Slots of the control memory: receives, then sends, which take turns. */
+#define RECEIVES  16
+#define SENDS     16
+#define SLOT_SIZE 256
+/* Messages of no proper size. */
+#define SHORT_SIZE 20
+#define LONG_SIZE  200
+/* How often --at and --set may be given. */
+#define FAULTS 8
+
+static const char help[] =
+	"Usage: peer server OPERATION [OPTION]...\n"
+	"       peer client OPERATION [OPTION]... ADDRESS PORT\n"
+	"Hold a session with rdma-client or rdma-server, as a program that follows the well-known\n"
+	"tutorial does. OPERATION is read or write. Ends with 0 if every session took all its steps.\n"
+	"\n"
+	"  --hello            be a program of this project: hello, digest, verdict\n"
+	"  --length BYTES     hand over so many bytes (default 1024)\n"
+	"  --connections N    hold N sessions at once\n"
+	"  --rounds N         all that N times\n"
+	"  --at STEP=ACTION   before STEP do ACTION; up to 8 of them, in the order given\n"
+	"  --set FIELD=VALUE  send VALUE in FIELD; +VALUE is added to what would be right; up to 8\n"
+	"\n"
+	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
+	"operation, done, verdict or disconnect.\n"
+	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
+	"operation is seen to move), or to send one more message: mr, done, verdict, progress,\n"
+	"unknown, short, long.\n"
+	"FIELD is hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
+	"that are sent), mr.address, mr.length, mr.rkey, done.digest, verdict.status or\n"
+	"progress.bytes.\n";
+
+struct session;
+
+/* Something that a session does, and how the command line calls it. */
+struct deed {
+	const char *name;
+	void (*run)(struct session *session);
+};
+
+/* What the command line asks for, and the channel that all connections share. */
+struct peer {
+	enum role role;
+	enum operation operation;
+	bool hello;
+	uint64_t length;
+	unsigned int connections;
+	unsigned int rounds;
+	const char *faults[FAULTS]; /* "STEP=ACTION" */
+	unsigned int fault_count;
+	const char *settings[FAULTS]; /* "FIELD=VALUE" */
+	unsigned int setting_count;
+	const char *address;
+	const char *port;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *listener;
+	struct session *sessions;
+};
+
+struct session {
+	struct peer *peer;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *control, *outgoing, *incoming;
+	uint64_t incoming_length;
+	unsigned int resolved;     /* how far: address, then route */
+	unsigned int established;  /* 0 or 1, as the counters below */
+	unsigned int disconnected; /* the other side did, or answered */
+	unsigned int received[4];  /* messages by type */
+	struct message messages[4];
+	unsigned int posted, completed; /* send work requests */
+	bool skips;                     /* the next step */
+	const char *over;               /* why the session cannot go on; NULL: it can */
+};
+
+/* What follows "NAME=" in `text`; NULL if something else stands there. */
+static const char *value_of(const char *text, const char *name)
+{
+	size_t length = strlen(name);
+
+	return !strncmp(text, name, length) && text[length] == '=' ? text + length + 1 : NULL;
+}
+
+/* What goes on the wire in `field` instead of what is right there. */
+static uint64_t wire_value(const struct session *session, const char *field, uint64_t right)
+{
+	const struct peer *peer = session->peer;
+
+	for (unsigned int i = 0; i < peer->setting_count; i++) {
+		const char *value = value_of(peer->settings[i], field);
+
+		if (value)
+			return strtoull(value, NULL, 0) + (*value == '+' ? right : 0);
+	}
+	return right;
+}
+
+/* ---- Waiting ---- */
+
+/* How much the other side will hand over, if it says so in a hello. */
+static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
+{
+	struct hello hello;
+
+	if (decode_hello(parameters->private_data, parameters->private_data_len, &hello) !=
+	    GREETING_HELLO)
+		return;
+	session->incoming_length = hello.length;
+	if (hello.refusal)
+		printf("rejected for reason %u\n", hello.refusal);
+}
+
+/* A request finds the first session without a connection; more than were asked for are rejected. */
+static void take_request(struct peer *peer, const struct rdma_cm_event *event)
+{
+	for (unsigned int i = 0; i < peer->connections; i++) {
+		struct session *session = &peer->sessions[i];
+
+		if (session->id)
+			continue;
+		session->id = event->id;
+		event->id->context = session;
+		learn_length(session, &event->param.conn);
+		return;
+	}
+	rdma_reject(event->id, NULL, 0);
+}
+
+static void handle_cm_event(struct peer *peer)
+{
+	struct rdma_cm_event *event;
+	struct session *session;
+
+	if (rdma_get_cm_event(peer->channel, &event))
+		return;
+	session = event->id->context;
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		take_request(peer, event);
+		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		session->resolved++;
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		session->established = 1;
+		if (peer->role == ROLE_CLIENT)
+			learn_length(session, &event->param.conn);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		session->over = "rejected";
+		learn_length(session, &event->param.conn);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		session->disconnected = 1;
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default:
+		if (session)
+			session->over = rdma_event_str(event->event);
+	}
+	rdma_ack_cm_event(event);
+}
+
+/* Makes `slot` ready for a message. */
+static void post_receive(struct session *session, uint64_t slot)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)session->control->addr + slot * SLOT_SIZE,
+		.length = SLOT_SIZE,
+		.lkey = session->control->lkey,
+	};
+	struct ibv_recv_wr *bad, request = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
+
+	if (ibv_post_recv(session->id->qp, &request, &bad))
+		session->over = "ibv_post_recv failed";
+}
+
+static void handle_completion(struct session *session, const struct ibv_wc *completion)
+{
+	const uint8_t *slots = session->control->addr;
+	struct message message;
+
+	if (completion->status == IBV_WC_WR_FLUSH_ERR)
+		return; /* what it follows from is known, or will be */
+	if (completion->status != IBV_WC_SUCCESS) {
+		session->over = ibv_wc_status_str(completion->status);
+	} else if (!(completion->opcode & IBV_WC_RECV)) {
+		session->completed++;
+	} else if (decode_message(slots + completion->wr_id * SLOT_SIZE, completion->byte_len,
+				  &message)) {
+		session->messages[message.type] = message;
+		session->received[message.type]++;
+		post_receive(session, completion->wr_id);
+	} else {
+		session->over = "received what is no message";
+	}
+}
+
+static void poll_completions(struct session *session)
+{
+	struct ibv_wc completion;
+
+	while (session->cq && ibv_poll_cq(session->cq, 1, &completion) > 0)
+		handle_completion(session, &completion);
+}
+
+/* Takes what has come. Connection manager events first: what was sent before them has arrived. */
+static void pump(struct session *session)
+{
+	struct pollfd ready = { .fd = session->peer->channel->fd, .events = POLLIN };
+
+	if (poll(&ready, 1, 0) > 0)
+		handle_cm_event(session->peer);
+	poll_completions(session);
+}
+
+/* Until `*counter` is at least `value`; false if the session is over before. */
+static bool await(struct session *session, const unsigned int *counter, unsigned int value)
+{
+	struct pollfd ready = { .fd = session->peer->channel->fd, .events = POLLIN };
+
+	for (;;) {
+		pump(session);
+		if (*counter >= value)
+			return true;
+		if (session->disconnected)
+			session->over = "disconnected";
+		if (session->over)
+			return false;
+		poll(&ready, 1, 1);
+	}
+}
+
+/* ---- Making and freeing ---- */
+
+static struct ibv_mr *make_region(struct session *session, uint64_t size)
+{
+	void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+	struct ibv_mr *mr;
+
+	if (!memory)
+		err(1, "cannot allocate %ju bytes", (uintmax_t)size);
+	memset(memory, 0, size);
+	mr = ibv_reg_mr(session->pd, memory, size,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	if (!mr)
+		err(1, "cannot register %ju bytes", (uintmax_t)size);
+	return mr;
+}
+
+static void free_region(struct ibv_mr *mr)
+{
+	void *memory = mr ? mr->addr : NULL;
+
+	if (mr)
+		ibv_dereg_mr(mr);
+	free(memory);
+}
+
+/* All that a connection needs before the other side can send. */
+static void prepare(struct session *session)
+{
+	const struct peer *peer = session->peer;
+	struct rdma_cm_id *id = session->id;
+	bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	struct ibv_qp_init_attr attributes = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = SENDS,
+			 .max_recv_wr = RECEIVES,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+
+	session->pd = ibv_alloc_pd(id->verbs);
+	session->cq = ibv_create_cq(id->verbs, SENDS + RECEIVES, NULL, NULL, 0);
+	if (!session->pd || !session->cq)
+		err(1, "cannot create a protection domain and a completion queue");
+	attributes.send_cq = session->cq;
+	attributes.recv_cq = session->cq;
+	if (rdma_create_qp(id, session->pd, &attributes))
+		err(1, "cannot create a queue pair");
+	session->control = make_region(session, (RECEIVES + SENDS) * SLOT_SIZE);
+	session->outgoing = make_region(session, peer->length);
+	snprintf(session->outgoing->addr, peer->length, "message from %s side",
+		 peer->hello ? "peer" : "legacy");
+	/* the tutorial's program has one receive at a time, which over iWARP does not always do */
+	for (uint64_t slot = 0; slot < (peer->hello || iwarp ? RECEIVES : 1); slot++)
+		post_receive(session, slot);
+}
+
+static void free_session(struct session *session)
+{
+	if (!session->id)
+		return;
+	if (session->id->qp)
+		rdma_destroy_qp(session->id);
+	if (session->cq)
+		ibv_destroy_cq(session->cq);
+	free_region(session->incoming);
+	free_region(session->outgoing);
+	free_region(session->control);
+	if (session->pd)
+		ibv_dealloc_pd(session->pd);
+	rdma_destroy_id(session->id);
+}
+
+/* ---- Sending ---- */
+
+static void post(struct session *session, struct ibv_send_wr *request)
+{
+	struct ibv_send_wr *bad;
+
+	request->num_sge = 1;
+	request->send_flags |= IBV_SEND_SIGNALED;
+	if (ibv_post_send(session->id->qp, request, &bad))
+		session->over = "ibv_post_send failed";
+	else
+		session->posted++;
+}
+
+/* Sends `size` bytes, a message in front. */
+static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size,
+		       unsigned int flags)
+{
+	uint8_t *slot = session->control->addr;
+	struct ibv_sge sge = { .length = size, .lkey = session->control->lkey };
+	struct ibv_send_wr request = { .sg_list = &sge,
+				       .opcode = IBV_WR_SEND,
+				       .send_flags = flags };
+
+	slot += (RECEIVES + session->posted % SENDS) * SLOT_SIZE;
+	memcpy(slot, wire, MESSAGE_SIZE);
+	sge.addr = (uintptr_t)slot;
+	post(session, &request);
+}
+
+static void send_message(struct session *session, enum message_type type, uint64_t value)
+{
+	/* what the other side may use is what it is to write to, or to read from */
+	const struct ibv_mr *exposed =
+		session->peer->operation == OPERATION_WRITE ? session->incoming : session->outgoing;
+	bool fenced = type == MSG_DONE && session->peer->hello;
+	struct message message = { .type = type, .value = value };
+	uint8_t wire[MESSAGE_SIZE];
+
+	if (type == MSG_MR) {
+		message.value = wire_value(session, "mr.address", (uintptr_t)exposed->addr);
+		message.length = wire_value(session, "mr.length", exposed->length);
+		message.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey);
+	}
+	encode_message(&message, wire);
+	send_bytes(session, wire, MESSAGE_SIZE, fenced ? IBV_SEND_FENCE : 0);
+}
+
+static void send_done(struct session *session)
+{
+	const struct ibv_mr *outgoing = session->outgoing;
+	uint64_t digest = session->peer->hello ? XXH3_64bits(outgoing->addr, outgoing->length) : 0;
+
+	send_message(session, MSG_DONE, wire_value(session, "done.digest", digest));
+}
+
+static void send_verdict(struct session *session)
+{
+	const struct ibv_mr *incoming = session->incoming;
+	bool good =
+		XXH3_64bits(incoming->addr, incoming->length) == session->messages[MSG_DONE].value;
+
+	send_message(session, MSG_VERDICT,
+		     wire_value(session, "verdict.status",
+				good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG));
+}
+
+static void send_mr(struct session *session)
+{
+	send_message(session, MSG_MR, 0);
+}
+
+static void send_progress(struct session *session)
+{
+	send_message(session, MSG_PROGRESS, wire_value(session, "progress.bytes", 1));
+}
+
+static const uint8_t unknown_message[MESSAGE_SIZE] = { 77 };
+static const uint8_t done_message[MESSAGE_SIZE] = { MSG_DONE };
+
+static void send_unknown(struct session *session)
+{
+	send_bytes(session, unknown_message, MESSAGE_SIZE, 0);
+}
+
+static void send_short(struct session *session)
+{
+	send_bytes(session, done_message, SHORT_SIZE, 0);
+}
+
+static void send_long(struct session *session)
+{
+	send_bytes(session, done_message, LONG_SIZE, 0);
+}
+
+/* ---- The steps of a session ---- */
+
+static void make_parameters(const struct session *session, struct rdma_conn_param *parameters,
+			    uint8_t wire[HELLO_SIZE])
+{
+	const struct peer *peer = session->peer;
+	const struct hello hello = {
+		.version = (uint8_t)wire_value(session, "hello.version", HELLO_VERSION),
+		.operation = (uint8_t)wire_value(session, "hello.operation", peer->operation),
+		.length = wire_value(session, "hello.length", peer->length),
+	};
+
+	memset(parameters, 0, sizeof(*parameters));
+	parameters->initiator_depth = 1;
+	parameters->responder_resources = 1;
+	parameters->rnr_retry_count = 7;
+	if (!peer->hello)
+		return;
+	encode_hello(&hello, wire);
+	wire[0] = (uint8_t)wire_value(session, "hello.magic", wire[0]);
+	parameters->private_data = wire;
+	parameters->private_data_len = (uint8_t)wire_value(session, "hello.size", HELLO_SIZE);
+	parameters->retry_count = 7;
+}
+
+/* Client: resolves and asks. Server: waits for a client that asks. */
+static void ask(struct session *session)
+{
+	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
+	const struct peer *peer = session->peer;
+	struct rdma_conn_param parameters;
+	struct addrinfo *address;
+	uint8_t wire[HELLO_SIZE];
+
+	if (peer->role == ROLE_SERVER) {
+		while (!session->id)
+			pump(session);
+		return;
+	}
+	if (getaddrinfo(peer->address, peer->port, &hints, &address))
+		errx(1, "cannot resolve %s", peer->address);
+	if (rdma_create_id(peer->channel, &session->id, session, RDMA_PS_TCP) ||
+	    rdma_resolve_addr(session->id, NULL, address->ai_addr, RESOLVE_MILLISECONDS))
+		err(1, "cannot resolve an address");
+	freeaddrinfo(address);
+	if (!await(session, &session->resolved, 1))
+		return;
+	if (rdma_resolve_route(session->id, RESOLVE_MILLISECONDS))
+		err(1, "cannot resolve a route");
+	if (!await(session, &session->resolved, 2))
+		return;
+	prepare(session);
+	make_parameters(session, &parameters, wire);
+	if (rdma_connect(session->id, &parameters))
+		session->over = strerror(errno);
+}
+
+static void connect_session(struct session *session)
+{
+	struct rdma_conn_param parameters;
+	uint8_t wire[HELLO_SIZE];
+
+	if (session->peer->role == ROLE_SERVER) {
+		prepare(session);
+		make_parameters(session, &parameters, wire);
+		if (rdma_accept(session->id, &parameters))
+			session->over = strerror(errno);
+	}
+	if (await(session, &session->established, 1))
+		session->incoming = make_region(session, session->incoming_length);
+}
+
+/* The client's MSG_MR comes first. */
+static void exchange_regions(struct session *session)
+{
+	if (session->peer->role == ROLE_SERVER && !await(session, &session->received[MSG_MR], 1))
+		return;
+	send_mr(session);
+	await(session, &session->received[MSG_MR], 1);
+}
+
+static void post_operation(struct session *session)
+{
+	const struct message *remote = &session->messages[MSG_MR];
+	bool writing = session->peer->operation == OPERATION_WRITE;
+	const struct ibv_mr *local = writing ? session->outgoing : session->incoming;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)local->addr,
+		.length = (uint32_t)local->length,
+		.lkey = local->lkey,
+	};
+	struct ibv_send_wr request = {
+		.sg_list = &sge,
+		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		.wr.rdma = { .remote_addr = remote->value, .rkey = remote->rkey },
+	};
+
+	post(session, &request);
+}
+
+static void exchange_done(struct session *session)
+{
+	send_done(session);
+	if (await(session, &session->completed, session->posted) &&
+	    await(session, &session->received[MSG_DONE], 1))
+		printf("remote buffer: %.*s\n", (int)session->incoming->length,
+		       (const char *)session->incoming->addr);
+}
+
+static void exchange_verdicts(struct session *session)
+{
+	if (!session->peer->hello)
+		return;
+	send_verdict(session);
+	if (await(session, &session->received[MSG_VERDICT], 1) &&
+	    session->messages[MSG_VERDICT].value != STATUS_SUCCESS)
+		session->over = "bad verdict";
+}
+
+/* The tutorial's program disconnects whichever side it is, one of ours as a client. */
+static void disconnect(struct session *session)
+{
+	const struct peer *peer = session->peer;
+
+	if (peer->role == ROLE_SERVER && peer->hello && !await(session, &session->disconnected, 1))
+		return;
+	rdma_disconnect(session->id);
+	await(session, &session->disconnected, 1);
+}
+
+static const struct deed steps[] = {
+	{ "ask", ask },
+	{ "connect", connect_session },
+	{ "mr", exchange_regions },
+	{ "operation", post_operation },
+	{ "done", exchange_done },
+	{ "verdict", exchange_verdicts },
+	{ "disconnect", disconnect },
+	{ NULL, NULL },
+};
+
+/* ---- Misbehaving ---- */
+
+static void kill_peer(struct session *session __attribute__((unused)))
+{
+	raise(SIGKILL);
+}
+
+static void stop_peer(struct session *session __attribute__((unused)))
+{
+	raise(SIGSTOP);
+}
+
+static void hang(struct session *session __attribute__((unused)))
+{
+	printf("hanging\n");
+	for (;;)
+		pause();
+}
+
+static void leave(struct session *session)
+{
+	rdma_disconnect(session->id);
+	await(session, &session->disconnected, 1);
+	session->over = "left";
+}
+
+static void skip(struct session *session)
+{
+	session->skips = true;
+}
+
+/* Until the other side's operation moves: its first byte is here, or it reports progress or the
+ * end. */
+static void await_flow(struct session *session)
+{
+	const volatile uint8_t *first = session->incoming->addr;
+	const unsigned int *received = session->received;
+
+	while (!*first && !received[MSG_PROGRESS] && !received[MSG_DONE] && !session->disconnected)
+		pump(session);
+	printf("flowing\n");
+}
+
+static const struct deed actions[] = {
+	{ "kill", kill_peer },
+	{ "stop", stop_peer },
+	{ "hang", hang },
+	{ "disconnect", leave },
+	{ "skip", skip },
+	{ "flow", await_flow },
+	{ "mr", send_mr },
+	{ "done", send_done },
+	{ "verdict", send_verdict },
+	{ "progress", send_progress },
+	{ "unknown", send_unknown },
+	{ "short", send_short },
+	{ "long", send_long },
+	{ NULL, NULL },
+};
+
+static void misbehave(struct session *session, const char *name)
+{
+	for (const struct deed *action = actions; action->name; action++) {
+		if (!strcmp(action->name, name)) {
+			action->run(session);
+			return;
+		}
+	}
+	errx(2, "no such action: %s", name);
+}
+
+/* One step of one session, and what is to go wrong before it. */
+static void run_step(struct session *session, const struct deed *step)
+{
+	const struct peer *peer = session->peer;
+
+	session->skips = false;
+	for (unsigned int i = 0; i < peer->fault_count && !session->over; i++) {
+		const char *action = value_of(peer->faults[i], step->name);
+
+		if (action)
+			misbehave(session, action);
+	}
+	if (!session->over && !session->skips)
+		step->run(session);
+	if (session->over)
+		printf("over at %s: %s\n", step->name, session->over);
+}
+
+/* True if every session took every step. */
+static bool run_round(struct peer *peer)
+{
+	bool good = true;
+
+	peer->sessions = calloc(peer->connections, sizeof(*peer->sessions));
+	if (!peer->sessions)
+		err(1, "cannot keep so many connections");
+	for (unsigned int i = 0; i < peer->connections; i++) {
+		peer->sessions[i].peer = peer;
+		peer->sessions[i].incoming_length = DEFAULT_PAYLOAD;
+	}
+	for (const struct deed *step = steps; step->name; step++) {
+		for (unsigned int i = 0; i < peer->connections; i++) {
+			if (!peer->sessions[i].over)
+				run_step(&peer->sessions[i], step);
+		}
+	}
+	for (unsigned int i = 0; i < peer->connections; i++) {
+		good = good && !peer->sessions[i].over;
+		free_session(&peer->sessions[i]);
+	}
+	free(peer->sessions);
+	return good;
+}
+
+/* ---- The command line ---- */
+
+static void add(const char **list, unsigned int *count, const char *text)
+{
+	if (*count == FAULTS)
+		errx(2, "too many times: %s", text);
+	list[(*count)++] = text;
+}
+
+static void parse_option(struct peer *peer, int letter)
+{
+	switch (letter) {
+	case 'h':
+		peer->hello = true;
+		break;
+	case 'l':
+		peer->length = strtoull(optarg, NULL, 0);
+		break;
+	case 'c':
+		peer->connections = (unsigned int)strtoul(optarg, NULL, 0);
+		break;
+	case 'r':
+		peer->rounds = (unsigned int)strtoul(optarg, NULL, 0);
+		break;
+	case 'a':
+		add(peer->faults, &peer->fault_count, optarg);
+		break;
+	case 's':
+		add(peer->settings, &peer->setting_count, optarg);
+		break;
+	default:
+		fputs(help, stderr);
+		exit(2);
+	}
+}
+
+static void parse_arguments(struct peer *peer, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "hello", no_argument, NULL, 'h' },
+		{ "length", required_argument, NULL, 'l' },
+		{ "connections", required_argument, NULL, 'c' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "at", required_argument, NULL, 'a' },
+		{ "set", required_argument, NULL, 's' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1)
+		parse_option(peer, letter);
+	argv += optind;
+	peer->role = argv[0] && !strcmp(argv[0], "client") ? ROLE_CLIENT : ROLE_SERVER;
+	if (argc - optind != (peer->role == ROLE_CLIENT ? 4 : 2) ||
+	    !parse_operation(argv[1], &peer->operation))
+		parse_option(peer, '?');
+	if (peer->role == ROLE_CLIENT) {
+		peer->address = argv[2];
+		peer->port = argv[3];
+	}
+}
+
+static void listen_for_clients(struct peer *peer)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+
+	if (rdma_create_id(peer->channel, &peer->listener, NULL, RDMA_PS_TCP) ||
+	    rdma_bind_addr(peer->listener, (struct sockaddr *)&any) ||
+	    rdma_listen(peer->listener, 16))
+		err(1, "cannot listen");
+	printf("listening on port %u.\n", ntohs(rdma_get_src_port(peer->listener)));
+}
+
+int main(int argc, char **argv)
+{
+	struct peer peer = { .length = DEFAULT_PAYLOAD, .connections = 1, .rounds = 1 };
+	bool good = true;
+
+	alarm(DEADLINE_SECONDS);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	parse_arguments(&peer, argc, argv);
+	peer.channel = rdma_create_event_channel();
+	if (!peer.channel)
+		err(1, "cannot open the RDMA connection manager");
+	if (peer.role == ROLE_SERVER)
+		listen_for_clients(&peer);
+	for (unsigned int round = 0; round < peer.rounds; round++)
+		good = run_round(&peer) && good;
+	if (peer.listener)
+		rdma_destroy_id(peer.listener);
+	rdma_destroy_event_channel(peer.channel);
+	return good ? 0 : 1;
+}
