@@ -67,8 +67,15 @@ check:
 	$(MAKE) --no-print-directory tests
 	tests/run
 
-fuzz: $(FUZZERS)
+fuzz:
+	tests/setup build check
+	$(MAKE) --no-print-directory $(FUZZERS)
 	for fuzzer in $(FUZZERS); do tests/fuzz/run $$fuzzer $(FUZZ_SECONDS) || exit 1; done
+
+soak:
+	tests/setup build lab
+	$(MAKE) --no-print-directory all build/peer
+	tests/soak
 
 demo:
 	tests/setup build lab
@@ -83,8 +90,8 @@ lab:
 # ---- form ----
 
 C_FILES = $(wildcard *.[ch] tests/*/*.[ch])
-SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats tests/run tests/setup tests/demo) \
-	tests/lab/init tests/lab/kernel
+SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak \
+	tests/double/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 format:
 	clang-format -i $(C_FILES)
@@ -93,8 +100,8 @@ lint:
 	tests/setup build check lint
 	clang-format --dry-run --Werror $(C_FILES)
 	for compiler in gcc clang; do \
-		for file in $(SOURCES); do \
-			$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -c -o /dev/null $$file || exit 1; \
+		for file in $(SOURCES) $(wildcard tests/*/*.c); do \
+			$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null $$file || exit 1; \
 		done; \
 	done
 	clang-tidy --quiet $(SOURCES) -- $(DIALECT)
@@ -103,4 +110,4 @@ lint:
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
 
-.PHONY: all install clean tests check fuzz demo lab format lint
+.PHONY: all install clean tests check fuzz soak demo lab format lint

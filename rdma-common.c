@@ -1880,7 +1880,7 @@ static const char *work_name(uint64_t wr_id, enum operation operation)
 	case WORK_OPERATION:
 		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
 	case WORK_PROBE:
-		return "empty RDMA READ";
+		return "probe";
 	default:
 		return message_name((enum message_type)(wr_id & WORK_MASK));
 	}
@@ -2039,30 +2039,26 @@ static void disconnect(struct connection *connection, bool connected)
 }
 
 /*
- * An RDMA READ of nothing: the peer's adapter answers it without its program, and needs no key. If
- * the peer's host is gone this fails, after the transport's own retries, where waiting for a
- * message would tell nothing. Mutex held.
+ * An operation on nothing, which needs no key and which the peer's program does not see. A READ is
+ * answered by the peer's adapter: if the host is gone it fails, after the transport's own retries,
+ * where waiting for a message would tell nothing. Mutex held.
  *
- * It has another use over soft-iWARP in Linux: what a client sends just when its connect request
- * is answered may be overlooked there until more arrives.
+ * Over iWARP it is a WRITE. That tells less, but soft-iWARP in Linux needs it: what a client sends
+ * just when its connect request is answered may be overlooked there until more arrives, and READs
+ * of nothing break connections under load.
  */
 static void probe(struct connection *connection)
 {
-	struct ibv_sge nothing = element(&connection->control, 0, 0);
 	struct ibv_send_wr request = {
 		.wr_id = WORK_PROBE << WORK_SHIFT,
-		.sg_list = &nothing,
-		/* without an element soft-iWARP takes what an earlier work request left in its
-		   place; with an empty one some InfiniBand adapters mean 2 GiB */
-		.num_sge = connection->iwarp ? 1 : 0,
-		.opcode = IBV_WR_RDMA_READ,
+		.opcode = connection->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
 	if (connection->outstanding_sends || !connection->initiator_depth)
 		return;
-	connection_trace(connection, "ibv_post_send: RDMA READ of nothing");
+	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))
 		process_event(connection, post_failure);
 }

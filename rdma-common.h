@@ -100,8 +100,8 @@ struct options {
 #define COMMON_OPTIONS_HELP                                                               \
 	"  -m, --message TEXT     hand over TEXT instead of a line with the process id\n" \
 	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n"               \
-	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n" \
-	"  -v, --verbose          tell on standard error what each verb does\n" \
+	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"       \
+	"  -v, --verbose          tell on standard error what each verb does\n"           \
 	"  -h, --help             print this help and exit\n"                             \
 	"      --version          print the version and exit\n"
 

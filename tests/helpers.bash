@@ -1,6 +1,6 @@
 # What the tests that run the pair in the lab share. Loaded by every .bats file here.
 # A server runs on host a in the background, clients run on host b in the foreground.
-# shellcheck shell=bash disable=SC2154 # bats sets $status, $output and $stderr
+# shellcheck shell=bash disable=SC2034,SC2154 # variables go to and from bats and the tests
 
 bats_require_minimum_version 1.5.0
 

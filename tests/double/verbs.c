@@ -735,7 +735,7 @@ static void deliver_completion(struct stimulus *stimulus)
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
 		peer_is_accessed(&qp->id->peer, work, true);
 	}
-	complete(work, stimulus->code);
+	complete(work, (enum ibv_wc_status)stimulus->code);
 	if (stimulus->code != IBV_WC_SUCCESS)
 		break_qp(qp);
 	else
@@ -869,7 +869,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	if (!lower_counter(context->async_fd))
 		return leave(EAGAIN);
 	stimulus = adapter_state.device_event;
-	event->event_type = stimulus->code;
+	event->event_type = (enum ibv_event_type)stimulus->code;
 	if (stimulus->code == IBV_EVENT_CQ_ERR)
 		event->element.cq = stimulus->qp->qp.recv_cq;
 	else if (stimulus->code < IBV_EVENT_DEVICE_FATAL)

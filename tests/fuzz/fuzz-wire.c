@@ -17,6 +17,8 @@
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+__extension__ typedef unsigned __int128 wide_number;
+
 static void require(bool condition)
 {
 	if (!condition)
@@ -34,11 +36,11 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 /* The same question, asked with numbers in which nothing can wrap. */
 static bool fits(const struct message *region, uint64_t needed)
 {
-	unsigned __int128 end = region->value;
+	wide_number end = region->value;
 
 	end += region->length;
 	return region->value != 0 && region->length != 0 && region->length >= needed &&
-	       end <= (unsigned __int128)UINT64_MAX + 1;
+	       end <= (wide_number)UINT64_MAX + 1;
 }
 
 static void try_message(const uint8_t *data, size_t size)
