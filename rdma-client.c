@@ -195,7 +195,7 @@ static void rejected(struct client *client, const struct cm_event *event)
 			"connection rejected (%s); is rdma-server running there, on that port?",
 			event->status == -ECONNREFUSED || event->status == 8
 				? "nobody listens"
-				: "by the host's connection manager");
+				: "no reason arrived, its own messages may say more");
 }
 
 static void established(struct client *client, const struct cm_event *event)

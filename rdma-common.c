@@ -37,11 +37,9 @@
  */
 #define RECEIVES              64
 #define PROGRESS_MILLISECONDS 250
-/* Without news for this long, and nothing of this side's outstanding, the peer's adapter is asked.
- */
+/* Without news for this long, and with nothing outstanding, the peer's adapter is probed. */
 #define PROBE_MILLISECONDS 250
-/* In the send queue at a time: work requests of the operation, one message of each type, a probe.
- */
+/* In the send queue at a time: parts of the operation, one message of each type, a probe. */
 #define OPERATION_DEPTH 16
 #define MESSAGE_TYPES   4
 #define SEND_REQUESTS   (OPERATION_DEPTH + MESSAGE_TYPES + 1)
@@ -735,6 +733,9 @@ struct step protocol_step(struct protocol protocol, struct event event)
 
 /* ---- The process ---- */
 
+/* What the session is told when work requests come back unexecuted. */
+static const struct event connection_goes_down = { .type = EVENT_FLUSHED };
+
 /* Lets `epoll` report that `descriptor` can be read, as `subject`; 0 or -1 with errno. */
 static int watch(int epoll, int descriptor, void *subject)
 {
@@ -783,8 +784,7 @@ free_device:
 
 static void poll_completions(struct process *process, struct connection *connection);
 
-/* Lets the main thread know that the completion thread cannot do its work, all of it or a device's.
- */
+/* Tells the main thread that the completion thread cannot do its work, or not for a device. */
 static void give_up(struct process *process, bool *what)
 {
 	pthread_mutex_lock(&process->mutex);
@@ -1051,7 +1051,9 @@ static void handle_device_event(struct process *process, struct device *device)
 	}
 	/* first: destroying what the event is about waits for this (ibv_get_async_event(3)) */
 	ibv_ack_async_event(&event);
-	if (concerned)
+	if (concerned && concerned->iwarp) /* over TCP, a broken connection is such an event */
+		connection_handle(concerned, connection_goes_down);
+	else if (concerned)
 		connection_fail(concerned, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s", name,
 				ibv_event_type_str(event.event_type));
 }
@@ -1912,12 +1914,14 @@ static enum status completion_status(const struct ibv_wc *completion)
 static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
 {
 	const char *name = work_name(completion->wr_id, connection->protocol.operation);
-	struct event flushed = { .type = EVENT_FLUSHED };
+	bool receive = completion->wr_id >> WORK_SHIFT == WORK_RECEIVE;
 
-	if (completion->status == IBV_WC_WR_FLUSH_ERR) {
-		if (completion->wr_id >> WORK_SHIFT != WORK_RECEIVE) /* of those there are many */
-			connection_trace(connection, "%s was flushed", name);
-		process_event(connection, flushed);
+	if (!receive) /* of receives there are too many */
+		connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
+	if (completion->status == IBV_WC_WR_FLUSH_ERR ||
+	    /* how soft-iWARP says that the TCP connection has broken */
+	    (connection->iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR && !receive)) {
+		process_event(connection, connection_goes_down);
 	} else {
 		fail_locked(connection, completion_status(completion),
 			    "%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", name,

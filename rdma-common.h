@@ -170,11 +170,10 @@ bool region_is_usable(const struct message *region, uint64_t needed);
 /* Why a server refuses a client. The numbers are on the wire. */
 enum refusal {
 	REFUSAL_NONE = 0,
-	REFUSAL_VERSION = 1, /* the client speaks another version of this protocol */
-	REFUSAL_OPERATION =
-		2,          /* the client wants to read where the server writes, or the reverse */
-	REFUSAL_LENGTH = 3, /* the client's payload is empty or larger than the server takes */
-	REFUSAL_BUSY = 4,   /* the server has no room for another session */
+	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
+	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
+	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server takes */
+	REFUSAL_BUSY = 4,      /* the server has no room for another session */
 };
 
 #define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand has room for 56 */
@@ -212,8 +211,10 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 enum refusal hello_refusal(const struct options *options, enum greeting greeting,
 			   const struct hello *hello);
 
-/* The bytes with nothing left in them that a terminal would obey. The caller frees it; NULL: no
- * memory. */
+/*
+ * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
+ * means that there is no memory.
+ */
 char *escape(const uint8_t *bytes, size_t size);
 
 /* ---- The state machine of a session: pure, no verbs, no clock, no input or output ---- */
@@ -354,8 +355,7 @@ struct process {
 	pthread_mutex_t mutex; /* guards the session of every connection */
 };
 
-/* A connection manager event that has been acknowledged: rdma_ack_cm_event(3) frees the original.
- */
+/* What is kept of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or a transport's own reason for a rejection */
@@ -363,9 +363,9 @@ struct cm_event {
 	struct rdma_cm_id *listener;
 	enum greeting greeting; /* what the private data was */
 	struct hello hello;
-	uint8_t responder_resources; /* connect request: reads that the client will have outstanding
-				      */
-	uint8_t initiator_depth; /* connect request: reads that the client can serve at a time */
+	/* In a connect request: */
+	uint8_t responder_resources; /* reads that the client will have outstanding at most */
+	uint8_t initiator_depth;     /* reads that the client can serve at a time */
 };
 
 /* What process_wait() returned for. */

@@ -28,7 +28,7 @@ PROGRESS="progress that cannot be"
 REJECTED="connection rejected"
 # over iWARP a server that sends first breaks the connection; a message that is too long does so too
 EARLY=7 LONG=7
-[ "$LAB_TRANSPORT" != siw ] || EARLY="6|7" LONG="1|6|7"
+[ "$LAB_TRANSPORT" != siw ] || EARLY="6|7" LONG="6|7"
 NO_FIT="a hello that does not fit"
 
 # ---- What the rows are made of ----
@@ -71,10 +71,10 @@ milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# siw does not bring back all work requests when a connection breaks; what closes it waits for them
-# for two seconds.
-slack=0
-[ "$LAB_TRANSPORT" != siw ] || slack=2
+# The limits are for the program; emulated hosts that share two cores with other tests take longer.
+# siw does not bring back all work requests when a connection breaks; closing waits for those.
+slack=5
+[ "$LAB_TRANSPORT" != siw ] || slack=7
 
 # by_transport RXE SIW: one of the two.
 
@@ -338,14 +338,14 @@ one_session() {
 }
 
 @test "a server serves 256 clients at once" {
-	start_server -t 50 read
+	start_server -t 100 read
 	local start
 	start=$(milliseconds)
 	# shellcheck disable=SC2016 # expanded on the host
-	run lab run -w 60 b sh -c 'for i in $(seq 16); do
+	run lab run -w 120 b sh -c 'for i in $(seq 16); do
 			"$1" client read --hello --connections 16 192.0.2.1 "$2" & clients="$clients $!"
 		done; for client in $clients; do wait $client || exit; done' - "$PEER" "$port"
-	within 50 "$start" "256 clients"
+	within 100 "$start" "256 clients"
 	[ "$status" -eq 0 ]
 	[ "$(grep -c "remote buffer: message from passive/server side" <<<"$output")" -eq 256 ]
 	stop_server

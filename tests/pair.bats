@@ -226,7 +226,10 @@ at_once() {
 @test "a server that does the other operation refuses in words: exit status 4" {
 	start_server write
 	client read 192.0.2.1 "$port"
-	expect 4 'the server refused: it was started to write; start both sides with one operation'
+	# over soft-iWARP the end of the connection may overtake the reason
+	[[ $LAB_TRANSPORT = siw && $stderr = *'no reason arrived'* ]] ||
+		expect 4 'the server refused: it was started to write; start both sides with one operation'
+	expect 4
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
