@@ -50,7 +50,7 @@
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
-#define PART_SIZE ((uint64_t)256 * 1024)
+#define PART_SIZE ((uint64_t)64 * 1024)
 /* Reads outstanding at a time are limited by the devices too; more than this gains nothing. */
 #define READ_DEPTH 16
 /* How long a connection that has failed, or that is overdue, may take to close. */

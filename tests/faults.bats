@@ -553,6 +553,24 @@ not_lossy() {
 	done
 }
 
+@test "a peer that is slow but moves is waited for, longer than --timeout" {
+	local mode start
+	for mode in read write; do
+		start=$(milliseconds)
+		start_peer_server "$mode" --hello --at done=slow
+		client -t 1 "$mode" 192.0.2.1 "$port"
+		ends 0 ""
+		[ $(($(milliseconds) - start)) -gt 2000 ]
+		end_peer
+		start_server -1 -t 1 "$mode"
+		start_peer b client "$mode" --hello --at done=slow 192.0.2.1 "$port"
+		wait_server
+		[ "$status" -eq 0 ]
+		[ ! -s "$server_err" ]
+		end_peer
+	done
+}
+
 @test "sessions are right over a network that loses and reorders packets" {
 	local mode
 	lossy a b

@@ -50,7 +50,8 @@ static const char help[] =
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
-	"operation is seen to move), or to send one more message: mr, done, verdict, progress,\n"
+	"operation is seen to move), slow (for two seconds, but report progress), or to send one\n"
+	"more message: mr, done, verdict, progress,\n"
 	"unknown, short, long.\n"
 	"FIELD is hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
 	"that are sent), mr.address, mr.length, mr.rkey, done.digest, verdict.status or\n"
@@ -627,6 +628,16 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
+/* Takes more than two seconds, and says every time before one has passed that it moves. */
+static void be_slow(struct session *session)
+{
+	for (uint64_t bytes = 100; bytes <= 300; bytes += 100) {
+		usleep(750000);
+		send_message(session, MSG_PROGRESS, bytes);
+		pump(session);
+	}
+}
+
 static const struct deed actions[] = {
 	{ "kill", kill_peer },
 	{ "stop", stop_peer },
@@ -634,6 +645,7 @@ static const struct deed actions[] = {
 	{ "disconnect", leave },
 	{ "skip", skip },
 	{ "flow", await_flow },
+	{ "slow", be_slow },
 	{ "mr", send_mr },
 	{ "done", send_done },
 	{ "verdict", send_verdict },
