@@ -245,7 +245,7 @@ at_once() {
 @test "an address that nobody has: exit status 3, within the time given" {
 	SECONDS=0
 	client -t 2 write 192.0.2.99 4799
-	expect 3 'is the host up?'
+	expect 3 'is the host up'
 	[ "$SECONDS" -le 5 ]
 }
 
