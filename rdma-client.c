@@ -153,6 +153,12 @@ static void route_resolved(struct client *client)
 		connection_fail(connection, STATUS_TIMED_OUT,
 				"no answer to the connect request; is the host up, and the network "
 				"between?");
+	else if (error == EADDRNOTAVAIL || error == EADDRINUSE) /* of TCP, so over iWARP alone */
+		connection_fail(
+			connection, STATUS_LOCAL_FAILURE,
+			"cannot connect: %s; an earlier connection still holds the port that "
+			"this side got: try again",
+			strerror(error));
 	else if (error && error != EINTR) /* iWARP says at once when nobody listens */
 		connection_fail(connection, STATUS_REFUSED,
 				"cannot connect: %s; is rdma-server running there, on that port?",

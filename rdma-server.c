@@ -247,12 +247,12 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	if (connection_prepare(connection) != STATUS_SUCCESS ||
 	    connection_meet(connection, event->greeting, &event->hello) != STATUS_SUCCESS)
 		return false;
-	parameters = connection_parameters(connection, hello);
 	/* no more than the client can serve, or will have outstanding (rdma_accept(3)) */
-	if (parameters.initiator_depth > event->initiator_depth)
-		parameters.initiator_depth = event->initiator_depth;
-	if (parameters.responder_resources > event->responder_resources)
-		parameters.responder_resources = event->responder_resources;
+	if (connection->initiator_depth > event->initiator_depth)
+		connection->initiator_depth = event->initiator_depth;
+	if (connection->responder_resources > event->responder_resources)
+		connection->responder_resources = event->responder_resources;
+	parameters = connection_parameters(connection, hello);
 	connection_trace(connection, "rdma_accept");
 	if (rdma_accept(connection->id, &parameters))
 		connection_cm_failed(connection, "rdma_accept");
