@@ -1597,13 +1597,17 @@ static int continue_operation(struct connection *connection)
 	return post_message(connection, &done, connection->done_flags);
 }
 
-/* Tells a peer that waits for the end of a long operation that it moves. */
-static int send_progress(struct connection *connection)
+/*
+ * Tells a peer that waits for the end of a long operation of `length` bytes that it moves. When all
+ * of it is posted MSG_DONE may be, too, which nothing may follow but the verdict.
+ */
+static int send_progress(struct connection *connection, uint64_t length)
 {
 	struct message message = { .type = MSG_PROGRESS };
 	int64_t now = now_milliseconds();
 
 	if (!connection->protocol.verifying || connection->progress_outstanding ||
+	    connection->operation_posted == length ||
 	    now - connection->progress_sent < PROGRESS_MILLISECONDS)
 		return 0;
 	message.value = connection->operation_completed;
@@ -1654,6 +1658,8 @@ static int post(struct connection *connection, unsigned int actions)
 			       connection->protocol.operation == OPERATION_WRITE
 				       ? "writing message to"
 				       : "reading message from");
+	if (actions & ACTION_POST_OPERATION)
+		connection->progress_sent = now_milliseconds();
 	if (actions & ACTION_SEND_DONE)
 		connection->done_waits = true;
 	if (actions & ACTION_FENCE)
@@ -1850,7 +1856,7 @@ static void handle_operation_part(struct connection *connection)
 	if (connection->protocol.phase >= PHASE_CLOSING)
 		return;
 	set_deadline(connection);
-	if (continue_operation(connection) || send_progress(connection))
+	if (continue_operation(connection) || send_progress(connection, length))
 		process_event(connection, post_failure);
 }
 

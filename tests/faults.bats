@@ -342,8 +342,8 @@ one_session() {
 	local start
 	start=$(milliseconds)
 	# shellcheck disable=SC2016 # expanded on the host
-	run lab run -w 120 b sh -c 'for i in $(seq 16); do
-			"$1" client read --hello --connections 16 192.0.2.1 "$2" & clients="$clients $!"
+	run lab run -w 120 b sh -c 'for i in $(seq 64); do
+			"$1" client read --hello --connections 4 192.0.2.1 "$2" & clients="$clients $!"
 		done; for client in $clients; do wait $client || exit; done' - "$PEER" "$port"
 	within 100 "$start" "256 clients"
 	[ "$status" -eq 0 ]

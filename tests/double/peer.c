@@ -210,6 +210,8 @@ void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 			peer_disconnects(peer->id);
 		break;
 	default: /* progress */
+		if (peer->done_received)
+			violation("MSG_PROGRESS behind MSG_DONE");
 		break;
 	}
 }
