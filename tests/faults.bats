@@ -544,7 +544,7 @@ lossy() {
 	local host
 	repair="not_lossy $*"
 	for host in "$@"; do
-		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 75%
+		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 98%
 	done
 }
 
@@ -574,16 +574,21 @@ not_lossy() {
 }
 
 @test "sessions are right over a network that loses and reorders packets" {
-	local mode
+	local mode right=0
 	lossy a b
-	for mode in read write; do
+	for mode in read read write write; do
 		start_server -t 30 -m "all is here" "$mode"
 		client -t 30 "$mode" 192.0.2.1 "$port"
-		expect 0
-		[[ $output == *"remote buffer: all is here"* ]]
+		# an adapter may give up when it has retried seven times; it must not go wrong
+		ends "0|5|6" "$([ "$status" -eq 0 ] || echo "rdma-client")"
+		if [ "$status" -eq 0 ]; then
+			[[ $output == *"remote buffer: all is here"* ]]
+			right=$((right + 1))
+		fi
 		stop_server
 		[ "$status" -eq 0 ]
 	done
+	[ "$right" -ge 2 ]
 }
 
 # ---- This side ----

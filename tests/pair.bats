@@ -210,7 +210,7 @@ at_once() {
 	expect 0
 	grep -q 'RDMA READ of 1024 bytes' <<<"$stderr"
 	[ "$LAB_TRANSPORT" = siw ] || grep -q 'MSG_DONE with IBV_SEND_FENCE' <<<"$stderr"
-	grep -q 'EVENT_ESTABLISHED: PHASE_EXCHANGING' "$server_err"
+	grep -q 'PHASE_EXCHANGING, LOCAL_MR_POSTED' "$server_err"
 	diff <(transcript client read "$(sed -n 's/^remote buffer: //p' <<<"$output")") - <<<"$output"
 }
 
@@ -324,6 +324,7 @@ at_once() {
 }
 
 @test "SIGINT and SIGTERM end a waiting client, as by the signal" {
+	[ "$LAB_TRANSPORT" != siw ] || skip "connects given up twice on a stopped server have hung siw's kernel"
 	start_server write
 	lab run a pkill -STOP rdma-server
 	for signal in INT TERM; do
