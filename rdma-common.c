@@ -1189,7 +1189,6 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 		rdma_destroy_id(id);
 		return NULL;
 	}
-
 	connection->process = process;
 	connection->id = id;
 	connection->number = number;
