@@ -482,6 +482,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	struct protocol protocol = {
 		.role = role,
 		.operation = operation,
+		.operates = true,
 		.phase = PHASE_CONNECTING,
 		.status = STATUS_SUCCESS,
 	};
@@ -503,18 +504,26 @@ static enum status conclusion(const struct protocol *protocol)
 }
 
 /*
- * From now on nothing is posted. The first reason to close is the one that counts, unless both
- * directions have been verified already.
+ * Whether `status` is why the session closes: the first reason counts. But a peer that is lost may
+ * have broken the protocol before it went, which is heard of only now.
  */
+static bool is_reason(const struct protocol *protocol, enum status status)
+{
+	return protocol->phase < PHASE_CLOSING ||
+	       (status == STATUS_CONTENTS_WRONG && protocol->status == STATUS_PEER_LOST);
+}
+
+/* From now on nothing is posted. Once both directions have been verified, no reason counts. */
 static void begin_closing(struct step *step, enum status status)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->phase >= PHASE_CLOSING)
+	if (!is_reason(protocol, status))
 		return;
-	protocol->phase = PHASE_CLOSING;
 	protocol->status = conclusion(protocol) == STATUS_SUCCESS ? STATUS_SUCCESS : status;
-	step->actions |= ACTION_DISCONNECT;
+	if (protocol->phase < PHASE_CLOSING)
+		step->actions |= ACTION_DISCONNECT;
+	protocol->phase = PHASE_CLOSING;
 }
 
 /* The connection stands. A message can overtake this news, so it comes from two sides. */
@@ -528,12 +537,16 @@ static void establish(struct protocol *protocol)
 
 /*
  * Whether MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
- * overtake a READ, and the peer would let go of what is still being read: a fence prevents that,
- * and where there is none, MSG_DONE has to wait for the READ to complete.
+ * overtake a READ, and the peer would let go of what is still being read, so MSG_DONE waits for the
+ * READ to complete.
+ *
+ * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
+ * to it: Soft-RoCE forgets a fenced SEND when the READ completes at the wrong moment, and
+ * soft-iWARP answers no READ while a fenced SEND waits for one of its own.
  */
 static bool done_follows_at_once(const struct protocol *protocol)
 {
-	return protocol->operation == OPERATION_WRITE || protocol->fencing;
+	return protocol->operates && protocol->operation == OPERATION_WRITE;
 }
 
 /* A message of the peer's: in its turn, or it breaks the protocol. */
@@ -670,6 +683,14 @@ static void record(struct step *step, struct event event)
 	}
 }
 
+/* Whether all is done to the peer's memory that this side does, and MSG_DONE is due. */
+static bool has_operated(const struct protocol *protocol)
+{
+	if (protocol->operates)
+		return protocol->local == LOCAL_OPERATION_COMPLETED;
+	return protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR;
+}
+
 /* The next thing to do, once what it needs is there. */
 static void proceed(struct step *step)
 {
@@ -680,14 +701,13 @@ static void proceed(struct step *step)
 	    (protocol->role == ROLE_CLIENT || protocol->remote == REMOTE_MR)) {
 		protocol->local = LOCAL_MR_POSTED;
 		step->actions |= ACTION_SEND_MR;
-	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
+	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR &&
+		   protocol->operates) {
 		protocol->local = LOCAL_OPERATION_POSTED;
 		step->actions |= ACTION_POST_OPERATION;
 		if (done_follows_at_once(protocol))
 			step->actions |= ACTION_SEND_DONE;
-		if (done_follows_at_once(protocol) && protocol->operation == OPERATION_READ)
-			step->actions |= ACTION_FENCE;
-	} else if (may_post && protocol->local == LOCAL_OPERATION_COMPLETED) {
+	} else if (may_post && has_operated(protocol)) {
 		protocol->local = LOCAL_DONE_POSTED;
 		step->actions |= ACTION_SEND_DONE;
 	} else if (protocol->local == LOCAL_DONE_SENT && protocol->remote >= REMOTE_DONE) {
@@ -1442,11 +1462,6 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 	if (status == STATUS_SUCCESS) {
 		pthread_mutex_lock(&connection->process->mutex);
 		connection->protocol.verifying = greeting == GREETING_HELLO;
-		/*
-		 * soft-iWARP in Linux answers no READ while a fenced SEND waits for one of its own:
-		 * two sides that read from each other would wait for ever
-		 */
-		connection->protocol.fencing = !connection->iwarp;
 		pthread_mutex_unlock(&connection->process->mutex);
 	}
 	return status;
@@ -1501,8 +1516,7 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 }
 
 /* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
-static int post_message(struct connection *connection, const struct message *message,
-			unsigned int flags)
+static int post_message(struct connection *connection, const struct message *message)
 {
 	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
 	struct ibv_sge sge = element(&connection->control, offset, MESSAGE_SIZE);
@@ -1511,12 +1525,11 @@ static int post_message(struct connection *connection, const struct message *mes
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED | flags,
+		.send_flags = IBV_SEND_SIGNALED,
 	};
 
 	encode_message(message, connection->control.memory + offset);
-	connection_trace(connection, "ibv_post_send: SEND %s%s", message_name(message->type),
-			 flags & IBV_SEND_FENCE ? " with IBV_SEND_FENCE" : "");
+	connection_trace(connection, "ibv_post_send: SEND %s", message_name(message->type));
 	return post_send(connection, &request);
 }
 
@@ -1533,7 +1546,7 @@ static int send_mr(struct connection *connection)
 		.rkey = exposed->mr->rkey,
 	};
 
-	return post_message(connection, &message, 0);
+	return post_message(connection, &message);
 }
 
 static uint64_t digest(const struct region *region)
@@ -1578,7 +1591,7 @@ static int post_operation_part(struct connection *connection)
 	return 0;
 }
 
-/* Posts what the send queue takes of the operation and, when that was its end, MSG_DONE. */
+/* Posts what the send queue takes of the operation and, when that was its end, MSG_DONE if due. */
 static int continue_operation(struct connection *connection)
 {
 	uint64_t length = operation_length(connection);
@@ -1593,7 +1606,7 @@ static int continue_operation(struct connection *connection)
 	connection->done_waits = false;
 	if (connection->protocol.verifying)
 		done.value = digest(&connection->outgoing);
-	return post_message(connection, &done, connection->done_flags);
+	return post_message(connection, &done);
 }
 
 /*
@@ -1612,7 +1625,7 @@ static int send_progress(struct connection *connection, uint64_t length)
 	message.value = connection->operation_completed;
 	connection->progress_sent = now;
 	connection->progress_outstanding = true;
-	return post_message(connection, &message, 0);
+	return post_message(connection, &message);
 }
 
 /* Shows what the peer handed over and compares it with the digest that came with MSG_DONE. */
@@ -1651,7 +1664,7 @@ static int post(struct connection *connection, unsigned int actions)
 	if (actions & ACTION_SEND_MR)
 		return send_mr(connection);
 	if (actions & ACTION_SEND_VERDICT)
-		return post_message(connection, &verdict, 0);
+		return post_message(connection, &verdict);
 	if (actions & ACTION_POST_OPERATION)
 		connection_say(connection, "received MSG_MR. %s remote memory...",
 			       connection->protocol.operation == OPERATION_WRITE
@@ -1661,8 +1674,6 @@ static int post(struct connection *connection, unsigned int actions)
 		connection->progress_sent = now_milliseconds();
 	if (actions & ACTION_SEND_DONE)
 		connection->done_waits = true;
-	if (actions & ACTION_FENCE)
-		connection->done_flags = IBV_SEND_FENCE;
 	if (actions & (ACTION_POST_OPERATION | ACTION_SEND_DONE))
 		return continue_operation(connection);
 	return 0;
@@ -1741,7 +1752,7 @@ __attribute__((format(printf, 3, 0))) static void fail_with(struct connection *c
 {
 	struct event event = { .type = EVENT_FAILED, .status = status };
 
-	if (!connection->cause[0] && connection->protocol.phase < PHASE_CLOSING)
+	if (!connection->cause[0] && is_reason(&connection->protocol, status))
 		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
 	process_event(connection, event);
 }

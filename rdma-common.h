@@ -253,7 +253,7 @@ struct protocol {
 	enum role role;
 	enum operation operation;
 	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
-	bool fencing;   /* the adapter can hold a SEND back until the READs before it are done */
+	bool operates;  /* this side performs the operation; not a server in a one-way session */
 	enum phase phase;
 	enum local_progress local;
 	enum remote_progress remote;
@@ -295,12 +295,11 @@ enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
 	ACTION_SEND_DONE = 1 << 2,
-	ACTION_FENCE = 1 << 3, /* post MSG_DONE with IBV_SEND_FENCE */
-	ACTION_CHECK = 1 << 4, /* show and check the payload, answer with EVENT_CHECKED */
-	ACTION_SEND_VERDICT = 1 << 5,
-	ACTION_DISCONNECT = 1 << 6,
-	ACTION_FORCE_ERROR = 1 << 7, /* force the queue pair into the error state */
-	ACTION_FINISH = 1 << 8,      /* the session is over; the connection may go */
+	ACTION_CHECK = 1 << 3, /* show and check the payload, answer with EVENT_CHECKED */
+	ACTION_SEND_VERDICT = 1 << 4,
+	ACTION_DISCONNECT = 1 << 5,
+	ACTION_FORCE_ERROR = 1 << 6, /* force the queue pair into the error state */
+	ACTION_FINISH = 1 << 7,      /* the session is over; the connection may go */
 };
 
 struct step {
@@ -309,8 +308,8 @@ struct step {
 };
 
 /*
- * The state in which a session begins. `verifying` and `fencing` are false; they are set, if they
- * are true, before the connection is established.
+ * The state in which a session begins. `verifying` is false and `operates` is true; where that is
+ * not so they are set before the connection is established.
  */
 struct protocol protocol_start(enum role role, enum operation operation);
 
@@ -457,7 +456,6 @@ struct connection {
 	int64_t progress_sent;        /* when MSG_PROGRESS was, as now_milliseconds() counts */
 	bool progress_outstanding;    /* it has not completed yet */
 	bool done_waits;              /* MSG_DONE follows when the whole operation is posted */
-	unsigned int done_flags;      /* its send flags */
 	unsigned int pending_actions; /* what the main thread has to do */
 	int64_t deadline;             /* as now_milliseconds() counts */
 	int64_t probe_time;           /* when to probe, if nothing is heard before; likewise */

@@ -364,14 +364,11 @@ static void post(struct session *session, struct ibv_send_wr *request)
 }
 
 /* Sends `size` bytes, a message in front. */
-static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size,
-		       unsigned int flags)
+static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;
 	struct ibv_sge sge = { .length = size, .lkey = session->control->lkey };
-	struct ibv_send_wr request = { .sg_list = &sge,
-				       .opcode = IBV_WR_SEND,
-				       .send_flags = flags };
+	struct ibv_send_wr request = { .sg_list = &sge, .opcode = IBV_WR_SEND };
 
 	slot += (RECEIVES + session->posted % SENDS) * SLOT_SIZE;
 	memcpy(slot, wire, MESSAGE_SIZE);
@@ -384,7 +381,6 @@ static void send_message(struct session *session, enum message_type type, uint64
 	/* what the other side may use is what it is to write to, or to read from */
 	const struct ibv_mr *exposed =
 		session->peer->operation == OPERATION_WRITE ? session->incoming : session->outgoing;
-	bool fenced = type == MSG_DONE && session->peer->hello;
 	struct message message = { .type = type, .value = value };
 	uint8_t wire[MESSAGE_SIZE];
 
@@ -394,7 +390,7 @@ static void send_message(struct session *session, enum message_type type, uint64
 		message.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey);
 	}
 	encode_message(&message, wire);
-	send_bytes(session, wire, MESSAGE_SIZE, fenced ? IBV_SEND_FENCE : 0);
+	send_bytes(session, wire, MESSAGE_SIZE);
 }
 
 static void send_done(struct session *session)
@@ -431,17 +427,17 @@ static const uint8_t done_message[MESSAGE_SIZE] = { MSG_DONE };
 
 static void send_unknown(struct session *session)
 {
-	send_bytes(session, unknown_message, MESSAGE_SIZE, 0);
+	send_bytes(session, unknown_message, MESSAGE_SIZE);
 }
 
 static void send_short(struct session *session)
 {
-	send_bytes(session, done_message, SHORT_SIZE, 0);
+	send_bytes(session, done_message, SHORT_SIZE);
 }
 
 static void send_long(struct session *session)
 {
-	send_bytes(session, done_message, LONG_SIZE, 0);
+	send_bytes(session, done_message, LONG_SIZE);
 }
 
 /* ---- The steps of a session ---- */
@@ -544,8 +540,11 @@ static void post_operation(struct session *session)
 	post(session, &request);
 }
 
+/* The tutorial's program does not wait for its READ before it says that it is done. */
 static void exchange_done(struct session *session)
 {
+	if (session->peer->hello && !await(session, &session->completed, session->posted))
+		return;
 	send_done(session);
 	if (await(session, &session->completed, session->posted) &&
 	    await(session, &session->received[MSG_DONE], 1))
