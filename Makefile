@@ -7,8 +7,9 @@ CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
-SOURCES = rdma-common.c rdma-client.c rdma-server.c
-PACKAGES = libibverbs librdmacm libxxhash
+MODULES = rdma-common.c rdma-options.c rdma-payload.c rdma-report.c
+SOURCES = $(MODULES) rdma-client.c rdma-server.c
+PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
@@ -18,7 +19,7 @@ LIBRARIES = $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS)
 
-$(PROGRAMS): %: %.o rdma-common.o
+$(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
 %.o: %.c rdma-common.h
@@ -39,24 +40,23 @@ SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 
-$(SANITIZED): build/%: rdma-common.c rdma-common.h
-$(SANITIZED): $(SOURCES)
+$(SANITIZED): $(SOURCES) rdma-common.h
 	@mkdir -p $(@D)
-	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c rdma-common.c $(LIBRARIES)
+	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c $(MODULES) $(LIBRARIES)
 
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 FUZZ_SECONDS ?= 600
 
-build/fuzz/%: tests/fuzz/%.c rdma-common.c rdma-common.h
+build/fuzz/%: tests/fuzz/%.c $(MODULES) rdma-common.h
 	@mkdir -p $(@D)
-	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< rdma-common.c $(LIBRARIES)
+	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< $(MODULES) $(LIBRARIES)
 $(FUZZERS): CC = clang
 
-build/unit/%: tests/unit/%.c rdma-common.o
+build/unit/%: tests/unit/%.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 
-build/peer: tests/peer/peer.c rdma-common.o
+build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 

@@ -19,7 +19,9 @@ static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server handed over.\n"
-	"\n" COMMON_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
+	"\n" PAYLOAD_OPTIONS_HELP "The operation:\n" OPERATION_OPTIONS_HELP
+	"      --one-way          the server reads or writes nothing\n" TELLING_OPTIONS_HELP
+	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
 
 /* One attempt to hold a session with one address. */
 struct client {
@@ -27,19 +29,28 @@ struct client {
 	struct connection *connection;
 	const struct addrinfo *address;
 	int64_t resolve_deadline; /* as now_milliseconds() counts; INT64_MAX once resolved */
-	bool reached;      /* the peer answered as a server of ours: no other address is tried */
-	int signal_number; /* the signal that ended the session, or 0 */
+	bool reported;            /* an outcome has been told, with --json too */
+	bool reached; /* the peer answered as a server of ours: no other address is tried */
 };
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
 {
-	static const struct option long_options[] = { COMMON_LONG_OPTIONS };
+	/* clang-format off */
+	static const struct option long_options[] = {
+		{ "one-way", no_argument, NULL, OPTION_ONE_WAY },
+		COMMON_LONG_OPTIONS
+	};
+	/* clang-format on */
 	unsigned long port;
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
-		enum parsed parsed = parse_common_option(options, letter, optarg, help);
+		enum parsed parsed = PARSED_RUN;
 
+		if (letter == OPTION_ONE_WAY)
+			options->one_way = true;
+		else
+			parsed = parse_common_option(options, letter, optarg, help);
 		if (parsed != PARSED_RUN)
 			return parsed;
 	}
@@ -51,7 +62,7 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	options->port = argv[optind + 2];
 	if (!parse_number(options->port, 1, 65535, &port))
 		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
-	return PARSED_RUN;
+	return check_options(options, ROLE_CLIENT);
 }
 
 /* Asks for the RDMA device and the neighbour that lead to the address; answered by an event. */
@@ -91,7 +102,7 @@ static void address_resolved(struct client *client)
 	int timeout = (int)(client->resolve_deadline - now_milliseconds());
 
 	connection_say(connection, "address resolved.");
-	if (connection_prepare(connection) != STATUS_SUCCESS)
+	if (connection_prepare(connection, client->process->options->one_way) != STATUS_SUCCESS)
 		return;
 	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
 		connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s",
@@ -210,7 +221,8 @@ static void established(struct client *client, const struct cm_event *event)
 	struct event established = { .type = EVENT_ESTABLISHED };
 
 	client->reached = true;
-	if (hello_refusal(client->process->options, event->greeting, &event->hello) != REFUSAL_NONE)
+	if (hello_refusal(ROLE_CLIENT, client->process->options, event->greeting, &event->hello) !=
+	    REFUSAL_NONE)
 		connection_fail(connection, STATUS_CONTENTS_WRONG,
 				"the server accepted with a hello that does not fit: version %u, "
 				"operation %u, %ju bytes",
@@ -260,7 +272,7 @@ static enum status run_events(struct client *client)
 	while (!connection_service(connection, &status)) {
 		int64_t deadline = connection_deadline(connection);
 
-		switch (process_wait(client->process, deadline, &event, &client->signal_number)) {
+		switch (process_wait(client->process, deadline, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(client, &event);
 			break;
@@ -286,54 +298,67 @@ static enum status run_events(struct client *client)
 /* Holds one session with one address. */
 static enum status run_session(struct client *client)
 {
+	struct process *process = client->process;
 	struct rdma_cm_id *id;
 	enum status status;
 
-	if (rdma_create_id(client->process->event_channel, &id, NULL, RDMA_PS_TCP)) {
-		warn("cannot create a connection identifier");
+	if (rdma_create_id(process->event_channel, &id, NULL, RDMA_PS_TCP)) {
+		process_complain(process, "cannot create a connection identifier: %s",
+				 strerror(errno));
 		return STATUS_LOCAL_FAILURE;
 	}
-	client->connection = connection_create(client->process, id, client->address->ai_addr, 0);
+	client->connection = connection_create(process, id, client->address->ai_addr, 0);
 	if (!client->connection)
 		return STATUS_LOCAL_FAILURE;
 	client->resolve_deadline = connection_deadline(client->connection);
 	resolve_address(client);
 	status = run_events(client);
 	connection_report(client->connection, status);
+	if (client->reached || !client->address->ai_next)
+		report_json(process, client->connection, status);
+	client->reported = true;
 	connection_destroy(client->connection);
 	return status;
 }
 
 /* Tries the addresses of the host in turn, until a server of ours answers. */
-static enum status run_client(const struct options *options, int *signal_number)
+static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
+	enum status status = STATUS_UNRESOLVED;
+
+	for (client->address = addresses; client->address && !client->reached;
+	     client->address = client->address->ai_next) {
+		status = run_session(client);
+		if (client->address->ai_next && !client->reached)
+			warnx("trying the next address of '%s'", client->process->options->address);
+	}
+	return status;
+}
+
+static enum status run_client(struct process *process)
+{
+	const struct options *options = process->options;
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-	struct addrinfo *addresses, *address;
-	struct process process;
-	struct client client = { .process = &process };
+	struct client client = { .process = process };
+	struct addrinfo *addresses;
 	enum status status;
 	int error;
 
-	/* first: while names are resolved, signals still end the program at once */
+	/* first: while names are resolved and files read, signals still end the program at once */
 	error = getaddrinfo(options->address, options->port, &hints, &addresses);
 	if (error) {
-		warnx("cannot resolve the host name '%s': %s", options->address,
-		      gai_strerror(error));
+		process_complain(process, "cannot resolve the host name '%s': %s", options->address,
+				 gai_strerror(error));
+		report_json(process, NULL, STATUS_UNRESOLVED);
 		return STATUS_UNRESOLVED;
 	}
-	status = process_create(&process, options, ROLE_CLIENT);
-	if (status != STATUS_SUCCESS)
-		goto free_addresses;
-	for (address = addresses; address && !client.reached; address = address->ai_next) {
-		client.address = address;
-		status = run_session(&client);
-		if (address->ai_next && !client.reached)
-			warnx("trying the next address of '%s'", options->address);
-	}
-	*signal_number = client.signal_number;
-	process_destroy(&process);
-
-free_addresses:
+	status = payload_load(process);
+	if (status == STATUS_SUCCESS)
+		status = process_open(process);
+	if (status == STATUS_SUCCESS)
+		status = try_addresses(&client, addresses);
+	if (!client.reported)
+		report_json(process, NULL, status);
 	freeaddrinfo(addresses);
 	return status;
 }
@@ -341,18 +366,20 @@ free_addresses:
 int main(int argc, char **argv)
 {
 	struct options options = default_options();
+	struct process process;
 	enum parsed parsed;
 	enum status status = STATUS_SUCCESS, output;
-	int signal_number = 0;
 
 	setlocale(LC_CTYPE, "");
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
+	process_init(&process, &options, ROLE_CLIENT);
 	if (parsed == PARSED_RUN)
-		status = run_client(&options, &signal_number);
+		status = run_client(&process);
+	process_destroy(&process);
 	output = flush_output();
 	if (status == STATUS_INTERRUPTED)
-		end_by_signal(signal_number);
+		end_by_signal(process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The shared module, in the order in which things build on each other: output, command line, wire
- * format, state machine, the process and its completion thread, connections.
+ * The shared module, in the order in which things build on each other: wire format, state machine,
+ * the process and its completion thread, connections.
  *
  * Three conventions for errors meet here. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -19,15 +19,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
-#include <wchar.h>
-#include <wctype.h>
 #include <xxhash.h>
 
 /*
@@ -39,10 +37,18 @@
 #define PROGRESS_MILLISECONDS 250
 /* Without news for this long, and with nothing outstanding, the peer's adapter is probed. */
 #define PROBE_MILLISECONDS 250
-/* In the send queue at a time: parts of the operation, one message of each type, a probe. */
-#define OPERATION_DEPTH 16
-#define MESSAGE_TYPES   4
-#define SEND_REQUESTS   (OPERATION_DEPTH + MESSAGE_TYPES + 1)
+/* In the send queue besides the operation: one message of each type, and a probe. */
+#define MESSAGE_TYPES    4
+#define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
+/* Work requests of the operation that are posted at a time, with one doorbell. */
+#define BATCH 32
+/* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
+ */
+#define INLINE_SIZE 64
+/* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */
+#define EVENTS_PER_ACKNOWLEDGEMENT 64
+/* Rounds in which --busy-poll looks for completions before it looks for anything else. */
+#define SPINS 64
 /* Completions that are taken off a completion queue at a time. */
 #define POLL_SIZE 16
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
@@ -50,234 +56,25 @@
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
-#define PART_SIZE ((uint64_t)64 * 1024)
+#define PART_SIZE ((uint64_t)1024 * 1024)
 /* Reads outstanding at a time are limited by the devices too; more than this gains nothing. */
 #define READ_DEPTH 16
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
 #define LOW_DESCRIPTOR_LIMIT 32
-/* The most that is shown of a payload: as long as a command-line argument can be on Linux. */
-#define SHOWN_PAYLOAD ((size_t)128 * 1024)
 
-/* ---- Output ---- */
-
-/* One line on `stream` in one piece: two threads print. */
-__attribute__((format(printf, 3, 0))) static void print_line(FILE *stream, const char *prefix,
-							     const char *format, va_list arguments)
-{
-	flockfile(stream);
-	fputs(prefix, stream);
-	vfprintf(stream, format, arguments);
-	fputc('\n', stream);
-	fflush(stream);
-	funlockfile(stream);
-}
-
-void say(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	print_line(stdout, "", format, arguments);
-	va_end(arguments);
-}
-
-enum status flush_output(void)
-{
-	int failed = ferror(stdout);
-
-	if (fclose(stdout) || failed) {
-		warnx("cannot write to standard output; is the disk full, or the reader gone?");
-		return STATUS_LOCAL_FAILURE;
-	}
-	return STATUS_SUCCESS;
-}
-
-/* What stands in front of a line of this connection's. */
-static const char *line_prefix(const struct connection *connection, char *buffer, size_t size)
-{
-	buffer[0] = '\0';
-	if (connection->number)
-		snprintf(buffer, size, "[%u] ", connection->number);
-	return buffer;
-}
-
-void connection_say(const struct connection *connection, const char *format, ...)
-{
-	char prefix[16];
-	va_list arguments;
-
-	va_start(arguments, format);
-	print_line(stdout, line_prefix(connection, prefix, sizeof(prefix)), format, arguments);
-	va_end(arguments);
-}
-
-void connection_trace(const struct connection *connection, const char *format, ...)
-{
-	char prefix[16];
-	va_list arguments;
-
-	if (!connection->process->options->verbose)
-		return;
-	va_start(arguments, format);
-	print_line(stderr, line_prefix(connection, prefix, sizeof(prefix)), format, arguments);
-	va_end(arguments);
-}
-
-/* Whether a terminal shows a character where it stands, and does nothing else. */
-static bool is_harmless(wint_t character)
-{
-	/* these are "printable", but change the direction of what follows, or are invisible */
-	bool formats = (character >= 0x200b && character <= 0x200f) ||
-		       (character >= 0x2028 && character <= 0x202e) ||
-		       (character >= 0x2060 && character <= 0x206f) || character == 0xfeff;
-
-	return iswprint(character) && !formats;
-}
-
-char *escape(const uint8_t *bytes, size_t size)
-{
-	char *text = NULL;
-	size_t text_size = 0, step;
-	mbstate_t state = { 0 };
-	FILE *stream = open_memstream(&text, &text_size);
-
-	if (!stream)
-		return NULL;
-	for (size_t offset = 0; offset < size; offset += step) {
-		wchar_t character = L'\0';
-
-		step = mbrtowc(&character, (const char *)bytes + offset, size - offset, &state);
-		if (step == 0 || step > size - offset || !is_harmless((wint_t)character)) {
-			/* the end of a string, no character of this locale, or one that does
-			 * something */
-			memset(&state, 0, sizeof(state));
-			step = 1;
-			fprintf(stream, "\\x%02x", bytes[offset]);
-		} else if (character == L'\\') {
-			fputs("\\\\", stream);
-		} else {
-			fwrite(bytes + offset, 1, step, stream);
-		}
-	}
-	if (fclose(stream)) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-int64_t now_milliseconds(void)
+int64_t now_nanoseconds(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- Command line ---- */
-
-struct options default_options(void)
+int64_t now_milliseconds(void)
 {
-	struct options options = {
-		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
-		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
-	};
-
-	return options;
-}
-
-enum parsed usage_error(const char *format, ...)
-{
-	va_list arguments;
-
-	if (format) {
-		va_start(arguments, format);
-		vwarnx(format, arguments);
-		va_end(arguments);
-	}
-	fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
-	return PARSED_FAILED;
-}
-
-bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
-		  unsigned long *number)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9') /* strtoul(3) takes spaces and signs as well */
-		return false;
-	errno = 0;
-	*number = strtoul(text, &end, 10);
-	return !errno && !*end && *number >= minimum && *number <= maximum;
-}
-
-bool parse_size(const char *text, uint64_t *size)
-{
-	static const char units[] = "KMG"; /* each 1024 times the one before */
-	size_t digits = strspn(text, "0123456789");
-	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
-	unsigned int shift = unit ? 10 * (unsigned int)(unit - units + 1) : 0;
-	char number[21]; /* as many digits as 64 bits can have */
-	unsigned long value;
-
-	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
-		return false;
-	memcpy(number, text, digits);
-	number[digits] = '\0';
-	if (!parse_number(number, 1, UINT64_MAX >> shift, &value))
-		return false;
-	*size = (uint64_t)value << shift;
-	return true;
-}
-
-bool parse_operation(const char *word, enum operation *operation)
-{
-	if (!strcmp(word, operation_name(OPERATION_READ)))
-		*operation = OPERATION_READ;
-	else if (!strcmp(word, operation_name(OPERATION_WRITE)))
-		*operation = OPERATION_WRITE;
-	else
-		return usage_error("the operation is 'read' or 'write', not '%s'", word) ==
-		       PARSED_RUN;
-	return true;
-}
-
-enum parsed parse_common_option(struct options *options, int letter, const char *argument,
-				const char *help)
-{
-	unsigned long seconds;
-
-	switch (letter) {
-	case 'm':
-		options->message = argument;
-		return PARSED_RUN;
-	case 't':
-		if (!parse_number(argument, 1, 1000000, &seconds))
-			return usage_error(
-				"--timeout takes whole seconds from 1 to 1000000, not '%s'",
-				argument);
-		options->timeout_seconds = (unsigned int)seconds;
-		return PARSED_RUN;
-	case OPTION_MAX_SIZE:
-		if (!parse_size(argument, &options->maximum_payload))
-			return usage_error(
-				"--max-size takes bytes, or a number with K, M or G, not '%s'",
-				argument);
-		return PARSED_RUN;
-	case 'v':
-		options->verbose = true;
-		return PARSED_RUN;
-	case 'h':
-		fputs(help, stdout);
-		return PARSED_EXIT;
-	case OPTION_VERSION:
-		say("%s %s", program_invocation_short_name, PROGRAM_VERSION);
-		return PARSED_EXIT;
-	default: /* getopt_long(3) has said what is wrong */
-		return usage_error(NULL);
-	}
+	return now_nanoseconds() / 1000000;
 }
 
 /* ---- On the wire ---- */
@@ -298,6 +95,14 @@ static void put64(uint8_t *wire, uint64_t value)
 {
 	value = htole64(value);
 	memcpy(wire, &value, sizeof(value));
+}
+
+static uint16_t get16(const uint8_t *wire)
+{
+	uint16_t value;
+
+	memcpy(&value, wire, sizeof(value));
+	return le16toh(value);
 }
 
 static uint32_t get32(const uint8_t *wire)
@@ -361,7 +166,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_MAGIC     0
 #define HELLO_AT_VERSION   4
 #define HELLO_AT_OPERATION 5
-#define HELLO_AT_FLAGS     6 /* 16 bits, none defined yet */
+#define HELLO_AT_FLAGS     6
 #define HELLO_AT_LENGTH    8
 #define HELLO_AT_REFUSAL   16
 
@@ -371,7 +176,7 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put32(wire + HELLO_AT_MAGIC, HELLO_MAGIC);
 	wire[HELLO_AT_VERSION] = hello->version;
 	wire[HELLO_AT_OPERATION] = hello->operation;
-	put16(wire + HELLO_AT_FLAGS, 0);
+	put16(wire + HELLO_AT_FLAGS, hello->flags);
 	put64(wire + HELLO_AT_LENGTH, hello->length);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
 }
@@ -385,21 +190,33 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	if (hello->version != HELLO_VERSION)
 		return GREETING_VERSION;
 	hello->operation = wire[HELLO_AT_OPERATION];
+	hello->flags = get16(wire + HELLO_AT_FLAGS);
 	hello->length = get64(wire + HELLO_AT_LENGTH);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
 	return GREETING_HELLO;
 }
 
-enum refusal hello_refusal(const struct options *options, enum greeting greeting,
+bool hands_over(enum role role, enum operation operation, bool one_way)
+{
+	/* the client writes what it has, or reads what the server has */
+	return !one_way || (role == ROLE_CLIENT) == (operation == OPERATION_WRITE);
+}
+
+enum refusal hello_refusal(enum role role, const struct options *options, enum greeting greeting,
 			   const struct hello *hello)
 {
+	enum role peer = role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
+	bool one_way = hello->flags & HELLO_ONE_WAY;
+
 	if (greeting == GREETING_NONE)
 		return REFUSAL_NONE;
 	if (greeting == GREETING_VERSION)
 		return REFUSAL_VERSION;
-	if (hello->operation != options->operation)
+	if (hello->operation != options->operation ||
+	    (role == ROLE_CLIENT && one_way != options->one_way))
 		return REFUSAL_OPERATION;
-	if (hello->length == 0 || hello->length > options->maximum_payload)
+	if (hands_over(peer, options->operation, one_way) != (hello->length > 0) ||
+	    hello->length > options->maximum_payload)
 		return REFUSAL_LENGTH;
 	return REFUSAL_NONE;
 }
@@ -802,7 +619,19 @@ free_device:
 	return NULL;
 }
 
-static void poll_completions(struct process *process, struct connection *connection);
+/*
+ * How the main thread takes the mutex. A completion thread that spins lets it through: a mutex that
+ * is given back and taken again at once is not fair.
+ */
+static void lock_sessions(struct process *process)
+{
+	atomic_fetch_add(&process->mutex_wanted, 1);
+	pthread_mutex_lock(&process->mutex);
+	atomic_fetch_sub(&process->mutex_wanted, 1);
+}
+
+static void handle_completions(struct connection *connection);
+static bool spin(struct process *process);
 
 /* Tells the main thread that the completion thread cannot do its work, or not for a device. */
 static void give_up(struct process *process, bool *what)
@@ -813,15 +642,19 @@ static void give_up(struct process *process, bool *what)
 	eventfd_write(process->wake_descriptor, 1);
 }
 
-/* Takes one completion event off a device's channel and handles what is on its completion queue. */
+/*
+ * Takes one completion event off a device's channel and handles what is on its completion queue.
+ * ibv_destroy_cq(3) waits until the event is acknowledged, so the connection is there until then.
+ */
 static void handle_channel(struct device *device)
 {
 	struct ibv_comp_channel *channel = device->completion_channel;
 	struct process *process = device->process;
+	struct connection *connection;
 	struct ibv_cq *cq;
-	void *connection;
+	void *context;
 
-	if (ibv_get_cq_event(channel, &cq, &connection)) {
+	if (ibv_get_cq_event(channel, &cq, &context)) {
 		if (errno == EAGAIN || errno == EINTR)
 			return;
 		warn("cannot hear of completions on a device, which was removed perhaps");
@@ -829,9 +662,17 @@ static void handle_channel(struct device *device)
 		give_up(process, &device->broken);
 		return;
 	}
-	poll_completions(process, connection);
-	/* last: ibv_destroy_cq(3) waits for this, so the connection lives as long as it is used */
-	ibv_ack_cq_events(cq, 1);
+	connection = context;
+	/* first: only then what the main thread has written into the connection is seen here */
+	pthread_mutex_lock(&process->mutex);
+	connection->events++;
+	if (!connection->retired && !connection->spinning)
+		handle_completions(connection);
+	if (connection->retired || connection->events == EVENTS_PER_ACKNOWLEDGEMENT) {
+		ibv_ack_cq_events(cq, connection->events);
+		connection->events = 0;
+	}
+	pthread_mutex_unlock(&process->mutex);
 }
 
 static void *run_completion_thread(void *argument)
@@ -840,7 +681,8 @@ static void *run_completion_thread(void *argument)
 
 	for (;;) {
 		struct epoll_event ready;
-		int count = epoll_wait(process->completion_descriptor, &ready, 1, -1);
+		int patience = spin(process) ? 0 : -1;
+		int count = epoll_wait(process->completion_descriptor, &ready, 1, patience);
 
 		if (count < 0 && errno != EINTR) {
 			warn("cannot wait for completions");
@@ -894,31 +736,34 @@ static enum status open_descriptors(struct process *process)
 		  &process->signal_descriptor) ||
 	    watch(process->main_descriptor, process->wake_descriptor, &process->wake_descriptor) ||
 	    watch(process->completion_descriptor, process->stop_descriptor, NULL)) {
-		warn("cannot open the descriptors that the threads wait on (see 'ulimit -n')");
+		process_complain(process,
+				 "cannot open the descriptors that the threads wait on: %s (see "
+				 "'ulimit -n')",
+				 strerror(errno));
 		return STATUS_LOCAL_FAILURE;
 	}
 	return STATUS_SUCCESS;
 }
 
 /* What the user can do about librdmacm not starting; it hides that descriptors ran out. */
-static enum status explain_missing_rdma(const char *attempted)
+static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
 	int error = errno;
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (error == EMFILE || error == ENFILE || limit.rlim_cur < LOW_DESCRIPTOR_LIMIT) {
-		warnx("%s: %s; only %ju open files are allowed: raise that ('ulimit -n')",
-		      attempted, strerror(error), (uintmax_t)limit.rlim_cur);
+		process_complain(process,
+				 "%s: %s; only %ju open files are allowed: raise that ('ulimit "
+				 "-n')",
+				 attempted, strerror(error), (uintmax_t)limit.rlim_cur);
 		return STATUS_LOCAL_FAILURE;
 	}
-	if (error == EACCES || error == EPERM)
-		warnx("%s: %s; may this user open the files in /dev/infiniband?", attempted,
-		      strerror(error));
-	else
-		warnx("%s: %s; is there an RDMA device ('rdma link'), and the module rdma_ucm "
-		      "loaded?",
-		      attempted, strerror(error));
+	process_complain(process, "%s: %s; %s", attempted, strerror(error),
+			 error == EACCES || error == EPERM
+				 ? "may this user open the files in /dev/infiniband?"
+				 : "is there an RDMA device ('rdma link'), and the module rdma_ucm "
+				   "loaded?");
 	return error == ENOMEM ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED;
 }
 
@@ -930,23 +775,25 @@ static enum status open_devices(struct process *process)
 
 	process->event_channel = rdma_create_event_channel();
 	if (!process->event_channel)
-		return explain_missing_rdma("cannot open the RDMA connection manager");
+		return explain_missing_rdma(process, "cannot open the RDMA connection manager");
 	if (make_nonblocking(process->event_channel->fd) ||
 	    watch(process->main_descriptor, process->event_channel->fd, process->event_channel)) {
-		warn("cannot wait for connection manager events");
+		process_complain(process, "cannot wait for connection manager events: %s",
+				 strerror(errno));
 		return STATUS_LOCAL_FAILURE;
 	}
 	devices = rdma_get_devices(&count);
 	if (!devices || count == 0) {
 		if (!devices)
-			return explain_missing_rdma("cannot list the RDMA devices");
+			return explain_missing_rdma(process, "cannot list the RDMA devices");
 		rdma_free_devices(devices);
 		errno = ENODEV;
-		return explain_missing_rdma("cannot find an RDMA device");
+		return explain_missing_rdma(process, "cannot find an RDMA device");
 	}
 	for (int i = 0; i < count; i++) {
 		if (!find_device(process, devices[i])) {
-			warn("cannot use RDMA device %s", ibv_get_device_name(devices[i]->device));
+			process_complain(process, "cannot use RDMA device %s: %s",
+					 ibv_get_device_name(devices[i]->device), strerror(errno));
 			rdma_free_devices(devices);
 			return STATUS_LOCAL_FAILURE;
 		}
@@ -955,35 +802,40 @@ static enum status open_devices(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-enum status process_create(struct process *process, const struct options *options, enum role role)
+void process_init(struct process *process, const struct options *options, enum role role)
 {
-	enum status status;
-	int error;
-
 	memset(process, 0, sizeof(*process));
 	process->options = options;
 	process->role = role;
 	process->signal_descriptor = -1;
+	process->wake_descriptor = -1;
+	process->stop_descriptor = -1;
+	process->main_descriptor = -1;
+	process->completion_descriptor = -1;
 	SLIST_INIT(&process->devices);
+	TAILQ_INIT(&process->spinners);
 	pthread_mutex_init(&process->mutex, NULL);
+}
+
+enum status process_open(struct process *process)
+{
+	enum status status;
+	int error;
+
 	occupy_standard_descriptors();
 	status = open_descriptors(process);
 	if (status == STATUS_SUCCESS)
 		status = open_devices(process);
 	if (status != STATUS_SUCCESS)
-		goto destroy;
+		return status;
 	error = pthread_create(&process->completion_thread, NULL, run_completion_thread, process);
 	if (error) {
-		warnx("cannot start the completion thread: %s", strerror(error));
-		status = STATUS_LOCAL_FAILURE;
-		goto destroy;
+		process_complain(process, "cannot start the completion thread: %s",
+				 strerror(error));
+		return STATUS_LOCAL_FAILURE;
 	}
 	process->completion_thread_runs = true;
 	return STATUS_SUCCESS;
-
-destroy:
-	process_destroy(process);
-	return status;
 }
 
 static void close_descriptor(int descriptor)
@@ -1015,6 +867,7 @@ void process_destroy(struct process *process)
 	close_descriptor(process->stop_descriptor);
 	close_descriptor(process->main_descriptor);
 	close_descriptor(process->completion_descriptor);
+	payload_free(&process->payload);
 	pthread_mutex_destroy(&process->mutex);
 }
 
@@ -1085,7 +938,7 @@ static enum wakeup take_news(struct process *process)
 	bool exhausted;
 
 	eventfd_read(process->wake_descriptor, &news);
-	pthread_mutex_lock(&process->mutex);
+	lock_sessions(process);
 	exhausted = process->exhausted;
 	pthread_mutex_unlock(&process->mutex);
 	return exhausted ? WAKEUP_EXHAUSTED : WAKEUP_OTHER;
@@ -1103,8 +956,7 @@ static int milliseconds_until(int64_t deadline)
 	return remaining > INT32_MAX ? INT32_MAX : (int)remaining;
 }
 
-enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event,
-			 int *signal_number)
+enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event)
 {
 	struct signalfd_siginfo information;
 	struct epoll_event ready;
@@ -1122,7 +974,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		if (read(process->signal_descriptor, &information, sizeof(information)) !=
 		    sizeof(information))
 			return WAKEUP_OTHER;
-		*signal_number = (int)information.ssi_signo;
+		process->signal_number = (int)information.ssi_signo;
 		return WAKEUP_SIGNAL;
 	}
 	if (ready.data.ptr == &process->wake_descriptor)
@@ -1144,16 +996,26 @@ void end_by_signal(int signal_number)
 
 /* ---- Connections: making one ---- */
 
-/* What a work request is, in the upper bits of its wr_id; below it the slot or type of message. */
+/* What a work request is, in the upper bits of its wr_id. What the lower bits say of it: */
 enum work {
-	WORK_RECEIVE,
-	WORK_MESSAGE,
-	WORK_OPERATION,
+	WORK_RECEIVE,   /* the slot */
+	WORK_MESSAGE,   /* the type */
+	WORK_OPERATION, /* how many work requests of the operation were posted up to this one */
 	WORK_PROBE,
 };
 
-#define WORK_SHIFT 8
-#define WORK_MASK  0xff
+#define WORK_SHIFT 56
+#define WORK_MASK  (((uint64_t)1 << WORK_SHIFT) - 1)
+
+static uint64_t make_wr_id(enum work work, uint64_t detail)
+{
+	return (uint64_t)work << WORK_SHIFT | detail;
+}
+
+static enum work work_of(uint64_t wr_id)
+{
+	return (enum work)(wr_id >> WORK_SHIFT);
+}
 
 /* What to say about a session when nothing more particular was recorded. */
 static const char *default_cause(enum status status)
@@ -1173,6 +1035,11 @@ static const char *default_cause(enum status status)
 	default:
 		return "unexpected failure";
 	}
+}
+
+const char *connection_cause(const struct connection *connection, enum status status)
+{
+	return connection->cause[0] ? connection->cause : default_cause(status);
 }
 
 enum status connection_cm_failed(struct connection *connection, const char *attempted)
@@ -1212,6 +1079,7 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 	connection->process = process;
 	connection->id = id;
 	connection->number = number;
+	connection->output.descriptor = -1;
 	connection->protocol = protocol_start(process->role, process->options->operation);
 	id->context = connection;
 	name_peer(connection, peer);
@@ -1252,24 +1120,32 @@ static enum status explain_registration(struct connection *connection, size_t si
 			       "cannot register %zu bytes of memory: %s", size, strerror(error));
 }
 
-/* Maps and registers `size` bytes of zeros; the connection owns them at once. */
-static enum status region_create(struct connection *connection, struct region *region, size_t size,
-				 unsigned int access)
+/* Registers memory. */
+static enum status region_register(struct connection *connection, struct region *region,
+				   uint8_t *memory, size_t size, unsigned int access)
 {
-	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return connection_fail(connection, STATUS_LOCAL_FAILURE,
-				       "cannot allocate %zu bytes of memory: %s", size,
-				       strerror(errno));
 	region->memory = memory;
 	region->size = size;
 	region->mr = ibv_reg_mr(connection->pd, memory, size, access);
 	if (!region->mr)
 		return explain_registration(connection, size);
 	connection_trace(connection, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
-			 size, memory, region->mr->rkey, access_names(access));
+			 size, (void *)memory, region->mr->rkey, access_names(access));
 	return STATUS_SUCCESS;
+}
+
+/* Maps and registers `size` bytes of zeros; the connection owns them at once. */
+static enum status region_create(struct connection *connection, struct region *region, size_t size,
+				 unsigned int access)
+{
+	void *memory = memory_map(size);
+
+	if (!memory)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot allocate %zu bytes of memory: %s", size,
+				       strerror(errno));
+	region->owned = true;
+	return region_register(connection, region, memory, size, access);
 }
 
 static void region_destroy(struct region *region)
@@ -1278,7 +1154,7 @@ static void region_destroy(struct region *region)
 
 	if (error) /* the adapter may still use the memory, so it stays */
 		warnx("cannot deregister %zu bytes of memory: %s", region->size, strerror(error));
-	else if (region->memory && munmap(region->memory, region->size))
+	else if (region->owned && memory_unmap(region->memory, region->size))
 		warn("cannot unmap %zu bytes of memory", region->size);
 	memset(region, 0, sizeof(*region));
 }
@@ -1286,6 +1162,18 @@ static void region_destroy(struct region *region)
 static uint8_t at_most(int value, uint8_t limit)
 {
 	return value > limit ? limit : (uint8_t)(value < 0 ? 0 : value);
+}
+
+/* As many work requests of the operation as fit into the device's queues with all the others. */
+static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *device)
+{
+	int requests = device->max_qp_wr - MESSAGE_REQUESTS;
+	int completions = device->max_cqe - MESSAGE_REQUESTS - RECEIVES;
+	int limit = requests < completions ? requests : completions;
+
+	if (limit < 1)
+		return 1;
+	return wanted < (unsigned int)limit ? wanted : (unsigned int)limit;
 }
 
 /* What the device and its port allow. */
@@ -1303,7 +1191,11 @@ static enum status query_limits(struct connection *connection)
 			connection, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
 			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
 	connection->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	connection->transport = connection->iwarp                            ? "iWARP"
+				: port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE"
+									     : "InfiniBand";
 	connection->part_size = port.max_msg_sz < PART_SIZE ? port.max_msg_sz : PART_SIZE;
+	connection->depth = at_most_requests(connection->process->options->depth, &device);
 	connection->responder_resources = at_most(device.max_qp_rd_atom, READ_DEPTH);
 	connection->initiator_depth = at_most(device.max_qp_init_rd_atom, READ_DEPTH);
 	connection_trace(connection, "device %s port %u: max_msg_sz %" PRIu32,
@@ -1311,30 +1203,52 @@ static enum status query_limits(struct connection *connection)
 	return STATUS_SUCCESS;
 }
 
-/* Protection domain, completion queue and queue pair, each for this connection alone. */
-static enum status create_queues(struct connection *connection)
+/* The queue pair, with work requests that carry small payloads if the device has such. */
+static enum status create_queue_pair(struct connection *connection)
 {
 	struct rdma_cm_id *id = connection->id;
 	struct ibv_qp_init_attr attributes = {
 		.qp_context = connection,
 		.qp_type = IBV_QPT_RC,
-		.cap.max_send_wr = SEND_REQUESTS,
+		.send_cq = connection->cq,
+		.recv_cq = connection->cq,
+		.cap.max_send_wr = connection->depth + MESSAGE_REQUESTS,
 		.cap.max_recv_wr = RECEIVES,
 		.cap.max_send_sge = 1,
 		.cap.max_recv_sge = 1,
+		.cap.max_inline_data = INLINE_SIZE,
 	};
+	int error = rdma_create_qp(id, connection->pd, &attributes);
+
+	if (error && errno == EINVAL) { /* no device says before what it can carry inline */
+		attributes.cap.max_inline_data = 0;
+		error = rdma_create_qp(id, connection->pd, &attributes);
+	}
+	if (error)
+		return connection_cm_failed(connection, "rdma_create_qp");
+	connection->inline_size = attributes.cap.max_inline_data;
+	connection_trace(connection, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
+			 id->qp->qp_num, connection->inline_size);
+	return STATUS_SUCCESS;
+}
+
+/* Protection domain, completion queue and queue pair, each for this connection alone. */
+static enum status create_queues(struct connection *connection)
+{
+	struct ibv_context *verbs = connection->id->verbs;
+	int size = (int)connection->depth + MESSAGE_REQUESTS + RECEIVES;
 	int error;
 
-	connection->device = find_device(connection->process, id->verbs);
+	connection->device = find_device(connection->process, verbs);
 	if (!connection->device)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
 				       "ibv_create_comp_channel failed: %s", strerror(errno));
-	connection->pd = ibv_alloc_pd(id->verbs);
+	connection->pd = ibv_alloc_pd(verbs);
 	if (!connection->pd)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
 				       strerror(errno));
-	connection->cq = ibv_create_cq(id->verbs, SEND_REQUESTS + RECEIVES, connection,
-				       connection->device->completion_channel, 0);
+	connection->cq =
+		ibv_create_cq(verbs, size, connection, connection->device->completion_channel, 0);
 	if (!connection->cq)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
 				       strerror(errno));
@@ -1342,34 +1256,20 @@ static enum status create_queues(struct connection *connection)
 	if (error)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
 				       "ibv_req_notify_cq failed: %s", strerror(error));
-	attributes.send_cq = connection->cq;
-	attributes.recv_cq = connection->cq;
-	if (rdma_create_qp(id, connection->pd, &attributes))
-		return connection_cm_failed(connection, "rdma_create_qp");
-	connection_trace(connection, "rdma_create_qp: queue pair 0x%" PRIx32, id->qp->qp_num);
-	return STATUS_SUCCESS;
+	return create_queue_pair(connection);
 }
 
-/* The payload of this side: the message or a default line, with zeros up to the smallest size. */
-static enum status create_outgoing(struct connection *connection)
+/* Registers the payload of this side, if it hands one over. */
+static enum status register_outgoing(struct connection *connection)
 {
-	const struct options *options = connection->process->options;
-	char line[80];
-	const char *text = options->message ? options->message : line;
-	enum status status;
-	size_t size;
+	const struct process *process = connection->process;
+	bool reading = process->options->operation == OPERATION_READ;
 
-	snprintf(line, sizeof(line), "message from %s side with pid %d",
-		 connection->process->role == ROLE_CLIENT ? "active/client" : "passive/server",
-		 getpid());
-	size = strlen(text) + 1;
-	connection->outgoing_length = size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size;
+	if (!hands_over(process->role, process->options->operation, connection->one_way))
+		return STATUS_SUCCESS;
 	/* a payload that this side writes needs no right at all: the adapter may always read it */
-	status = region_create(connection, &connection->outgoing, connection->outgoing_length,
-			       options->operation == OPERATION_READ ? IBV_ACCESS_REMOTE_READ : 0);
-	if (status == STATUS_SUCCESS)
-		memcpy(connection->outgoing.memory, text, size);
-	return status;
+	return region_register(connection, &connection->outgoing, process->payload.memory,
+			       process->payload.size, reading ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
 /* A scatter/gather element for `size` bytes at `offset` of a region. */
@@ -1400,7 +1300,7 @@ static int post_receive(struct connection *connection, unsigned int slot)
 {
 	struct ibv_sge sge = element(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
 	struct ibv_recv_wr *rejected, request = {
-		.wr_id = WORK_RECEIVE << WORK_SHIFT | slot,
+		.wr_id = make_wr_id(WORK_RECEIVE, slot),
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
@@ -1417,7 +1317,7 @@ static enum status post_receives(struct connection *connection)
 	int error = 0;
 
 	connection_trace(connection, "ibv_post_recv: %d receives", RECEIVES);
-	pthread_mutex_lock(&connection->process->mutex);
+	lock_sessions(connection->process);
 	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
 		error = post_receive(connection, slot);
 	pthread_mutex_unlock(&connection->process->mutex);
@@ -1425,55 +1325,102 @@ static enum status post_receives(struct connection *connection)
 		     : STATUS_SUCCESS;
 }
 
-enum status connection_prepare(struct connection *connection)
+enum status connection_prepare(struct connection *connection, bool one_way)
 {
-	enum status status = query_limits(connection);
+	enum status status;
 
+	connection->one_way = one_way;
+	status = query_limits(connection);
 	if (status == STATUS_SUCCESS)
 		status = create_queues(connection);
 	if (status == STATUS_SUCCESS)
 		status = region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
 				       IBV_ACCESS_LOCAL_WRITE);
 	if (status == STATUS_SUCCESS)
-		status = create_outgoing(connection);
+		status = register_outgoing(connection);
 	if (status == STATUS_SUCCESS)
 		status = post_receives(connection);
 	return status;
 }
 
+/* Makes room for what the peer hands over: `size` bytes, with the right that it needs. */
+static enum status create_incoming(struct connection *connection, uint64_t size)
+{
+	const struct options *options = connection->process->options;
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+
+	/* over iWARP what a read brings home is written by the peer's adapter */
+	if (options->operation == OPERATION_WRITE || connection->iwarp)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (output_open(&connection->output, options->output, size))
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot make a file of %" PRIu64 " bytes beside '%s': %s",
+				       size, options->output, strerror(errno));
+	return region_create(connection, &connection->incoming, size, access);
+}
+
+/* How many work requests the operation of this side takes. */
+static void plan_operation(struct connection *connection)
+{
+	uint64_t length = operation_length(connection);
+
+	connection->parts = (length + connection->part_size - 1) / connection->part_size;
+	connection->requests = connection->parts * connection->process->options->iterations;
+}
+
+/* Room for latencies, where one operation at a time makes them mean something. */
+static enum status create_latency(struct connection *connection)
+{
+	const struct options *options = connection->process->options;
+	struct figures *figures = &connection->figures;
+
+	if (connection->depth > 1 || !(options->report || options->json || options->iterations > 1))
+		return STATUS_SUCCESS;
+	figures->latency = calloc(1, sizeof(*figures->latency));
+	if (!figures->latency)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot allocate memory for latencies: %s", strerror(errno));
+	return STATUS_SUCCESS;
+}
+
 enum status connection_meet(struct connection *connection, enum greeting greeting,
 			    const struct hello *hello)
 {
-	bool writing = connection->process->options->operation == OPERATION_WRITE;
-	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+	const struct process *process = connection->process;
+	uint64_t length = greeting == GREETING_HELLO ? hello->length : DEFAULT_PAYLOAD;
 	enum status status;
 
-	connection->incoming_length = greeting == GREETING_HELLO ? hello->length : DEFAULT_PAYLOAD;
-	if (greeting == GREETING_NONE && connection->outgoing_length > DEFAULT_PAYLOAD)
+	if (greeting == GREETING_NONE &&
+	    (connection->outgoing.size != DEFAULT_PAYLOAD || connection->one_way))
 		return connection_fail(connection, STATUS_REFUSED,
-				       "the peer takes %d bytes and no more: it sent no hello; "
-				       "shorten --message, or start this program's like there",
+				       "the peer exchanges %d bytes both ways and nothing else: it "
+				       "sent no hello; shorten --message and leave --file, --size "
+				       "and --one-way out, or start this program's like there",
 				       DEFAULT_PAYLOAD);
-	/* over iWARP what a read brings home is written by the peer's adapter */
-	if (writing || connection->iwarp)
-		access |= IBV_ACCESS_REMOTE_WRITE;
-	status = region_create(connection, &connection->incoming, connection->incoming_length,
-			       access);
-	if (status == STATUS_SUCCESS) {
-		pthread_mutex_lock(&connection->process->mutex);
-		connection->protocol.verifying = greeting == GREETING_HELLO;
-		pthread_mutex_unlock(&connection->process->mutex);
-	}
-	return status;
+	connection->expects_pattern = greeting == GREETING_HELLO && hello->flags & HELLO_PATTERN;
+	status = create_latency(connection);
+	if (status == STATUS_SUCCESS && length > 0)
+		status = create_incoming(connection, length);
+	if (status != STATUS_SUCCESS)
+		return status;
+	lock_sessions(connection->process);
+	connection->protocol.verifying = greeting == GREETING_HELLO;
+	connection->protocol.operates = process->role == ROLE_CLIENT || !connection->one_way;
+	plan_operation(connection);
+	pthread_mutex_unlock(&connection->process->mutex);
+	return STATUS_SUCCESS;
 }
 
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE])
 {
+	const struct process *process = connection->process;
 	const struct hello hello = {
 		.version = HELLO_VERSION,
-		.operation = (uint8_t)connection->process->options->operation,
-		.length = connection->outgoing_length,
+		.operation = (uint8_t)process->options->operation,
+		.flags = (uint16_t)((connection->one_way ? HELLO_ONE_WAY : 0) |
+				    (process->payload.is_pattern ? HELLO_PATTERN : 0)),
+		.length = connection->outgoing.size,
 	};
 	struct rdma_conn_param parameters = {
 		.private_data = wire,
@@ -1503,7 +1450,7 @@ static const char *message_name(enum message_type type)
 	return "MSG_?";
 }
 
-/* Posts one send work request and counts it. Mutex held. 0 or an errno value. */
+/* Posts one work request that is not of the operation, and counts it. Mutex held. 0 or errno. */
 static int post_send(struct connection *connection, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *rejected;
@@ -1511,8 +1458,14 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 
 	if (error)
 		return post_failed(connection, "ibv_post_send", error);
-	connection->outstanding_sends++;
+	connection->outstanding_messages++;
 	return 0;
+}
+
+/* IBV_SEND_INLINE if so many bytes fit into a work request. */
+static unsigned int inline_flag(const struct connection *connection, uint64_t size)
+{
+	return size <= connection->inline_size ? IBV_SEND_INLINE : 0;
 }
 
 /* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
@@ -1521,11 +1474,11 @@ static int post_message(struct connection *connection, const struct message *mes
 	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
 	struct ibv_sge sge = element(&connection->control, offset, MESSAGE_SIZE);
 	struct ibv_send_wr request = {
-		.wr_id = WORK_MESSAGE << WORK_SHIFT | message->type,
+		.wr_id = make_wr_id(WORK_MESSAGE, message->type),
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED,
+		.send_flags = IBV_SEND_SIGNALED | inline_flag(connection, MESSAGE_SIZE),
 	};
 
 	encode_message(message, connection->control.memory + offset);
@@ -1543,106 +1496,177 @@ static int send_mr(struct connection *connection)
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
-		.rkey = exposed->mr->rkey,
+		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* none in one way of --one-way */
 	};
 
 	return post_message(connection, &message);
 }
 
-static uint64_t digest(const struct region *region)
+uint64_t operation_length(const struct connection *connection)
 {
-	return XXH3_64bits(region->memory, region->size);
+	if (!connection->protocol.operates)
+		return 0;
+	return connection->protocol.operation == OPERATION_WRITE ? connection->outgoing.size
+								 : connection->incoming.size;
 }
 
-static uint64_t operation_length(const struct connection *connection)
+/* Completions are asked for now and then only: each one stands for all work requests before it. */
+static bool is_signaled(const struct connection *connection, uint64_t number)
 {
-	return connection->protocol.operation == OPERATION_WRITE ? connection->outgoing_length
-								 : connection->incoming_length;
+	uint64_t interval = connection->depth < 4 ? 1 : connection->depth / 4;
+
+	return number % interval == 0 || number == connection->requests;
 }
 
-/* Posts the next part of the operation: as much as one work request may carry. */
-static int post_operation_part(struct connection *connection)
+/* Makes the next work request of the operation, which carries the next part of the payload. */
+static void make_request(struct connection *connection, struct ibv_send_wr *request,
+			 struct ibv_sge *sge)
 {
 	bool writing = connection->protocol.operation == OPERATION_WRITE;
-	uint64_t offset = connection->operation_posted;
-	uint64_t size = operation_length(connection) - offset;
-	int error;
-	struct ibv_sge sge;
-	struct ibv_send_wr request = {
-		.wr_id = WORK_OPERATION << WORK_SHIFT,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma.remote_addr = connection->peer_region.value + offset,
-		.wr.rdma.rkey = connection->peer_region.rkey,
-	};
+	uint64_t length = operation_length(connection);
+	uint64_t offset = connection->next_offset;
+	uint64_t size = length - offset;
+	uint64_t number = ++connection->requests_posted;
 
 	if (size > connection->part_size)
 		size = connection->part_size;
-	sge = element(writing ? &connection->outgoing : &connection->incoming, offset, size);
-	connection_trace(connection, "ibv_post_send: RDMA %s of %" PRIu64 " bytes",
-			 writing ? "WRITE" : "READ", size);
-	error = post_send(connection, &request);
-	if (error)
-		return error;
-	connection->operation_posted += size;
-	connection->outstanding_operations++;
-	return 0;
+	connection->next_offset = offset + size == length ? 0 : offset + size;
+	*sge = element(writing ? &connection->outgoing : &connection->incoming, offset, size);
+	*request = (struct ibv_send_wr){
+		.wr_id = make_wr_id(WORK_OPERATION, number),
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		.send_flags = (is_signaled(connection, number) ? IBV_SEND_SIGNALED : 0) |
+			      (writing ? inline_flag(connection, size) : 0),
+		.wr.rdma.remote_addr = connection->peer_region.value + offset,
+		.wr.rdma.rkey = connection->peer_region.rkey,
+	};
+}
+
+/* Posts `count` work requests of the operation, BATCH at most, as one list. 0 or an errno value. */
+static int post_batch(struct connection *connection, unsigned int count)
+{
+	struct ibv_send_wr requests[BATCH], *rejected;
+	struct ibv_sge elements[BATCH];
+	int error;
+
+	for (unsigned int i = 0; i < count; i++) {
+		make_request(connection, &requests[i], &elements[i]);
+		if (i > 0)
+			requests[i - 1].next = &requests[i];
+	}
+	connection_trace(connection, "ibv_post_send: %u x RDMA %s, up to number %" PRIu64, count,
+			 connection->protocol.operation == OPERATION_WRITE ? "WRITE" : "READ",
+			 connection->requests_posted);
+	error = ibv_post_send(connection->id->qp, requests, &rejected);
+	if (!error)
+		return 0;
+	connection->requests_posted = (rejected->wr_id & WORK_MASK) - 1;
+	return post_failed(connection, "ibv_post_send", error);
+}
+
+/* How many work requests of the operation can be posted now, in one list. */
+static unsigned int batch_size(const struct connection *connection)
+{
+	uint64_t outstanding = connection->requests_posted - connection->requests_completed;
+	uint64_t room = connection->depth - outstanding;
+	uint64_t left = connection->requests - connection->requests_posted;
+	uint64_t size = room < left ? room : left;
+
+	return size < BATCH ? (unsigned int)size : BATCH;
+}
+
+/* Covers as much of the payload with its digest as has been posted: the wire is busy meanwhile. */
+static void extend_digest(struct connection *connection, uint64_t size)
+{
+	struct payload *payload = &connection->process->payload;
+
+	if (connection->protocol.verifying && connection->outgoing.mr)
+		digest_extend(&payload->digest, payload->memory,
+			      size < payload->size ? size : payload->size);
+}
+
+/* Posts MSG_DONE with the digest of what this side handed over, if it handed anything over. */
+static int send_done(struct connection *connection)
+{
+	struct message done = { .type = MSG_DONE };
+
+	extend_digest(connection, UINT64_MAX);
+	if (connection->protocol.verifying && connection->outgoing.mr)
+		done.value = digest_value(&connection->process->payload.digest);
+	return post_message(connection, &done);
 }
 
 /* Posts what the send queue takes of the operation and, when that was its end, MSG_DONE if due. */
 static int continue_operation(struct connection *connection)
 {
-	uint64_t length = operation_length(connection);
-	struct message done = { .type = MSG_DONE };
-	int error = 0;
+	unsigned int count;
+	int error;
 
-	while (!error && connection->operation_posted < length &&
-	       connection->outstanding_operations < OPERATION_DEPTH)
-		error = post_operation_part(connection);
-	if (error || connection->operation_posted < length || !connection->done_waits)
-		return error;
+	while ((count = batch_size(connection)) > 0) {
+		error = post_batch(connection, count);
+		if (error)
+			return error;
+		extend_digest(connection, connection->requests_posted * connection->part_size);
+	}
+	if (connection->requests_posted < connection->requests || !connection->done_waits)
+		return 0;
 	connection->done_waits = false;
-	if (connection->protocol.verifying)
-		done.value = digest(&connection->outgoing);
-	return post_message(connection, &done);
+	return send_done(connection);
 }
 
 /*
- * Tells a peer that waits for the end of a long operation of `length` bytes that it moves. When all
- * of it is posted MSG_DONE may be, too, which nothing may follow but the verdict.
+ * Tells a peer that waits for the end of a long operation that it moves. When all of it is posted
+ * MSG_DONE may be, too, which nothing may follow but the verdict.
  */
-static int send_progress(struct connection *connection, uint64_t length)
+static int send_progress(struct connection *connection, int64_t now)
 {
 	struct message message = { .type = MSG_PROGRESS };
-	int64_t now = now_milliseconds();
 
 	if (!connection->protocol.verifying || connection->progress_outstanding ||
-	    connection->operation_posted == length ||
+	    connection->requests_posted == connection->requests ||
 	    now - connection->progress_sent < PROGRESS_MILLISECONDS)
 		return 0;
-	message.value = connection->operation_completed;
+	message.value = connection->requests_completed;
 	connection->progress_sent = now;
 	connection->progress_outstanding = true;
 	return post_message(connection, &message);
+}
+
+/* What is wrong with a payload that should be the pattern. Mutex held. */
+static enum status check_pattern(struct connection *connection)
+{
+	const struct region *incoming = &connection->incoming;
+	size_t offset = pattern_mismatch(incoming->memory, incoming->size);
+
+	if (offset == incoming->size)
+		return STATUS_SUCCESS;
+	if (!connection->cause[0])
+		snprintf(connection->cause, sizeof(connection->cause),
+			 "the contents are wrong: byte %zu of %zu is not as in the pattern; do not "
+			 "trust this path",
+			 offset, incoming->size);
+	return STATUS_CONTENTS_WRONG;
 }
 
 /* Shows what the peer handed over and compares it with the digest that came with MSG_DONE. */
 static enum status check_payload(struct connection *connection)
 {
 	const struct region *incoming = &connection->incoming;
-	size_t shown = incoming->size < SHOWN_PAYLOAD ? incoming->size : SHOWN_PAYLOAD;
-	char *text;
+	enum status status = STATUS_SUCCESS;
+	int64_t started = now_nanoseconds();
 
-	while (shown > 0 && !incoming->memory[shown - 1])
-		shown--;
-	text = escape(incoming->memory, shown);
-	connection_say(connection, "remote buffer: %s", text ? text : "(no memory to show it)");
-	free(text);
-	if (connection->protocol.verifying && digest(incoming) != connection->peer_digest)
-		return STATUS_CONTENTS_WRONG;
-	return STATUS_SUCCESS;
+	if (!incoming->mr)
+		return STATUS_SUCCESS;
+	if (connection->protocol.verifying &&
+	    XXH3_64bits(incoming->memory, incoming->size) != connection->peer_digest)
+		status = STATUS_CONTENTS_WRONG;
+	if (connection->expects_pattern && check_pattern(connection) != STATUS_SUCCESS)
+		status = STATUS_CONTENTS_WRONG;
+	connection->figures.check_nanoseconds = now_nanoseconds() - started;
+	show_payload(connection);
+	return status;
 }
 
 /* ---- Connections: the session, in either thread, with the mutex held ---- */
@@ -1656,6 +1680,23 @@ static void defer(struct connection *connection, unsigned int actions)
 	eventfd_write(connection->process->wake_descriptor, 1);
 }
 
+/* Says what happens now, and starts the clocks. With --busy-poll, completions are looked for. */
+static void begin_operation(struct connection *connection)
+{
+	struct process *process = connection->process;
+
+	connection_say(connection, "received MSG_MR. %s remote memory...",
+		       connection->protocol.operation == OPERATION_WRITE ? "writing message to"
+									 : "reading message from");
+	connection->figures.started = now_nanoseconds();
+	connection->figures.completed = connection->figures.started;
+	connection->progress_sent = now_milliseconds();
+	if (process->options->busy_poll) {
+		TAILQ_INSERT_TAIL(&process->spinners, connection, spinner);
+		connection->spinning = true;
+	}
+}
+
 /* Posts what the state machine asks for. Mutex held. 0 or an errno value. */
 static int post(struct connection *connection, unsigned int actions)
 {
@@ -1666,17 +1707,19 @@ static int post(struct connection *connection, unsigned int actions)
 	if (actions & ACTION_SEND_VERDICT)
 		return post_message(connection, &verdict);
 	if (actions & ACTION_POST_OPERATION)
-		connection_say(connection, "received MSG_MR. %s remote memory...",
-			       connection->protocol.operation == OPERATION_WRITE
-				       ? "writing message to"
-				       : "reading message from");
-	if (actions & ACTION_POST_OPERATION)
-		connection->progress_sent = now_milliseconds();
+		begin_operation(connection);
 	if (actions & ACTION_SEND_DONE)
 		connection->done_waits = true;
 	if (actions & (ACTION_POST_OPERATION | ACTION_SEND_DONE))
 		return continue_operation(connection);
 	return 0;
+}
+
+/* Whether every work request has come back. */
+static bool is_drained(const struct connection *connection)
+{
+	return connection->requests_posted == connection->requests_completed &&
+	       !connection->outstanding_messages && !connection->outstanding_receives;
 }
 
 /*
@@ -1698,12 +1741,11 @@ static bool act(struct connection *connection, unsigned int actions, struct even
 		return true;
 	}
 	event->type = EVENT_DRAINED;
-	return protocol->phase == PHASE_CLOSING && !protocol->drained &&
-	       !connection->outstanding_sends && !connection->outstanding_receives;
+	return protocol->phase == PHASE_CLOSING && !protocol->drained && is_drained(connection);
 }
 
-/* How long the session may stand still from now on. Mutex held. */
-static void set_deadline(struct connection *connection)
+/* How long the session may stand still from `now` on, in milliseconds. Mutex held. */
+static void set_deadline(struct connection *connection, int64_t now)
 {
 	const struct protocol *protocol = &connection->protocol;
 	int64_t timeout = (int64_t)connection->process->options->timeout_seconds * 1000;
@@ -1711,8 +1753,8 @@ static void set_deadline(struct connection *connection)
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
 	    (protocol->status != STATUS_SUCCESS || protocol->overdue))
 		timeout = CLOSING_MILLISECONDS;
-	connection->deadline = now_milliseconds() + timeout;
-	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
+	connection->deadline = now + timeout;
+	connection->probe_time = now + PROBE_MILLISECONDS;
 }
 
 /* One event, and those that follow from it at once. Mutex held. */
@@ -1734,13 +1776,13 @@ static void process_event(struct connection *connection, struct event event)
 		/* closing is bounded as a whole, and again when it is forced, not each step of it
 		 */
 		if (before.phase < PHASE_CLOSING || before.overdue != step.protocol.overdue)
-			set_deadline(connection);
+			set_deadline(connection, now_milliseconds());
 	} while (act(connection, step.actions, &event));
 }
 
 void connection_handle(struct connection *connection, struct event event)
 {
-	pthread_mutex_lock(&connection->process->mutex);
+	lock_sessions(connection->process);
 	process_event(connection, event);
 	pthread_mutex_unlock(&connection->process->mutex);
 }
@@ -1775,7 +1817,7 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	va_list arguments;
 
 	va_start(arguments, format);
-	pthread_mutex_lock(&connection->process->mutex);
+	lock_sessions(connection->process);
 	fail_with(connection, status, format, arguments);
 	pthread_mutex_unlock(&connection->process->mutex);
 	va_end(arguments);
@@ -1786,21 +1828,18 @@ enum status connection_fail(struct connection *connection, enum status status, c
 static void handle_progress(struct connection *connection, unsigned int slot, uint64_t done)
 {
 	const struct protocol *protocol = &connection->protocol;
-	uint64_t length = protocol->operation == OPERATION_WRITE ? connection->incoming_length
-								 : connection->outgoing_length;
 
 	if (protocol->phase >= PHASE_CLOSING)
 		return;
 	if (!protocol->verifying || protocol->remote != REMOTE_MR ||
-	    done <= connection->peer_progress || done > length) {
+	    done <= connection->peer_progress) {
 		fail_locked(connection, STATUS_CONTENTS_WRONG,
-			    "the peer reports progress that cannot be: %" PRIu64 " of %" PRIu64
-			    " bytes",
-			    done, length);
+			    "the peer reports progress that cannot be: %" PRIu64 " after %" PRIu64,
+			    done, connection->peer_progress);
 		return;
 	}
 	connection->peer_progress = done;
-	set_deadline(connection);
+	set_deadline(connection, now_milliseconds());
 	if (post_receive(connection, slot))
 		process_event(connection, post_failure);
 }
@@ -1822,7 +1861,8 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	connection_trace(connection, "received %s", message_name(message.type));
 	switch (message.type) {
 	case MSG_MR:
-		if (!region_is_usable(&message, operation_length(connection))) {
+		if (connection->protocol.operates &&
+		    !region_is_usable(&message, operation_length(connection))) {
 			fail_locked(connection, STATUS_CONTENTS_WRONG,
 				    "the peer announced a memory region of %" PRIu64 " bytes that "
 				    "cannot be used: %" PRIu64 " were agreed",
@@ -1850,23 +1890,36 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	process_event(connection, event);
 }
 
-/* A part of the operation is done, of the size in which they were posted. */
-static void handle_operation_part(struct connection *connection)
+/* The operation needs no more attention than anything else. Mutex held. */
+static void stop_spinning(struct connection *connection)
+{
+	if (connection->spinning)
+		TAILQ_REMOVE(&connection->process->spinners, connection, spinner);
+	connection->spinning = false;
+}
+
+/* Work requests of the operation are done, up to this `number`. */
+static void handle_operation(struct connection *connection, uint64_t number)
 {
 	struct event event = { .type = EVENT_OPERATION_COMPLETED };
-	uint64_t length = operation_length(connection);
+	struct figures *figures = &connection->figures;
+	int64_t now = now_nanoseconds();
 
-	connection->outstanding_operations--;
-	connection->operation_completed += connection->part_size;
-	if (connection->operation_completed >= length) {
+	if (number % connection->parts == 0) {
+		if (figures->latency)
+			latency_count(figures->latency, now - figures->completed);
+		figures->completed = now;
+	}
+	if (number == connection->requests) {
+		stop_spinning(connection);
 		connection_say(connection, "send completed successfully.");
 		process_event(connection, event);
 		return;
 	}
 	if (connection->protocol.phase >= PHASE_CLOSING)
 		return;
-	set_deadline(connection);
-	if (continue_operation(connection) || send_progress(connection, length))
+	set_deadline(connection, now / 1000000);
+	if (continue_operation(connection) || send_progress(connection, now / 1000000))
 		process_event(connection, post_failure);
 }
 
@@ -1892,7 +1945,7 @@ static void handle_sent(struct connection *connection, enum message_type type)
 
 static const char *work_name(uint64_t wr_id, enum operation operation)
 {
-	switch (wr_id >> WORK_SHIFT) {
+	switch (work_of(wr_id)) {
 	case WORK_RECEIVE:
 		return "receive";
 	case WORK_OPERATION:
@@ -1919,8 +1972,8 @@ static enum status completion_status(const struct ibv_wc *completion)
 		return STATUS_PEER_LOST;
 	case IBV_WC_LOC_LEN_ERR:   /* a message larger than any of this protocol... */
 	case IBV_WC_LOC_QP_OP_ERR: /* ...and what Soft-RoCE makes of it */
-		return completion->wr_id >> WORK_SHIFT == WORK_RECEIVE ? STATUS_CONTENTS_WRONG
-								       : STATUS_LOCAL_FAILURE;
+		return work_of(completion->wr_id) == WORK_RECEIVE ? STATUS_CONTENTS_WRONG
+								  : STATUS_LOCAL_FAILURE;
 	default:
 		return STATUS_LOCAL_FAILURE;
 	}
@@ -1930,7 +1983,7 @@ static enum status completion_status(const struct ibv_wc *completion)
 static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
 {
 	const char *name = work_name(completion->wr_id, connection->protocol.operation);
-	bool receive = completion->wr_id >> WORK_SHIFT == WORK_RECEIVE;
+	bool receive = work_of(completion->wr_id) == WORK_RECEIVE;
 
 	if (!receive) /* of receives there are too many */
 		connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
@@ -1946,57 +1999,93 @@ static void handle_failed_completion(struct connection *connection, const struct
 	}
 }
 
+/* One work request, or several of the operation, are back. */
+static void count_completion(struct connection *connection, const struct ibv_wc *completion)
+{
+	switch (work_of(completion->wr_id)) {
+	case WORK_RECEIVE:
+		connection->outstanding_receives--;
+		break;
+	case WORK_OPERATION: /* in order: all before it are back as well */
+		connection->requests_completed = completion->wr_id & WORK_MASK;
+		break;
+	default:
+		connection->outstanding_messages--;
+	}
+}
+
 static void handle_completion(struct connection *connection, const struct ibv_wc *completion)
 {
-	unsigned int detail = completion->wr_id & WORK_MASK;
+	uint64_t detail = completion->wr_id & WORK_MASK;
 
-	if (completion->wr_id >> WORK_SHIFT == WORK_RECEIVE)
-		connection->outstanding_receives--;
-	else
-		connection->outstanding_sends--;
+	count_completion(connection, completion);
 	if (completion->status != IBV_WC_SUCCESS) {
 		handle_failed_completion(connection, completion);
 		return;
 	}
-	switch ((enum work)(completion->wr_id >> WORK_SHIFT)) {
+	switch (work_of(completion->wr_id)) {
 	case WORK_RECEIVE:
-		handle_message(connection, detail, completion->byte_len);
+		handle_message(connection, (unsigned int)detail, completion->byte_len);
 		break;
 	case WORK_MESSAGE:
 		handle_sent(connection, (enum message_type)detail);
 		break;
 	case WORK_OPERATION:
-		handle_operation_part(connection);
+		handle_operation(connection, detail);
 		break;
 	case WORK_PROBE: /* the path and the adapter work; the deadline is for the program there */
 		break;
 	}
 }
 
-/* Handles all that is on the completion queue of a connection, in the completion thread. */
-static void poll_completions(struct process *process, struct connection *connection)
+/* Handles what is on the completion queue. Mutex held. Whether there was anything. */
+static bool poll_completions(struct connection *connection)
 {
 	struct ibv_wc completions[POLL_SIZE];
-	int error, count;
+	int count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
 
-	/* first: only then what the main thread has written into the connection is seen here */
-	pthread_mutex_lock(&process->mutex);
-	if (connection->retired)
-		goto unlock;
+	for (int i = 0; i < count; i++)
+		handle_completion(connection, &completions[i]);
+	if (count < 0)
+		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+	return count > 0;
+}
+
+/* Handles all that is on the completion queue, and asks to be told of more. Mutex held. */
+static void handle_completions(struct connection *connection)
+{
 	/* before polling: what completes later makes a new event (ibv_get_cq_event(3)) */
-	error = ibv_req_notify_cq(connection->cq, 0);
+	int error = ibv_req_notify_cq(connection->cq, 0);
+
 	if (error)
 		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 			    strerror(error));
-	do {
-		count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-		for (int i = 0; i < count; i++)
-			handle_completion(connection, &completions[i]);
-	} while (count > 0);
-	if (count < 0)
-		fail_locked(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
-unlock:
-	pthread_mutex_unlock(&process->mutex);
+	while (poll_completions(connection))
+		;
+}
+
+/* --busy-poll: looks for completions of operations again and again; false if there are none. */
+static bool spin(struct process *process)
+{
+	struct connection *connection, *next;
+	bool any = false;
+
+	if (!process->options->busy_poll)
+		return false;
+	for (unsigned int round = 0; round == 0 || (any && round < SPINS); round++) {
+		while (atomic_load(&process->mutex_wanted))
+			sched_yield();
+		pthread_mutex_lock(&process->mutex);
+		for (connection = TAILQ_FIRST(&process->spinners); connection; connection = next) {
+			next = TAILQ_NEXT(connection, spinner);
+			poll_completions(connection);
+			if (!connection->spinning) /* from now on it is told of them again */
+				handle_completions(connection);
+		}
+		any = !TAILQ_EMPTY(&process->spinners);
+		pthread_mutex_unlock(&process->mutex);
+	}
+	return any;
 }
 
 /* ---- Connections: what the main thread does ---- */
@@ -2070,17 +2159,33 @@ static void disconnect(struct connection *connection, bool connected)
 static void probe(struct connection *connection)
 {
 	struct ibv_send_wr request = {
-		.wr_id = WORK_PROBE << WORK_SHIFT,
+		.wr_id = make_wr_id(WORK_PROBE, 0),
 		.opcode = connection->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (connection->outstanding_sends || !connection->initiator_depth)
+	if (connection->outstanding_messages || !connection->initiator_depth ||
+	    connection->requests_posted > connection->requests_completed)
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))
 		process_event(connection, post_failure);
+}
+
+/* Keeps what was received, once the session has succeeded. */
+static enum status store_output(struct connection *connection, enum status status)
+{
+	const char *name = connection->process->options->output;
+	const struct region *incoming = &connection->incoming;
+
+	if (status != STATUS_SUCCESS || !name || !incoming->size ||
+	    !output_store(&connection->output, name, incoming->memory, incoming->size))
+		return status;
+	snprintf(connection->cause, sizeof(connection->cause),
+		 "all is received and verified, but cannot be stored in '%s': %s", name,
+		 strerror(errno));
+	return STATUS_LOCAL_FAILURE;
 }
 
 bool connection_service(struct connection *connection, enum status *status)
@@ -2089,7 +2194,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	unsigned int actions;
 	bool connected, finished;
 
-	pthread_mutex_lock(&connection->process->mutex);
+	lock_sessions(connection->process);
 	if (connection->device && connection->device->broken &&
 	    connection->protocol.phase < PHASE_CLOSING)
 		fail_locked(connection, STATUS_LOCAL_FAILURE,
@@ -2100,14 +2205,18 @@ bool connection_service(struct connection *connection, enum status *status)
 	if (connection->protocol.phase == PHASE_EXCHANGING &&
 	    now_milliseconds() >= connection->probe_time)
 		probe(connection);
+	if (connection->protocol.phase == PHASE_EXCHANGING)
+		show_progress(connection, now_nanoseconds()); /* probe_time comes that often */
 	actions = connection->pending_actions;
 	connection->pending_actions = 0;
 	connected = connection->protocol.connected;
 	finished = connection->protocol.phase == PHASE_FINISHED;
 	*status = connection->protocol.status;
 	pthread_mutex_unlock(&connection->process->mutex);
-	if (finished)
+	if (finished) {
+		*status = store_output(connection, *status);
 		return true;
+	}
 	if (actions & ACTION_DISCONNECT)
 		disconnect(connection, connected);
 	if (actions & ACTION_FORCE_ERROR)
@@ -2119,7 +2228,7 @@ int64_t connection_deadline(struct connection *connection)
 {
 	int64_t deadline;
 
-	pthread_mutex_lock(&connection->process->mutex);
+	lock_sessions(connection->process);
 	deadline = connection->deadline;
 	if (connection->protocol.phase == PHASE_EXCHANGING && connection->probe_time < deadline)
 		deadline = connection->probe_time;
@@ -2129,24 +2238,25 @@ int64_t connection_deadline(struct connection *connection)
 
 void connection_extend_deadline(struct connection *connection)
 {
-	pthread_mutex_lock(&connection->process->mutex);
-	set_deadline(connection);
+	lock_sessions(connection->process);
+	set_deadline(connection, now_milliseconds());
 	pthread_mutex_unlock(&connection->process->mutex);
 }
 
-void connection_report(struct connection *connection, enum status status)
+/*
+ * The completion thread may hold an event of this completion queue, and ibv_destroy_cq(3) waits
+ * until that is acknowledged. But some providers take the queue's memory away before they wait:
+ * from now on it polls no more.
+ */
+static void retire(struct connection *connection)
 {
-	bool client = connection->process->role == ROLE_CLIENT;
-	char prefix[16];
-
-	if (connection->protocol.disconnected)
-		connection_say(connection, client ? "disconnected." : "peer disconnected.");
-	if (connection->outstanding_sends || connection->outstanding_receives)
-		connection_trace(connection, "%u sends and %u receives never came back",
-				 connection->outstanding_sends, connection->outstanding_receives);
-	if (status != STATUS_SUCCESS)
-		warnx("%s%s: %s", line_prefix(connection, prefix, sizeof(prefix)), connection->peer,
-		      connection->cause[0] ? connection->cause : default_cause(status));
+	lock_sessions(connection->process);
+	stop_spinning(connection);
+	connection->retired = true;
+	if (connection->cq)
+		ibv_ack_cq_events(connection->cq, connection->events);
+	connection->events = 0;
+	pthread_mutex_unlock(&connection->process->mutex);
 }
 
 void connection_destroy(struct connection *connection)
@@ -2156,13 +2266,7 @@ void connection_destroy(struct connection *connection)
 
 	if (!connection)
 		return;
-	/*
-	 * The completion thread may hold an event of this completion queue. ibv_destroy_cq(3) waits
-	 * until that is acknowledged, but some providers take the queue's memory away before.
-	 */
-	pthread_mutex_lock(&connection->process->mutex);
-	connection->retired = true;
-	pthread_mutex_unlock(&connection->process->mutex);
+	retire(connection);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
@@ -2172,11 +2276,13 @@ void connection_destroy(struct connection *connection)
 	region_destroy(&connection->incoming);
 	region_destroy(&connection->outgoing);
 	region_destroy(&connection->control);
+	output_discard(&connection->output);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)
 		warnx("cannot free a protection domain: %s", strerror(error));
 	if (rdma_destroy_id(connection->id))
 		warn("cannot destroy a connection identifier");
+	free(connection->figures.latency);
 	if (!stranded)
 		free(connection);
 }

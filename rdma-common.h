@@ -17,6 +17,7 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,52 +59,86 @@ enum status {
 #define EXIT_STATUS_HELP                                                              \
 	"Exit status:\n"                                                              \
 	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
-	"  1  unexpected failure on this host\n"                                      \
-	"  2  wrong usage\n"                                                          \
+	"  1  unexpected failure on this host     2  wrong usage\n"                   \
 	"  3  no usable RDMA device, or address or route not resolved\n"              \
-	"  4  refused by the peer\n"                                                  \
-	"  5  timed out\n"                                                            \
-	"  6  peer lost\n"                                                            \
-	"  7  contents wrong\n"
+	"  4  refused by the peer                 5  timed out\n"                     \
+	"  6  peer lost                           7  contents wrong\n"
 
-/* ---- Command line ---- */
+/* ---- Command line (rdma-options.c) ---- */
 
 /* What the command line of either program says. The strings are the command line's own. */
 struct options {
 	enum operation operation;
-	const char *message; /* what the peer gets; NULL: the default line of this side */
+	const char *message;   /* hand over this text; NULL: the default line of this side */
+	const char *file;      /* hand over what is in this file, or on standard input: "-" */
+	uint64_t pattern_size; /* hand over a generated pattern of so many bytes; 0: none */
+	const char *output;    /* store what is received here, or on standard output: "-" */
+	uint64_t iterations;   /* how often the operation is performed */
+	unsigned int depth;    /* work requests of the operation that are outstanding at most */
+	bool one_way;          /* client: the server performs no operation */
+	bool busy_poll;        /* spin for completions while an operation is outstanding */
+	bool report;           /* tell amounts, rates and latencies */
+	bool json;             /* tell them, and the outcome, as a JSON object */
+	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload; /* bytes that are accepted from a peer at most */
-	bool verbose;
-	bool one_off;        /* server: exit after the first session */
-	const char *address; /* client: the peer; server: listen here only, NULL: everywhere */
-	const char *port;    /* decimal; server: NULL means any free port */
+	bool one_off;             /* server: exit after the first session */
+	const char *address;      /* client: the peer; server: listen here only, NULL: everywhere */
+	const char *port;         /* decimal; server: NULL means any free port */
 };
 
+#define DEFAULT_DEPTH           16
 #define DEFAULT_TIMEOUT_SECONDS 10
 #define DEFAULT_MAXIMUM_PAYLOAD ((uint64_t)1 << 30)
 
-#define COMMON_SHORT_OPTIONS "m:t:vh"
+#define COMMON_SHORT_OPTIONS "m:f:s:o:n:Jt:vh"
 /* Options that have no letter. */
-#define OPTION_VERSION  256
-#define OPTION_MAX_SIZE 257
+enum long_option {
+	OPTION_DEPTH = 256,
+	OPTION_BUSY_POLL,
+	OPTION_REPORT,
+	OPTION_MAX_SIZE,
+	OPTION_VERSION,
+	OPTION_ONE_WAY,
+};
 /* clang-format off */
-#define COMMON_LONG_OPTIONS                                         \
-	{ "message", required_argument, NULL, 'm' },                \
-	{ "timeout", required_argument, NULL, 't' },                \
-	{ "max-size", required_argument, NULL, OPTION_MAX_SIZE },   \
-	{ "verbose", no_argument,       NULL, 'v' },                \
-	{ "help",    no_argument,       NULL, 'h' },                \
-	{ "version", no_argument,       NULL, OPTION_VERSION },     \
-	{ NULL,      0,                 NULL, 0 }
+#define COMMON_LONG_OPTIONS                                           \
+	{ "message",   required_argument, NULL, 'm' },                \
+	{ "file",      required_argument, NULL, 'f' },                \
+	{ "size",      required_argument, NULL, 's' },                \
+	{ "output",    required_argument, NULL, 'o' },                \
+	{ "iters",     required_argument, NULL, 'n' },                \
+	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
+	{ "busy-poll", no_argument,       NULL, OPTION_BUSY_POLL },   \
+	{ "report",    no_argument,       NULL, OPTION_REPORT },      \
+	{ "json",      no_argument,       NULL, 'J' },                \
+	{ "timeout",   required_argument, NULL, 't' },                \
+	{ "max-size",  required_argument, NULL, OPTION_MAX_SIZE },    \
+	{ "verbose",   no_argument,       NULL, 'v' },                \
+	{ "help",      no_argument,       NULL, 'h' },                \
+	{ "version",   no_argument,       NULL, OPTION_VERSION },     \
+	{ NULL,        0,                 NULL, 0 }
 /* clang-format on */
-#define COMMON_OPTIONS_HELP                                                               \
-	"  -m, --message TEXT     hand over TEXT instead of a line with the process id\n" \
-	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n"               \
-	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"       \
-	"  -v, --verbose          tell on standard error what each verb does\n"           \
-	"  -h, --help             print this help and exit\n"                             \
-	"      --version          print the version and exit\n"
+#define PAYLOAD_OPTIONS_HELP                                                                 \
+	"What the peer gets, and where what it hands over goes:\n"                           \
+	"  -m, --message TEXT     this text instead of a line with the process id\n"         \
+	"  -f, --file FILE        the bytes in FILE; '-': standard input\n"                  \
+	"  -s, --size SIZE        a pattern of SIZE bytes (K, M, G) that both sides check\n" \
+	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
+#define OPERATION_OPTIONS_HELP                                                        \
+	"  -n, --iters N          perform the operation N times\n"                    \
+	"      --depth D          at most D work requests outstanding (default 16)\n" \
+	"      --busy-poll        spin for completions instead of sleeping\n"
+#define TELLING_OPTIONS_HELP                                                              \
+	"What is told:\n"                                                                 \
+	"      --report           amounts, rates, and with --depth 1 latencies\n"         \
+	"  -J, --json             one JSON object for each session, on standard output\n" \
+	"  -v, --verbose          what each verb does, on standard error\n"               \
+	"  -h, --help             this help\n"                                            \
+	"      --version          the version\n"
+#define LIMIT_OPTIONS_HELP                                                  \
+	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n" \
+	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"
 
 /* What holds when the command line says nothing. */
 struct options default_options(void);
@@ -121,6 +156,9 @@ enum parsed {
  */
 enum parsed parse_common_option(struct options *options, int letter, const char *argument,
 				const char *help);
+
+/* Whether the options of `role` can be had together; a message if not. */
+enum parsed check_options(const struct options *options, enum role role);
 
 /* Sets `*operation` from the word `read` or `write`; false, with a message, for any other. */
 bool parse_operation(const char *word, enum operation *operation);
@@ -150,7 +188,8 @@ enum message_type {
 /* One message, decoded. Only what its type uses has a meaning. */
 struct message {
 	enum message_type type;
-	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status; PROGRESS: bytes done */
+	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status; PROGRESS: work requests done
+			  */
 	uint64_t length; /* MR: bytes in the region */
 	uint32_t rkey;   /* MR */
 };
@@ -186,9 +225,13 @@ enum refusal {
 struct hello {
 	uint8_t version;
 	uint8_t operation; /* enum operation, but a peer may send any number */
+	uint16_t flags;    /* HELLO_ONE_WAY, HELLO_PATTERN */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
 	uint64_t length;   /* bytes of payload that this side hands over; rejection: its limit */
 };
+
+#define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side hands over nothing */
+#define HELLO_PATTERN (1 << 1) /* what this side hands over is the pattern of --size */
 
 /* What private data turned out to be. */
 enum greeting {
@@ -207,15 +250,12 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
  */
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
-/* Whether, and why, a side with these options refuses a peer with this greeting. */
-enum refusal hello_refusal(const struct options *options, enum greeting greeting,
-			   const struct hello *hello);
+/* Whether a side hands over a payload; in a one-way session it flows in one direction only. */
+bool hands_over(enum role role, enum operation operation, bool one_way);
 
-/*
- * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
- * means that there is no memory.
- */
-char *escape(const uint8_t *bytes, size_t size);
+/* Whether, and why, a side with this role and these options refuses a peer with this greeting. */
+enum refusal hello_refusal(enum role role, const struct options *options, enum greeting greeting,
+			   const struct hello *hello);
 
 /* ---- The state machine of a session: pure, no verbs, no clock, no input or output ---- */
 
@@ -326,7 +366,67 @@ const char *phase_name(enum phase phase);
 const char *local_progress_name(enum local_progress local);
 const char *remote_progress_name(enum remote_progress remote);
 
+/* ---- What is handed over (rdma-payload.c) ---- */
+
+/* A digest that grows with what it covers. */
+struct digest {
+	struct XXH3_state_s *state; /* libxxhash's */
+	uint64_t bytes;             /* so many are covered */
+	int64_t nanoseconds;        /* so long did it take */
+};
+
+/* What this side hands over to every peer. */
+struct payload {
+	uint8_t *memory; /* page-aligned, from memory_map() */
+	size_t size;     /* bytes */
+	bool is_pattern; /* of --size */
+	struct digest digest;
+};
+
+struct process;
+
+/*
+ * Sets process->payload to what the options say, read to its end. On failure a message has been
+ * printed; payload_free() is allowed.
+ */
+enum status payload_load(struct process *process);
+void payload_free(struct payload *payload);
+
+/* The offset of the first byte that is not as in the pattern of --size, or `size`. */
+size_t pattern_mismatch(const uint8_t *memory, size_t size);
+
+/* Covers `memory` from where the digest ends up to `size`. */
+void digest_extend(struct digest *digest, const uint8_t *memory, uint64_t size);
+/* The value of a digest: XXH3, 64 bits. */
+uint64_t digest_value(const struct digest *digest);
+
+/*
+ * Zeroed, page-aligned memory, of huge pages if it is large and there are any. NULL with errno.
+ * memory_unmap() gives it back and takes the same size; -1 with errno.
+ */
+void *memory_map(size_t size);
+int memory_unmap(void *memory, size_t size);
+
+/* A file that is written under a temporary name, and takes its own when it is whole. */
+struct output {
+	char *temporary_name; /* NULL: standard output, or nothing */
+	int descriptor;       /* -1: none */
+};
+
+/*
+ * Makes room for `size` bytes in the folder of `name` ("-": standard output, NULL: nowhere). 0 or
+ * -1 with errno, and then nothing remains.
+ */
+int output_open(struct output *output, const char *name, uint64_t size);
+/* Writes the whole file and gives it its name. 0 or -1 with errno. */
+int output_store(struct output *output, const char *name, const uint8_t *bytes, uint64_t size);
+/* Lets go of what is not stored. Allowed at any time. */
+void output_discard(struct output *output);
+
 /* ---- The process ---- */
+
+/* Room for a failure in words. */
+#define CAUSE_SIZE 512
 
 /* An RDMA device that connections use, and the channel on which its completions are announced. */
 struct device {
@@ -341,6 +441,10 @@ struct device {
 struct process {
 	const struct options *options;
 	enum role role;
+	struct payload payload;     /* `mutex` guards its digest */
+	char error[CAUSE_SIZE];     /* what failed outside of a session; empty: nothing */
+	atomic_bool progress_shown; /* the cursor stands behind a line of progress */
+	int signal_number;          /* the last of SIGINT and SIGTERM that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	SLIST_HEAD(device_list, device) devices;
 	int signal_descriptor;     /* signalfd(2): SIGINT and SIGTERM */
@@ -350,8 +454,11 @@ struct process {
 	int completion_descriptor; /* epoll(7): what the completion thread waits for */
 	bool completion_thread_runs;
 	pthread_t completion_thread;
-	bool exhausted;        /* the completion thread had to give up; `mutex` guards it */
-	pthread_mutex_t mutex; /* guards the session of every connection */
+	bool exhausted;           /* the completion thread had to give up; `mutex` guards it */
+	pthread_mutex_t mutex;    /* guards the session of every connection */
+	atomic_uint mutex_wanted; /* the main thread waits for it */
+	/* --busy-poll: those with an operation outstanding; `mutex` guards it */
+	TAILQ_HEAD(connection_spinners, connection) spinners;
 };
 
 /* What is kept of a connection manager event: rdma_ack_cm_event(3) frees the original. */
@@ -375,47 +482,67 @@ enum wakeup {
 	WAKEUP_EXHAUSTED, /* one of the threads cannot wait any more; a message has been printed */
 };
 
+/* Initialises `process`, which may then be destroyed. `options` must outlive it. */
+void process_init(struct process *process, const struct options *options, enum role role);
+
 /*
- * Blocks SIGINT and SIGTERM, opens the event channel and starts the completion thread. `options`
- * must outlive the process. On failure a message has been printed and nothing remains.
+ * Blocks SIGINT and SIGTERM, opens the event channel and starts the completion thread. On failure a
+ * message has been printed.
  */
-enum status process_create(struct process *process, const struct options *options, enum role role);
+enum status process_open(struct process *process);
 
 /* Stops the completion thread and frees everything. No connection and no id may be left. */
 void process_destroy(struct process *process);
 
+/* Says as warnx(3) does what failed outside of a session, and keeps it for --json. */
+void process_complain(struct process *process, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /*
  * Waits until there is something to do, at most until `deadline` (as now_milliseconds() counts,
  * INT64_MAX: for ever). Device events are logged. On WAKEUP_CM_EVENT `*event` is filled in, on
- * WAKEUP_SIGNAL `*signal_number`.
+ * WAKEUP_SIGNAL process->signal_number.
  */
-enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event,
-			 int *signal_number);
+enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *event);
 
-/* Milliseconds on the monotonic clock. */
+/* The monotonic clock. */
+int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
-
-/* Prints one line on standard output, at once. A failure is found by flush_output(). */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* STATUS_SUCCESS if everything said reached standard output, else a message and the failure. */
-enum status flush_output(void);
 
 /* Ends the process as `signal_number` does when nobody handles it, so that a shell can tell. */
 void end_by_signal(int signal_number);
 
 /* ---- Connections ---- */
 
-/* Memory that is registered with the adapter. */
-struct region {
-	uint8_t *memory; /* page-aligned, from mmap(2) */
-	size_t size;
-	struct ibv_mr *mr;
+/*
+ * How long operations took, counted in buckets, so that the memory does not grow with the number of
+ * operations. A bucket is no wider than a 128th of what it counts.
+ */
+#define LATENCY_BUCKETS (58 * 128)
+struct latency {
+	uint64_t counts[LATENCY_BUCKETS];
+	uint64_t total;           /* operations */
+	int64_t minimum, maximum; /* nanoseconds */
 };
 
-/* Smallest payload, and what a program that follows the tutorial exchanges, in bytes. */
+/* What is measured of the operation of this side. Times as now_nanoseconds() counts. */
+struct figures {
+	int64_t started;           /* before the first work request was posted; 0: never */
+	int64_t completed;         /* when the last one that completed did */
+	int64_t check_nanoseconds; /* it took so long to verify what the peer handed over */
+	struct latency *latency;   /* NULL: not measured */
+};
+
+/* Memory that is registered with the adapter. */
+struct region {
+	uint8_t *memory;
+	size_t size; /* bytes */
+	struct ibv_mr *mr;
+	bool owned; /* the memory goes with the region; the payload's does not */
+};
+
+/* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
 #define DEFAULT_PAYLOAD 1024
-#define CAUSE_SIZE      512
 
 /*
  * A connection and all that belongs to it. Created, destroyed and serviced by the main thread. What
@@ -434,25 +561,32 @@ struct connection {
 	struct region control;  /* messages: receive slots, then send slots */
 	struct region outgoing; /* the payload that this side hands over */
 	struct region incoming; /* where the peer's payload arrives */
-	uint64_t outgoing_length;
-	uint64_t incoming_length;
-	bool iwarp;         /* the device's transport, which needs some things done differently */
-	uint64_t part_size; /* bytes of the operation that one work request carries at most */
+	struct output output;   /* where that is stored */
+	bool one_way;           /* the client alone operates */
+	bool expects_pattern;   /* the peer hands over the pattern of --size */
+	bool iwarp; /* the device's transport, which needs some things done differently */
+	const char *transport;    /* its name; static */
+	uint64_t part_size;       /* bytes of the operation that one work request carries at most */
+	unsigned int depth;       /* work requests of the operation that are outstanding at most */
+	unsigned int inline_size; /* bytes that a work request may carry in itself */
 	uint8_t responder_resources;  /* outstanding reads of the peer that are served at most */
 	uint8_t initiator_depth;      /* outstanding reads of this side at most */
 	TAILQ_ENTRY(connection) link; /* for the server's list */
 
 	/* The session. */
-	bool retired; /* being destroyed: the completion thread must not poll any more */
+	bool retired;        /* being destroyed: the completion thread must not poll any more */
+	unsigned int events; /* completion events that are not acknowledged yet */
 	struct protocol protocol;
-	struct message peer_region;   /* the peer's MSG_MR */
-	uint64_t peer_digest;         /* from the peer's MSG_DONE */
-	uint64_t peer_progress;       /* from the peer's last MSG_PROGRESS */
-	uint64_t operation_posted;    /* bytes of the operation that were posted */
-	uint64_t operation_completed; /* bytes of it that are done, rounded up to a whole part */
-	unsigned int outstanding_operations; /* work requests of the operation in the send queue */
-	unsigned int outstanding_sends;      /* all work requests in the send queue */
+	struct message peer_region; /* the peer's MSG_MR */
+	uint64_t peer_digest;       /* from the peer's MSG_DONE */
+	uint64_t peer_progress;     /* from the peer's last MSG_PROGRESS */
+	/* Work requests of the operation, all iterations: a whole payload is `parts` of them. */
+	uint64_t parts, requests, requests_posted, requests_completed;
+	uint64_t next_offset;              /* in the payload, of the next of them */
+	unsigned int outstanding_messages; /* work requests of any other kind in the send queue */
 	unsigned int outstanding_receives;
+	bool spinning; /* it is in the list of the process */
+	TAILQ_ENTRY(connection) spinner;
 	int64_t progress_sent;        /* when MSG_PROGRESS was, as now_milliseconds() counts */
 	bool progress_outstanding;    /* it has not completed yet */
 	bool done_waits;              /* MSG_DONE follows when the whole operation is posted */
@@ -460,6 +594,7 @@ struct connection {
 	int64_t deadline;             /* as now_milliseconds() counts */
 	int64_t probe_time;           /* when to probe, if nothing is heard before; likewise */
 	char cause[CAUSE_SIZE];       /* the first failure in words; empty: none */
+	struct figures figures;
 };
 
 /*
@@ -471,11 +606,11 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 				     const struct sockaddr *peer, unsigned int number);
 
 /*
- * Once the device is known: protection domain, completion queue, queue pair, the outgoing payload,
- * and the receives, which must be posted before the peer can send (iWARP has no retry). On failure
- * the cause is recorded; connection_destroy() cleans up.
+ * Once the device is known, and whether the client alone operates: protection domain, completion
+ * queue, queue pair, the outgoing payload, and the receives, which must be posted before the peer
+ * can send (iWARP has no retry). On failure the cause is recorded; connection_destroy() cleans up.
  */
-enum status connection_prepare(struct connection *connection);
+enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
  * Once the peer's hello is known (`greeting` and `hello`, as decoded): makes room for its payload.
@@ -516,18 +651,53 @@ int64_t connection_deadline(struct connection *connection);
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);
 
-/* Says that the connection is gone and, if the session failed, why and what to do. */
-void connection_report(struct connection *connection, enum status status);
-
 /* Frees the connection, its id and all that belongs to it. NULL is allowed. */
 void connection_destroy(struct connection *connection);
 
-/* Prints one line of this connection's on standard output, at once. */
+/* Why the session failed and what to do, in words. */
+const char *connection_cause(const struct connection *connection, enum status status);
+
+/* Bytes in the operation of this side: what it writes, or reads. 0: it does not operate. */
+uint64_t operation_length(const struct connection *connection);
+
+/* ---- What the user is told (rdma-report.c) ---- */
+
+/* Prints one line of narration, at once: on standard output, or on standard error if that is taken
+ * by --json or --output. */
+void say(struct process *process, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same, of a connection. */
 void connection_say(const struct connection *connection, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* With --verbose, prints one line of this connection's on standard error. */
 void connection_trace(const struct connection *connection, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* STATUS_SUCCESS if everything said reached standard output, else a message and the failure. */
+enum status flush_output(void);
+
+/*
+ * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
+ * means that there is no memory.
+ */
+char *escape(const uint8_t *bytes, size_t size);
+
+/* Shows what the peer handed over, as much of it as is sensible on a terminal. */
+void show_payload(const struct connection *connection);
+
+/* Counts one operation. */
+void latency_count(struct latency *latency, int64_t nanoseconds);
+/* What `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
+int64_t latency_quantile(const struct latency *latency, double share);
+
+/* On a terminal: how far the operation is, if it takes long. `now` in nanoseconds. */
+void show_progress(struct connection *connection, int64_t now);
+
+/* Says that the connection is gone, what was measured and, if the session failed, why. */
+void connection_report(struct connection *connection, enum status status);
+
+/* With --json: one object for a session, or for a program that had none (NULL). */
+void report_json(struct process *process, const struct connection *connection, enum status status);
 
 #endif

@@ -23,10 +23,12 @@ static const char help[] =
 	"Serve rdma-clients until SIGINT or SIGTERM: with each, read or write each\n"
 	"other's memory with one-sided RDMA, verify what arrived, and print it.\n"
 	"\n"
+	"Where and for whom:\n"
 	"  -p, --port PORT        listen on PORT instead of any free one\n"
 	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all of this host's\n"
-	"  -1, --one-off          exit after the first session, with its status\n" COMMON_OPTIONS_HELP
-	"\n" EXIT_STATUS_HELP;
+	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
+	"The operation:\n" OPERATION_OPTIONS_HELP TELLING_OPTIONS_HELP
+	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
 
 struct server {
 	struct process process;
@@ -36,7 +38,6 @@ struct server {
 	unsigned int session_count; /* connect requests so far; numbers the sessions */
 	bool stopping;              /* no more sessions; ends when the last one has */
 	enum status status;         /* of the program */
-	int signal_number;          /* the signal that stopped it, or 0 */
 };
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
@@ -76,7 +77,9 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	}
 	if (argc - optind != 1)
 		return usage_error("one argument is needed: read or write");
-	return parse_operation(argv[optind], &options->operation) ? PARSED_RUN : PARSED_FAILED;
+	if (!parse_operation(argv[optind], &options->operation))
+		return PARSED_FAILED;
+	return check_options(options, ROLE_SERVER);
 }
 
 /* ---- Listening ---- */
@@ -160,21 +163,24 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-static enum status explain_listening(const struct options *options)
+static enum status explain_listening(struct process *process)
 {
+	const struct options *options = process->options;
 	const char *where = options->address ? options->address : "all addresses";
 	const char *port = options->port ? options->port : "any";
 	int error = errno;
 
 	if (error == EADDRINUSE)
-		warnx("cannot listen on %s port %s: another program does; choose another --port",
-		      where, port);
-	else if (is_unusable(error))
-		warnx("cannot listen on %s port %s: %s; give --bind an address of a network interface "
-		      "that has an RDMA device ('rdma link')",
-		      where, port, strerror(error));
+		process_complain(process,
+				 "cannot listen on %s port %s: another program does; choose "
+				 "another --port",
+				 where, port);
 	else
-		warnx("cannot listen on %s port %s: %s", where, port, strerror(error));
+		process_complain(
+			process, "cannot listen on %s port %s: %s%s", where, port, strerror(error),
+			is_unusable(error) ? "; give --bind an address of a network interface "
+					     "that has an RDMA device ('rdma link')"
+					   : "");
 	return is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
 }
 
@@ -189,8 +195,8 @@ static enum status start_listening(struct server *server)
 	int failed, error = getaddrinfo(options->address, port_text, &hints, &addresses);
 
 	if (error) {
-		warnx("cannot resolve --bind '%s': %s", options->address ? options->address : "any",
-		      gai_strerror(error));
+		process_complain(&server->process, "cannot resolve --bind '%s': %s",
+				 options->address ? options->address : "any", gai_strerror(error));
 		return STATUS_UNRESOLVED;
 	}
 	parse_number(port_text, 0, 65535, &port);
@@ -201,9 +207,10 @@ static enum status start_listening(struct server *server)
 		stop_listening(server);
 	}
 	if (failed)
-		status = explain_listening(options);
+		status = explain_listening(&server->process);
 	else
-		say("listening on port %u.", ntohs(rdma_get_src_port(server->listeners[0])));
+		say(&server->process, "listening on port %u.",
+		    ntohs(rdma_get_src_port(server->listeners[0])));
 	freeaddrinfo(addresses);
 	return status;
 }
@@ -228,10 +235,10 @@ static void refuse(struct server *server, struct connection *connection, enum re
 	uint8_t wire[HELLO_SIZE];
 
 	encode_hello(&hello, wire);
-	if (connection->protocol.phase >= PHASE_CLOSING)
-		connection_report(connection, connection->protocol.status);
-	else
-		warnx("refused %s: %s", connection->peer, reasons[refusal]);
+	if (connection->protocol.phase < PHASE_CLOSING)
+		connection_fail(connection, STATUS_REFUSED, "refused: %s", reasons[refusal]);
+	connection_report(connection, connection->protocol.status);
+	report_json(&server->process, connection, connection->protocol.status);
 	/* when this fails, destroying the connection rejects it without a reason */
 	if (rdma_reject(connection->id, wire, sizeof(wire)))
 		connection_trace(connection, "rdma_reject: %s", strerror(errno));
@@ -244,7 +251,9 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters;
 
-	if (connection_prepare(connection) != STATUS_SUCCESS ||
+	bool one_way = event->greeting == GREETING_HELLO && event->hello.flags & HELLO_ONE_WAY;
+
+	if (connection_prepare(connection, one_way) != STATUS_SUCCESS ||
 	    connection_meet(connection, event->greeting, &event->hello) != STATUS_SUCCESS)
 		return false;
 	/* no more than the client can serve, or will have outstanding (rdma_accept(3)) */
@@ -272,7 +281,7 @@ static void handle_request(struct server *server, const struct cm_event *event)
 	if (!connection)
 		return;
 	connection_say(connection, "received connection request.");
-	refusal = hello_refusal(options, event->greeting, &event->hello);
+	refusal = hello_refusal(ROLE_SERVER, options, event->greeting, &event->hello);
 	if (refusal == REFUSAL_NONE && options->one_off && !alone)
 		refusal = REFUSAL_BUSY;
 	if (refusal != REFUSAL_NONE) {
@@ -316,6 +325,7 @@ static int64_t service_connections(struct server *server)
 		}
 		TAILQ_REMOVE(&server->connections, connection, link);
 		connection_report(connection, status);
+		report_json(&server->process, connection, status);
 		connection_destroy(connection);
 		if (server->process.options->one_off) {
 			server->status = status;
@@ -344,6 +354,7 @@ static void abandon(struct server *server)
 	while ((connection = TAILQ_FIRST(&server->connections))) {
 		TAILQ_REMOVE(&server->connections, connection, link);
 		connection_report(connection, STATUS_LOCAL_FAILURE);
+		report_json(&server->process, connection, STATUS_LOCAL_FAILURE);
 		connection_destroy(connection);
 	}
 }
@@ -360,7 +371,7 @@ static enum status run_events(struct server *server)
 			if (TAILQ_EMPTY(&server->connections))
 				return server->status;
 		}
-		switch (process_wait(&server->process, deadline, &event, &server->signal_number)) {
+		switch (process_wait(&server->process, deadline, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(server, &event);
 			break;
@@ -376,18 +387,19 @@ static enum status run_events(struct server *server)
 	}
 }
 
-static enum status run_server(struct server *server, const struct options *options)
+static enum status run_server(struct server *server)
 {
-	enum status status = process_create(&server->process, options, ROLE_SERVER);
+	enum status status = payload_load(&server->process);
 
-	if (status != STATUS_SUCCESS)
-		return status;
-	TAILQ_INIT(&server->connections);
-	status = start_listening(server);
+	if (status == STATUS_SUCCESS)
+		status = process_open(&server->process);
+	if (status == STATUS_SUCCESS)
+		status = start_listening(server);
 	if (status == STATUS_SUCCESS)
 		status = run_events(server);
+	else
+		report_json(&server->process, NULL, status);
 	stop_listening(server);
-	process_destroy(&server->process);
 	return status;
 }
 
@@ -402,11 +414,14 @@ int main(int argc, char **argv)
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
+	TAILQ_INIT(&server.connections);
+	process_init(&server.process, &options, ROLE_SERVER);
 	if (parsed == PARSED_RUN)
-		status = run_server(&server, &options);
+		status = run_server(&server);
+	process_destroy(&server.process);
 	output = flush_output();
-	if (status ==
-	    STATUS_INTERRUPTED) /* the one session that was asked for did not take place */
-		end_by_signal(server.signal_number);
+	/* the one session that was asked for did not take place */
+	if (status == STATUS_INTERRUPTED)
+		end_by_signal(server.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The command line: what both programs' have in common.
+ */
+#include "rdma-common.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options default_options(void)
+{
+	struct options options = {
+		.iterations = 1,
+		.depth = DEFAULT_DEPTH,
+		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
+		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
+	};
+
+	return options;
+}
+
+enum parsed usage_error(const char *format, ...)
+{
+	va_list arguments;
+
+	if (format) {
+		va_start(arguments, format);
+		vwarnx(format, arguments);
+		va_end(arguments);
+	}
+	fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
+	return PARSED_FAILED;
+}
+
+bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
+		  unsigned long *number)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') /* strtoul(3) takes spaces and signs as well */
+		return false;
+	errno = 0;
+	*number = strtoul(text, &end, 10);
+	return !errno && !*end && *number >= minimum && *number <= maximum;
+}
+
+bool parse_size(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMG"; /* each 1024 times the one before */
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
+	unsigned int shift = unit ? 10 * (unsigned int)(unit - units + 1) : 0;
+	char number[21]; /* as many digits as 64 bits can have */
+	unsigned long value;
+
+	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
+		return false;
+	memcpy(number, text, digits);
+	number[digits] = '\0';
+	if (!parse_number(number, 1, UINT64_MAX >> shift, &value))
+		return false;
+	*size = (uint64_t)value << shift;
+	return true;
+}
+
+bool parse_operation(const char *word, enum operation *operation)
+{
+	if (!strcmp(word, operation_name(OPERATION_READ)))
+		*operation = OPERATION_READ;
+	else if (!strcmp(word, operation_name(OPERATION_WRITE)))
+		*operation = OPERATION_WRITE;
+	else
+		return usage_error("the operation is 'read' or 'write', not '%s'", word) ==
+		       PARSED_RUN;
+	return true;
+}
+
+/* An option whose argument is a number from 1 to `maximum`. */
+static enum parsed parse_count(const char *name, const char *argument, unsigned long maximum,
+			       unsigned long *number)
+{
+	if (parse_number(argument, 1, maximum, number))
+		return PARSED_RUN;
+	return usage_error("%s takes a whole number from 1 to %lu, not '%s'", name, maximum,
+			   argument);
+}
+
+/* An option whose argument is a size. */
+static enum parsed parse_bytes(const char *name, const char *argument, uint64_t *size)
+{
+	if (parse_size(argument, size))
+		return PARSED_RUN;
+	return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name, argument);
+}
+
+/* The options that take a number. */
+static enum parsed parse_numeric_option(struct options *options, int letter, const char *argument)
+{
+	enum parsed parsed = PARSED_RUN;
+	unsigned long number = 0;
+
+	switch (letter) {
+	case 's':
+		return parse_bytes("--size", argument, &options->pattern_size);
+	case OPTION_MAX_SIZE:
+		return parse_bytes("--max-size", argument, &options->maximum_payload);
+	case 'n':
+		parsed = parse_count("--iters", argument, 1000000000, &number);
+		options->iterations = number;
+		return parsed;
+	case OPTION_DEPTH:
+		parsed = parse_count("--depth", argument, 65536, &number);
+		options->depth = (unsigned int)number;
+		return parsed;
+	case 't':
+		parsed = parse_count("--timeout", argument, 1000000, &number);
+		options->timeout_seconds = (unsigned int)number;
+		return parsed;
+	default: /* getopt_long(3) has said what is wrong */
+		return usage_error(NULL);
+	}
+}
+
+enum parsed parse_common_option(struct options *options, int letter, const char *argument,
+				const char *help)
+{
+	switch (letter) {
+	case 'm':
+		options->message = argument;
+		return PARSED_RUN;
+	case 'f':
+		options->file = argument;
+		return PARSED_RUN;
+	case 'o':
+		options->output = argument;
+		return PARSED_RUN;
+	case OPTION_BUSY_POLL:
+		options->busy_poll = true;
+		return PARSED_RUN;
+	case OPTION_REPORT:
+		options->report = true;
+		return PARSED_RUN;
+	case 'J':
+		options->json = true;
+		return PARSED_RUN;
+	case 'v':
+		options->verbose = true;
+		return PARSED_RUN;
+	case 'h':
+		fputs(help, stdout);
+		return PARSED_EXIT;
+	case OPTION_VERSION:
+		printf("%s %s\n", program_invocation_short_name, PROGRAM_VERSION);
+		return PARSED_EXIT;
+	default:
+		return parse_numeric_option(options, letter, argument);
+	}
+}
+
+enum parsed check_options(const struct options *options, enum role role)
+{
+	bool to_standard_output = options->output && !strcmp(options->output, "-");
+	enum role other = role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
+	int payloads = !!options->message + !!options->file + !!options->pattern_size;
+
+	if (payloads > 1)
+		return usage_error("one of --message, --file and --size can be handed over");
+	if (to_standard_output && options->json)
+		return usage_error("--json and --output - both need standard output");
+	if (payloads && !hands_over(role, options->operation, options->one_way))
+		return usage_error("with --one-way and read nothing is handed over from here");
+	if (options->output && !hands_over(other, options->operation, options->one_way))
+		return usage_error("with --one-way and write nothing is received that --output "
+				   "could store");
+	return PARSED_RUN;
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What is handed over, and what is kept of it: memory, files, the pattern, digests.
+ */
+#include "rdma-common.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* From this size on, memory is asked for in huge pages: the adapter has fewer addresses to keep. */
+#define HUGE_PAGE       ((size_t)2 * 1024 * 1024)
+#define HUGE_PAGE_FLAGS (MAP_HUGETLB | 21 << 26) /* 21: its logarithm, at MAP_HUGE_SHIFT */
+/* First room for what comes by a pipe; it is doubled as needed. */
+#define PIPE_SIZE ((size_t)64 * 1024)
+
+/* ---- Memory ---- */
+
+/* What is mapped for `size` bytes: whole huge pages, if it is large. 0: too much. */
+static size_t mapped_size(size_t size)
+{
+	if (size < HUGE_PAGE)
+		return size;
+	if (size > SIZE_MAX - HUGE_PAGE)
+		return 0;
+	return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+}
+
+void *memory_map(size_t size)
+{
+	const int access = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	size_t mapped = mapped_size(size);
+	void *memory = MAP_FAILED;
+
+	if (!mapped) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (mapped >= HUGE_PAGE)
+		memory = mmap(NULL, mapped, access, flags | HUGE_PAGE_FLAGS, -1, 0);
+	if (memory != MAP_FAILED)
+		return memory;
+	memory = mmap(NULL, mapped, access, flags, -1, 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	if (mapped >= HUGE_PAGE)
+		madvise(memory, mapped, MADV_HUGEPAGE); /* advice: ordinary pages do as well */
+	return memory;
+}
+
+int memory_unmap(void *memory, size_t size)
+{
+	return munmap(memory, mapped_size(size));
+}
+
+/* ---- Digests ---- */
+
+void digest_extend(struct digest *digest, const uint8_t *memory, uint64_t size)
+{
+	int64_t started = now_nanoseconds();
+
+	if (size <= digest->bytes)
+		return;
+	XXH3_64bits_update(digest->state, memory + digest->bytes, size - digest->bytes);
+	digest->bytes = size;
+	digest->nanoseconds += now_nanoseconds() - started;
+}
+
+uint64_t digest_value(const struct digest *digest)
+{
+	return XXH3_64bits_digest(digest->state);
+}
+
+/* ---- The pattern of --size ---- */
+
+/* Each eight bytes of the pattern are their number, multiplied so that every bit varies. */
+static uint64_t pattern_word(size_t offset)
+{
+	return htole64((offset / sizeof(uint64_t) + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static void pattern_fill(uint8_t *memory, size_t size)
+{
+	for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
+		uint64_t word = pattern_word(offset);
+		size_t left = size - offset;
+
+		memcpy(memory + offset, &word, left < sizeof(word) ? left : sizeof(word));
+	}
+}
+
+size_t pattern_mismatch(const uint8_t *memory, size_t size)
+{
+	for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
+		uint64_t word = pattern_word(offset);
+		size_t left = size - offset < sizeof(word) ? size - offset : sizeof(word);
+		const uint8_t *expected = (const uint8_t *)&word;
+
+		if (!memcmp(memory + offset, expected, left))
+			continue;
+		while (memory[offset] == *expected) {
+			offset++;
+			expected++;
+		}
+		return offset;
+	}
+	return size;
+}
+
+/* ---- What this side hands over ---- */
+
+/* Room for `size` bytes in the payload. */
+static enum status payload_allocate(struct process *process, size_t size)
+{
+	struct payload *payload = &process->payload;
+
+	payload->memory = memory_map(size);
+	if (!payload->memory) {
+		process_complain(process, "cannot allocate %zu bytes for what is handed over: %s",
+				 size, strerror(errno));
+		return STATUS_LOCAL_FAILURE;
+	}
+	payload->size = size;
+	return STATUS_SUCCESS;
+}
+
+/* The text of --message or a default line, with zeros up to the smallest size. */
+static enum status load_text(struct process *process)
+{
+	char line[80];
+	const char *text = process->options->message ? process->options->message : line;
+	enum status status;
+	size_t size;
+
+	snprintf(line, sizeof(line), "message from %s side with pid %d",
+		 process->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
+	size = strlen(text) + 1;
+	status = payload_allocate(process, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
+	if (status == STATUS_SUCCESS)
+		memcpy(process->payload.memory, text, size);
+	return status;
+}
+
+static enum status load_pattern(struct process *process)
+{
+	enum status status = payload_allocate(process, process->options->pattern_size);
+
+	if (status == STATUS_SUCCESS)
+		pattern_fill(process->payload.memory, process->payload.size);
+	process->payload.is_pattern = true;
+	return status;
+}
+
+/* Reads `size` bytes, or up to the end of the file; how many, or -1 with errno. */
+static ssize_t read_fully(int descriptor, uint8_t *memory, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t count = read(descriptor, memory + done, size - done);
+
+		if (count < 0 && errno != EINTR)
+			return -1;
+		if (count == 0)
+			break;
+		if (count > 0)
+			done += (size_t)count;
+	}
+	return (ssize_t)done;
+}
+
+static enum status read_failed(struct process *process, const char *reason)
+{
+	process_complain(process, "cannot read '%s': %s", process->options->file, reason);
+	return STATUS_LOCAL_FAILURE;
+}
+
+/* A file that knows its size. */
+static enum status load_file(struct process *process, int descriptor, size_t size)
+{
+	enum status status = payload_allocate(process, size);
+	ssize_t count;
+
+	if (status != STATUS_SUCCESS)
+		return status;
+	count = read_fully(descriptor, process->payload.memory, size);
+	if (count < 0)
+		return read_failed(process, strerror(errno));
+	if ((size_t)count < size)
+		return read_failed(process,
+				   "it was cut short meanwhile; try again when it is whole");
+	return STATUS_SUCCESS;
+}
+
+/* Twice the room. 0 or -1 with errno. */
+static int payload_grow(struct payload *payload)
+{
+	uint8_t *memory = memory_map(2 * payload->size);
+
+	if (!memory)
+		return -1;
+	memcpy(memory, payload->memory, payload->size);
+	memory_unmap(payload->memory, payload->size);
+	payload->memory = memory;
+	payload->size *= 2;
+	return 0;
+}
+
+/* What comes by a pipe ends when it ends. */
+static enum status load_pipe(struct process *process, int descriptor)
+{
+	struct payload *payload = &process->payload;
+	enum status status = payload_allocate(process, PIPE_SIZE);
+	size_t size = 0;
+	ssize_t count = 0;
+	uint8_t *exact;
+
+	while (status == STATUS_SUCCESS) {
+		count = read_fully(descriptor, payload->memory + size, payload->size - size);
+		if (count < 0)
+			return read_failed(process, strerror(errno));
+		size += (size_t)count;
+		if (size < payload->size)
+			break;
+		if (payload_grow(payload))
+			return read_failed(process, strerror(errno));
+	}
+	if (status != STATUS_SUCCESS || size == 0)
+		return status == STATUS_SUCCESS ? read_failed(process, "nothing came") : status;
+	exact = memory_map(size); /* the payload is as long as its memory */
+	if (!exact)
+		return read_failed(process, strerror(errno));
+	memcpy(exact, payload->memory, size);
+	memory_unmap(payload->memory, payload->size);
+	payload->memory = exact;
+	payload->size = size;
+	return STATUS_SUCCESS;
+}
+
+static enum status load_stream(struct process *process)
+{
+	const char *name = process->options->file;
+	int descriptor = strcmp(name, "-") ? open(name, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+	enum status status;
+	struct stat about;
+
+	if (descriptor < 0 || fstat(descriptor, &about))
+		status = read_failed(process, strerror(errno));
+	else if (!S_ISREG(about.st_mode))
+		status = load_pipe(process, descriptor);
+	else if (about.st_size == 0)
+		status = read_failed(process, "it is empty; one byte at least must be handed over");
+	else
+		status = load_file(process, descriptor, (size_t)about.st_size);
+	if (descriptor > STDIN_FILENO)
+		close(descriptor);
+	return status;
+}
+
+enum status payload_load(struct process *process)
+{
+	const struct options *options = process->options;
+	struct payload *payload = &process->payload;
+
+	payload->digest.state = XXH3_createState();
+	if (!payload->digest.state) {
+		process_complain(process, "cannot allocate memory for a digest");
+		return STATUS_LOCAL_FAILURE;
+	}
+	XXH3_64bits_reset(payload->digest.state);
+	if (options->file)
+		return load_stream(process);
+	return options->pattern_size ? load_pattern(process) : load_text(process);
+}
+
+void payload_free(struct payload *payload)
+{
+	XXH3_freeState(payload->digest.state);
+	if (payload->memory)
+		memory_unmap(payload->memory, payload->size);
+}
+
+/* ---- What is kept of what the peer hands over ---- */
+
+/* Whether something stands there that is to be written to, not replaced: a device, a pipe. */
+static bool is_special(const char *name)
+{
+	struct stat about;
+
+	return !stat(name, &about) && !S_ISREG(about.st_mode);
+}
+
+int output_open(struct output *output, const char *name, uint64_t size)
+{
+	mode_t mask = umask(0);
+	int error;
+
+	umask(mask);
+	output->descriptor = -1;
+	if (!name || !strcmp(name, "-"))
+		return 0;
+	if (is_special(name)) {
+		output->descriptor = open(name, O_WRONLY | O_CLOEXEC);
+		return output->descriptor < 0 ? -1 : 0;
+	}
+	if (asprintf(&output->temporary_name, "%s.XXXXXX", name) < 0) {
+		output->temporary_name = NULL;
+		return -1;
+	}
+	output->descriptor = mkostemp(output->temporary_name, O_CLOEXEC);
+	if (output->descriptor < 0) {
+		free(output->temporary_name);
+		output->temporary_name = NULL;
+		return -1;
+	}
+	/* a full disk shows now, before the peer is told that all is well */
+	error = fchmod(output->descriptor, 0666 & ~mask) ? errno : 0;
+	if (!error)
+		error = posix_fallocate(output->descriptor, 0, (off_t)size);
+	if (error)
+		output_discard(output);
+	errno = error;
+	return error ? -1 : 0;
+}
+
+static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size)
+{
+	while (size > 0) {
+		ssize_t count = write(descriptor, bytes, size);
+
+		if (count < 0 && errno != EINTR)
+			return -1;
+		if (count > 0) {
+			bytes += count;
+			size -= (uint64_t)count;
+		}
+	}
+	return 0;
+}
+
+int output_store(struct output *output, const char *name, const uint8_t *bytes, uint64_t size)
+{
+	if (!output->temporary_name)
+		return write_fully(output->descriptor < 0 ? STDOUT_FILENO : output->descriptor,
+				   bytes, size);
+	if (write_fully(output->descriptor, bytes, size) || rename(output->temporary_name, name))
+		return -1;
+	free(output->temporary_name);
+	output->temporary_name = NULL;
+	return 0;
+}
+
+void output_discard(struct output *output)
+{
+	if (output->temporary_name) {
+		unlink(output->temporary_name);
+		free(output->temporary_name);
+		output->temporary_name = NULL;
+	}
+	if (output->descriptor > STDERR_FILENO)
+		close(output->descriptor);
+	output->descriptor = -1;
+}
