@@ -1079,7 +1079,6 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 	connection->process = process;
 	connection->id = id;
 	connection->number = number;
-	connection->output.descriptor = -1;
 	connection->protocol = protocol_start(process->role, process->options->operation);
 	id->context = connection;
 	name_peer(connection, peer);
@@ -1352,10 +1351,10 @@ static enum status create_incoming(struct connection *connection, uint64_t size)
 	/* over iWARP what a read brings home is written by the peer's adapter */
 	if (options->operation == OPERATION_WRITE || connection->iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
-	if (output_open(&connection->output, options->output, size))
+	if (options->output && output_check(options->output, size))
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,
-				       "cannot make a file of %" PRIu64 " bytes beside '%s': %s",
-				       size, options->output, strerror(errno));
+				       "cannot store %" PRIu64 " bytes in '%s': %s", size,
+				       options->output, strerror(errno));
 	return region_create(connection, &connection->incoming, size, access);
 }
 
@@ -2148,24 +2147,25 @@ static void disconnect(struct connection *connection, bool connected)
 }
 
 /*
- * An operation on nothing, which needs no key and which the peer's program does not see. A READ is
- * answered by the peer's adapter: if the host is gone it fails, after the transport's own retries,
- * where waiting for a message would tell nothing. Mutex held.
+ * A WRITE of nothing, which needs no key and which the peer's program does not see. Over InfiniBand
+ * and RoCE the peer's adapter answers: if the host is gone it fails, after the transport's own
+ * retries, where waiting for a message would tell nothing. Over iWARP it tells less, but soft-iWARP
+ * in Linux needs it: what a client sends just when its connect request is answered may be overlooked
+ * there until more arrives. Mutex held.
  *
- * Over iWARP it is a WRITE. That tells less, but soft-iWARP in Linux needs it: what a client sends
- * just when its connect request is answered may be overlooked there until more arrives, and READs
- * of nothing break connections under load.
+ * Not a READ of nothing: Soft-RoCE in Linux 6.1 looks for its key when it is repeated, and breaks
+ * the connection, and so does soft-iWARP under load.
  */
 static void probe(struct connection *connection)
 {
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WORK_PROBE, 0),
-		.opcode = connection->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (connection->outstanding_messages || !connection->initiator_depth ||
+	if (connection->outstanding_messages ||
 	    connection->requests_posted > connection->requests_completed)
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
@@ -2180,7 +2180,7 @@ static enum status store_output(struct connection *connection, enum status statu
 	const struct region *incoming = &connection->incoming;
 
 	if (status != STATUS_SUCCESS || !name || !incoming->size ||
-	    !output_store(&connection->output, name, incoming->memory, incoming->size))
+	    !output_store(name, incoming->memory, incoming->size))
 		return status;
 	snprintf(connection->cause, sizeof(connection->cause),
 		 "all is received and verified, but cannot be stored in '%s': %s", name,
@@ -2276,7 +2276,6 @@ void connection_destroy(struct connection *connection)
 	region_destroy(&connection->incoming);
 	region_destroy(&connection->outgoing);
 	region_destroy(&connection->control);
-	output_discard(&connection->output);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)
 		warnx("cannot free a protection domain: %s", strerror(error));

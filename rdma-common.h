@@ -407,21 +407,17 @@ uint64_t digest_value(const struct digest *digest);
 void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
-/* A file that is written under a temporary name, and takes its own when it is whole. */
-struct output {
-	char *temporary_name; /* NULL: standard output, or nothing */
-	int descriptor;       /* -1: none */
-};
+/*
+ * Whether what the peer hands over, `size` bytes, can be stored under `name` ("-": standard output)
+ * as far as can be told before. 0 or -1 with errno.
+ */
+int output_check(const char *name, uint64_t size);
 
 /*
- * Makes room for `size` bytes in the folder of `name` ("-": standard output, NULL: nowhere). 0 or
- * -1 with errno, and then nothing remains.
+ * Stores it: under a temporary name first, so that a file is whole or not there. 0 or -1 with
+ * errno.
  */
-int output_open(struct output *output, const char *name, uint64_t size);
-/* Writes the whole file and gives it its name. 0 or -1 with errno. */
-int output_store(struct output *output, const char *name, const uint8_t *bytes, uint64_t size);
-/* Lets go of what is not stored. Allowed at any time. */
-void output_discard(struct output *output);
+int output_store(const char *name, const uint8_t *bytes, uint64_t size);
 
 /* ---- The process ---- */
 
@@ -561,7 +557,6 @@ struct connection {
 	struct region control;  /* messages: receive slots, then send slots */
 	struct region outgoing; /* the payload that this side hands over */
 	struct region incoming; /* where the peer's payload arrives */
-	struct output output;   /* where that is stored */
 	bool one_way;           /* the client alone operates */
 	bool expects_pattern;   /* the peer hands over the pattern of --size */
 	bool iwarp; /* the device's transport, which needs some things done differently */

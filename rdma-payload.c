@@ -7,11 +7,13 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -233,7 +235,10 @@ static enum status load_pipe(struct process *process, int descriptor)
 			return read_failed(process, strerror(errno));
 	}
 	if (status != STATUS_SUCCESS || size == 0)
-		return status == STATUS_SUCCESS ? read_failed(process, "nothing came") : status;
+		return status == STATUS_SUCCESS
+			       ? read_failed(process,
+					     "it is empty; one byte at least must be handed over")
+			       : status;
 	exact = memory_map(size); /* the payload is as long as its memory */
 	if (!exact)
 		return read_failed(process, strerror(errno));
@@ -253,10 +258,8 @@ static enum status load_stream(struct process *process)
 
 	if (descriptor < 0 || fstat(descriptor, &about))
 		status = read_failed(process, strerror(errno));
-	else if (!S_ISREG(about.st_mode))
-		status = load_pipe(process, descriptor);
-	else if (about.st_size == 0)
-		status = read_failed(process, "it is empty; one byte at least must be handed over");
+	else if (!S_ISREG(about.st_mode) || about.st_size == 0)
+		status = load_pipe(process, descriptor); /* files in /proc do not know their size */
 	else
 		status = load_file(process, descriptor, (size_t)about.st_size);
 	if (descriptor > STDIN_FILENO)
@@ -289,45 +292,37 @@ void payload_free(struct payload *payload)
 
 /* ---- What is kept of what the peer hands over ---- */
 
-/* Whether something stands there that is to be written to, not replaced: a device, a pipe. */
-static bool is_special(const char *name)
+static bool is_standard_output(const char *name)
+{
+	return !strcmp(name, "-");
+}
+
+/* Whether a file of `size` bytes can be made in the folder of `name`. 0 or -1 with errno. */
+static int check_folder(const char *name, uint64_t size)
+{
+	struct statvfs about;
+	char *copy = strdup(name);
+	const char *folder = copy ? dirname(copy) : NULL;
+	int result = -1;
+
+	if (folder && !access(folder, W_OK | X_OK) && !statvfs(folder, &about)) {
+		result = about.f_bavail < size / about.f_frsize ? -1 : 0;
+		errno = ENOSPC;
+	}
+	free(copy);
+	return result;
+}
+
+int output_check(const char *name, uint64_t size)
 {
 	struct stat about;
 
-	return !stat(name, &about) && !S_ISREG(about.st_mode);
-}
-
-int output_open(struct output *output, const char *name, uint64_t size)
-{
-	mode_t mask = umask(0);
-	int error;
-
-	umask(mask);
-	output->descriptor = -1;
-	if (!name || !strcmp(name, "-"))
+	if (is_standard_output(name))
 		return 0;
-	if (is_special(name)) {
-		output->descriptor = open(name, O_WRONLY | O_CLOEXEC);
-		return output->descriptor < 0 ? -1 : 0;
-	}
-	if (asprintf(&output->temporary_name, "%s.XXXXXX", name) < 0) {
-		output->temporary_name = NULL;
-		return -1;
-	}
-	output->descriptor = mkostemp(output->temporary_name, O_CLOEXEC);
-	if (output->descriptor < 0) {
-		free(output->temporary_name);
-		output->temporary_name = NULL;
-		return -1;
-	}
-	/* a full disk shows now, before the peer is told that all is well */
-	error = fchmod(output->descriptor, 0666 & ~mask) ? errno : 0;
-	if (!error)
-		error = posix_fallocate(output->descriptor, 0, (off_t)size);
-	if (error)
-		output_discard(output);
-	errno = error;
-	return error ? -1 : 0;
+	if (stat(name, &about) || S_ISREG(about.st_mode))
+		return check_folder(name, size);
+	errno = EISDIR;
+	return S_ISDIR(about.st_mode) ? -1 : access(name, W_OK);
 }
 
 static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size)
@@ -345,26 +340,54 @@ static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size)
 	return 0;
 }
 
-int output_store(struct output *output, const char *name, const uint8_t *bytes, uint64_t size)
+/* Writes to what stands there already and is no file: a device, a pipe. */
+static int write_to_special(const char *name, const uint8_t *bytes, uint64_t size)
 {
-	if (!output->temporary_name)
-		return write_fully(output->descriptor < 0 ? STDOUT_FILENO : output->descriptor,
-				   bytes, size);
-	if (write_fully(output->descriptor, bytes, size) || rename(output->temporary_name, name))
+	int descriptor = open(name, O_WRONLY | O_CLOEXEC);
+	int result = descriptor < 0 ? -1 : write_fully(descriptor, bytes, size);
+
+	if (descriptor >= 0 && close(descriptor))
 		return -1;
-	free(output->temporary_name);
-	output->temporary_name = NULL;
-	return 0;
+	return result;
 }
 
-void output_discard(struct output *output)
+/* Writes a file under a temporary name, which it keeps only if that fails. */
+static int write_and_rename(const char *name, char *temporary_name, const uint8_t *bytes,
+			    uint64_t size)
 {
-	if (output->temporary_name) {
-		unlink(output->temporary_name);
-		free(output->temporary_name);
-		output->temporary_name = NULL;
-	}
-	if (output->descriptor > STDERR_FILENO)
-		close(output->descriptor);
-	output->descriptor = -1;
+	int descriptor = mkostemp(temporary_name, O_CLOEXEC);
+	mode_t mask = umask(0);
+	int error;
+
+	umask(mask);
+	if (descriptor < 0)
+		return -1;
+	error = write_fully(descriptor, bytes, size) || fchmod(descriptor, 0666 & ~mask) ? errno
+											 : 0;
+	if (close(descriptor) && !error)
+		error = errno;
+	if (!error && !rename(temporary_name, name))
+		return 0;
+	if (!error)
+		error = errno;
+	unlink(temporary_name);
+	errno = error;
+	return -1;
+}
+
+int output_store(const char *name, const uint8_t *bytes, uint64_t size)
+{
+	struct stat about;
+	char *temporary_name;
+	int result;
+
+	if (is_standard_output(name))
+		return write_fully(STDOUT_FILENO, bytes, size);
+	if (!stat(name, &about) && !S_ISREG(about.st_mode))
+		return write_to_special(name, bytes, size);
+	if (asprintf(&temporary_name, "%s.XXXXXX", name) < 0)
+		return -1;
+	result = write_and_rename(name, temporary_name, bytes, size);
+	free(temporary_name);
+	return result;
 }

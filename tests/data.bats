@@ -1,0 +1,339 @@
+# Data of the user's own: files, patterns, standard input and output, repeated operations, what is told
+# of them. Files lie in $LAB/share, where hosts may write.
+# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+
+load helpers
+
+: "${PROGRAMS:?}" # set by helpers.bash
+
+PEER=${PEER:-$top/build/peer}
+
+# siw keeps to the locked-memory limit even for root.
+setup_file() {
+	lab run a prlimit --pid 1 --memlock=unlimited
+	lab run b prlimit --pid 1 --memlock=unlimited
+}
+
+setup() {
+	folder=$(mktemp -d "$LAB/share/data.XXXXXX")
+}
+
+teardown() {
+	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
+	[ -z "${server:-}" ] || stop_server KILL || true
+	[ -z "${peer:-}" ] || kill -s KILL "$peer" 2>/dev/null || true
+	[ -z "${status:-}" ] || printf '%s\n' "status $status" "${output:0:2000}" "${stderr:0:2000}"
+	[ ! -e "${server_err:-}" ] || sed 's/^/server: /' "$server_out" "$server_err" | head -n 20
+	rm -rf "$folder"
+}
+
+# random_file NAME LENGTH
+random_file() {
+	head -c "$2" /dev/urandom >"$folder/$1"
+}
+
+# start_quiet_server ARGUMENT...: one whose standard output is not for narration; sets $port.
+start_quiet_server() {
+	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
+	: >"$server_err"
+	lab run a "$PROGRAMS/rdma-server" "$@" >"$server_out" 2>"$server_err" 3>&- &
+	server=$!
+	wait_for_line "$server_err" '^listening on port' "$server"
+	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$server_err")
+}
+
+# start_peer_server MODE OPTION...: a peer that misbehaves; sets $peer and $port.
+start_peer_server() {
+	local out=$BATS_TEST_TMPDIR/peer.out
+	: >"$out"
+	lab run -w 60 a "$PEER" server "$@" >"$out" 2>&1 3>&- &
+	peer=$!
+	wait_for_line "$out" '^listening on port' "$peer"
+	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$out")
+}
+
+# json KEY...: their values in the object in $output, a line each, as Python writes them.
+json() {
+	python3 -c '
+import json, sys
+outcome = json.loads(sys.argv[1])
+for key in sys.argv[2:]:
+    print(outcome[key])' "$output" "$@"
+}
+
+# count FOLDER: what is in it.
+count() {
+	find "$1" -mindepth 1 | wc -l
+}
+
+# exchange MODE LENGTH-THERE LENGTH-HERE: random files, from the client to the server and back.
+exchange() {
+	random_file there "$2"
+	random_file back "$3"
+	start_server -1 -f "$folder/back" -o "$folder/arrived-there" "$1"
+	client -f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
+	expect 0
+	wait_server
+	[ "$status" -eq 0 ]
+	cmp "$folder/there" "$folder/arrived-there"
+	cmp "$folder/back" "$folder/arrived-back"
+	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
+	rm "$folder"/*
+}
+
+# A message is 8 MiB at most on Soft-RoCE, and no work request of ours is longer than 1 MiB.
+LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
+
+@test "files of many lengths arrive byte for byte: read" {
+	local length
+	for length in $LENGTHS; do exchange read "$length" "$length"; done
+}
+
+@test "files of many lengths arrive byte for byte: write" {
+	local length
+	for length in $LENGTHS; do exchange write "$length" "$length"; done
+}
+
+@test "files of 64 MiB, and of different lengths, arrive byte for byte" {
+	exchange read 67108864 1
+	exchange write 3 67108864
+}
+
+@test "--size: a pattern that both sides check" {
+	local mode
+	for mode in read write; do
+		start_server -1 -s 3M "$mode"
+		client -s 100 "$mode" 192.0.2.1 "$port"
+		expect 0
+		[[ $output == *"remote buffer: a pattern of 3145728 bytes"* ]]
+		wait_server
+		[ "$status" -eq 0 ]
+		grep -q "remote buffer: a pattern of 100 bytes" "$server_out"
+	done
+}
+
+@test "standard input is handed over, standard output gets the bytes alone" {
+	random_file there 300000
+	random_file back 200001
+	start_server -1 -f "$folder/back" -o "$folder/arrived-there" write
+	# shellcheck disable=SC2016 # expanded on the host
+	run --separate-stderr lab run b sh -c 'cat "$1" | "$2" -f - -o - write 192.0.2.1 "$3" >"$4"' - \
+		"$folder/there" "$PROGRAMS/rdma-client" "$port" "$folder/arrived-back"
+	expect 0 "remote buffer: "
+	wait_server
+	cmp "$folder/there" "$folder/arrived-there"
+	cmp "$folder/back" "$folder/arrived-back"
+}
+
+@test "--output replaces a file, writes to a device, and keeps the old file when a session fails" {
+	echo old >"$folder/kept"
+	random_file back 5000
+	start_server -f "$folder/back" read
+	client -o "$folder/kept" read 192.0.2.1 "$port"
+	expect 0
+	cmp "$folder/back" "$folder/kept"
+	client -o /dev/null read 192.0.2.1 "$port"
+	expect 0
+	lab run b test -c /dev/null
+	stop_server
+	start_peer_server read --hello --set done.digest=+1
+	client -o "$folder/kept" read 192.0.2.1 "$port"
+	expect 7
+	cmp "$folder/back" "$folder/kept"
+	[ "$(count "$folder")" -eq 2 ]
+}
+
+# One line for each kind of input that cannot be handed over; nothing is connected before.
+@test "input that is missing, a folder, empty, or shorter than it says: exit status 1" {
+	: >"$folder/empty"
+	client -f "$folder/missing" read 192.0.2.1 1
+	expect 1 "No such file or directory"
+	client -f "$folder" read 192.0.2.1 1
+	expect 1 "Is a directory"
+	client -f "$folder/empty" read 192.0.2.1 1
+	expect 1 "it is empty"
+	# files there say that they have a page
+	client -f /sys/kernel/uevent_seqnum read 192.0.2.1 1
+	expect 1 "it was cut short"
+}
+
+@test "a file that does not know its size is read to its end" {
+	start_server -1 read
+	client -f /proc/version read 192.0.2.1 "$port"
+	expect 0
+	grep -q "remote buffer: Linux version" "$server_out"
+}
+
+@test "output that cannot be stored: exit status 1, before anything is transferred" {
+	start_server -s 2M write
+	client -o "$folder/missing/file" write 192.0.2.1 "$port"
+	expect 1 "cannot store 2097152 bytes in"
+	[[ $stderr == *"No such file or directory"* ]]
+	client -o "$folder" write 192.0.2.1 "$port"
+	expect 1 "Is a directory"
+	lab run b mkdir -p /run/full
+	lab run b mount -t tmpfs -o size=1m tmpfs /run/full
+	client -o /run/full/file write 192.0.2.1 "$port"
+	lab run b umount /run/full
+	expect 1 "No space left on device"
+	client write 192.0.2.1 "$port"
+	expect 0
+	stop_server
+	start_server -o "$folder/missing/file" write
+	client write 192.0.2.1 "$port"
+	expect 4 "no room for another session"
+}
+
+@test "a receiver that is killed half-way leaves no file" {
+	mkdir "$folder/to"
+	start_server -s 256M read
+	lab run b "$PROGRAMS/rdma-client" -v -o "$folder/to/file" read 192.0.2.1 "$port" \
+		>/dev/null 2>"$BATS_TEST_TMPDIR/client.err" 3>&- &
+	client=$!
+	wait_for_line "$BATS_TEST_TMPDIR/client.err" 'RDMA READ' "$client" 5
+	kill -s KILL "$client"
+	[ "$(count "$folder/to")" -eq 0 ]
+}
+
+@test "an operation once, twice, 100000 times; one at a time, or more than the device takes" {
+	start_server -s 64 read
+	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n 100000 --depth 128"; do
+		# shellcheck disable=SC2086 # several options
+		client -t 30 --one-way --report -J $options read 192.0.2.1 "$port"
+		expect 0
+		[ "$(json operations)" = "$(cut -d ' ' -f 2 <<<"$options")" ]
+		[ "$(json bytes)" -eq $((64 * $(json operations))) ]
+		[ "$(json received_bytes verified)" = $'64\nTrue' ]
+	done
+}
+
+@test "--depth 1 measures latencies, --report tells them" {
+	start_server -s 8 read
+	client --one-way -n 100 --depth 1 read 192.0.2.1 "$port"
+	expect 0
+	[[ $output =~ "read 800 bytes in 100 operations and "[0-9.]+" s: "[0-9.]+" MB/s ("[0-9.]+" MiB/s), "[0-9]+" operations/s" ]]
+	[[ $output =~ "latency in us: minimum "[0-9.]+", median "[0-9.]+", 99th percentile "[0-9.]+", 99.9th "[0-9.]+", maximum " ]]
+	client --one-way -n 100 --depth 1 -J read 192.0.2.1 "$port"
+	expect 0
+	python3 -c '
+import json, sys
+latency = json.loads(sys.argv[1])["latency_us"]
+values = [latency[key] for key in ("min", "p50", "p99", "p999", "max")]
+assert 0 < values[0] and values[0] <= values[4], values
+assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values' "$output"
+}
+
+@test "--busy-poll: sessions are right, in both modes and with several clients" {
+	local mode number pid pids
+	for mode in read write; do
+		start_server --busy-poll -n 50 -m "from a server that spins" "$mode"
+		pids=
+		for number in 1 2 3 4; do
+			lab run b "$PROGRAMS/rdma-client" --busy-poll -n 50 "$mode" 192.0.2.1 "$port" \
+				>"$BATS_TEST_TMPDIR/client$number" 3>&- &
+			pids="$pids $!"
+		done
+		for pid in $pids; do wait "$pid"; done
+		[ "$(cat "$BATS_TEST_TMPDIR"/client? | grep -c "remote buffer: from a server that spins")" -eq 4 ]
+		stop_server
+		[ "$status" -eq 0 ]
+	done
+}
+
+@test "--one-way: the client writes or reads, the server only serves" {
+	random_file there 2000000
+	start_server -o "$folder/arrived" write
+	client --one-way -f "$folder/there" write 192.0.2.1 "$port"
+	expect 0
+	[[ $output != *"remote buffer"* ]]
+	stop_server
+	cmp "$folder/there" "$folder/arrived"
+	run ! grep -q "writing message" "$server_out"
+	start_server -f "$folder/there" read
+	client --one-way -o "$folder/arrived-back" read 192.0.2.1 "$port"
+	expect 0
+	stop_server
+	cmp "$folder/there" "$folder/arrived-back"
+	run ! grep -q "remote buffer" "$server_out"
+}
+
+@test "a program without a hello gets text and nothing else: exit status 4" {
+	for options in "-s 100" "--one-way"; do
+		start_peer_server write
+		# shellcheck disable=SC2086 # several options
+		client $options write 192.0.2.1 "$port"
+		expect 4 "it sent no hello"
+		wait "$peer" || true # it ends when it is left
+	done
+}
+
+@test "--json: one object that parses, whatever the outcome" {
+	client -J read 192.0.2.1 1
+	expect 4 "is rdma-server running there, on that port?"
+	[ "$(json role operation status)" = $'client\nread\n4' ]
+	[[ $stderr == *": $(json error)" ]]
+	client -J -t 1 read 192.0.2.77 1
+	expect 3
+	[ "$(json status)" = 3 ]
+	client -J -f "$folder/missing" read 192.0.2.1 1
+	expect 1
+	[ "$(json status bytes latency_us seconds)" = $'1\n0\nNone\nNone' ]
+	start_peer_server read --hello --at done=hang
+	client -J -t 1 read 192.0.2.1 "$port"
+	expect 5
+	[ "$(json status verified)" = $'5\nFalse' ]
+	kill -s KILL "$peer"
+	start_peer_server read --hello --at done=kill
+	client -J read 192.0.2.1 "$port"
+	expect 6
+	[ "$(json status)" = 6 ]
+	start_peer_server read --hello --set done.digest=+1
+	client -J read 192.0.2.1 "$port"
+	expect 7
+	[ "$(json status verified received_bytes)" = $'7\nFalse\n1024' ]
+	[ "$(json error)" != None ]
+}
+
+@test "--json of a server: a line for each session" {
+	start_quiet_server -J -n 3 read
+	client -m "first" read 192.0.2.1 "$port"
+	expect 0
+	client write 192.0.2.1 "$port"
+	expect 4
+	client -J -n 2 read 192.0.2.1 "$port"
+	expect 0
+	[ "$(json operations device status error)" = $'2\nrdma0\n0\nNone' ]
+	[ "$(json transport)" = "$([ "$LAB_TRANSPORT" = siw ] && echo iWARP || echo RoCE)" ]
+	stop_server
+	[ "$(wc -l <"$server_out")" -eq 3 ]
+	output=$(sed -n 1p "$server_out")
+	[ "$(json role operations bytes received_bytes verified status)" = $'server\n3\n3072\n1024\nTrue\n0' ]
+	output=$(sed -n 2p "$server_out")
+	[ "$(json status error)" = $'4\nrefused: it was started with the other operation' ]
+}
+
+@test "--json of a client that is interrupted: 128 and the signal's number" {
+	start_peer_server read --hello --at done=hang
+	lab run b "$PROGRAMS/rdma-client" -v -J read 192.0.2.1 "$port" \
+		>"$BATS_TEST_TMPDIR/client.out" 2>"$BATS_TEST_TMPDIR/client.err" 3>&- &
+	client=$!
+	wait_for_line "$BATS_TEST_TMPDIR/client.err" "LOCAL_DONE_SENT" "$client"
+	kill -s INT "$client"
+	status=0
+	wait "$client" || status=$?
+	[ "$status" -eq 130 ]
+	output=$(cat "$BATS_TEST_TMPDIR/client.out")
+	[ "$(json status error)" = $'130\ninterrupted before the session was complete' ]
+}
+
+@test "progress is shown on a terminal only, and gone when finished" {
+	start_server -s 256K read
+	client --one-way -n 400 read 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	run lab run b script -qec \
+		"$PROGRAMS/rdma-client --one-way -n 400 read 192.0.2.1 $port" /dev/null
+	[ "$status" -eq 0 ]
+	[[ $output =~ $'\r'[0-9.]+" MiB of 100.0 MiB, "[0-9.]+" MiB/s, "[0-9]+" s left"$'\e[K' ]]
+	[[ ${output##*left} == *$'\r\e[K'"send completed"* ]]
+}
