@@ -18,25 +18,28 @@ usage_error() {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[ -z "$stderr" ]
-		for text in --message --timeout --verbose --help --version 'read|write'; do
+		for text in --message --file --size --output --iters --depth --busy-poll --report --json \
+			--timeout --max-size --verbose --help --version 'read|write'; do
 			[[ $output == *"$text"* ]]
 		done
 		for status in 0 1 2 3 4 5 6 7; do
-			grep -q "^  $status  " <<<"$output"
+			grep -Eq "(^|[^ ])  +$status  [a-z]" <<<"$output"
 		done
 		run -0 "$program" -h
 		[[ $output == "Usage: $program "* ]]
 	done
+	run -0 rdma-client --help
+	[[ $output == *--one-way* ]]
 	run -0 rdma-server --help
 	for text in --port --bind --one-off; do
 		[[ $output == *"$text"* ]]
 	done
 }
 
-@test "--help fits a terminal of 80 columns and 24 lines" {
+@test "--help fits a screen of 80 columns and 36 lines" {
 	for program in rdma-server rdma-client; do
 		run -0 "$program" --help
-		[ "${#lines[@]}" -le 24 ]
+		[ "${#lines[@]}" -le 36 ]
 		[ "$(wc -L <<<"$output")" -le 80 ]
 	done
 }
@@ -83,4 +86,23 @@ usage_error() {
 	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
 	usage_error 'requires an argument' rdma-server read --port
 	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
+}
+
+@test "numbers and sizes that are none are usage errors" {
+	for number in 0 -1 1.5 x '' 1000000001; do
+		usage_error "--iters takes a whole number" rdma-client "--iters=$number" read 192.0.2.1 1
+		usage_error "--depth takes a whole number" rdma-server "--depth=$number" read
+	done
+	for size in 0 -1 1.5 x '' 1T 99999999999999999999 17179869184G; do
+		usage_error "--size takes bytes" rdma-client "--size=$size" read 192.0.2.1 1
+		usage_error "--max-size takes bytes" rdma-server "--max-size=$size" read
+	done
+}
+
+@test "options that cannot be had together are usage errors" {
+	usage_error "one of --message, --file and --size" rdma-server -m x -s 1 read
+	usage_error "one of --message, --file and --size" rdma-client -f x -s 1 read 192.0.2.1 1
+	usage_error "both need standard output" rdma-client -J -o - read 192.0.2.1 1
+	usage_error "nothing is handed over from here" rdma-client --one-way -s 1 read 192.0.2.1 1
+	usage_error "nothing is received" rdma-client --one-way -o x write 192.0.2.1 1
 }

@@ -75,7 +75,7 @@ static void try_hello(const uint8_t *data, size_t size)
 	struct hello hello, again;
 	uint8_t wire[HELLO_SIZE];
 	enum greeting greeting = decode_hello(data, size, &hello);
-	enum refusal refusal = hello_refusal(&options, greeting, &hello);
+	enum refusal refusal = hello_refusal(ROLE_SERVER, &options, greeting, &hello);
 
 	if (greeting == GREETING_NONE) {
 		require(refusal == REFUSAL_NONE);
@@ -90,7 +90,7 @@ static void try_hello(const uint8_t *data, size_t size)
 	encode_hello(&hello, wire);
 	require(decode_hello(wire, sizeof(wire), &again) == GREETING_HELLO);
 	require(again.operation == hello.operation && again.length == hello.length &&
-		again.refusal == hello.refusal);
+		again.refusal == hello.refusal && again.flags == hello.flags);
 	require((refusal == REFUSAL_NONE) ==
 		(hello.operation == OPERATION_WRITE && hello.length != 0 &&
 		 hello.length <= options.maximum_payload));

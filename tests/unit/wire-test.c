@@ -308,9 +308,62 @@ static void of_a_hello_of_another_version_only_the_version_is_read(void **state)
 	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_VERSION);
 	wire[4] = HELLO_VERSION;
 	memset(wire + 17, 0xff, HELLO_SIZE - 17); /* reserved: a later version may use it */
-	wire[6] = wire[7] = 0xff;
 	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_HELLO);
 	assert_int_equal(hello.operation, OPERATION_WRITE);
+}
+
+static void the_flags_of_a_hello_are_little_endian(void **state)
+{
+	struct hello hello = { .version = HELLO_VERSION, .flags = HELLO_PATTERN | 0x8000 };
+	uint8_t wire[HELLO_SIZE];
+
+	(void)state;
+	encode_hello(&hello, wire);
+	assert_int_equal(wire[6], 2);
+	assert_int_equal(wire[7], 0x80); /* a flag of a later version is kept, and means nothing */
+	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(hello.flags, 0x8002);
+}
+
+/* Who hands over nothing must say so, and nobody else may. */
+static void one_way_a_payload_flows_in_one_direction(void **state)
+{
+	static const struct {
+		enum role role; /* ours */
+		enum operation operation;
+		bool one_way;
+		uint64_t length; /* the peer's */
+		enum refusal refusal;
+	} cases[] = {
+		{ ROLE_SERVER, OPERATION_WRITE, true, 9, REFUSAL_NONE },
+		{ ROLE_SERVER, OPERATION_WRITE, true, 0, REFUSAL_LENGTH },
+		{ ROLE_SERVER, OPERATION_READ, true, 0, REFUSAL_NONE },
+		{ ROLE_SERVER, OPERATION_READ, true, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, OPERATION_WRITE, true, 0, REFUSAL_NONE },
+		{ ROLE_CLIENT, OPERATION_WRITE, true, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, OPERATION_READ, true, 9, REFUSAL_NONE },
+		{ ROLE_CLIENT, OPERATION_READ, true, 10,
+		  REFUSAL_LENGTH }, /* more than --max-size */
+		{ ROLE_CLIENT, OPERATION_READ, false, 0, REFUSAL_LENGTH },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct options options = { .operation = cases[i].operation,
+					   .one_way = cases[i].one_way,
+					   .maximum_payload = 9 };
+		struct hello hello = { .operation = (uint8_t)cases[i].operation,
+				       .flags = cases[i].one_way ? HELLO_ONE_WAY : 0,
+				       .length = cases[i].length };
+
+		assert_int_equal(hello_refusal(cases[i].role, &options, GREETING_HELLO, &hello),
+				 cases[i].refusal);
+		hello.flags ^= HELLO_ONE_WAY; /* a server that takes no notice of --one-way */
+		if (cases[i].role == ROLE_CLIENT)
+			assert_int_equal(
+				hello_refusal(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
+				REFUSAL_OPERATION);
+	}
 }
 
 static void a_server_says_which_clients_it_refuses(void **state)
@@ -321,24 +374,33 @@ static void a_server_says_which_clients_it_refuses(void **state)
 			       .length = 4096 };
 
 	(void)state;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_NONE);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
 	hello.length = 1;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_NONE);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
 	hello.length = 4097;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
 	hello.length = UINT64_MAX;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
 	hello.length = 0;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
-	assert_int_equal(hello_refusal(&options, GREETING_NONE, &hello), REFUSAL_NONE);
-	assert_int_equal(hello_refusal(&options, GREETING_VERSION, &hello), REFUSAL_VERSION);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_VERSION, &hello),
+			 REFUSAL_VERSION);
 	hello.operation = OPERATION_READ; /* is said before the length */
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_OPERATION);
 	options.operation = OPERATION_READ;
 	hello.length = 64;
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_NONE);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
 	hello.operation = 255; /* an operation that nobody knows yet */
-	assert_int_equal(hello_refusal(&options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_OPERATION);
 }
 
 /* ---- What reaches the terminal ---- */
@@ -586,6 +648,8 @@ int main(void)
 		cmocka_unit_test(a_hello_is_found_whatever_the_transport_pads),
 		cmocka_unit_test(a_peer_without_hello_is_taken_for_the_tutorials_program),
 		cmocka_unit_test(of_a_hello_of_another_version_only_the_version_is_read),
+		cmocka_unit_test(the_flags_of_a_hello_are_little_endian),
+		cmocka_unit_test(one_way_a_payload_flows_in_one_direction),
 		cmocka_unit_test(a_server_says_which_clients_it_refuses),
 		cmocka_unit_test_setup(plain_text_is_shown_as_it_is, use_utf8),
 		cmocka_unit_test_setup(what_a_terminal_would_obey_is_escaped, use_utf8),
