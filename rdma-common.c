@@ -1147,15 +1147,17 @@ static enum status region_create(struct connection *connection, struct region *r
 	return region_register(connection, region, memory, size, access);
 }
 
-static void region_destroy(struct region *region)
+/* False if the adapter may still use the memory, which then stays. */
+static bool region_destroy(struct region *region)
 {
 	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
 
-	if (error) /* the adapter may still use the memory, so it stays */
+	if (error)
 		warnx("cannot deregister %zu bytes of memory: %s", region->size, strerror(error));
 	else if (region->owned && memory_unmap(region->memory, region->size))
 		warn("cannot unmap %zu bytes of memory", region->size);
 	memset(region, 0, sizeof(*region));
+	return !error;
 }
 
 static uint8_t at_most(int value, uint8_t limit)
@@ -2274,7 +2276,8 @@ void connection_destroy(struct connection *connection)
 	if (error)
 		warnx("cannot destroy a completion queue: %s", strerror(error));
 	region_destroy(&connection->incoming);
-	region_destroy(&connection->outgoing);
+	if (!region_destroy(&connection->outgoing))
+		connection->process->payload.stays = true;
 	region_destroy(&connection->control);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)

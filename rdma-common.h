@@ -380,6 +380,7 @@ struct payload {
 	uint8_t *memory; /* page-aligned, from memory_map() */
 	size_t size;     /* bytes */
 	bool is_pattern; /* of --size */
+	bool stays;      /* an adapter may still use the memory */
 	struct digest digest;
 };
 

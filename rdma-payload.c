@@ -5,6 +5,7 @@
 #include "rdma-common.h"
 
 #include <endian.h>
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -286,8 +287,8 @@ enum status payload_load(struct process *process)
 void payload_free(struct payload *payload)
 {
 	XXH3_freeState(payload->digest.state);
-	if (payload->memory)
-		memory_unmap(payload->memory, payload->size);
+	if (payload->memory && !payload->stays && memory_unmap(payload->memory, payload->size))
+		warn("cannot unmap %zu bytes of memory", payload->size);
 }
 
 /* ---- What is kept of what the peer hands over ---- */

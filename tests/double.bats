@@ -107,6 +107,24 @@ happy_path() {
 	[ "$status" -eq 0 ]
 }
 
+@test "many operations, few of whose completions are asked for" {
+	outcomes client -n 100 <<-END
+	0	inline:0
+	0	write iwarp
+	0	write payload:5000 max_msg:64
+	0	coalesce iwarp payload:5000 max_msg:64
+	6	operation=12	RDMA READ failed
+	END
+	outcomes client --depth 1 -n 20 <<-END
+	0	inline:0
+	0	write iwarp
+	END
+	outcomes server -1 -n 33 --depth 65536 <<-END
+	0	write
+	0	iwarp inline:0 payload:5000 max_msg:64
+	END
+}
+
 @test "a peer that follows the tutorial" {
 	outcomes client <<-END
 	0	tutorial
@@ -194,6 +212,7 @@ happy_path() {
 	6	sent-MR+DISCONNECTED	peer went away
 	6	iwarp sent-MR+DISCONNECTED	peer went away
 	6	received-DONE+DISCONNECTED	peer went away
+	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	0	operation+DISCONNECTED
 	6	operation+DISCONNECTED received-VERDICT!	peer went away
 	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
@@ -206,6 +225,8 @@ happy_path() {
 	0	DISCONNECTED!
 	0	DISCONNECTED@600
 	0	DISCONNECTED+TIMEWAIT_EXIT
+	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
+	7	write repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	6	ESTABLISHED+DISCONNECTED	peer went away
 	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
 	6	received-MR+DISCONNECTED	peer went away

@@ -76,8 +76,6 @@ milliseconds() {
 slack=5
 [ "$LAB_TRANSPORT" != siw ] || slack=7
 
-# by_transport RXE SIW: one of the two.
-
 # within SECONDS START WHAT: fails if more time has passed.
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + slack))
@@ -147,6 +145,7 @@ shared_server() {
 	shared=$BATS_FILE_TMPDIR/$1
 	if [ ! -e "$shared.port" ] || [ -e "$shared.status" ]; then
 		rm -f "$shared".*
+		: >"$shared.out" # is looked at before it has started
 		run_shared_server "$1" >"$shared.out" 2>"$shared.err" 3>&- &
 		says "$shared.out" 1 "listening on port" 10
 		sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$shared.out" >"$shared.port"
@@ -255,10 +254,9 @@ one_session() {
 @test "client: bad verdict"                      { client_meets both  7 2 "$WRONG"      --set verdict.status=7; }
 @test "client: verdict of an unknown status"     { client_meets write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
 @test "client: progress"                         { client_meets both  0 2 ""            --at done=progress; }
-@test "client: progress before MR"               { client_meets read  7 2 "$PROGRESS"   --at mr=progress; }
+@test "client: progress before MR"               { client_meets read  "$EARLY" 2 ""         --at mr=progress; }
 @test "client: progress of nothing"              { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
 @test "client: the same progress twice"          { client_meets read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "client: progress beyond the length"       { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=1025; }
 @test "client: progress after DONE"              { client_meets write 7 2 "$PROGRESS"   --at verdict=progress; }
 @test "client: hello of another version"         { client_meets read  7 2 "$NO_FIT"     --set hello.version=2; }
 @test "client: hello of the other operation"     { client_meets read  7 2 "$NO_FIT"     --set hello.operation=1; }
@@ -302,7 +300,6 @@ one_session() {
 @test "server: bad verdict"                      { server_meets both  2 "$WRONG"      --set verdict.status=7; }
 @test "server: progress before MR"               { server_meets read  2 "$PROGRESS"   --at mr=progress; }
 @test "server: the same progress twice"          { server_meets write 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "server: progress beyond the length"       { server_meets write 2 "$PROGRESS"   --at done=progress --set progress.bytes=1025; }
 @test "server: progress after DONE"              { server_meets write 2 "$PROGRESS"   --at verdict=progress; }
 @test "server: hello of another version"         { server_meets write 2 "another version"     --set hello.version=2; }
 @test "server: hello of the other operation"     { server_meets read  2 "the other operation" --set hello.operation=1; }
@@ -337,21 +334,34 @@ one_session() {
 	serves_well write
 }
 
-@test "a server serves 256 clients at once" {
-	start_server -t 100 read
-	local start
+# siw gives a connect request up that is not answered within five seconds, on a busy machine a few of these
+@test "a server serves 256 clients at once, and then one more" {
+	local start served given_up=0 lines
+	start_server -t 100 -m "from the server" read
 	start=$(milliseconds)
 	# shellcheck disable=SC2016 # expanded on the host
 	run lab run -w 120 b sh -c 'for i in $(seq 64); do
-			"$1" client read --hello --connections 4 192.0.2.1 "$2" & clients="$clients $!"
-		done; for client in $clients; do wait $client || exit; done' - "$PEER" "$port"
+			"$1" client read --hello --connections 4 192.0.2.1 "$2" &
+		done; wait' - "$PEER" "$port"
 	within 100 "$start" "256 clients"
-	[ "$status" -eq 0 ]
-	[ "$(grep -c "remote buffer: message from passive/server side" <<<"$output")" -eq 256 ]
+	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
+	[ "$LAB_TRANSPORT" != siw ] ||
+		given_up=$(grep -c -x "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" <<<"$output") || true
+	lines=$(wc -l <<<"$output")
+	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
+	[ "$((served + given_up))" -eq 256 ]
+	[ "$served" -ge 128 ]
+	[ "$lines" -eq 256 ]
+
+	client -m "one more" read 192.0.2.1 "$port"
+	ends 0 ""
+	[[ $output == *"remote buffer: from the server"* ]]
 	stop_server
 	[ "$status" -eq 0 ]
-	[ ! -s "$server_err" ]
-	[ "$(grep -c "remote buffer: message from peer side" "$server_out")" -eq 256 ]
+	[ "$(grep -c "remote buffer: message from peer side" "$server_out")" -eq "$served" ]
+	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
+	stderr=$(head -n 9 "$server_err")
+	[ "$(wc -l <"$server_err")" -le "$given_up" ]
 }
 
 @test "the servers that went through all this end well" {
@@ -390,22 +400,28 @@ wait_client() {
 	stderr=$(cat "$client_err")
 }
 
-# client_when MODES TIMEOUT STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our client ends if
-# COMMAND is run when the server hangs, or when the client's operation flows.
-client_when() {
-	local mode start timeout=$2 expected=$3 seconds=$4 text=$5 modes=$1
-	local -a options=()
-	shift 5
+# split_at_dashes PEER-OPTION... -- COMMAND...: sets $options and $command.
+split_at_dashes() {
+	options=()
 	while [ "$1" != -- ]; do
 		options+=("$1")
 		shift
 	done
-	for mode in $(modes "$modes"); do
+	command=("${@:2}")
+}
+
+# client_when MODES TIMEOUT STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our client ends if
+# COMMAND is run when the server hangs, or when the client's operation flows.
+client_when() {
+	local mode start timeout=$2 expected=$3 seconds=$4 text=$5
+	local -a options command
+	split_at_dashes "${@:6}"
+	for mode in $(modes "$1"); do
 		start_peer_server "$mode" --hello "${options[@]}"
 		start_client -t "$timeout" "$mode" 192.0.2.1 "$port"
 		says "$peer_out" 1 "^(hanging|flowing)" 10
 		start=$(milliseconds)
-		"${@:2}"
+		"${command[@]}"
 		wait_client
 		within "$seconds" "$start" "$mode"
 		ends "$expected" "$text"
@@ -416,20 +432,16 @@ client_when() {
 # server_when MODES OPTIONS STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our server, run with
 # OPTIONS, ends if COMMAND is run when the client hangs, or when the server's operation flows.
 server_when() {
-	local mode start program_options=$2 expected=$3 seconds=$4 text=$5 modes=$1
-	local -a options=()
-	shift 5
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	for mode in $(modes "$modes"); do
+	local mode start program_options=$2 expected=$3 seconds=$4 text=$5
+	local -a options command
+	split_at_dashes "${@:6}"
+	for mode in $(modes "$1"); do
 		# shellcheck disable=SC2086 # several options
 		start_server $program_options "$mode"
 		start_peer b client "$mode" --hello "${options[@]}" 192.0.2.1 "$port"
 		says "$peer_out" 1 "^(hanging|flowing)" 10
 		start=$(milliseconds)
-		"${@:2}"
+		"${command[@]}"
 		wait_server
 		within "$seconds" "$start" "$mode"
 		stderr=$(cat "$server_err")
@@ -544,7 +556,7 @@ lossy() {
 	local host
 	repair="not_lossy $*"
 	for host in "$@"; do
-		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 98%
+		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 75%
 	done
 }
 
@@ -574,21 +586,16 @@ not_lossy() {
 }
 
 @test "sessions are right over a network that loses and reorders packets" {
-	local mode right=0
+	local mode
 	lossy a b
 	for mode in read read write write; do
 		start_server -t 30 -m "all is here" "$mode"
 		client -t 30 "$mode" 192.0.2.1 "$port"
-		# an adapter may give up when it has retried seven times; it must not go wrong
-		ends "0|5|6" "$([ "$status" -eq 0 ] || echo "rdma-client")"
-		if [ "$status" -eq 0 ]; then
-			[[ $output == *"remote buffer: all is here"* ]]
-			right=$((right + 1))
-		fi
+		ends 0 ""
+		[[ $output == *"remote buffer: all is here"* ]]
 		stop_server
 		[ "$status" -eq 0 ]
 	done
-	[ "$right" -ge 2 ]
 }
 
 # ---- This side ----

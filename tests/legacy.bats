@@ -1,5 +1,5 @@
 # Our programs with a program that follows the well-known tutorial on the other side: no hello, no
-# digest, 1024 bytes each way, and it does not fence its reads. tests/peer plays it.
+# digest, 1024 bytes each way, and MSG_DONE does not wait for its reads. tests/peer plays it.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -80,7 +80,7 @@ ours_asks() {
 }
 
 @test "two tutorial programs work with each other, so the tests' own peer is right" {
-	legacy_server write # not read: unfenced on both sides, that fails now and then
+	legacy_server write # not read: where neither waits for its own, that fails now and then
 	legacy_client write
 	expect 0
 	is "$output" "remote buffer: message from legacy side"

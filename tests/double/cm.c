@@ -432,6 +432,8 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 
 	if (!base->verbs || base->qp)
 		violation("rdma_create_qp: no device yet, or a second time");
+	if (attributes->cap.max_inline_data > scripted_number("inline", 64))
+		error = EINVAL;
 	if (!error) {
 		struct double_qp *qp = create_double_qp(pd, attributes);
 

@@ -13,7 +13,9 @@
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N max_msg:N       bytes that the peer hands over; most that one work request carries
+ *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
+ *   repeat-DONE               the peer sends MSG_DONE twice
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
@@ -186,8 +188,6 @@ struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t
 			     uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
 void break_qp(struct double_qp *qp);
-/* Executes what waits in the send queue. */
-void run_send_queue(struct double_qp *qp);
 struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
 void destroy_double_qp(struct double_qp *qp);
 /* A message from the peer, into the next receive. */

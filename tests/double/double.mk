@@ -23,13 +23,14 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 	clock_gettime raise
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
+module_objects = $(patsubst %,$(OUTPUT)/rdma-%.o,common options payload report)
 double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs peer cm)
 
 double: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
 
-$(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(OUTPUT)/rdma-common.o \
+$(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(double_objects)
-	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash
+	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash -ljson-c
 
 $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h
 	@mkdir -p $(OUTPUT)

@@ -192,7 +192,8 @@ void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 		peer->region_rkey = (uint32_t)get(bytes + 48, 4);
 		if (!peer->id->passive)
 			send_region(peer);
-		send_message(peer, DONE, digest(peer->outgoing, peer->outgoing_length), 0);
+		for (unsigned int i = scripted("repeat-DONE") ? 2 : 1; i > 0; i--)
+			send_message(peer, DONE, digest(peer->outgoing, peer->outgoing_length), 0);
 		break;
 	case DONE:
 		peer->done_received = true;

@@ -92,6 +92,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 		violation("ibv_query_port: there is no port %u", port);
 	if (!error) {
 		attributes->state = IBV_PORT_ACTIVE;
+		attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
 		attributes->max_msg_sz = scripted_number("max_msg", 8 << 20);
 	}
 	leave(error);
@@ -423,6 +424,25 @@ static void retire(struct work *work)
 	}
 }
 
+/* Whether a work request completes without a completion, if all is well. */
+static bool is_silent(const struct work *work)
+{
+	return !work->receive && !(work->flags & IBV_SEND_SIGNALED);
+}
+
+/* The silent ones before `work`: its completion stands for theirs. */
+static void retire_silent(struct work *work)
+{
+	struct work_queue *sends = &work->qp->sends;
+	struct work *earlier, *next;
+
+	for (earlier = TAILQ_FIRST(sends); !work->receive && earlier != work; earlier = next) {
+		next = TAILQ_NEXT(earlier, link);
+		if (is_silent(earlier) && earlier->complete)
+			retire(earlier);
+	}
+}
+
 static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 {
 	struct double_cq *cq = (struct double_cq *)base;
@@ -433,6 +453,7 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 		TAILQ_REMOVE(&cq->completions, work, completion_link);
 		cq->entries--;
 		copy_bytes(&completions[count++], &work->completion, sizeof(work->completion));
+		retire_silent(work);
 		retire(work);
 	}
 	cq->polled_since_armed = true;
@@ -450,10 +471,8 @@ static void complete(struct work *work, enum ibv_wc_status status)
 	if (work->complete)
 		return;
 	work->complete = true;
-	if (!work->receive && !(work->flags & IBV_SEND_SIGNALED) && status == IBV_WC_SUCCESS) {
-		retire(work);
-		return;
-	}
+	if (is_silent(work) && status == IBV_WC_SUCCESS)
+		return; /* its place is free again when a later completion has been taken */
 	fill_bytes(completion, POISON, sizeof(*completion));
 	completion->wr_id = work->wr_id;
 	completion->status = status;
@@ -635,6 +654,8 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 	return error;
 }
 
+static void run_send_queue(struct double_qp *qp);
+
 static void check_send(const struct work *work)
 {
 	const struct double_qp *qp = work->qp;
@@ -644,16 +665,44 @@ static void check_send(const struct work *work)
 		violation("ibv_post_send before the connection stands");
 	if (work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data)
 		violation("ibv_post_send: %u bytes are too many for inline", work->length);
+	if (work->opcode == IBV_WR_RDMA_READ && work->flags & IBV_SEND_INLINE)
+		violation("ibv_post_send: an RDMA READ has nothing to carry inline");
+	if (work->opcode == IBV_WR_RDMA_READ && work->length == 0)
+		violation(
+			"an RDMA READ of nothing: Soft-RoCE breaks the connection when it is repeated");
 	if (work->opcode == IBV_WR_RDMA_READ && qp->read_depth == 0)
 		violation("RDMA READ, but no initiator depth was agreed");
 	if (work->opcode != IBV_WR_RDMA_READ && work->length > scripted_number("max_msg", 8 << 20))
 		violation("ibv_post_send: larger than max_msg_sz");
 	TAILQ_FOREACH (other, &qp->sends, link) {
 		if (work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
-		    other->length && !other->complete && !(work->flags & IBV_SEND_FENCE) &&
+		    other->length && !other->complete &&
 		    *(uint8_t *)(uintptr_t)work->sge[0].addr == 1)
 			violation("MSG_DONE may overtake the RDMA READ before it");
 	}
+}
+
+/* Takes one work request into the send queue. */
+static void post_one_send(struct double_qp *qp, const struct ibv_send_wr *request)
+{
+	unsigned int access = 0;
+	struct work *work;
+
+	if (request->send_flags & ~(unsigned int)(IBV_SEND_SIGNALED | IBV_SEND_INLINE) ||
+	    (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
+	     request->opcode != IBV_WR_RDMA_WRITE))
+		violation("ibv_post_send: this is not expected here");
+	work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
+	work->opcode = request->opcode;
+	work->flags = request->send_flags;
+	work->remote_address = request->wr.rdma.remote_addr;
+	work->rkey = request->wr.rdma.rkey;
+	/* over iWARP the answer to a read is a write into this memory */
+	if (work->opcode == IBV_WR_RDMA_READ)
+		access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+				    : IBV_ACCESS_LOCAL_WRITE;
+	check_buffers(work, access);
+	check_send(work);
 }
 
 static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
@@ -661,32 +710,22 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 {
 	struct double_qp *qp = (struct double_qp *)base;
 	int error = enter("ibv_post_send");
-	unsigned int access = 0;
-	struct work *work;
 
-	if (error) {
+	/* of a list that is refused, what comes before has been posted: half of it, here */
+	for (struct ibv_send_wr *next = request; error && next; next = next->next) {
 		*rejected = request;
-	} else if (request->next ||
-		   (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
-		    request->opcode != IBV_WR_RDMA_WRITE)) {
-		violation("ibv_post_send: this is not expected here");
-	} else {
-		work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
-		work->opcode = request->opcode;
-		work->flags = request->send_flags;
-		work->remote_address = request->wr.rdma.remote_addr;
-		work->rkey = request->wr.rdma.rkey;
-		/* over iWARP the answer to a read is a write into this memory */
-		if (work->opcode == IBV_WR_RDMA_READ)
-			access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
-					    : IBV_ACCESS_LOCAL_WRITE;
-		check_buffers(work, access);
-		check_send(work);
-		if (qp->qp.state == IBV_QPS_ERR)
-			produce_flush(qp);
-		else
-			run_send_queue(qp);
+		if (next->next && (next = next->next)) {
+			post_one_send(qp, request);
+			request = request->next;
+			*rejected = request;
+		}
 	}
+	for (; !error && request; request = request->next)
+		post_one_send(qp, request);
+	if (qp->qp.state == IBV_QPS_ERR)
+		produce_flush(qp);
+	else
+		run_send_queue(qp);
 	leave(error);
 	return error;
 }
@@ -738,8 +777,6 @@ static void deliver_completion(struct stimulus *stimulus)
 	complete(work, (enum ibv_wc_status)stimulus->code);
 	if (stimulus->code != IBV_WC_SUCCESS)
 		break_qp(qp);
-	else
-		run_send_queue(qp); /* something may have waited behind a fence */
 }
 
 /* What the script makes of a work request that would complete. False: it never does. */
@@ -776,22 +813,13 @@ static const char *send_name(const struct work *work)
 	return names[*(uint8_t *)(uintptr_t)work->sge[0].addr & 3];
 }
 
-/* Executes one work request; false if nothing behind it may be executed yet. */
+/* Executes one work request; false if it never completes, nor does anything behind it. */
 static bool execute(struct double_qp *qp, struct work *work)
 {
-	const struct work *earlier;
-	struct stimulus *stimulus;
+	struct stimulus *stimulus = new_completion(work, send_name(work));
 	uint8_t bytes[256];
 	bool accepted;
 
-	TAILQ_FOREACH (earlier, &qp->sends, link) {
-		if (earlier == work)
-			break;
-		if (work->flags & IBV_SEND_FENCE && earlier->opcode == IBV_WR_RDMA_READ &&
-		    !earlier->complete)
-			return false;
-	}
-	stimulus = new_completion(work, send_name(work));
 	if (!stimulus)
 		return false;
 	accepted = stimulus->code == IBV_WC_SUCCESS;
@@ -806,7 +834,7 @@ static bool execute(struct double_qp *qp, struct work *work)
 	return true;
 }
 
-void run_send_queue(struct double_qp *qp)
+static void run_send_queue(struct double_qp *qp)
 {
 	struct work *work, *next;
 

@@ -56,23 +56,23 @@ static void require(bool condition)
 }
 
 /*
- * MSG_DONE is posted behind a WRITE, which it cannot overtake, behind a READ with a fence, or else
- * when the READ has completed.
+ * MSG_DONE is posted behind a WRITE, which it cannot overtake, or when a READ has completed, or,
+ * where this side does not operate, when both have told where their memory is.
  */
 static void watch_done(const struct protocol *before, struct event event, const struct step *step)
 {
-	bool operates = step->actions & ACTION_POST_OPERATION;
+	bool operation = step->actions & ACTION_POST_OPERATION;
 	bool done = step->actions & ACTION_SEND_DONE;
-	bool fence = step->actions & ACTION_FENCE;
 
-	if (before->operation == OPERATION_WRITE)
-		require(operates == done && !fence);
-	else if (before->fencing)
-		require(operates == done && done == fence);
-	else
-		require(!(operates && done) && !fence);
-	if (done && !operates)
+	if (operation) {
+		require(before->operates);
+		require(done == (before->operation == OPERATION_WRITE));
+	} else if (done && before->operates) {
 		require(event.type == EVENT_OPERATION_COMPLETED);
+	} else if (done) {
+		require(event.type == EVENT_MR_SENT || event.type == EVENT_MR_RECEIVED);
+		require(step->protocol.remote >= REMOTE_MR);
+	}
 }
 
 /* Posts come once each, in this order, and only while the connection stands. */
@@ -89,7 +89,8 @@ static void watch_posts(struct witness *witness, const struct protocol *before,
 			require((witness->posted & earlier) == earlier);
 			witness->posted |= order[i];
 		}
-		earlier |= order[i];
+		if (order[i] != ACTION_POST_OPERATION || before->operates)
+			earlier |= order[i];
 	}
 	if (step->actions & POSTING_ACTIONS) {
 		require(step->protocol.phase == PHASE_EXCHANGING);
@@ -98,9 +99,16 @@ static void watch_posts(struct witness *witness, const struct protocol *before,
 	}
 }
 
-/* A message counts only if this side has posted what the peer needs to send it. */
-static void watch_messages(const struct witness *witness, const struct protocol *after)
+/*
+ * A message counts only if this side has posted what the peer needs to send it. One that does not
+ * count is not forgotten because the peer has gone.
+ */
+static void watch_messages(const struct witness *witness, const struct protocol *before,
+			   struct event event, const struct protocol *after)
 {
+	if (event.type >= EVENT_MR_RECEIVED && event.type <= EVENT_VERDICT_RECEIVED &&
+	    before->phase != PHASE_FINISHED && after->remote == before->remote)
+		require(after->status != STATUS_PEER_LOST);
 	if (after->remote >= REMOTE_MR)
 		require(after->role == ROLE_SERVER || witness->posted & ACTION_SEND_MR);
 	if (after->remote >= REMOTE_DONE)
@@ -131,7 +139,7 @@ static void watch_phases(const struct protocol *before, const struct step *step)
 	const struct protocol *after = &step->protocol;
 
 	require(after->role == before->role && after->operation == before->operation &&
-		after->verifying == before->verifying && after->fencing == before->fencing);
+		after->verifying == before->verifying && after->operates == before->operates);
 	require(after->phase >= before->phase && after->local >= before->local &&
 		after->remote >= before->remote);
 	require(after->connected >= before->connected &&
@@ -143,6 +151,8 @@ static void watch_phases(const struct protocol *before, const struct step *step)
 		require(!(step->actions & ACTION_FINISH) == (after->phase != PHASE_FINISHED));
 	require(!(step->actions & ACTION_DISCONNECT) ==
 		!(before->phase < PHASE_CLOSING && after->phase >= PHASE_CLOSING));
+	if (before->phase == PHASE_CLOSING && before->status != STATUS_PEER_LOST)
+		require(after->status == before->status);
 	if (step->actions & ACTION_FORCE_ERROR)
 		require(before->phase == PHASE_CLOSING && after->phase == PHASE_CLOSING);
 }
@@ -164,7 +174,7 @@ static void watch(struct witness *witness, const struct protocol *before, struct
 	watch_phases(before, step);
 	watch_done(before, event, step);
 	watch_posts(witness, before, step);
-	watch_messages(witness, &step->protocol);
+	watch_messages(witness, before, event, &step->protocol);
 	watch_findings(witness, before, event);
 	watch_outcome(witness, &step->protocol);
 	if (step->actions & ACTION_CHECK)
@@ -185,7 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	protocol = protocol_start(data[0] & 1 ? ROLE_SERVER : ROLE_CLIENT,
 				  data[0] & 2 ? OPERATION_WRITE : OPERATION_READ);
 	protocol.verifying = data[0] & 4;
-	protocol.fencing = data[0] & 8;
+	protocol.operates = !(data[0] & 8);
 	for (size_t i = 1; i < size; i++) {
 		struct event event = events[data[i] % (sizeof(events) / sizeof(events[0]))];
 		struct step step = protocol_step(protocol, event);

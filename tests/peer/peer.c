@@ -99,6 +99,7 @@ struct session {
 	unsigned int posted, completed; /* send work requests */
 	bool skips;                     /* the next step */
 	const char *over;               /* why the session cannot go on; NULL: it can */
+	bool told;                      /* so on standard output */
 };
 
 /* What follows "NAME=" in `text`; NULL if something else stands there. */
@@ -666,7 +667,10 @@ static void misbehave(struct session *session, const char *name)
 	errx(2, "no such action: %s", name);
 }
 
-/* One step of one session, and what is to go wrong before it. */
+/*
+ * One step of one session, and what is to go wrong before it. It may be over already: all that
+ * happens to it is heard of while another one waits, too.
+ */
 static void run_step(struct session *session, const struct deed *step)
 {
 	const struct peer *peer = session->peer;
@@ -680,8 +684,10 @@ static void run_step(struct session *session, const struct deed *step)
 	}
 	if (!session->over && !session->skips)
 		step->run(session);
-	if (session->over)
+	if (session->over && !session->told) {
 		printf("over at %s: %s\n", step->name, session->over);
+		session->told = true;
+	}
 }
 
 /* True if every session took every step. */
@@ -697,10 +703,8 @@ static bool run_round(struct peer *peer)
 		peer->sessions[i].incoming_length = DEFAULT_PAYLOAD;
 	}
 	for (const struct deed *step = steps; step->name; step++) {
-		for (unsigned int i = 0; i < peer->connections; i++) {
-			if (!peer->sessions[i].over)
-				run_step(&peer->sessions[i], step);
-		}
+		for (unsigned int i = 0; i < peer->connections; i++)
+			run_step(&peer->sessions[i], step);
 	}
 	for (unsigned int i = 0; i < peer->connections; i++) {
 		good = good && !peer->sessions[i].over;

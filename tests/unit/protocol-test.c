@@ -22,8 +22,9 @@
 
 /*
  * `who`: c, the client; s, the server; v, with a peer that verifies; l, with one that does not (the
- * tutorial's program); a, where MSG_DONE follows the operation at once; w, where it waits until the
- * operation is completed. At least one letter of each pair stands there.
+ * tutorial's program); a, where MSG_DONE follows the operation at once, a WRITE; w, where it waits
+ * until the operation is completed, a READ; n, where this side does not operate. At least one
+ * letter of each group stands there.
  */
 struct row {
 	const char *who;
@@ -35,7 +36,7 @@ struct row {
 	unsigned int actions;
 };
 
-#define OPERATE (ACTION_POST_OPERATION | ACTION_SEND_DONE) /* and ACTION_FENCE when reading */
+#define OPERATE (ACTION_POST_OPERATION | ACTION_SEND_DONE)
 
 /* clang-format off */
 static const struct row rows[] = {
@@ -43,15 +44,18 @@ static const struct row rows[] = {
 /* Who begins: the client when it is connected, the server when it has heard from the client. */
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
-{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
-{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
+{ "csvln",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
+{ "cvlawn",  LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
+{ "cvlawn",  LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
 { "cvla",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
 { "cvlw",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
-{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "cvln",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
+{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 /* The peer may be done before this side knows that its own MSG_MR has left. */
-{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
+{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     ACTION_POST_OPERATION },
+{ "csvln",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
 /* Own completions come one by one, whatever the peer has said meanwhile: a verdict only after MSG_DONE. */
 { "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
@@ -59,30 +63,30 @@ static const struct row rows[] = {
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
 { "csva",    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
 { "csvlaw",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_POSTED,    REMOTE_DONE,     0 },
-{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
+{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
 /* Both have their payload: it is checked. */
-{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
-{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
-{ "csvlaw",  LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "cslaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
-{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
+{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
+{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvlawn", LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
+{ "cslawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
+{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
 /* Verdicts, in either order. The client disconnects when it has both (rule below). */
 { "csva",    LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
-{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
-{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
-{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
-{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
-{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
-{ "csvaw",   LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
+{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
 };
 
 /* Before the connection stands: a message of the client's may be the first news of it. */
 static const struct row first_rows[] = {
-{ "cvlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
-{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
-{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "cvlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
+{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
+{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 };
 
 /*
@@ -90,23 +94,23 @@ static const struct row first_rows[] = {
  * states above there are these, where the next post was not made any more.
  */
 static const struct row late_rows[] = {
-{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
-{ "cvlaw",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
-{ "csvlaw",  LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
+{ "cvlawn",  LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csvlawn", LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
 { "csvlw",   LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
-{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvaw",   LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
-{ "csvaw",   LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
 };
 
 /*
  * The rules for all other events. An event that is in no row ends the session for this reason; where
- * it says IGNORED nothing happens, and PEER_LOST is looked into again at the end. The reason of
- * EVENT_FAILED comes with it.
+ * it says IGNORED nothing happens, and PEER_LOST is looked into again: at the end, or when
+ * CONTENTS_WRONG turns up. The reason of EVENT_FAILED comes with it.
  */
 #define IGNORED     (-1)
 #define WITH_EVENT  (-2)
@@ -162,9 +166,10 @@ static const struct row *find_row(const struct row *table, size_t size,
 {
 	char role = protocol->role == ROLE_CLIENT ? 'c' : 's';
 	char peer = protocol->verifying ? 'v' : 'l';
-	/* a WRITE is ordered with MSG_DONE, a READ is where there is a fence */
-	char order = protocol->operation == OPERATION_WRITE || protocol->fencing ? 'a' : 'w';
+	char order = 'n';
 
+	if (protocol->operates)
+		order = protocol->operation == OPERATION_WRITE ? 'a' : 'w';
 	for (size_t i = 0; i < size; i++) {
 		const struct row *row = &table[i];
 
@@ -210,11 +215,15 @@ static bool refuted(const struct protocol *protocol)
 
 static void expect_closing(struct step *step, enum status reason)
 {
-	if (step->protocol.phase >= PHASE_CLOSING)
-		return; /* the first reason counts */
-	step->protocol.phase = PHASE_CLOSING;
-	step->protocol.status = verified(&step->protocol) ? STATUS_SUCCESS : reason;
-	step->actions |= ACTION_DISCONNECT;
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase < PHASE_CLOSING) {
+		protocol->phase = PHASE_CLOSING;
+		step->actions |= ACTION_DISCONNECT;
+	} else if (protocol->status != STATUS_PEER_LOST || reason != STATUS_CONTENTS_WRONG) {
+		return; /* the first reason counts, unless it may follow from this one */
+	}
+	protocol->status = verified(protocol) ? STATUS_SUCCESS : reason;
 }
 
 /* What the table's row says, and that the client disconnects when it has both verdicts. */
@@ -236,10 +245,8 @@ static void expect_row(struct step *step, const struct row *row, struct event ev
 		step->actions |= row->actions;
 	else
 		step->actions |= row->actions & ACTION_CHECK;
-	if ((step->actions & OPERATE) == OPERATE && protocol->operation == OPERATION_READ)
-		step->actions |= ACTION_FENCE;
-	if (protocol->role == ROLE_CLIENT && protocol->local == LOCAL_VERDICT_SENT &&
-	    protocol->remote == REMOTE_VERDICT)
+	if (protocol->phase == PHASE_EXCHANGING && protocol->role == ROLE_CLIENT &&
+	    protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT)
 		expect_closing(step, STATUS_CONTENTS_WRONG); /* unless verified */
 }
 
@@ -325,7 +332,7 @@ static bool same(const struct step *one, const struct step *other)
 	return one->actions == other->actions && one->protocol.role == other->protocol.role &&
 	       one->protocol.operation == other->protocol.operation &&
 	       one->protocol.verifying == other->protocol.verifying &&
-	       one->protocol.fencing == other->protocol.fencing &&
+	       one->protocol.operates == other->protocol.operates &&
 	       state_number(&one->protocol) == state_number(&other->protocol);
 }
 
@@ -336,8 +343,9 @@ static void print_state(const char *title, const struct protocol *protocol, unsi
 		      title, protocol->role == ROLE_CLIENT ? "client" : "server",
 		      operation_name(protocol->operation),
 		      protocol->verifying ? "verifying" : "not verifying",
-		      protocol->fencing ? "fencing" : "not fencing", phase_name(protocol->phase),
-		      local_progress_name(protocol->local), remote_progress_name(protocol->remote),
+		      protocol->operates ? "operating" : "not operating",
+		      phase_name(protocol->phase), local_progress_name(protocol->local),
+		      remote_progress_name(protocol->remote),
 		      protocol->connected ? ", connected" : "",
 		      protocol->disconnected ? ", disconnected" : "",
 		      protocol->drained ? ", drained" : "", protocol->overdue ? ", overdue" : "",
@@ -414,7 +422,7 @@ static void every_event_in_every_state_leads_where_the_table_says(void **state)
 						       kind & 2 ? OPERATION_WRITE : OPERATION_READ);
 
 		start.verifying = kind & 4;
-		start.fencing = kind & 8;
+		start.operates = kind & 8;
 		try_session(&tally, start);
 	}
 	print_message("%u pairs of state and event checked, of %u states; %u not as expected\n",
@@ -439,8 +447,9 @@ static void a_session_begins_with_nothing_done(void **state)
 	assert_int_equal(protocol.local, LOCAL_IDLE);
 	assert_int_equal(protocol.remote, REMOTE_SILENT);
 	assert_int_equal(protocol.status, STATUS_SUCCESS);
-	assert_false(protocol.verifying || protocol.fencing || protocol.connected ||
-		     protocol.disconnected || protocol.drained || protocol.overdue);
+	assert_true(protocol.operates);
+	assert_false(protocol.verifying || protocol.connected || protocol.disconnected ||
+		     protocol.drained || protocol.overdue);
 }
 
 static void every_value_has_a_name_of_its_own(void **state)
@@ -488,13 +497,11 @@ static void play(struct protocol *protocol, const struct moment *moments, size_t
 	     ENTRIES(((const struct moment[]){ __VA_ARGS__ })))
 
 /* Beginnings that several sessions share. */
-static struct protocol connected(enum role role, enum operation operation, bool verifying,
-				 bool fencing)
+static struct protocol connected(enum role role, enum operation operation, bool verifying)
 {
 	struct protocol protocol = protocol_start(role, operation);
 
 	protocol.verifying = verifying;
-	protocol.fencing = fencing;
 	if (role == ROLE_CLIENT)
 		PLAY(&protocol, { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_SENT, 0, 0 });
 	else
@@ -502,17 +509,11 @@ static struct protocol connected(enum role role, enum operation operation, bool 
 	return protocol;
 }
 
-/* Most sessions are on an adapter with a fence. */
-static struct protocol session(enum role role, enum operation operation, bool verifying)
-{
-	return connected(role, operation, verifying, true);
-}
-
-/* A session up to the operation, which has been posted and MSG_DONE behind it. */
+/* A session up to the operation, which has been posted, a WRITE with MSG_DONE behind it. */
 static struct protocol operating(enum role role, enum operation operation, bool verifying)
 {
-	unsigned int post = OPERATE | (operation == OPERATION_READ ? ACTION_FENCE : 0);
-	struct protocol protocol = session(role, operation, verifying);
+	unsigned int post = operation == OPERATION_WRITE ? OPERATE : ACTION_POST_OPERATION;
+	struct protocol protocol = connected(role, operation, verifying);
 
 	if (role == ROLE_CLIENT)
 		PLAY(&protocol, { EVENT_MR_RECEIVED, post, 0 });
@@ -525,22 +526,10 @@ static struct protocol operating(enum role role, enum operation operation, bool 
 /* A session up to where this side waits for MSG_DONE. */
 static struct protocol done(enum role role, enum operation operation, bool verifying)
 {
+	unsigned int post = operation == OPERATION_WRITE ? 0 : ACTION_SEND_DONE;
 	struct protocol protocol = operating(role, operation, verifying);
 
-	PLAY(&protocol, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 });
-	return protocol;
-}
-
-/* A session on an adapter without a fence, up to the READ, for which MSG_DONE waits. */
-static struct protocol waiting(enum role role, bool verifying)
-{
-	struct protocol protocol = connected(role, OPERATION_READ, verifying, false);
-
-	if (role == ROLE_CLIENT)
-		PLAY(&protocol, { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 });
-	else
-		PLAY(&protocol, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
-		     { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 });
+	PLAY(&protocol, { EVENT_OPERATION_COMPLETED, post, 0 }, { EVENT_DONE_SENT, 0, 0 });
 	return protocol;
 }
 
@@ -581,49 +570,40 @@ static void a_server_delivers_verifies_and_waits_for_the_client_to_go(void **sta
 	}
 }
 
-static void only_a_read_fences_its_done(void **state)
+static void done_waits_for_a_read_but_not_for_a_write(void **state)
 {
-	struct protocol reader = session(ROLE_CLIENT, OPERATION_READ, true);
-	struct protocol writer = session(ROLE_CLIENT, OPERATION_WRITE, true);
+	struct protocol reader = connected(ROLE_CLIENT, OPERATION_READ, true);
+	struct protocol writer = connected(ROLE_CLIENT, OPERATION_WRITE, true);
 
 	(void)state;
-	PLAY(&reader, { EVENT_MR_RECEIVED, OPERATE | ACTION_FENCE, 0 });
-	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 });
+	PLAY(&reader, { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 },
+	     { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 });
+	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 }, { EVENT_DONE_RECEIVED, 0, 0 },
+	     { EVENT_OPERATION_COMPLETED, 0, 0 });
 }
 
-static void without_a_fence_done_waits_for_the_read(void **state)
+static void a_server_that_does_not_operate_is_done_at_once(void **state)
 {
-	struct protocol client = waiting(ROLE_CLIENT, true);
-	struct protocol server = waiting(ROLE_SERVER, true);
-
 	(void)state;
-	PLAY(&client, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 },
-	     { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
-	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
-	     { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, STATUS_SUCCESS }, { EVENT_DRAINED, 0, 0 },
-	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
-	assert_finished(&client, STATUS_SUCCESS);
-	PLAY(&server, { EVENT_DONE_RECEIVED, 0, 0 },
-	     { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 },
-	     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_DONE_SENT, ACTION_CHECK, 0 },
-	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
-	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
-	assert_finished(&server, STATUS_SUCCESS);
-}
+	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
+		struct protocol server = connected(ROLE_SERVER, operation, true);
 
-static void without_a_fence_a_write_does_not_wait(void **state)
-{
-	struct protocol writer = connected(ROLE_CLIENT, OPERATION_WRITE, true, false);
-
-	(void)state;
-	PLAY(&writer, { EVENT_MR_RECEIVED, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 },
-	     { EVENT_DONE_SENT, 0, 0 });
+		server.operates = false;
+		PLAY(&server, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
+		     { EVENT_MR_SENT, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 },
+		     { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+		     { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS },
+		     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
+		     { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&server, STATUS_SUCCESS);
+	}
 }
 
 /* What was read is not lost, but the peer is not told any more. */
 static void a_read_that_completes_while_closing_says_no_done(void **state)
 {
-	struct protocol server = waiting(ROLE_SERVER, true);
+	struct protocol server = operating(ROLE_SERVER, OPERATION_READ, true);
 
 	(void)state;
 	PLAY(&server, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 },
@@ -637,7 +617,7 @@ static void a_read_that_completes_while_closing_says_no_done(void **state)
 /* A peer judges what it was handed when it is told that all of it is there. */
 static void a_verdict_before_our_done_breaks_the_protocol(void **state)
 {
-	struct protocol client = waiting(ROLE_CLIENT, true);
+	struct protocol client = operating(ROLE_CLIENT, OPERATION_READ, true);
 
 	(void)state;
 	PLAY(&client, { EVENT_DONE_RECEIVED, 0, 0 },
@@ -721,8 +701,8 @@ static void the_tutorials_disconnection_may_overtake_the_payload(void **state)
 	struct protocol server = operating(ROLE_SERVER, OPERATION_READ, false);
 
 	(void)state;
-	PLAY(&server, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
-	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 },
+	PLAY(&server, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 },
 	     { EVENT_DONE_SENT, ACTION_CHECK, 0 }, { EVENT_CHECKED, 0, STATUS_SUCCESS },
 	     { EVENT_DRAINED, ACTION_FINISH, 0 });
 	assert_finished(&server, STATUS_SUCCESS);
@@ -804,6 +784,26 @@ static void a_repeated_message_breaks_the_protocol(void **state)
 			PLAY(&client, { EVENT_DONE_RECEIVED, 0, 0 });
 		PLAY(&client, { repeated[i], ACTION_DISCONNECT, 0 });
 		assert_int_equal(client.status, STATUS_CONTENTS_WRONG);
+	}
+}
+
+/* The verdict behind a repeated MSG_DONE, or behind worse, proves nothing. */
+static void what_breaks_the_protocol_counts_after_the_peer_has_gone(void **state)
+{
+	static const struct event breaches[] = { { EVENT_DONE_RECEIVED, STATUS_SUCCESS },
+						 { EVENT_FAILED, STATUS_CONTENTS_WRONG } };
+
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(breaches); i++) {
+		struct protocol server = done(ROLE_SERVER, OPERATION_WRITE, true);
+
+		PLAY(&server, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+		     { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 },
+		     { breaches[i].type, 0, breaches[i].status },
+		     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS },
+		     { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&server, STATUS_CONTENTS_WRONG);
 	}
 }
 
@@ -898,9 +898,8 @@ int main(void)
 		cmocka_unit_test(every_event_in_every_state_leads_where_the_table_says),
 		cmocka_unit_test(a_client_delivers_verifies_and_disconnects),
 		cmocka_unit_test(a_server_delivers_verifies_and_waits_for_the_client_to_go),
-		cmocka_unit_test(only_a_read_fences_its_done),
-		cmocka_unit_test(without_a_fence_done_waits_for_the_read),
-		cmocka_unit_test(without_a_fence_a_write_does_not_wait),
+		cmocka_unit_test(done_waits_for_a_read_but_not_for_a_write),
+		cmocka_unit_test(a_server_that_does_not_operate_is_done_at_once),
 		cmocka_unit_test(a_read_that_completes_while_closing_says_no_done),
 		cmocka_unit_test(a_verdict_before_our_done_breaks_the_protocol),
 		cmocka_unit_test(the_tutorials_program_gets_no_verdict_and_disconnects_itself),
@@ -916,6 +915,7 @@ int main(void)
 		cmocka_unit_test(a_bad_verdict_cannot_be_taken_back),
 		cmocka_unit_test(an_answer_without_a_question_is_no_check),
 		cmocka_unit_test(a_repeated_message_breaks_the_protocol),
+		cmocka_unit_test(what_breaks_the_protocol_counts_after_the_peer_has_gone),
 		cmocka_unit_test(a_silent_peer_does_not_hold_a_session),
 		cmocka_unit_test(a_verified_session_stays_one_however_it_closes),
 		cmocka_unit_test(a_signal_ends_a_session_in_good_order),
