@@ -2152,8 +2152,8 @@ static void disconnect(struct connection *connection, bool connected)
  * A WRITE of nothing, which needs no key and which the peer's program does not see. Over InfiniBand
  * and RoCE the peer's adapter answers: if the host is gone it fails, after the transport's own
  * retries, where waiting for a message would tell nothing. Over iWARP it tells less, but soft-iWARP
- * in Linux needs it: what a client sends just when its connect request is answered may be overlooked
- * there until more arrives. Mutex held.
+ * in Linux needs it: what a client sends just when its connect request is answered may be
+ * overlooked there until more arrives. Mutex held.
  *
  * Not a READ of nothing: Soft-RoCE in Linux 6.1 looks for its key when it is repeated, and breaks
  * the connection, and so does soft-iWARP under load.
