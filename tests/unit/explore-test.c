@@ -128,7 +128,7 @@ static enum role active_side(const struct setting *setting, enum role role)
 	return setting->operation == OPERATION_WRITE ? role : (enum role) !role;
 }
 
-static bool hands_over(const struct setting *setting, enum role role)
+static bool side_hands_over(const struct setting *setting, enum role role)
 {
 	return operates(setting, active_side(setting, role));
 }
@@ -400,7 +400,7 @@ static void destroy(struct world *world, enum role role)
 /* Whether the payload that `role` hands over, if it does, has arrived, damaged or not. */
 static bool delivered(const struct setting *setting, const struct world *world, enum role role)
 {
-	return !hands_over(setting, role) ||
+	return !side_hands_over(setting, role) ||
 	       is(&world->sides[active_side(setting, role)], REQUEST_OPERATION, FATE_EXECUTED);
 }
 
@@ -526,7 +526,7 @@ static void feed(struct exploration *exploration, struct world *world, enum role
 			bool good = delivered(setting, world, !role) && !setting->corrupted[!role];
 
 			/* without a digest anything looks good, and where there is nothing */
-			good = good || setting->tutorial[!role] || !hands_over(setting, !role);
+			good = good || setting->tutorial[!role] || !side_hands_over(setting, !role);
 			event.type = EVENT_CHECKED;
 			event.status = good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG;
 			again = true;
