@@ -7,7 +7,7 @@ CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
-MODULES = rdma-common.c rdma-options.c rdma-payload.c rdma-report.c
+MODULES = rdma-common.c rdma-options.c rdma-payload.c rdma-report.c rdma-check.c
 SOURCES = $(MODULES) rdma-client.c rdma-server.c
 PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \

@@ -12,16 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first packets to a new neighbour may be lost: its address is asked for this often. */
-#define RESOLVE_MILLISECONDS 2000
-
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
+	"       rdma-client --check ADDRESS\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server handed over.\n"
 	"\n" PAYLOAD_OPTIONS_HELP "The operation:\n" OPERATION_OPTIONS_HELP
 	"      --one-way          the server reads or writes nothing\n" TELLING_OPTIONS_HELP
-	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
+	"Limits:\n" LIMIT_OPTIONS_HELP
+	"      --check            tell step by step what lies between here and ADDRESS\n\n" EXIT_STATUS_HELP;
 
 /* One attempt to hold a session with one address. */
 struct client {
@@ -38,6 +37,7 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	/* clang-format off */
 	static const struct option long_options[] = {
 		{ "one-way", no_argument, NULL, OPTION_ONE_WAY },
+		{ "check", no_argument, NULL, OPTION_CHECK },
 		COMMON_LONG_OPTIONS
 	};
 	/* clang-format on */
@@ -49,10 +49,18 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 
 		if (letter == OPTION_ONE_WAY)
 			options->one_way = true;
+		else if (letter == OPTION_CHECK)
+			options->check = true;
 		else
 			parsed = parse_common_option(options, letter, optarg, help);
 		if (parsed != PARSED_RUN)
 			return parsed;
+	}
+	if (options->check) {
+		if (argc - optind != 1)
+			return usage_error("--check needs one argument: ADDRESS");
+		options->address = argv[optind];
+		return PARSED_RUN;
 	}
 	if (argc - optind != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
@@ -376,7 +384,7 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	process_init(&process, &options, ROLE_CLIENT);
 	if (parsed == PARSED_RUN)
-		status = run_client(&process);
+		status = options.check ? check_path(&options) : run_client(&process);
 	process_destroy(&process);
 	output = flush_output();
 	if (status == STATUS_INTERRUPTED)

@@ -76,6 +76,7 @@ struct options {
 	uint64_t iterations;   /* how often the operation is performed */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool one_way;          /* client: the server performs no operation */
+	bool check;            /* client: only tell what lies between here and the address */
 	bool busy_poll;        /* spin for completions while an operation is outstanding */
 	bool report;           /* tell amounts, rates and latencies */
 	bool json;             /* tell them, and the outcome, as a JSON object */
@@ -86,6 +87,9 @@ struct options {
 	const char *address;      /* client: the peer; server: listen here only, NULL: everywhere */
 	const char *port;         /* decimal; server: NULL means any free port */
 };
+
+/* The first packets to a new neighbour may be lost: its address is asked for this often. */
+#define RESOLVE_MILLISECONDS 2000
 
 #define DEFAULT_DEPTH           16
 #define DEFAULT_TIMEOUT_SECONDS 10
@@ -100,6 +104,7 @@ enum long_option {
 	OPTION_MAX_SIZE,
 	OPTION_VERSION,
 	OPTION_ONE_WAY,
+	OPTION_CHECK,
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \
@@ -695,5 +700,14 @@ void connection_report(struct connection *connection, enum status status);
 
 /* With --json: one object for a session, or for a program that had none (NULL). */
 void report_json(struct process *process, const struct connection *connection, enum status status);
+
+/* ---- Diagnosis (rdma-check.c) ---- */
+
+/*
+ * Tells on standard output which devices there are, which way leads to options->address, and what
+ * to change; connects to nobody. STATUS_SUCCESS if a connection could be tried, else
+ * STATUS_UNRESOLVED.
+ */
+enum status check_path(const struct options *options);
 
 #endif

@@ -29,7 +29,7 @@ usage_error() {
 		[[ $output == "Usage: $program "* ]]
 	done
 	run -0 rdma-client --help
-	[[ $output == *--one-way* ]]
+	[[ $output == *--one-way* && $output == *--check* ]]
 	run -0 rdma-server --help
 	for text in --port --bind --one-off; do
 		[[ $output == *"$text"* ]]
@@ -57,6 +57,8 @@ usage_error() {
 	usage_error 'three arguments are needed' rdma-client read
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
+	usage_error '--check needs one argument' rdma-client --check
+	usage_error '--check needs one argument' rdma-client --check read 192.0.2.1 1
 }
 
 @test "an operation that is neither read nor write is a usage error" {

@@ -23,7 +23,7 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 	clock_gettime raise
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
-module_objects = $(patsubst %,$(OUTPUT)/rdma-%.o,common options payload report)
+module_objects = $(patsubst %,$(OUTPUT)/rdma-%.o,common options payload report check)
 double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs peer cm)
 
 double: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client

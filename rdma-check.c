@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+/*
+ * 'rdma-client --check ADDRESS': what lies between this host and an address, step by step, and what
+ * to change. It connects to nobody.
+ */
+#include "rdma-common.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
+ */
+#define MODEST_LOCKED_MEMORY ((rlim_t)64 * 1024 * 1024)
+
+/* How many bytes an MTU of verbs means. */
+static unsigned int mtu_bytes(enum ibv_mtu mtu)
+{
+	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
+}
+
+static const char *link_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)
+{
+	if (verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		return "iWARP";
+	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+/* One port of a device; whether it can be used. */
+static bool check_port(struct ibv_context *verbs, uint8_t number)
+{
+	const char *name = ibv_get_device_name(verbs->device);
+	struct ibv_port_attr port;
+	int error = ibv_query_port(verbs, number, &port);
+
+	if (error) {
+		printf("device    %s port %u: cannot be queried: %s\n", name, number,
+		       strerror(error));
+		return false;
+	}
+	printf("device    %s port %u: %s, %s", name, number, link_name(verbs, &port),
+	       ibv_port_state_str(port.state));
+	if (verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+		printf(", MTU %u of %u bytes", mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
+	printf("\n");
+	if (port.state != IBV_PORT_ACTIVE) {
+		printf("  -> it carries nothing; plug the cable in, set the network interface up "
+		       "('ip link'), or start the subnet manager of InfiniBand\n");
+		return false;
+	}
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
+	    verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+		printf("  -> larger packets are faster: raise the MTU of the network interface, as on "
+		       "the other host and between ('ip link set ... mtu 4200')\n");
+	return true;
+}
+
+/* All ports of all devices; whether one can be used. */
+static bool check_devices(void)
+{
+	int count = 0;
+	struct ibv_context **devices = rdma_get_devices(&count);
+	bool usable = false;
+
+	for (int i = 0; devices && i < count; i++) {
+		struct ibv_device_attr attributes;
+
+		if (ibv_query_device(devices[i], &attributes))
+			continue;
+		for (uint8_t port = 1; port <= attributes.phys_port_cnt; port++)
+			usable = check_port(devices[i], port) || usable;
+	}
+	if (devices)
+		rdma_free_devices(devices);
+	if (!devices || count == 0)
+		printf("device    none\n  -> see 'rdma link'; load the driver's modules and rdma_ucm, "
+		       "or make a software device ('rdma link add rdma0 type rxe netdev eth0'); may "
+		       "this user open the files in /dev/infiniband?\n");
+	return usable;
+}
+
+/* The address of one end, as a number. */
+static const char *print_address(const struct sockaddr *address, char *buffer, socklen_t size)
+{
+	socklen_t length = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+							  : sizeof(struct sockaddr_in);
+
+	if (getnameinfo(address, length, buffer, size, NULL, 0, NI_NUMERICHOST))
+		return "an unknown address";
+	return buffer;
+}
+
+/* Which entry of the port's table of GIDs the connection would use. */
+static void print_gid(const struct rdma_cm_id *id)
+{
+	const union ibv_gid *used = &id->route.addr.addr.ibaddr.sgid;
+	char text[INET6_ADDRSTRLEN];
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+
+	if (ibv_query_port(id->verbs, id->port_num, &port))
+		return;
+	for (int i = 0; i < port.gid_tbl_len; i++) {
+		if (ibv_query_gid(id->verbs, id->port_num, i, &gid) ||
+		    memcmp(&gid, used, sizeof(gid)) != 0)
+			continue;
+		printf(", GID %d (%s)", i, inet_ntop(AF_INET6, &gid, text, sizeof(text)));
+		return;
+	}
+}
+
+/* Asks for the neighbour again and again, for `timeout` milliseconds. 0 or -1 with errno. */
+static int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int timeout)
+{
+	int64_t deadline = now_milliseconds() + timeout;
+	int64_t remaining = timeout;
+
+	while (remaining > 0) {
+		int patience =
+			remaining < RESOLVE_MILLISECONDS ? (int)remaining : RESOLVE_MILLISECONDS;
+
+		if (!rdma_resolve_addr(id, NULL, address, patience))
+			return 0;
+		if (errno != ETIMEDOUT)
+			return -1;
+		remaining = deadline - now_milliseconds();
+	}
+	errno = ETIMEDOUT;
+	return -1;
+}
+
+/* Resolves the address and then the route; each call waits for `timeout` milliseconds at most. */
+static bool check_way(struct rdma_cm_id *id, struct sockaddr *address, int timeout)
+{
+	char text[NI_MAXHOST];
+
+	if (resolve_address(id, address, timeout)) {
+		printf("address   not resolved: %s\n  -> is the host up ('ping')? Does 'ip route get' "
+		       "lead over a network interface that 'rdma link' names?\n",
+		       strerror(errno));
+		return false;
+	}
+	printf("address   resolved: from %s by %s port %u",
+	       print_address(rdma_get_local_addr(id), text, sizeof(text)),
+	       ibv_get_device_name(id->verbs->device), id->port_num);
+	print_gid(id);
+	printf("\n");
+	if (rdma_resolve_route(id, timeout)) {
+		printf("route     not resolved: %s\n  -> use an address of the network interface of an "
+		       "RDMA device, not a loopback one; InfiniBand: is the subnet manager running?\n",
+		       strerror(errno));
+		return false;
+	}
+	printf("route     resolved");
+	if (id->route.num_paths > 0)
+		printf(", MTU of the path %u bytes",
+		       mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu));
+	printf("\n");
+	return true;
+}
+
+/* Each address of the host in turn, until there is a way to one. */
+static bool check_addresses(const struct options *options)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	int timeout =
+		(int)(options->timeout_seconds > 1000000 ? 1000000 : options->timeout_seconds);
+	struct addrinfo *addresses, *address;
+	struct rdma_cm_id *id;
+	char text[NI_MAXHOST];
+	bool found = false;
+	int error = getaddrinfo(options->address, NULL, &hints, &addresses);
+
+	if (error) {
+		printf("name      '%s' not resolved: %s\n  -> give an address, or add the name to "
+		       "/etc/hosts\n",
+		       options->address, gai_strerror(error));
+		return false;
+	}
+	for (address = addresses; address && !found; address = address->ai_next) {
+		printf("name      '%s' is %s\n", options->address,
+		       print_address(address->ai_addr, text, sizeof(text)));
+		if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+			printf("address   not resolved: cannot use the connection manager: %s\n  -> is "
+			       "the module rdma_ucm loaded?\n",
+			       strerror(errno));
+			break;
+		}
+		found = check_way(id, address->ai_addr, timeout);
+		rdma_destroy_id(id);
+	}
+	freeaddrinfo(addresses);
+	return found;
+}
+
+static void check_locked_memory(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return;
+	if (limit.rlim_cur == RLIM_INFINITY)
+		printf("memory    may be locked without limit\n");
+	else
+		printf("memory    %ju KiB may be locked: what is handed over and what is received must "
+		       "fit\n",
+		       (uintmax_t)limit.rlim_cur / 1024);
+	if (limit.rlim_cur < MODEST_LOCKED_MEMORY)
+		printf("  -> for more, raise it ('ulimit -l', or memlock in "
+		       "/etc/security/limits.conf)\n");
+}
+
+enum status check_path(const struct options *options)
+{
+	bool usable = check_devices();
+
+	usable = check_addresses(options) && usable;
+	check_locked_memory();
+	if (usable)
+		printf("All is there. Start 'rdma-server read' on the other host, then here:\n"
+		       "  rdma-client read %s PORT\n",
+		       options->address);
+	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;
+}
