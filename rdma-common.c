@@ -1550,16 +1550,18 @@ static int post_batch(struct connection *connection, unsigned int count)
 {
 	struct ibv_send_wr requests[BATCH], *rejected;
 	struct ibv_sge elements[BATCH];
+	uint64_t bytes = 0;
 	int error;
 
 	for (unsigned int i = 0; i < count; i++) {
 		make_request(connection, &requests[i], &elements[i]);
+		bytes += elements[i].length;
 		if (i > 0)
 			requests[i - 1].next = &requests[i];
 	}
-	connection_trace(connection, "ibv_post_send: %u x RDMA %s, up to number %" PRIu64, count,
+	connection_trace(connection, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
 			 connection->protocol.operation == OPERATION_WRITE ? "WRITE" : "READ",
-			 connection->requests_posted);
+			 bytes, count);
 	error = ibv_post_send(connection->id->qp, requests, &rejected);
 	if (!error)
 		return 0;
@@ -1752,7 +1754,7 @@ static void set_deadline(struct connection *connection, int64_t now)
 	int64_t timeout = (int64_t)connection->process->options->timeout_seconds * 1000;
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
-	    (protocol->status != STATUS_SUCCESS || protocol->overdue))
+	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
 	connection->deadline = now + timeout;
 	connection->probe_time = now + PROBE_MILLISECONDS;
@@ -1774,9 +1776,10 @@ static void process_event(struct connection *connection, struct event event)
 					 phase_name(step.protocol.phase),
 					 local_progress_name(step.protocol.local),
 					 remote_progress_name(step.protocol.remote));
-		/* closing is bounded as a whole, and again when it is forced, not each step of it
+		/* closing is bounded as a whole, and again when the peer has left or it is forced
 		 */
-		if (before.phase < PHASE_CLOSING || before.overdue != step.protocol.overdue)
+		if (before.phase < PHASE_CLOSING || before.overdue != step.protocol.overdue ||
+		    before.disconnected != step.protocol.disconnected)
 			set_deadline(connection, now_milliseconds());
 	} while (act(connection, step.actions, &event));
 }
@@ -2148,6 +2151,14 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
+/* Whether nothing is left but the client's disconnection, for which no probe should be in the way.
+ */
+static bool is_complete(const struct connection *connection)
+{
+	return connection->protocol.local == LOCAL_VERDICT_SENT &&
+	       connection->protocol.remote == REMOTE_VERDICT;
+}
+
 /*
  * A WRITE of nothing, which needs no key and which the peer's program does not see. Over InfiniBand
  * and RoCE the peer's adapter answers: if the host is gone it fails, after the transport's own
@@ -2168,7 +2179,7 @@ static void probe(struct connection *connection)
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
 	if (connection->outstanding_messages ||
-	    connection->requests_posted > connection->requests_completed)
+	    connection->requests_posted > connection->requests_completed || is_complete(connection))
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))

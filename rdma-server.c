@@ -217,6 +217,33 @@ static enum status start_listening(struct server *server)
 
 /* ---- Sessions ---- */
 
+/* Ends the sessions that are over, gives all others what they wait for; the next deadline. */
+static int64_t service_connections(struct server *server)
+{
+	struct connection *connection, *next;
+	int64_t deadline = INT64_MAX;
+	enum status status;
+
+	for (connection = TAILQ_FIRST(&server->connections); connection; connection = next) {
+		next = TAILQ_NEXT(connection, link);
+		if (!connection_service(connection, &status)) {
+			int64_t own = connection_deadline(connection);
+
+			deadline = own < deadline ? own : deadline;
+			continue;
+		}
+		TAILQ_REMOVE(&server->connections, connection, link);
+		connection_report(connection, status);
+		report_json(&server->process, connection, status);
+		connection_destroy(connection);
+		if (server->process.options->one_off) {
+			server->status = status;
+			server->stopping = true;
+		}
+	}
+	return deadline;
+}
+
 /* Tells a client why it is refused, and this side's user too. */
 static void refuse(struct server *server, struct connection *connection, enum refusal refusal)
 {
@@ -271,10 +298,12 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 static void handle_request(struct server *server, const struct cm_event *event)
 {
 	const struct options *options = server->process.options;
-	bool alone = TAILQ_EMPTY(&server->connections);
 	struct connection *connection;
 	enum refusal refusal;
+	bool alone;
 
+	service_connections(server); /* a session that is over is not there any more */
+	alone = TAILQ_EMPTY(&server->connections);
 	server->session_count++;
 	connection = connection_create(&server->process, event->id, rdma_get_peer_addr(event->id),
 				       alone ? 0 : server->session_count);
@@ -282,7 +311,7 @@ static void handle_request(struct server *server, const struct cm_event *event)
 		return;
 	connection_say(connection, "received connection request.");
 	refusal = hello_refusal(ROLE_SERVER, options, event->greeting, &event->hello);
-	if (refusal == REFUSAL_NONE && options->one_off && !alone)
+	if (refusal == REFUSAL_NONE && (server->stopping || (options->one_off && !alone)))
 		refusal = REFUSAL_BUSY;
 	if (refusal != REFUSAL_NONE) {
 		refuse(server, connection, refusal);
@@ -306,33 +335,6 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 		connection_handle(connection, established);
 	else
 		connection_cm_event(connection, event);
-}
-
-/* Ends the sessions that are over, gives all others what they wait for; the next deadline. */
-static int64_t service_connections(struct server *server)
-{
-	struct connection *connection, *next;
-	int64_t deadline = INT64_MAX;
-	enum status status;
-
-	for (connection = TAILQ_FIRST(&server->connections); connection; connection = next) {
-		next = TAILQ_NEXT(connection, link);
-		if (!connection_service(connection, &status)) {
-			int64_t own = connection_deadline(connection);
-
-			deadline = own < deadline ? own : deadline;
-			continue;
-		}
-		TAILQ_REMOVE(&server->connections, connection, link);
-		connection_report(connection, status);
-		report_json(&server->process, connection, status);
-		connection_destroy(connection);
-		if (server->process.options->one_off) {
-			server->status = status;
-			server->stopping = true;
-		}
-	}
-	return deadline;
 }
 
 /* Ends all sessions cleanly; run_events() returns when they have ended. */

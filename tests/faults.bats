@@ -97,7 +97,7 @@ says() {
 start_peer() {
 	peer_out=$BATS_TEST_TMPDIR/peer.out
 	: >"$peer_out"
-	lab run -w 60 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
+	lab run -w 120 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
 	peer=$!
 }
 
@@ -220,8 +220,8 @@ one_session() {
 @test "client: is right"                         { client_meets both  0 2 ""            ; }
 @test "client: killed before it accepts"         { client_meets both  4 2 "$REJECTED"   --at connect=kill; }
 @test "client: killed before its MR"             { client_meets read  6 2 "$GONE"       --at mr=kill; }
-@test "client: killed after its MR"              { client_meets both  6 2 "$GONE"       --at operation=kill; }
-@test "client: killed after its operation"       { client_meets both  6 2 "$GONE"       --at done=kill; }
+@test "client: killed after its MR"              { client_meets both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
+@test "client: killed after its operation"       { client_meets both "4|6" 2 "$GONE|$ACCESS" --at done=kill; }
 @test "client: killed before its verdict"        { client_meets read  6 2 "$GONE"       --at verdict=kill; }
 @test "client: killed before the disconnection"  { client_meets both  0 2 ""            --at disconnect=kill; }
 @test "client: killed while much is read"        { client_meets read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
@@ -270,8 +270,8 @@ one_session() {
 #                                                  modes s  text          what the client does
 @test "server: killed when it has asked"         { server_meets both  4 "$GONE"       --at connect=kill; }
 @test "server: killed before its MR"             { server_meets write 2 "$GONE"       --at mr=kill; }
-@test "server: killed after its MR"              { server_meets both  2 "$GONE"       --at operation=kill; }
-@test "server: killed after its operation"       { server_meets both  2 "$GONE"       --at done=kill; }
+@test "server: killed after its MR"              { server_meets both  2 "$GONE|$ACCESS" --at operation=kill; }
+@test "server: killed after its operation"       { server_meets both  2 "$GONE|$ACCESS" --at done=kill; }
 @test "server: killed before its verdict"        { server_meets write 2 "$GONE"       --at verdict=kill; }
 @test "server: killed while much is read"        { server_meets read 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
 @test "server: leaves before its MR"             { server_meets write 2 "$GONE"       --at mr=disconnect; }
@@ -316,7 +316,7 @@ one_session() {
 @test "one-off: killed before it disconnects"    { one_session both  0 2 ""            --at disconnect=kill; }
 @test "one-off: wrong rkey"                      { one_session read  $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }
 @test "one-off: says nothing"                    { one_session read  5 4 "$SILENT"     --at mr=hang; }
-@test "one-off: killed after its MR"             { one_session write 6 2 "$GONE"       --at operation=kill; }
+@test "one-off: killed after its MR"             { one_session write "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
 @test "one-off: wrong digest"                    { one_session both  7 2 "$WRONG"      --set done.digest=+1; }
 @test "one-off: bad verdict"                     { one_session both  7 2 "$WRONG"      --set verdict.status=7; }
 
@@ -329,7 +329,7 @@ one_session() {
 	start_peer b client write --hello --rounds 1000 --at mr=disconnect 192.0.2.1 "$port"
 	wait "$peer" || status=$?
 	peer=
-	within 40 "$start" "1000 clients"
+	within 100 "$start" "1000 clients"
 	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 1000 ]
 	serves_well write
 }
@@ -572,11 +572,11 @@ not_lossy() {
 	for mode in read write; do
 		start=$(milliseconds)
 		start_peer_server "$mode" --hello --at done=slow
-		client -t 1 "$mode" 192.0.2.1 "$port"
+		client -t 2 "$mode" 192.0.2.1 "$port"
 		ends 0 ""
-		[ $(($(milliseconds) - start)) -gt 2000 ]
+		[ $(($(milliseconds) - start)) -gt 4000 ]
 		end_peer
-		start_server -1 -t 1 "$mode"
+		start_server -1 -t 2 "$mode"
 		start_peer b client "$mode" --hello --at done=slow 192.0.2.1 "$port"
 		wait_server
 		[ "$status" -eq 0 ]

@@ -109,7 +109,7 @@ ours_asks() {
 	for mode in read write; do
 		legacy_server "$mode"
 		client -m "$(printf 'x%.0s' {1..1024})" "$mode" 192.0.2.1 "$port"
-		expect 4 "takes 1024 bytes and no more"
+		expect 4 "exchanges 1024 bytes both ways and nothing else"
 		wait_server
 	done
 }
@@ -123,7 +123,7 @@ ours_asks() {
 		[[ $output == *rejected* ]]
 		stop_server
 		[ "$status" -eq 0 ]
-		grep -q -F "takes 1024 bytes and no more" "$server_err"
+		grep -q -F "exchanges 1024 bytes both ways and nothing else" "$server_err"
 	done
 }
 

@@ -628,12 +628,12 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/* Takes more than two seconds, and says every time before one has passed that it moves. */
+/* Takes more than four seconds, and says every time before one has passed that it moves. */
 static void be_slow(struct session *session)
 {
-	for (uint64_t bytes = 100; bytes <= 300; bytes += 100) {
+	for (uint64_t done = 1; done <= 6; done++) {
 		usleep(750000);
-		send_message(session, MSG_PROGRESS, bytes);
+		send_message(session, MSG_PROGRESS, done);
 		pump(session);
 	}
 }
