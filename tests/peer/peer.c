@@ -558,7 +558,8 @@ static void exchange_verdicts(struct session *session)
 	if (!session->peer->hello)
 		return;
 	send_verdict(session);
-	if (await(session, &session->received[MSG_VERDICT], 1) &&
+	if (await(session, &session->completed, session->posted) &&
+	    await(session, &session->received[MSG_VERDICT], 1) &&
 	    session->messages[MSG_VERDICT].value != STATUS_SUCCESS)
 		session->over = "bad verdict";
 }
