@@ -7,6 +7,7 @@
 #include <err.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,25 @@ char *escape(const uint8_t *bytes, size_t size)
 	return text;
 }
 
+/* escape() in the user's locale. That is loaded only if it is needed: loading takes its time. */
+static char *escape_in_locale(const uint8_t *bytes, size_t size)
+{
+	locale_t locale, before;
+	size_t offset = 0;
+	char *text;
+
+	while (offset < size && bytes[offset] < 0x80)
+		offset++;
+	locale = offset < size ? newlocale(LC_CTYPE_MASK, "", (locale_t)0) : (locale_t)0;
+	if (!locale)
+		return escape(bytes, size);
+	before = uselocale(locale); /* of this thread alone */
+	text = escape(bytes, size);
+	uselocale(before);
+	freelocale(locale);
+	return text;
+}
+
 void show_payload(const struct connection *connection)
 {
 	const struct region *incoming = &connection->incoming;
@@ -172,7 +192,7 @@ void show_payload(const struct connection *connection)
 	}
 	while (size > 0 && !incoming->memory[size - 1])
 		size--;
-	text = escape(incoming->memory, size < SHOWN_PAYLOAD ? size : SHOWN_PAYLOAD);
+	text = escape_in_locale(incoming->memory, size < SHOWN_PAYLOAD ? size : SHOWN_PAYLOAD);
 	if (!text)
 		connection_say(connection, "remote buffer: (no memory to show it)");
 	else if (size <= SHOWN_PAYLOAD)

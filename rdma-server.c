@@ -6,7 +6,6 @@
 
 #include <err.h>
 #include <errno.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -412,7 +411,6 @@ int main(int argc, char **argv)
 	enum parsed parsed;
 	enum status status = STATUS_SUCCESS, output;
 
-	setlocale(LC_CTYPE, "");
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
