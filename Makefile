@@ -15,7 +15,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wst
 	-Wwrite-strings -Wvla
 DIALECT = -std=gnu11 -D_GNU_SOURCE -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
-LIBRARIES = $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
+LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS)
 

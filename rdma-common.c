@@ -26,6 +26,7 @@
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
+#define XXH_INLINE_ALL /* one library less to load at every start */
 #include <xxhash.h>
 
 /*

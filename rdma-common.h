@@ -375,9 +375,9 @@ const char *remote_progress_name(enum remote_progress remote);
 
 /* A digest that grows with what it covers. */
 struct digest {
-	struct XXH3_state_s *state; /* libxxhash's */
-	uint64_t bytes;             /* so many are covered */
-	int64_t nanoseconds;        /* so long did it take */
+	void *state;         /* XXH3_state_t; a header that is inlined calls it differently */
+	uint64_t bytes;      /* so many are covered */
+	int64_t nanoseconds; /* so long did it take */
 };
 
 /* What this side hands over to every peer. */

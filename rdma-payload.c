@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#define XXH_INLINE_ALL /* one library less to load at every start */
 #include <xxhash.h>
 
 /* From this size on, memory is asked for in huge pages: the adapter has fewer addresses to keep. */
