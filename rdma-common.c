@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -829,6 +830,7 @@ enum status process_open(struct process *process)
 		status = open_devices(process);
 	if (status != STATUS_SUCCESS)
 		return status;
+	mallopt(M_ARENA_MAX, 1); /* the second thread allocates too little to map one of its own */
 	error = pthread_create(&process->completion_thread, NULL, run_completion_thread, process);
 	if (error) {
 		process_complain(process, "cannot start the completion thread: %s",
