@@ -59,8 +59,8 @@
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
 #define PART_SIZE ((uint64_t)1024 * 1024)
-/* Reads outstanding at a time are limited by the devices too; more than this gains nothing. */
-#define READ_DEPTH 16
+/* Reads outstanding at a time are limited by the devices too; the software adapters gain up to this. */
+#define READ_DEPTH 128
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
