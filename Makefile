@@ -82,6 +82,11 @@ demo:
 	$(MAKE) --no-print-directory all
 	tests/demo
 
+bench:
+	tests/setup build lab bench
+	$(MAKE) --no-print-directory all
+	tests/bench
+
 lab:
 	tests/setup build lab interactive
 	$(MAKE) --no-print-directory all
@@ -110,4 +115,4 @@ lint:
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
 
-.PHONY: all install clean tests check fuzz soak demo lab format lint
+.PHONY: all install clean tests check fuzz soak demo bench lab format lint
