@@ -342,6 +342,15 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
+/* Whether standard error is a terminal that can take a line away again, and may be drawn on. */
+static bool can_draw(void)
+{
+	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
+
+	return isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") &&
+	       !(no_color && *no_color);
+}
+
 void show_progress(struct connection *connection, int64_t now)
 {
 	const struct figures *figures = &connection->figures;
@@ -350,7 +359,7 @@ void show_progress(struct connection *connection, int64_t now)
 	double done, all;
 	char so_far[32], in_all[32], rate[32];
 
-	if (!isatty(STDERR_FILENO) || connection->process->options->verbose || connection->number ||
+	if (!can_draw() || connection->process->options->verbose || connection->number ||
 	    !figures->started || now - figures->started < PROGRESS_AFTER_NANOSECONDS ||
 	    connection->requests_completed == connection->requests ||
 	    !connection->requests_completed)
