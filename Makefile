@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm and
-# libxxhash. The targets that need more (check, demo, lab, lint) install it first, on Debian.
+# 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
+# The targets that need more (install for manual pages, deb, check, demo, lab, lint) install it first, on Debian.
 
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
@@ -25,13 +25,94 @@ $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 %.o: %.c rdma-common.h
 	$(COMPILE) -c -o $@ $<
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-
 clean:
 	$(RM) -r build
 	$(RM) $(PROGRAMS) *.o
+
+# ---- installation ----
+
+# The time of the version rather than of the build: built twice, manual pages and package are the same.
+SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || date +%s))
+export SOURCE_DATE_EPOCH
+
+INSTALLED = $(DESTDIR)$(PREFIX)
+COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
+MANUALS = $(PROGRAMS:%=build/man/%.1)
+
+build/man/%.1: % .man/%.h2m .man/common.h2m .man/sections.sed
+	@mkdir -p $(@D)
+	help2man --no-info --include .man/$*.h2m --include .man/common.h2m --output $@.new ./$*
+	sed -f .man/sections.sed $@.new | sed "2s/DATE/$$(date -u -d @$(SOURCE_DATE_EPOCH) +%F)/" >$@
+
+# bash-completion reads the options out of --help.
+install: all
+	@command -v help2man >/dev/null || tests/setup manual || echo "install: without manual pages: no help2man" >&2
+	install -d $(INSTALLED)/bin $(COMPLETIONS)
+	install $(PROGRAMS) $(INSTALLED)/bin
+	for program in $(PROGRAMS); do \
+		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin $(COMPLETIONS)/$$program || exit 1; \
+	done
+	if command -v help2man >/dev/null; then $(MAKE) --no-print-directory install-manuals; fi
+
+install-manuals: $(MANUALS)
+	install -d $(INSTALLED)/share/man/man1
+	install -m 644 $(MANUALS) $(INSTALLED)/share/man/man1
+
+# Folders that others use as well, or that were there before, stay.
+uninstall:
+	$(RM) $(PROGRAMS:%=$(INSTALLED)/bin/%) $(PROGRAMS:%=$(COMPLETIONS)/%) $(PROGRAMS:%=$(INSTALLED)/share/man/man1/%.1)
+	rmdir $(COMPLETIONS) $(dir $(COMPLETIONS)) $(INSTALLED)/share/man/man1 2>/dev/null || :
+
+# ---- Debian package ----
+
+VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common.h)
+MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null)
+DEB_TREE = build/deb/tree
+DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
+
+define DEB_CONTROL
+Source: rdma-pair
+Section: net
+Priority: optional
+Maintainer: $(MAINTAINER)
+Standards-Version: 4.6.2
+
+Package: rdma-pair
+Architecture: any
+Depends: $${shlibs:Depends}
+Recommends: ibverbs-providers, rdma-core
+Description: verify one-sided RDMA between two hosts
+ rdma-server and rdma-client connect two hosts with RDMA, over InfiniBand,
+ RoCE or iWARP, let each read from or write to the other's memory with
+ one-sided operations, and verify on both sides that every byte arrived.
+endef
+
+define DEB_CHANGELOG
+rdma-pair ($(VERSION)) unstable; urgency=medium
+
+  * The history of the source code tells what changed.
+
+ -- $(MAINTAINER)  $(shell date -u -R -d @$(SOURCE_DATE_EPOCH))
+endef
+
+deb: export DEB_CONTROL := $(DEB_CONTROL)
+deb: export DEB_CHANGELOG := $(DEB_CHANGELOG)
+deb:
+	tests/setup build package
+	$(if $(MAINTAINER),,$(error whose package is it? say: make deb MAINTAINER='Name <address>'))
+	rm -rf build/deb build/*.deb
+	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr
+	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
+	echo "$$DEB_CONTROL" >build/deb/debian/control
+	echo "$$DEB_CHANGELOG" >build/deb/debian/changelog
+	cp LICENSE $(DEB_DOC)/copyright
+	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
+	gzip -9n $(DEB_TREE)/usr/share/man/man1/*
+	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
+	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
+	chmod -R u=rwX,go=rX $(DEB_TREE)
+	cd $(DEB_TREE) && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums
+	dpkg-deb --root-owner-group --build $(DEB_TREE) build
 
 # ---- tests and demonstrations ----
 
@@ -115,4 +196,4 @@ lint:
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
 
-.PHONY: all install clean tests check fuzz soak demo bench lab format lint
+.PHONY: all install install-manuals uninstall deb clean tests check fuzz soak demo bench lab format lint
