@@ -59,7 +59,8 @@
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
 #define PART_SIZE ((uint64_t)1024 * 1024)
-/* Reads outstanding at a time are limited by the devices too; the software adapters gain up to this. */
+/* Reads outstanding at a time are limited by the devices too; the software adapters gain up to
+ * this. */
 #define READ_DEPTH 128
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
@@ -360,8 +361,8 @@ static void establish(struct protocol *protocol)
  * READ to complete.
  *
  * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
- * to it: Soft-RoCE forgets a fenced SEND when the READ completes at the wrong moment, and
- * soft-iWARP answers no READ while a fenced SEND waits for one of its own.
+ * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
+ * while a fenced SEND waits for one of its own.
  */
 static bool done_follows_at_once(const struct protocol *protocol)
 {

@@ -334,34 +334,31 @@ one_session() {
 	serves_well write
 }
 
-# siw gives a connect request up that is not answered within five seconds, on a busy machine a few of these
+# A busy machine is too slow for some: siw gives a connect request up that is not answered within five
+# seconds, and a queue pair of rxe may hang when it had to send again. Those end by a deadline.
 @test "a server serves 256 clients at once, and then one more" {
-	local start served given_up=0 lines
-	start_server -t 100 -m "from the server" read
+	local start served lost
+	start_server -t 40 -m "from the server" read
 	start=$(milliseconds)
 	# shellcheck disable=SC2016 # expanded on the host
-	run lab run -w 120 b sh -c 'for i in $(seq 64); do
+	run lab run -w 200 b sh -c 'for i in $(seq 64); do
 			"$1" client read --hello --connections 4 192.0.2.1 "$2" &
 		done; wait' - "$PEER" "$port"
-	within 100 "$start" "256 clients"
 	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
-	[ "$LAB_TRANSPORT" != siw ] ||
-		given_up=$(grep -c -x "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" <<<"$output") || true
-	lines=$(wc -l <<<"$output")
+	lost=$(grep -c -E -x "over at [a-z]+: (RDMA_CM_EVENT_CONNECT_ERROR|disconnected)" <<<"$output") || true
 	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
-	[ "$((served + given_up))" -eq 256 ]
-	[ "$served" -ge 128 ]
-	[ "$lines" -eq 256 ]
+	within 150 "$start" "256 clients"
+	[ "$((served + lost))" -eq 256 ]
+	[ "$served" -ge "$([ "$LAB_TRANSPORT" = siw ] && echo 128 || echo 240)" ]
 
 	client -m "one more" read 192.0.2.1 "$port"
 	ends 0 ""
 	[[ $output == *"remote buffer: from the server"* ]]
 	stop_server
 	[ "$status" -eq 0 ]
-	[ "$(grep -c "remote buffer: message from peer side" "$server_out")" -eq "$served" ]
 	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
 	stderr=$(head -n 9 "$server_err")
-	[ "$(wc -l <"$server_err")" -le "$given_up" ]
+	[ "$(wc -l <"$server_err")" -le "$lost" ]
 }
 
 @test "the servers that went through all this end well" {
