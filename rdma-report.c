@@ -347,7 +347,7 @@ static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
 
-	return isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") &&
+	return isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0 &&
 	       !(no_color && *no_color);
 }
 
