@@ -171,7 +171,7 @@ bench:
 lab:
 	tests/setup build lab interactive
 	$(MAKE) --no-print-directory all
-	tests/lab/lab up --transport $(TRANSPORT) -- tests/lab/lab shells
+	tests/lab/lab up --transport $(TRANSPORT) $(if $(CAPTURE),--capture $(CAPTURE)) -- tests/lab/lab shells
 
 # ---- form ----
 

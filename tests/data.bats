@@ -1,6 +1,6 @@
 # Data of the user's own: files, patterns, standard input and output, repeated operations, what is told
 # of them. Files lie in $LAB/share, where hosts may write.
-# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+# shellcheck shell=bash disable=SC2030,SC2031,SC2154 # bats and helpers.bash set the variables
 
 load helpers
 

@@ -137,7 +137,14 @@ class Host:
             f",remote.type=unix,remote.path={escape(f'{lab.folder}/{other}.wire')}",
             "-device",
             f"virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:0{'1' if self.name == 'a' else '2'}",
+            *self.capture(),
         ]
+
+    def capture(self):
+        """Host a's end of the wire sees what both hosts send."""
+        if not self.lab.capture or self.name != "a":
+            return []
+        return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.capture)}"]
 
     def receive(self, data):
         """Takes bytes from the agent; none means that QEMU is gone."""
@@ -281,11 +288,12 @@ class Client:
 class Lab:
     """The supervisor: two hosts, a command, and the loop that serves them."""
 
-    def __init__(self, folder, transport, memory):
+    def __init__(self, folder, transport, memory, capture):
         self.folder = folder
         self.share = f"{folder}/share"
         self.transport = transport
         self.memory = memory
+        self.capture = capture
         self.selector = selectors.DefaultSelector()
         self.runs = {}
         self.last_run = 0
@@ -459,8 +467,8 @@ def kvm_works(kernel):
 
 
 def parse(arguments):
-    """Options of `lab up`: transport, memory, command."""
-    transport, memory = "rxe", 768
+    """Options of `lab up`: transport, memory, capture, command."""
+    transport, memory, capture = "rxe", 768, None
     while arguments and arguments[0].startswith("--"):
         option, *arguments = arguments
         if option == "--":
@@ -470,11 +478,13 @@ def parse(arguments):
             transport = value
         elif option == "--memory" and value.isdigit():
             memory = int(value)
+        elif option == "--capture" and value:
+            capture = os.path.abspath(value)
         else:
             raise LabError(f"up: cannot understand \"{option} {value}\"; \"lab help\" shows the options")
     if not arguments:
         raise LabError("up: which COMMAND? \"lab help\" shows an example")
-    return transport, memory, arguments
+    return transport, memory, capture, arguments
 
 
 def make_folder():
@@ -491,10 +501,10 @@ def up(arguments):
     folder, remover = make_folder()
     lab = None
     try:
-        transport, memory, command = parse(arguments)
+        transport, memory, capture, command = parse(arguments)
         if len(f"{folder}/control") > 107:
             raise LabError(f"the path {folder} is too long for sockets (107 characters); set TMPDIR to a shorter one")
-        lab = Lab(folder, transport, memory)
+        lab = Lab(folder, transport, memory, capture)
         return lab.run(command)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr, flush=True)

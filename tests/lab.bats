@@ -1,0 +1,51 @@
+#!/usr/bin/env bats
+# What the lab offers to a learner: a capture of the wire, and disturbing it. Boots hosts of its own.
+
+bats_require_minimum_version 1.5.0
+
+cd "$BATS_TEST_DIRNAME/.." || exit
+PATH=$PWD/tests/lab:$PATH
+
+# opcodes FILE: those of the InfiniBand packets (UDP port 4791) in a capture, a line each.
+opcodes() {
+	python3 - "$1" <<-'END'
+	import struct, sys
+	data = open(sys.argv[1], "rb").read()
+	assert data[:4] == b"\xd4\xc3\xb2\xa1", "no capture file"
+	offset = 24
+	while offset < len(data):
+	    length = struct.unpack_from("<I", data, offset + 8)[0]
+	    packet = data[offset + 16 : offset + 16 + length]
+	    offset += 16 + length
+	    # Ethernet, IPv4 without options, UDP
+	    if packet[12:14] == b"\x08\x00" and packet[23] == 17 and packet[36:38] == b"\x12\xb7":
+	        print(packet[42])
+	END
+}
+
+@test "lab up --capture: the READ and WRITE packets of a session are in the file" {
+	local capture=$BATS_TEST_TMPDIR/wire.pcap
+	# shellcheck disable=SC2016 # expanded by that shell
+	run lab up --capture "$capture" -- sh -c '
+		for mode in read write; do
+			lab run a ./rdma-server -1 -p 7471 $mode & server=$!
+			until lab run a rdma resource show cm_id | grep -q LISTEN; do :; done
+			lab run b ./rdma-client $mode 192.0.2.1 7471 && wait $server || exit
+		done'
+	[ "$status" -eq 0 ]
+	opcodes "$capture" >"$BATS_TEST_TMPDIR/opcodes"
+	for opcode in 4 12 16 10; do # SEND only, RDMA READ request and its only response, RDMA WRITE only
+		grep -qx "$opcode" "$BATS_TEST_TMPDIR/opcodes"
+	done
+}
+
+@test "lab disturb: packets are late or lost, and no more when it is over" {
+	# shellcheck disable=SC2016 # expanded by that shell
+	run lab up --transport none -- sh -c '
+		lab disturb delay 200ms && lab run b busybox ping -c 2 host-a
+		lab disturb loss 100% && ! lab run b busybox ping -c 1 -W 1 192.0.2.1 >/dev/null
+		lab disturb && lab run b busybox ping -c 1 -W 10 192.0.2.1'
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output =~ time=4[0-9][0-9] ]] # both ways
+}
