@@ -330,7 +330,7 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 transfer_on_terminal() {
 	run lab run b env "$@" script -qec \
 		"$PROGRAMS/rdma-client --one-way -n 400 read 192.0.2.1 $port" /dev/null
-	[ "$status" -eq 0 ]
+	expect 0
 }
 
 @test "progress is shown on a terminal only, and gone when finished" {
