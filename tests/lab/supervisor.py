@@ -301,6 +301,7 @@ class Lab:
         self.signal = None
         self.failure = None
         os.mkdir(self.share)
+        require_room(folder, memory)
         self.kernel = prepare_kernel(transport, f"{folder}/initramfs")
         self.accelerator = choose_accelerator(self.kernel)
         self.hosts = {name: Host(self, name) for name in "ab"}
@@ -407,6 +408,18 @@ def tail(path):
     """The last lines of a console log."""
     with open(path, errors="replace") as log:
         return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-40:])
+
+
+def require_room(folder, memory):
+    """Says what is missing before a host hangs or is killed for want of it; both in MiB."""
+    with open("/proc/meminfo") as lines:
+        available = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:"))
+    if available < 2 * memory:
+        raise LabError(f"two hosts take {2 * memory} MiB of memory, {available} MiB are left; end other programs")
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize >> 20
+    if free < 256:
+        raise LabError(f"the lab takes 256 MiB of disk, {folder} has {free} MiB left; free some, or set TMPDIR")
 
 
 def prepare_kernel(transport, initramfs):
