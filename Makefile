@@ -173,10 +173,14 @@ lab:
 	$(MAKE) --no-print-directory all
 	tests/lab/lab up --transport $(TRANSPORT) $(if $(CAPTURE),--capture $(CAPTURE)) -- tests/lab/lab shells
 
+fresh:
+	tests/setup fresh
+	tests/fresh
+
 # ---- form ----
 
 C_FILES = $(wildcard *.[ch] tests/*/*.[ch])
-SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak \
+SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak tests/fresh \
 	tests/double/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 format:
@@ -196,4 +200,4 @@ lint:
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
 
-.PHONY: all install install-manuals uninstall deb clean tests check fuzz soak demo bench lab format lint
+.PHONY: all install install-manuals uninstall deb clean tests check fuzz soak demo bench lab fresh format lint
