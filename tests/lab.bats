@@ -49,3 +49,9 @@ opcodes() {
 	[ "$status" -eq 0 ]
 	[[ $output =~ time=4[0-9][0-9] ]] # both ways
 }
+
+@test "lab up: too little memory for two hosts is said before they boot" {
+	run lab up --transport none --memory 99999999 -- true
+	[ "$status" -eq 125 ]
+	[[ $output == *"two hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
+}
