@@ -50,7 +50,7 @@
 /* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */
 #define EVENTS_PER_ACKNOWLEDGEMENT 64
 /* Rounds in which --busy-poll looks for completions before it looks for anything else. */
-#define SPINS 64
+#define SPINS 1000
 /* Completions that are taken off a completion queue at a time. */
 #define POLL_SIZE 16
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
@@ -2076,23 +2076,26 @@ static void handle_completions(struct connection *connection)
 static bool spin(struct process *process)
 {
 	struct connection *connection, *next;
-	bool any = false;
+	bool any;
 
 	if (!process->options->busy_poll)
 		return false;
-	for (unsigned int round = 0; round == 0 || (any && round < SPINS); round++) {
-		while (atomic_load(&process->mutex_wanted))
-			sched_yield();
-		pthread_mutex_lock(&process->mutex);
+	while (atomic_load(&process->mutex_wanted))
+		sched_yield();
+	pthread_mutex_lock(&process->mutex);
+	for (unsigned int round = 0; round < SPINS && !atomic_load(&process->mutex_wanted);
+	     round++) {
 		for (connection = TAILQ_FIRST(&process->spinners); connection; connection = next) {
 			next = TAILQ_NEXT(connection, spinner);
 			poll_completions(connection);
 			if (!connection->spinning) /* from now on it is told of them again */
 				handle_completions(connection);
 		}
-		any = !TAILQ_EMPTY(&process->spinners);
-		pthread_mutex_unlock(&process->mutex);
+		if (TAILQ_EMPTY(&process->spinners))
+			break;
 	}
+	any = !TAILQ_EMPTY(&process->spinners);
+	pthread_mutex_unlock(&process->mutex);
 	return any;
 }
 

@@ -68,10 +68,11 @@ int memory_unmap(void *memory, size_t size)
 
 void digest_extend(struct digest *digest, const uint8_t *memory, uint64_t size)
 {
-	int64_t started = now_nanoseconds();
+	int64_t started;
 
 	if (size <= digest->bytes)
 		return;
+	started = now_nanoseconds();
 	XXH3_64bits_update(digest->state, memory + digest->bytes, size - digest->bytes);
 	digest->bytes = size;
 	digest->nanoseconds += now_nanoseconds() - started;
