@@ -22,13 +22,6 @@ static unsigned int mtu_bytes(enum ibv_mtu mtu)
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
 }
 
-static const char *link_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)
-{
-	if (verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		return "iWARP";
-	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
-}
-
 /* One port of a device; whether it can be used. */
 static bool check_port(struct ibv_context *verbs, uint8_t number)
 {
@@ -41,7 +34,7 @@ static bool check_port(struct ibv_context *verbs, uint8_t number)
 		       strerror(error));
 		return false;
 	}
-	printf("device    %s port %u: %s, %s", name, number, link_name(verbs, &port),
+	printf("device    %s port %u: %s, %s", name, number, transport_name(verbs, &port),
 	       ibv_port_state_str(port.state));
 	if (verbs->device->transport_type != IBV_TRANSPORT_IWARP)
 		printf(", MTU %u of %u bytes", mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
@@ -85,10 +78,7 @@ static bool check_devices(void)
 /* The address of one end, as a number. */
 static const char *print_address(const struct sockaddr *address, char *buffer, socklen_t size)
 {
-	socklen_t length = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-							  : sizeof(struct sockaddr_in);
-
-	if (getnameinfo(address, length, buffer, size, NULL, 0, NI_NUMERICHOST))
+	if (getnameinfo(address, address_size(address), buffer, size, NULL, 0, NI_NUMERICHOST))
 		return "an unknown address";
 	return buffer;
 }

@@ -27,8 +27,6 @@
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL /* one library less to load at every start */
-#include <xxhash.h>
 
 /*
  * A peer sends three messages in a session, and MSG_PROGRESS four times a second while its
@@ -199,6 +197,11 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	return GREETING_HELLO;
 }
 
+enum role other_role(enum role role)
+{
+	return role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
+}
+
 bool hands_over(enum role role, enum operation operation, bool one_way)
 {
 	/* the client writes what it has, or reads what the server has */
@@ -208,7 +211,7 @@ bool hands_over(enum role role, enum operation operation, bool one_way)
 enum refusal hello_refusal(enum role role, const struct options *options, enum greeting greeting,
 			   const struct hello *hello)
 {
-	enum role peer = role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
+	enum role peer = other_role(role);
 	bool one_way = hello->flags & HELLO_ONE_WAY;
 
 	if (greeting == GREETING_NONE)
@@ -1056,14 +1059,18 @@ enum status connection_cm_failed(struct connection *connection, const char *atte
 			       strerror(errno));
 }
 
+socklen_t address_size(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
 /* Keeps "ADDRESS port PORT" of the peer, for messages. */
 static void name_peer(struct connection *connection, const struct sockaddr *address)
 {
 	char host[NI_MAXHOST], port[NI_MAXSERV];
-	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-							: sizeof(struct sockaddr_in);
 
-	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
+	if (getnameinfo(address, address_size(address), host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(connection->peer, sizeof(connection->peer), "unknown peer");
 	else
@@ -1181,6 +1188,13 @@ static unsigned int at_most_requests(unsigned int wanted, const struct ibv_devic
 	return wanted < (unsigned int)limit ? wanted : (unsigned int)limit;
 }
 
+const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)
+{
+	if (verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		return "iWARP";
+	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
 /* What the device and its port allow. */
 static enum status query_limits(struct connection *connection)
 {
@@ -1196,9 +1210,7 @@ static enum status query_limits(struct connection *connection)
 			connection, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
 			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
 	connection->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	connection->transport = connection->iwarp                            ? "iWARP"
-				: port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE"
-									     : "InfiniBand";
+	connection->transport = transport_name(id->verbs, &port);
 	connection->part_size = port.max_msg_sz < PART_SIZE ? port.max_msg_sz : PART_SIZE;
 	connection->depth = at_most_requests(connection->process->options->depth, &device);
 	connection->responder_resources = at_most(device.max_qp_rd_atom, READ_DEPTH);
@@ -1584,14 +1596,19 @@ static unsigned int batch_size(const struct connection *connection)
 	return size < BATCH ? (unsigned int)size : BATCH;
 }
 
-/* Covers as much of the payload with its digest as has been posted: the wire is busy meanwhile. */
-static void extend_digest(struct connection *connection, uint64_t size)
+/*
+ * Covers up to `size` bytes of the payload with its digest, if the peer wants one: as many as have
+ * been posted, while the wire is busy. False if there is nothing to digest.
+ */
+static bool extend_digest(struct connection *connection, uint64_t size)
 {
 	struct payload *payload = &connection->process->payload;
 
-	if (connection->protocol.verifying && connection->outgoing.mr)
-		digest_extend(&payload->digest, payload->memory,
-			      size < payload->size ? size : payload->size);
+	if (!connection->protocol.verifying || !connection->outgoing.mr)
+		return false;
+	digest_extend(&payload->digest, payload->memory,
+		      size < payload->size ? size : payload->size);
+	return true;
 }
 
 /* Posts MSG_DONE with the digest of what this side handed over, if it handed anything over. */
@@ -1599,8 +1616,7 @@ static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
 
-	extend_digest(connection, UINT64_MAX);
-	if (connection->protocol.verifying && connection->outgoing.mr)
+	if (extend_digest(connection, UINT64_MAX))
 		done.value = digest_value(&connection->process->payload.digest);
 	return post_message(connection, &done);
 }
@@ -1667,7 +1683,7 @@ static enum status check_payload(struct connection *connection)
 	if (!incoming->mr)
 		return STATUS_SUCCESS;
 	if (connection->protocol.verifying &&
-	    XXH3_64bits(incoming->memory, incoming->size) != connection->peer_digest)
+	    digest_memory(incoming->memory, incoming->size) != connection->peer_digest)
 		status = STATUS_CONTENTS_WRONG;
 	if (connection->expects_pattern && check_pattern(connection) != STATUS_SUCCESS)
 		status = STATUS_CONTENTS_WRONG;
@@ -1697,7 +1713,7 @@ static void begin_operation(struct connection *connection)
 									 : "reading message from");
 	connection->figures.started = now_nanoseconds();
 	connection->figures.completed = connection->figures.started;
-	connection->progress_sent = now_milliseconds();
+	connection->progress_sent = connection->figures.started / 1000000;
 	if (process->options->busy_poll) {
 		TAILQ_INSERT_TAIL(&process->spinners, connection, spinner);
 		connection->spinning = true;
@@ -1722,11 +1738,16 @@ static int post(struct connection *connection, unsigned int actions)
 	return 0;
 }
 
+uint64_t outstanding_sends(const struct connection *connection)
+{
+	return connection->requests_posted - connection->requests_completed +
+	       connection->outstanding_messages;
+}
+
 /* Whether every work request has come back. */
 static bool is_drained(const struct connection *connection)
 {
-	return connection->requests_posted == connection->requests_completed &&
-	       !connection->outstanding_messages && !connection->outstanding_receives;
+	return !outstanding_sends(connection) && !connection->outstanding_receives;
 }
 
 /*
@@ -2185,8 +2206,7 @@ static void probe(struct connection *connection)
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (connection->outstanding_messages ||
-	    connection->requests_posted > connection->requests_completed || is_complete(connection))
+	if (outstanding_sends(connection) || is_complete(connection))
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))
@@ -2226,7 +2246,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	    now_milliseconds() >= connection->probe_time)
 		probe(connection);
 	if (connection->protocol.phase == PHASE_EXCHANGING)
-		show_progress(connection, now_nanoseconds()); /* probe_time comes that often */
+		show_progress(connection); /* probe_time comes that often */
 	actions = connection->pending_actions;
 	connection->pending_actions = 0;
 	connected = connection->protocol.connected;

@@ -255,6 +255,9 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
  */
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
+/* The role of the peer of a side with this role. */
+enum role other_role(enum role role);
+
 /* Whether a side hands over a payload; in a one-way session it flows in one direction only. */
 bool hands_over(enum role role, enum operation operation, bool one_way);
 
@@ -405,6 +408,8 @@ size_t pattern_mismatch(const uint8_t *memory, size_t size);
 void digest_extend(struct digest *digest, const uint8_t *memory, uint64_t size);
 /* The value of a digest: XXH3, 64 bits. */
 uint64_t digest_value(const struct digest *digest);
+/* The same of memory that is all there. */
+uint64_t digest_memory(const uint8_t *memory, uint64_t size);
 
 /*
  * Zeroed, page-aligned memory, of huge pages if it is large and there are any. NULL with errno.
@@ -412,6 +417,9 @@ uint64_t digest_value(const struct digest *digest);
  */
 void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
+
+/* Whether --output means standard output. NULL: it was not given. */
+bool is_standard_output(const char *name);
 
 /*
  * Whether what the peer hands over, `size` bytes, can be stored under `name` ("-": standard output)
@@ -658,6 +666,15 @@ void connection_destroy(struct connection *connection);
 /* Why the session failed and what to do, in words. */
 const char *connection_cause(const struct connection *connection, enum status status);
 
+/* Work requests in the send queue that have not come back. */
+uint64_t outstanding_sends(const struct connection *connection);
+
+/* Bytes of an address, IPv4 or IPv6. */
+socklen_t address_size(const struct sockaddr *address);
+
+/* What a port of a device speaks: "InfiniBand", "RoCE" or "iWARP". The string is static. */
+const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
+
 /* Bytes in the operation of this side: what it writes, or reads. 0: it does not operate. */
 uint64_t operation_length(const struct connection *connection);
 
@@ -692,8 +709,8 @@ void latency_count(struct latency *latency, int64_t nanoseconds);
 /* What `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
 int64_t latency_quantile(const struct latency *latency, double share);
 
-/* On a terminal: how far the operation is, if it takes long. `now` in nanoseconds. */
-void show_progress(struct connection *connection, int64_t now);
+/* On a terminal: how far the operation is, if it takes long. Mutex held. */
+void show_progress(struct connection *connection);
 
 /* Says that the connection is gone, what was measured and, if the session failed, why. */
 void connection_report(struct connection *connection, enum status status);

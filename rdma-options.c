@@ -163,17 +163,15 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 
 enum parsed check_options(const struct options *options, enum role role)
 {
-	bool to_standard_output = options->output && !strcmp(options->output, "-");
-	enum role other = role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
 	int payloads = !!options->message + !!options->file + !!options->pattern_size;
 
 	if (payloads > 1)
 		return usage_error("one of --message, --file and --size can be handed over");
-	if (to_standard_output && options->json)
+	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !hands_over(role, options->operation, options->one_way))
 		return usage_error("with --one-way and read nothing is handed over from here");
-	if (options->output && !hands_over(other, options->operation, options->one_way))
+	if (options->output && !hands_over(other_role(role), options->operation, options->one_way))
 		return usage_error("with --one-way and write nothing is received that --output "
 				   "could store");
 	return PARSED_RUN;

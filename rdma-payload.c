@@ -83,6 +83,11 @@ uint64_t digest_value(const struct digest *digest)
 	return XXH3_64bits_digest(digest->state);
 }
 
+uint64_t digest_memory(const uint8_t *memory, uint64_t size)
+{
+	return XXH3_64bits(memory, size);
+}
+
 /* ---- The pattern of --size ---- */
 
 /* Each eight bytes of the pattern are their number, multiplied so that every bit varies. */
@@ -204,17 +209,17 @@ static enum status load_file(struct process *process, int descriptor, size_t siz
 	return STATUS_SUCCESS;
 }
 
-/* Twice the room. 0 or -1 with errno. */
-static int payload_grow(struct payload *payload)
+/* More room or less, with what is there as far as it fits. 0 or -1 with errno. */
+static int payload_resize(struct payload *payload, size_t size)
 {
-	uint8_t *memory = memory_map(2 * payload->size);
+	uint8_t *memory = memory_map(size);
 
 	if (!memory)
 		return -1;
-	memcpy(memory, payload->memory, payload->size);
+	memcpy(memory, payload->memory, size < payload->size ? size : payload->size);
 	memory_unmap(payload->memory, payload->size);
 	payload->memory = memory;
-	payload->size *= 2;
+	payload->size = size;
 	return 0;
 }
 
@@ -224,32 +229,26 @@ static enum status load_pipe(struct process *process, int descriptor)
 	struct payload *payload = &process->payload;
 	enum status status = payload_allocate(process, PIPE_SIZE);
 	size_t size = 0;
-	ssize_t count = 0;
-	uint8_t *exact;
 
-	while (status == STATUS_SUCCESS) {
-		count = read_fully(descriptor, payload->memory + size, payload->size - size);
+	if (status != STATUS_SUCCESS)
+		return status;
+	for (;;) {
+		ssize_t count =
+			read_fully(descriptor, payload->memory + size, payload->size - size);
+
 		if (count < 0)
 			return read_failed(process, strerror(errno));
 		size += (size_t)count;
 		if (size < payload->size)
 			break;
-		if (payload_grow(payload))
+		if (payload_resize(payload, 2 * size))
 			return read_failed(process, strerror(errno));
 	}
-	if (status != STATUS_SUCCESS || size == 0)
-		return status == STATUS_SUCCESS
-			       ? read_failed(process,
-					     "it is empty; one byte at least must be handed over")
-			       : status;
-	exact = memory_map(size); /* the payload is as long as its memory */
-	if (!exact)
-		return read_failed(process, strerror(errno));
-	memcpy(exact, payload->memory, size);
-	memory_unmap(payload->memory, payload->size);
-	payload->memory = exact;
-	payload->size = size;
-	return STATUS_SUCCESS;
+	if (size == 0)
+		return read_failed(process, "it is empty; one byte at least must be handed over");
+	/* the payload is as long as its memory */
+	return payload_resize(payload, size) ? read_failed(process, strerror(errno))
+					     : STATUS_SUCCESS;
 }
 
 static enum status load_stream(struct process *process)
@@ -295,9 +294,9 @@ void payload_free(struct payload *payload)
 
 /* ---- What is kept of what the peer hands over ---- */
 
-static bool is_standard_output(const char *name)
+bool is_standard_output(const char *name)
 {
-	return !strcmp(name, "-");
+	return name && !strcmp(name, "-");
 }
 
 /* Whether a file of `size` bytes can be made in the folder of `name`. 0 or -1 with errno. */

@@ -27,9 +27,9 @@
 /* Standard output carries one thing: the narration, unless it was asked for another. */
 static FILE *narration(const struct process *process)
 {
-	const char *output = process->options->output;
+	const struct options *options = process->options;
 
-	return process->options->json || (output && !strcmp(output, "-")) ? stderr : stdout;
+	return options->json || is_standard_output(options->output) ? stderr : stdout;
 }
 
 /* Takes the line of progress away, so that another can be printed there. */
@@ -316,10 +316,9 @@ void connection_report(struct connection *connection, enum status status)
 		connection_say(connection, client ? "disconnected." : "peer disconnected.");
 	if ((options->report || options->iterations > 1) && connection->protocol.connected)
 		say_figures(connection);
-	if (connection->outstanding_messages || connection->outstanding_receives)
-		connection_trace(connection, "%u sends and %u receives never came back",
-				 connection->outstanding_messages,
-				 connection->outstanding_receives);
+	if (outstanding_sends(connection) || connection->outstanding_receives)
+		connection_trace(connection, "%" PRIu64 " sends and %u receives never came back",
+				 outstanding_sends(connection), connection->outstanding_receives);
 	clear_progress(connection->process);
 	if (status != STATUS_SUCCESS)
 		warnx("%s%s: %s", line_prefix(connection, prefix, sizeof(prefix)), connection->peer,
@@ -351,19 +350,23 @@ static bool can_draw(void)
 	       !(no_color && *no_color);
 }
 
-void show_progress(struct connection *connection, int64_t now)
+void show_progress(struct connection *connection)
 {
-	const struct figures *figures = &connection->figures;
-	double passed = (double)(now - figures->started) / NANOSECONDS_PER_SECOND;
 	uint64_t part = connection->part_size;
-	double done, all;
 	char so_far[32], in_all[32], rate[32];
+	double done, all, passed;
+	int64_t elapsed;
 
-	if (!can_draw() || connection->process->options->verbose || connection->number ||
-	    !figures->started || now - figures->started < PROGRESS_AFTER_NANOSECONDS ||
-	    connection->requests_completed == connection->requests ||
-	    !connection->requests_completed)
+	/* the server comes here for every connection at every event: what costs more is asked last
+	 */
+	if (!connection->requests_completed ||
+	    connection->requests_completed == connection->requests || connection->number ||
+	    connection->process->options->verbose)
 		return;
+	elapsed = now_nanoseconds() - connection->figures.started;
+	if (elapsed < PROGRESS_AFTER_NANOSECONDS || !can_draw())
+		return;
+	passed = (double)elapsed / NANOSECONDS_PER_SECOND;
 	if (part > operation_length(connection))
 		part = operation_length(connection);
 	done = (double)connection->requests_completed * (double)part;

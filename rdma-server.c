@@ -274,9 +274,8 @@ static void refuse(struct server *server, struct connection *connection, enum re
 /* Makes room for a session and accepts the client; false if that failed. */
 static bool accept_client(struct connection *connection, const struct cm_event *event)
 {
-	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters;
-
+	uint8_t hello[HELLO_SIZE];
 	bool one_way = event->greeting == GREETING_HELLO && event->hello.flags & HELLO_ONE_WAY;
 
 	if (connection_prepare(connection, one_way) != STATUS_SUCCESS ||
