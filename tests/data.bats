@@ -4,14 +4,10 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
+: "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
 
-PEER=${PEER:-$top/build/peer}
-
-# siw keeps to the locked-memory limit even for root.
 setup_file() {
-	lab run a prlimit --pid 1 --memlock=unlimited
-	lab run b prlimit --pid 1 --memlock=unlimited
+	allow_memory a b
 }
 
 setup() {
@@ -21,7 +17,7 @@ setup() {
 teardown() {
 	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
 	[ -z "${server:-}" ] || stop_server KILL || true
-	[ -z "${peer:-}" ] || kill -s KILL "$peer" 2>/dev/null || true
+	end_peer
 	[ -z "${status:-}" ] || printf '%s\n' "status $status" "${output:0:2000}" "${stderr:0:2000}"
 	[ ! -e "${server_err:-}" ] || sed 's/^/server: /' "$server_out" "$server_err" | head -n 20
 	rm -rf "$folder"
@@ -38,18 +34,7 @@ start_quiet_server() {
 	: >"$server_err"
 	lab run a "$PROGRAMS/rdma-server" "$@" >"$server_out" 2>"$server_err" 3>&- &
 	server=$!
-	wait_for_line "$server_err" '^listening on port' "$server"
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$server_err")
-}
-
-# start_peer_server MODE OPTION...: a peer that misbehaves; sets $peer and $port.
-start_peer_server() {
-	local out=$BATS_TEST_TMPDIR/peer.out
-	: >"$out"
-	lab run -w 60 a "$PEER" server "$@" >"$out" 2>&1 3>&- &
-	peer=$!
-	wait_for_line "$out" '^listening on port' "$peer"
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$out")
+	await_port "$server_err" "$server"
 }
 
 # json KEY...: their values in the object in $output, a line each, as Python writes them.
@@ -282,7 +267,7 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 	client -J -t 1 read 192.0.2.1 "$port"
 	expect 5
 	[ "$(json status verified)" = $'5\nFalse' ]
-	kill -s KILL "$peer"
+	end_peer
 	start_peer_server read --hello --at done=kill
 	client -J read 192.0.2.1 "$port"
 	expect 6

@@ -6,9 +6,8 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
+: "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
 
-PEER=${PEER:-$top/build/peer}
 # Rows write here what they measured, if it is set: host, mode, status, milliseconds, row.
 TIMES=${TIMES:-/dev/null}
 LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
@@ -48,15 +47,9 @@ ends() {
 	fi
 }
 
-# siw keeps to the locked-memory limit even for root; some rows hand over much.
+# Some rows hand over much.
 setup_file() {
-	allow_memory a
-	allow_memory b
-}
-
-# allow_memory HOST: to lock all of it, for all that is started there.
-allow_memory() {
-	lab run "$1" prlimit --pid 1 --memlock=unlimited
+	allow_memory a b
 }
 
 # modes WORD: the modes that a row stands for.
@@ -91,29 +84,6 @@ says() {
 	echo "not said within $limit s: $3; but:"
 	tail -n +"$2" "$1"
 	return 1
-}
-
-# start_peer HOST ARGUMENT...: in the background; sets $peer, and $peer_out with all that it prints.
-start_peer() {
-	peer_out=$BATS_TEST_TMPDIR/peer.out
-	: >"$peer_out"
-	lab run -w 120 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
-	peer=$!
-}
-
-# end_peer: it and what is left of it.
-end_peer() {
-	[ -n "${peer:-}" ] || return 0
-	kill -s KILL "$peer" 2>/dev/null || true
-	wait "$peer" 2>/dev/null || true
-	peer=
-}
-
-# start_peer_server MODE OPTION...: on host a; sets $port too.
-start_peer_server() {
-	start_peer a server "$@"
-	wait_for_line "$peer_out" '^listening on port' "$peer"
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$peer_out")
 }
 
 teardown() {

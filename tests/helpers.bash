@@ -8,6 +8,8 @@ top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 PATH=$top/tests/lab:$PATH
 # Where the programs under test are; the sanitizer runs say otherwise.
 PROGRAMS=${PROGRAMS:-$top}
+# A proper program of this project but for what it is told to do wrong.
+PEER=${PEER:-$top/build/peer}
 
 # wait_for_line FILE PATTERN PID [COUNT]: until as many lines match, one by default. Fails when the
 # process that writes the file ends before that, or after a minute.
@@ -17,14 +19,27 @@ wait_for_line() {
 		-eq "$count" ]
 }
 
+# await_port FILE PID: until the program that writes the file listens; sets $port.
+await_port() {
+	wait_for_line "$1" '^listening on port' "$2" || return 1
+	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$1")
+}
+
+# allow_memory HOST...: to lock all of it, for all that is started there; siw keeps to the limit even for root.
+allow_memory() {
+	local host
+	for host in "$@"; do
+		lab run "$host" prlimit --pid 1 --memlock=unlimited
+	done
+}
+
 # start_server OPTION...: on host a; sets $server (a process here) and $port.
 start_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
 	: >"$server_out"
 	lab run a "$PROGRAMS/rdma-server" "$@" >"$server_out" 2>"$server_err" 3>&- &
 	server=$!
-	wait_for_line "$server_out" '^listening on port' "$server" || { cat "$server_err"; return 1; }
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$server_out")
+	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
 }
 
 # stop_server [SIGNAL]: sets $status to its exit status.
@@ -38,6 +53,28 @@ wait_server() {
 	status=0
 	wait "$server" || status=$?
 	server=
+}
+
+# start_peer HOST ARGUMENT...: in the background; sets $peer, and $peer_out with all that it prints.
+start_peer() {
+	peer_out=$BATS_TEST_TMPDIR/peer.out
+	: >"$peer_out"
+	lab run -w 120 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
+	peer=$!
+}
+
+# start_peer_server MODE OPTION...: on host a; sets $port too.
+start_peer_server() {
+	start_peer a server "$@"
+	await_port "$peer_out" "$peer"
+}
+
+# end_peer: it and what is left of it.
+end_peer() {
+	[ -n "${peer:-}" ] || return 0
+	kill -s KILL "$peer" 2>/dev/null || true
+	wait "$peer" 2>/dev/null || true
+	peer=
 }
 
 # client OPTION... ARGUMENT...: on host b; sets $status, $output and $stderr.

@@ -4,8 +4,6 @@
 
 load helpers
 
-PEER=${PEER:-$top/build/peer}
-
 # legacy_client MODE [OPTION]...: on host b, to the server that runs; sets $status and $output.
 legacy_client() {
 	run --separate-stderr lab run -w 60 b "$PEER" client "$@" 192.0.2.1 "$port"
@@ -17,8 +15,7 @@ legacy_server() {
 	: >"$server_out"
 	lab run -w 60 a "$PEER" server "$@" >"$server_out" 2>"$server_err" 3>&- &
 	server=$!
-	wait_for_line "$server_out" '^listening on port' "$server"
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$server_out")
+	await_port "$server_out" "$server"
 }
 
 # is TEXT LINE...: TEXT consists of these lines.
