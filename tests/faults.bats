@@ -520,22 +520,6 @@ add_link() {
 @test "one-off: the client's RDMA link goes"    { server_when write "-1 -t 3" 6     5 "$GONE"   --at mr=hang   -- remove_link b; }
 @test "one-off: its own RDMA link goes"         { server_when read  "-1 -t 3" 1     5 "device was removed" --at mr=hang -- remove_link a; }
 
-# lossy HOST...: loses one packet in twenty, and sends some late.
-lossy() {
-	local host
-	repair="not_lossy $*"
-	for host in "$@"; do
-		lab run "$host" tc qdisc add dev eth0 root netem loss 5% delay 1ms reorder 75%
-	done
-}
-
-not_lossy() {
-	local host
-	for host in "$@"; do
-		lab run "$host" tc qdisc del dev eth0 root || true
-	done
-}
-
 @test "a peer that is slow but moves is waited for, longer than --timeout" {
 	local mode start
 	for mode in read write; do
@@ -556,7 +540,8 @@ not_lossy() {
 
 @test "sessions are right over a network that loses and reorders packets" {
 	local mode
-	lossy a b
+	repair="lab disturb"
+	lab disturb loss 5% delay 1ms reorder 75%
 	for mode in read read write write; do
 		start_server -t 30 -m "all is here" "$mode"
 		client -t 30 "$mode" 192.0.2.1 "$port"

@@ -50,9 +50,8 @@ static const char help[] =
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
-	"operation is seen to move), slow (for two seconds, but report progress), or to send one\n"
-	"more message: mr, done, verdict, progress,\n"
-	"unknown, short, long.\n"
+	"operation is seen to move), slow (for four seconds, but report progress), or to send one\n"
+	"more message: mr, done, verdict, progress, unknown, short, long.\n"
 	"FIELD is hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
 	"that are sent), mr.address, mr.length, mr.rkey, done.digest, verdict.status or\n"
 	"progress.bytes.\n";
