@@ -353,7 +353,7 @@ static int write_to_special(const char *name, const uint8_t *bytes, uint64_t siz
 	return result;
 }
 
-/* Writes a file under a temporary name, which it keeps only if that fails. */
+/* Writes a file under a temporary name and changes that; if anything fails, no file is left. */
 static int write_and_rename(const char *name, char *temporary_name, const uint8_t *bytes,
 			    uint64_t size)
 {
