@@ -40,8 +40,6 @@
 /* In the send queue besides the operation: one message of each type, and a probe. */
 #define MESSAGE_TYPES    4
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
-/* Work requests of the operation that are posted at a time, with one doorbell. */
-#define BATCH 32
 /* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
  */
 #define INLINE_SIZE 64
@@ -1376,11 +1374,17 @@ static enum status create_incoming(struct connection *connection, uint64_t size)
 	return region_create(connection, &connection->incoming, size, access);
 }
 
-/* How many work requests the operation of this side takes. */
+/* What the operation of this side carries, and how many work requests it takes. */
 static void plan_operation(struct connection *connection)
 {
-	uint64_t length = operation_length(connection);
+	const struct protocol *protocol = &connection->protocol;
+	uint64_t length;
 
+	if (protocol->operates)
+		connection->operated = protocol->operation == OPERATION_WRITE
+					       ? &connection->outgoing
+					       : &connection->incoming;
+	length = operation_length(connection);
 	connection->parts = (length + connection->part_size - 1) / connection->part_size;
 	connection->requests = connection->parts * connection->process->options->iterations;
 }
@@ -1521,10 +1525,7 @@ static int send_mr(struct connection *connection)
 
 uint64_t operation_length(const struct connection *connection)
 {
-	if (!connection->protocol.operates)
-		return 0;
-	return connection->protocol.operation == OPERATION_WRITE ? connection->outgoing.size
-								 : connection->incoming.size;
+	return connection->operated ? connection->operated->size : 0;
 }
 
 /* Completions are asked for now and then only: each one stands for all work requests before it. */
@@ -1535,54 +1536,64 @@ static bool is_signaled(const struct connection *connection, uint64_t number)
 	return number % interval == 0 || number == connection->requests;
 }
 
-/* Makes the next work request of the operation, which carries the next part of the payload. */
-static void make_request(struct connection *connection, struct ibv_send_wr *request,
-			 struct ibv_sge *sge)
+/* What all work requests of the operation have in common: written once, it costs nothing later. */
+static void prepare_requests(struct connection *connection)
 {
-	bool writing = connection->protocol.operation == OPERATION_WRITE;
-	uint64_t length = operation_length(connection);
+	struct ibv_send_wr *requests = connection->batch;
+
+	for (unsigned int i = 0; i < BATCH; i++) {
+		connection->elements[i] = element(connection->operated, 0, 0);
+		requests[i] = (struct ibv_send_wr){
+			.next = i + 1 < BATCH ? &requests[i + 1] : NULL,
+			.sg_list = &connection->elements[i],
+			.num_sge = 1,
+			.opcode = connection->protocol.operation == OPERATION_WRITE
+					  ? IBV_WR_RDMA_WRITE
+					  : IBV_WR_RDMA_READ,
+			.wr.rdma.rkey = connection->peer_region.rkey,
+		};
+	}
+}
+
+/* Makes `request` the next one of the operation, which carries the next part of the payload. */
+static void make_request(struct connection *connection, struct ibv_send_wr *request)
+{
 	uint64_t offset = connection->next_offset;
-	uint64_t size = length - offset;
+	uint64_t left = connection->operated->size - offset;
+	uint64_t size = left < connection->part_size ? left : connection->part_size;
 	uint64_t number = ++connection->requests_posted;
 
-	if (size > connection->part_size)
-		size = connection->part_size;
-	connection->next_offset = offset + size == length ? 0 : offset + size;
-	*sge = element(writing ? &connection->outgoing : &connection->incoming, offset, size);
-	*request = (struct ibv_send_wr){
-		.wr_id = make_wr_id(WORK_OPERATION, number),
-		.sg_list = sge,
-		.num_sge = 1,
-		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-		.send_flags = (is_signaled(connection, number) ? IBV_SEND_SIGNALED : 0) |
-			      (writing ? inline_flag(connection, size) : 0),
-		.wr.rdma.remote_addr = connection->peer_region.value + offset,
-		.wr.rdma.rkey = connection->peer_region.rkey,
-	};
+	connection->next_offset = size == left ? 0 : offset + size;
+	request->sg_list->addr = (uintptr_t)connection->operated->memory + offset;
+	request->sg_list->length = (uint32_t)size;
+	request->wr_id = make_wr_id(WORK_OPERATION, number);
+	request->send_flags = is_signaled(connection, number) ? IBV_SEND_SIGNALED : 0;
+	if (request->opcode == IBV_WR_RDMA_WRITE)
+		request->send_flags |= inline_flag(connection, size);
+	request->wr.rdma.remote_addr = connection->peer_region.value + offset;
 }
 
 /* Posts `count` work requests of the operation, BATCH at most, as one list. 0 or an errno value. */
 static int post_batch(struct connection *connection, unsigned int count)
 {
-	struct ibv_send_wr requests[BATCH], *rejected;
-	struct ibv_sge elements[BATCH];
+	struct ibv_send_wr *rejected, *last = &connection->batch[count - 1], *next = last->next;
 	uint64_t bytes = 0;
 	int error;
 
 	for (unsigned int i = 0; i < count; i++) {
-		make_request(connection, &requests[i], &elements[i]);
-		bytes += elements[i].length;
-		if (i > 0)
-			requests[i - 1].next = &requests[i];
+		make_request(connection, &connection->batch[i]);
+		bytes += connection->elements[i].length;
+	}
+	last->next = NULL;
+	error = ibv_post_send(connection->id->qp, connection->batch, &rejected);
+	last->next = next;
+	if (error) {
+		connection->requests_posted = (rejected->wr_id & WORK_MASK) - 1;
+		return post_failed(connection, "ibv_post_send", error);
 	}
 	connection_trace(connection, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
-			 connection->protocol.operation == OPERATION_WRITE ? "WRITE" : "READ",
-			 bytes, count);
-	error = ibv_post_send(connection->id->qp, requests, &rejected);
-	if (!error)
-		return 0;
-	connection->requests_posted = (rejected->wr_id & WORK_MASK) - 1;
-	return post_failed(connection, "ibv_post_send", error);
+			 last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, count);
+	return 0;
 }
 
 /* How many work requests of the operation can be posted now, in one list. */
@@ -1703,21 +1714,16 @@ static void defer(struct connection *connection, unsigned int actions)
 	eventfd_write(connection->process->wake_descriptor, 1);
 }
 
-/* Says what happens now, and starts the clocks. With --busy-poll, completions are looked for. */
+/* Says what happens now, and starts the clocks. */
 static void begin_operation(struct connection *connection)
 {
-	struct process *process = connection->process;
-
 	connection_say(connection, "received MSG_MR. %s remote memory...",
 		       connection->protocol.operation == OPERATION_WRITE ? "writing message to"
 									 : "reading message from");
 	connection->figures.started = now_nanoseconds();
 	connection->figures.completed = connection->figures.started;
 	connection->progress_sent = connection->figures.started / 1000000;
-	if (process->options->busy_poll) {
-		TAILQ_INSERT_TAIL(&process->spinners, connection, spinner);
-		connection->spinning = true;
-	}
+	prepare_requests(connection);
 }
 
 /* Posts what the state machine asks for. Mutex held. 0 or an errno value. */
@@ -1785,6 +1791,24 @@ static void set_deadline(struct connection *connection, int64_t now)
 	connection->probe_time = now + PROBE_MILLISECONDS;
 }
 
+/* --busy-poll: from now on the completion thread looks for completions all the time. Mutex held. */
+static void start_spinning(struct connection *connection)
+{
+	struct process *process = connection->process;
+
+	if (!process->options->busy_poll)
+		return;
+	TAILQ_INSERT_TAIL(&process->spinners, connection, spinner);
+	connection->spinning = true;
+}
+
+static void stop_spinning(struct connection *connection)
+{
+	if (connection->spinning)
+		TAILQ_REMOVE(&connection->process->spinners, connection, spinner);
+	connection->spinning = false;
+}
+
 /* One event, and those that follow from it at once. Mutex held. */
 static void process_event(struct connection *connection, struct event event)
 {
@@ -1801,6 +1825,8 @@ static void process_event(struct connection *connection, struct event event)
 					 phase_name(step.protocol.phase),
 					 local_progress_name(step.protocol.local),
 					 remote_progress_name(step.protocol.remote));
+		if (before.phase == PHASE_CONNECTING && step.protocol.phase == PHASE_EXCHANGING)
+			start_spinning(connection);
 		/* closing is bounded as a whole, and again when the peer has left or it is forced
 		 */
 		if (before.phase < PHASE_CLOSING || before.overdue != step.protocol.overdue ||
@@ -1919,37 +1945,36 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	process_event(connection, event);
 }
 
-/* The operation needs no more attention than anything else. Mutex held. */
-static void stop_spinning(struct connection *connection)
+/* Measures the operation: the work request of this `number` was done at `now`, in nanoseconds. */
+static void measure(struct connection *connection, uint64_t number, int64_t now)
 {
-	if (connection->spinning)
-		TAILQ_REMOVE(&connection->process->spinners, connection, spinner);
-	connection->spinning = false;
+	struct figures *figures = &connection->figures;
+
+	if (number % connection->parts != 0)
+		return;
+	if (figures->latency)
+		latency_count(figures->latency, now - figures->completed);
+	figures->completed = now;
 }
 
 /* Work requests of the operation are done, up to this `number`. */
 static void handle_operation(struct connection *connection, uint64_t number)
 {
 	struct event event = { .type = EVENT_OPERATION_COMPLETED };
-	struct figures *figures = &connection->figures;
 	int64_t now = now_nanoseconds();
+	bool goes_on = number < connection->requests && connection->protocol.phase < PHASE_CLOSING;
+	/* first: all the rest is done while the wire is busy */
+	int error = goes_on ? continue_operation(connection) : 0;
 
-	if (number % connection->parts == 0) {
-		if (figures->latency)
-			latency_count(figures->latency, now - figures->completed);
-		figures->completed = now;
-	}
+	measure(connection, number, now);
 	if (number == connection->requests) {
-		stop_spinning(connection);
 		connection_say(connection, "send completed successfully.");
 		process_event(connection, event);
-		return;
+	} else if (goes_on) {
+		set_deadline(connection, now / 1000000);
+		if (error || send_progress(connection, now / 1000000))
+			process_event(connection, post_failure);
 	}
-	if (connection->protocol.phase >= PHASE_CLOSING)
-		return;
-	set_deadline(connection, now / 1000000);
-	if (continue_operation(connection) || send_progress(connection, now / 1000000))
-		process_event(connection, post_failure);
 }
 
 /* A message of ours has been sent. Verdict and progress are not narrated. */
@@ -2093,10 +2118,11 @@ static void handle_completions(struct connection *connection)
 		;
 }
 
-/* --busy-poll: looks for completions of operations again and again; false if there are none. */
+/* --busy-poll: looks for completions again and again; false if no session wants that. */
 static bool spin(struct process *process)
 {
-	struct connection *connection, *next;
+	struct connection *connection;
+	unsigned int rounds;
 	bool any;
 
 	if (!process->options->busy_poll)
@@ -2104,18 +2130,11 @@ static bool spin(struct process *process)
 	while (atomic_load(&process->mutex_wanted))
 		sched_yield();
 	pthread_mutex_lock(&process->mutex);
-	for (unsigned int round = 0; round < SPINS && !atomic_load(&process->mutex_wanted);
-	     round++) {
-		for (connection = TAILQ_FIRST(&process->spinners); connection; connection = next) {
-			next = TAILQ_NEXT(connection, spinner);
-			poll_completions(connection);
-			if (!connection->spinning) /* from now on it is told of them again */
-				handle_completions(connection);
-		}
-		if (TAILQ_EMPTY(&process->spinners))
-			break;
-	}
 	any = !TAILQ_EMPTY(&process->spinners);
+	for (rounds = any ? SPINS : 0; rounds && !atomic_load(&process->mutex_wanted); rounds--) {
+		TAILQ_FOREACH (connection, &process->spinners, spinner)
+			poll_completions(connection);
+	}
 	pthread_mutex_unlock(&process->mutex);
 	return any;
 }

@@ -77,7 +77,7 @@ struct options {
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool one_way;          /* client: the server performs no operation */
 	bool check;            /* client: only tell what lies between here and the address */
-	bool busy_poll;        /* spin for completions while an operation is outstanding */
+	bool busy_poll;        /* spin for completions as long as a session lasts */
 	bool report;           /* tell amounts, rates and latencies */
 	bool json;             /* tell them, and the outcome, as a JSON object */
 	bool verbose;
@@ -467,7 +467,7 @@ struct process {
 	bool exhausted;           /* the completion thread had to give up; `mutex` guards it */
 	pthread_mutex_t mutex;    /* guards the session of every connection */
 	atomic_uint mutex_wanted; /* the main thread waits for it */
-	/* --busy-poll: those with an operation outstanding; `mutex` guards it */
+	/* --busy-poll: those whose sessions have begun; `mutex` guards it */
 	TAILQ_HEAD(connection_spinners, connection) spinners;
 };
 
@@ -554,6 +554,9 @@ struct region {
 /* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
 #define DEFAULT_PAYLOAD 1024
 
+/* Work requests of the operation that are posted at a time, with one doorbell. */
+#define BATCH 32
+
 /*
  * A connection and all that belongs to it. Created, destroyed and serviced by the main thread. What
  * stands under "session" is touched by both threads while the process's mutex is held; all the rest
@@ -574,7 +577,8 @@ struct connection {
 	bool one_way;           /* the client alone operates */
 	bool expects_pattern;   /* the peer hands over the pattern of --size */
 	bool iwarp; /* the device's transport, which needs some things done differently */
-	const char *transport;    /* its name; static */
+	const char *transport;         /* its name; static */
+	const struct region *operated; /* what this side's operation carries; NULL: it has none */
 	uint64_t part_size;       /* bytes of the operation that one work request carries at most */
 	unsigned int depth;       /* work requests of the operation that are outstanding at most */
 	unsigned int inline_size; /* bytes that a work request may carry in itself */
@@ -592,6 +596,8 @@ struct connection {
 	/* Work requests of the operation, all iterations: a whole payload is `parts` of them. */
 	uint64_t parts, requests, requests_posted, requests_completed;
 	uint64_t next_offset;              /* in the payload, of the next of them */
+	struct ibv_send_wr batch[BATCH];   /* a list, to post as many of them as wanted */
+	struct ibv_sge elements[BATCH];    /* theirs */
 	unsigned int outstanding_messages; /* work requests of any other kind in the send queue */
 	unsigned int outstanding_receives;
 	bool spinning; /* it is in the list of the process */

@@ -174,6 +174,16 @@ happy_path() {
 	tests/double/faults server "write" write
 }
 
+@test "what was posted of a list that is refused half-way comes back" {
+	local number
+	for number in {1..9}; do
+		double client "write max_msg:64 fail:ibv_post_send:$number:12" -v -n 5 --depth 3
+		[ "$status" -eq 1 ]
+		[[ $stderr == *"ibv_post_send failed"* ]]
+		[[ $stderr != *"never came back"* ]] || { echo "$number: $stderr"; return 1; }
+	done
+}
+
 @test "completions in unusual orders" {
 	outcomes client <<-END
 	0	sent-MR>received-MR
