@@ -91,10 +91,10 @@ static void address_failed(struct client *client, const struct cm_event *event)
 {
 	int64_t remaining = client->resolve_deadline - now_milliseconds();
 
-	/* less than what a neighbour takes to answer is not worth another try */
+	/* less than what a neighbour takes to answer is not worth another try: the deadline is near */
 	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
 		resolve_address(client);
-	else
+	else if (event->status != -ETIMEDOUT)
 		connection_fail(
 			client->connection, STATUS_UNRESOLVED,
 			"cannot resolve the address: %s; is the host up, and does a network "

@@ -1049,8 +1049,10 @@ const char *connection_cause(const struct connection *connection, enum status st
 
 enum status connection_cm_failed(struct connection *connection, const char *attempted)
 {
-	/* what the kernel answers about a request that is no more */
-	if (errno == EINVAL && connection->process->role == ROLE_SERVER)
+	/* what the kernel answers about a request that is no more; the last two over TCP */
+	bool gone = errno == EINVAL || errno == ECONNRESET || errno == EPIPE;
+
+	if (gone && connection->process->role == ROLE_SERVER)
 		return connection_fail(connection, STATUS_PEER_LOST, "%s",
 				       default_cause(STATUS_PEER_LOST));
 	return connection_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", attempted,

@@ -419,8 +419,7 @@ int main(int argc, char **argv)
 		status = run_server(&server);
 	process_destroy(&server.process);
 	output = flush_output();
-	/* the one session that was asked for did not take place */
-	if (status == STATUS_INTERRUPTED)
+	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
 		end_by_signal(server.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -579,7 +579,7 @@ limited() {
 	shared_server write
 	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-client" write 192.0.2.1 "$port")
 	on b "${command[@]}"
-	ends 1 "locked-memory limit of 4 KiB"
+	ends 1 "it would exceed the locked-memory limit of 4 KiB"
 	serves_well write
 }
 
@@ -588,7 +588,7 @@ limited() {
 	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-server" -p 7471 write)
 	start_command "${command[@]}"
 	client write 192.0.2.1 7471
-	ends 4 "no room for another session"
+	ends 4 "the server refused: it has no room for another session"
 	stop_server
 	[ "$status" -eq 0 ]
 	grep -q "locked-memory limit of 4 KiB" "$server_err"

@@ -101,6 +101,16 @@ usage_error() {
 	done
 }
 
+@test "every message of the README's table is one that a test between two hosts asks for" {
+	local message count=0
+	cd "$BATS_TEST_DIRNAME/.." || return
+	while read -r message; do
+		count=$((count + 1))
+		grep -q -F -e "$message" tests/pair.bats tests/faults.bats || { echo "none asks for: $message"; return 1; }
+	done < <(sed -n '/^| message | likely cause/,/^$/p' README.md | cut -d '|' -f 2 | grep -o "\`[^\`]*\`" | tr -d "\`")
+	[ "$count" -gt 12 ]
+}
+
 @test "options that cannot be had together are usage errors" {
 	usage_error "one of --message, --file and --size" rdma-server -m x -s 1 read
 	usage_error "one of --message, --file and --size" rdma-client -f x -s 1 read 192.0.2.1 1

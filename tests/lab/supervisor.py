@@ -121,7 +121,9 @@ class Host:
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-            *(*accelerator_options(lab.accelerator), "-smp", "1", "-m", str(lab.memory)),
+            # With room for a second processor QEMU emulates the first one's barriers, too: its virtio devices live in
+            # other threads, and without them a host now and then misses an interrupt and never sends again.
+            *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.memory)),
             *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
