@@ -91,7 +91,8 @@ static void address_failed(struct client *client, const struct cm_event *event)
 {
 	int64_t remaining = client->resolve_deadline - now_milliseconds();
 
-	/* less than what a neighbour takes to answer is not worth another try: the deadline is near */
+	/* less than what a neighbour takes to answer is not worth another try: the deadline is near
+	 */
 	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
 		resolve_address(client);
 	else if (event->status != -ETIMEDOUT)
