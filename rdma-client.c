@@ -91,8 +91,7 @@ static void address_failed(struct client *client, const struct cm_event *event)
 {
 	int64_t remaining = client->resolve_deadline - now_milliseconds();
 
-	/* less than what a neighbour takes to answer is not worth another try: the deadline is near
-	 */
+	/* a neighbour needs time to answer: when there is too little, the deadline follows soon */
 	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
 		resolve_address(client);
 	else if (event->status != -ETIMEDOUT)
