@@ -2143,6 +2143,8 @@ static bool spin(struct process *process)
 
 /* ---- Connections: what the main thread does ---- */
 
+static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
+
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
 	struct event disconnected = { .type = EVENT_DISCONNECTED };
@@ -2153,8 +2155,8 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		connection_handle(connection, disconnected);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"the RDMA device was removed; look for it with 'rdma link'");
+		connection->device_removed = true;
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "%s", device_removed);
 		break;
 	case RDMA_CM_EVENT_REJECTED: /* a server sees this when the client took its request back */
 		connection_fail(connection, STATUS_PEER_LOST, "%s",
@@ -2274,6 +2276,11 @@ bool connection_service(struct connection *connection, enum status *status)
 	finished = connection->protocol.phase == PHASE_FINISHED;
 	*status = connection->protocol.status;
 	pthread_mutex_unlock(&connection->process->mutex);
+	if (finished && connection->device_removed && *status == STATUS_PEER_LOST) {
+		/* the connection went first, the reason for it came after */
+		snprintf(connection->cause, sizeof(connection->cause), "%s", device_removed);
+		*status = STATUS_LOCAL_FAILURE;
+	}
 	if (finished) {
 		*status = store_output(connection, *status);
 		return true;

@@ -584,6 +584,7 @@ struct connection {
 	unsigned int inline_size; /* bytes that a work request may carry in itself */
 	uint8_t responder_resources;  /* outstanding reads of the peer that are served at most */
 	uint8_t initiator_depth;      /* outstanding reads of this side at most */
+	bool device_removed;          /* the device went while the connection was there */
 	TAILQ_ENTRY(connection) link; /* for the server's list */
 
 	/* The session. */

@@ -288,6 +288,7 @@ happy_path() {
 	7	version:2	does not fit
 	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
 	1	sent-MR+DEVICE_REMOVAL	removed
+	1	sent-MR+DISCONNECTED DISCONNECTED+DEVICE_REMOVAL	removed
 	3	no-device	cannot find an RDMA device
 	0	ADDR_RESOLVED+ADDR_CHANGE
 	END
