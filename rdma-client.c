@@ -87,14 +87,18 @@ static void resolve_address(struct client *client)
 				strerror(errno));
 }
 
+static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
+
 static void address_failed(struct client *client, const struct cm_event *event)
 {
 	int64_t remaining = client->resolve_deadline - now_milliseconds();
 
-	/* a neighbour needs time to answer: when there is too little, the deadline follows soon */
+	/* less than what a neighbour takes to answer is not worth another try */
 	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
 		resolve_address(client);
-	else if (event->status != -ETIMEDOUT)
+	else if (event->status == -ETIMEDOUT)
+		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
+	else
 		connection_fail(
 			client->connection, STATUS_UNRESOLVED,
 			"cannot resolve the address: %s; is the host up, and does a network "
@@ -290,9 +294,7 @@ static enum status run_events(struct client *client)
 		case WAKEUP_OTHER:
 			if (now_milliseconds() >= client->resolve_deadline) {
 				client->resolve_deadline = INT64_MAX;
-				connection_fail(connection, STATUS_UNRESOLVED,
-						"the address or route was not resolved in time; is "
-						"the host up?");
+				connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
 			}
 			break;
 		case WAKEUP_EXHAUSTED:

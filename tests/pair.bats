@@ -360,6 +360,7 @@ at_once() {
 	start_server write
 	lab run a pkill -STOP rdma-server
 	for signal in INT TERM; do
+		: >"$BATS_TEST_TMPDIR/err" # is looked at before the client has started
 		lab run b "$PROGRAMS/rdma-client" -v write 192.0.2.1 "$port" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
 		client=$!
 		wait_for_line "$BATS_TEST_TMPDIR/err" '^rdma_connect' "$client"
