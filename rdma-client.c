@@ -93,17 +93,16 @@ static void address_failed(struct client *client, const struct cm_event *event)
 {
 	int64_t remaining = client->resolve_deadline - now_milliseconds();
 
-	/* less than what a neighbour takes to answer is not worth another try */
-	if (event->status == -ETIMEDOUT && remaining > RESOLVE_MILLISECONDS / 10)
-		resolve_address(client);
-	else if (event->status == -ETIMEDOUT)
-		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
-	else
+	if (event->status != -ETIMEDOUT)
 		connection_fail(
 			client->connection, STATUS_UNRESOLVED,
 			"cannot resolve the address: %s; is the host up, and does a network "
 			"interface with an RDMA device ('rdma link') lead there?",
 			strerror(-event->status));
+	else if (remaining > RESOLVE_MILLISECONDS / 10)
+		resolve_address(client);
+	else /* less than what a neighbour takes to answer is not worth another try */
+		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
 }
 
 /* The device is known now, so everything that belongs to it can be made. */

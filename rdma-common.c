@@ -1804,13 +1804,6 @@ static void start_spinning(struct connection *connection)
 	connection->spinning = true;
 }
 
-static void stop_spinning(struct connection *connection)
-{
-	if (connection->spinning)
-		TAILQ_REMOVE(&connection->process->spinners, connection, spinner);
-	connection->spinning = false;
-}
-
 /* One event, and those that follow from it at once. Mutex held. */
 static void process_event(struct connection *connection, struct event event)
 {
@@ -2251,6 +2244,15 @@ static enum status store_output(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
+/* A connection can be seen to go before its reason is told: the removal of the device here. */
+static enum status explain_loss(struct connection *connection, enum status status)
+{
+	if (status != STATUS_PEER_LOST || !connection->device_removed)
+		return status;
+	snprintf(connection->cause, sizeof(connection->cause), "%s", device_removed);
+	return STATUS_LOCAL_FAILURE;
+}
+
 bool connection_service(struct connection *connection, enum status *status)
 {
 	struct event overdue = { .type = EVENT_DEADLINE };
@@ -2276,13 +2278,8 @@ bool connection_service(struct connection *connection, enum status *status)
 	finished = connection->protocol.phase == PHASE_FINISHED;
 	*status = connection->protocol.status;
 	pthread_mutex_unlock(&connection->process->mutex);
-	if (finished && connection->device_removed && *status == STATUS_PEER_LOST) {
-		/* the connection went first, the reason for it came after */
-		snprintf(connection->cause, sizeof(connection->cause), "%s", device_removed);
-		*status = STATUS_LOCAL_FAILURE;
-	}
 	if (finished) {
-		*status = store_output(connection, *status);
+		*status = store_output(connection, explain_loss(connection, *status));
 		return true;
 	}
 	if (actions & ACTION_DISCONNECT)
@@ -2319,7 +2316,8 @@ void connection_extend_deadline(struct connection *connection)
 static void retire(struct connection *connection)
 {
 	lock_sessions(connection->process);
-	stop_spinning(connection);
+	if (connection->spinning)
+		TAILQ_REMOVE(&connection->process->spinners, connection, spinner);
 	connection->retired = true;
 	if (connection->cq)
 		ibv_ack_cq_events(connection->cq, connection->events);

@@ -356,7 +356,6 @@ at_once() {
 }
 
 @test "SIGINT and SIGTERM end a waiting client, as by the signal" {
-
 	start_server write
 	lab run a pkill -STOP rdma-server
 	for signal in INT TERM; do
