@@ -2195,12 +2195,18 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
-/* Whether nothing is left but the client's disconnection, for which no probe should be in the way.
+/*
+ * Whether the peer may have left, and a probe would be in the way. Over InfiniBand and RoCE that is
+ * once its last message is here. Over iWARP it may leave as soon as it has ours, while TCP is still
+ * sending its own again: a probe that finds nobody there would break the connection under it.
  */
-static bool is_complete(const struct connection *connection)
+static bool may_have_left(const struct connection *connection)
 {
-	return connection->protocol.local == LOCAL_VERDICT_SENT &&
-	       connection->protocol.remote == REMOTE_VERDICT;
+	const struct protocol *protocol = &connection->protocol;
+	bool all_sent =
+		protocol->local >= (protocol->verifying ? LOCAL_VERDICT_SENT : LOCAL_DONE_SENT);
+
+	return all_sent && (connection->iwarp || protocol->remote == REMOTE_VERDICT);
 }
 
 /*
@@ -2222,7 +2228,7 @@ static void probe(struct connection *connection)
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (outstanding_sends(connection) || is_complete(connection))
+	if (outstanding_sends(connection) || may_have_left(connection))
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))

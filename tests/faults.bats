@@ -297,15 +297,14 @@ one_session() {
 	local start
 	start=$(milliseconds)
 	start_peer b client write --hello --rounds 1000 --at mr=disconnect 192.0.2.1 "$port"
-	wait "$peer" || status=$?
-	peer=
+	wait_peer
 	within 100 "$start" "1000 clients"
 	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 1000 ]
 	serves_well write
 }
 
-# A busy machine is too slow for some: siw gives a connect request up that is not answered within five
-# seconds, and a queue pair of rxe may hang when it had to send again. Those end by a deadline.
+# soft-iWARP gives a connect request up that is not answered within five seconds, for which a slow machine is
+# too slow now and then. All others are served.
 @test "a server serves 256 clients at once, and then one more" {
 	local start served lost over
 	start_server -t 100 -m "from the server" read
@@ -321,7 +320,7 @@ one_session() {
 	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
 	within 180 "$start" "256 clients"
 	[ "$((served + lost))" -eq 256 ]
-	[ "$served" -ge "$([ "$LAB_TRANSPORT" = siw ] && echo 128 || echo 240)" ]
+	[ "$served" -ge "$([ "$LAB_TRANSPORT" = siw ] && echo 192 || echo 256)" ]
 
 	client -m "one more" read 192.0.2.1 "$port"
 	ends 0 ""
@@ -550,6 +549,32 @@ add_link() {
 		stop_server
 		[ "$status" -eq 0 ]
 	done
+}
+
+# The client's verdict is lost. Over soft-iWARP it leaves nevertheless, and TCP goes on sending for it: it has sent twice
+# again, or has given up, when packets get through again. Over Soft-RoCE it does not leave before the verdict has arrived.
+@test "a client's last message arrives although it is lost, and sent again when the client has left" {
+	start_server -1 -v -t 10 write
+	start_peer b client write --hello --at verdict=stop 192.0.2.1 "$port"
+	says "$server_err" 1 "EVENT_VERDICT_SENT" 10
+	lab run -w 10 b sh -c 'until ps -C peer -o stat= | grep -q T; do sleep 0.1; done'
+	repair="lab run b tc qdisc del dev eth0 root"
+	lab run b tc qdisc add dev eth0 root netem loss 100%
+	lab run b pkill -CONT -x peer
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		wait_peer
+		# shellcheck disable=SC2016 # expanded on the host
+		lab run -w 10 b sh -c 'while state=$(ss -Htno state established state fin-wait-1); [ "$state" ]; do
+			case $state in *"timer:(on,"*",2)"* | *"timer:(on,"*",3)"*) break ;; esac
+		done'
+	fi
+	$repair
+	repair=
+	[ -z "$peer" ] || wait_peer
+	[ "$status" -eq 0 ]
+	wait_server
+	stderr=$(grep "^rdma-server" "$server_err") || true
+	ends 0 ""
 }
 
 # ---- This side ----

@@ -63,6 +63,13 @@ start_peer() {
 	peer=$!
 }
 
+# wait_peer: until it ends by itself; sets $status.
+wait_peer() {
+	status=0
+	wait "$peer" || status=$?
+	peer=
+}
+
 # start_peer_server MODE OPTION...: on host a; sets $port too.
 start_peer_server() {
 	start_peer a server "$@"
