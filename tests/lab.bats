@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the lab offers to a learner: a capture of the wire, and disturbing it. Boots hosts of its own.
+# What the lab offers to a learner: a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
 
 bats_require_minimum_version 1.5.0
 
@@ -48,6 +48,13 @@ opcodes() {
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ $output =~ time=4[0-9][0-9] ]] # both ways
+}
+
+@test "lab run: a host that goes down by itself leaves the end of its console" {
+	run lab up --transport none -- lab run a sh -c 'echo c >/proc/sysrq-trigger'
+	echo "$output"
+	[ "$status" -eq 125 ]
+	[[ $output == *"the host went down by itself; its console ends with"*"Kernel panic"* ]]
 }
 
 @test "lab up: too little memory for two hosts is said before they boot" {

@@ -151,7 +151,7 @@ class Host:
     def receive(self, data):
         """Takes bytes from the agent; none means that QEMU is gone."""
         if not data:
-            self.lost("the host went down")
+            self.lost("the host went down by itself", explain=True)
             return
         self.received += data
         while len(self.received) >= HEADER.size:
@@ -177,8 +177,8 @@ class Host:
         """Sends one frame to the agent."""
         self.agent.send(HEADER.pack(kind, run, len(payload)) + payload)
 
-    def lost(self, reason):
-        """The host is off, for whatever reason: ends what depended on it."""
+    def lost(self, reason, explain=False):
+        """The host is off, for whatever reason: ends what depended on it. The console explains what nobody wanted."""
         if self.process is None:
             return
         self.process.kill()
@@ -190,7 +190,9 @@ class Host:
         self.ready = False
         self.deadline = None
         if booting:
-            reason = f"host {self.name} did not boot: {reason}; its console ends with\n{tail(self.console)}"
+            reason = f"host {self.name} did not boot: {reason}"
+        if booting or explain:
+            reason += f"; its console ends with\n{tail(self.console)}"
         for client in [client for client in self.lab.runs.values() if client.host is self]:
             client.fail(reason)
         waiting, self.waiting = self.waiting, []
