@@ -55,13 +55,9 @@
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 /* One work request carries no more than this, so that a slow transfer is seen to move. */
 #define PART_SIZE ((uint64_t)1024 * 1024)
-/*
- * Reads outstanding at a time are limited by the devices too; Soft-RoCE gains up to this. Under
- * more than a few over iWARP the kernel of the host that soft-iWARP reads from may crash (Linux
- * 6.12, and more rarely 6.1; perftest's ib_read_bw does the same to it).
- */
-#define READ_DEPTH       128
-#define IWARP_READ_DEPTH 16
+/* Reads outstanding at a time are limited by the devices too; the software adapters gain up to
+ * this. */
+#define READ_DEPTH 128
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
@@ -1205,7 +1201,6 @@ static enum status query_limits(struct connection *connection)
 	struct rdma_cm_id *id = connection->id;
 	struct ibv_device_attr device;
 	struct ibv_port_attr port;
-	uint8_t read_depth;
 	int error = ibv_query_device(id->verbs, &device);
 
 	if (!error)
@@ -1218,9 +1213,8 @@ static enum status query_limits(struct connection *connection)
 	connection->transport = transport_name(id->verbs, &port);
 	connection->part_size = port.max_msg_sz < PART_SIZE ? port.max_msg_sz : PART_SIZE;
 	connection->depth = at_most_requests(connection->process->options->depth, &device);
-	read_depth = connection->iwarp ? IWARP_READ_DEPTH : READ_DEPTH;
-	connection->responder_resources = at_most(device.max_qp_rd_atom, read_depth);
-	connection->initiator_depth = at_most(device.max_qp_init_rd_atom, read_depth);
+	connection->responder_resources = at_most(device.max_qp_rd_atom, READ_DEPTH);
+	connection->initiator_depth = at_most(device.max_qp_init_rd_atom, READ_DEPTH);
 	connection_trace(connection, "device %s port %u: max_msg_sz %" PRIu32,
 			 ibv_get_device_name(id->verbs->device), id->port_num, port.max_msg_sz);
 	return STATUS_SUCCESS;

@@ -181,8 +181,10 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 }
 
 @test "an operation once, twice, 100000 times; one at a time, or more than the device takes" {
+	local depth=128
+	[ "$LAB_TRANSPORT" != siw ] || depth=16 # more may crash its kernel code on host a
 	start_server -s 64 read
-	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n 100000 --depth 128"; do
+	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n 100000 --depth $depth"; do
 		# shellcheck disable=SC2086 # several options
 		client -t 30 --one-way --report -J $options read 192.0.2.1 "$port"
 		expect 0
