@@ -250,7 +250,7 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 		# shellcheck disable=SC2086 # several options
 		client $options write 192.0.2.1 "$port"
 		expect 4 "it sent no hello"
-		wait "$peer" || true # it ends when it is left
+		wait_peer # it ends when it is left
 	done
 }
 
