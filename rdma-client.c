@@ -238,7 +238,7 @@ static void established(struct client *client, const struct cm_event *event)
 				"operation %u, %ju bytes",
 				event->hello.version, event->hello.operation,
 				(uintmax_t)event->hello.length);
-	else if (connection_meet(connection, event->greeting, &event->hello) == STATUS_SUCCESS)
+	else if (connection_meet(connection, event) == STATUS_SUCCESS)
 		connection_handle(connection, established);
 }
 

@@ -1347,6 +1347,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	enum status status;
 
 	connection->one_way = one_way;
+	connection->protocol.operates = connection->process->role == ROLE_CLIENT || !one_way;
 	status = query_limits(connection);
 	if (status == STATUS_SUCCESS)
 		status = create_queues(connection);
@@ -1406,10 +1407,51 @@ static enum status create_latency(struct connection *connection)
 	return STATUS_SUCCESS;
 }
 
-enum status connection_meet(struct connection *connection, enum greeting greeting,
-			    const struct hello *hello)
+/*
+ * How many reads the peer serves at a time. What a client is told of that when it is accepted over
+ * iWARP depends on the driver: cxgb4 tells the server's two numbers as InfiniBand does; siw, irdma
+ * and qedr tell them crosswise. The smaller one is safe, but a 0 only says that the server does not
+ * read.
+ */
+static uint8_t reads_served(const struct connection *connection, const struct cm_event *event)
 {
-	const struct process *process = connection->process;
+	uint8_t number = event->initiator_depth, other = event->responder_resources;
+
+	if (connection->protocol.role == ROLE_SERVER || !connection->iwarp)
+		return number;
+	return number == 0 || (other > 0 && other < number) ? other : number;
+}
+
+/*
+ * No more reads than the peer serves, and serves no more than the peer will ask for
+ * (rdma_accept(3)). Reads above that are not even posted: soft-iWARP in Linux holds everything
+ * behind them back, what it owes to the peer's reads too, and two sides would wait for each other.
+ */
+static enum status limit_reads(struct connection *connection, const struct cm_event *event)
+{
+	uint8_t served = reads_served(connection, event), asked = event->responder_resources;
+	bool told = asked > 0 || !connection->iwarp; /* irdma leaves it out of a request */
+
+	if (connection->initiator_depth > served)
+		connection->initiator_depth = served;
+	if (told && connection->responder_resources > asked)
+		connection->responder_resources = asked;
+	if (connection->protocol.operation == OPERATION_WRITE || !connection->protocol.operates)
+		return STATUS_SUCCESS;
+	if (served == 0)
+		return connection_fail(connection, STATUS_REFUSED,
+				       "the peer serves no RDMA READ: its responder_resources are "
+				       "0; use write, or give it some");
+	if (connection->depth > connection->initiator_depth)
+		connection->depth = connection->initiator_depth;
+	connection_trace(connection, "%u reads outstanding at most", connection->depth);
+	return STATUS_SUCCESS;
+}
+
+enum status connection_meet(struct connection *connection, const struct cm_event *event)
+{
+	enum greeting greeting = event->greeting;
+	const struct hello *hello = &event->hello;
 	uint64_t length = greeting == GREETING_HELLO ? hello->length : DEFAULT_PAYLOAD;
 	enum status status;
 
@@ -1421,14 +1463,15 @@ enum status connection_meet(struct connection *connection, enum greeting greetin
 				       "and --one-way out, or start this program's like there",
 				       DEFAULT_PAYLOAD);
 	connection->expects_pattern = greeting == GREETING_HELLO && hello->flags & HELLO_PATTERN;
-	status = create_latency(connection);
+	status = limit_reads(connection, event);
+	if (status == STATUS_SUCCESS)
+		status = create_latency(connection);
 	if (status == STATUS_SUCCESS && length > 0)
 		status = create_incoming(connection, length);
 	if (status != STATUS_SUCCESS)
 		return status;
 	lock_sessions(connection->process);
 	connection->protocol.verifying = greeting == GREETING_HELLO;
-	connection->protocol.operates = process->role == ROLE_CLIENT || !connection->one_way;
 	plan_operation(connection);
 	pthread_mutex_unlock(&connection->process->mutex);
 	return STATUS_SUCCESS;

@@ -479,9 +479,9 @@ struct cm_event {
 	struct rdma_cm_id *listener;
 	enum greeting greeting; /* what the private data was */
 	struct hello hello;
-	/* In a connect request: */
-	uint8_t responder_resources; /* reads that the client will have outstanding at most */
-	uint8_t initiator_depth;     /* reads that the client can serve at a time */
+	/* In a connect request and in its acceptance (but see reads_served() for iWARP): */
+	uint8_t responder_resources; /* reads that the peer will have outstanding at most */
+	uint8_t initiator_depth;     /* reads that the peer can serve at a time */
 };
 
 /* What process_wait() returned for. */
@@ -629,11 +629,11 @@ struct connection *connection_create(struct process *process, struct rdma_cm_id 
 enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
- * Once the peer's hello is known (`greeting` and `hello`, as decoded): makes room for its payload.
- * Must come before messages flow: for a server before it accepts, for a client when connected.
+ * Once the peer's hello and limits are known, from the connect request or its acceptance: makes
+ * room for its payload, and keeps to the smaller of both sides' numbers of reads. Must come before
+ * messages flow: for a server before it accepts, for a client when connected.
  */
-enum status connection_meet(struct connection *connection, enum greeting greeting,
-			    const struct hello *hello);
+enum status connection_meet(struct connection *connection, const struct cm_event *event);
 
 /* The parameters with which this connection is asked for or accepted; `wire` becomes its hello. */
 struct rdma_conn_param connection_parameters(const struct connection *connection,

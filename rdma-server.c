@@ -279,13 +279,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	bool one_way = event->greeting == GREETING_HELLO && event->hello.flags & HELLO_ONE_WAY;
 
 	if (connection_prepare(connection, one_way) != STATUS_SUCCESS ||
-	    connection_meet(connection, event->greeting, &event->hello) != STATUS_SUCCESS)
+	    connection_meet(connection, event) != STATUS_SUCCESS)
 		return false;
-	/* no more than the client can serve, or will have outstanding (rdma_accept(3)) */
-	if (connection->initiator_depth > event->initiator_depth)
-		connection->initiator_depth = event->initiator_depth;
-	if (connection->responder_resources > event->responder_resources)
-		connection->responder_resources = event->responder_resources;
 	parameters = connection_parameters(connection, hello);
 	connection_trace(connection, "rdma_accept");
 	if (rdma_accept(connection->id, &parameters))

@@ -194,6 +194,14 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	done
 }
 
+# Adapters of soft-iWARP wait for each other for ever, now and then, when both have more posted than they may ask for.
+@test "reads in both directions, more than the adapters ask for at a time" {
+	start_server -s 4K -n 1000 --depth 65536 read
+	client -s 64K -n 1000 --depth 65536 -J read 192.0.2.1 "$port"
+	expect 0
+	[ "$(json operations verified)" = $'1000\nTrue' ]
+}
+
 @test "--depth 1 measures latencies, --report tells them" {
 	start_server -s 8 read
 	client --one-way -n 100 --depth 1 read 192.0.2.1 "$port"

@@ -125,6 +125,21 @@ happy_path() {
 	END
 }
 
+@test "no more reads are posted than the peer serves" {
+	local role
+	for role in client "server -1"; do
+		# shellcheck disable=SC2086 # a role, and perhaps an option
+		outcomes $role -n 100 --depth 128 <<-END
+		0	reads:1
+		0	reads:3 iwarp payload:5000 max_msg:64
+		0	reads:255 coalesce
+		0	reads:0 write
+		END
+	done
+	outcomes client <<<$'4\treads:0\tserves no RDMA READ'
+	outcomes server <<<$'0\treads:0\tserves no RDMA READ' # it refuses the client
+}
+
 @test "a peer that follows the tutorial" {
 	outcomes client <<-END
 	0	tutorial

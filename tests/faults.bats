@@ -28,6 +28,9 @@ REJECTED="connection rejected"
 # over iWARP a server that sends first breaks the connection; a message that is too long does so too
 EARLY=7 LONG=7
 [ "$LAB_TRANSPORT" != siw ] || EARLY="6|7" LONG="6|7"
+# a server on siw serves what it is asked for, whatever it says
+UNREAD=4 UNREAD_TEXT="no RDMA READ"
+[ "$LAB_TRANSPORT" != siw ] || UNREAD=0 UNREAD_TEXT=
 NO_FIT="a hello that does not fit"
 
 # ---- What the rows are made of ----
@@ -234,6 +237,7 @@ one_session() {
 @test "client: hello of length 0"                { client_meets read  7 2 "$NO_FIT"     --set hello.length=0; }
 @test "client: hello of a huge length"           { client_meets read  7 2 "$NO_FIT"     --set hello.length=0xffffffffffffffff; }
 @test "client: hello cut off"                    { client_meets read  7 2 ""            --set hello.size=6; }
+@test "client: a peer that serves no read"       { client_meets read  "$UNREAD" 2 "$UNREAD_TEXT" --set reads=0; }
 @test "client: no hello but a verdict"           { client_meets write 7 2 "$WRONG"      --set hello.magic=0; }
 
 # ---- The other side: our server and a client that ... ----
@@ -276,6 +280,7 @@ one_session() {
 @test "server: hello of no operation"            { server_meets write 2 "the other operation" --set hello.operation=77; }
 @test "server: hello of length 0"                { server_meets write 2 "hands over nothing"  --set hello.length=0; }
 @test "server: hello of a huge length"           { server_meets write 2 "hands over nothing"  --set hello.length=0xffffffffffffffff; }
+@test "server: a peer that serves no read"       { server_meets read  2 "no RDMA READ" --set reads=0; }
 @test "server: no hello but a verdict"           { server_meets write 2 "$WRONG"      --set hello.magic=0; }
 
 # ---- The same with --one-off: the exit status of our server after a client that ... ----

@@ -12,6 +12,7 @@
 #define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
 #define REPLY_SIZE   196
 #define REJECT_SIZE  148
+#define PEER_READS   4 /* that the peer has outstanding at a time */
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -190,6 +191,11 @@ struct double_qp *any_qp(void)
 
 /* ---- Events ---- */
 
+static uint8_t peer_serves_reads(void)
+{
+	return (uint8_t)scripted_number("reads", 8);
+}
+
 static void deliver_event(struct stimulus *stimulus)
 {
 	struct double_id *id = stimulus->id;
@@ -209,8 +215,13 @@ static void deliver_event(struct stimulus *stimulus)
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		pending->event.listen_id = &id->id;
 		pending->event.id = NULL; /* there is one when the program takes the event */
-		pending->event.param.conn.responder_resources = 4;
-		pending->event.param.conn.initiator_depth = 8;
+	}
+	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST || !is_iwarp()) {
+		pending->event.param.conn.responder_resources = PEER_READS;
+		pending->event.param.conn.initiator_depth = peer_serves_reads();
+	} else { /* soft-iWARP tells an accepted client its own numbers */
+		pending->event.param.conn.responder_resources = peer_serves_reads();
+		pending->event.param.conn.initiator_depth = PEER_READS;
 	}
 	if (pending->event.event == RDMA_CM_EVENT_ESTABLISHED && id->id.qp)
 		id->id.qp->state = IBV_QPS_RTS;
@@ -284,7 +295,6 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		id->id.verbs = adapter();
 		id->id.port_num = 1;
 		id->offered_responder_resources = pending->event.param.conn.responder_resources;
-		id->offered_initiator_depth = pending->event.param.conn.initiator_depth;
 		id->id.route.addr.dst_sin.sin_family = AF_INET;
 		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
 		id->id.route.addr.dst_sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -470,6 +480,8 @@ static void check_parameters(const struct double_id *id, const struct rdma_conn_
 	if (parameters->initiator_depth > 128 || parameters->responder_resources > 128)
 		violation("read depths beyond what the device can do");
 	qp->read_depth = parameters->initiator_depth;
+	if (qp->read_depth > peer_serves_reads())
+		qp->read_depth = peer_serves_reads();
 }
 
 int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
@@ -505,7 +517,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);
-	if (parameters->initiator_depth > id->offered_initiator_depth ||
+	if (parameters->initiator_depth > peer_serves_reads() ||
 	    parameters->responder_resources > id->offered_responder_resources)
 		violation("rdma_accept: read depths beyond what the client can do");
 	id->asked = true;

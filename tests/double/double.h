@@ -13,6 +13,7 @@
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N max_msg:N       bytes that the peer hands over; most that one work request carries
+ *   reads:N                   how many reads the peer serves at a time (8)
  *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
  *   repeat-DONE               the peer sends MSG_DONE twice
@@ -175,11 +176,12 @@ struct double_qp {
 	struct double_id *id;
 	struct ibv_qp_cap cap;
 	struct work_queue sends, receives;
-	unsigned int send_count, receive_count, read_depth;
-	bool broken;         /* a work request failed: the rest will be flushed */
-	bool deaf;           /* a receive failed: no message arrives any more */
-	bool closing;        /* by the program's own will: nothing more may be posted */
-	unsigned int unread; /* device events taken and not acknowledged */
+	unsigned int send_count, receive_count;
+	unsigned int read_depth; /* reads outstanding at most, as both sides have agreed */
+	bool broken;             /* a work request failed: the rest will be flushed */
+	bool deaf;               /* a receive failed: no message arrives any more */
+	bool closing;            /* by the program's own will: nothing more may be posted */
+	unsigned int unread;     /* device events taken and not acknowledged */
 };
 
 struct ibv_context *adapter(void);
@@ -233,7 +235,7 @@ struct double_id {
 	bool asked;         /* connected or accepted: there is something to disconnect */
 	bool peer_gone;     /* it disconnected */
 	unsigned int taken; /* events taken, and not acknowledged */
-	uint8_t offered_responder_resources, offered_initiator_depth;
+	uint8_t offered_responder_resources;
 	int resolve_timeout;
 	LIST_ENTRY(double_id) link;
 };

@@ -668,6 +668,16 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 
 static void run_send_queue(struct double_qp *qp);
 
+static unsigned int reads_outstanding(const struct double_qp *qp)
+{
+	const struct work *work;
+	unsigned int count = 0;
+
+	TAILQ_FOREACH (work, &qp->sends, link)
+		count += work->opcode == IBV_WR_RDMA_READ && !work->complete;
+	return count;
+}
+
 static void check_send(const struct work *work)
 {
 	const struct double_qp *qp = work->qp;
@@ -682,8 +692,9 @@ static void check_send(const struct work *work)
 	if (work->opcode == IBV_WR_RDMA_READ && work->length == 0)
 		violation(
 			"an RDMA READ of nothing: Soft-RoCE breaks the connection when it is repeated");
-	if (work->opcode == IBV_WR_RDMA_READ && qp->read_depth == 0)
-		violation("RDMA READ, but no initiator depth was agreed");
+	if (work->opcode == IBV_WR_RDMA_READ && reads_outstanding(qp) > qp->read_depth)
+		violation("more RDMA READs outstanding than were agreed: soft-iWARP holds back "
+			  "all that follows");
 	if (work->opcode != IBV_WR_RDMA_READ && work->length > scripted_number("max_msg", 8 << 20))
 		violation("ibv_post_send: larger than max_msg_sz");
 	TAILQ_FOREACH (other, &qp->sends, link) {

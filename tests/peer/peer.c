@@ -52,7 +52,7 @@ static const char help[] =
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
 	"operation is seen to move), slow (for four seconds, but report progress), or to send one\n"
 	"more message: mr, done, verdict, progress, unknown, short, long.\n"
-	"FIELD is hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
+	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
 	"that are sent), mr.address, mr.length, mr.rkey, done.digest, verdict.status or\n"
 	"progress.bytes.\n";
 
@@ -454,7 +454,7 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 
 	memset(parameters, 0, sizeof(*parameters));
 	parameters->initiator_depth = 1;
-	parameters->responder_resources = 1;
+	parameters->responder_resources = (uint8_t)wire_value(session, "reads", 1);
 	parameters->rnr_retry_count = 7;
 	if (!peer->hello)
 		return;
