@@ -2055,7 +2055,6 @@ static enum status completion_status(const struct ibv_wc *completion)
 	switch (completion->status) {
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
-	case IBV_WC_REM_OP_ERR:
 		return STATUS_REFUSED;
 	case IBV_WC_RETRY_EXC_ERR:
 	case IBV_WC_RNR_RETRY_EXC_ERR:
@@ -2080,6 +2079,8 @@ static void handle_failed_completion(struct connection *connection, const struct
 	if (!receive) /* of receives there are too many */
 		connection_trace(connection, "%s: %s", name, ibv_wc_status_str(completion->status));
 	if (completion->status == IBV_WC_WR_FLUSH_ERR ||
+	    /* the receive buffers of a program that is killed go before its queue pair */
+	    completion->status == IBV_WC_REM_OP_ERR ||
 	    /* how soft-iWARP says that the TCP connection has broken */
 	    (connection->iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR && !receive)) {
 		process_event(connection, connection_goes_down);

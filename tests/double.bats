@@ -359,7 +359,8 @@ happy_path() {
 # The exit status that a completion status calls for (ibv_poll_cq(3)).
 exit_status_of() { # ROLE-OF-WORK STATUS
 	case $2 in
-	9 | 10 | 11) echo 4 ;; # REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR
+	9 | 10) echo 4 ;; # REM_INV_REQ_ERR REM_ACCESS_ERR
+	11) echo 6 ;; # REM_OP_ERR
 	12 | 13 | 16 | 20) echo 6 ;; # RETRY_EXC_ERR RNR_RETRY_EXC_ERR REM_ABORT_ERR RESP_TIMEOUT_ERR
 	5) echo 6 ;; # WR_FLUSH_ERR
 	1 | 2) [[ $1 == received* ]] && echo 7 || echo 1 ;; # LOC_LEN_ERR, and Soft-RoCE's LOC_QP_OP_ERR

@@ -409,9 +409,9 @@ def share(tag, folder, options):
 
 
 def tail(path):
-    """The last lines of a console log."""
+    """The last lines of a console log; as many as a kernel prints when it panics."""
     with open(path, errors="replace") as log:
-        return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-40:])
+        return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-100:])
 
 
 def require_room(folder, memory):

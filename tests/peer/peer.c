@@ -456,13 +456,15 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 	parameters->initiator_depth = 1;
 	parameters->responder_resources = (uint8_t)wire_value(session, "reads", 1);
 	parameters->rnr_retry_count = 7;
+	/* not 0, as in the tutorial: a lost packet ends the session then, and Soft-RoCE in Linux
+	 * 6.12 loses some */
+	parameters->retry_count = 7;
 	if (!peer->hello)
 		return;
 	encode_hello(&hello, wire);
 	wire[0] = (uint8_t)wire_value(session, "hello.magic", wire[0]);
 	parameters->private_data = wire;
 	parameters->private_data_len = (uint8_t)wire_value(session, "hello.size", HELLO_SIZE);
-	parameters->retry_count = 7;
 }
 
 /* Client: resolves and asks. Server: waits for a client that asks. */
