@@ -294,7 +294,6 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		id->passive = true;
 		id->id.verbs = adapter();
 		id->id.port_num = 1;
-		id->offered_responder_resources = pending->event.param.conn.responder_resources;
 		id->id.route.addr.dst_sin.sin_family = AF_INET;
 		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
 		id->id.route.addr.dst_sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -518,7 +517,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);
 	if (parameters->initiator_depth > peer_serves_reads() ||
-	    parameters->responder_resources > id->offered_responder_resources)
+	    parameters->responder_resources > PEER_READS)
 		violation("rdma_accept: read depths beyond what the client can do");
 	id->asked = true;
 	peer_reads_hello(&id->peer, parameters->private_data, parameters->private_data_len);

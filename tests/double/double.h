@@ -235,7 +235,6 @@ struct double_id {
 	bool asked;         /* connected or accepted: there is something to disconnect */
 	bool peer_gone;     /* it disconnected */
 	unsigned int taken; /* events taken, and not acknowledged */
-	uint8_t offered_responder_resources;
 	int resolve_timeout;
 	LIST_ENTRY(double_id) link;
 };

@@ -52,9 +52,9 @@ static const char help[] =
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
 	"operation is seen to move), slow (for four seconds, but report progress), or to send one\n"
 	"more message: mr, done, verdict, progress, unknown, short, long.\n"
-	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation, hello.length, hello.size (bytes of it\n"
-	"that are sent), mr.address, mr.length, mr.rkey, done.digest, verdict.status or\n"
-	"progress.bytes.\n";
+	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation,\n"
+	"hello.length, hello.size (bytes of it that are sent), mr.address, mr.length, mr.rkey,\n"
+	"done.digest, verdict.status or progress.bytes.\n";
 
 struct session;
 
