@@ -2240,17 +2240,21 @@ static void disconnect(struct connection *connection, bool connected)
 }
 
 /*
- * Whether the peer may have left, and a probe would be in the way. Over InfiniBand and RoCE that is
- * once its last message is here. Over iWARP it may leave as soon as it has ours, while TCP is still
- * sending its own again: a probe that finds nobody there would break the connection under it.
+ * Whether a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
+ * that is once its last message is here; over iWARP it may leave as soon as it has ours, while TCP
+ * is still sending its own again, and a probe that finds nobody there would break the connection
+ * under it. And over iWARP a server is silent until its client has sent (RFC 5044, section 7.1.2):
+ * if its reply to the connect request was lost and comes along with a probe, the client gives up.
  */
-static bool may_have_left(const struct connection *connection)
+static bool probe_disturbs(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
 	bool all_sent =
 		protocol->local >= (protocol->verifying ? LOCAL_VERDICT_SENT : LOCAL_DONE_SENT);
+	bool too_early = connection->iwarp && protocol->role == ROLE_SERVER &&
+			 protocol->remote == REMOTE_SILENT;
 
-	return all_sent && (connection->iwarp || protocol->remote == REMOTE_VERDICT);
+	return too_early || (all_sent && (connection->iwarp || protocol->remote == REMOTE_VERDICT));
 }
 
 /*
@@ -2272,7 +2276,7 @@ static void probe(struct connection *connection)
 	};
 
 	connection->probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (outstanding_sends(connection) || may_have_left(connection))
+	if (outstanding_sends(connection) || probe_disturbs(connection))
 		return;
 	connection_trace(connection, "ibv_post_send: probe");
 	if (post_send(connection, &request))

@@ -278,6 +278,7 @@ happy_path() {
 	END
 	outcomes server -1 <<-END
 	5	received-MR!	nothing was heard
+	5	iwarp received-MR!	nothing was heard
 	5	sent-MR!	nothing was heard
 	5	iwarp operation!	nothing was heard
 	5	received-DONE! received-VERDICT! DISCONNECTED!	nothing was heard

@@ -89,6 +89,14 @@ client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@"
 }
 
+# await_requests COUNT: until host a's kernel has as many connect requests that its program has not answered.
+await_requests() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run -w 20 a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -eq "$1" ]; do
+			sleep 0.05
+		done' - "$1"
+}
+
 # Whatever a failed test left running.
 teardown() {
 	[ -z "${server:-}" ] || stop_server KILL || true

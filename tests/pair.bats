@@ -355,14 +355,6 @@ at_once() {
 	done
 }
 
-# await_requests COUNT: until host a's kernel has as many connect requests that its program has not answered.
-await_requests() {
-	# shellcheck disable=SC2016 # expanded on the host
-	lab run -w 20 a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -eq "$1" ]; do
-			sleep 0.05
-		done' - "$1"
-}
-
 # A client that leaves before that would take soft-iWARP's listener with it, and host a would hang when the server ends.
 @test "SIGINT and SIGTERM end a waiting client, as by the signal" {
 	local requests=0

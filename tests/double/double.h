@@ -178,6 +178,7 @@ struct double_qp {
 	struct work_queue sends, receives;
 	unsigned int send_count, receive_count;
 	unsigned int read_depth; /* reads outstanding at most, as both sides have agreed */
+	bool heard;              /* a message has arrived */
 	bool broken;             /* a work request failed: the rest will be flushed */
 	bool deaf;               /* a receive failed: no message arrives any more */
 	bool closing;            /* by the program's own will: nothing more may be posted */

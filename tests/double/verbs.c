@@ -685,6 +685,8 @@ static void check_send(const struct work *work)
 
 	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR)
 		violation("ibv_post_send before the connection stands");
+	if (is_iwarp() && qp->id->passive && !qp->heard)
+		violation("over iWARP a server sends before its client has");
 	if (work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data)
 		violation("ibv_post_send: %u bytes are too many for inline", work->length);
 	if (work->opcode == IBV_WR_RDMA_READ && work->flags & IBV_SEND_INLINE)
@@ -792,6 +794,7 @@ static void deliver_completion(struct stimulus *stimulus)
 		return;
 	if (stimulus->code == IBV_WC_SUCCESS && work->receive) {
 		work->length = stimulus->size;
+		qp->heard = true;
 		peer_operates(&qp->id->peer);
 		copy_bytes((void *)(uintptr_t)work->sge[0].addr, stimulus->bytes, stimulus->size);
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
