@@ -145,10 +145,17 @@ happy_path() {
 	0	tutorial
 	0	tutorial write
 	0	tutorial iwarp
+	0	tutorial iwarp sent-DONE=2
 	END
 	outcomes server -1 <<-END
 	0	tutorial
 	0	tutorial write iwarp
+	0	tutorial iwarp sent-DONE=2
+	0	tutorial write iwarp sent-DONE=2
+	0	tutorial write iwarp sent-DONE>received-DONE sent-DONE=2
+	0	tutorial write iwarp sent-DONE=2 DISCONNECTED>sent-DONE
+	6	tutorial write iwarp sent-DONE=5	peer went away
+	1	tutorial write sent-DONE=2	MSG_DONE failed
 	END
 }
 

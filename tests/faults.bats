@@ -309,7 +309,7 @@ one_session() {
 }
 
 # soft-iWARP gives a connect request up that is not answered within five seconds, and how many that are depends on how
-# fast the machine is. All others are served.
+# fast the machine is; now and then a client gets a port there that an earlier connection holds. All others are served.
 @test "a server serves 256 clients at once, and then one more" {
 	local start served given_up over least=256
 	[ "$LAB_TRANSPORT" != siw ] || least=64
@@ -320,7 +320,8 @@ one_session() {
 			"$1" client read --hello --connections 4 192.0.2.1 "$2" &
 		done; wait' - "$PEER" "$port"
 	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
-	given_up=$(grep -c -x "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" <<<"$output") || true
+	given_up=$(grep -c -x -e "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" \
+		-e "over at ask: Cannot assign requested address" <<<"$output") || true
 	over=$(grep -c "^over at" <<<"$output") || true
 	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
 	within 180 "$start" "256 clients"

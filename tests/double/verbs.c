@@ -853,6 +853,8 @@ static bool execute(struct double_qp *qp, struct work *work)
 		copy_bytes(bytes, (void *)(uintptr_t)work->sge[0].addr, work->length);
 	if (accepted && work->opcode == IBV_WR_RDMA_WRITE)
 		peer_is_accessed(&qp->id->peer, work, false);
+	/* soft-iWARP calls a message failed that it has sent, if the peer leaves at once */
+	accepted |= is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR;
 	accepted = accepted && work->opcode == IBV_WR_SEND;
 	produce(stimulus);
 	if (accepted)
