@@ -239,17 +239,19 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 
 @test "--one-way: the client writes or reads, the server only serves" {
 	random_file there 2000000
-	start_server -o "$folder/arrived" write
+	start_server -1 -o "$folder/arrived" write
 	client --one-way -f "$folder/there" write 192.0.2.1 "$port"
 	expect 0
 	[[ $output != *"remote buffer"* ]]
-	stop_server
+	wait_server
+	[ "$status" -eq 0 ]
 	cmp "$folder/there" "$folder/arrived"
 	run ! grep -q "writing message" "$server_out"
-	start_server -f "$folder/there" read
+	start_server -1 -f "$folder/there" read
 	client --one-way -o "$folder/arrived-back" read 192.0.2.1 "$port"
 	expect 0
-	stop_server
+	wait_server
+	[ "$status" -eq 0 ]
 	cmp "$folder/there" "$folder/arrived-back"
 	run ! grep -q "remote buffer" "$server_out"
 }

@@ -41,6 +41,7 @@ check_transcripts() {
 	[ -z "$stderr" ]
 	diff <(transcript client "$1" "message from passive/server side with pid $server_pid") - \
 		<<<"$output"
+	wait_for_line "$server_out" '^peer disconnected' "$server"
 	stop_server
 	expect 0
 	client_pid=$(sed -n 's/.*active.client side with pid //p' "$server_out")
@@ -138,6 +139,7 @@ at_once() {
 		done; wait
 		cat /tmp/out.*; cat /tmp/status.* | sort | uniq -c' - "$PROGRAMS" "$1" "$port" \
 		>"$BATS_TEST_TMPDIR/clients.out"
+	wait_for_line "$server_out" 'peer disconnected' "$server" 20
 	stop_server
 	expect 0
 	grep -x ' *20 0' "$BATS_TEST_TMPDIR/clients.out"
@@ -162,9 +164,9 @@ at_once() {
 		client write "$address" "$port"
 		expect 0
 	done
+	wait_for_line "$server_out" 'peer disconnected' "$server" 3
 	stop_server
 	expect 0
-	[ "$(grep -c 'peer disconnected' "$server_out")" -eq 3 ]
 }
 
 @test "--bind listens on that address only" {

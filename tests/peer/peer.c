@@ -210,8 +210,9 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	const uint8_t *slots = session->control->addr;
 	struct message message;
 
-	if (completion->status == IBV_WC_WR_FLUSH_ERR)
-		return; /* what it follows from is known, or will be */
+	/* what it follows from is known, or will be; soft-iWARP has two words for it */
+	if (completion->status == IBV_WC_WR_FLUSH_ERR || completion->status == IBV_WC_LOC_QP_OP_ERR)
+		return;
 	if (completion->status != IBV_WC_SUCCESS) {
 		session->over = ibv_wc_status_str(completion->status);
 	} else if (!(completion->opcode & IBV_WC_RECV)) {
