@@ -2196,6 +2196,24 @@ static bool spin(struct process *process)
 
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
 
+/*
+ * The connection does not come to be. If it stands already, nothing has happened to it: Linux since
+ * 6.0 tells a RoCE client UNREACHABLE when its host loses the peer's MAC address, be it for a
+ * moment. Whether the peer can be reached is for the transport's retries and the deadline to tell.
+ */
+static void connecting_failed(struct connection *connection, const struct cm_event *event)
+{
+	lock_sessions(connection->process);
+	if (connection->protocol.phase == PHASE_CONNECTING)
+		fail_locked(connection,
+			    event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
+			    "cannot connect: %s, status %d (%s); is the peer up, and the network "
+			    "between?",
+			    rdma_event_str(event->type), event->status,
+			    event->status < 0 ? strerror(-event->status) : "of the transport");
+	pthread_mutex_unlock(&connection->process->mutex);
+}
+
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
 	struct event disconnected = { .type = EVENT_DISCONNECTED };
@@ -2215,13 +2233,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		connection_fail(
-			connection,
-			event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
-			"cannot connect: %s, status %d (%s); is the peer up, and the network "
-			"between?",
-			rdma_event_str(event->type), event->status,
-			event->status < 0 ? strerror(-event->status) : "of the transport");
+		connecting_failed(connection, event);
 		break;
 	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
 		break;

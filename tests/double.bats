@@ -314,6 +314,9 @@ happy_path() {
 	1	sent-MR+DISCONNECTED DISCONNECTED+DEVICE_REMOVAL	removed
 	3	no-device	cannot find an RDMA device
 	0	ADDR_RESOLVED+ADDR_CHANGE
+	0	sent-MR+UNREACHABLE:-110
+	0	received-DONE+UNREACHABLE:-110
+	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	nothing was heard
 	END
 	outcomes server -1 <<-END
 	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE

@@ -308,8 +308,9 @@ one_session() {
 	serves_well write
 }
 
-# soft-iWARP gives a connect request up that is not answered within five seconds, and how many that are depends on how
-# fast the machine is; now and then a client gets a port there that an earlier connection holds. All others are served.
+# soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client is
+# told CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
+# and then a client gets a port that an earlier connection holds. All others are served.
 @test "a server serves 256 clients at once, and then one more" {
 	local start served given_up over least=256
 	[ "$LAB_TRANSPORT" != siw ] || least=64
@@ -321,6 +322,7 @@ one_session() {
 		done; wait' - "$PEER" "$port"
 	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
 	given_up=$(grep -c -x -e "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" \
+		-e "over at connect: RDMA_CM_EVENT_UNREACHABLE" \
 		-e "over at ask: Cannot assign requested address" <<<"$output") || true
 	over=$(grep -c "^over at" <<<"$output") || true
 	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
@@ -488,6 +490,12 @@ cut() {
 	[ -z "${2:-}" ] || { sleep "$2"; lab link "$1" up; }
 }
 
+# forget_neighbour HOST ADDRESS: its kernel takes ADDRESS to be at a wrong MAC address, then at none, and asks again.
+forget_neighbour() {
+	lab run "$1" ip neighbour replace "$2" lladdr 02:00:00:00:00:99 dev eth0 nud reachable
+	lab run "$1" ip neighbour del "$2" dev eth0
+}
+
 # power_off HOST
 power_off() {
 	repair="power_on $1"
@@ -516,6 +524,7 @@ add_link() {
 @test "client: it does with nothing outstanding" { client_when write 2 5     5 "$SILENT"   --at done=hang       -- power_off a; }
 @test "client: the network is cut for good"     { client_when read  2 "5|6" 6 ""          --length 67108864 --at done=flow -- cut b; }
 @test "client: the network is cut for 2 s"      { client_when read 10 0    15 ""          --length 67108864 --at done=flow -- cut b 2; }
+@test "client: the server's MAC address is lost" { client_when read 10 0    10 ""          --length 67108864 --at done=flow -- forget_neighbour b 192.0.2.1; }
 @test "client: the server's RDMA link goes"     { client_when read  3 6     5 "$GONE"     --at mr=hang         -- remove_link a; }
 @test "client: its own RDMA link goes"          { client_when write 3 1     5 "device was removed" --at mr=hang -- remove_link b; }
 #                                                 modes options st s text       when                     what

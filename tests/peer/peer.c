@@ -21,8 +21,11 @@
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 120
-/* Turns of about a millisecond without what is waited for, before the other side is nudged. */
-#define NUDGE_AFTER          250
+/* A wait is a millisecond longer than the one before, up to this: with 256 that look every
+ * millisecond their host does nothing else. */
+#define LONGEST_WAIT 20
+/* So many waits, a quarter of a second, before the other side is nudged. */
+#define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
 /* Slots of the control memory: receives, then sends, which take turns. */
 #define RECEIVES  16
@@ -273,7 +276,7 @@ static bool await(struct session *session, const unsigned int *counter, unsigned
 			session->over = "disconnected";
 		if (session->over)
 			return false;
-		poll(&ready, 1, 1);
+		poll(&ready, 1, waited < LONGEST_WAIT ? (int)waited : LONGEST_WAIT);
 	}
 }
 
@@ -479,7 +482,7 @@ static void ask(struct session *session)
 
 	if (peer->role == ROLE_SERVER) {
 		while (!session->id)
-			pump(session);
+			handle_cm_event(session->peer);
 		return;
 	}
 	if (getaddrinfo(peer->address, peer->port, &hints, &address))
