@@ -439,7 +439,8 @@ def accelerator_options(accelerator):
     """QEMU options for kvm or tcg."""
     if accelerator == "kvm":
         return ("-accel", "kvm", "-cpu", "host")
-    return ("-accel", "tcg,thread=multi", "-cpu", "max")
+    # Without ERMS, which makes the kernel and the C library copy by "rep movsb": emulated, that goes byte by byte.
+    return ("-accel", "tcg,thread=multi", "-cpu", "max,-erms")
 
 
 def choose_accelerator(kernel):
