@@ -145,7 +145,7 @@ tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer
 
 check:
 	tests/setup build lab check
-	$(MAKE) --no-print-directory tests
+	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run
 
 fuzz:
@@ -189,12 +189,10 @@ format:
 lint:
 	tests/setup build check lint
 	clang-format --dry-run --Werror $(C_FILES)
-	for compiler in gcc clang; do \
-		for file in $(SOURCES) $(wildcard tests/*/*.c); do \
-			$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null $$file || exit 1; \
-		done; \
-	done
-	clang-tidy --quiet $(SOURCES) -- $(DIALECT)
+	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I FILE sh -ec 'for compiler in gcc clang; do \
+		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null FILE; \
+	done'
+	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I FILE clang-tidy --quiet FILE -- $(DIALECT)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		--suppress=missingIncludeSystem $(SOURCES)
