@@ -50,6 +50,20 @@ opcodes() {
 	[[ $output =~ time=4[0-9][0-9] ]] # both ways
 }
 
+# The memory makes its end take a while; it is all written when it says so.
+@test "lab run: what a killed one has left is gone when the next one starts" {
+	# shellcheck disable=SC2016 # expanded by that shell
+	run lab up --transport none -- bash -c '
+		exec {said}< <(exec lab run a sh -c "{ head -c 400M /dev/zero; echo full >&2; sleep 1000; } | tail -n 1" 2>&1)
+		killed=$!
+		read -r line <&"$said" && [ "$line" = full ] || exit 2
+		kill -s KILL "$killed"
+		wait "$killed"
+		! lab run a busybox pidof tail sleep'
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
 @test "lab run: a host that goes down by itself leaves the end of its console" {
 	run lab up --transport none -- lab run a sh -c 'echo c >/proc/sysrq-trigger'
 	echo "$output"

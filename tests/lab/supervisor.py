@@ -59,7 +59,8 @@ class Channel:
         """Called by the loop. Hands over what was received, empty when the peer is gone."""
         if events & selectors.EVENT_WRITE:
             self.flush()
-        if events & selectors.EVENT_READ:
+        # All that is there: the start of a `lab run` must not overtake the end of the one before.
+        while events & selectors.EVENT_READ and self.socket.fileno() >= 0:
             try:
                 data = self.socket.recv(1 << 20)
             except BlockingIOError:
@@ -67,6 +68,8 @@ class Channel:
             except OSError:
                 data = b""
             self.receive(data)
+            if not data:
+                return
 
     def close(self):
         """Ends the connection."""
@@ -87,6 +90,8 @@ class Host:
         self.ready = False
         self.deadline = None
         self.waiting = []
+        self.abandoned = set()  # runs whose `lab run` is gone, and whose processes are being killed
+        self.held = {}  # frames of runs that wait for the end of those, by run
         self.console = f"{lab.folder}/{name}.console"
 
     def start(self):
@@ -162,8 +167,14 @@ class Host:
             del self.received[: HEADER.size + length]
             if kind == b"R":
                 self.became_ready()
+            elif run in self.abandoned:
+                if kind == b"X":
+                    self.abandoned.remove(run)
+                    self.release()
             elif run in self.lab.runs:
                 self.lab.runs[run].channel.send(kind + payload)
+                if kind == b"X":
+                    del self.lab.runs[run]
 
     def became_ready(self):
         """The agent is there."""
@@ -174,8 +185,29 @@ class Host:
             answer(None)
 
     def send(self, kind, run, payload):
-        """Sends one frame to the agent."""
-        self.agent.send(HEADER.pack(kind, run, len(payload)) + payload)
+        """Sends one frame to the agent. A run that begins while an abandoned one is being killed waits for its end."""
+        frame = HEADER.pack(kind, run, len(payload)) + payload
+        if kind == b"S" and self.abandoned:
+            self.held[run] = []
+        if run in self.held:
+            self.held[run].append(frame)
+        else:
+            self.agent.send(frame)
+
+    def abandon(self, run):
+        """Has what is left of a run killed, if it has begun."""
+        if self.held.pop(run, None) is None:
+            self.send(b"A", run, b"")
+            self.abandoned.add(run)
+
+    def release(self):
+        """Lets the runs begin that have waited, if nothing abandoned is left."""
+        if self.abandoned:
+            return
+        held, self.held = self.held, {}
+        for frames in held.values():
+            for frame in frames:
+                self.agent.send(frame)
 
     def lost(self, reason, explain=False):
         """The host is off, for whatever reason: ends what depended on it. The console explains what nobody wanted."""
@@ -187,6 +219,8 @@ class Host:
         self.agent.close()
         self.monitor.close()
         booting = self.deadline is not None
+        self.abandoned.clear()
+        self.held.clear()
         self.ready = False
         self.deadline = None
         if booting:
@@ -284,7 +318,7 @@ class Client:
     def close(self):
         """The command has ended; if its process has not, it is killed."""
         if self.lab.runs.pop(self.number, None) and self.host.ready:
-            self.host.send(b"A", self.number, b"")
+            self.host.abandon(self.number)
         self.channel.close()
         self.channel.send = lambda data: None  # An answer that comes too late.
 
