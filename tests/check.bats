@@ -12,9 +12,7 @@ teardown() {
 
 # check STATUS ARGUMENT...: on host b; nothing goes to standard error.
 check() {
-	local timeout=20
-	[ "$1" -eq 0 ] || timeout=1
-	client -t "$timeout" --check "${@:2}"
+	client -t "${timeout:-$LIMIT}" --check "${@:2}"
 	expect "$1"
 	[ -z "$stderr" ]
 }
@@ -46,7 +44,7 @@ says() {
 }
 
 @test "--check: nobody has the address, no route leads there, nobody knows the name: exit status 3" {
-	check 3 192.0.2.77
+	timeout=1 check 3 192.0.2.77
 	says "address   not resolved: Connection timed out"
 	says "  -> is the host up .*"
 	check 3 198.51.100.1

@@ -31,8 +31,7 @@ random_file() {
 # start_quiet_server ARGUMENT...: one whose standard output is not for narration; sets $port.
 start_quiet_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	: >"$server_err"
-	lab run a "$PROGRAMS/rdma-server" "$@" >"$server_out" 2>"$server_err" 3>&- &
+	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
 	server=$!
 	await_port "$server_err" "$server"
 }
@@ -172,13 +171,17 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 }
 
 @test "a receiver that is killed half-way leaves no file" {
+	local killed=0
 	mkdir "$folder/to"
 	start_server -s 256M read
-	lab run b "$PROGRAMS/rdma-client" -v -o "$folder/to/file" read 192.0.2.1 "$port" \
-		>/dev/null 2>"$BATS_TEST_TMPDIR/client.err" 3>&- &
-	client=$!
-	wait_for_line "$BATS_TEST_TMPDIR/client.err" 'RDMA READ' "$client" 5
+	start_client -v -o "$folder/to/file" read 192.0.2.1 "$port"
+	wait_for_line "$client_err" 'RDMA READ' "$client" 5
 	kill -s KILL "$client"
+	wait "$client" || killed=$?
+	[ "$killed" -eq 137 ]
+	client=
+	lab run b true # begins when nothing is left of the client
+	run ! grep "remote buffer" "$client_out"
 	[ "$(count "$folder/to")" -eq 0 ]
 }
 
@@ -188,7 +191,7 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	start_server -s 64 read
 	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n 100000 --depth $depth"; do
 		# shellcheck disable=SC2086 # several options
-		client -t 30 --one-way --report -J $options read 192.0.2.1 "$port"
+		client -t "$LIMIT" --one-way --report -J $options read 192.0.2.1 "$port"
 		expect 0
 		[ "$(json operations)" = "$(cut -d ' ' -f 2 <<<"$options")" ]
 		[ "$(json bytes)" -eq $((64 * $(json operations))) ]
@@ -313,15 +316,12 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 
 @test "--json of a client that is interrupted: 128 and the signal's number" {
 	start_peer_server read --hello --at done=hang
-	lab run b "$PROGRAMS/rdma-client" -v -J read 192.0.2.1 "$port" \
-		>"$BATS_TEST_TMPDIR/client.out" 2>"$BATS_TEST_TMPDIR/client.err" 3>&- &
-	client=$!
-	wait_for_line "$BATS_TEST_TMPDIR/client.err" "LOCAL_DONE_SENT" "$client"
+	start_client -v -J -t "$LIMIT" read 192.0.2.1 "$port"
+	wait_for_line "$client_err" "LOCAL_DONE_SENT" "$client"
 	kill -s INT "$client"
-	status=0
-	wait "$client" || status=$?
+	wait_client
 	[ "$status" -eq 130 ]
-	output=$(cat "$BATS_TEST_TMPDIR/client.out")
+	output=$(<"$client_out")
 	[ "$(json status error)" = $'130\ninterrupted before the session was complete' ]
 }
 

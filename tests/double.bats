@@ -4,7 +4,7 @@
 # orders of events that a real network shows once in a thousand runs.
 # shellcheck disable=SC2154 # bats sets $status, $output and $stderr
 
-bats_require_minimum_version 1.5.0
+load helpers
 
 setup_file() {
 	cd "$BATS_TEST_DIRNAME/.." || return
@@ -24,7 +24,7 @@ double() {
 	[[ " $script " != *" write "* ]] || operation="write"
 	[ "$role" != client ] || arguments=(192.0.2.1 20000)
 	shift 2
-	DOUBLE=$script timeout -s KILL 20 "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
+	DOUBLE=$script timeout -s KILL "$LIMIT" "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
 }
@@ -411,7 +411,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
 	make -s -f tests/double/double.mk SANITIZE=none
 	programs=build/double/none
-	local memcheck=(timeout 60 valgrind -q --error-exitcode=98 --leak-check=full)
+	local memcheck=(timeout "$LIMIT" valgrind -q --error-exitcode=98 --leak-check=full)
 	DOUBLE=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
 	DOUBLE="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }

@@ -11,18 +11,78 @@ PROGRAMS=${PROGRAMS:-$top}
 # A proper program of this project but for what it is told to do wrong.
 PEER=${PEER:-$top/build/peer}
 
-# wait_for_line FILE PATTERN PID [COUNT]: until as many lines match, one by default. Fails when the
-# process that writes the file ends before that, or after a minute.
+# Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
+# that are busy with other things take long. A program that is expected to succeed gets as much for its --timeout.
+LIMIT=${LIMIT:-120}
+# Measured times go here, if it is set: milliseconds, status, test, what.
+TIMES=${TIMES:-/dev/null}
+
+# await COMMAND...: until it succeeds.
+await() {
+	local end=$((SECONDS + LIMIT))
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || { echo "not within $LIMIT s: $*"; return 1; }
+		sleep 0.05
+	done
+}
+
+# wait_for_line FILE PATTERN PID [COUNT [FIRST]]: until as many lines (one by default), from number FIRST on, fit the
+# extended regular expression. Fails when the process that writes the file ends before that.
 wait_for_line() {
-	local count=${4:-1}
-	[ "$(grep -c -m "$count" -e "$2" < <(exec timeout 60 tail --pid="$3" -s 0.1 -n +1 -f "$1"))" \
-		-eq "$count" ]
+	local count=${4:-1} first=${5:-1} found
+	[ -e "$1" ] || { echo "$1 is looked at before it is there"; return 1; }
+	found=$(grep -c -m "$count" -E -e "$2" \
+		< <(exec timeout "$LIMIT" tail --pid="$3" -s 0.1 -n +"$first" -f "$1" 3>&-)) || true
+	[ "$found" -lt "$count" ] || return 0
+	printf '%s lines instead of %s: %s; but:\n' "$found" "$count" "$2"
+	tail -n +"$first" "$1"
+	return 1
 }
 
 # await_port FILE PID: until the program that writes the file listens; sets $port.
 await_port() {
 	wait_for_line "$1" '^listening on port' "$2" || return 1
 	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$1")
+}
+
+# await_listener HOST PORT: until somebody listens there, who cannot say so; over iWARP TCP has to know it as well.
+await_listener() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run -w "$LIMIT" "$1" sh -c 'until rdma resource show cm_id | grep -q "state LISTEN .* 0.0.0.0:$1 " &&
+			{ [ "$2" != siw ] || ss -Hltn | grep -q " 0.0.0.0:$1 "; }; do
+		sleep 0.05
+	done' - "$2" "$LAB_TRANSPORT"
+}
+
+# await_requests COUNT: until host a's kernel has as many connect requests that its program has not answered.
+await_requests() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run -w "$LIMIT" a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -ge "$1" ]; do
+			sleep 0.05
+		done' - "$1"
+}
+
+milliseconds() {
+	echo $((${EPOCHREALTIME/[.,]/} / 1000))
+}
+
+# within SECONDS START WHAT [LEAST]: fails if more time has passed since START (or less than LEAST seconds), by far: this
+# is to tell a program that notices from one that waits for a --timeout of $LIMIT, not to measure. SECONDS is what a
+# machine with nothing else to do needs; hosts that are emulated on one that has take several times that. What each
+# ending takes exactly, the tests with simulated time can see.
+within() {
+	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 4)) least=${4:-0}
+	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
+	echo "$passed ms, status ${status:-none}: $BATS_TEST_DESCRIPTION: $3" >>"$TIMES"
+	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
+}
+
+# background HOST OUTPUT ERRORS COMMAND...: on the host; $! is its process here. Both files are there, and empty, before
+# it starts.
+background() {
+	: >"$2"
+	: >"$3"
+	lab run -w 0 "$1" "${@:4}" >>"$2" 2>>"$3" 3>&- &
 }
 
 # allow_memory HOST...: to lock all of it, for all that is started there; siw keeps to the limit even for root.
@@ -36,8 +96,7 @@ allow_memory() {
 # start_server OPTION...: on host a; sets $server (a process here) and $port.
 start_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	: >"$server_out"
-	lab run a "$PROGRAMS/rdma-server" "$@" >"$server_out" 2>"$server_err" 3>&- &
+	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
 	server=$!
 	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
 }
@@ -58,8 +117,7 @@ wait_server() {
 # start_peer HOST ARGUMENT...: in the background; sets $peer, and $peer_out with all that it prints.
 start_peer() {
 	peer_out=$BATS_TEST_TMPDIR/peer.out
-	: >"$peer_out"
-	lab run -w 120 "$1" "$PEER" "${@:2}" >"$peer_out" 2>&1 3>&- &
+	background "$1" "$peer_out" "$peer_out" "$PEER" "${@:2}"
 	peer=$!
 }
 
@@ -89,12 +147,19 @@ client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@"
 }
 
-# await_requests COUNT: until host a's kernel has as many connect requests that its program has not answered.
-await_requests() {
-	# shellcheck disable=SC2016 # expanded on the host
-	lab run -w 20 a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -eq "$1" ]; do
-			sleep 0.05
-		done' - "$1"
+# start_client OPTION... ARGUMENT...: on host b, in the background; sets $client, and $client_out and $client_err.
+start_client() {
+	client_out=$BATS_TEST_TMPDIR/client.out client_err=$BATS_TEST_TMPDIR/client.err
+	background b "$client_out" "$client_err" "$PROGRAMS/rdma-client" "$@"
+	client=$!
+}
+
+# wait_client: until it ends by itself; sets $status and $stderr.
+wait_client() {
+	status=0
+	wait "$client" || status=$?
+	client=
+	stderr=$(<"$client_err")
 }
 
 # Whatever a failed test left running.

@@ -6,14 +6,13 @@ load helpers
 
 # legacy_client MODE [OPTION]...: on host b, to the server that runs; sets $status and $output.
 legacy_client() {
-	run --separate-stderr lab run -w 60 b "$PEER" client "$@" 192.0.2.1 "$port"
+	run --separate-stderr lab run b "$PEER" client "$@" 192.0.2.1 "$port"
 }
 
 # legacy_server MODE [OPTION]...: on host a; sets $server and $port.
 legacy_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	: >"$server_out"
-	lab run -w 60 a "$PEER" server "$@" >"$server_out" 2>"$server_err" 3>&- &
+	background a "$server_out" "$server_err" "$PEER" server "$@"
 	server=$!
 	await_port "$server_out" "$server"
 }
@@ -126,9 +125,9 @@ ours_asks() {
 
 @test "a tutorial client that never disconnects is given up after --timeout" {
 	start_server -1 -t 2 write
-	lab run -w 30 b "$PEER" client write --at disconnect=hang 192.0.2.1 "$port" >"$BATS_TEST_TMPDIR/peer" 2>&1 3>&- &
+	start_peer b client write --at disconnect=hang 192.0.2.1 "$port"
 	wait_server
-	kill -s KILL $!
+	end_peer
 	[ "$status" -eq 5 ]
 	grep -q "^remote buffer: message from legacy side" "$server_out"
 	grep -q -F "nothing was heard" "$server_err"

@@ -20,7 +20,10 @@
 #include <xxhash.h>
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
-#define DEADLINE_SECONDS 120
+#define DEADLINE_SECONDS 600
+/* How often --at STEP=slow reports progress, at which intervals: four and a half seconds. */
+#define SLOW_REPORTS      18
+#define SLOW_MILLISECONDS 250
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
  * millisecond their host does nothing else. */
 #define LONGEST_WAIT 20
@@ -641,16 +644,17 @@ static void await_flow(struct session *session)
 	const volatile uint8_t *first = session->incoming->addr;
 	const unsigned int *received = session->received;
 
-	while (!*first && !received[MSG_PROGRESS] && !received[MSG_DONE] && !session->disconnected)
+	while (!*first && !received[MSG_PROGRESS] && !received[MSG_DONE] &&
+	       !session->disconnected && !session->over)
 		pump(session);
 	printf("flowing\n");
 }
 
-/* Takes more than four seconds, and says every time before one has passed that it moves. */
+/* Takes more than four seconds, and says every quarter of a second that it moves. */
 static void be_slow(struct session *session)
 {
-	for (uint64_t done = 1; done <= 6; done++) {
-		usleep(750000);
+	for (uint64_t done = 1; done <= SLOW_REPORTS && !session->over; done++) {
+		poll(NULL, 0, SLOW_MILLISECONDS);
 		send_message(session, MSG_PROGRESS, done);
 		pump(session);
 	}
