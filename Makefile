@@ -181,7 +181,7 @@ fresh:
 
 C_FILES = $(wildcard *.[ch] tests/*/*.[ch])
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak tests/fresh \
-	tests/double/faults tests/fuzz/run tests/lab/init tests/lab/kernel
+	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 format:
 	clang-format -i $(C_FILES)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The adapter: libibverbs' objects, their rules, and the execution of work requests. */
-#include "double.h"
+#include "fake-verbs.h"
 
 #include <errno.h>
 #include <stdio.h>

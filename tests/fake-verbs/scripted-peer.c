@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The scripted peer: does everything right, unless the script says otherwise. */
-#include "double.h"
+#include "fake-verbs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # The programs, linked with the test double instead of libibverbs and librdmacm. From the top:
-#   make -f tests/double/double.mk [SANITIZE=address|thread|none] [SOURCES=FOLDER]
-# makes build/double/$(SANITIZE)/rdma-server and rdma-client.
+#   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none] [SOURCES=FOLDER]
+# makes build/fake-verbs/$(SANITIZE)/rdma-server and rdma-client.
 
 SANITIZE ?= address
 SOURCES ?= .
 CC ?= cc
-OUTPUT ?= build/double/$(SANITIZE)
-DOUBLE = tests/double
+OUTPUT ?= build/fake-verbs/$(SANITIZE)
+DOUBLE = tests/fake-verbs
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
@@ -24,9 +24,9 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
 module_objects = $(patsubst %,$(OUTPUT)/rdma-%.o,common options payload report check)
-double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs peer cm)
+double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs scripted-peer cm)
 
-double: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
+fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
 
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(double_objects)
@@ -36,8 +36,8 @@ $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h
 	@mkdir -p $(OUTPUT)
 	$(CC) $(double_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
-$(OUTPUT)/double-%.o: $(DOUBLE)/%.c $(DOUBLE)/double.h
+$(OUTPUT)/double-%.o: $(DOUBLE)/%.c $(DOUBLE)/fake-verbs.h
 	@mkdir -p $(OUTPUT)
 	$(CC) $(double_flags) $(double_own) -c -o $@ $<
 
-.PHONY: double
+.PHONY: fake-verbs

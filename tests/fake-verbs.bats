@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The programs on a test double of libibverbs and librdmacm (double/double.h): calls that fail, and
+# The programs on a test double of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and
 # orders of events that a real network shows once in a thousand runs.
 # shellcheck disable=SC2154 # bats sets $status, $output and $stderr
 
@@ -8,13 +8,13 @@ load helpers
 
 setup_file() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	make -s -f tests/double/double.mk SANITIZE=address
-	make -s -f tests/double/double.mk SANITIZE=thread
+	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=address
+	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=thread
 }
 
 setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	programs=build/double/address
+	programs=build/fake-verbs/address
 	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
 }
 
@@ -173,27 +173,27 @@ happy_path() {
 }
 
 @test "every call of the client fails: InfiniBand, read" {
-	tests/double/faults client "" read
+	tests/fake-verbs/faults client "" read
 }
 
 @test "every call of the client fails: iWARP, write, many work requests" {
-	tests/double/faults client "iwarp write payload:3000 max_msg:64" write
+	tests/fake-verbs/faults client "iwarp write payload:3000 max_msg:64" write
 }
 
 @test "every call of a one-off server fails: InfiniBand, read" {
-	tests/double/faults one-off "" read
+	tests/fake-verbs/faults one-off "" read
 }
 
 @test "every call of a one-off server fails: iWARP, write" {
-	tests/double/faults one-off "iwarp write" write
+	tests/fake-verbs/faults one-off "iwarp write" write
 }
 
 @test "every call of a server fails, it goes on serving: iWARP, read" {
-	tests/double/faults server "iwarp" read
+	tests/fake-verbs/faults server "iwarp" read
 }
 
 @test "every call of a server fails, it goes on serving: InfiniBand, write" {
-	tests/double/faults server "write" write
+	tests/fake-verbs/faults server "write" write
 }
 
 @test "what was posted of a list that is refused half-way comes back" {
@@ -394,7 +394,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 
 @test "no data race: everything at once, and one after the other" {
 	local script i
-	programs=build/double/thread
+	programs=build/fake-verbs/thread
 	happy_path
 	for script in immediate "immediate write iwarp" coalesce "flush>DISCONNECTED" "operation!" \
 		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1"; do
@@ -409,8 +409,8 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 
 @test "valgrind finds nothing" {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
-	make -s -f tests/double/double.mk SANITIZE=none
-	programs=build/double/none
+	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
+	programs=build/fake-verbs/none
 	local memcheck=(timeout "$LIMIT" valgrind -q --error-exitcode=98 --leak-check=full)
 	DOUBLE=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
 	DOUBLE="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read

@@ -30,8 +30,8 @@
  *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
  *           without a completion, or "signal", or "async:N", a device event
  */
-#ifndef DOUBLE_H
-#define DOUBLE_H
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -200,7 +200,7 @@ void check_notification(void);
 void produce_spurious(struct double_qp *qp);
 void produce_device_event(struct double_qp *qp, int type);
 
-/* ---- What peer.c offers: the program on the other side ---- */
+/* ---- What scripted-peer.c offers: the program on the other side ---- */
 
 struct peer {
 	struct double_id *id;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The world around the program: the script, the clock, failing calls, and what libc offers. */
-#include "double.h"
+#include "fake-verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>

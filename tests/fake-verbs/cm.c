@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The connection manager: librdmacm's objects, their rules, and the events they cause. */
-#include "double.h"
+#include "fake-verbs.h"
 
 #include <errno.h>
 #include <stdio.h>
