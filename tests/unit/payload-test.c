@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is handed over and what is measured: the pattern, digests, memory, latencies.
+ * What is handed over: the pattern, digests, memory.
  */
 #include "rdma-common.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -112,54 +110,15 @@ static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **st
 	}
 }
 
-/* Whether `value` is `expected` but for the width of a bucket. */
-static void assert_near(int64_t value, int64_t expected)
-{
-	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
-}
-
-static void quantiles_are_those_of_what_was_counted(void **state)
-{
-	struct latency *latency = calloc(1, sizeof(*latency));
-
-	(void)state;
-	assert_non_null(latency);
-	for (int64_t number = 1; number <= 10000; number++)
-		latency_count(latency, number * 1000);
-	assert_int_equal(latency->total, 10000);
-	assert_int_equal(latency->minimum, 1000);
-	assert_int_equal(latency->maximum, 10000000);
-	assert_near(latency_quantile(latency, 0.5), 5000000);
-	assert_near(latency_quantile(latency, 0.99), 9900000);
-	assert_near(latency_quantile(latency, 0.999), 9990000);
-	assert_near(latency_quantile(latency, 0), 1000);
-	free(latency);
-}
-
-static void every_time_has_a_bucket_near_it(void **state)
-{
-	(void)state;
-	for (uint64_t time = 1; time < (uint64_t)1 << 59; time = time * 9 / 8 + 1) {
-		struct latency *latency = calloc(1, sizeof(*latency));
-
-		assert_non_null(latency);
-		latency_count(latency, (int64_t)time);
-		assert_near(latency_quantile(latency, 0.5), (int64_t)time);
-		free(latency);
-	}
-}
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pattern_fits_itself_at_every_length),
 		cmocka_unit_test(a_pattern_tells_the_first_byte_that_differs),
 		cmocka_unit_test(no_two_words_of_a_pattern_are_alike),
 		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
 		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
-		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
-		cmocka_unit_test(every_time_has_a_bucket_near_it),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("payload", tests, NULL, NULL);
 }

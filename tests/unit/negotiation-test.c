@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What is made of what a peer says of itself: a hello that does or does not fit, a region that may
+ * or may not be used.
+ */
+#include "rdma-common.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* ---- Regions ---- */
+
+static bool usable(uint64_t address, uint64_t length, uint64_t needed)
+{
+	struct message region = { .type = MSG_MR, .value = address, .length = length, .rkey = 1 };
+
+	return region_is_usable(&region, needed);
+}
+
+static void a_region_has_to_hold_what_was_agreed(void **state)
+{
+	(void)state;
+	assert_true(usable(0x1000, 1024, 1024));
+	assert_true(usable(0x1000, 1025, 1024));
+	assert_true(usable(0x1000, UINT64_MAX - 0x1000, 1));
+	assert_false(usable(0x1000, 1023, 1024));
+	assert_false(usable(0x1000, 0, 1));
+	assert_false(usable(0x1000, 0, 0));
+	assert_false(usable(0x1000, 1024, UINT64_MAX));
+}
+
+static void a_region_at_address_zero_is_refused(void **state)
+{
+	(void)state;
+	assert_false(usable(0, 1024, 1024));
+	assert_false(usable(0, UINT64_MAX, 1));
+	assert_true(usable(1, 1024, 1024));
+}
+
+static void a_region_may_end_with_the_address_space_but_not_wrap(void **state)
+{
+	(void)state;
+	assert_true(usable(UINT64_MAX, 1, 1));
+	assert_false(usable(UINT64_MAX, 2, 1));
+	assert_true(usable(UINT64_MAX - 4095, 4096, 4096));
+	assert_false(usable(UINT64_MAX - 4095, 4097, 4096));
+	assert_false(usable(UINT64_MAX - 4094, 4096, 4096));
+	assert_true(usable(1, UINT64_MAX, 1));
+	assert_false(usable(2, UINT64_MAX, 1));
+}
+
+/* ---- Hello ---- */
+
+/* Who hands over nothing must say so, and nobody else may. */
+static void one_way_a_payload_flows_in_one_direction(void **state)
+{
+	static const struct {
+		enum role role; /* ours */
+		enum operation operation;
+		bool one_way;
+		uint64_t length; /* the peer's */
+		enum refusal refusal;
+	} cases[] = {
+		{ ROLE_SERVER, OPERATION_WRITE, true, 9, REFUSAL_NONE },
+		{ ROLE_SERVER, OPERATION_WRITE, true, 0, REFUSAL_LENGTH },
+		{ ROLE_SERVER, OPERATION_READ, true, 0, REFUSAL_NONE },
+		{ ROLE_SERVER, OPERATION_READ, true, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, OPERATION_WRITE, true, 0, REFUSAL_NONE },
+		{ ROLE_CLIENT, OPERATION_WRITE, true, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, OPERATION_READ, true, 9, REFUSAL_NONE },
+		{ ROLE_CLIENT, OPERATION_READ, true, 10,
+		  REFUSAL_LENGTH }, /* more than --max-size */
+		{ ROLE_CLIENT, OPERATION_READ, false, 0, REFUSAL_LENGTH },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct options options = { .operation = cases[i].operation,
+					   .one_way = cases[i].one_way,
+					   .maximum_payload = 9 };
+		struct hello hello = { .operation = (uint8_t)cases[i].operation,
+				       .flags = cases[i].one_way ? HELLO_ONE_WAY : 0,
+				       .length = cases[i].length };
+
+		assert_int_equal(hello_refusal(cases[i].role, &options, GREETING_HELLO, &hello),
+				 cases[i].refusal);
+		hello.flags ^= HELLO_ONE_WAY; /* a server that takes no notice of --one-way */
+		if (cases[i].role == ROLE_CLIENT)
+			assert_int_equal(
+				hello_refusal(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
+				REFUSAL_OPERATION);
+	}
+}
+
+static void a_server_says_which_clients_it_refuses(void **state)
+{
+	struct options options = { .operation = OPERATION_WRITE, .maximum_payload = 4096 };
+	struct hello hello = { .version = HELLO_VERSION,
+			       .operation = OPERATION_WRITE,
+			       .length = 4096 };
+
+	(void)state;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
+	hello.length = 1;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
+	hello.length = 4097;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
+	hello.length = UINT64_MAX;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
+	hello.length = 0;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_LENGTH);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_VERSION, &hello),
+			 REFUSAL_VERSION);
+	hello.operation = OPERATION_READ; /* is said before the length */
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_OPERATION);
+	options.operation = OPERATION_READ;
+	hello.length = 64;
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_NONE);
+	hello.operation = 255; /* an operation that nobody knows yet */
+	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+			 REFUSAL_OPERATION);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_region_has_to_hold_what_was_agreed),
+		cmocka_unit_test(a_region_at_address_zero_is_refused),
+		cmocka_unit_test(a_region_may_end_with_the_address_space_but_not_wrap),
+		cmocka_unit_test(one_way_a_payload_flows_in_one_direction),
+		cmocka_unit_test(a_server_says_which_clients_it_refuses),
+	};
+
+	return cmocka_run_group_tests_name("negotiation", tests, NULL, NULL);
+}

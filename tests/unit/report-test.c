@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What is told: bytes of a peer, escaped before they reach a terminal, and latencies.
+ */
+#include "rdma-common.h"
+
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- What reaches the terminal ---- */
+
+static void assert_escaped(const char *bytes, size_t size, const char *expected)
+{
+	char *text = escape((const uint8_t *)bytes, size);
+
+	assert_non_null(text);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+#define ASSERT_ESCAPED(bytes, expected) assert_escaped(bytes, sizeof(bytes) - 1, expected)
+
+static void plain_text_is_shown_as_it_is(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("", "");
+	ASSERT_ESCAPED("message from active/client side with pid 42",
+		       "message from active/client side with pid 42");
+	ASSERT_ESCAPED("~!@#$%^&*()[]{}\"'", "~!@#$%^&*()[]{}\"'");
+}
+
+static void what_a_terminal_would_obey_is_escaped(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("\033[2J", "\\x1b[2J");
+	ASSERT_ESCAPED("\r\n\t\a\b", "\\x0d\\x0a\\x09\\x07\\x08");
+	ASSERT_ESCAPED("a\0b\0", "a\\x00b\\x00");
+	ASSERT_ESCAPED("\x7f", "\\x7f");
+	ASSERT_ESCAPED("\x9b"
+		       "31m",
+		       "\\x9b31m"); /* the one-byte form of ESC [ */
+}
+
+static void a_backslash_is_told_from_an_escape(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("C:\\x1b", "C:\\\\x1b");
+	ASSERT_ESCAPED("\\", "\\\\");
+}
+
+static void text_in_utf8_is_shown_where_the_locale_has_it(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f");
+	ASSERT_ESCAPED("\xe2\x82\xac \xf0\x9f\x98\x80", "\xe2\x82\xac \xf0\x9f\x98\x80");
+	assert_non_null(setlocale(LC_CTYPE, "C"));
+	ASSERT_ESCAPED("gr\xc3\xbc", "gr\\xc3\\xbc");
+}
+
+static void invalid_utf8_is_escaped_and_what_follows_is_not_lost(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("a\xff\xfe z", "a\\xff\\xfe z");
+	ASSERT_ESCAPED("\xc3(", "\\xc3(");                 /* no second byte */
+	ASSERT_ESCAPED("x\xe2\x82", "x\\xe2\\x82");        /* cut off at the end */
+	ASSERT_ESCAPED("\xc0\xaf", "\\xc0\\xaf");          /* overlong */
+	ASSERT_ESCAPED("\xed\xa0\x80", "\\xed\\xa0\\x80"); /* half of a surrogate pair */
+	ASSERT_ESCAPED("\xe2\x82\xc3\xbc", "\\xe2\\x82\xc3\xbc");
+}
+
+/* U+0080 to U+009F are control characters of two bytes in UTF-8: U+009B is ESC [. */
+static void a_c1_control_in_utf8_is_escaped(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("\xc2\x9b"
+		       "31m",
+		       "\\xc2\\x9b31m");
+	ASSERT_ESCAPED("\xc2\x85", "\\xc2\\x85");
+	ASSERT_ESCAPED("\xc2\xa9", "\xc2\xa9"); /* the first above them that is none */
+}
+
+/* Printable by the locale, but invisible, or changing the direction of what follows. */
+static void a_character_that_deceives_the_reader_is_escaped(void **state)
+{
+	(void)state;
+	ASSERT_ESCAPED("a\xe2\x80\xae"
+		       "b",
+		       "a\\xe2\\x80\\xaeb");               /* U+202E, right-to-left override */
+	ASSERT_ESCAPED("\xe2\x80\x8b", "\\xe2\\x80\\x8b"); /* U+200B, zero width space */
+	ASSERT_ESCAPED("\xef\xbb\xbf", "\\xef\\xbb\\xbf"); /* U+FEFF, byte order mark */
+	/* the first and the last of each range, and their neighbours that are shown */
+	ASSERT_ESCAPED("\xe2\x80\x8f", "\\xe2\\x80\\x8f"); /* U+200F */
+	ASSERT_ESCAPED("\xe2\x80\x90", "\xe2\x80\x90");    /* U+2010, hyphen */
+	ASSERT_ESCAPED("\xe2\x80\xa7", "\xe2\x80\xa7");    /* U+2027, hyphenation point */
+	ASSERT_ESCAPED("\xe2\x80\xa8", "\\xe2\\x80\\xa8"); /* U+2028 */
+	ASSERT_ESCAPED("\xe2\x80\xb0", "\xe2\x80\xb0");    /* U+2030, per mille sign */
+	ASSERT_ESCAPED("\xe2\x81\xa0", "\\xe2\\x81\\xa0"); /* U+2060 */
+	ASSERT_ESCAPED("\xe2\x81\xaf", "\\xe2\\x81\\xaf"); /* U+206F */
+	ASSERT_ESCAPED("\xe2\x81\xb0", "\xe2\x81\xb0");    /* U+2070, superscript zero */
+}
+
+static int use_utf8(void **state)
+{
+	(void)state;
+	return setlocale(LC_CTYPE, "C.UTF-8") ? 0 : -1;
+}
+
+/* ---- Latencies ---- */
+
+/* Whether `value` is `expected` but for the width of a bucket. */
+static void assert_near(int64_t value, int64_t expected)
+{
+	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
+}
+
+static void quantiles_are_those_of_what_was_counted(void **state)
+{
+	struct latency *latency = calloc(1, sizeof(*latency));
+
+	(void)state;
+	assert_non_null(latency);
+	for (int64_t number = 1; number <= 10000; number++)
+		latency_count(latency, number * 1000);
+	assert_int_equal(latency->total, 10000);
+	assert_int_equal(latency->minimum, 1000);
+	assert_int_equal(latency->maximum, 10000000);
+	assert_near(latency_quantile(latency, 0.5), 5000000);
+	assert_near(latency_quantile(latency, 0.99), 9900000);
+	assert_near(latency_quantile(latency, 0.999), 9990000);
+	assert_near(latency_quantile(latency, 0), 1000);
+	free(latency);
+}
+
+static void every_time_has_a_bucket_near_it(void **state)
+{
+	(void)state;
+	for (uint64_t time = 1; time < (uint64_t)1 << 59; time = time * 9 / 8 + 1) {
+		struct latency *latency = calloc(1, sizeof(*latency));
+
+		assert_non_null(latency);
+		latency_count(latency, (int64_t)time);
+		assert_near(latency_quantile(latency, 0.5), (int64_t)time);
+		free(latency);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(plain_text_is_shown_as_it_is, use_utf8),
+		cmocka_unit_test_setup(what_a_terminal_would_obey_is_escaped, use_utf8),
+		cmocka_unit_test_setup(a_backslash_is_told_from_an_escape, use_utf8),
+		cmocka_unit_test_setup(text_in_utf8_is_shown_where_the_locale_has_it, use_utf8),
+		cmocka_unit_test_setup(invalid_utf8_is_escaped_and_what_follows_is_not_lost,
+				       use_utf8),
+		cmocka_unit_test_setup(a_c1_control_in_utf8_is_escaped, use_utf8),
+		cmocka_unit_test_setup(a_character_that_deceives_the_reader_is_escaped, use_utf8),
+		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
+		cmocka_unit_test(every_time_has_a_bucket_near_it),
+	};
+
+	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
