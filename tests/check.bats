@@ -1,14 +1,9 @@
 # 'rdma-client --check ADDRESS': what lies between here and there, and what to change.
-# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+# shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
 
 : "${PROGRAMS:?}" # set by helpers.bash
-
-teardown() {
-	[ -z "${repair:-}" ] || $repair
-	[ -z "${status:-}" ] || printf '%s\n' "status $status" "$output" "$stderr"
-}
 
 # check STATUS ARGUMENT...: on host b; nothing goes to standard error.
 check() {

@@ -14,15 +14,6 @@ setup() {
 	folder=$(mktemp -d "$LAB/share/data.XXXXXX")
 }
 
-teardown() {
-	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
-	[ -z "${server:-}" ] || stop_server KILL || true
-	end_peer
-	[ -z "${status:-}" ] || printf '%s\n' "status $status" "${output:0:2000}" "${stderr:0:2000}"
-	[ ! -e "${server_err:-}" ] || sed 's/^/server: /' "$server_out" "$server_err" | head -n 20
-	rm -rf "$folder"
-}
-
 # random_file NAME LENGTH
 random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"

@@ -45,44 +45,16 @@ outcomes() {
 	[ "$failed" -eq 0 ]
 }
 
-client_transcript() {
-	cat <<END
-address resolved.
-route resolved.
-send completed successfully.
-received MSG_MR. $1
-send completed successfully.
-send completed successfully.
-remote buffer: text of the scripted peer
-disconnected.
-END
-}
-
-server_transcript() {
-	cat <<END
-listening on port 20000.
-received connection request.
-send completed successfully.
-received MSG_MR. $1
-send completed successfully.
-send completed successfully.
-remote buffer: text of the scripted peer
-peer disconnected.
-END
-}
-
 # The same for any build of the programs.
 happy_path() {
-	local transport operation doing
+	local transport operation
 	for transport in "" iwarp; do
 		for operation in read write; do
-			doing="reading message from remote memory..."
-			[ $operation = read ] || doing="writing message to remote memory..."
 			double client "$transport $operation"
-			diff <(client_transcript "$doing") <(echo "$output")
+			diff <(transcript client "$operation" "text of the scripted peer") <(echo "$output")
 			[ "$status" -eq 0 ] && [ -z "$stderr" ]
 			double server "$transport $operation" -1
-			diff <(server_transcript "$doing") <(echo "$output")
+			diff <(transcript server "$operation" "text of the scripted peer" 20000) <(echo "$output")
 			[ "$status" -eq 0 ] && [ -z "$stderr" ]
 		done
 	done

@@ -76,16 +76,6 @@ patience() {
 	[ "$1" = "$SILENT" ] && echo "$2" || echo "${timeout:-$LIMIT}"
 }
 
-teardown() {
-	end_peer
-	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
-	[ -z "${server:-}" ] || stop_server KILL || true
-	[ -z "${repair:-}" ] || $repair
-	[ ! -s "${peer_out:-}" ] || sed 's/^/peer: /' "$peer_out"
-	[ ! -s "${client_err:-}" ] || sed 's/^/client: /' "$client_err"
-	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:-}" "${stderr:-}"
-}
-
 # client_meets MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
 client_meets() {
 	local mode start seconds=$3 expected=$2 text=$4 patience
@@ -467,8 +457,8 @@ ENDLESS="-n 1000000"
 	done
 }
 
-# cut HOST: its network cable.
-cut() {
+# cut_network HOST: its network cable.
+cut_network() {
 	repair="lab link $1 up"
 	lab link "$1" down
 }
@@ -479,7 +469,7 @@ cut_for_a_while() {
 	local sender=$1 before
 	[ "$LAB_TRANSPORT" != siw ] || sender=$([ "$1" = a ] && echo b || echo a)
 	before=$(retries "$sender")
-	cut "$1"
+	cut_network "$1"
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		await_retransmissions "$sender" 3
 	else
@@ -541,14 +531,14 @@ add_link() {
 #                                                 modes options    st s text       when                     what
 @test "client: the server's host loses power"   { client_when read  "-t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- power_off a; }
 @test "client: it does with nothing outstanding" { client_when write "-t 5" 5     8 "$SILENT"   --at done=hang       -- power_off a; }
-@test "client: the network is cut for good"     { client_when read  "-t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut b; }
+@test "client: the network is cut for good"     { client_when read  "-t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut_network b; }
 @test "client: the network is cut for a while"  { client_when read  "$PATIENT" 0  15 ""        --length 67108864 --at done=flow -- cut_for_a_while b; }
 @test "client: the server's MAC address is lost" { client_when read "$PATIENT" 0  10 ""        --length 67108864 --at done=flow -- forget_neighbour b 192.0.2.1; }
 @test "client: the server's RDMA link goes"     { client_when read  "$PATIENT" 6  5 "$GONE"    --at mr=hang         -- remove_link a; }
 @test "client: its own RDMA link goes"          { client_when write "$PATIENT" 1  5 "device was removed" --at mr=hang -- remove_link b; }
 #                                                 modes options       st s text       when                     what
 @test "one-off: the client's host loses power"  { server_when write "-1 -t 5"     5     8 "$SILENT" --at mr=hang   -- power_off b; }
-@test "one-off: the network is cut for good"    { server_when read  "-1 -t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut a; }
+@test "one-off: the network is cut for good"    { server_when read  "-1 -t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut_network a; }
 @test "one-off: the network is cut for a while" { server_when read  "-1 $PATIENT" 0    15 ""        --length 67108864 --at done=flow -- cut_for_a_while a; }
 @test "one-off: the client's RDMA link goes"    { server_when write "-1 $PATIENT" 6     5 "$GONE"   --at mr=hang   -- remove_link b; }
 @test "one-off: its own RDMA link goes"         { server_when read  "-1 $PATIENT" 1     5 "device was removed" --at mr=hang -- remove_link a; }

@@ -162,11 +162,43 @@ wait_client() {
 	stderr=$(<"$client_err")
 }
 
-# Whatever a failed test left running.
+# transcript ROLE MODE BUFFER PORT: what a program prints, line for line.
+transcript() {
+	local verb='writing message to'
+	[ "$2" = write ] || verb='reading message from'
+	if [ "$1" = server ]; then
+		printf 'listening on port %s.\nreceived connection request.\n' "$4"
+	else
+		printf 'address resolved.\nroute resolved.\n'
+	fi
+	cat <<-END
+		send completed successfully.
+		received MSG_MR. $verb remote memory...
+		send completed successfully.
+		send completed successfully.
+		remote buffer: $3
+	END
+	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
+}
+
+# What a failed test left running ends, what one has changed is put right, and what was said is shown. A test sets $repair to
+# a command, $folder to a folder that is its own.
 teardown() {
+	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"
+	end_peer
+	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
 	[ -z "${server:-}" ] || stop_server KILL || true
-	[ "${status:-0}" -eq 0 ] || printf '%s\n' "${output:-}" "${stderr:-}"
-	[ ! -e "${server_err:-}" ] || sed 's/^/server: /' "$server_out" "$server_err"
+	[ -z "${repair:-}" ] || $repair
+	show_file server "${server_out:-}"
+	show_file server "${server_err:-}"
+	show_file peer "${peer_out:-}"
+	show_file client "${client_err:-}"
+	[ -z "${folder:-}" ] || rm -rf "$folder"
+}
+
+# show_file WHO FILE: its first lines, if there is such a file.
+show_file() {
+	[ ! -s "$2" ] || head -n 50 "$2" | cut -c 1-2000 | sed "s/^/$1: /"
 }
 
 # expect STATUS [TEXT]: of the last command; TEXT stands somewhere in its standard error.

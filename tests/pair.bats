@@ -13,25 +13,6 @@ setup() {
 	export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 }
 
-# transcript ROLE MODE BUFFER PORT: what a program prints, line for line.
-transcript() {
-	local verb='writing message to'
-	[ "$2" = write ] || verb='reading message from'
-	if [ "$1" = server ]; then
-		printf 'listening on port %s.\nreceived connection request.\n' "$4"
-	else
-		printf 'address resolved.\nroute resolved.\n'
-	fi
-	cat <<-END
-		send completed successfully.
-		received MSG_MR. $verb remote memory...
-		send completed successfully.
-		send completed successfully.
-		remote buffer: $3
-	END
-	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
-}
-
 # check_transcripts MODE: one session with default options, both sides compared line for line.
 check_transcripts() {
 	start_server "$1"
