@@ -7,7 +7,7 @@ CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
-MODULES = rdma-common.c rdma-options.c rdma-payload.c rdma-report.c rdma-check.c
+MODULES = rdma-common.c $(addprefix rdma-common/,check.c options.c payload.c report.c)
 SOURCES = $(MODULES) rdma-client.c rdma-server.c
 PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
@@ -27,7 +27,7 @@ $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 
 clean:
 	$(RM) -r build
-	$(RM) $(PROGRAMS) *.o
+	$(RM) $(PROGRAMS) *.o rdma-common/*.o
 
 # ---- installation ----
 
@@ -179,7 +179,7 @@ fresh:
 
 # ---- form ----
 
-C_FILES = $(wildcard *.[ch] tests/*/*.[ch])
+C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] tests/*/*.[ch])
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak tests/fresh \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 

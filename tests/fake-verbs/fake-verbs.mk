@@ -33,7 +33,7 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash -ljson-c
 
 $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h
-	@mkdir -p $(OUTPUT)
+	@mkdir -p $(@D)
 	$(CC) $(double_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
 $(OUTPUT)/double-%.o: $(DOUBLE)/%.c $(DOUBLE)/fake-verbs.h

@@ -3,7 +3,7 @@
  * 'rdma-client --check ADDRESS': what lies between this host and an address, step by step, and what
  * to change. It connects to nobody.
  */
-#include "rdma-common.h"
+#include "../rdma-common.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
  * What the user is told: the narration, the payload, progress, figures, the outcome.
  */
-#include "rdma-common.h"
+#include "../rdma-common.h"
 
 #include <err.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 /*
  * What is handed over, and what is kept of it: memory, files, the pattern, digests.
  */
-#include "rdma-common.h"
+#include "../rdma-common.h"
 
 #include <endian.h>
 #include <err.h>

@@ -2,7 +2,7 @@
 /*
  * The command line: what both programs' have in common.
  */
-#include "rdma-common.h"
+#include "../rdma-common.h"
 
 #include <err.h>
 #include <errno.h>
