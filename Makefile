@@ -7,7 +7,8 @@ CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
-MODULES = rdma-common.c $(addprefix rdma-common/,check.c options.c payload.c report.c)
+MODULES = rdma-common.c $(wildcard rdma-common/*.c)
+HEADERS = rdma-common.h $(wildcard rdma-common/*.h)
 SOURCES = $(MODULES) rdma-client.c rdma-server.c
 PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
@@ -22,7 +23,7 @@ all: $(PROGRAMS)
 $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
-%.o: %.c rdma-common.h
+%.o: %.c $(HEADERS)
 	$(COMPILE) -c -o $@ $<
 
 clean:
@@ -65,7 +66,7 @@ uninstall:
 
 # ---- Debian package ----
 
-VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common.h)
+VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.h)
 MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null)
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
@@ -121,14 +122,14 @@ SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 
-$(SANITIZED): $(SOURCES) rdma-common.h
+$(SANITIZED): $(SOURCES) $(HEADERS)
 	@mkdir -p $(@D)
 	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c $(MODULES) $(LIBRARIES)
 
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 FUZZ_SECONDS ?= 600
 
-build/fuzz/%: tests/fuzz/%.c $(MODULES) rdma-common.h
+build/fuzz/%: tests/fuzz/%.c $(MODULES) $(HEADERS)
 	@mkdir -p $(@D)
 	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< $(MODULES) $(LIBRARIES)
 $(FUZZERS): CC = clang

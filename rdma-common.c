@@ -9,7 +9,6 @@
  */
 #include "rdma-common.h"
 
-#include <endian.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -76,124 +75,7 @@ int64_t now_milliseconds(void)
 	return now_nanoseconds() / 1000000;
 }
 
-/* ---- On the wire ---- */
-
-static void put16(uint8_t *wire, uint16_t value)
-{
-	value = htole16(value);
-	memcpy(wire, &value, sizeof(value));
-}
-
-static void put32(uint8_t *wire, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(wire, &value, sizeof(value));
-}
-
-static void put64(uint8_t *wire, uint64_t value)
-{
-	value = htole64(value);
-	memcpy(wire, &value, sizeof(value));
-}
-
-static uint16_t get16(const uint8_t *wire)
-{
-	uint16_t value;
-
-	memcpy(&value, wire, sizeof(value));
-	return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *wire)
-{
-	uint32_t value;
-
-	memcpy(&value, wire, sizeof(value));
-	return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *wire)
-{
-	uint64_t value;
-
-	memcpy(&value, wire, sizeof(value));
-	return le64toh(value);
-}
-
-/* Where the fields of a message lie: as in the tutorial's struct on 64-bit little-endian machines.
- */
-#define MESSAGE_TYPE   0
-#define MESSAGE_VALUE  24
-#define MESSAGE_LENGTH 32
-#define MESSAGE_RKEY   48
-
-void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
-{
-	memset(wire, 0, MESSAGE_SIZE);
-	put32(wire + MESSAGE_TYPE, message->type);
-	put64(wire + MESSAGE_VALUE, message->value);
-	if (message->type == MSG_MR) {
-		put64(wire + MESSAGE_LENGTH, message->length);
-		put32(wire + MESSAGE_RKEY, message->rkey);
-	}
-}
-
-bool decode_message(const uint8_t *wire, size_t size, struct message *message)
-{
-	uint32_t type;
-
-	if (size != MESSAGE_SIZE)
-		return false;
-	type = get32(wire + MESSAGE_TYPE);
-	if (type > MSG_PROGRESS)
-		return false;
-	message->type = (enum message_type)type;
-	message->value = get64(wire + MESSAGE_VALUE);
-	message->length = get64(wire + MESSAGE_LENGTH);
-	message->rkey = get32(wire + MESSAGE_RKEY);
-	return true;
-}
-
-bool region_is_usable(const struct message *region, uint64_t needed)
-{
-	return region->value && region->length >= needed &&
-	       region->length - 1 <= UINT64_MAX - region->value;
-}
-
-/* Where the fields of a hello lie. What is not named is reserved. */
-#define HELLO_MAGIC        0x4f485752 /* "RWHO" */
-#define HELLO_AT_MAGIC     0
-#define HELLO_AT_VERSION   4
-#define HELLO_AT_OPERATION 5
-#define HELLO_AT_FLAGS     6
-#define HELLO_AT_LENGTH    8
-#define HELLO_AT_REFUSAL   16
-
-void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
-{
-	memset(wire, 0, HELLO_SIZE);
-	put32(wire + HELLO_AT_MAGIC, HELLO_MAGIC);
-	wire[HELLO_AT_VERSION] = hello->version;
-	wire[HELLO_AT_OPERATION] = hello->operation;
-	put16(wire + HELLO_AT_FLAGS, hello->flags);
-	put64(wire + HELLO_AT_LENGTH, hello->length);
-	wire[HELLO_AT_REFUSAL] = hello->refusal;
-}
-
-enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
-{
-	memset(hello, 0, sizeof(*hello));
-	if (!wire || size < HELLO_SIZE || get32(wire + HELLO_AT_MAGIC) != HELLO_MAGIC)
-		return GREETING_NONE;
-	hello->version = wire[HELLO_AT_VERSION];
-	if (hello->version != HELLO_VERSION)
-		return GREETING_VERSION;
-	hello->operation = wire[HELLO_AT_OPERATION];
-	hello->flags = get16(wire + HELLO_AT_FLAGS);
-	hello->length = get64(wire + HELLO_AT_LENGTH);
-	hello->refusal = wire[HELLO_AT_REFUSAL];
-	return GREETING_HELLO;
-}
+/* ---- Who sends what ---- */
 
 enum role other_role(enum role role)
 {

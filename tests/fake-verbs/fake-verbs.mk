@@ -32,7 +32,7 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 		$(double_objects)
 	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash -ljson-c
 
-$(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h
+$(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SOURCES)/rdma-common/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(double_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line: what both programs have in common.
+ */
+#ifndef RDMA_COMMON_OPTIONS_H
+#define RDMA_COMMON_OPTIONS_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROGRAM_VERSION "0.1.0"
+
+/* Which one-sided operation both sides perform on the other's memory. The numbers are on the wire.
+ */
+enum operation {
+	OPERATION_READ = 0,
+	OPERATION_WRITE = 1,
+};
+
+/* The connection manager's active side is the client, its passive side the server. */
+enum role {
+	ROLE_CLIENT,
+	ROLE_SERVER,
+};
+
+/*
+ * How a session ended, and the exit status of a program. The numbers are documented in --help; a
+ * MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
+ * signal instead, or, as a server that was told to stop, with STATUS_SUCCESS.
+ */
+enum status {
+	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
+	STATUS_LOCAL_FAILURE = 1,  /* something failed on this host that should not */
+	STATUS_USAGE = 2,          /* the command line is wrong */
+	STATUS_UNRESOLVED = 3,     /* no usable RDMA device, address or route */
+	STATUS_REFUSED = 4,        /* the peer or its adapter said no */
+	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
+	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
+	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
+	STATUS_INTERRUPTED = 8,    /* SIGINT or SIGTERM */
+};
+
+/* The exit statuses as --help lists them. */
+#define EXIT_STATUS_HELP                                                              \
+	"Exit status:\n"                                                              \
+	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
+	"  1  unexpected failure on this host     2  wrong usage\n"                   \
+	"  3  no usable RDMA device, or address or route not resolved\n"              \
+	"  4  refused by the peer                 5  timed out\n"                     \
+	"  6  peer lost                           7  contents wrong\n"
+
+/* What the command line of either program says. The strings are the command line's own. */
+struct options {
+	enum operation operation;
+	const char *message;   /* hand over this text; NULL: the default line of this side */
+	const char *file;      /* hand over what is in this file, or on standard input: "-" */
+	uint64_t pattern_size; /* hand over a generated pattern of so many bytes; 0: none */
+	const char *output;    /* store what is received here, or on standard output: "-" */
+	uint64_t iterations;   /* how often the operation is performed */
+	unsigned int depth;    /* work requests of the operation that are outstanding at most */
+	bool one_way;          /* client: the server performs no operation */
+	bool check;            /* client: only tell what lies between here and the address */
+	bool busy_poll;        /* spin for completions as long as a session lasts */
+	bool report;           /* tell amounts, rates and latencies */
+	bool json;             /* tell them, and the outcome, as a JSON object */
+	bool verbose;
+	unsigned int timeout_seconds;
+	uint64_t maximum_payload; /* bytes that are accepted from a peer at most */
+	bool one_off;             /* server: exit after the first session */
+	const char *address;      /* client: the peer; server: listen here only, NULL: everywhere */
+	const char *port;         /* decimal; server: NULL means any free port */
+};
+
+/* The first packets to a new neighbour may be lost: its address is asked for this often. */
+#define RESOLVE_MILLISECONDS 2000
+
+#define DEFAULT_DEPTH           16
+#define DEFAULT_TIMEOUT_SECONDS 10
+#define DEFAULT_MAXIMUM_PAYLOAD ((uint64_t)1 << 30)
+
+#define COMMON_SHORT_OPTIONS "m:f:s:o:n:Jt:vh"
+/* Options that have no letter. */
+enum long_option {
+	OPTION_DEPTH = 256,
+	OPTION_BUSY_POLL,
+	OPTION_REPORT,
+	OPTION_MAX_SIZE,
+	OPTION_VERSION,
+	OPTION_ONE_WAY,
+	OPTION_CHECK,
+};
+/* clang-format off */
+#define COMMON_LONG_OPTIONS                                           \
+	{ "message",   required_argument, NULL, 'm' },                \
+	{ "file",      required_argument, NULL, 'f' },                \
+	{ "size",      required_argument, NULL, 's' },                \
+	{ "output",    required_argument, NULL, 'o' },                \
+	{ "iters",     required_argument, NULL, 'n' },                \
+	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
+	{ "busy-poll", no_argument,       NULL, OPTION_BUSY_POLL },   \
+	{ "report",    no_argument,       NULL, OPTION_REPORT },      \
+	{ "json",      no_argument,       NULL, 'J' },                \
+	{ "timeout",   required_argument, NULL, 't' },                \
+	{ "max-size",  required_argument, NULL, OPTION_MAX_SIZE },    \
+	{ "verbose",   no_argument,       NULL, 'v' },                \
+	{ "help",      no_argument,       NULL, 'h' },                \
+	{ "version",   no_argument,       NULL, OPTION_VERSION },     \
+	{ NULL,        0,                 NULL, 0 }
+/* clang-format on */
+#define PAYLOAD_OPTIONS_HELP                                                                 \
+	"What the peer gets, and where what it hands over goes:\n"                           \
+	"  -m, --message TEXT     this text instead of a line with the process id\n"         \
+	"  -f, --file FILE        the bytes in FILE; '-': standard input\n"                  \
+	"  -s, --size SIZE        a pattern of SIZE bytes (K, M, G) that both sides check\n" \
+	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
+#define OPERATION_OPTIONS_HELP                                                        \
+	"  -n, --iters N          perform the operation N times\n"                    \
+	"      --depth D          at most D work requests outstanding (default 16)\n" \
+	"      --busy-poll        spin for completions instead of sleeping\n"
+#define TELLING_OPTIONS_HELP                                                              \
+	"What is told:\n"                                                                 \
+	"      --report           amounts, rates, and with --depth 1 latencies\n"         \
+	"  -J, --json             one JSON object for each session, on standard output\n" \
+	"  -v, --verbose          what each verb does, on standard error\n"               \
+	"  -h, --help             this help\n"                                            \
+	"      --version          the version\n"
+#define LIMIT_OPTIONS_HELP                                                  \
+	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n" \
+	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"
+
+/* What holds when the command line says nothing. */
+struct options default_options(void);
+
+/* What remains to be done after the command line has been read. */
+enum parsed {
+	PARSED_RUN,    /* run the program */
+	PARSED_EXIT,   /* --help or --version: it has been printed, exit with success */
+	PARSED_FAILED, /* a message has been printed, exit with STATUS_USAGE */
+};
+
+/*
+ * Handles one option that both programs have, as returned by getopt_long(3) in `letter` with its
+ * argument in `argument`. `help` is the program's whole help text.
+ */
+enum parsed parse_common_option(struct options *options, int letter, const char *argument,
+				const char *help);
+
+/* Whether the options of `role` can be had together; a message if not. */
+enum parsed check_options(const struct options *options, enum role role);
+
+/* Sets `*operation` from the word `read` or `write`; false, with a message, for any other. */
+bool parse_operation(const char *word, enum operation *operation);
+
+/* Whether `text` is a decimal number from `minimum` to `maximum`; stores it in `*number` if so. */
+bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
+		  unsigned long *number);
+
+/* Whether `text` is a size of at least one byte, like 1000, 64K, 8M or 1G; stores it if so. */
+bool parse_size(const char *text, uint64_t *size);
+
+/* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
+enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The messages and the hello, encoded and decoded.
+ */
+#ifndef RDMA_COMMON_WIRE_H
+#define RDMA_COMMON_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a message says. The numbers are on the wire. */
+enum message_type {
+	MSG_MR = 0,       /* where the sender's region lies, and the key to it */
+	MSG_DONE = 1,     /* the sender's operation is done; the digest of what it handed over */
+	MSG_VERDICT = 2,  /* whether what the sender received fits the digest */
+	MSG_PROGRESS = 3, /* the sender's operation takes long, but moves */
+};
+
+#define MESSAGE_SIZE 56 /* bytes */
+
+/* One message, decoded. Only what its type uses has a meaning. */
+struct message {
+	enum message_type type;
+	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status; PROGRESS: work requests done
+			  */
+	uint64_t length; /* MR: bytes in the region */
+	uint32_t rkey;   /* MR */
+};
+
+/* Writes `message` in its wire form, little-endian, reserved bytes zero. Cannot fail. */
+void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
+
+/*
+ * Reads a message of `size` bytes. False if it is too short, too long or of an unknown type; what a
+ * peer says in its fields is for the caller to judge (see region_is_usable()).
+ */
+bool decode_message(const uint8_t *wire, size_t size, struct message *message);
+
+/* Whether a region that a peer announced has `needed` bytes at an address that does not wrap. */
+bool region_is_usable(const struct message *region, uint64_t needed);
+
+/* Why a server refuses a client. The numbers are on the wire. */
+enum refusal {
+	REFUSAL_NONE = 0,
+	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
+	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
+	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server takes */
+	REFUSAL_BUSY = 4,      /* the server has no room for another session */
+};
+
+#define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand has room for 56 */
+#define HELLO_VERSION 1
+
+/*
+ * What both sides tell each other in the connection manager's private data before they connect: in
+ * the connect request and its acceptance as a greeting, in a rejection as the reason.
+ */
+struct hello {
+	uint8_t version;
+	uint8_t operation; /* enum operation, but a peer may send any number */
+	uint16_t flags;    /* HELLO_ONE_WAY, HELLO_PATTERN */
+	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
+	uint64_t length;   /* bytes of payload that this side hands over; rejection: its limit */
+};
+
+#define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side hands over nothing */
+#define HELLO_PATTERN (1 << 1) /* what this side hands over is the pattern of --size */
+
+/* What private data turned out to be. */
+enum greeting {
+	GREETING_NONE,    /* no hello: a program that follows the well-known tutorial */
+	GREETING_HELLO,   /* a hello of our version */
+	GREETING_VERSION, /* a hello of another version; only `version` is decoded */
+};
+
+/* Writes `hello` in its wire form. Cannot fail. */
+void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
+
+/*
+ * Reads a hello out of private data of `size` bytes, NULL and 0 allowed. InfiniBand and RoCE pad
+ * private data with zeros, iWARP does not, so nothing may be concluded from `size` beyond
+ * "enough" (rdma_get_cm_event(3), PRIVATE DATA).
+ */
+enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
+
+#endif
