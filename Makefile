@@ -190,7 +190,7 @@ format:
 lint:
 	tests/setup build check lint
 	clang-format --dry-run --Werror $(C_FILES)
-	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I FILE sh -ec 'for compiler in gcc clang; do \
+	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I FILE sh -ec 'for compiler in gcc "clang -Wthread-safety"; do \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null FILE; \
 	done'
 	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I FILE clang-tidy --quiet FILE -- $(DIALECT)
@@ -198,5 +198,7 @@ lint:
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		--suppress=missingIncludeSystem $(SOURCES)
 	shellcheck $(SCRIPTS)
+	$(MAKE) --no-print-directory all
+	tests/layers
 
 .PHONY: all install install-manuals uninstall deb clean tests check fuzz soak demo bench lab fresh format lint

@@ -2,13 +2,13 @@
 /*
  * The passive side: listens, accepts or refuses clients, lets their sessions run, reports.
  */
-#include "rdma-common.h"
-
 #include <err.h>
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
+#include <getopt.h>
+#include <netdb.h>
 #include <string.h>
+
+#include "rdma-common/connection.h"
 
 /* Connect requests that may wait for this program at a time. */
 #define BACKLOG 1024
@@ -26,11 +26,11 @@ static const char help[] =
 	"  -p, --port PORT        listen on PORT instead of any free one\n"
 	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all of this host's\n"
 	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
-	"The operation:\n" OPERATION_OPTIONS_HELP TELLING_OPTIONS_HELP
-	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
+	"The operation:\n" OPERATION_OPTIONS_HELP OUTPUT_OPTIONS_HELP "Limits:\n" LIMIT_OPTIONS_HELP
+	"\n" EXIT_STATUS_HELP;
 
 struct server {
-	struct process process;
+	struct engine engine;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	TAILQ_HEAD(connection_list, connection) connections;
@@ -78,7 +78,7 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 		return usage_error("one argument is needed: read or write");
 	if (!parse_operation(argv[optind], &options->operation))
 		return PARSED_FAILED;
-	return check_options(options, ROLE_SERVER);
+	return check_options(options);
 }
 
 /* ---- Listening ---- */
@@ -99,13 +99,14 @@ static void stop_listening(struct server *server)
 	}
 }
 
-/* Whether the address can be had with another port: what is wrong is the port then. */
+/* Whether another port of the address is free: what is wrong is the port then. */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
 	struct rdma_cm_id *id;
 	bool taken;
 
-	if (port == 0 || rdma_create_id(server->process.event_channel, &id, NULL, RDMA_PS_TCP))
+	if (port == 0 ||
+	    rdma_create_id(server->engine.process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return false;
 	set_port(address, 0);
 	taken = !rdma_bind_addr(id, address);
@@ -119,7 +120,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	struct rdma_cm_id *id;
 	int on = 1, error;
 
-	if (rdma_create_id(server->process.event_channel, &id, NULL, RDMA_PS_TCP))
+	if (rdma_create_id(server->engine.process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return -1;
 	/* IPv4 has a listener of its own: over iWARP one for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
@@ -134,15 +135,15 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/* Whether an address cannot be had here at all; a host without IPv6 says so of its addresses. */
+/* Whether the error says that this host has no such address, be it for want of IPv6. */
 static bool is_unusable(int error)
 {
 	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
 }
 
 /*
- * Listens on all of the addresses that can be had, on the same port: the one given, or the one that
- * the first got.
+ * Listens on all of the addresses that this host has, on the same port: the one given, or the one
+ * that the first got.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -170,22 +171,22 @@ static enum status explain_listening(struct process *process)
 	int error = errno;
 
 	if (error == EADDRINUSE)
-		process_complain(process,
-				 "cannot listen on %s port %s: another program does; choose "
-				 "another --port",
-				 where, port);
-	else
-		process_complain(
-			process, "cannot listen on %s port %s: %s%s", where, port, strerror(error),
-			is_unusable(error) ? "; give --bind an address of a network interface "
-					     "that has an RDMA device ('rdma link')"
-					   : "");
-	return is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE;
+		return process_fail(process, STATUS_LOCAL_FAILURE,
+				    "cannot listen on %s port %s: another program does; choose "
+				    "another --port",
+				    where, port);
+	if (is_unusable(error))
+		return process_fail(process, STATUS_UNRESOLVED,
+				    "cannot listen on %s port %s: %s; give --bind an address of a "
+				    "network interface that has an RDMA device ('rdma link')",
+				    where, port, strerror(error));
+	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot listen on %s port %s: %s", where,
+			    port, strerror(error));
 }
 
 static enum status start_listening(struct server *server)
 {
-	const struct options *options = server->process.options;
+	const struct options *options = server->engine.options;
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	const char *port_text = options->port ? options->port : "0";
 	enum status status = STATUS_SUCCESS;
@@ -193,11 +194,11 @@ static enum status start_listening(struct server *server)
 	unsigned long port = 0;
 	int failed, error = getaddrinfo(options->address, port_text, &hints, &addresses);
 
-	if (error) {
-		process_complain(&server->process, "cannot resolve --bind '%s': %s",
-				 options->address ? options->address : "any", gai_strerror(error));
-		return STATUS_UNRESOLVED;
-	}
+	if (error)
+		return process_fail(&server->engine.process, STATUS_UNRESOLVED,
+				    "cannot resolve --bind '%s': %s",
+				    options->address ? options->address : "any",
+				    gai_strerror(error));
 	parse_number(port_text, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
 		failed = listen_on_all(server, addresses, (uint16_t)port);
@@ -206,17 +207,17 @@ static enum status start_listening(struct server *server)
 		stop_listening(server);
 	}
 	if (failed)
-		status = explain_listening(&server->process);
+		status = explain_listening(&server->engine.process);
 	else
-		say(&server->process, "listening on port %u.",
-		    ntohs(rdma_get_src_port(server->listeners[0])));
+		print_status(&server->engine.log, "listening on port %u.",
+			     ntohs(rdma_get_src_port(server->listeners[0])));
 	freeaddrinfo(addresses);
 	return status;
 }
 
 /* ---- Sessions ---- */
 
-/* Ends the sessions that are over, gives all others what they wait for; the next deadline. */
+/* Finishes the sessions that are over, services all others; the next deadline. */
 static int64_t service_connections(struct server *server)
 {
 	struct connection *connection, *next;
@@ -232,10 +233,8 @@ static int64_t service_connections(struct server *server)
 			continue;
 		}
 		TAILQ_REMOVE(&server->connections, connection, link);
-		connection_report(connection, status);
-		report_json(&server->process, connection, status);
-		connection_destroy(connection);
-		if (server->process.options->one_off) {
+		connection_finish(connection, status, true);
+		if (server->engine.options->one_off) {
 			server->status = status;
 			server->stopping = true;
 		}
@@ -243,89 +242,63 @@ static int64_t service_connections(struct server *server)
 	return deadline;
 }
 
-/* Tells a client why it is refused, and this side's user too. */
-static void refuse(struct server *server, struct connection *connection, enum refusal refusal)
+/* Allocates what a session needs and accepts the client; false if the resources are not there. */
+static bool accept_client(struct connection *connection, const struct cm_event *event,
+			  const struct introduction *client)
 {
-	static const char *const reasons[] = {
-		[REFUSAL_VERSION] = "it speaks another version of this protocol",
-		[REFUSAL_OPERATION] = "it was started with the other operation",
-		[REFUSAL_LENGTH] = "it hands over nothing, or more than --max-size",
-		[REFUSAL_BUSY] = "there is no room for another session",
-	};
-	const struct hello hello = {
-		.version = HELLO_VERSION,
-		.operation = (uint8_t)server->process.options->operation,
-		.refusal = (uint8_t)refusal,
-		.length = server->process.options->maximum_payload,
-	};
-	uint8_t wire[HELLO_SIZE];
-
-	encode_hello(&hello, wire);
-	if (connection->protocol.phase < PHASE_CLOSING)
-		connection_fail(connection, STATUS_REFUSED, "refused: %s", reasons[refusal]);
-	connection_report(connection, connection->protocol.status);
-	report_json(&server->process, connection, connection->protocol.status);
-	/* when this fails, destroying the connection rejects it without a reason */
-	if (rdma_reject(connection->id, wire, sizeof(wire)))
-		connection_trace(connection, "rdma_reject: %s", strerror(errno));
-	connection_destroy(connection);
-}
-
-/* Makes room for a session and accepts the client; false if that failed. */
-static bool accept_client(struct connection *connection, const struct cm_event *event)
-{
+	bool one_way = client->greeting == GREETING_HELLO && client->hello.flags & HELLO_ONE_WAY;
 	struct rdma_conn_param parameters;
+	struct failure failure;
 	uint8_t hello[HELLO_SIZE];
-	bool one_way = event->greeting == GREETING_HELLO && event->hello.flags & HELLO_ONE_WAY;
 
 	if (connection_prepare(connection, one_way) != STATUS_SUCCESS ||
-	    connection_meet(connection, event) != STATUS_SUCCESS)
+	    connection_negotiate(connection, event) != STATUS_SUCCESS)
 		return false;
 	parameters = connection_parameters(connection, hello);
-	connection_trace(connection, "rdma_accept");
-	if (rdma_accept(connection->id, &parameters))
-		connection_cm_failed(connection, "rdma_accept");
+	print_trace(&connection->log, "rdma_accept");
+	if (rdma_accept(connection->id, &parameters)) {
+		cm_call_failed(&failure, ROLE_SERVER, "rdma_accept");
+		connection_fail(connection, failure.status, "%s", failure.cause);
+	}
 	return true;
 }
 
-static void handle_request(struct server *server, const struct cm_event *event)
+static void handle_connect_request(struct server *server, const struct cm_event *event)
 {
-	const struct options *options = server->process.options;
+	const struct options *options = server->engine.options;
+	const struct introduction client = peer_introduction(event);
+	enum refusal refusal = hello_refusal(options, &client);
 	struct connection *connection;
-	enum refusal refusal;
 	bool alone;
 
 	service_connections(server); /* a session that is over is not there any more */
 	alone = TAILQ_EMPTY(&server->connections);
 	server->session_count++;
-	connection = connection_create(&server->process, event->id, rdma_get_peer_addr(event->id),
+	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
 				       alone ? 0 : server->session_count);
 	if (!connection)
 		return;
-	connection_say(connection, "received connection request.");
-	refusal = hello_refusal(ROLE_SERVER, options, event->greeting, &event->hello);
+	print_status(&connection->log, "received connection request.");
 	if (refusal == REFUSAL_NONE && (server->stopping || (options->one_off && !alone)))
 		refusal = REFUSAL_BUSY;
-	if (refusal != REFUSAL_NONE) {
-		refuse(server, connection, refusal);
-	} else if (accept_client(connection, event)) {
+	if (refusal == REFUSAL_NONE && accept_client(connection, event, &client))
 		TAILQ_INSERT_TAIL(&server->connections, connection, link);
-	} else {
-		refuse(server, connection, REFUSAL_BUSY);
-	}
+	else
+		connection_finish(connection,
+				  connection_reject(connection, refusal ? refusal : REFUSAL_BUSY),
+				  true);
 }
 
 static void handle_cm_event(struct server *server, const struct cm_event *event)
 {
 	struct connection *connection = event->id->context;
-	struct event established = { .type = EVENT_ESTABLISHED };
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
-		handle_request(server, event);
+		handle_connect_request(server, event);
 	else if (!connection) /* a listener */
 		warnx("listener: %s", rdma_event_str(event->type));
 	else if (event->type == RDMA_CM_EVENT_ESTABLISHED)
-		connection_handle(connection, established);
+		connection_handle(connection, EVENT_ESTABLISHED);
 	else
 		connection_cm_event(connection, event);
 }
@@ -333,24 +306,21 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 /* Ends all sessions cleanly; run_events() returns when they have ended. */
 static void stop(struct server *server)
 {
-	struct event interrupted = { .type = EVENT_INTERRUPTED };
 	struct connection *connection;
 
 	server->stopping = true;
 	TAILQ_FOREACH (connection, &server->connections, link)
-		connection_handle(connection, interrupted);
+		connection_handle(connection, EVENT_INTERRUPTED);
 }
 
-/* Lets go of all sessions, when nothing can be heard of them any more. */
+/* Gives up all sessions, when no event of them can come any more. */
 static void abandon(struct server *server)
 {
 	struct connection *connection;
 
 	while ((connection = TAILQ_FIRST(&server->connections))) {
 		TAILQ_REMOVE(&server->connections, connection, link);
-		connection_report(connection, STATUS_LOCAL_FAILURE);
-		report_json(&server->process, connection, STATUS_LOCAL_FAILURE);
-		connection_destroy(connection);
+		connection_finish(connection, STATUS_LOCAL_FAILURE, true);
 	}
 }
 
@@ -366,13 +336,14 @@ static enum status run_events(struct server *server)
 			if (TAILQ_EMPTY(&server->connections))
 				return server->status;
 		}
-		switch (process_wait(&server->process, deadline, &event)) {
+		switch (engine_wait(&server->engine, deadline, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(server, &event);
 			break;
 		case WAKEUP_SIGNAL:
 			stop(server);
 			break;
+		case WAKEUP_DEVICE_EVENT:
 		case WAKEUP_OTHER:
 			break;
 		case WAKEUP_EXHAUSTED:
@@ -384,37 +355,35 @@ static enum status run_events(struct server *server)
 
 static enum status run_server(struct server *server)
 {
-	enum status status = payload_load(&server->process);
+	enum status status = engine_open(&server->engine);
 
-	if (status == STATUS_SUCCESS)
-		status = process_open(&server->process);
 	if (status == STATUS_SUCCESS)
 		status = start_listening(server);
 	if (status == STATUS_SUCCESS)
 		status = run_events(server);
 	else
-		report_json(&server->process, NULL, status);
+		engine_report_json(&server->engine, status);
 	stop_listening(server);
 	return status;
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = default_options();
+	struct options options = default_options(ROLE_SERVER);
 	struct server server = { .status = STATUS_SUCCESS };
-	enum parsed parsed;
 	enum status status = STATUS_SUCCESS, output;
+	enum parsed parsed;
 
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	TAILQ_INIT(&server.connections);
-	process_init(&server.process, &options, ROLE_SERVER);
+	engine_init(&server.engine, &options);
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	process_destroy(&server.process);
+	engine_close(&server.engine);
 	output = flush_output();
 	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
-		end_by_signal(server.process.signal_number);
+		end_by_signal(server.engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-/*
- * 'rdma-client --check ADDRESS': what lies between this host and an address, step by step, and what
- * to change. It connects to nobody.
- */
-#include "../rdma-common.h"
+#include "check.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+
+#include "connect.h"
+#include "process.h"
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */
@@ -102,35 +104,20 @@ static void print_gid(const struct rdma_cm_id *id)
 	}
 }
 
-/* Asks for the neighbour again and again, for `timeout` milliseconds. 0 or -1 with errno. */
-static int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int timeout)
-{
-	int64_t deadline = now_milliseconds() + timeout;
-	int64_t remaining = timeout;
-
-	while (remaining > 0) {
-		int patience =
-			remaining < RESOLVE_MILLISECONDS ? (int)remaining : RESOLVE_MILLISECONDS;
-
-		if (!rdma_resolve_addr(id, NULL, address, patience))
-			return 0;
-		if (errno != ETIMEDOUT)
-			return -1;
-		remaining = deadline - now_milliseconds();
-	}
-	errno = ETIMEDOUT;
-	return -1;
-}
-
-/* Resolves the address and then the route; each call waits for `timeout` milliseconds at most. */
-static bool check_way(struct rdma_cm_id *id, struct sockaddr *address, int timeout)
+/* Resolves the address and then the route, before `deadline` as now_milliseconds() counts. */
+static bool check_route(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline)
 {
 	char text[NI_MAXHOST];
+	int64_t remaining;
+	int error;
 
-	if (resolve_address(id, address, timeout)) {
+	do
+		error = resolve_address(id, address, deadline) ? errno : 0;
+	while (error == ETIMEDOUT);
+	if (error) {
 		printf("address   not resolved: %s\n  -> is the host up ('ping')? Does 'ip route get' "
 		       "lead over a network interface that 'rdma link' names?\n",
-		       strerror(errno));
+		       strerror(error == ETIME ? ETIMEDOUT : error));
 		return false;
 	}
 	printf("address   resolved: from %s by %s port %u",
@@ -138,7 +125,8 @@ static bool check_way(struct rdma_cm_id *id, struct sockaddr *address, int timeo
 	       ibv_get_device_name(id->verbs->device), id->port_num);
 	print_gid(id);
 	printf("\n");
-	if (rdma_resolve_route(id, timeout)) {
+	remaining = deadline - now_milliseconds();
+	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1)) {
 		printf("route     not resolved: %s\n  -> use an address of the network interface of an "
 		       "RDMA device, not a loopback one; InfiniBand: is the subnet manager running?\n",
 		       strerror(errno));
@@ -152,12 +140,11 @@ static bool check_way(struct rdma_cm_id *id, struct sockaddr *address, int timeo
 	return true;
 }
 
-/* Each address of the host in turn, until there is a way to one. */
+/* Each address of the host in turn, until a route to one is found. */
 static bool check_addresses(const struct options *options)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-	int timeout =
-		(int)(options->timeout_seconds > 1000000 ? 1000000 : options->timeout_seconds);
+	const int64_t timeout_seconds = options->timeout_seconds;
 	struct addrinfo *addresses, *address;
 	struct rdma_cm_id *id;
 	char text[NI_MAXHOST];
@@ -179,7 +166,8 @@ static bool check_addresses(const struct options *options)
 			       strerror(errno));
 			break;
 		}
-		found = check_way(id, address->ai_addr, timeout);
+		found = check_route(id, address->ai_addr,
+				    now_milliseconds() + timeout_seconds * 1000);
 		rdma_destroy_id(id);
 	}
 	freeaddrinfo(addresses);
@@ -195,8 +183,7 @@ static void check_locked_memory(void)
 	if (limit.rlim_cur == RLIM_INFINITY)
 		printf("memory    may be locked without limit\n");
 	else
-		printf("memory    %ju KiB may be locked: what is handed over and what is received must "
-		       "fit\n",
+		printf("memory    %ju KiB may be locked: outgoing and incoming payload must fit\n",
 		       (uintmax_t)limit.rlim_cur / 1024);
 	if (limit.rlim_cur < MODEST_LOCKED_MEMORY)
 		printf("  -> for more, raise it ('ulimit -l', or memlock in "
@@ -210,7 +197,7 @@ enum status check_path(const struct options *options)
 	usable = check_addresses(options) && usable;
 	check_locked_memory();
 	if (usable)
-		printf("All is there. Start 'rdma-server read' on the other host, then here:\n"
+		printf("Ready. Start 'rdma-server read' on the other host, then here:\n"
 		       "  rdma-client read %s PORT\n",
 		       options->address);
 	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;

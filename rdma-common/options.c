@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * The command line: what both programs' have in common.
- */
-#include "../rdma-common.h"
+#include "options.h"
 
 #include <err.h>
 #include <errno.h>
@@ -11,9 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options default_options(void)
+const char *operation_name(enum operation operation)
+{
+	return operation == OPERATION_READ ? "read" : "write";
+}
+
+enum role other_role(enum role role)
+{
+	return role == ROLE_CLIENT ? ROLE_SERVER : ROLE_CLIENT;
+}
+
+bool sends_payload(enum role role, enum operation operation, bool one_way)
+{
+	/* the client writes its payload, or reads the server's */
+	return !one_way || (role == ROLE_CLIENT) == (operation == OPERATION_WRITE);
+}
+
+bool is_standard_output(const char *name)
+{
+	return name && !strcmp(name, "-");
+}
+
+struct options default_options(enum role role)
 {
 	struct options options = {
+		.role = role,
 		.iterations = 1,
 		.depth = DEFAULT_DEPTH,
 		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
@@ -161,17 +180,19 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 	}
 }
 
-enum parsed check_options(const struct options *options, enum role role)
+enum parsed check_options(const struct options *options)
 {
 	int payloads = !!options->message + !!options->file + !!options->pattern_size;
 
 	if (payloads > 1)
-		return usage_error("one of --message, --file and --size can be handed over");
+		return usage_error("--message, --file and --size exclude each other: there is one "
+				   "outgoing payload");
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
-	if (payloads && !hands_over(role, options->operation, options->one_way))
-		return usage_error("with --one-way and read nothing is handed over from here");
-	if (options->output && !hands_over(other_role(role), options->operation, options->one_way))
+	if (payloads && !sends_payload(options->role, options->operation, options->one_way))
+		return usage_error("with --one-way and read this side sends no payload");
+	if (options->output &&
+	    !sends_payload(other_role(options->role), options->operation, options->one_way))
 		return usage_error("with --one-way and write nothing is received that --output "
 				   "could store");
 	return PARSED_RUN;

@@ -25,46 +25,30 @@ enum role {
 	ROLE_SERVER,
 };
 
-/*
- * How a session ended, and the exit status of a program. The numbers are documented in --help; a
- * MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
- * signal instead, or, as a server that was told to stop, with STATUS_SUCCESS.
- */
-enum status {
-	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
-	STATUS_LOCAL_FAILURE = 1,  /* something failed on this host that should not */
-	STATUS_USAGE = 2,          /* the command line is wrong */
-	STATUS_UNRESOLVED = 3,     /* no usable RDMA device, address or route */
-	STATUS_REFUSED = 4,        /* the peer or its adapter said no */
-	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
-	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
-	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
-	STATUS_INTERRUPTED = 8,    /* SIGINT or SIGTERM */
-};
+/* "read" or "write". The string is static. */
+const char *operation_name(enum operation operation);
 
-/* The exit statuses as --help lists them. */
-#define EXIT_STATUS_HELP                                                              \
-	"Exit status:\n"                                                              \
-	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
-	"  1  unexpected failure on this host     2  wrong usage\n"                   \
-	"  3  no usable RDMA device, or address or route not resolved\n"              \
-	"  4  refused by the peer                 5  timed out\n"                     \
-	"  6  peer lost                           7  contents wrong\n"
+/* The role of the peer of a side with this role. */
+enum role other_role(enum role role);
+
+/* Whether a side sends a payload; in a one-way session it flows in one direction only. */
+bool sends_payload(enum role role, enum operation operation, bool one_way);
 
 /* What the command line of either program says. The strings are the command line's own. */
 struct options {
+	enum role role;
 	enum operation operation;
-	const char *message;   /* hand over this text; NULL: the default line of this side */
-	const char *file;      /* hand over what is in this file, or on standard input: "-" */
-	uint64_t pattern_size; /* hand over a generated pattern of so many bytes; 0: none */
+	const char *message;   /* send this text; NULL: the default line of this side */
+	const char *file;      /* send the bytes in this file, or on standard input: "-" */
+	uint64_t pattern_size; /* send a generated pattern of so many bytes; 0: none */
 	const char *output;    /* store what is received here, or on standard output: "-" */
 	uint64_t iterations;   /* how often the operation is performed */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool one_way;          /* client: the server performs no operation */
-	bool check;            /* client: only tell what lies between here and the address */
+	bool check;            /* client: only examine the path to the address */
 	bool busy_poll;        /* spin for completions as long as a session lasts */
-	bool report;           /* tell amounts, rates and latencies */
-	bool json;             /* tell them, and the outcome, as a JSON object */
+	bool report;           /* print amounts, rates and latencies */
+	bool json;             /* print them, and the outcome, as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload; /* bytes that are accepted from a peer at most */
@@ -73,8 +57,8 @@ struct options {
 	const char *port;         /* decimal; server: NULL means any free port */
 };
 
-/* The first packets to a new neighbour may be lost: its address is asked for this often. */
-#define RESOLVE_MILLISECONDS 2000
+/* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
+#define DEFAULT_PAYLOAD 1024
 
 #define DEFAULT_DEPTH           16
 #define DEFAULT_TIMEOUT_SECONDS 10
@@ -110,7 +94,7 @@ enum long_option {
 	{ NULL,        0,                 NULL, 0 }
 /* clang-format on */
 #define PAYLOAD_OPTIONS_HELP                                                                 \
-	"What the peer gets, and where what it hands over goes:\n"                           \
+	"Payloads, outgoing and incoming:\n"                                                 \
 	"  -m, --message TEXT     this text instead of a line with the process id\n"         \
 	"  -f, --file FILE        the bytes in FILE; '-': standard input\n"                  \
 	"  -s, --size SIZE        a pattern of SIZE bytes (K, M, G) that both sides check\n" \
@@ -119,8 +103,8 @@ enum long_option {
 	"  -n, --iters N          perform the operation N times\n"                    \
 	"      --depth D          at most D work requests outstanding (default 16)\n" \
 	"      --busy-poll        spin for completions instead of sleeping\n"
-#define TELLING_OPTIONS_HELP                                                              \
-	"What is told:\n"                                                                 \
+#define OUTPUT_OPTIONS_HELP                                                               \
+	"Output:\n"                                                                       \
 	"      --report           amounts, rates, and with --depth 1 latencies\n"         \
 	"  -J, --json             one JSON object for each session, on standard output\n" \
 	"  -v, --verbose          what each verb does, on standard error\n"               \
@@ -130,8 +114,11 @@ enum long_option {
 	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n" \
 	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"
 
-/* What holds when the command line says nothing. */
-struct options default_options(void);
+/* Whether the argument of --output means standard output. NULL: it was not given. */
+bool is_standard_output(const char *name);
+
+/* The options of a program with this role when the command line says nothing. */
+struct options default_options(enum role role);
 
 /* What remains to be done after the command line has been read. */
 enum parsed {
@@ -147,8 +134,8 @@ enum parsed {
 enum parsed parse_common_option(struct options *options, int letter, const char *argument,
 				const char *help);
 
-/* Whether the options of `role` can be had together; a message if not. */
-enum parsed check_options(const struct options *options, enum role role);
+/* Whether the options go together; prints a message if not. */
+enum parsed check_options(const struct options *options);
 
 /* Sets `*operation` from the word `read` or `write`; false, with a message, for any other. */
 bool parse_operation(const char *word, enum operation *operation);

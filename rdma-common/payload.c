@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * What is handed over, and what is kept of it: memory, files, the pattern, digests.
- */
-#include "../rdma-common.h"
+#include "payload.h"
 
 #include <endian.h>
 #include <err.h>
@@ -19,10 +16,10 @@
 #define XXH_INLINE_ALL /* one library less to load at every start */
 #include <xxhash.h>
 
-/* From this size on, memory is asked for in huge pages: the adapter has fewer addresses to keep. */
+/* From this size on, memory is allocated in huge pages: the adapter has fewer addresses to keep. */
 #define HUGE_PAGE       ((size_t)2 * 1024 * 1024)
 #define HUGE_PAGE_FLAGS (MAP_HUGETLB | 21 << 26) /* 21: its logarithm, at MAP_HUGE_SHIFT */
-/* First room for what comes by a pipe; it is doubled as needed. */
+/* What is allocated first for a pipe; it is doubled as needed. */
 #define PIPE_SIZE ((size_t)64 * 1024)
 
 /* ---- Memory ---- */
@@ -66,21 +63,25 @@ int memory_unmap(void *memory, size_t size)
 
 /* ---- Digests ---- */
 
-void digest_extend(struct digest *digest, const uint8_t *memory, uint64_t size)
+void payload_extend_digest(struct payload *payload, uint64_t size)
 {
 	int64_t started;
 
-	if (size <= digest->bytes)
+	if (size > payload->size)
+		size = payload->size;
+	if (size <= payload->digested)
 		return;
 	started = now_nanoseconds();
-	XXH3_64bits_update(digest->state, memory + digest->bytes, size - digest->bytes);
-	digest->bytes = size;
-	digest->nanoseconds += now_nanoseconds() - started;
+	XXH3_64bits_update(payload->digest, payload->memory + payload->digested,
+			   size - payload->digested);
+	payload->digested = size;
+	payload->digest_nanoseconds += now_nanoseconds() - started;
 }
 
-uint64_t digest_value(const struct digest *digest)
+uint64_t payload_digest(struct payload *payload)
 {
-	return XXH3_64bits_digest(digest->state);
+	payload_extend_digest(payload, payload->size);
+	return XXH3_64bits_digest(payload->digest);
 }
 
 uint64_t digest_memory(const uint8_t *memory, uint64_t size)
@@ -124,47 +125,50 @@ size_t pattern_mismatch(const uint8_t *memory, size_t size)
 	return size;
 }
 
-/* ---- What this side hands over ---- */
+/* ---- The outgoing payload ---- */
 
-/* Room for `size` bytes in the payload. */
-static enum status payload_allocate(struct process *process, size_t size)
+/* The payload that is being loaded, and the process whose options say from where. */
+struct loading {
+	struct payload *payload;
+	struct process *process;
+};
+
+static enum status payload_allocate(const struct loading *loading, size_t size)
 {
-	struct payload *payload = &process->payload;
-
-	payload->memory = memory_map(size);
-	if (!payload->memory) {
-		process_complain(process, "cannot allocate %zu bytes for what is handed over: %s",
-				 size, strerror(errno));
-		return STATUS_LOCAL_FAILURE;
-	}
-	payload->size = size;
+	loading->payload->memory = memory_map(size);
+	if (!loading->payload->memory)
+		return process_fail(loading->process, STATUS_LOCAL_FAILURE,
+				    "cannot allocate %zu bytes for the outgoing payload: %s", size,
+				    strerror(errno));
+	loading->payload->size = size;
 	return STATUS_SUCCESS;
 }
 
 /* The text of --message or a default line, with zeros up to the smallest size. */
-static enum status load_text(struct process *process)
+static enum status load_text(const struct loading *loading)
 {
+	const struct options *options = loading->process->options;
 	char line[80];
-	const char *text = process->options->message ? process->options->message : line;
+	const char *text = options->message ? options->message : line;
 	enum status status;
 	size_t size;
 
 	snprintf(line, sizeof(line), "message from %s side with pid %d",
-		 process->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
+		 options->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
 	size = strlen(text) + 1;
-	status = payload_allocate(process, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
+	status = payload_allocate(loading, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
 	if (status == STATUS_SUCCESS)
-		memcpy(process->payload.memory, text, size);
+		memcpy(loading->payload->memory, text, size);
 	return status;
 }
 
-static enum status load_pattern(struct process *process)
+static enum status load_pattern(const struct loading *loading)
 {
-	enum status status = payload_allocate(process, process->options->pattern_size);
+	enum status status = payload_allocate(loading, loading->process->options->pattern_size);
 
 	if (status == STATUS_SUCCESS)
-		pattern_fill(process->payload.memory, process->payload.size);
-	process->payload.is_pattern = true;
+		pattern_fill(loading->payload->memory, loading->payload->size);
+	loading->payload->is_pattern = true;
 	return status;
 }
 
@@ -186,30 +190,30 @@ static ssize_t read_fully(int descriptor, uint8_t *memory, size_t size)
 	return (ssize_t)done;
 }
 
-static enum status read_failed(struct process *process, const char *reason)
+static enum status read_failed(const struct loading *loading, const char *reason)
 {
-	process_complain(process, "cannot read '%s': %s", process->options->file, reason);
-	return STATUS_LOCAL_FAILURE;
+	return process_fail(loading->process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+			    loading->process->options->file, reason);
 }
 
 /* A file that knows its size. */
-static enum status load_file(struct process *process, int descriptor, size_t size)
+static enum status load_file(const struct loading *loading, int descriptor, size_t size)
 {
-	enum status status = payload_allocate(process, size);
+	enum status status = payload_allocate(loading, size);
 	ssize_t count;
 
 	if (status != STATUS_SUCCESS)
 		return status;
-	count = read_fully(descriptor, process->payload.memory, size);
+	count = read_fully(descriptor, loading->payload->memory, size);
 	if (count < 0)
-		return read_failed(process, strerror(errno));
+		return read_failed(loading, strerror(errno));
 	if ((size_t)count < size)
-		return read_failed(process,
+		return read_failed(loading,
 				   "it was cut short meanwhile; try again when it is whole");
 	return STATUS_SUCCESS;
 }
 
-/* More room or less, with what is there as far as it fits. 0 or -1 with errno. */
+/* Grows or shrinks the payload, and keeps of its bytes what fits. 0 or -1 with errno. */
 static int payload_resize(struct payload *payload, size_t size)
 {
 	uint8_t *memory = memory_map(size);
@@ -223,11 +227,11 @@ static int payload_resize(struct payload *payload, size_t size)
 	return 0;
 }
 
-/* What comes by a pipe ends when it ends. */
-static enum status load_pipe(struct process *process, int descriptor)
+/* A pipe, whose size is known at its end. */
+static enum status load_pipe(const struct loading *loading, int descriptor)
 {
-	struct payload *payload = &process->payload;
-	enum status status = payload_allocate(process, PIPE_SIZE);
+	struct payload *payload = loading->payload;
+	enum status status = payload_allocate(loading, PIPE_SIZE);
 	size_t size = 0;
 
 	if (status != STATUS_SUCCESS)
@@ -237,69 +241,63 @@ static enum status load_pipe(struct process *process, int descriptor)
 			read_fully(descriptor, payload->memory + size, payload->size - size);
 
 		if (count < 0)
-			return read_failed(process, strerror(errno));
+			return read_failed(loading, strerror(errno));
 		size += (size_t)count;
 		if (size < payload->size)
 			break;
 		if (payload_resize(payload, 2 * size))
-			return read_failed(process, strerror(errno));
+			return read_failed(loading, strerror(errno));
 	}
 	if (size == 0)
-		return read_failed(process, "it is empty; one byte at least must be handed over");
+		return read_failed(loading, "it is empty; a payload has one byte at least");
 	/* the payload is as long as its memory */
-	return payload_resize(payload, size) ? read_failed(process, strerror(errno))
+	return payload_resize(payload, size) ? read_failed(loading, strerror(errno))
 					     : STATUS_SUCCESS;
 }
 
-static enum status load_stream(struct process *process)
+static enum status load_stream(const struct loading *loading)
 {
-	const char *name = process->options->file;
+	const char *name = loading->process->options->file;
 	int descriptor = strcmp(name, "-") ? open(name, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
 	enum status status;
 	struct stat about;
 
 	if (descriptor < 0 || fstat(descriptor, &about))
-		status = read_failed(process, strerror(errno));
+		status = read_failed(loading, strerror(errno));
 	else if (!S_ISREG(about.st_mode) || about.st_size == 0)
-		status = load_pipe(process, descriptor); /* files in /proc do not know their size */
+		status = load_pipe(loading, descriptor); /* files in /proc do not know their size */
 	else
-		status = load_file(process, descriptor, (size_t)about.st_size);
+		status = load_file(loading, descriptor, (size_t)about.st_size);
 	if (descriptor > STDIN_FILENO)
 		close(descriptor);
 	return status;
 }
 
-enum status payload_load(struct process *process)
+enum status payload_load(struct payload *payload, struct process *process)
 {
 	const struct options *options = process->options;
-	struct payload *payload = &process->payload;
+	const struct loading loading = { .payload = payload, .process = process };
 
-	payload->digest.state = XXH3_createState();
-	if (!payload->digest.state) {
-		process_complain(process, "cannot allocate memory for a digest");
-		return STATUS_LOCAL_FAILURE;
-	}
-	XXH3_64bits_reset(payload->digest.state);
+	payload->digest = XXH3_createState();
+	if (!payload->digest)
+		return process_fail(process, STATUS_LOCAL_FAILURE,
+				    "cannot allocate memory for a digest");
+	XXH3_64bits_reset(payload->digest);
 	if (options->file)
-		return load_stream(process);
-	return options->pattern_size ? load_pattern(process) : load_text(process);
+		return load_stream(&loading);
+	return options->pattern_size ? load_pattern(&loading) : load_text(&loading);
 }
 
 void payload_free(struct payload *payload)
 {
-	XXH3_freeState(payload->digest.state);
+	XXH3_freeState(payload->digest);
 	if (payload->memory && !payload->stays && memory_unmap(payload->memory, payload->size))
 		warn("cannot unmap %zu bytes of memory", payload->size);
 }
 
-/* ---- What is kept of what the peer hands over ---- */
+/* ---- Storing the incoming payload ---- */
 
-bool is_standard_output(const char *name)
-{
-	return name && !strcmp(name, "-");
-}
-
-/* Whether a file of `size` bytes can be made in the folder of `name`. 0 or -1 with errno. */
+/* Whether a file of `size` bytes can be created in the folder of `name`. 0 or -1 with errno. */
 static int check_folder(const char *name, uint64_t size)
 {
 	struct statvfs about;

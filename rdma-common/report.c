@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * What the user is told: the narration, the payload, progress, figures, the outcome.
- */
-#include "../rdma-common.h"
+#include "report.h"
 
 #include <err.h>
 #include <inttypes.h>
@@ -18,91 +15,67 @@
 
 /* The most that is shown of a payload, in bytes: a screen of text. */
 #define SHOWN_PAYLOAD 1024
-/* A run that takes longer than this shows its progress, and as often as the other says. */
+/* A transfer that takes longer than this shows its progress. */
 #define PROGRESS_AFTER_NANOSECONDS (1000 * (int64_t)1000000)
 #define NANOSECONDS_PER_SECOND     1e9
 
 /* ---- Lines ---- */
 
-/* Standard output carries one thing: the narration, unless it was asked for another. */
-static FILE *narration(const struct process *process)
+/* Standard output carries one thing: the status lines, unless an option puts another there. */
+static FILE *status_stream(const struct options *options)
 {
-	const struct options *options = process->options;
-
 	return options->json || is_standard_output(options->output) ? stderr : stdout;
 }
 
-/* Takes the line of progress away, so that another can be printed there. */
-static void clear_progress(struct process *process)
+/* Clears the line of progress, so that another can be printed there. */
+static void clear_progress(struct console *console)
 {
-	if (atomic_exchange(&process->progress_shown, false))
+	if (atomic_exchange(&console->progress_shown, false))
 		fputs("\r\033[K", stderr);
 }
 
-/* One line on `stream` in one piece: two threads print. */
-__attribute__((format(printf, 4, 0))) static void print_line(struct process *process, FILE *stream,
-							     const char *prefix, const char *format,
-							     va_list arguments)
+/* "[N] " of a session with a number. */
+static const char *line_prefix(const struct log *log, char *buffer, size_t size)
 {
+	buffer[0] = '\0';
+	if (log->session)
+		snprintf(buffer, size, "[%u] ", log->session);
+	return buffer;
+}
+
+/* One line on `stream` in one piece: two threads print. */
+__attribute__((format(printf, 3, 0))) static void print_line(const struct log *log, FILE *stream,
+							     const char *format, va_list arguments)
+{
+	char prefix[16];
+
 	flockfile(stream);
-	clear_progress(process);
-	fputs(prefix, stream);
+	clear_progress(log->console);
+	fputs(line_prefix(log, prefix, sizeof(prefix)), stream);
 	vfprintf(stream, format, arguments);
 	fputc('\n', stream);
 	fflush(stream);
 	funlockfile(stream);
 }
 
-void say(struct process *process, const char *format, ...)
+void print_status(const struct log *log, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	print_line(process, narration(process), "", format, arguments);
+	print_line(log, status_stream(log->console->options), format, arguments);
 	va_end(arguments);
 }
 
-/* What stands in front of a line of this connection's. */
-static const char *line_prefix(const struct connection *connection, char *buffer, size_t size)
+void print_trace(const struct log *log, const char *format, ...)
 {
-	buffer[0] = '\0';
-	if (connection->number)
-		snprintf(buffer, size, "[%u] ", connection->number);
-	return buffer;
-}
-
-void connection_say(const struct connection *connection, const char *format, ...)
-{
-	char prefix[16];
 	va_list arguments;
 
-	va_start(arguments, format);
-	print_line(connection->process, narration(connection->process),
-		   line_prefix(connection, prefix, sizeof(prefix)), format, arguments);
-	va_end(arguments);
-}
-
-void connection_trace(const struct connection *connection, const char *format, ...)
-{
-	char prefix[16];
-	va_list arguments;
-
-	if (!connection->process->options->verbose)
+	if (!log->console->options->verbose)
 		return;
 	va_start(arguments, format);
-	print_line(connection->process, stderr, line_prefix(connection, prefix, sizeof(prefix)),
-		   format, arguments);
+	print_line(log, stderr, format, arguments);
 	va_end(arguments);
-}
-
-void process_complain(struct process *process, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(process->error, sizeof(process->error), format, arguments);
-	va_end(arguments);
-	warnx("%s", process->error);
 }
 
 enum status flush_output(void)
@@ -180,26 +153,25 @@ static char *escape_in_locale(const uint8_t *bytes, size_t size)
 	return text;
 }
 
-void show_payload(const struct connection *connection)
+void print_payload(const struct log *log, const uint8_t *bytes, size_t size, bool is_pattern)
 {
-	const struct region *incoming = &connection->incoming;
-	size_t size = incoming->size;
+	size_t length = size; /* without the zeros at the end */
 	char *text;
 
-	if (connection->expects_pattern) {
-		connection_say(connection, "remote buffer: a pattern of %zu bytes", size);
+	if (is_pattern) {
+		print_status(log, "remote buffer: a pattern of %zu bytes", size);
 		return;
 	}
-	while (size > 0 && !incoming->memory[size - 1])
-		size--;
-	text = escape_in_locale(incoming->memory, size < SHOWN_PAYLOAD ? size : SHOWN_PAYLOAD);
+	while (length > 0 && !bytes[length - 1])
+		length--;
+	text = escape_in_locale(bytes, length < SHOWN_PAYLOAD ? length : SHOWN_PAYLOAD);
 	if (!text)
-		connection_say(connection, "remote buffer: (no memory to show it)");
-	else if (size <= SHOWN_PAYLOAD)
-		connection_say(connection, "remote buffer: %s", text);
+		print_status(log, "remote buffer: (no memory to show it)");
+	else if (length <= SHOWN_PAYLOAD)
+		print_status(log, "remote buffer: %s", text);
 	else
-		connection_say(connection, "remote buffer: %s... (%d of %zu bytes)", text,
-			       SHOWN_PAYLOAD, incoming->size);
+		print_status(log, "remote buffer: %s... (%d of %zu bytes)", text, SHOWN_PAYLOAD,
+			     size);
 	free(text);
 }
 
@@ -252,77 +224,50 @@ int64_t latency_quantile(const struct latency *latency, double share)
 
 /* ---- Figures ---- */
 
-/* What is told of a session's operation. */
-struct summary {
-	uint64_t operations, bytes;
-	double seconds; /* 0: unknown */
-	double bytes_per_second, operations_per_second;
+/* Rates of a session's operation; zero where nothing was measured. */
+struct rates {
+	double seconds, bytes_per_second, operations_per_second;
 };
 
-static struct summary summarize(const struct connection *connection)
+static struct rates calculate_rates(const struct report *report)
 {
-	const struct figures *figures = &connection->figures;
-	struct summary summary = { 0 };
+	struct rates rates = { 0 };
 
-	if (!connection->parts)
-		return summary;
-	summary.operations = connection->requests_completed / connection->parts;
-	summary.bytes = summary.operations * operation_length(connection);
-	if (!summary.operations || figures->completed <= figures->started)
-		return summary;
-	summary.seconds = (double)(figures->completed - figures->started) / NANOSECONDS_PER_SECOND;
-	summary.bytes_per_second = (double)summary.bytes / summary.seconds;
-	summary.operations_per_second = (double)summary.operations / summary.seconds;
-	return summary;
+	if (!report->operations || report->nanoseconds <= 0)
+		return rates;
+	rates.seconds = (double)report->nanoseconds / NANOSECONDS_PER_SECOND;
+	rates.bytes_per_second = (double)report->bytes / rates.seconds;
+	rates.operations_per_second = (double)report->operations / rates.seconds;
+	return rates;
 }
 
-static void say_figures(const struct connection *connection)
+static void print_figures(const struct log *log, const struct report *report)
 {
-	const struct summary summary = summarize(connection);
-	const struct latency *latency = connection->figures.latency;
-	const int64_t digest = connection->process->payload.digest.nanoseconds;
+	const struct rates rates = calculate_rates(report);
+	const struct latency *latency = report->latency;
 
-	if (summary.operations)
-		connection_say(connection,
-			       "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
-			       "%.2f MB/s (%.2f MiB/s), %.0f operations/s",
-			       connection->protocol.operation == OPERATION_WRITE ? "wrote" : "read",
-			       summary.bytes, summary.operations, summary.seconds,
-			       summary.bytes_per_second / 1e6, summary.bytes_per_second / 1048576,
-			       summary.operations_per_second);
+	if (report->operations)
+		print_status(log,
+			     "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
+			     "%.2f MB/s (%.2f MiB/s), %.0f operations/s",
+			     log->console->options->operation == OPERATION_WRITE ? "wrote" : "read",
+			     report->bytes, report->operations, rates.seconds,
+			     rates.bytes_per_second / 1e6, rates.bytes_per_second / 1048576,
+			     rates.operations_per_second);
 	if (latency && latency->total)
-		connection_say(connection,
-			       "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "
-			       "99.9th %.2f, maximum %.2f",
-			       (double)latency->minimum / 1e3,
-			       (double)latency_quantile(latency, 0.5) / 1e3,
-			       (double)latency_quantile(latency, 0.99) / 1e3,
-			       (double)latency_quantile(latency, 0.999) / 1e3,
-			       (double)latency->maximum / 1e3);
-	connection_say(connection,
-		       "digests took %.6f s for what was handed over, %.6f s for what "
-		       "was received",
-		       (double)digest / NANOSECONDS_PER_SECOND,
-		       (double)connection->figures.check_nanoseconds / NANOSECONDS_PER_SECOND);
-}
-
-void connection_report(struct connection *connection, enum status status)
-{
-	const struct options *options = connection->process->options;
-	bool client = connection->process->role == ROLE_CLIENT;
-	char prefix[16];
-
-	if (connection->protocol.disconnected)
-		connection_say(connection, client ? "disconnected." : "peer disconnected.");
-	if ((options->report || options->iterations > 1) && connection->protocol.connected)
-		say_figures(connection);
-	if (outstanding_sends(connection) || connection->outstanding_receives)
-		connection_trace(connection, "%" PRIu64 " sends and %u receives never came back",
-				 outstanding_sends(connection), connection->outstanding_receives);
-	clear_progress(connection->process);
-	if (status != STATUS_SUCCESS)
-		warnx("%s%s: %s", line_prefix(connection, prefix, sizeof(prefix)), connection->peer,
-		      connection_cause(connection, status));
+		print_status(log,
+			     "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "
+			     "99.9th %.2f, maximum %.2f",
+			     (double)latency->minimum / 1e3,
+			     (double)latency_quantile(latency, 0.5) / 1e3,
+			     (double)latency_quantile(latency, 0.99) / 1e3,
+			     (double)latency_quantile(latency, 0.999) / 1e3,
+			     (double)latency->maximum / 1e3);
+	print_status(log,
+		     "digests took %.6f s for the outgoing payload, %.6f s for the incoming "
+		     "payload",
+		     (double)report->outgoing_digest_nanoseconds / NANOSECONDS_PER_SECOND,
+		     (double)report->verification_nanoseconds / NANOSECONDS_PER_SECOND);
 }
 
 /* ---- Progress ---- */
@@ -350,33 +295,23 @@ static bool can_draw(void)
 	       !(no_color && *no_color);
 }
 
-void show_progress(struct connection *connection)
+void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds)
 {
-	uint64_t part = connection->part_size;
-	char so_far[32], in_all[32], rate[32];
-	double done, all, passed;
-	int64_t elapsed;
+	double seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
+	double rate = (double)done / seconds;
+	char so_far[32], in_all[32], speed[32];
 
-	/* the server comes here for every connection at every event: what costs more is asked last
-	 */
-	if (!connection->requests_completed ||
-	    connection->requests_completed == connection->requests || connection->number ||
-	    connection->process->options->verbose)
+	/* this is called for every session at every event: what costs more is asked last */
+	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || console->options->verbose ||
+	    !can_draw())
 		return;
-	elapsed = now_nanoseconds() - connection->figures.started;
-	if (elapsed < PROGRESS_AFTER_NANOSECONDS || !can_draw())
-		return;
-	passed = (double)elapsed / NANOSECONDS_PER_SECOND;
-	if (part > operation_length(connection))
-		part = operation_length(connection);
-	done = (double)connection->requests_completed * (double)part;
-	all = (double)connection->requests * (double)part;
 	flockfile(stderr);
-	fprintf(stderr, "\r%s of %s, %s/s, %.0f s left\033[K", amount(done, so_far, sizeof(so_far)),
-		amount(all, in_all, sizeof(in_all)), amount(done / passed, rate, sizeof(rate)),
-		(all - done) * passed / done);
+	fprintf(stderr, "\r%s of %s, %s/s, %.0f s left\033[K",
+		amount((double)done, so_far, sizeof(so_far)),
+		amount((double)all, in_all, sizeof(in_all)), amount(rate, speed, sizeof(speed)),
+		(double)(all - done) / rate);
 	fflush(stderr);
-	atomic_store(&connection->process->progress_shown, true);
+	atomic_store(&console->progress_shown, true);
 	funlockfile(stderr);
 }
 
@@ -418,49 +353,57 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
-/* What there is to say of a session; of none, zeros and nulls. */
-static void add_session(struct json_object *object, const struct connection *connection)
+void report_json(const struct log *log, const struct report *report)
 {
-	const struct summary summary = connection ? summarize(connection) : (struct summary){ 0 };
-	bool measured = summary.seconds > 0;
-	bool has_device = connection && connection->device;
-	bool checked = connection && connection->protocol.local >= LOCAL_CHECKED;
-
-	add_string(object, "transport", connection ? connection->transport : NULL);
-	add_string(object, "device",
-		   has_device ? ibv_get_device_name(connection->device->verbs->device) : NULL);
-	add_count(object, "bytes", summary.bytes);
-	add_count(object, "operations", summary.operations);
-	add_number(object, "seconds", summary.seconds, measured);
-	add_number(object, "bytes_per_second", summary.bytes_per_second, measured);
-	add_number(object, "ops_per_second", summary.operations_per_second, measured);
-	add_latency(object, connection ? connection->figures.latency : NULL);
-	add_count(object, "received_bytes", checked ? connection->incoming.size : 0);
-	json_object_object_add(
-		object, "verified",
-		json_object_new_boolean(checked && connection->protocol.verifying &&
-					connection->protocol.check == STATUS_SUCCESS));
-}
-
-void report_json(struct process *process, const struct connection *connection, enum status status)
-{
-	const char *error = connection ? connection_cause(connection, status) : process->error;
+	const struct options *options = log->console->options;
+	const struct rates rates = calculate_rates(report);
+	bool measured = rates.seconds > 0;
 	struct json_object *object;
-	int exit_status = (int)status;
+	int exit_status = (int)report->status;
 
-	if (!process->options->json)
+	if (!options->json)
 		return;
 	object = json_object_new_object();
-	if (status == STATUS_INTERRUPTED) /* as a shell shows it */
-		exit_status = 128 + process->signal_number;
-	add_string(object, "role", process->role == ROLE_CLIENT ? "client" : "server");
-	add_string(object, "operation", operation_name(process->options->operation));
-	add_session(object, connection);
+	if (report->status == STATUS_INTERRUPTED) /* as a shell shows it */
+		exit_status = 128 + report->signal_number;
+	add_string(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
+	add_string(object, "operation", operation_name(options->operation));
+	add_string(object, "transport", report->transport);
+	add_string(object, "device", report->device);
+	add_count(object, "bytes", report->bytes);
+	add_count(object, "operations", report->operations);
+	add_number(object, "seconds", rates.seconds, measured);
+	add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
+	add_number(object, "ops_per_second", rates.operations_per_second, measured);
+	add_latency(object, report->latency);
+	add_count(object, "received_bytes", report->received_bytes);
+	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
 	json_object_object_add(object, "status", json_object_new_int(exit_status));
-	add_string(object, "error", status == STATUS_SUCCESS ? NULL : error);
+	add_string(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
 	flockfile(stdout);
 	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
 	fflush(stdout);
 	funlockfile(stdout);
 	json_object_put(object);
+}
+
+/* ---- The end of a session ---- */
+
+void report_session(const struct log *log, const struct report *report)
+{
+	const struct options *options = log->console->options;
+	char prefix[16];
+
+	if (report->disconnected)
+		print_status(log,
+			     options->role == ROLE_CLIENT ? "disconnected." : "peer disconnected.");
+	if ((options->report || options->iterations > 1) && report->connected)
+		print_figures(log, report);
+	if (report->unfinished_sends || report->unfinished_receives)
+		print_trace(log, "%" PRIu64 " sends and %u receives never completed",
+			    report->unfinished_sends, report->unfinished_receives);
+	clear_progress(log->console);
+	if (report->status != STATUS_SUCCESS)
+		warnx("%s%s: %s", line_prefix(log, prefix, sizeof(prefix)), report->peer,
+		      report->cause);
 }

@@ -71,7 +71,7 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 	if (size != MESSAGE_SIZE)
 		return false;
 	type = get32(wire + MESSAGE_TYPE);
-	if (type > MSG_PROGRESS)
+	if (type >= MESSAGE_TYPES)
 		return false;
 	message->type = (enum message_type)type;
 	message->value = get64(wire + MESSAGE_VALUE);
@@ -119,4 +119,16 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->length = get64(wire + HELLO_AT_LENGTH);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
 	return GREETING_HELLO;
+}
+
+const char *message_name(enum message_type type)
+{
+	static const char *const names[MESSAGE_TYPES] = {
+		[MSG_MR] = "MSG_MR",
+		[MSG_DONE] = "MSG_DONE",
+		[MSG_VERDICT] = "MSG_VERDICT",
+		[MSG_PROGRESS] = "MSG_PROGRESS",
+	};
+
+	return type < MESSAGE_TYPES ? names[type] : "MSG_?";
 }

@@ -11,11 +11,15 @@
 
 /* What a message says. The numbers are on the wire. */
 enum message_type {
-	MSG_MR = 0,       /* where the sender's region lies, and the key to it */
-	MSG_DONE = 1,     /* the sender's operation is done; the digest of what it handed over */
-	MSG_VERDICT = 2,  /* whether what the sender received fits the digest */
+	MSG_MR = 0,       /* address, length and rkey of the sender's region */
+	MSG_DONE = 1,     /* the sender's operation is done; the digest of its outgoing payload */
+	MSG_VERDICT = 2,  /* whether the sender's incoming payload fits the digest */
 	MSG_PROGRESS = 3, /* the sender's operation takes long, but moves */
+	MESSAGE_TYPES = 4 /* how many there are */
 };
+
+/* The name of a type, for traces. The string is static. */
+const char *message_name(enum message_type type);
 
 #define MESSAGE_SIZE 56 /* bytes */
 
@@ -45,27 +49,27 @@ enum refusal {
 	REFUSAL_NONE = 0,
 	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
 	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
-	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server takes */
-	REFUSAL_BUSY = 4,      /* the server has no room for another session */
+	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
+	REFUSAL_BUSY = 4,      /* the server is out of resources for another session */
 };
 
-#define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand has room for 56 */
+#define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand carries up to 56 */
 #define HELLO_VERSION 1
 
 /*
- * What both sides tell each other in the connection manager's private data before they connect: in
- * the connect request and its acceptance as a greeting, in a rejection as the reason.
+ * The connection manager's private data: in the connect request and its acceptance what either side
+ * is about to do, in a rejection the reason.
  */
 struct hello {
 	uint8_t version;
 	uint8_t operation; /* enum operation, but a peer may send any number */
 	uint16_t flags;    /* HELLO_ONE_WAY, HELLO_PATTERN */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
-	uint64_t length;   /* bytes of payload that this side hands over; rejection: its limit */
+	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
 };
 
-#define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side hands over nothing */
-#define HELLO_PATTERN (1 << 1) /* what this side hands over is the pattern of --size */
+#define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side sends no payload */
+#define HELLO_PATTERN (1 << 1) /* the payload of this side is the pattern of --size */
 
 /* What private data turned out to be. */
 enum greeting {

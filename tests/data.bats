@@ -158,7 +158,7 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	stop_server
 	start_server -o "$folder/missing/file" write
 	client write 192.0.2.1 "$port"
-	expect 4 "no room for another session"
+	expect 4 "out of resources for another session"
 }
 
 @test "a receiver that is killed half-way leaves no file" {
@@ -255,7 +255,7 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 		start_peer_server write
 		# shellcheck disable=SC2086 # several options
 		client $options write 192.0.2.1 "$port"
-		expect 4 "it sent no hello"
+		expect 4 "the peer sent no hello"
 		wait_peer # it ends when it is left
 	done
 }
@@ -302,7 +302,7 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 	output=$(sed -n 1p "$server_out")
 	[ "$(json role operations bytes received_bytes verified status)" = $'server\n3\n3072\n1024\nTrue\n0' ]
 	output=$(sed -n 2p "$server_out")
-	[ "$(json status error)" = $'4\nrefused: it was started with the other operation' ]
+	[ "$(json status error)" = $'4\nrefused: mismatched modes, one side reads and the other writes; start both with the same word' ]
 }
 
 @test "--json of a client that is interrupted: 128 and the signal's number" {

@@ -11,7 +11,7 @@ load helpers
 LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
 
 GONE="the peer went away before the session was complete"
-SILENT="nothing was heard for the time of --timeout"
+SILENT="nothing happened for the time of --timeout"
 WRONG="the contents are wrong"
 NO_MESSAGE="that are no message of this protocol"
 UNUSABLE="that cannot be used"
@@ -269,11 +269,11 @@ one_session() {
 @test "server: progress before MR"               { server_meets read  2 "$PROGRESS"   --at mr=progress; }
 @test "server: the same progress twice"          { server_meets write 2 "$PROGRESS"   --at done=progress --at done=progress; }
 @test "server: progress after DONE"              { server_meets write 2 "$PROGRESS"   --at verdict=progress; }
-@test "server: hello of another version"         { server_meets write 2 "another version"     --set hello.version=2; }
-@test "server: hello of the other operation"     { server_meets read  2 "the other operation" --set hello.operation=1; }
-@test "server: hello of no operation"            { server_meets write 2 "the other operation" --set hello.operation=77; }
-@test "server: hello of length 0"                { server_meets write 2 "hands over nothing"  --set hello.length=0; }
-@test "server: hello of a huge length"           { server_meets write 2 "hands over nothing"  --set hello.length=0xffffffffffffffff; }
+@test "server: hello of another version"         { server_meets write 2 "different versions of the protocol"     --set hello.version=2; }
+@test "server: hello of the other operation"     { server_meets read  2 "mismatched modes" --set hello.operation=1; }
+@test "server: hello of no operation"            { server_meets write 2 "mismatched modes" --set hello.operation=77; }
+@test "server: hello of length 0"                { server_meets write 2 "the client sends nothing"  --set hello.length=0; }
+@test "server: hello of a huge length"           { server_meets write 2 "the client sends nothing"  --set hello.length=0xffffffffffffffff; }
 @test "server: a peer that serves no read"       { server_meets read  2 "no RDMA READ" --set reads=0; }
 @test "server: no hello but a verdict"           { server_meets write 2 "$WRONG"      --set hello.magic=0; }
 
@@ -657,7 +657,7 @@ limited() {
 	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-server" -p 7471 write)
 	start_command "${command[@]}"
 	client write 192.0.2.1 7471
-	ends 4 "the server refused: it has no room for another session"
+	ends 4 "the server refused: the server is out of resources"
 	stop_server
 	[ "$status" -eq 0 ]
 	grep -q "locked-memory limit of 4 KiB" "$server_err"

@@ -112,9 +112,9 @@ usage_error() {
 }
 
 @test "options that cannot be had together are usage errors" {
-	usage_error "one of --message, --file and --size" rdma-server -m x -s 1 read
-	usage_error "one of --message, --file and --size" rdma-client -f x -s 1 read 192.0.2.1 1
+	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
+	usage_error "--message, --file and --size exclude each other" rdma-client -f x -s 1 read 192.0.2.1 1
 	usage_error "both need standard output" rdma-client -J -o - read 192.0.2.1 1
-	usage_error "nothing is handed over from here" rdma-client --one-way -s 1 read 192.0.2.1 1
+	usage_error "this side sends no payload" rdma-client --one-way -s 1 read 192.0.2.1 1
 	usage_error "nothing is received" rdma-client --one-way -o x write 192.0.2.1 1
 }

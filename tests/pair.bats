@@ -225,20 +225,20 @@ at_once() {
 	client read 192.0.2.1 "$port"
 	# over soft-iWARP the end of the connection may overtake the reason
 	[[ $LAB_TRANSPORT = siw && $stderr = *'no reason arrived'* ]] ||
-		expect 4 'the server refused: it was started to write; start both sides with one operation'
+		expect 4 'the server refused: mismatched modes, one side reads and the other writes'
 	expect 4
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
 	expect 0
-	grep -q '192.0.2.2 port .*: refused: it was started with the other operation' "$server_err"
+	grep -q '192.0.2.2 port .*: refused: mismatched modes, one side reads and the other writes; start both with the same word' "$server_err"
 }
 
 @test "a server that takes no more than --max-size refuses in words: exit status 4" {
 	start_server --max-size 1K write
 	client -s 1025 write 192.0.2.1 "$port"
 	[[ $LAB_TRANSPORT = siw && $stderr = *'no reason arrived'* ]] ||
-		expect 4 'the server refused: it does not take that much; hand over less, or raise its --max-size'
+		expect 4 'the server refused: the client sends nothing, or more than'
 	expect 4
 	client -s 1K write 192.0.2.1 "$port"
 	expect 0
@@ -270,7 +270,7 @@ at_once() {
 }
 
 @test "a connect request that a firewall swallows: exit status 5, within the time given" {
-	local text='nothing was heard for the time of --timeout'
+	local text='nothing happened for the time of --timeout'
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'
 	lab run b ip neighbour replace 192.0.2.98 lladdr 02:00:00:00:00:62 dev eth0 nud permanent
 	start=$(milliseconds)

@@ -23,7 +23,8 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 	clock_gettime raise
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
-module_objects = $(patsubst %,$(OUTPUT)/rdma-%.o,common options payload report check)
+modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
+module_objects = $(modules:%=$(OUTPUT)/%.o)
 double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs scripted-peer cm)
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client

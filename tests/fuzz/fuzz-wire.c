@@ -71,11 +71,15 @@ static void try_message(const uint8_t *data, size_t size)
 
 static void try_hello(const uint8_t *data, size_t size)
 {
-	struct options options = { .operation = OPERATION_WRITE, .maximum_payload = 1 << 20 };
-	struct hello hello, again;
+	struct options options = { .role = ROLE_SERVER,
+				   .operation = OPERATION_WRITE,
+				   .maximum_payload = 1 << 20 };
+	struct introduction peer = { .greeting = decode_hello(data, size, &peer.hello) };
+	const enum greeting greeting = peer.greeting;
+	const struct hello hello = peer.hello;
+	struct hello again;
 	uint8_t wire[HELLO_SIZE];
-	enum greeting greeting = decode_hello(data, size, &hello);
-	enum refusal refusal = hello_refusal(ROLE_SERVER, &options, greeting, &hello);
+	enum refusal refusal = hello_refusal(&options, &peer);
 
 	if (greeting == GREETING_NONE) {
 		require(refusal == REFUSAL_NONE);

@@ -7,17 +7,24 @@
  * A session is a row of steps, and all connections take a step before any takes the next: that is
  * how many of them can be open at once in a single thread.
  */
-#include "../../rdma-common.h"
 
 #include <err.h>
 #include <errno.h>
+#include <getopt.h>
+#include <infiniband/verbs.h>
+#include <netdb.h>
 #include <poll.h>
+#include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#include "../../rdma-common/options.h"
+#include "../../rdma-common/status.h"
+#include "../../rdma-common/wire.h"
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600

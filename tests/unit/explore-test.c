@@ -916,9 +916,8 @@ static void print_side(const struct setting *setting, const struct side *side, e
 			      phase_name((enum phase)side->phase), side->local, side->remote);
 	else
 		print_message("  [%s, %s, %s, status %d]", phase_name((enum phase)side->phase),
-			      local_progress_name((enum local_progress)side->local),
-			      remote_progress_name((enum remote_progress)side->remote),
-			      side->status);
+			      local_stage_name((enum local_stage)side->local),
+			      remote_stage_name((enum remote_stage)side->remote), side->status);
 }
 
 /* The nodes from the start to the violation, last first; returns how many. */
@@ -933,7 +932,7 @@ static unsigned int find_path(const struct exploration *exploration, size_t path
 }
 
 /* Prints how it came to the violation. */
-static void print_trace(const struct exploration *exploration)
+static void print_history(const struct exploration *exploration)
 {
 	size_t path[MAXIMUM_PATH];
 	unsigned int length = find_path(exploration, path);
@@ -975,7 +974,7 @@ static void assert_no_violation(struct setting setting)
 		struct exploration exploration = explore(&setting);
 
 		if (exploration.violation != VIOLATION_NONE)
-			print_trace(&exploration);
+			print_history(&exploration);
 		states += exploration.count;
 		transitions += exploration.transitions;
 		endings += exploration.endings;
@@ -1053,7 +1052,7 @@ static bool find_violation(const struct setting *setting, enum violation expecte
 	bool right = found && is_expected(&exploration, expected, last);
 
 	if (found && !right)
-		print_trace(&exploration);
+		print_history(&exploration);
 	release(&exploration);
 	assert_true(right || !found);
 	return found;

@@ -53,7 +53,17 @@ static void a_region_may_end_with_the_address_space_but_not_wrap(void **state)
 
 /* ---- Hello ---- */
 
-/* Who hands over nothing must say so, and nobody else may. */
+/* hello_refusal() of a side with this role. */
+static enum refusal judge(enum role role, struct options *options, enum greeting greeting,
+			  const struct hello *hello)
+{
+	const struct introduction peer = { .greeting = greeting, .hello = *hello };
+
+	options->role = role;
+	return hello_refusal(options, &peer);
+}
+
+/* A side that sends no payload must say so, and no other may. */
 static void one_way_a_payload_flows_in_one_direction(void **state)
 {
 	static const struct {
@@ -84,12 +94,12 @@ static void one_way_a_payload_flows_in_one_direction(void **state)
 				       .flags = cases[i].one_way ? HELLO_ONE_WAY : 0,
 				       .length = cases[i].length };
 
-		assert_int_equal(hello_refusal(cases[i].role, &options, GREETING_HELLO, &hello),
+		assert_int_equal(judge(cases[i].role, &options, GREETING_HELLO, &hello),
 				 cases[i].refusal);
 		hello.flags ^= HELLO_ONE_WAY; /* a server that takes no notice of --one-way */
 		if (cases[i].role == ROLE_CLIENT)
 			assert_int_equal(
-				hello_refusal(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
+				judge(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
 				REFUSAL_OPERATION);
 	}
 }
@@ -102,32 +112,32 @@ static void a_server_says_which_clients_it_refuses(void **state)
 			       .length = 4096 };
 
 	(void)state;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_NONE);
 	hello.length = 1;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_NONE);
 	hello.length = 4097;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_LENGTH);
 	hello.length = UINT64_MAX;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_LENGTH);
 	hello.length = 0;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_LENGTH);
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_VERSION, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_VERSION, &hello),
 			 REFUSAL_VERSION);
 	hello.operation = OPERATION_READ; /* is said before the length */
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_OPERATION);
 	options.operation = OPERATION_READ;
 	hello.length = 64;
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_NONE);
 	hello.operation = 255; /* an operation that nobody knows yet */
-	assert_int_equal(hello_refusal(ROLE_SERVER, &options, GREETING_HELLO, &hello),
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
 			 REFUSAL_OPERATION);
 }
 

@@ -10,39 +10,42 @@
 
 #include <cmocka.h>
 
-/* A process with the pattern of --size. */
-static void load_pattern(struct process *process, struct options *options, uint64_t size)
+/* The pattern of --size. */
+static struct payload load_pattern(uint64_t size)
 {
-	*options = default_options();
-	options->pattern_size = size;
-	process_init(process, options, ROLE_CLIENT);
-	assert_int_equal(payload_load(process), STATUS_SUCCESS);
-	assert_int_equal(process->payload.size, size);
-	assert_true(process->payload.is_pattern);
+	struct options options = default_options(ROLE_CLIENT);
+	struct payload payload = { 0 };
+	struct process process;
+
+	options.pattern_size = size;
+	process_init(&process, &options);
+	assert_int_equal(payload_load(&payload, &process), STATUS_SUCCESS);
+	process_close(&process);
+	assert_int_equal(payload.size, size);
+	assert_true(payload.is_pattern);
+	return payload;
 }
 
 static void a_pattern_fits_itself_at_every_length(void **state)
 {
-	struct process process;
-	struct options options;
+	struct payload payload;
 
 	(void)state;
 	for (uint64_t size = 1; size <= 100; size++) {
-		load_pattern(&process, &options, size);
-		assert_int_equal(pattern_mismatch(process.payload.memory, size), size);
-		process_destroy(&process);
+		payload = load_pattern(size);
+		assert_int_equal(pattern_mismatch(payload.memory, size), size);
+		payload_free(&payload);
 	}
 }
 
 static void a_pattern_tells_the_first_byte_that_differs(void **state)
 {
-	struct process process;
-	struct options options;
+	struct payload payload;
 	uint8_t *memory;
 
 	(void)state;
-	load_pattern(&process, &options, 37);
-	memory = process.payload.memory;
+	payload = load_pattern(37);
+	memory = payload.memory;
 	for (size_t offset = 0; offset < 37; offset++) {
 		memory[offset] ^= 0x10;
 		memory[36] ^= 1; /* a later one does not matter */
@@ -50,43 +53,40 @@ static void a_pattern_tells_the_first_byte_that_differs(void **state)
 		memory[offset] ^= 0x10;
 		memory[36] ^= 1;
 	}
-	process_destroy(&process);
+	payload_free(&payload);
 }
 
 /* So that a part in another part's place, or an old one, is seen. */
 static void no_two_words_of_a_pattern_are_alike(void **state)
 {
-	struct process process;
-	struct options options;
+	struct payload payload;
 	const uint8_t *memory;
 
 	(void)state;
-	load_pattern(&process, &options, 4096);
-	memory = process.payload.memory;
+	payload = load_pattern(4096);
+	memory = payload.memory;
 	for (size_t one = 0; one < 4096; one += 8)
 		for (size_t other = one + 8; other < 4096; other += 8)
 			assert_memory_not_equal(memory + one, memory + other, 8);
-	process_destroy(&process);
+	payload_free(&payload);
 }
 
 static void a_digest_does_not_depend_on_its_steps(void **state)
 {
-	struct process one, other;
-	struct options options;
+	struct payload one, other;
 	uint64_t whole;
 
 	(void)state;
-	load_pattern(&one, &options, 10000);
-	load_pattern(&other, &options, 10000);
-	digest_extend(&one.payload.digest, one.payload.memory, 10000);
-	whole = digest_value(&one.payload.digest);
+	one = load_pattern(10000);
+	other = load_pattern(10000);
+	whole = payload_digest(&one);
 	for (uint64_t size = 0; size <= 10000; size += 625)
-		digest_extend(&other.payload.digest, other.payload.memory, size);
-	digest_extend(&other.payload.digest, other.payload.memory, 5); /* is covered already */
-	assert_true(digest_value(&other.payload.digest) == whole);
-	assert_int_equal(other.payload.digest.bytes, 10000);
-	process_destroy(&one);
-	process_destroy(&other);
+		payload_extend_digest(&other, size);
+	payload_extend_digest(&other, 5); /* is covered already */
+	assert_true(payload_digest(&other) == whole);
+	assert_int_equal(other.digested, 10000);
+	payload_free(&one);
+	payload_free(&other);
 }
 
 static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **state)

@@ -28,11 +28,11 @@
  */
 struct row {
 	const char *who;
-	enum local_progress local;
-	enum remote_progress remote;
+	enum local_stage local;
+	enum remote_stage remote;
 	enum event_type event;
-	enum local_progress next_local;
-	enum remote_progress next_remote;
+	enum local_stage next_local;
+	enum remote_stage next_remote;
 	unsigned int actions;
 };
 
@@ -344,9 +344,8 @@ static void print_state(const char *title, const struct protocol *protocol, unsi
 		      operation_name(protocol->operation),
 		      protocol->verifying ? "verifying" : "not verifying",
 		      protocol->operates ? "operating" : "not operating",
-		      phase_name(protocol->phase), local_progress_name(protocol->local),
-		      remote_progress_name(protocol->remote),
-		      protocol->connected ? ", connected" : "",
+		      phase_name(protocol->phase), local_stage_name(protocol->local),
+		      remote_stage_name(protocol->remote), protocol->connected ? ", connected" : "",
 		      protocol->disconnected ? ", disconnected" : "",
 		      protocol->drained ? ", drained" : "", protocol->overdue ? ", overdue" : "",
 		      protocol->check, protocol->verdict, protocol->status, actions);
@@ -457,8 +456,8 @@ static void every_value_has_a_name_of_its_own(void **state)
 	(void)state;
 	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
-	assert_string_equal(local_progress_name(LOCAL_VERDICT_SENT), "LOCAL_VERDICT_SENT");
-	assert_string_equal(remote_progress_name(REMOTE_VERDICT), "REMOTE_VERDICT");
+	assert_string_equal(local_stage_name(LOCAL_VERDICT_SENT), "LOCAL_VERDICT_SENT");
+	assert_string_equal(remote_stage_name(REMOTE_VERDICT), "REMOTE_VERDICT");
 	assert_string_equal(operation_name(OPERATION_READ), "read");
 	assert_string_equal(operation_name(OPERATION_WRITE), "write");
 	for (enum event_type one = EVENT_ESTABLISHED; one <= EVENT_TYPES; one++) {
@@ -608,7 +607,7 @@ static void a_read_that_completes_while_closing_says_no_done(void **state)
 	(void)state;
 	PLAY(&server, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 },
 	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 });
-	assert_string_equal(local_progress_name(server.local), "LOCAL_OPERATION_COMPLETED");
+	assert_string_equal(local_stage_name(server.local), "LOCAL_OPERATION_COMPLETED");
 	PLAY(&server, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 },
 	     { EVENT_DISCONNECTED, ACTION_FINISH, 0 });
 	assert_finished(&server, STATUS_INTERRUPTED);

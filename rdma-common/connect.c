@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+#include "connect.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
+ */
+#define INLINE_SIZE 64
+/* One work request carries no more than this, so that a slow transfer is seen to move. */
+#define REQUEST_SIZE ((uint64_t)1024 * 1024)
+/* Outstanding READs are limited by the devices too; the software adapters gain up to this. */
+#define READ_DEPTH 128
+/* The longest that one attempt at a neighbour takes, and the shortest that is worth another. */
+#define RESOLVE_MILLISECONDS          2000
+#define SHORTEST_RESOLVE_MILLISECONDS 200
+/*
+ * The reason of a rejection over InfiniBand and RoCE when nobody listens: "invalid service ID"
+ * (InfiniBand Architecture Specification, volume 1, 12.6.7.2).
+ */
+#define REJECTED_INVALID_SERVICE_ID 8
+
+/* ---- The path ---- */
+
+socklen_t address_size(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
+const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)
+{
+	if (verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		return "iWARP";
+	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline)
+{
+	int64_t remaining = deadline - now_milliseconds();
+
+	if (remaining < SHORTEST_RESOLVE_MILLISECONDS) {
+		errno = ETIME;
+		return -1;
+	}
+	return rdma_resolve_addr(id, NULL, address,
+				 remaining < RESOLVE_MILLISECONDS ? (int)remaining
+								  : RESOLVE_MILLISECONDS);
+}
+
+enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted)
+{
+	/* what the kernel answers about a request that is no more; the last two over TCP */
+	bool gone = errno == EINVAL || errno == ECONNRESET || errno == EPIPE;
+
+	if (gone && role == ROLE_SERVER)
+		return failure_set(failure, STATUS_PEER_LOST, "%s",
+				   status_in_words(STATUS_PEER_LOST));
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s failed: %s", attempted,
+			   strerror(errno));
+}
+
+/* ---- Limits and queues of the device ---- */
+
+static uint8_t at_most(int value, uint8_t limit)
+{
+	return value > limit ? limit : (uint8_t)(value < 0 ? 0 : value);
+}
+
+/* As many work requests of the operation as fit into the device's queues with all the others. */
+static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
+{
+	int requests = attributes->max_qp_wr - MESSAGE_REQUESTS;
+	int completions = attributes->max_cqe - MESSAGE_REQUESTS - RECEIVES;
+	int limit = requests < completions ? requests : completions;
+
+	if (limit < 1)
+		return 1;
+	return wanted < (unsigned int)limit ? wanted : (unsigned int)limit;
+}
+
+enum status query_limits(const struct rdma_cm_id *id, unsigned int depth, struct limits *limits,
+			 struct failure *failure)
+{
+	struct ibv_device_attr attributes;
+	struct ibv_port_attr port;
+	int error = ibv_query_device(id->verbs, &attributes);
+
+	if (!error)
+		error = ibv_query_port(id->verbs, id->port_num, &port);
+	if (error)
+		return failure_set(
+			failure, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",
+			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
+	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	limits->transport = transport_name(id->verbs, &port);
+	limits->maximum_message = port.max_msg_sz;
+	limits->request_size = port.max_msg_sz < REQUEST_SIZE ? port.max_msg_sz : REQUEST_SIZE;
+	limits->depth = at_most_requests(depth, &attributes);
+	limits->responder_resources = at_most(attributes.max_qp_rd_atom, READ_DEPTH);
+	limits->initiator_depth = at_most(attributes.max_qp_init_rd_atom, READ_DEPTH);
+	return STATUS_SUCCESS;
+}
+
+int completion_queue_size(const struct limits *limits)
+{
+	return (int)limits->depth + MESSAGE_REQUESTS + RECEIVES;
+}
+
+enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
+			      void *context, enum role role, struct limits *limits,
+			      struct failure *failure)
+{
+	struct ibv_qp_init_attr attributes = {
+		.qp_context = context,
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap.max_send_wr = limits->depth + MESSAGE_REQUESTS,
+		.cap.max_recv_wr = RECEIVES,
+		.cap.max_send_sge = 1,
+		.cap.max_recv_sge = 1,
+		.cap.max_inline_data = INLINE_SIZE,
+	};
+	int error = rdma_create_qp(id, pd, &attributes);
+
+	if (error && errno == EINVAL) { /* no device says before what it can carry inline */
+		attributes.cap.max_inline_data = 0;
+		error = rdma_create_qp(id, pd, &attributes);
+	}
+	if (error)
+		return cm_call_failed(failure, role, "rdma_create_qp");
+	limits->inline_size = attributes.cap.max_inline_data;
+	return STATUS_SUCCESS;
+}
+
+enum status registration_failed(size_t size, struct failure *failure)
+{
+	struct rlimit limit = { 0 };
+	int error = errno;
+
+	/* EPERM is what a limit of 0 answers */
+	if ((error == ENOMEM || error == EPERM) && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		return failure_set(
+			failure, STATUS_LOCAL_FAILURE,
+			"cannot register %zu bytes of memory: it would exceed the "
+			"locked-memory limit of %ju KiB; raise it ('ulimit -l', or memlock "
+			"in /etc/security/limits.conf)",
+			size, (uintmax_t)limit.rlim_cur / 1024);
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "cannot register %zu bytes of memory: %s",
+			   size, strerror(error));
+}
+
+/* ---- Hellos ---- */
+
+struct introduction peer_introduction(const struct cm_event *event)
+{
+	struct introduction peer;
+
+	peer.greeting = decode_hello(event->private_data, event->private_data_size, &peer.hello);
+	return peer;
+}
+
+enum refusal hello_refusal(const struct options *options, const struct introduction *peer)
+{
+	const struct hello *hello = &peer->hello;
+	bool one_way = hello->flags & HELLO_ONE_WAY;
+
+	if (peer->greeting == GREETING_NONE)
+		return REFUSAL_NONE;
+	if (peer->greeting == GREETING_VERSION)
+		return REFUSAL_VERSION;
+	if (hello->operation != options->operation ||
+	    (options->role == ROLE_CLIENT && one_way != options->one_way))
+		return REFUSAL_OPERATION;
+	if (sends_payload(other_role(options->role), options->operation, one_way) !=
+		    (hello->length > 0) ||
+	    hello->length > options->maximum_payload)
+		return REFUSAL_LENGTH;
+	return REFUSAL_NONE;
+}
+
+const char *refusal_in_words(enum refusal refusal)
+{
+	switch (refusal) {
+	case REFUSAL_VERSION:
+		return "client and server speak different versions of the protocol; use one release "
+		       "on both hosts";
+	case REFUSAL_OPERATION:
+		return "mismatched modes, one side reads and the other writes; start both with the "
+		       "same word";
+	case REFUSAL_LENGTH:
+		return "the client sends nothing, or more than the server's --max-size; send less, or "
+		       "raise that";
+	case REFUSAL_BUSY:
+		return "the server is out of resources for another session; try again later";
+	default:
+		return "for a reason that this release does not know; the server's own messages say "
+		       "more";
+	}
+}
+
+/*
+ * How many READs the peer serves at a time. What a client gets of that in an acceptance over iWARP
+ * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
+ * qedr report them swapped. The smaller one is safe, but a 0 only says that the server does not
+ * read.
+ */
+static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
+{
+	uint8_t number = event->initiator_depth, other = event->responder_resources;
+
+	if (role == ROLE_SERVER || !iwarp)
+		return number;
+	return number == 0 || (other > 0 && other < number) ? other : number;
+}
+
+/*
+ * No more READs than the peer serves, and serves no more than the peer will have outstanding
+ * (rdma_accept(3)). READs above that are not even posted: soft-iWARP in Linux delays everything
+ * behind them, its responses to the peer's READs too, and two sides would wait for each other.
+ */
+static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
+			       struct limits *limits, struct failure *failure)
+{
+	uint8_t served = reads_served(role, limits->iwarp, event);
+	uint8_t asked = event->responder_resources;
+	bool known = asked > 0 || !limits->iwarp; /* irdma leaves it out of a request */
+
+	if (limits->initiator_depth > served)
+		limits->initiator_depth = served;
+	if (known && limits->responder_resources > asked)
+		limits->responder_resources = asked;
+	if (!reads)
+		return STATUS_SUCCESS;
+	if (served == 0)
+		return failure_set(
+			failure, STATUS_REFUSED,
+			"the peer serves no RDMA READ: its responder_resources are 0; use "
+			"write, or give it some");
+	if (limits->depth > limits->initiator_depth)
+		limits->depth = limits->initiator_depth;
+	return STATUS_SUCCESS;
+}
+
+enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
+		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
+		      struct failure *failure)
+{
+	const struct introduction peer = peer_introduction(event);
+	const struct hello *hello = &peer.hello;
+	bool operates = options->role == ROLE_CLIENT || !one_way;
+
+	if (hello_refusal(options, &peer) != REFUSAL_NONE)
+		return failure_set(
+			failure, STATUS_CONTENTS_WRONG,
+			"the server accepted with a hello that does not fit: version %u, "
+			"operation %u, %" PRIu64 " bytes",
+			hello->version, hello->operation, hello->length);
+	agreement->verifying = peer.greeting == GREETING_HELLO;
+	if (!agreement->verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
+		return failure_set(failure, STATUS_REFUSED,
+				   "the peer sent no hello, so it exchanges %d bytes both ways and "
+				   "nothing else; shorten --message and leave --file, --size and "
+				   "--one-way out, or start this project's program there",
+				   DEFAULT_PAYLOAD);
+	agreement->expects_pattern = agreement->verifying && hello->flags & HELLO_PATTERN;
+	agreement->incoming_length = agreement->verifying ? hello->length : DEFAULT_PAYLOAD;
+	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
+			   limits, failure);
+}
+
+struct rdma_conn_param connect_parameters(const struct limits *limits, const struct hello *hello,
+					  uint8_t wire[HELLO_SIZE])
+{
+	struct rdma_conn_param parameters = {
+		.private_data = wire,
+		.private_data_len = HELLO_SIZE,
+		.responder_resources = limits->responder_resources,
+		.initiator_depth = limits->initiator_depth,
+		.flow_control = 1,
+		/* the most there is: 0 would turn one lost packet into a failure */
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+
+	encode_hello(hello, wire);
+	return parameters;
+}
+
+/* ---- Rejection ---- */
+
+int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal)
+{
+	const struct hello hello = {
+		.version = HELLO_VERSION,
+		.operation = (uint8_t)options->operation,
+		.refusal = (uint8_t)refusal,
+		.length = options->maximum_payload,
+	};
+	uint8_t wire[HELLO_SIZE];
+
+	encode_hello(&hello, wire);
+	return rdma_reject(id, wire, sizeof(wire));
+}
+
+bool explain_rejection(const struct cm_event *event, struct failure *failure)
+{
+	const struct introduction server = peer_introduction(event);
+	enum refusal refusal = server.greeting == GREETING_VERSION
+				       ? REFUSAL_VERSION
+				       : (enum refusal)server.hello.refusal;
+	/* the first over iWARP */
+	bool nobody_listens =
+		event->status == -ECONNREFUSED || event->status == REJECTED_INVALID_SERVICE_ID;
+
+	if (server.greeting == GREETING_NONE) {
+		failure_set(failure, STATUS_REFUSED,
+			    "connection rejected (%s); is rdma-server running there, on that port?",
+			    nobody_listens ? "nobody listens"
+					   : "no reason arrived, its own messages may say more");
+		return false;
+	}
+	failure_set(failure, STATUS_REFUSED, "the server refused: %s", refusal_in_words(refusal));
+	return true;
+}

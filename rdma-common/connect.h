@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What happens before a connection stands: what the device allows, the queues, what the two sides
+ * tell each other in their hellos, and a rejection.
+ *
+ * All of it is the main thread's.
+ */
+#ifndef RDMA_COMMON_CONNECT_H
+#define RDMA_COMMON_CONNECT_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "options.h"
+#include "process.h"
+#include "status.h"
+#include "wire.h"
+
+/*
+ * A peer sends three messages in a session, and MSG_PROGRESS four times a second while its
+ * operation takes long. Over iWARP a message without a receive ends the connection, so there are
+ * receives for as long as this program may be held up.
+ */
+#define RECEIVES 64
+/* In the send queue besides the operation: one message of each type, and a probe. */
+#define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
+
+/* What one connection may use: of the device, and once negotiated of the peer. */
+struct limits {
+	const char *transport;    /* as transport_name() has it */
+	bool iwarp;               /* which needs some things done differently */
+	uint32_t maximum_message; /* bytes, of the port */
+	uint64_t request_size;    /* bytes that one work request of the operation carries at most */
+	unsigned int depth;       /* work requests of the operation that are outstanding at most */
+	unsigned int inline_size; /* bytes that a work request may carry in itself */
+	uint8_t responder_resources; /* outstanding READs of the peer that are served at most */
+	uint8_t initiator_depth;     /* outstanding READs of this side at most */
+};
+
+/* What the peer said of itself in the private data of a connection manager event. */
+struct introduction {
+	enum greeting greeting;
+	struct hello hello; /* meaningful with GREETING_HELLO; `version` with GREETING_VERSION */
+};
+
+/* What both sides do in this session, once their hellos are compared. */
+struct agreement {
+	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
+	bool expects_pattern;     /* the peer sends the pattern of --size */
+	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none */
+};
+
+/* Bytes of an address, IPv4 or IPv6. */
+socklen_t address_size(const struct sockaddr *address);
+
+/* What a port of a device speaks: "InfiniBand", "RoCE" or "iWARP". The string is static. */
+const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
+
+/*
+ * Calls rdma_resolve_addr(3) once. The first packets to a new neighbour may be lost, so an attempt
+ * is short, and whoever calls this does so again when it ends with ETIMEDOUT, until `deadline` (as
+ * now_milliseconds() counts). 0, or -1 with errno: ETIME when what is left is less than a neighbour
+ * takes to answer.
+ */
+int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline);
+
+/* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
+enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);
+
+/* Asks the device of `id` for its limits; `depth` is what the user wants. */
+enum status query_limits(const struct rdma_cm_id *id, unsigned int depth, struct limits *limits,
+			 struct failure *failure);
+
+/*
+ * Creates the queue pair of `id` on `pd` and `cq`, with `context`, and sets limits->inline_size.
+ */
+enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
+			      void *context, enum role role, struct limits *limits,
+			      struct failure *failure);
+
+/* Completions that the completion queue of a connection must be able to hold. */
+int completion_queue_size(const struct limits *limits);
+
+/* ibv_reg_mr(3) of `size` bytes set errno: fills in why, and what helps. */
+enum status registration_failed(size_t size, struct failure *failure);
+
+/* The peer's hello in the private data of a connect request, its acceptance or its rejection. */
+struct introduction peer_introduction(const struct cm_event *event);
+
+/* Why a side with these options refuses a peer, if it does. */
+enum refusal hello_refusal(const struct options *options, const struct introduction *peer);
+
+/* A refusal in words, for either side. The string is static. */
+const char *refusal_in_words(enum refusal refusal);
+
+/*
+ * Compares what both sides said, once the connect request (server) or its acceptance (client) is
+ * here: fills in `agreement`, and reduces `limits` to what the peer supports. `outgoing_length` is
+ * that of this side's payload.
+ */
+enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
+		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
+		      struct failure *failure);
+
+/*
+ * The parameters with which a connection is requested or accepted. Encodes `hello` into `wire`,
+ * which must live as long as they.
+ */
+struct rdma_conn_param connect_parameters(const struct limits *limits, const struct hello *hello,
+					  uint8_t wire[HELLO_SIZE]);
+
+/* Rejects a connect request, with a hello that says why. 0 or -1 with errno. */
+int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal);
+
+/* Fills in why a server rejected the client; true if the peer is a server of this project's. */
+bool explain_rejection(const struct cm_event *event, struct failure *failure);
+
+#endif

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: MIT
+#include "connection.h"
+
+#include <err.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
+
+/* ---- Making one ---- */
+
+/* Keeps "ADDRESS port PORT" of the peer, for messages. */
+static void name_peer(struct connection *connection, const struct sockaddr *address)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	if (getnameinfo(address, address_size(address), host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(connection->peer, sizeof(connection->peer), "unknown peer");
+	else
+		snprintf(connection->peer, sizeof(connection->peer), "%s port %s", host, port);
+}
+
+struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
+				     const struct sockaddr *peer, unsigned int number)
+{
+	const struct options *options = engine->options;
+	struct connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection) {
+		warn("cannot allocate another connection");
+		rdma_destroy_id(id);
+		return NULL;
+	}
+	connection->engine = engine;
+	connection->id = id;
+	connection->log = (struct log){ .console = &engine->console, .session = number };
+	id->context = connection;
+	name_peer(connection, peer);
+	lock_sessions(engine);
+	connection->session.protocol = protocol_start(options->role, options->operation);
+	unlock_sessions(engine);
+	connection_extend_deadline(connection);
+	return connection;
+}
+
+/* ---- Preparing it ---- */
+
+/* Protection domain, completion queue and queue pair, each for this connection alone. */
+static enum status create_queues(struct connection *connection, struct failure *failure)
+{
+	struct engine *engine = connection->engine;
+	struct ibv_context *verbs = connection->id->verbs;
+	enum status status;
+	int error;
+
+	connection->device = process_device(&engine->process, verbs);
+	if (!connection->device)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "ibv_create_comp_channel failed: %s", strerror(errno));
+	connection->pd = ibv_alloc_pd(verbs);
+	if (!connection->pd)
+		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
+				   strerror(errno));
+	connection->cq = ibv_create_cq(verbs, completion_queue_size(&connection->limits),
+				       connection, connection->device->completion_channel, 0);
+	if (!connection->cq)
+		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
+				   strerror(errno));
+	error = ibv_req_notify_cq(connection->cq, 0);
+	if (error)
+		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
+				   strerror(error));
+	status = create_queue_pair(connection->id, connection->pd, connection->cq, connection,
+				   engine->options->role, &connection->limits, failure);
+	if (status == STATUS_SUCCESS)
+		print_trace(&connection->log,
+			    "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
+			    connection->id->qp->qp_num, connection->limits.inline_size);
+	return status;
+}
+
+enum status connection_prepare(struct connection *connection, bool one_way)
+{
+	const struct options *options = connection->engine->options;
+	struct limits *limits = &connection->limits;
+	struct rdma_cm_id *id = connection->id;
+	struct failure failure;
+	enum status status = query_limits(id, options->depth, limits, &failure);
+
+	connection->one_way = one_way;
+	if (status == STATUS_SUCCESS) {
+		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
+			    ibv_get_device_name(id->verbs->device), id->port_num,
+			    limits->maximum_message);
+		status = create_queues(connection, &failure);
+	}
+	if (status == STATUS_SUCCESS)
+		status = register_outgoing(connection, &failure);
+	if (status == STATUS_SUCCESS)
+		status = post_receives(connection, &failure);
+	if (status != STATUS_SUCCESS)
+		connection_fail(connection, status, "%s", failure.cause);
+	return status;
+}
+
+/* ---- Negotiating ---- */
+
+/* Allocates latencies, where one operation at a time makes them mean something. */
+static enum status create_latency(struct connection *connection, struct latency **latency,
+				  struct failure *failure)
+{
+	const struct options *options = connection->engine->options;
+
+	*latency = NULL;
+	if (connection->limits.depth > 1 ||
+	    !(options->report || options->json || options->iterations > 1))
+		return STATUS_SUCCESS;
+	*latency = calloc(1, sizeof(**latency));
+	if (!*latency)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate memory for latencies: %s", strerror(errno));
+	return STATUS_SUCCESS;
+}
+
+/* All is agreed: from now on the session may begin. */
+static void plan_session(struct connection *connection, struct latency *latency)
+{
+	const struct options *options = connection->engine->options;
+	struct session *session = &connection->session;
+	bool operates = options->role == ROLE_CLIENT || !connection->one_way;
+	const struct region *region = options->operation == OPERATION_WRITE ? &connection->outgoing
+									    : &connection->incoming;
+
+	connection->transfer_region = operates ? region : NULL;
+	lock_sessions(connection->engine);
+	session->protocol.operates = operates;
+	session->protocol.verifying = connection->agreement.verifying;
+	session->transfer =
+		transfer_plan(operates ? region->size : 0, connection->limits.request_size,
+			      options->iterations, connection->limits.depth);
+	session->figures.latency = latency;
+	unlock_sessions(connection->engine);
+}
+
+enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
+{
+	const struct options *options = connection->engine->options;
+	struct latency *latency = NULL;
+	struct failure failure;
+	enum status status =
+		negotiate(options, event, connection->one_way, connection->outgoing.size,
+			  &connection->limits, &connection->agreement, &failure);
+
+	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
+		print_trace(&connection->log, "%u READs outstanding at most",
+			    connection->limits.depth);
+	if (status == STATUS_SUCCESS)
+		status = register_incoming(connection, &failure);
+	if (status == STATUS_SUCCESS)
+		status = create_latency(connection, &latency, &failure);
+	if (status == STATUS_SUCCESS)
+		plan_session(connection, latency);
+	else
+		connection_fail(connection, status, "%s", failure.cause);
+	return status;
+}
+
+struct rdma_conn_param connection_parameters(const struct connection *connection,
+					     uint8_t wire[HELLO_SIZE])
+{
+	const struct engine *engine = connection->engine;
+	const struct hello hello = {
+		.version = HELLO_VERSION,
+		.operation = (uint8_t)engine->options->operation,
+		.flags = (uint16_t)((connection->one_way ? HELLO_ONE_WAY : 0) |
+				    (engine->payload.is_pattern ? HELLO_PATTERN : 0)),
+		.length = connection->outgoing.size,
+	};
+
+	return connect_parameters(&connection->limits, &hello, wire);
+}
+
+enum status connection_reject(struct connection *connection, enum refusal refusal)
+{
+	enum status status;
+	bool failed;
+
+	lock_sessions(connection->engine);
+	failed = connection->session.protocol.phase >= PHASE_CLOSING;
+	status = connection->session.protocol.status;
+	unlock_sessions(connection->engine);
+	if (!failed) /* else the cause of that is the reason */
+		status = connection_fail(connection, STATUS_REFUSED, "refused: %s",
+					 refusal_in_words(refusal));
+	/* when this fails, destroying the id rejects the request without a reason */
+	if (reject_request(connection->id, connection->engine->options, refusal))
+		print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
+	return status;
+}
+
+/* ---- Events ---- */
+
+/*
+ * Connection establishment failed. If the connection stands already, nothing has happened to it:
+ * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
+ * be it for a moment. Whether the peer can be reached is for the transport's retries and the
+ * deadline to find out.
+ */
+static void establishment_failed(struct connection *connection, const struct cm_event *event)
+{
+	lock_sessions(connection->engine);
+	if (connection->session.protocol.phase == PHASE_CONNECTING)
+		session_fail(connection,
+			     event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
+			     "cannot connect: %s, status %d (%s); is the peer up, and the network "
+			     "between?",
+			     rdma_event_str(event->type), event->status,
+			     event->status < 0 ? strerror(-event->status) : "of the transport");
+	unlock_sessions(connection->engine);
+}
+
+void connection_cm_event(struct connection *connection, const struct cm_event *event)
+{
+	print_trace(&connection->log, "%s, status %d", rdma_event_str(event->type), event->status);
+	switch (event->type) {
+	case RDMA_CM_EVENT_DISCONNECTED:
+		connection_handle(connection, EVENT_DISCONNECTED);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		connection->device_removed = true;
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "%s", device_removed);
+		break;
+	case RDMA_CM_EVENT_REJECTED: /* a server sees this when the client took its request back */
+		connection_fail(connection, STATUS_PEER_LOST, "%s",
+				status_in_words(STATUS_PEER_LOST));
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		establishment_failed(connection, event);
+		break;
+	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
+		break;
+	}
+}
+
+/* Ends the session that a device's event concerns, if it concerns one. */
+static void handle_device_event(struct engine *engine, const struct device_event *event)
+{
+	struct connection *connection = event->context;
+
+	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
+	if (connection && connection->limits.iwarp) /* over TCP, a broken connection is one */
+		connection_handle(connection, EVENT_FLUSHED);
+	else if (connection)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
+				event->device, ibv_event_type_str(event->type));
+}
+
+enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
+{
+	struct device_event device_event;
+	enum wakeup wakeup = process_wait(&engine->process, deadline, event, &device_event);
+
+	if (wakeup != WAKEUP_DEVICE_EVENT)
+		return wakeup;
+	handle_device_event(engine, &device_event);
+	return WAKEUP_OTHER;
+}
+
+/* ---- Servicing ---- */
+
+/* Lets every posted work request be flushed. */
+static void force_error(struct connection *connection)
+{
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
+	int error;
+
+	if (!connection->id->qp)
+		return;
+	error = ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE);
+	print_trace(&connection->log, "ibv_modify_qp to the error state: %s", strerror(error));
+}
+
+/*
+ * Ends the connection, whoever began that: after the peer has disconnected, too, some providers
+ * flush the receives only when this side does so as well.
+ */
+static void disconnect(struct connection *connection, bool connected)
+{
+	if (connected && !rdma_disconnect(connection->id)) {
+		print_trace(&connection->log, "rdma_disconnect");
+		return;
+	}
+	force_error(connection);
+}
+
+/* On a terminal, how far the operation is. Only where the lines of one session are printed. */
+static NEEDS_LOCK void show_progress(const struct connection *connection)
+{
+	const struct session *session = &connection->session;
+	const struct transfer *transfer = &session->transfer;
+	uint64_t size = transfer->request_size < transfer->length ? transfer->request_size
+								  : transfer->length;
+
+	if (transfer->completed && transfer->completed < transfer->requests &&
+	    !connection->log.session)
+		print_progress(connection->log.console, transfer->completed * size,
+			       transfer->requests * size,
+			       now_nanoseconds() - session->figures.started);
+}
+
+/* Stores the incoming payload, once the session has succeeded. */
+static enum status store_output(struct connection *connection, enum status status)
+{
+	const char *name = connection->engine->options->output;
+	const struct region *incoming = &connection->incoming;
+	int error;
+
+	if (status != STATUS_SUCCESS || !name || !incoming->size ||
+	    !output_store(name, incoming->memory, incoming->size))
+		return status;
+	error = errno;
+	lock_sessions(connection->engine);
+	snprintf(connection->session.cause, sizeof(connection->session.cause),
+		 "all is received and verified, but cannot be stored in '%s': %s", name,
+		 strerror(error));
+	unlock_sessions(connection->engine);
+	return STATUS_LOCAL_FAILURE;
+}
+
+/* A connection can be seen to go before the reason is reported: the removal of the device here. */
+static enum status explain_loss(struct connection *connection, enum status status)
+{
+	if (status != STATUS_PEER_LOST || !connection->device_removed)
+		return status;
+	lock_sessions(connection->engine);
+	snprintf(connection->session.cause, sizeof(connection->session.cause), "%s",
+		 device_removed);
+	unlock_sessions(connection->engine);
+	return STATUS_LOCAL_FAILURE;
+}
+
+bool connection_service(struct connection *connection, enum status *status)
+{
+	struct session *session = &connection->session;
+	unsigned int actions;
+	bool connected, finished;
+
+	lock_sessions(connection->engine);
+	if (connection->device && atomic_load(&connection->device->broken) &&
+	    session->protocol.phase < PHASE_CLOSING)
+		session_fail(connection, STATUS_LOCAL_FAILURE,
+			     "the RDMA device is gone; look for it with 'rdma link'");
+	session_check_clocks(connection);
+	if (session->protocol.phase == PHASE_EXCHANGING)
+		show_progress(connection); /* the time of a probe comes that often */
+	actions = session->pending_actions;
+	session->pending_actions = 0;
+	connected = session->protocol.connected;
+	finished = session->protocol.phase == PHASE_FINISHED;
+	*status = session->protocol.status;
+	unlock_sessions(connection->engine);
+	if (finished) {
+		*status = store_output(connection, explain_loss(connection, *status));
+		return true;
+	}
+	if (actions & ACTION_DISCONNECT)
+		disconnect(connection, connected);
+	if (actions & ACTION_FORCE_ERROR)
+		force_error(connection);
+	return false;
+}
+
+int64_t connection_deadline(struct connection *connection)
+{
+	const struct session *session = &connection->session;
+	int64_t deadline;
+
+	lock_sessions(connection->engine);
+	deadline = session->deadline;
+	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < deadline)
+		deadline = session->probe_time;
+	unlock_sessions(connection->engine);
+	return deadline;
+}
+
+void connection_extend_deadline(struct connection *connection)
+{
+	lock_sessions(connection->engine);
+	session_set_deadline(connection, now_milliseconds());
+	unlock_sessions(connection->engine);
+}
+
+/* ---- The end ---- */
+
+/* What there is to report of a session. */
+static NEEDS_LOCK struct report make_report(const struct connection *connection, enum status status)
+{
+	const struct session *session = &connection->session;
+	const struct protocol *protocol = &session->protocol;
+	const struct device *device = connection->device;
+	bool checked = protocol->local >= LOCAL_CHECKED;
+	uint64_t operations = transfer_passes(&session->transfer);
+
+	return (struct report){
+		.status = status,
+		.cause = session->cause[0] ? session->cause : status_in_words(status),
+		.signal_number = connection->engine->process.signal_number,
+		.peer = connection->peer,
+		.transport = connection->limits.transport,
+		.device = device ? ibv_get_device_name(device->verbs->device) : NULL,
+		.connected = protocol->connected,
+		.disconnected = protocol->disconnected,
+		.operations = operations,
+		.bytes = operations * session->transfer.length,
+		.nanoseconds = session->figures.completed - session->figures.started,
+		.latency = session->figures.latency,
+		.outgoing_digest_nanoseconds = connection->engine->payload.digest_nanoseconds,
+		.verification_nanoseconds = session->figures.verification_nanoseconds,
+		.received_bytes = checked ? connection->incoming.size : 0,
+		.verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS,
+		.unfinished_sends = outstanding_sends(session),
+		.unfinished_receives = session->outstanding_receives,
+	};
+}
+
+void connection_finish(struct connection *connection, enum status status, bool outcome)
+{
+	struct latency *latency;
+	struct report report;
+
+	lock_sessions(connection->engine);
+	report = make_report(connection, status);
+	latency = connection->session.figures.latency;
+	unlock_sessions(connection->engine);
+	report_session(&connection->log, &report);
+	if (outcome)
+		report_json(&connection->log, &report);
+	connection_destroy(connection);
+	free(latency);
+}
+
+/* ---- The engine ---- */
+
+void engine_init(struct engine *engine, const struct options *options)
+{
+	memset(engine, 0, sizeof(*engine));
+	engine->options = options;
+	engine->console.options = options;
+	engine->log.console = &engine->console;
+	process_init(&engine->process, options);
+	pthread_mutex_init(&engine->lock, NULL);
+	lock_sessions(engine);
+	TAILQ_INIT(&engine->spinning);
+	unlock_sessions(engine);
+}
+
+enum status engine_open(struct engine *engine)
+{
+	enum status status = payload_load(&engine->payload, &engine->process);
+	int error;
+
+	if (status == STATUS_SUCCESS)
+		status = process_open(&engine->process);
+	if (status != STATUS_SUCCESS)
+		return status;
+	mallopt(M_ARENA_MAX, 1); /* the second thread allocates too little to map one of its own */
+	error = pthread_create(&engine->completion_thread, NULL, run_completion_thread, engine);
+	if (error)
+		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
+				    "cannot start the completion thread: %s", strerror(error));
+	engine->completion_thread_runs = true;
+	return STATUS_SUCCESS;
+}
+
+void engine_close(struct engine *engine)
+{
+	if (engine->completion_thread_runs) {
+		process_stop_channels(&engine->process);
+		pthread_join(engine->completion_thread, NULL);
+	}
+	process_close(&engine->process);
+	payload_free(&engine->payload);
+	pthread_mutex_destroy(&engine->lock);
+}
+
+void engine_report_json(struct engine *engine, enum status status)
+{
+	const struct report report = {
+		.status = status,
+		.cause = engine->process.failure.cause,
+		.signal_number = engine->process.signal_number,
+	};
+
+	report_json(&engine->log, &report);
+}

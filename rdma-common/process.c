@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: MIT
+#include "process.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
+#define LOW_DESCRIPTOR_LIMIT 32
+
+/* ---- The clock ---- */
+
+int64_t now_nanoseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t now_milliseconds(void)
+{
+	return now_nanoseconds() / 1000000;
+}
+
+/* How long epoll_wait(2) may wait. */
+static int milliseconds_until(int64_t deadline)
+{
+	int64_t remaining = deadline - now_milliseconds();
+
+	if (deadline == INT64_MAX)
+		return -1;
+	if (remaining < 0)
+		return 0;
+	return remaining > INT32_MAX ? INT32_MAX : (int)remaining;
+}
+
+/* ---- Failures outside of a session ---- */
+
+enum status process_fail(struct process *process, enum status status, const char *format, ...)
+{
+	struct failure *failure = &process->failure;
+	va_list arguments;
+
+	failure->status = status;
+	va_start(arguments, format);
+	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	va_end(arguments);
+	warnx("%s", failure->cause);
+	return status;
+}
+
+/* ---- Descriptors and devices ---- */
+
+/* Lets `epoll` report that `descriptor` can be read, as `subject`; 0 or -1 with errno. */
+static int epoll_add(int epoll, int descriptor, void *subject)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+static int make_nonblocking(int descriptor)
+{
+	int flags = fcntl(descriptor, F_GETFL);
+
+	return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+}
+
+struct device *process_device(struct process *process, struct ibv_context *verbs)
+{
+	struct device *device;
+
+	SLIST_FOREACH (device, &process->devices, link) {
+		if (device->verbs == verbs)
+			return device;
+	}
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return NULL;
+	device->verbs = verbs;
+	device->completion_channel = ibv_create_comp_channel(verbs);
+	if (!device->completion_channel)
+		goto free_device;
+	if (make_nonblocking(device->completion_channel->fd) || make_nonblocking(verbs->async_fd) ||
+	    epoll_add(process->completion_descriptor, device->completion_channel->fd, device) ||
+	    epoll_add(process->main_descriptor, verbs->async_fd, device))
+		goto destroy_channel;
+	SLIST_INSERT_HEAD(&process->devices, device, link);
+	return device;
+
+destroy_channel: /* closing a descriptor takes it out of the epoll as well */
+	ibv_destroy_comp_channel(device->completion_channel);
+free_device:
+	free(device);
+	return NULL;
+}
+
+/* Signals become readable on a descriptor, in all threads; a closed pipe becomes an error. */
+static int open_signals(struct process *process)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGALRM); /* connect_within() unblocks it */
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL))
+		return -1;
+	sigdelset(&signals, SIGALRM);
+	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+	return process->signal_descriptor < 0 ? -1 : 0;
+}
+
+/* No descriptor that is opened may become standard output because that was closed. */
+static void occupy_standard_descriptors(void)
+{
+	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+		/* it gets the lowest free number, and cannot be written to */
+		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+			return;
+	}
+}
+
+/* What the two threads wait on and wake each other with. */
+static enum status open_descriptors(struct process *process)
+{
+	process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
+	process->completion_descriptor = epoll_create1(EPOLL_CLOEXEC);
+	process->wake_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	process->stop_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (open_signals(process) || process->main_descriptor < 0 ||
+	    process->completion_descriptor < 0 || process->wake_descriptor < 0 ||
+	    process->stop_descriptor < 0 ||
+	    epoll_add(process->main_descriptor, process->signal_descriptor,
+		      &process->signal_descriptor) ||
+	    epoll_add(process->main_descriptor, process->wake_descriptor,
+		      &process->wake_descriptor) ||
+	    epoll_add(process->completion_descriptor, process->stop_descriptor, NULL))
+		return process_fail(process, STATUS_LOCAL_FAILURE,
+				    "cannot open the descriptors that the threads wait on: %s (see "
+				    "'ulimit -n')",
+				    strerror(errno));
+	return STATUS_SUCCESS;
+}
+
+/* What the user can do when librdmacm does not start; it hides that descriptors ran out. */
+static enum status explain_missing_rdma(struct process *process, const char *attempted)
+{
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
+	int error = errno;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (error == EMFILE || error == ENFILE || limit.rlim_cur < LOW_DESCRIPTOR_LIMIT)
+		return process_fail(process, STATUS_LOCAL_FAILURE,
+				    "%s: %s; only %ju open files are allowed: raise that ('ulimit "
+				    "-n')",
+				    attempted, strerror(error), (uintmax_t)limit.rlim_cur);
+	return process_fail(
+		process, error == ENOMEM ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED, "%s: %s; %s",
+		attempted, strerror(error),
+		error == EACCES || error == EPERM
+			? "may this user open the files in /dev/infiniband?"
+			: "is there an RDMA device ('rdma link'), and the module rdma_ucm "
+			  "loaded?");
+}
+
+/* Opens every device that there is, so that its events are reported. */
+static enum status open_devices(struct process *process)
+{
+	struct ibv_context **devices;
+	enum status status = STATUS_SUCCESS;
+	int count = 0;
+
+	devices = rdma_get_devices(&count);
+	if (!devices)
+		return explain_missing_rdma(process, "cannot list the RDMA devices");
+	if (count == 0) {
+		errno = ENODEV;
+		status = explain_missing_rdma(process, "cannot find an RDMA device");
+	}
+	for (int i = 0; i < count && status == STATUS_SUCCESS; i++) {
+		if (!process_device(process, devices[i]))
+			status = process_fail(
+				process, STATUS_LOCAL_FAILURE, "cannot use RDMA device %s: %s",
+				ibv_get_device_name(devices[i]->device), strerror(errno));
+	}
+	rdma_free_devices(devices);
+	return status;
+}
+
+static enum status open_event_channel(struct process *process)
+{
+	process->event_channel = rdma_create_event_channel();
+	if (!process->event_channel)
+		return explain_missing_rdma(process, "cannot open the RDMA connection manager");
+	if (make_nonblocking(process->event_channel->fd) ||
+	    epoll_add(process->main_descriptor, process->event_channel->fd, process->event_channel))
+		return process_fail(process, STATUS_LOCAL_FAILURE,
+				    "cannot wait for connection manager events: %s",
+				    strerror(errno));
+	return STATUS_SUCCESS;
+}
+
+void process_init(struct process *process, const struct options *options)
+{
+	memset(process, 0, sizeof(*process));
+	process->options = options;
+	process->signal_descriptor = -1;
+	process->wake_descriptor = -1;
+	process->stop_descriptor = -1;
+	process->main_descriptor = -1;
+	process->completion_descriptor = -1;
+	SLIST_INIT(&process->devices);
+}
+
+enum status process_open(struct process *process)
+{
+	enum status status;
+
+	occupy_standard_descriptors();
+	status = open_descriptors(process);
+	if (status == STATUS_SUCCESS)
+		status = open_event_channel(process);
+	if (status == STATUS_SUCCESS)
+		status = open_devices(process);
+	return status;
+}
+
+static void close_descriptor(int descriptor)
+{
+	if (descriptor >= 0)
+		close(descriptor);
+}
+
+void process_close(struct process *process)
+{
+	struct device *device;
+
+	while ((device = SLIST_FIRST(&process->devices))) {
+		int error = ibv_destroy_comp_channel(device->completion_channel);
+
+		if (error)
+			warnx("cannot destroy a completion channel: %s", strerror(error));
+		SLIST_REMOVE_HEAD(&process->devices, link);
+		free(device);
+	}
+	if (process->event_channel)
+		rdma_destroy_event_channel(process->event_channel);
+	close_descriptor(process->signal_descriptor);
+	close_descriptor(process->wake_descriptor);
+	close_descriptor(process->stop_descriptor);
+	close_descriptor(process->main_descriptor);
+	close_descriptor(process->completion_descriptor);
+}
+
+/* ---- What the main thread waits for ---- */
+
+/* Takes one event off the channel, acknowledges it and keeps what is needed of it. */
+static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
+{
+	const struct rdma_conn_param *parameters;
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(process->event_channel, &event)) {
+		if (errno == EAGAIN || errno == EINTR)
+			return WAKEUP_OTHER;
+		warn("cannot get an event of the connection manager");
+		return WAKEUP_EXHAUSTED;
+	}
+	memset(copy, 0, sizeof(*copy));
+	copy->type = event->event;
+	copy->status = event->status;
+	copy->id = event->id;
+	parameters = &event->param.conn;
+	if (parameters->private_data)
+		copy->private_data_size = parameters->private_data_len < PRIVATE_DATA_KEPT
+						  ? parameters->private_data_len
+						  : PRIVATE_DATA_KEPT;
+	if (copy->private_data_size)
+		memcpy(copy->private_data, parameters->private_data, copy->private_data_size);
+	copy->responder_resources = parameters->responder_resources;
+	copy->initiator_depth = parameters->initiator_depth;
+	rdma_ack_cm_event(event);
+	return WAKEUP_CM_EVENT;
+}
+
+/* The same of a device's event. */
+static enum wakeup take_device_event(struct process *process, const struct device *device,
+				     struct device_event *copy)
+{
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(device->verbs, &event)) {
+		if (errno != EAGAIN && errno != EINTR)
+			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd,
+				  NULL);
+		return WAKEUP_OTHER;
+	}
+	copy->device = ibv_get_device_name(device->verbs->device);
+	copy->type = event.event_type;
+	copy->context = NULL;
+	switch (event.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		copy->context = event.element.qp->qp_context;
+		break;
+	case IBV_EVENT_CQ_ERR:
+		copy->context = event.element.cq->cq_context;
+		break;
+	default: /* of the rest the connection manager or a completion reports what matters */
+		break;
+	}
+	/* first: destroying what the event is about waits for this (ibv_get_async_event(3)) */
+	ibv_ack_async_event(&event);
+	return WAKEUP_DEVICE_EVENT;
+}
+
+static enum wakeup take_signal(struct process *process)
+{
+	struct signalfd_siginfo information;
+
+	if (read(process->signal_descriptor, &information, sizeof(information)) !=
+	    sizeof(information))
+		return WAKEUP_OTHER;
+	process->signal_number = (int)information.ssi_signo;
+	return WAKEUP_SIGNAL;
+}
+
+static enum wakeup take_wake(struct process *process)
+{
+	eventfd_t count;
+
+	eventfd_read(process->wake_descriptor, &count);
+	return atomic_load(&process->exhausted) ? WAKEUP_EXHAUSTED : WAKEUP_OTHER;
+}
+
+enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
+			 struct device_event *device_event)
+{
+	struct epoll_event ready;
+	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
+
+	if (count < 0 && errno != EINTR) {
+		warn("cannot wait for events");
+		return WAKEUP_EXHAUSTED;
+	}
+	if (count < 1)
+		return WAKEUP_OTHER;
+	if (ready.data.ptr == process->event_channel)
+		return take_cm_event(process, cm_event);
+	if (ready.data.ptr == &process->signal_descriptor)
+		return take_signal(process);
+	if (ready.data.ptr == &process->wake_descriptor)
+		return take_wake(process);
+	return take_device_event(process, ready.data.ptr, device_event);
+}
+
+void process_wake(struct process *process)
+{
+	eventfd_write(process->wake_descriptor, 1);
+}
+
+/* ---- What the completion thread waits for ---- */
+
+enum channel_wakeup process_wait_channel(struct process *process, int milliseconds,
+					 struct device **device)
+{
+	struct epoll_event ready;
+	int count = epoll_wait(process->completion_descriptor, &ready, 1, milliseconds);
+
+	if (count < 0 && errno != EINTR) {
+		warn("cannot wait for completion events");
+		atomic_store(&process->exhausted, true);
+		process_wake(process);
+		return CHANNEL_STOP;
+	}
+	if (count < 1)
+		return CHANNEL_QUIET;
+	*device = ready.data.ptr;
+	return *device ? CHANNEL_READY : CHANNEL_STOP;
+}
+
+void process_lose_device(struct process *process, struct device *device)
+{
+	epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, device->completion_channel->fd,
+		  NULL);
+	atomic_store(&device->broken, true);
+	process_wake(process);
+}
+
+void process_stop_channels(struct process *process)
+{
+	eventfd_write(process->stop_descriptor, 1);
+}
+
+/* ---- Signals ---- */
+
+/* The last signal that interrupted rdma_connect(3). A handler can reach nothing else. */
+static volatile sig_atomic_t interruption;
+
+static void note_interruption(int signal_number)
+{
+	interruption = signal_number;
+}
+
+int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
+{
+	const struct sigaction action = { .sa_handler = note_interruption };
+	const int signals[] = { SIGALRM, SIGINT, SIGTERM };
+	sigset_t unblocked, before;
+	int error;
+
+	sigemptyset(&unblocked);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigaction(signals[i], &action, NULL);
+		sigaddset(&unblocked, signals[i]);
+	}
+	interruption = 0;
+	alarm(seconds);
+	pthread_sigmask(SIG_UNBLOCK, &unblocked, &before);
+	error = rdma_connect(id, parameters) ? errno : 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	alarm(0);
+	if (interruption == SIGINT || interruption == SIGTERM)
+		raise(interruption);
+	return error == EINTR && interruption == SIGALRM ? ETIMEDOUT : error;
+}
+
+void end_by_signal(int signal_number)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, signal_number);
+	signal(signal_number, SIG_DFL);
+	raise(signal_number);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The vocabulary of a session: its states, its events and the actions that they lead to, with a
+ * name for each. The machine itself is protocol_step() in rdma-common.c.
+ */
+#ifndef RDMA_COMMON_PROTOCOL_H
+#define RDMA_COMMON_PROTOCOL_H
+
+#include <stdbool.h>
+
+#include "options.h"
+#include "status.h"
+
+enum phase {
+	PHASE_CONNECTING, /* not connected yet */
+	PHASE_EXCHANGING, /* connected; messages and operations flow */
+	PHASE_CLOSING,    /* nothing is posted any more; waits until every work request completed */
+	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
+};
+
+/* How far this side's own work requests are. They complete in this order on one send queue. */
+enum local_stage {
+	LOCAL_IDLE,
+	LOCAL_MR_POSTED,
+	LOCAL_MR_SENT,
+	LOCAL_OPERATION_POSTED,
+	LOCAL_OPERATION_COMPLETED,
+	LOCAL_DONE_POSTED,
+	LOCAL_DONE_SENT,
+	LOCAL_CHECKED, /* the incoming payload has been compared with the digest */
+	LOCAL_VERDICT_POSTED,
+	LOCAL_VERDICT_SENT,
+};
+
+/* The last of these messages that the peer sent. It sends each once, in this order. */
+enum remote_stage {
+	REMOTE_SILENT,
+	REMOTE_MR,
+	REMOTE_DONE,
+	REMOTE_VERDICT,
+};
+
+/* The state of a session. Initialise with protocol_start(). */
+struct protocol {
+	enum role role;
+	enum operation operation;
+	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
+	bool operates;  /* this side performs the operation; not a server in a one-way session */
+	enum phase phase;
+	enum local_stage local;
+	enum remote_stage remote;
+	bool connected;      /* a connection stood, so DISCONNECTED will be reported */
+	bool disconnected;   /* it was */
+	bool drained;        /* closing, and no posted work request is outstanding */
+	bool overdue;        /* closing, and the deadline passed once */
+	enum status check;   /* what this side found in the incoming payload, once checked */
+	enum status verdict; /* what the peer found in the outgoing payload, once received */
+	enum status status;  /* why the session closes; final once finished */
+};
+
+enum event_type {
+	EVENT_ESTABLISHED,
+	EVENT_MR_RECEIVED,
+	EVENT_DONE_RECEIVED,
+	EVENT_VERDICT_RECEIVED, /* status: what the peer found */
+	EVENT_MR_SENT,
+	EVENT_OPERATION_COMPLETED,
+	EVENT_DONE_SENT,
+	EVENT_VERDICT_SENT,
+	EVENT_CHECKED, /* status: what ACTION_CHECK found */
+	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
+	EVENT_FLUSHED, /* a work request was flushed: the connection goes down */
+	EVENT_DISCONNECTED,
+	EVENT_DRAINED, /* no posted work request is outstanding, and none will follow */
+	EVENT_DEADLINE,
+	EVENT_INTERRUPTED,
+	EVENT_TYPES /* how many there are */
+};
+
+struct event {
+	enum event_type type;
+	enum status status;
+};
+
+/* What the caller has to do, in this order. Bits of a set. */
+enum action {
+	ACTION_SEND_MR = 1 << 0,
+	ACTION_POST_OPERATION = 1 << 1,
+	ACTION_SEND_DONE = 1 << 2,
+	ACTION_CHECK = 1 << 3, /* show and check the payload, answer with EVENT_CHECKED */
+	ACTION_SEND_VERDICT = 1 << 4,
+	ACTION_DISCONNECT = 1 << 5,
+	ACTION_FORCE_ERROR = 1 << 6, /* force the queue pair into the error state */
+	ACTION_FINISH = 1 << 7,      /* the session is over; the connection may go */
+};
+
+/* Names for traces and tests. The strings are static. */
+const char *event_name(enum event_type type);
+const char *phase_name(enum phase phase);
+const char *local_stage_name(enum local_stage local);
+const char *remote_stage_name(enum remote_stage remote);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Output: status lines, traces, the payload, progress, figures, and the outcome as a JSON object.
+ *
+ * Any thread may print a line.
+ */
+#ifndef RDMA_COMMON_REPORT_H
+#define RDMA_COMMON_REPORT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "options.h"
+#include "status.h"
+
+/* Where a program prints. */
+struct console {
+	const struct options *options; /* they say on which stream, and how much */
+	atomic_bool progress_shown;    /* the cursor stands behind a line of progress */
+};
+
+/* Who prints. */
+struct log {
+	struct console *console;
+	unsigned int session; /* its number stands in front of each line; 0: none does */
+};
+
+/*
+ * How long operations took, counted in buckets, so that the memory does not grow with the number of
+ * operations. A bucket is no wider than a 128th of what it counts.
+ */
+#define LATENCY_BUCKETS (58 * 128)
+struct latency {
+	uint64_t counts[LATENCY_BUCKETS];
+	uint64_t total;           /* operations */
+	int64_t minimum, maximum; /* nanoseconds */
+};
+
+/* What is reported at the end of a session; of a program that had none, status and cause. */
+struct report {
+	enum status status;
+	const char *cause; /* why the session failed and what to do; unless STATUS_SUCCESS */
+	int signal_number; /* with STATUS_INTERRUPTED */
+	const char *peer;  /* "ADDRESS port PORT" */
+	const char *transport, *device; /* NULL: not known */
+	bool connected, disconnected;   /* a connection stood; it was seen to end */
+	uint64_t operations, bytes;     /* of this side */
+	int64_t nanoseconds;            /* from the first posting to the last completion */
+	const struct latency *latency;  /* NULL: not measured */
+	int64_t outgoing_digest_nanoseconds, verification_nanoseconds;
+	uint64_t received_bytes; /* of payload */
+	bool verified;           /* they are as the peer's digest says */
+	uint64_t unfinished_sends;
+	unsigned int unfinished_receives; /* work requests that never completed */
+};
+
+/* Prints one status line, at once: on standard output, or on standard error if that is taken by
+ * --json or --output. */
+void print_status(const struct log *log, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* With --verbose, prints one line on standard error. */
+void print_trace(const struct log *log, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* STATUS_SUCCESS if all that was printed reached standard output, else a message and the failure.
+ */
+enum status flush_output(void);
+
+/*
+ * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
+ * means that there is no memory.
+ */
+char *escape(const uint8_t *bytes, size_t size);
+
+/* Prints the incoming payload, as much of it as is sensible on a terminal. */
+void print_payload(const struct log *log, const uint8_t *bytes, size_t size, bool is_pattern);
+
+/* On a terminal: how many bytes are done in `nanoseconds`, if it takes long. */
+void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);
+
+/* Counts one operation. */
+void latency_count(struct latency *latency, int64_t nanoseconds);
+/* What `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
+int64_t latency_quantile(const struct latency *latency, double share);
+
+/* Prints that the connection is gone, what was measured and, if the session failed, why. */
+void report_session(const struct log *log, const struct report *report);
+
+/* With --json: prints one object. */
+void report_json(const struct log *log, const struct report *report);
+
+#endif

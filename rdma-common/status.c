@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
+{
+	va_list arguments;
+
+	failure->status = status;
+	va_start(arguments, format);
+	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	va_end(arguments);
+	return status;
+}
+
+const char *status_in_words(enum status status)
+{
+	switch (status) {
+	case STATUS_REFUSED:
+		return "the peer refused; its own messages say why";
+	case STATUS_TIMED_OUT:
+		return "nothing happened for the time of --timeout; is the peer still running?";
+	case STATUS_PEER_LOST:
+		return "the peer went away before the session was complete; look at its messages";
+	case STATUS_CONTENTS_WRONG:
+		return "the contents are wrong: what arrived is not what was sent, or the peer broke "
+		       "the protocol; do not trust this path";
+	case STATUS_INTERRUPTED:
+		return "interrupted before the session was complete";
+	default:
+		return "unexpected failure";
+	}
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a session or a program ends: a status, and the reason in words.
+ */
+#ifndef RDMA_COMMON_STATUS_H
+#define RDMA_COMMON_STATUS_H
+
+/*
+ * How a session ended, and the exit status of a program. The numbers are documented in --help; a
+ * MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
+ * signal instead, or, as a server that was told to stop, with STATUS_SUCCESS.
+ */
+enum status {
+	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
+	STATUS_LOCAL_FAILURE = 1,  /* something failed on this host that should not */
+	STATUS_USAGE = 2,          /* the command line is wrong */
+	STATUS_UNRESOLVED = 3,     /* no usable RDMA device, address or route */
+	STATUS_REFUSED = 4,        /* the peer or its adapter refused */
+	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
+	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
+	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
+	STATUS_INTERRUPTED = 8,    /* SIGINT or SIGTERM */
+};
+
+/* The exit statuses as --help lists them. */
+#define EXIT_STATUS_HELP                                                              \
+	"Exit status:\n"                                                              \
+	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
+	"  1  unexpected failure on this host     2  wrong usage\n"                   \
+	"  3  no usable RDMA device, or address or route not resolved\n"              \
+	"  4  refused by the peer                 5  timed out\n"                     \
+	"  6  peer lost                           7  contents wrong\n"
+
+/* Bytes for a reason in words, the terminating zero included. */
+#define CAUSE_SIZE 512
+
+/*
+ * Why something failed. Functions that fail for more than one reason take one from their caller and
+ * fill it in; the caller decides whom it concerns: one session, or the program.
+ */
+struct failure {
+	enum status status;     /* STATUS_SUCCESS: nothing failed */
+	char cause[CAUSE_SIZE]; /* what was attempted, on what, why it failed, what to do */
+};
+
+/* Fills in `failure` as printf(3) does, and returns `status`. */
+enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* What to say of a status when no particular reason was recorded. The string is static. */
+const char *status_in_words(enum status status);
+
+#endif

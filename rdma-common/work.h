@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work requests by their wr_id, and what the failure of one means.
+ */
+#ifndef RDMA_COMMON_WORK_H
+#define RDMA_COMMON_WORK_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "options.h"
+#include "status.h"
+
+/* The kind of a work request, in the upper bits of its wr_id. The lower bits are its detail: */
+enum wr_kind {
+	WR_RECEIVE,   /* the slot */
+	WR_MESSAGE,   /* the type */
+	WR_OPERATION, /* how many work requests of the operation were posted up to this one */
+	WR_PROBE,     /* nothing */
+};
+
+uint64_t make_wr_id(enum wr_kind kind, uint64_t detail);
+enum wr_kind wr_kind(uint64_t wr_id);
+uint64_t wr_detail(uint64_t wr_id);
+
+/* A name for messages. The string is static. */
+const char *wr_name(uint64_t wr_id, enum operation operation);
+
+/* Whose failure a completion that failed is (ibv_poll_cq(3)). */
+enum status completion_status(const struct ibv_wc *completion);
+
+/* Access flags in words, for traces. The string is static. */
+const char *access_names(unsigned int access);
+
+#endif
