@@ -13,12 +13,12 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"       rdma-client --check ADDRESS\n"
+	"  or:  rdma-client --check ADDRESS\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n" PAYLOAD_OPTIONS_HELP "The operation:\n" OPERATION_OPTIONS_HELP
-	"      --one-way          the server reads or writes nothing\n" OUTPUT_OPTIONS_HELP
-	"Limits:\n" LIMIT_OPTIONS_HELP
+	"      --one-way          only the client reads or writes\n" OUTPUT_OPTIONS_HELP
+	"Limits:\n" LIMIT_OPTIONS_HELP "Diagnosis:\n"
 	"      --check            examine the path to ADDRESS, step by step\n\n" EXIT_STATUS_HELP;
 
 /* One attempt at a session with one address. */

@@ -19,12 +19,12 @@
 
 static const char help[] =
 	"Usage: rdma-server [OPTION]... read|write\n"
-	"Serve rdma-clients until SIGINT or SIGTERM: with each, read or write each\n"
-	"other's memory with one-sided RDMA, verify what arrived, and print it.\n"
+	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
+	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
 	"\n"
-	"Where and for whom:\n"
+	"Serving:\n"
 	"  -p, --port PORT        listen on PORT instead of any free one\n"
-	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all of this host's\n"
+	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all addresses\n"
 	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
 	"The operation:\n" OPERATION_OPTIONS_HELP OUTPUT_OPTIONS_HELP "Limits:\n" LIMIT_OPTIONS_HELP
 	"\n" EXIT_STATUS_HELP;

@@ -93,26 +93,26 @@ enum long_option {
 	{ "version",   no_argument,       NULL, OPTION_VERSION },     \
 	{ NULL,        0,                 NULL, 0 }
 /* clang-format on */
-#define PAYLOAD_OPTIONS_HELP                                                                 \
-	"Payloads, outgoing and incoming:\n"                                                 \
-	"  -m, --message TEXT     this text instead of a line with the process id\n"         \
-	"  -f, --file FILE        the bytes in FILE; '-': standard input\n"                  \
-	"  -s, --size SIZE        a pattern of SIZE bytes (K, M, G) that both sides check\n" \
+#define PAYLOAD_OPTIONS_HELP                                                         \
+	"Payloads, outgoing and incoming:\n"                                         \
+	"  -m, --message TEXT     send TEXT instead of a line with the process id\n" \
+	"  -f, --file FILE        send the bytes in FILE; '-': standard input\n"     \
+	"  -s, --size SIZE        send a pattern of SIZE bytes (K, M, G)\n"          \
 	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
 #define OPERATION_OPTIONS_HELP                                                        \
 	"  -n, --iters N          perform the operation N times\n"                    \
 	"      --depth D          at most D work requests outstanding (default 16)\n" \
 	"      --busy-poll        spin for completions instead of sleeping\n"
-#define OUTPUT_OPTIONS_HELP                                                               \
-	"Output:\n"                                                                       \
-	"      --report           amounts, rates, and with --depth 1 latencies\n"         \
-	"  -J, --json             one JSON object for each session, on standard output\n" \
-	"  -v, --verbose          what each verb does, on standard error\n"               \
-	"  -h, --help             this help\n"                                            \
-	"      --version          the version\n"
-#define LIMIT_OPTIONS_HELP                                                  \
-	"  -t, --timeout SECONDS  longest wait for anything (default 10)\n" \
-	"      --max-size SIZE    most that is accepted from a peer (default 1G)\n"
+#define OUTPUT_OPTIONS_HELP                                                             \
+	"Output:\n"                                                                     \
+	"      --report           print amounts, rates, and with --depth 1 latencies\n" \
+	"  -J, --json             print a JSON object per session on standard output\n" \
+	"  -v, --verbose          trace verbs and state changes on standard error\n"    \
+	"  -h, --help             print this help\n"                                    \
+	"      --version          print the version\n"
+#define LIMIT_OPTIONS_HELP                                                      \
+	"  -t, --timeout SECONDS  longest time without progress (default 10)\n" \
+	"      --max-size SIZE    largest payload accepted from a peer (default 1G)\n"
 
 /* Whether the argument of --output means standard output. NULL: it was not given. */
 bool is_standard_output(const char *name);
