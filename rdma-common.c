@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rdma-common/output.h"
 #include "rdma-common/work.h"
 
 /* MSG_PROGRESS is sent this often, and an idle peer's adapter probed. */
@@ -191,7 +192,7 @@ static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->local != LOCAL_DONE_SENT || protocol->remote < REMOTE_DONE) {
+	if (protocol->local != LOCAL_CHECKING) {
 		begin_closing(step, STATUS_LOCAL_FAILURE);
 		return;
 	}
@@ -304,6 +305,7 @@ static void proceed(struct step *step)
 		protocol->local = LOCAL_DONE_POSTED;
 		step->actions |= ACTION_SEND_DONE;
 	} else if (protocol->local == LOCAL_DONE_SENT && protocol->remote >= REMOTE_DONE) {
+		protocol->local = LOCAL_CHECKING;
 		step->actions |= ACTION_CHECK;
 	} else if (may_post && protocol->local == LOCAL_CHECKED && protocol->verifying) {
 		protocol->local = LOCAL_VERDICT_POSTED;
@@ -315,16 +317,17 @@ static void proceed(struct step *step)
 }
 
 /*
- * Finished when everything posted completed and, where a connection stood, the disconnection was
- * reported. What looked like a lost peer may have been the regular end, overtaken on its way here:
- * the disconnection and the last completions come by different channels.
+ * Finished when everything posted completed, the payload is verified if that has begun and, where a
+ * connection stood, the disconnection was reported. What looked like a lost peer may have been the
+ * regular end, overtaken on its way here: the disconnection and the last completions come by
+ * different channels.
  */
 static void settle(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
 
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
-	    (protocol->disconnected || !protocol->connected)) {
+	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected)) {
 		protocol->phase = PHASE_FINISHED;
 		step->actions |= ACTION_FINISH;
 	}
@@ -407,7 +410,7 @@ static bool region_destroy(struct region *region)
 
 	if (error)
 		warnx("cannot deregister %zu bytes of memory: %s", region->size, strerror(error));
-	else if (region->owned && memory_unmap(region->memory, region->size))
+	else if (region->owned && region->memory && memory_unmap(region->memory, region->size))
 		warn("cannot unmap %zu bytes of memory", region->size);
 	memset(region, 0, sizeof(*region));
 	return !error;
@@ -445,6 +448,21 @@ enum status register_incoming(struct connection *connection, struct failure *fai
 				   "cannot store %" PRIu64 " bytes in '%s': %s", size,
 				   options->output, strerror(errno));
 	return region_create(connection, &connection->incoming, size, access, failure);
+}
+
+enum status withdraw_incoming(struct connection *connection, struct failure *failure)
+{
+	struct region *incoming = &connection->incoming;
+	int error = ibv_dereg_mr(incoming->mr);
+
+	if (error)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot deregister %zu bytes of memory: %s; what the peer may "
+				   "still change is not verified",
+				   incoming->size, strerror(error));
+	print_trace(&connection->log, "ibv_dereg_mr: %zu bytes", incoming->size);
+	incoming->mr = NULL;
+	return STATUS_SUCCESS;
 }
 
 /* A scatter/gather element for `size` bytes at `offset` of a region. */
@@ -658,17 +676,15 @@ static NEEDS_LOCK int begin_operation(struct connection *connection)
 }
 
 /*
- * Keeps a peer waiting that waits for the end of a long operation. Once all of it is posted
- * MSG_DONE may be, too, which nothing may follow but the verdict.
+ * Shows a peer that waits that this side moves: its operation until all of it is posted, since
+ * MSG_DONE may be posted then, and the storing of the payload behind that. `done` only grows.
  */
-static NEEDS_LOCK int send_progress(struct connection *connection, int64_t now)
+static NEEDS_LOCK int send_progress(struct connection *connection, int64_t now, uint64_t done)
 {
 	struct session *session = &connection->session;
-	const struct message message = { .type = MSG_PROGRESS,
-					 .value = session->transfer.completed };
+	const struct message message = { .type = MSG_PROGRESS, .value = done };
 
 	if (!session->protocol.verifying || session->progress_outstanding ||
-	    transfer_all_posted(&session->transfer) ||
 	    now - session->progress_sent < PROGRESS_MILLISECONDS)
 		return 0;
 	session->progress_sent = now;
@@ -677,35 +693,6 @@ static NEEDS_LOCK int send_progress(struct connection *connection, int64_t now)
 }
 
 /* ---- Events drive the session, in either thread ---- */
-
-/* Compares the incoming payload with the digest that came with MSG_DONE, and prints it. */
-static NEEDS_LOCK enum status verify_payload(struct connection *connection)
-{
-	const struct region *incoming = &connection->incoming;
-	struct session *session = &connection->session;
-	enum status status = STATUS_SUCCESS;
-	int64_t started = now_nanoseconds();
-	size_t offset = incoming->size;
-
-	if (!incoming->mr)
-		return STATUS_SUCCESS;
-	if (session->protocol.verifying &&
-	    digest_memory(incoming->memory, incoming->size) != session->peer_digest)
-		status = STATUS_CONTENTS_WRONG;
-	if (connection->agreement.expects_pattern)
-		offset = pattern_mismatch(incoming->memory, incoming->size);
-	if (offset < incoming->size) {
-		status = STATUS_CONTENTS_WRONG;
-		snprintf(session->cause, sizeof(session->cause),
-			 "the contents are wrong: byte %zu of %zu is not as in the pattern; do not "
-			 "trust this path",
-			 offset, incoming->size);
-	}
-	session->figures.verification_nanoseconds = now_nanoseconds() - started;
-	print_payload(&connection->log, incoming->memory, incoming->size,
-		      connection->agreement.expects_pattern);
-	return status;
-}
 
 /* Leaves actions to the main thread, which owns the connection. */
 static NEEDS_LOCK void defer_actions(struct connection *connection, unsigned int actions)
@@ -743,8 +730,8 @@ static NEEDS_LOCK void run_actions(struct connection *connection, unsigned int a
 					 .value = connection->session.protocol.check };
 	int error = 0;
 
-	defer_actions(connection,
-		      actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR | ACTION_FINISH));
+	defer_actions(connection, actions & (ACTION_CHECK | ACTION_DISCONNECT | ACTION_FORCE_ERROR |
+					     ACTION_FINISH));
 	if (actions & ACTION_SEND_MR)
 		error = send_mr(connection);
 	else if (actions & ACTION_POST_OPERATION) /* with ACTION_SEND_DONE for a WRITE */
@@ -753,8 +740,6 @@ static NEEDS_LOCK void run_actions(struct connection *connection, unsigned int a
 		error = send_done(connection);
 	else if (actions & ACTION_SEND_VERDICT)
 		error = post_message(connection, &verdict);
-	else if (actions & ACTION_CHECK)
-		raise_event(connection, EVENT_CHECKED, verify_payload(connection));
 	if (error)
 		raise_post_failure(connection, "ibv_post_send", error);
 }
@@ -883,6 +868,19 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
+void connection_checked(struct connection *connection, const struct verdict *verdict)
+{
+	struct session *session = &connection->session;
+	enum status status = verdict->failure.status;
+
+	lock_sessions(connection->engine);
+	session->figures.verification_nanoseconds = verdict->nanoseconds;
+	if (status != STATUS_SUCCESS && !session->cause[0])
+		snprintf(session->cause, sizeof(session->cause), "%s", verdict->failure.cause);
+	handle_event(connection, EVENT_CHECKED, status);
+	unlock_sessions(connection->engine);
+}
+
 /* A work request could not be posted, outside of an action. */
 static NEEDS_LOCK void fail_posting(struct connection *connection, const char *verb, int error)
 {
@@ -901,8 +899,8 @@ static NEEDS_LOCK void handle_progress(struct connection *connection, unsigned i
 
 	if (protocol->phase >= PHASE_CLOSING)
 		return;
-	if (!protocol->verifying || protocol->remote != REMOTE_MR ||
-	    done <= session->peer_progress) {
+	if (!protocol->verifying || protocol->remote < REMOTE_MR ||
+	    protocol->remote > REMOTE_DONE || done <= session->peer_progress) {
 		session_fail(connection, STATUS_CONTENTS_WRONG,
 			     "the peer reports progress that cannot be: %" PRIu64 " after %" PRIu64,
 			     done, session->peer_progress);
@@ -933,6 +931,22 @@ static NEEDS_LOCK void handle_mr(struct connection *connection, const struct mes
 	handle_event(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
+/* The peer's verdict on the outgoing payload. */
+static NEEDS_LOCK void handle_verdict(struct connection *connection, uint64_t value)
+{
+	struct session *session = &connection->session;
+	enum status status = value == STATUS_SUCCESS ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG;
+
+	if (value == STATUS_LOCAL_FAILURE) {
+		status = STATUS_REFUSED;
+		if (!session->cause[0])
+			snprintf(session->cause, sizeof(session->cause),
+				 "the peer received the payload and could not store it; its own "
+				 "messages say why");
+	}
+	handle_event(connection, EVENT_VERDICT_RECEIVED, status);
+}
+
 /* A message has arrived in `slot`: `size` bytes. */
 static NEEDS_LOCK void handle_message(struct connection *connection, unsigned int slot,
 				      uint32_t size)
@@ -958,9 +972,7 @@ static NEEDS_LOCK void handle_message(struct connection *connection, unsigned in
 		handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 		break;
 	case MSG_VERDICT:
-		handle_event(connection, EVENT_VERDICT_RECEIVED,
-			     message.value == STATUS_SUCCESS ? STATUS_SUCCESS
-							     : STATUS_CONTENTS_WRONG);
+		handle_verdict(connection, message.value);
 		break;
 	default:
 		handle_progress(connection, slot, message.value);
@@ -995,8 +1007,9 @@ static NEEDS_LOCK void handle_operation_completion(struct connection *connection
 		handle_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 	} else if (goes_on) {
 		session_set_deadline(connection, now / 1000000);
-		if (!error)
-			error = send_progress(connection, now / 1000000);
+		if (!error && !transfer_all_posted(&session->transfer))
+			error = send_progress(connection, now / 1000000,
+					      session->transfer.completed);
 		if (error)
 			fail_posting(connection, "ibv_post_send", error);
 	}
@@ -1248,13 +1261,39 @@ static NEEDS_LOCK void probe(struct connection *connection)
 		fail_posting(connection, "ibv_post_send", error);
 }
 
+void session_verification_moved(struct connection *connection)
+{
+	struct session *session = &connection->session;
+	int64_t now = now_milliseconds();
+	int error;
+
+	session_set_deadline(connection, now);
+	if (session->protocol.phase != PHASE_EXCHANGING ||
+	    session->protocol.local != LOCAL_CHECKING)
+		return;
+	session->verification_steps++;
+	error = send_progress(connection, now,
+			      session->transfer.completed + session->verification_steps);
+	if (error)
+		fail_posting(connection, "ibv_post_send", error);
+}
+
 void session_check_clocks(struct connection *connection)
 {
 	struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
 
-	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline)
-		handle_event(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+	/* what has come is handled before the peer is called silent */
+	if (connection->cq && now_milliseconds() >= session->deadline)
+		poll_completions(connection);
+	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline) {
+		if (protocol->phase < PHASE_CLOSING && protocol->local == LOCAL_CHECKING)
+			session_fail(connection, STATUS_TIMED_OUT,
+				     "all is received, but storing it did not move for the time of "
+				     "--timeout; is there a reader, and does the disk answer?");
+		else
+			handle_event(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+	}
 	if (protocol->phase == PHASE_EXCHANGING && now_milliseconds() >= session->probe_time)
 		probe(connection);
 }

@@ -30,6 +30,7 @@
 #include "rdma-common/report.h"
 #include "rdma-common/status.h"
 #include "rdma-common/transfer.h"
+#include "rdma-common/verification.h"
 #include "rdma-common/wire.h"
 
 /* ---- The state machine of a session: pure, no verbs, no clock, no input or output ---- */
@@ -131,10 +132,11 @@ struct session {
 	uint64_t peer_progress;     /* from the peer's last MSG_PROGRESS */
 
 	/* Times as now_milliseconds() counts. */
-	int64_t deadline;          /* the session fails if nothing happens before */
-	int64_t probe_time;        /* the peer's adapter is probed if nothing happens before */
-	int64_t progress_sent;     /* when MSG_PROGRESS was */
-	bool progress_outstanding; /* it has not completed yet */
+	int64_t deadline;            /* the session fails if nothing happens before */
+	int64_t probe_time;          /* the peer's adapter is probed if nothing happens before */
+	int64_t progress_sent;       /* when MSG_PROGRESS was */
+	bool progress_outstanding;   /* it has not completed yet */
+	uint64_t verification_steps; /* how often the verification was seen to move */
 
 	unsigned int outstanding_messages; /* in the send queue, besides the operation */
 	unsigned int outstanding_receives;
@@ -167,8 +169,9 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	bool device_removed;          /* the device went while the connection was there */
-	TAILQ_ENTRY(connection) link; /* for the server's list */
+	struct verification *verification; /* of the incoming payload; NULL: not begun */
+	bool device_removed;               /* the device went while the connection was there */
+	TAILQ_ENTRY(connection) link;      /* for the server's list */
 
 	struct session session GUARDED;
 };
@@ -181,11 +184,20 @@ struct connection {
 enum status register_outgoing(struct connection *connection, struct failure *failure);
 enum status register_incoming(struct connection *connection, struct failure *failure);
 
+/*
+ * Deregisters the incoming payload, so that the peer can change nothing of what is verified. Main
+ * thread, lock not held.
+ */
+enum status withdraw_incoming(struct connection *connection, struct failure *failure);
+
 /* Posts all receives, once the control region is registered. Main thread, lock not held. */
 enum status post_receives(struct connection *connection, struct failure *failure);
 
 /* Feeds one event to the session and does what follows. Lock not held. */
 void connection_handle(struct connection *connection, enum event_type type);
+
+/* The incoming payload is verified, and stored: what came of it. Any thread, lock not held. */
+void connection_checked(struct connection *connection, const struct verdict *verdict);
 
 /* Records why the session fails, in words, and ends it; returns `status`. Lock not held. */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
@@ -197,6 +209,9 @@ void session_fail(struct connection *connection, enum status status, const char 
 
 /* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
 void session_set_deadline(struct connection *connection, int64_t now) NEEDS_LOCK;
+
+/* The verification moves: so does the deadline, and the peer is shown that. Main thread. */
+void session_verification_moved(struct connection *connection) NEEDS_LOCK;
 
 /* What is due by now: the deadline, a probe of the peer's adapter. Main thread. */
 void session_check_clocks(struct connection *connection) NEEDS_LOCK;

@@ -268,6 +268,12 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 				   "nothing else; shorten --message and leave --file, --size and "
 				   "--one-way out, or start this project's program there",
 				   DEFAULT_PAYLOAD);
+	if (!agreement->verifying && options->output)
+		return failure_set(
+			failure, STATUS_REFUSED,
+			"the peer sent no hello, so nothing that it sends can be "
+			"verified, and --output stores nothing else; leave --output out, "
+			"or start this project's program there");
 	agreement->expects_pattern = agreement->verifying && hello->flags & HELLO_PATTERN;
 	agreement->incoming_length = agreement->verifying ? hello->length : DEFAULT_PAYLOAD;
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,

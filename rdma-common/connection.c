@@ -314,23 +314,57 @@ static NEEDS_LOCK void show_progress(const struct connection *connection)
 			       now_nanoseconds() - session->figures.started);
 }
 
-/* Stores the incoming payload, once the session has succeeded. */
-static enum status store_output(struct connection *connection, enum status status)
+/* What the verification reports, in its own thread or in this one. */
+static void report_verdict(void *context, const struct received *received,
+			   const struct verdict *verdict)
 {
-	const char *name = connection->engine->options->output;
-	const struct region *incoming = &connection->incoming;
-	int error;
+	struct connection *connection = context;
 
-	if (status != STATUS_SUCCESS || !name || !incoming->size ||
-	    !output_store(name, incoming->memory, incoming->size))
-		return status;
-	error = errno;
+	print_payload(&connection->log, received->memory, received->size, received->is_pattern);
+	connection_checked(connection, verdict);
+}
+
+/* The peer is done: withdraws its right to the incoming payload, and has that verified. */
+static void start_verification(struct connection *connection)
+{
+	struct region *incoming = &connection->incoming;
+	const struct agreement *agreement = &connection->agreement;
+	struct received received = {
+		.memory = incoming->memory,
+		.size = incoming->size,
+		.has_digest = agreement->verifying,
+		.is_pattern = agreement->expects_pattern,
+		.output = connection->engine->options->output,
+	};
+	struct verdict verdict = { .failure.status = STATUS_SUCCESS };
+
+	if (!incoming->mr || withdraw_incoming(connection, &verdict.failure) != STATUS_SUCCESS) {
+		connection_checked(connection, &verdict);
+		return;
+	}
 	lock_sessions(connection->engine);
-	snprintf(connection->session.cause, sizeof(connection->session.cause),
-		 "all is received and verified, but cannot be stored in '%s': %s", name,
-		 strerror(error));
+	received.digest = connection->session.peer_digest;
 	unlock_sessions(connection->engine);
-	return STATUS_LOCAL_FAILURE;
+	incoming->memory = NULL; /* it belongs to the verification now */
+	connection->verification = verification_start(&received, report_verdict, connection);
+	if (connection->verification)
+		return;
+	failure_set(&verdict.failure, STATUS_LOCAL_FAILURE, "cannot start to verify %zu bytes: %s",
+		    received.size, strerror(errno));
+	connection_checked(connection, &verdict);
+}
+
+/* An interrupted session does not wait for a disk, or for a reader. */
+static void interrupt_verification(struct connection *connection)
+{
+	struct verdict verdict;
+
+	verification_end(connection->verification);
+	connection->verification = NULL;
+	failure_set(&verdict.failure, STATUS_INTERRUPTED, "%s",
+		    status_in_words(STATUS_INTERRUPTED));
+	verdict.nanoseconds = 0;
+	connection_checked(connection, &verdict);
 }
 
 /* A connection can be seen to go before the reason is reported: the removal of the device here. */
@@ -348,27 +382,35 @@ static enum status explain_loss(struct connection *connection, enum status statu
 bool connection_service(struct connection *connection, enum status *status)
 {
 	struct session *session = &connection->session;
+	const struct protocol *protocol = &session->protocol;
 	unsigned int actions;
-	bool connected, finished;
+	bool connected, finished, checking;
 
 	lock_sessions(connection->engine);
 	if (connection->device && atomic_load(&connection->device->broken) &&
-	    session->protocol.phase < PHASE_CLOSING)
+	    protocol->phase < PHASE_CLOSING)
 		session_fail(connection, STATUS_LOCAL_FAILURE,
 			     "the RDMA device is gone; look for it with 'rdma link'");
+	if (connection->verification && verification_moved(connection->verification))
+		session_verification_moved(connection);
 	session_check_clocks(connection);
-	if (session->protocol.phase == PHASE_EXCHANGING)
+	if (protocol->phase == PHASE_EXCHANGING)
 		show_progress(connection); /* the time of a probe comes that often */
 	actions = session->pending_actions;
 	session->pending_actions = 0;
-	connected = session->protocol.connected;
-	finished = session->protocol.phase == PHASE_FINISHED;
-	*status = session->protocol.status;
+	connected = protocol->connected;
+	checking = protocol->local == LOCAL_CHECKING;
+	finished = protocol->phase == PHASE_FINISHED;
+	*status = protocol->status;
 	unlock_sessions(connection->engine);
 	if (finished) {
-		*status = store_output(connection, explain_loss(connection, *status));
+		*status = explain_loss(connection, *status);
 		return true;
 	}
+	if (actions & ACTION_CHECK)
+		start_verification(connection);
+	else if (checking && *status == STATUS_INTERRUPTED)
+		interrupt_verification(connection);
 	if (actions & ACTION_DISCONNECT)
 		disconnect(connection, connected);
 	if (actions & ACTION_FORCE_ERROR)
@@ -434,6 +476,7 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	struct latency *latency;
 	struct report report;
 
+	verification_end(connection->verification); /* first: it reports to this connection */
 	lock_sessions(connection->engine);
 	report = make_report(connection, status);
 	latency = connection->session.figures.latency;

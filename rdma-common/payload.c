@@ -5,13 +5,11 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL /* one library less to load at every start */
 #include <xxhash.h>
@@ -293,101 +291,4 @@ void payload_free(struct payload *payload)
 	XXH3_freeState(payload->digest);
 	if (payload->memory && !payload->stays && memory_unmap(payload->memory, payload->size))
 		warn("cannot unmap %zu bytes of memory", payload->size);
-}
-
-/* ---- Storing the incoming payload ---- */
-
-/* Whether a file of `size` bytes can be created in the folder of `name`. 0 or -1 with errno. */
-static int check_folder(const char *name, uint64_t size)
-{
-	struct statvfs about;
-	char *copy = strdup(name);
-	const char *folder = copy ? dirname(copy) : NULL;
-	int result = -1;
-
-	if (folder && !access(folder, W_OK | X_OK) && !statvfs(folder, &about)) {
-		result = about.f_bavail < size / about.f_frsize ? -1 : 0;
-		errno = ENOSPC;
-	}
-	free(copy);
-	return result;
-}
-
-int output_check(const char *name, uint64_t size)
-{
-	struct stat about;
-
-	if (is_standard_output(name))
-		return 0;
-	if (stat(name, &about) || S_ISREG(about.st_mode))
-		return check_folder(name, size);
-	errno = EISDIR;
-	return S_ISDIR(about.st_mode) ? -1 : access(name, W_OK);
-}
-
-static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size)
-{
-	while (size > 0) {
-		ssize_t count = write(descriptor, bytes, size);
-
-		if (count < 0 && errno != EINTR)
-			return -1;
-		if (count > 0) {
-			bytes += count;
-			size -= (uint64_t)count;
-		}
-	}
-	return 0;
-}
-
-/* Writes to what stands there already and is no file: a device, a pipe. */
-static int write_to_special(const char *name, const uint8_t *bytes, uint64_t size)
-{
-	int descriptor = open(name, O_WRONLY | O_CLOEXEC);
-	int result = descriptor < 0 ? -1 : write_fully(descriptor, bytes, size);
-
-	if (descriptor >= 0 && close(descriptor))
-		return -1;
-	return result;
-}
-
-/* Writes a file under a temporary name and changes that; if anything fails, no file is left. */
-static int write_and_rename(const char *name, char *temporary_name, const uint8_t *bytes,
-			    uint64_t size)
-{
-	int descriptor = mkostemp(temporary_name, O_CLOEXEC);
-	mode_t mask = umask(0);
-	int error;
-
-	umask(mask);
-	if (descriptor < 0)
-		return -1;
-	error = write_fully(descriptor, bytes, size) || fchmod(descriptor, 0666 & ~mask) ? errno
-											 : 0;
-	if (close(descriptor) && !error)
-		error = errno;
-	if (!error && !rename(temporary_name, name))
-		return 0;
-	if (!error)
-		error = errno;
-	unlink(temporary_name);
-	errno = error;
-	return -1;
-}
-
-int output_store(const char *name, const uint8_t *bytes, uint64_t size)
-{
-	struct stat about;
-	char *temporary_name;
-	int result;
-
-	if (is_standard_output(name))
-		return write_fully(STDOUT_FILENO, bytes, size);
-	if (!stat(name, &about) && !S_ISREG(about.st_mode))
-		return write_to_special(name, bytes, size);
-	if (asprintf(&temporary_name, "%s.XXXXXX", name) < 0)
-		return -1;
-	result = write_and_rename(name, temporary_name, bytes, size);
-	free(temporary_name);
-	return result;
 }

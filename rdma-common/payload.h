@@ -50,16 +50,4 @@ size_t pattern_mismatch(const uint8_t *memory, size_t size);
 void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
-/*
- * Whether an incoming payload of `size` bytes can be stored under `name` ("-": standard output), as
- * far as that is known before. 0 or -1 with errno.
- */
-int output_check(const char *name, uint64_t size);
-
-/*
- * Stores it: under a temporary name first, so that a file is whole or not there. 0 or -1 with
- * errno.
- */
-int output_store(const char *name, const uint8_t *bytes, uint64_t size);
-
 #endif

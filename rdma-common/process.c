@@ -108,7 +108,10 @@ free_device:
 	return NULL;
 }
 
-/* Signals become readable on a descriptor, in all threads; a closed pipe becomes an error. */
+/*
+ * Signals become readable on a descriptor, in all threads; a closed pipe and a file beyond the
+ * limit of 'ulimit -f' become errors.
+ */
 static int open_signals(struct process *process)
 {
 	sigset_t signals;
@@ -117,7 +120,8 @@ static int open_signals(struct process *process)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGALRM); /* connect_within() unblocks it */
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL))
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
+	    sigprocmask(SIG_BLOCK, &signals, NULL))
 		return -1;
 	sigdelset(&signals, SIGALRM);
 	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);

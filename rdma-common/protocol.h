@@ -27,7 +27,8 @@ enum local_stage {
 	LOCAL_OPERATION_COMPLETED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_CHECKED, /* the incoming payload has been compared with the digest */
+	LOCAL_CHECKING, /* the incoming payload is being verified, and stored */
+	LOCAL_CHECKED,  /* the incoming payload has been compared with the digest */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
@@ -87,7 +88,7 @@ enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
 	ACTION_SEND_DONE = 1 << 2,
-	ACTION_CHECK = 1 << 3, /* show and check the payload, answer with EVENT_CHECKED */
+	ACTION_CHECK = 1 << 3, /* start to verify the payload; EVENT_CHECKED comes later */
 	ACTION_SEND_VERDICT = 1 << 4,
 	ACTION_DISCONNECT = 1 << 5,
 	ACTION_FORCE_ERROR = 1 << 6, /* force the queue pair into the error state */

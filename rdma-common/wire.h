@@ -14,7 +14,7 @@ enum message_type {
 	MSG_MR = 0,       /* address, length and rkey of the sender's region */
 	MSG_DONE = 1,     /* the sender's operation is done; the digest of its outgoing payload */
 	MSG_VERDICT = 2,  /* whether the sender's incoming payload fits the digest */
-	MSG_PROGRESS = 3, /* the sender's operation takes long, but moves */
+	MSG_PROGRESS = 3, /* the sender's operation, or its storing, takes long, but moves */
 	MESSAGE_TYPES = 4 /* how many there are */
 };
 

@@ -161,6 +161,45 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	expect 4 "out of resources for another session"
 }
 
+@test "a payload that cannot be stored after all: the receiver ends with 1, and the sender knows" {
+	start_server -1 -o /dev/full write
+	client --one-way -s 100K write 192.0.2.1 "$port"
+	expect 4 "the peer received the payload and could not store it"
+	wait_server
+	[ "$status" -eq 1 ]
+	grep -q "all is received and verified, but cannot be stored in '/dev/full': No space left on device" "$server_err"
+}
+
+@test "a reader that does not read holds up its own session, and no signal" {
+	mkfifo "$folder/pipe"
+	start_server -t "$LIMIT" -o "$folder/pipe" read
+	start_client -t "$LIMIT" read 192.0.2.1 "$port"
+	wait_for_line "$client_out" "^remote buffer" "$client"
+	client -t "$LIMIT" --one-way read 192.0.2.1 "$port"
+	expect 0
+	local start
+	start=$(milliseconds)
+	stop_server
+	within 2 "$start" "SIGTERM"
+	[ "$status" -eq 0 ]
+	wait_client
+	[ "$status" -ne 0 ]
+}
+
+@test "a reader that comes late gets all, and the sender waits for it" {
+	mkfifo "$folder/pipe"
+	random_file there 300000
+	start_server -1 -t "$LIMIT" -o "$folder/pipe" write
+	start_client -t "$LIMIT" --one-way -f "$folder/there" write 192.0.2.1 "$port"
+	wait_for_line "$client_out" "^send completed" "$client" 3
+	lab run a cat "$folder/pipe" >"$folder/arrived"
+	wait_client
+	[ "$status" -eq 0 ]
+	wait_server
+	[ "$status" -eq 0 ]
+	cmp "$folder/there" "$folder/arrived"
+}
+
 @test "a receiver that is killed half-way leaves no file" {
 	local killed=0
 	mkdir "$folder/to"

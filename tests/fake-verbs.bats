@@ -144,6 +144,15 @@ happy_path() {
 	done
 }
 
+@test "what is shown is what was verified, whatever the peer still writes" {
+	for transport in "" iwarp; do
+		double client "$transport write scribble"
+		[ "$status" -eq 0 ] && [[ $output == *"remote buffer: text of the scripted peer"* ]]
+		double server "$transport write scribble" -1
+		[ "$status" -eq 0 ] && [[ $output == *"remote buffer: text of the scripted peer"* ]]
+	done
+}
+
 @test "every call of the client fails: InfiniBand, read" {
 	tests/fake-verbs/faults client "" read
 }

@@ -224,7 +224,8 @@ one_session() {
 @test "client: progress before MR"               { client_meets read  "$EARLY" 2 ""         --at mr=progress; }
 @test "client: progress of nothing"              { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
 @test "client: the same progress twice"          { client_meets read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "client: progress after DONE"              { client_meets write 7 2 "$PROGRESS"   --at verdict=progress; }
+@test "client: progress after DONE, of storing"  { client_meets write 0 2 ""            --at verdict=progress; }
+@test "client: no progress after DONE"           { client_meets write 7 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
 @test "client: hello of another version"         { client_meets read  7 2 "$NO_FIT"     --set hello.version=2; }
 @test "client: hello of the other operation"     { client_meets read  7 2 "$NO_FIT"     --set hello.operation=1; }
 @test "client: hello of no operation"            { client_meets write 7 2 "$NO_FIT"     --set hello.operation=77; }
@@ -268,7 +269,7 @@ one_session() {
 @test "server: bad verdict"                      { server_meets both  2 "$WRONG"      --set verdict.status=7; }
 @test "server: progress before MR"               { server_meets read  2 "$PROGRESS"   --at mr=progress; }
 @test "server: the same progress twice"          { server_meets write 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "server: progress after DONE"              { server_meets write 2 "$PROGRESS"   --at verdict=progress; }
+@test "server: no progress after DONE"           { server_meets write 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
 @test "server: hello of another version"         { server_meets write 2 "different versions of the protocol"     --set hello.version=2; }
 @test "server: hello of the other operation"     { server_meets read  2 "mismatched modes" --set hello.operation=1; }
 @test "server: hello of no operation"            { server_meets write 2 "mismatched modes" --set hello.operation=77; }
@@ -281,6 +282,7 @@ one_session() {
 #                                                  modes st s  text          what the client does
 @test "one-off: is right"                        { one_session both  0 2 ""            ; }
 @test "one-off: reports progress"                { one_session both  0 2 ""            --at done=progress; }
+@test "one-off: reports progress of storing"     { one_session write 0 2 ""            --at verdict=progress; }
 @test "one-off: never disconnects"               { timeout=5 one_session write 0 5 ""            --at disconnect=hang; }
 @test "one-off: killed before it disconnects"    { one_session both  0 2 ""            --at disconnect=kill; }
 @test "one-off: wrong rkey"                      { one_session read  $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }

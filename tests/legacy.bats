@@ -118,3 +118,18 @@ ours_asks() {
 	expect 5 "nothing happened"
 	[[ $output == *"remote buffer: message from legacy side"* ]]
 }
+
+@test "--output with a tutorial program on the other side is refused, and replaces nothing" {
+	lab run a sh -c 'echo old >/run/kept'
+	start_server -o /run/kept write
+	legacy_client write
+	[[ $output == *rejected* ]]
+	stop_server
+	[ "$status" -eq 0 ]
+	grep -q -F "the peer sent no hello, so nothing that it sends can be verified" "$server_err"
+	[ "$(lab run a cat /run/kept)" = old ]
+
+	start_peer_server read
+	client -o /run/kept read 192.0.2.1 "$port"
+	expect 4 "the peer sent no hello, so nothing that it sends can be verified"
+}

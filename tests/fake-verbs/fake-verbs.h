@@ -16,19 +16,17 @@
  *   reads:N                   how many reads the peer serves at a time (8)
  *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
- *   repeat-DONE               the peer sends MSG_DONE twice
- *   refuse:N                  the server refuses, with this reason; 255: without a hello
- *   coalesce immediate        deliver all that is due at once; deliver without waiting
- *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
- * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
- * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:
- *   X>Y     X waits until Y has been delivered and handled
- *   X!      the first X never comes
- *   X@N     the first X comes N milliseconds later
- *   X=N     the first X is a completion with status N
- *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
- *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
- *           without a completion, or "signal", or "async:N", a device event
+ *   scribble                  the peer writes to the program's region while a text is escaped, if
+ * it can repeat-DONE               the peer sends MSG_DONE twice refuse:N                  the
+ * server refuses, with this reason; 255: without a hello coalesce immediate        deliver all that
+ * is due at once; deliver without waiting fail:FUNCTION:N:ERRNO     the Nth call of the function
+ * fails; N+: all later ones, too and orders, where X and Y are names of stimuli: sent-MR,
+ * operation, sent-DONE, sent-VERDICT, received-MR, received-DONE, received-VERDICT, flush, or an
+ * event like DISCONNECTED: X>Y     X waits until Y has been delivered and handled X!      the first
+ * X never comes X@N     the first X comes N milliseconds later X=N     the first X is a completion
+ * with status N X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the
+ * first three X+E:N   right after the first X, event E with status N comes, or "spurious", a
+ * completion event without a completion, or "signal", or "async:N", a device event
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -220,6 +218,8 @@ uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire
 void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size);
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
+/* Writes "!!!!" over the program's region, if it still may. The lock is held. */
+void peer_scribbles(const struct peer *peer);
 /* The program's RDMA READ or WRITE. */
 void peer_is_accessed(struct peer *peer, const struct work *work, bool read);
 /* A message of the peer's is being delivered, and with it the operation that came before. */

@@ -153,6 +153,15 @@ void peer_operates(struct peer *peer)
 	judge(peer);
 }
 
+void peer_scribbles(const struct peer *peer)
+{
+	const struct double_qp *qp = (const struct double_qp *)peer->id->id.qp;
+	const struct double_mr *mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, 1);
+
+	if (mr && mr->access & IBV_ACCESS_REMOTE_WRITE)
+		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
+}
+
 void peer_is_accessed(struct peer *peer, const struct work *work, bool read)
 {
 	uint8_t *memory = read ? peer->outgoing : peer->incoming;

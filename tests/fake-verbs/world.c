@@ -640,7 +640,6 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
 WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
-WRAP(FILE *, open_memstream, (char **text, size_t *size), (text, size), NULL)
 WRAP(int, getrlimit, (int resource, struct rlimit *limit), (resource, limit), -1)
 WRAP(int, getaddrinfo,
      (const char *node, const char *service, const struct addrinfo *hints,
@@ -658,6 +657,20 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 	if (command != F_GETFD && fails("fcntl"))
 		return -1;
 	return __real_fcntl(descriptor, command, argument);
+}
+
+/* A text is about to be escaped: has the peer still a way to change it? */
+FILE *__real_open_memstream(char **text, size_t *size);
+FILE *__wrap_open_memstream(char **text, size_t *size);
+FILE *__wrap_open_memstream(char **text, size_t *size)
+{
+	if (fails("open_memstream"))
+		return NULL;
+	lock();
+	if (scripted("scribble"))
+		peer_scribbles(&any_id()->peer);
+	unlock();
+	return __real_open_memstream(text, size);
 }
 
 /* A stream that could not be written is closed all the same. */

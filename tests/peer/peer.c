@@ -7,7 +7,6 @@
  * A session is a row of steps, and all connections take a step before any takes the next: that is
  * how many of them can be open at once in a single thread.
  */
-
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>

@@ -83,6 +83,7 @@ struct side {
 	uint8_t disconnection;      /* enum disconnection */
 	uint8_t broken;             /* the queue pair is in the error state */
 	uint8_t receives_returned;  /* flushed */
+	uint8_t verified;           /* EVENT_CHECKED was handled */
 };
 
 struct world {
@@ -108,7 +109,7 @@ struct setting {
 	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
 	bool one_way;           /* the server does not operate */
 	bool tutorial[2];       /* this side is the well-known tutorial's program */
-	bool corrupted[2];      /* what this side hands over, if it does, is damaged on the way */
+	bool corrupted[2];      /* what this side sends, if it does, is damaged on the way */
 };
 
 /* Both sides are ours. */
@@ -122,13 +123,13 @@ static bool operates(const struct setting *setting, enum role role)
 	return role == ROLE_CLIENT || !setting->one_way;
 }
 
-/* Who moves the payload that `role` hands over. */
+/* Who moves the payload that `role` sends. */
 static enum role active_side(const struct setting *setting, enum role role)
 {
 	return setting->operation == OPERATION_WRITE ? role : (enum role) !role;
 }
 
-static bool side_hands_over(const struct setting *setting, enum role role)
+static bool side_sends_payload(const struct setting *setting, enum role role)
 {
 	return operates(setting, active_side(setting, role));
 }
@@ -248,8 +249,8 @@ static void violate(struct exploration *exploration, enum violation violation)
 #define FINISHED_DISTANCE 100 /* more than the rest can add up to */
 
 /*
- * Grows with everything that can happen, so that no run is endless. DRAINED and CHECKED are not
- * counted: they only follow from something else.
+ * Grows with everything that can happen, so that no run is endless. DRAINED is not counted: it only
+ * follows from something else.
  */
 static unsigned int distance_from_start(const struct world *world)
 {
@@ -263,7 +264,7 @@ static unsigned int distance_from_start(const struct world *world)
 		else
 			distance += (unsigned int)side->phase + side->overdue + side->received +
 				    side->established + side->notice + side->disconnection +
-				    side->broken + side->receives_returned;
+				    side->broken + side->receives_returned + side->verified;
 		for (int request = 0; request < REQUESTS; request++)
 			distance += (unsigned int)__builtin_popcount(side->requests[request]);
 	}
@@ -397,10 +398,10 @@ static void destroy(struct world *world, enum role role)
 	send_notice(world, !role);
 }
 
-/* Whether the payload that `role` hands over, if it does, has arrived, damaged or not. */
+/* Whether the payload that `role` sends, if it does, has arrived, damaged or not. */
 static bool delivered(const struct setting *setting, const struct world *world, enum role role)
 {
-	return !side_hands_over(setting, role) ||
+	return !side_sends_payload(setting, role) ||
 	       is(&world->sides[active_side(setting, role)], REQUEST_OPERATION, FATE_EXECUTED);
 }
 
@@ -521,19 +522,8 @@ static void feed(struct exploration *exploration, struct world *world, enum role
 
 		pack(side, &step.protocol);
 		perform(exploration, world, role, step.actions);
-		again = false;
-		if (step.actions & ACTION_CHECK) {
-			bool good = delivered(setting, world, !role) && !setting->corrupted[!role];
-
-			/* without a digest anything looks good, and where there is nothing */
-			good = good || setting->tutorial[!role] || !side_hands_over(setting, !role);
-			event.type = EVENT_CHECKED;
-			event.status = good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG;
-			again = true;
-		} else if (side->phase == PHASE_CLOSING && !side->drained && !outstanding(side)) {
-			event.type = EVENT_DRAINED;
-			again = true;
-		}
+		again = side->phase == PHASE_CLOSING && !side->drained && !outstanding(side);
+		event.type = EVENT_DRAINED;
 	} while (again && exploration->violation == VIOLATION_NONE);
 }
 
@@ -702,6 +692,24 @@ static void receptions(struct exploration *exploration, const struct world *worl
 	}
 }
 
+/* The verification that was started is over, sooner or later. */
+static void verifications(struct exploration *exploration, const struct world *world,
+			  enum role role)
+{
+	const struct setting *setting = exploration->setting;
+	bool good = delivered(setting, world, !role) && !setting->corrupted[!role];
+	struct world next = *world;
+
+	if (setting->tutorial[role] || world->sides[role].local != LOCAL_CHECKING)
+		return;
+	/* without a digest anything looks good, and where there is nothing */
+	good = good || setting->tutorial[!role] || !side_sends_payload(setting, !role);
+	next.sides[role].verified = 1;
+	exploration->fresh++;
+	happen(exploration, &next, role, EVENT_CHECKED,
+	       good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
+}
+
 /* The main thread does what it was asked for. */
 static void disconnections(struct exploration *exploration, const struct world *world,
 			   enum role role)
@@ -822,6 +830,7 @@ static void successors(struct exploration *exploration)
 		finished = false;
 		completions(exploration, &world, role);
 		receptions(exploration, &world, role);
+		verifications(exploration, &world, role);
 		disconnections(exploration, &world, role);
 		manager_events(exploration, &world, role);
 	}
@@ -961,7 +970,7 @@ static bool make_setting(struct setting *setting, unsigned int number)
 	setting->flushes_at_notice = variant == 1;
 	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
 	setting->corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
-	if (setting->one_way) /* only one side hands over: to damage both is to damage it */
+	if (setting->one_way) /* only one side sends: to damage both is to damage it */
 		return variant < 3;
 	return variant < (verifying(setting) ? 5 : 2);
 }

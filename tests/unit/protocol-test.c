@@ -66,16 +66,16 @@ static const struct row rows[] = {
 { "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
 /* Both have their payload: it is checked. */
 { "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
-{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
-{ "csvlawn", LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_SENT,           REMOTE_DONE,     ACTION_CHECK },
-{ "cslawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
-{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
+{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
+{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvlawn", LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
+{ "cslawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
+{ "csvawn",  LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
 /* Verdicts, in either order. The client disconnects when it has both (rule below). */
 { "csva",    LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
 { "csvawn",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_SENT,           REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKING,            REMOTE_VERDICT,  0 },
 { "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
 { "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
 { "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
@@ -102,8 +102,8 @@ static const struct row late_rows[] = {
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
 { "csvlw",   LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_DONE_SENT,           REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvawn",  LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
 { "csvawn",  LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
 };
 
@@ -288,10 +288,8 @@ static struct step expected_step(struct protocol protocol, struct event event)
 		expect_row(&step, row, event);
 	else
 		expect_rule(&step, event);
-	/* as long as the answer is missing, every event asks again */
-	if (step.protocol.local == LOCAL_DONE_SENT && step.protocol.remote >= REMOTE_DONE)
-		step.actions |= ACTION_CHECK;
 	if (step.protocol.phase == PHASE_CLOSING && step.protocol.drained &&
+	    step.protocol.local != LOCAL_CHECKING && /* the answer is awaited */
 	    (step.protocol.disconnected || !step.protocol.connected)) {
 		step.protocol.phase = PHASE_FINISHED;
 		step.actions |= ACTION_FINISH;
