@@ -1141,6 +1141,18 @@ static NEEDS_LOCK void handle_completions(struct connection *connection)
 /* ---- The thread that polls completion queues ---- */
 
 /*
+ * Once all events are acknowledged the main thread may free the connection: nothing of it is
+ * touched behind this.
+ */
+static NEEDS_LOCK void acknowledge_events(struct connection *connection)
+{
+	unsigned int count = connection->session.unacknowledged_events;
+
+	connection->session.unacknowledged_events = 0;
+	ibv_ack_cq_events(connection->cq, count);
+}
+
+/*
  * Takes one completion event off a device's channel and handles what is on its completion queue.
  * ibv_destroy_cq(3) waits until the event is acknowledged, so the connection is there until then.
  */
@@ -1165,10 +1177,8 @@ static void handle_channel(struct engine *engine, struct device *device)
 	session->unacknowledged_events++;
 	if (!session->retired && !session->spinning)
 		handle_completions(connection);
-	if (session->retired || session->unacknowledged_events == EVENTS_PER_ACKNOWLEDGEMENT) {
-		ibv_ack_cq_events(cq, session->unacknowledged_events);
-		session->unacknowledged_events = 0;
-	}
+	if (session->retired || session->unacknowledged_events == EVENTS_PER_ACKNOWLEDGEMENT)
+		acknowledge_events(connection);
 	unlock_sessions(engine);
 }
 
@@ -1315,8 +1325,7 @@ static void retire(struct connection *connection)
 		TAILQ_REMOVE(&engine->spinning, connection, session.spinning_link);
 	session->retired = true;
 	if (connection->cq)
-		ibv_ack_cq_events(connection->cq, session->unacknowledged_events);
-	session->unacknowledged_events = 0;
+		acknowledge_events(connection);
 	unlock_sessions(engine);
 }
 

@@ -248,6 +248,14 @@ happy_path() {
 	END
 }
 
+@test "a connection may be freed as soon as its last completion event is acknowledged" {
+	outcomes client <<-END
+	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
+	0	slow-events coalesce iwarp write DISCONNECTED@600 DISCONNECTED+spurious
+	END
+	outcomes server -1 <<<"0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious"
+}
+
 @test "what never comes: own deadlines decide" {
 	outcomes client <<-END
 	3	ADDR_RESOLVED!	not resolved in time

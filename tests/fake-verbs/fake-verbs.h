@@ -16,17 +16,21 @@
  *   reads:N                   how many reads the peer serves at a time (8)
  *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
- *   scribble                  the peer writes to the program's region while a text is escaped, if
- * it can repeat-DONE               the peer sends MSG_DONE twice refuse:N                  the
- * server refuses, with this reason; 255: without a hello coalesce immediate        deliver all that
- * is due at once; deliver without waiting fail:FUNCTION:N:ERRNO     the Nth call of the function
- * fails; N+: all later ones, too and orders, where X and Y are names of stimuli: sent-MR,
- * operation, sent-DONE, sent-VERDICT, received-MR, received-DONE, received-VERDICT, flush, or an
- * event like DISCONNECTED: X>Y     X waits until Y has been delivered and handled X!      the first
- * X never comes X@N     the first X comes N milliseconds later X=N     the first X is a completion
- * with status N X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the
- * first three X+E:N   right after the first X, event E with status N comes, or "spurious", a
- * completion event without a completion, or "signal", or "async:N", a device event
+ *   scribble                  the peer writes on while a text is escaped, if it still may
+ *   repeat-DONE               the peer sends MSG_DONE twice
+ *   refuse:N                  the server refuses, with this reason; 255: without a hello
+ *   coalesce immediate        deliver all that is due at once; deliver without waiting
+ *   slow-events               the thread that takes completion events and acknowledges them dawdles
+ *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
+ * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
+ * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:
+ *   X>Y     X waits until Y has been delivered and handled
+ *   X!      the first X never comes
+ *   X@N     the first X comes N milliseconds later
+ *   X=N     the first X is a completion with status N
+ *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
+ *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
+ *           without a completion, or "signal", or "async:N", a device event
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H

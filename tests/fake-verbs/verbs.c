@@ -385,6 +385,13 @@ void check_notification(void)
 	}
 }
 
+/* Lets the program's other threads overtake the one that handles completion events. */
+static void dawdle(void)
+{
+	if (scripted("slow-events"))
+		usleep(10000);
+}
+
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, void **context)
 {
 	struct double_cq *cq;
@@ -404,7 +411,9 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 	cq->notified = true;
 	*base = &cq->cq;
 	*context = cq->cq.cq_context;
-	return leave(0);
+	unlock();
+	dawdle();
+	return 0;
 }
 
 void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
@@ -416,6 +425,7 @@ void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 		violation("ibv_ack_cq_events: more events than there were");
 	cq->taken -= count;
 	unlock();
+	dawdle();
 }
 
 /* Takes a work request out of its queue: its place is free. */
