@@ -35,8 +35,10 @@
 #define POLL_SIZE 16
 /* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */
 #define EVENTS_PER_ACKNOWLEDGEMENT 64
-/* Rounds in which --busy-poll polls for completions before it looks for anything else. */
-#define SPINS 1000
+/* In one hold of the lock the completion thread handles about so many completions at most, and
+ * polls so often (which only --busy-poll comes to) before it looks for anything else. */
+#define COMPLETIONS_PER_HOLD 64
+#define POLLS_PER_HOLD       1000
 
 /*
  * The messages of a session, and what each waits for:
@@ -57,9 +59,9 @@
  *
  *     main thread                              completion thread
  *     engine_wait(): CM events, device         process_wait_channel(): completion
- *     events, signals, deadlines               events; with --busy-poll: spin()
+ *     events, signals, deadlines               events: handle_channel()
  *          |                                        |
- *     connection_handle(), connection_fail(),  poll_completions(),
+ *     connection_handle(), connection_fail(),  poll_in_turn(),
  *     session_check_clocks()                   handle_completion()
  *          |                                        |
  *          `------> handle_event(), locked <--------'
@@ -350,8 +352,8 @@ struct step protocol_step(struct protocol protocol, struct event event)
 /* ---- The lock of the sessions ---- */
 
 /*
- * A completion thread that spins lets the main thread through: a
- * mutex that is released and taken again at once is not fair.
+ * A completion thread that goes on polling lets the main thread through: a mutex that is released
+ * and taken again at once is not fair.
  */
 NOT_ANALYSED void lock_sessions(struct engine *engine)
 {
@@ -780,18 +782,24 @@ void session_set_deadline(struct connection *connection, int64_t now)
 	session->probe_time = now + PROBE_MILLISECONDS;
 }
 
-/* --busy-poll: from now on the completion thread polls all the time. */
-static NEEDS_LOCK void start_spinning(struct connection *connection)
+/* Has the completion thread poll the connection's completion queue, in turn with others. */
+static NEEDS_LOCK void start_polling(struct connection *connection)
 {
-	struct engine *engine = connection->engine;
-
-	if (!engine->options->busy_poll)
+	if (connection->session.polled)
 		return;
-	TAILQ_INSERT_TAIL(&engine->spinning, connection, session.spinning_link);
-	connection->session.spinning = true;
+	TAILQ_INSERT_TAIL(&connection->engine->polled, connection, session.polled_link);
+	connection->session.polled = true;
 }
 
-/* What a step changed, besides its actions: traces, clocks, and whether the thread spins. */
+static NEEDS_LOCK void stop_polling(struct connection *connection)
+{
+	if (!connection->session.polled)
+		return;
+	TAILQ_REMOVE(&connection->engine->polled, connection, session.polled_link);
+	connection->session.polled = false;
+}
+
+/* What a step changed, besides its actions: traces, clocks, and with --busy-poll that it polls. */
 static NEEDS_LOCK void follow_step(struct connection *connection, const struct protocol *before,
 				   const struct step *step, enum event_type type)
 {
@@ -802,8 +810,9 @@ static NEEDS_LOCK void follow_step(struct connection *connection, const struct p
 		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
-	if (before->phase == PHASE_CONNECTING && now->phase == PHASE_EXCHANGING)
-		start_spinning(connection);
+	if (before->phase == PHASE_CONNECTING && now->phase == PHASE_EXCHANGING &&
+	    connection->engine->options->busy_poll)
+		start_polling(connection);
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
@@ -1112,8 +1121,8 @@ static NEEDS_LOCK void handle_completion(struct connection *connection,
 	}
 }
 
-/* Handles what is on the completion queue. Whether there was anything. */
-static NEEDS_LOCK bool poll_completions(struct connection *connection)
+/* Handles what is on the completion queue, POLL_SIZE at most. How many there were. */
+static NEEDS_LOCK unsigned int poll_completions(struct connection *connection)
 {
 	struct ibv_wc completions[POLL_SIZE];
 	int count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
@@ -1122,20 +1131,23 @@ static NEEDS_LOCK bool poll_completions(struct connection *connection)
 		handle_completion(connection, &completions[i]);
 	if (count < 0)
 		session_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
-	return count > 0;
+	return count > 0 ? (unsigned int)count : 0;
 }
 
-/* Handles all that is on the completion queue, and requests an event for what comes later. */
-static NEEDS_LOCK void handle_completions(struct connection *connection)
+/*
+ * The connection has a completion event: requests one for what comes later, and polls. With
+ * --busy-poll no event is needed: the queue is polled from now on to the end.
+ */
+static NEEDS_LOCK void handle_completion_event(struct connection *connection)
 {
 	/* before polling: what completes later makes a new event (ibv_get_cq_event(3)) */
-	int error = ibv_req_notify_cq(connection->cq, 0);
+	int error =
+		connection->engine->options->busy_poll ? 0 : ibv_req_notify_cq(connection->cq, 0);
 
 	if (error)
 		session_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 			     strerror(error));
-	while (poll_completions(connection))
-		;
+	start_polling(connection);
 }
 
 /* ---- The thread that polls completion queues ---- */
@@ -1153,7 +1165,7 @@ static NEEDS_LOCK void acknowledge_events(struct connection *connection)
 }
 
 /*
- * Takes one completion event off a device's channel and handles what is on its completion queue.
+ * Takes one completion event off a device's channel and lets its completion queue be polled.
  * ibv_destroy_cq(3) waits until the event is acknowledged, so the connection is there until then.
  */
 static void handle_channel(struct engine *engine, struct device *device)
@@ -1175,28 +1187,44 @@ static void handle_channel(struct engine *engine, struct device *device)
 	lock_sessions_in_turn(engine);
 	session = &connection->session;
 	session->unacknowledged_events++;
-	if (!session->retired && !session->spinning)
-		handle_completions(connection);
+	if (!session->retired)
+		handle_completion_event(connection);
 	if (session->retired || session->unacknowledged_events == EVENTS_PER_ACKNOWLEDGEMENT)
 		acknowledge_events(connection);
 	unlock_sessions(engine);
 }
 
-/* --busy-poll: polls for completions again and again; false if no session wants that. */
-static bool spin(struct engine *engine)
+/* Handles some completions of the connection that was polled least recently; how many. */
+static NEEDS_LOCK unsigned int poll_next(struct engine *engine)
 {
-	struct connection *connection;
-	unsigned int rounds;
+	struct connection *connection = TAILQ_FIRST(&engine->polled);
+	unsigned int count = poll_completions(connection);
+
+	stop_polling(connection);
+	if (count || engine->options->busy_poll)
+		start_polling(connection); /* behind all others */
+	return count;
+}
+
+/*
+ * Handles completions as long as there are some, but lets the main thread in soon, and new events.
+ * Between two holds of the lock this thread knows no connection but by the list, so that the main
+ * thread may free any. False if none is left to be polled.
+ */
+static bool poll_in_turn(struct engine *engine)
+{
+	unsigned int polls = 0, completions = 0;
 	bool any;
 
-	if (!engine->options->busy_poll)
-		return false;
 	lock_sessions_in_turn(engine);
-	any = !TAILQ_EMPTY(&engine->spinning);
-	for (rounds = any ? SPINS : 0; rounds && !atomic_load(&engine->lock_wanted); rounds--) {
-		TAILQ_FOREACH (connection, &engine->spinning, session.spinning_link)
-			poll_completions(connection);
+	while (!TAILQ_EMPTY(&engine->polled) && polls < POLLS_PER_HOLD &&
+	       completions < COMPLETIONS_PER_HOLD) {
+		completions += poll_next(engine);
+		polls++;
+		if (atomic_load(&engine->lock_wanted))
+			break;
 	}
+	any = !TAILQ_EMPTY(&engine->polled);
 	unlock_sessions(engine);
 	return any;
 }
@@ -1207,7 +1235,7 @@ void *run_completion_thread(void *argument)
 
 	for (;;) {
 		struct device *device;
-		int patience = spin(engine) ? 0 : -1;
+		int patience = poll_in_turn(engine) ? 0 : -1;
 
 		switch (process_wait_channel(&engine->process, patience, &device)) {
 		case CHANNEL_READY:
@@ -1321,8 +1349,7 @@ static void retire(struct connection *connection)
 	struct session *session = &connection->session;
 
 	lock_sessions(engine);
-	if (session->spinning)
-		TAILQ_REMOVE(&engine->spinning, connection, session.spinning_link);
+	stop_polling(connection);
 	session->retired = true;
 	if (connection->cq)
 		acknowledge_events(connection);

@@ -85,8 +85,10 @@ struct engine {
 	pthread_t completion_thread;
 	pthread_mutex_t lock;    /* of every session, and of the payload's digest */
 	atomic_uint lock_wanted; /* the main thread waits for it */
-	/* --busy-poll: connections whose sessions have begun */
-	TAILQ_HEAD(spinning_connections, connection) spinning GUARDED;
+	/* What the completion thread polls without waiting: what may have completions, in turn;
+	 * with
+	 * --busy-poll all whose sessions have begun */
+	TAILQ_HEAD(polled_connections, connection) polled GUARDED;
 };
 
 /* Take and release engine->lock. Nothing that takes long may be done between. */
@@ -145,8 +147,8 @@ struct session {
 
 	bool retired; /* being destroyed: the completion queue must not be polled any more */
 	unsigned int unacknowledged_events; /* completion events */
-	bool spinning;                      /* it is in the engine's list */
-	TAILQ_ENTRY(connection) spinning_link;
+	bool polled;                        /* it is in the engine's list */
+	TAILQ_ENTRY(connection) polled_link;
 };
 
 /*

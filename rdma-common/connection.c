@@ -499,7 +499,7 @@ void engine_init(struct engine *engine, const struct options *options)
 	process_init(&engine->process, options);
 	pthread_mutex_init(&engine->lock, NULL);
 	lock_sessions(engine);
-	TAILQ_INIT(&engine->spinning);
+	TAILQ_INIT(&engine->polled);
 	unlock_sessions(engine);
 }
 

@@ -97,6 +97,17 @@ happy_path() {
 	END
 }
 
+@test "the lock is let go of while completions keep coming, and all of them are handled" {
+	local script
+	for script in immediate "immediate write" "immediate iwarp"; do
+		outcomes client -n 1000 --depth 1 <<<"0	$script"
+		outcomes client -n 1000 --depth 64 --busy-poll <<<"0	$script"
+		outcomes server -1 -n 1000 --depth 64 <<<"0	$script"
+		outcomes server -1 -n 1000 --depth 1 --busy-poll <<<"0	$script"
+	done
+	outcomes client -n 1000 --depth 1 <<<"0	coalesce write"
+}
+
 @test "no more reads are posted than the peer serves" {
 	local role
 	for role in client "server -1"; do

@@ -438,6 +438,28 @@ ENDLESS="-n 1000000"
 	[ "$status" -eq 0 ]
 }
 
+# The completions of so many operations never cease.
+@test "SIGTERM ends either program in the middle of many operations" {
+	local mode who start
+	for who in client server; do
+		for mode in read write; do
+			start_server -1 -t 5 -s 8 -n 1000000000 --depth 1024 "$mode"
+			start_client -t 5 -s 8 -n 1000000000 --depth 1024 "$mode" 192.0.2.1 "$port"
+			says "$server_out" 1 "remote memory" 10
+			sleep 1
+			start=$(milliseconds)
+			"signal_$who" TERM
+			[ "$who" = server ] || wait_client
+			[ "$who" = client ] || wait_server
+			within 2 "$start" "$who, $mode"
+			[ "$status" -eq 143 ]
+			[ "$who" = server ] || wait_server
+			[ "$who" = client ] || wait_client
+			[ "$status" -ne 0 ]
+		done
+	done
+}
+
 @test "client: SIGINT while resolving an address that nobody has" {
 	local start
 	start_client -v -t "$LIMIT" read 192.0.2.77 7471

@@ -3,6 +3,7 @@
 #include "fake-verbs.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,9 @@
 
 #define DEVICE_NAME "double0"
 #define POISON      0xa5
-#define REMOTE_ANY  (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+/* Whoever waits for the lock must not wait for long: so many completions in one hold are enough. */
+#define COMPLETIONS_PER_HOLD 100
+#define REMOTE_ANY           (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct double_channel {
 	struct ibv_comp_channel channel;
@@ -379,6 +382,10 @@ void check_notification(void)
 		if (!cq->armed)
 			violation("the program waits, but no completion would wake it: the "
 				  "completion queue is not armed");
+		if (cq->entries)
+			violation("the program waits, but %d completions are on the queue, of "
+				  "which no event will come",
+				  cq->entries);
 		if (cq->notified && !cq->polled_since_armed)
 			violation("the completion queue was armed after polling: what completed "
 				  "in between is lost");
@@ -465,6 +472,17 @@ static void retire_silent(struct work *work)
 	}
 }
 
+/* Completions that this thread has taken since it last let go of a mutex. */
+static _Thread_local unsigned int taken_in_hold;
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	taken_in_hold = 0;
+	return __real_pthread_mutex_unlock(mutex);
+}
+
 static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 {
 	struct double_cq *cq = (struct double_cq *)base;
@@ -474,6 +492,9 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 	while (!error && count < maximum && (work = TAILQ_FIRST(&cq->completions))) {
 		TAILQ_REMOVE(&cq->completions, work, completion_link);
 		cq->entries--;
+		if (++taken_in_hold > COMPLETIONS_PER_HOLD)
+			violation("%u completions are handled before the lock is let go of",
+				  taken_in_hold);
 		copy_bytes(&completions[count++], &work->completion, sizeof(work->completion));
 		retire_silent(work);
 		retire(work);
