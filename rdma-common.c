@@ -1053,11 +1053,7 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 	if (!receive) /* of receives there are too many */
 		print_trace(&connection->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
-	if (completion->status == IBV_WC_WR_FLUSH_ERR ||
-	    /* the receive buffers of a program that is killed go before its queue pair */
-	    completion->status == IBV_WC_REM_OP_ERR ||
-	    /* how soft-iWARP says that the TCP connection has broken */
-	    (connection->limits.iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR && !receive))
+	if (connection_has_broken(completion, connection->limits.iwarp))
 		handle_event(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 	else
 		session_fail(connection, completion_status(completion),
@@ -1252,26 +1248,6 @@ void *run_completion_thread(void *argument)
 /* ---- Clocks, in the main thread ---- */
 
 /*
- * Whether a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
- * that is once its last message is here; over iWARP it may leave as soon as it has this side's,
- * while TCP is still sending the peer's again, and a probe that finds nobody there would break the
- * connection under it. And over iWARP a server is silent until its client has sent (RFC 5044,
- * section 7.1.2): if its reply to the connect request was lost and comes along with a probe, the
- * client gives up.
- */
-static NEEDS_LOCK bool probe_disturbs(const struct connection *connection)
-{
-	const struct protocol *protocol = &connection->session.protocol;
-	bool iwarp = connection->limits.iwarp;
-	bool all_sent =
-		protocol->local >= (protocol->verifying ? LOCAL_VERDICT_SENT : LOCAL_DONE_SENT);
-	bool too_early =
-		iwarp && protocol->role == ROLE_SERVER && protocol->remote == REMOTE_SILENT;
-
-	return too_early || (all_sent && (iwarp || protocol->remote == REMOTE_VERDICT));
-}
-
-/*
  * A WRITE of nothing, which needs no rkey and which the peer's program does not see. Over
  * InfiniBand and RoCE the peer's adapter answers: if the host is gone it fails, after the
  * transport's own retries, where waiting for a message would show nothing. Over iWARP it shows
@@ -1291,7 +1267,8 @@ static NEEDS_LOCK void probe(struct connection *connection)
 	int error;
 
 	connection->session.probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (outstanding_sends(&connection->session) || probe_disturbs(connection))
+	if (outstanding_sends(&connection->session) ||
+	    probe_disturbs(&connection->session.protocol, connection->limits.iwarp))
 		return;
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);

@@ -67,3 +67,21 @@ const char *remote_stage_name(enum remote_stage remote)
 	}
 	return "REMOTE_?";
 }
+
+/*
+ * Whether a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
+ * that is once its last message is here; over iWARP it may leave as soon as it has this side's,
+ * while TCP is still sending the peer's again, and a probe that finds nobody there would break the
+ * connection under it. And over iWARP a server is silent until its client has sent (RFC 5044,
+ * section 7.1.2): if its reply to the connect request was lost and comes along with a probe, the
+ * client gives up.
+ */
+bool probe_disturbs(const struct protocol *protocol, bool iwarp)
+{
+	bool all_sent =
+		protocol->local >= (protocol->verifying ? LOCAL_VERDICT_SENT : LOCAL_DONE_SENT);
+	bool too_early =
+		iwarp && protocol->role == ROLE_SERVER && protocol->remote == REMOTE_SILENT;
+
+	return too_early || (all_sent && (iwarp || protocol->remote == REMOTE_VERDICT));
+}

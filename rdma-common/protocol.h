@@ -101,4 +101,7 @@ const char *phase_name(enum phase phase);
 const char *local_stage_name(enum local_stage local);
 const char *remote_stage_name(enum remote_stage remote);
 
+/* Whether a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
+bool probe_disturbs(const struct protocol *protocol, bool iwarp);
+
 #endif

@@ -6,6 +6,7 @@
 #define RDMA_COMMON_WORK_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "options.h"
@@ -26,7 +27,10 @@ uint64_t wr_detail(uint64_t wr_id);
 /* A name for messages. The string is static. */
 const char *wr_name(uint64_t wr_id, enum operation operation);
 
-/* Whose failure a completion that failed is (ibv_poll_cq(3)). */
+/* Whether a completion that failed says no more than that. */
+bool connection_has_broken(const struct ibv_wc *completion, bool iwarp);
+
+/* Whose failure another completion that failed is (ibv_poll_cq(3)). */
 enum status completion_status(const struct ibv_wc *completion);
 
 /* Access flags in words, for traces. The string is static. */
