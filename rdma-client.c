@@ -199,9 +199,7 @@ static enum status run_events(struct client *client)
 	enum status status;
 
 	while (!connection_service(connection, &status)) {
-		int64_t deadline = connection_deadline(connection);
-
-		switch (engine_wait(client->engine, deadline, &event)) {
+		switch (engine_wait(client->engine, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(client, &event);
 			break;
@@ -233,10 +231,10 @@ static enum status run_session(struct client *client)
 	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 				    "cannot create a connection identifier: %s", strerror(errno));
+	client->resolve_deadline = now_milliseconds() + timeout_milliseconds(engine->options);
 	client->connection = connection_create(engine, id, client->address->ai_addr, 0);
 	if (!client->connection)
 		return STATUS_LOCAL_FAILURE;
-	client->resolve_deadline = connection_deadline(client->connection);
 	start_resolving(client);
 	status = run_events(client);
 	connection_finish(client->connection, status, client->reached || !client->address->ai_next);

@@ -22,9 +22,12 @@
 #include "rdma-common/output.h"
 #include "rdma-common/work.h"
 
-/* MSG_PROGRESS is sent this often, and an idle peer's adapter probed. */
+/* MSG_PROGRESS is sent this often. */
 #define PROGRESS_MILLISECONDS 250
-#define PROBE_MILLISECONDS    250
+/* An idle peer's adapter is probed after this time, then after twice as long each time, up to this
+ * part of --timeout. */
+#define PROBE_MILLISECONDS 250
+#define PROBES_PER_TIMEOUT 4
 /* How long a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
@@ -696,13 +699,23 @@ static NEEDS_LOCK int send_progress(struct connection *connection, int64_t now, 
 
 /* ---- Events drive the session, in either thread ---- */
 
+/* The main thread takes all off the list before it waits, so that one wakeup is enough. */
+void session_request_service(struct connection *connection)
+{
+	struct engine *engine = connection->engine;
+
+	if (!queue_first(&engine->work))
+		process_wake(&engine->process);
+	queue_add(&engine->work, &connection->session.work);
+}
+
 /* Leaves actions to the main thread, which owns the connection. */
 static NEEDS_LOCK void defer_actions(struct connection *connection, unsigned int actions)
 {
 	if (!actions)
 		return;
 	connection->session.pending_actions |= actions;
-	process_wake(&connection->engine->process);
+	session_request_service(connection);
 }
 
 /* Makes `type` the session's next event. */
@@ -768,35 +781,28 @@ static NEEDS_LOCK bool next_event(struct connection *connection, struct event *e
 	       !outstanding_sends(session) && !session->outstanding_receives;
 }
 
-/* How long the session may stand still from `now` on, in milliseconds. */
+int64_t session_due(const struct session *session)
+{
+	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < session->deadline)
+		return session->probe_time;
+	return session->deadline;
+}
+
+/* The main thread need not know of what becomes due later: its timer lets it look again. */
 void session_set_deadline(struct connection *connection, int64_t now)
 {
 	struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
-	int64_t timeout = (int64_t)connection->engine->options->timeout_seconds * 1000;
+	int64_t timeout = timeout_milliseconds(connection->engine->options);
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
 	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
 	session->deadline = now + timeout;
-	session->probe_time = now + PROBE_MILLISECONDS;
-}
-
-/* Has the completion thread poll the connection's completion queue, in turn with others. */
-static NEEDS_LOCK void start_polling(struct connection *connection)
-{
-	if (connection->session.polled)
-		return;
-	TAILQ_INSERT_TAIL(&connection->engine->polled, connection, session.polled_link);
-	connection->session.polled = true;
-}
-
-static NEEDS_LOCK void stop_polling(struct connection *connection)
-{
-	if (!connection->session.polled)
-		return;
-	TAILQ_REMOVE(&connection->engine->polled, connection, session.polled_link);
-	connection->session.polled = false;
+	session->probe_interval = PROBE_MILLISECONDS;
+	session->probe_time = now + session->probe_interval;
+	if (session_due(session) < session->serviced_by)
+		session_request_service(connection);
 }
 
 /* What a step changed, besides its actions: traces, clocks, and with --busy-poll that it polls. */
@@ -812,7 +818,7 @@ static NEEDS_LOCK void follow_step(struct connection *connection, const struct p
 			    remote_stage_name(now->remote));
 	if (before->phase == PHASE_CONNECTING && now->phase == PHASE_EXCHANGING &&
 	    connection->engine->options->busy_poll)
-		start_polling(connection);
+		queue_add(&connection->engine->polled, &connection->session.polling);
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
@@ -1143,7 +1149,7 @@ static NEEDS_LOCK void handle_completion_event(struct connection *connection)
 	if (error)
 		session_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 			     strerror(error));
-	start_polling(connection);
+	queue_add(&connection->engine->polled, &connection->session.polling);
 }
 
 /* ---- The thread that polls completion queues ---- */
@@ -1193,12 +1199,13 @@ static void handle_channel(struct engine *engine, struct device *device)
 /* Handles some completions of the connection that was polled least recently; how many. */
 static NEEDS_LOCK unsigned int poll_next(struct engine *engine)
 {
-	struct connection *connection = TAILQ_FIRST(&engine->polled);
+	struct connection *connection = queue_first(&engine->polled);
+	struct place *place = &connection->session.polling;
 	unsigned int count = poll_completions(connection);
 
-	stop_polling(connection);
+	queue_remove(&engine->polled, place);
 	if (count || engine->options->busy_poll)
-		start_polling(connection); /* behind all others */
+		queue_add(&engine->polled, place);
 	return count;
 }
 
@@ -1213,14 +1220,14 @@ static bool poll_in_turn(struct engine *engine)
 	bool any;
 
 	lock_sessions_in_turn(engine);
-	while (!TAILQ_EMPTY(&engine->polled) && polls < POLLS_PER_HOLD &&
+	while (queue_first(&engine->polled) && polls < POLLS_PER_HOLD &&
 	       completions < COMPLETIONS_PER_HOLD) {
 		completions += poll_next(engine);
 		polls++;
 		if (atomic_load(&engine->lock_wanted))
 			break;
 	}
-	any = !TAILQ_EMPTY(&engine->polled);
+	any = queue_first(&engine->polled);
 	unlock_sessions(engine);
 	return any;
 }
@@ -1259,6 +1266,8 @@ void *run_completion_thread(void *argument)
  */
 static NEEDS_LOCK void probe(struct connection *connection)
 {
+	struct session *session = &connection->session;
+	int64_t longest = timeout_milliseconds(connection->engine->options) / PROBES_PER_TIMEOUT;
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WR_PROBE, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -1266,9 +1275,12 @@ static NEEDS_LOCK void probe(struct connection *connection)
 	};
 	int error;
 
-	connection->session.probe_time = now_milliseconds() + PROBE_MILLISECONDS;
-	if (outstanding_sends(&connection->session) ||
-	    probe_disturbs(&connection->session.protocol, connection->limits.iwarp))
+	session->probe_interval *= 2;
+	if (session->probe_interval > longest)
+		session->probe_interval = longest;
+	session->probe_time = now_milliseconds() + session->probe_interval;
+	if (outstanding_sends(session) ||
+	    probe_disturbs(&session->protocol, connection->limits.iwarp))
 		return;
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);
@@ -1326,7 +1338,8 @@ static void retire(struct connection *connection)
 	struct session *session = &connection->session;
 
 	lock_sessions(engine);
-	stop_polling(connection);
+	queue_remove(&engine->polled, &session->polling);
+	queue_remove(&engine->work, &session->work);
 	session->retired = true;
 	if (connection->cq)
 		acknowledge_events(connection);
@@ -1340,6 +1353,8 @@ void connection_destroy(struct connection *connection)
 	int error;
 
 	retire(connection);
+	TAILQ_REMOVE(&connection->engine->connections, connection, link);
+	timers_remove(&connection->engine->timers, &connection->timer);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;

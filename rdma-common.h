@@ -27,8 +27,10 @@
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"
 #include "rdma-common/protocol.h"
+#include "rdma-common/queue.h"
 #include "rdma-common/report.h"
 #include "rdma-common/status.h"
+#include "rdma-common/timers.h"
 #include "rdma-common/transfer.h"
 #include "rdma-common/verification.h"
 #include "rdma-common/wire.h"
@@ -85,10 +87,15 @@ struct engine {
 	pthread_t completion_thread;
 	pthread_mutex_t lock;    /* of every session, and of the payload's digest */
 	atomic_uint lock_wanted; /* the main thread waits for it */
+	TAILQ_HEAD(all_connections, connection) connections;
+	/* What the main thread services: those with something to do for it, and all in time. An
+	 * event costs the same, however many connections it does not concern. */
+	struct queue work GUARDED;
+	struct timers timers;
 	/* What the completion thread polls without waiting: what may have completions, in turn;
 	 * with
 	 * --busy-poll all whose sessions have begun */
-	TAILQ_HEAD(polled_connections, connection) polled GUARDED;
+	struct queue polled GUARDED;
 };
 
 /* Take and release engine->lock. Nothing that takes long may be done between. */
@@ -127,6 +134,7 @@ struct session {
 	struct event next_event; /* what an action led to, if event_waits */
 	bool event_waits;
 	unsigned int pending_actions; /* what the main thread has to do: enum action, or-ed */
+	struct place work;            /* in the engine's queue */
 	char cause[CAUSE_SIZE];       /* the first failure in words; empty: none */
 
 	struct message peer_region; /* the peer's MSG_MR */
@@ -136,6 +144,8 @@ struct session {
 	/* Times as now_milliseconds() counts. */
 	int64_t deadline;            /* the session fails if nothing happens before */
 	int64_t probe_time;          /* the peer's adapter is probed if nothing happens before */
+	int64_t probe_interval;      /* that led to it */
+	int64_t serviced_by;         /* the main thread does so then without being told */
 	int64_t progress_sent;       /* when MSG_PROGRESS was */
 	bool progress_outstanding;   /* it has not completed yet */
 	uint64_t verification_steps; /* how often the verification was seen to move */
@@ -147,8 +157,7 @@ struct session {
 
 	bool retired; /* being destroyed: the completion queue must not be polled any more */
 	unsigned int unacknowledged_events; /* completion events */
-	bool polled;                        /* it is in the engine's list */
-	TAILQ_ENTRY(connection) polled_link;
+	struct place polling;               /* in the engine's queue */
 };
 
 /*
@@ -173,7 +182,8 @@ struct connection {
 	struct agreement agreement;
 	struct verification *verification; /* of the incoming payload; NULL: not begun */
 	bool device_removed;               /* the device went while the connection was there */
-	TAILQ_ENTRY(connection) link;      /* for the server's list */
+	struct timer timer;                /* of connection_service() */
+	TAILQ_ENTRY(connection) link;
 
 	struct session session GUARDED;
 };
@@ -208,6 +218,12 @@ enum status connection_fail(struct connection *connection, enum status status, c
 /* The same for who holds the lock. */
 void session_fail(struct connection *connection, enum status status, const char *format,
 		  ...) NEEDS_LOCK __attribute__((format(printf, 3, 4)));
+
+/* Has the main thread service the connection soon. */
+void session_request_service(struct connection *connection) NEEDS_LOCK;
+
+/* When the main thread has to service the connection if nothing happens, in milliseconds. */
+int64_t session_due(const struct session *session) NEEDS_LOCK;
 
 /* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
 void session_set_deadline(struct connection *connection, int64_t now) NEEDS_LOCK;

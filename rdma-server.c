@@ -33,7 +33,6 @@ struct server {
 	struct engine engine;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	TAILQ_HEAD(connection_list, connection) connections;
 	unsigned int session_count; /* connect requests so far; numbers the sessions */
 	bool stopping;              /* no more sessions; ends when the last one has */
 	enum status status;         /* of the program */
@@ -217,29 +216,21 @@ static enum status start_listening(struct server *server)
 
 /* ---- Sessions ---- */
 
-/* Finishes the sessions that are over, services all others; the next deadline. */
-static int64_t service_connections(struct server *server)
+/* Services the connections that have work, or whose time has come; finishes those that are over. */
+static void service_connections(struct server *server)
 {
-	struct connection *connection, *next;
-	int64_t deadline = INT64_MAX;
+	struct connection *connection;
 	enum status status;
 
-	for (connection = TAILQ_FIRST(&server->connections); connection; connection = next) {
-		next = TAILQ_NEXT(connection, link);
-		if (!connection_service(connection, &status)) {
-			int64_t own = connection_deadline(connection);
-
-			deadline = own < deadline ? own : deadline;
+	while ((connection = engine_next_connection(&server->engine))) {
+		if (!connection_service(connection, &status))
 			continue;
-		}
-		TAILQ_REMOVE(&server->connections, connection, link);
 		connection_finish(connection, status, true);
 		if (server->engine.options->one_off) {
 			server->status = status;
 			server->stopping = true;
 		}
 	}
-	return deadline;
 }
 
 /* Allocates what a session needs and accepts the client; false if the resources are not there. */
@@ -272,7 +263,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	bool alone;
 
 	service_connections(server); /* a session that is over is not there any more */
-	alone = TAILQ_EMPTY(&server->connections);
+	alone = TAILQ_EMPTY(&server->engine.connections);
 	server->session_count++;
 	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
 				       alone ? 0 : server->session_count);
@@ -281,9 +272,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	print_status(&connection->log, "received connection request.");
 	if (refusal == REFUSAL_NONE && (server->stopping || (options->one_off && !alone)))
 		refusal = REFUSAL_BUSY;
-	if (refusal == REFUSAL_NONE && accept_client(connection, event, &client))
-		TAILQ_INSERT_TAIL(&server->connections, connection, link);
-	else
+	if (refusal != REFUSAL_NONE || !accept_client(connection, event, &client))
 		connection_finish(connection,
 				  connection_reject(connection, refusal ? refusal : REFUSAL_BUSY),
 				  true);
@@ -309,7 +298,7 @@ static void stop(struct server *server)
 	struct connection *connection;
 
 	server->stopping = true;
-	TAILQ_FOREACH (connection, &server->connections, link)
+	TAILQ_FOREACH (connection, &server->engine.connections, link)
 		connection_handle(connection, EVENT_INTERRUPTED);
 }
 
@@ -318,10 +307,8 @@ static void abandon(struct server *server)
 {
 	struct connection *connection;
 
-	while ((connection = TAILQ_FIRST(&server->connections))) {
-		TAILQ_REMOVE(&server->connections, connection, link);
+	while ((connection = TAILQ_FIRST(&server->engine.connections)))
 		connection_finish(connection, STATUS_LOCAL_FAILURE, true);
-	}
 }
 
 static enum status run_events(struct server *server)
@@ -329,14 +316,13 @@ static enum status run_events(struct server *server)
 	struct cm_event event;
 
 	for (;;) {
-		int64_t deadline = service_connections(server);
-
+		service_connections(server);
 		if (server->stopping) {
 			stop_listening(server);
-			if (TAILQ_EMPTY(&server->connections))
+			if (TAILQ_EMPTY(&server->engine.connections))
 				return server->status;
 		}
-		switch (engine_wait(&server->engine, deadline, &event)) {
+		switch (engine_wait(&server->engine, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(server, &event);
 			break;
@@ -377,7 +363,6 @@ int main(int argc, char **argv)
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
-	TAILQ_INIT(&server.connections);
 	engine_init(&server.engine, &options);
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);

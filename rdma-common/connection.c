@@ -43,7 +43,12 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	name_peer(connection, peer);
 	lock_sessions(engine);
 	connection->session.protocol = protocol_start(options->role, options->operation);
+	connection->session.serviced_by = INT64_MAX;
+	connection->session.work.owner = connection;
+	connection->session.polling.owner = connection;
 	unlock_sessions(engine);
+	connection->timer.owner = connection;
+	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
 	connection_extend_deadline(connection);
 	return connection;
 }
@@ -261,11 +266,27 @@ static void handle_device_event(struct engine *engine, const struct device_event
 				event->device, ibv_event_type_str(event->type));
 }
 
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
+/* A device makes no completions any more: its connections find out when they are serviced. */
+static void service_lost_devices(struct engine *engine)
+{
+	struct connection *connection;
+
+	lock_sessions(engine);
+	TAILQ_FOREACH (connection, &engine->connections, link) {
+		if (connection->device && atomic_load(&connection->device->broken))
+			session_request_service(connection);
+	}
+	unlock_sessions(engine);
+}
+
+enum wakeup engine_wait(struct engine *engine, struct cm_event *event)
 {
 	struct device_event device_event;
-	enum wakeup wakeup = process_wait(&engine->process, deadline, event, &device_event);
+	enum wakeup wakeup =
+		process_wait(&engine->process, timers_next(&engine->timers), event, &device_event);
 
+	if (atomic_exchange(&engine->process.device_lost, false))
+		service_lost_devices(engine);
 	if (wakeup != WAKEUP_DEVICE_EVENT)
 		return wakeup;
 	handle_device_event(engine, &device_event);
@@ -379,6 +400,30 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
+/* Takes what is left to the main thread, and sets the connection's timer to when it looks again. */
+static NEEDS_LOCK unsigned int take_work(struct connection *connection)
+{
+	struct engine *engine = connection->engine;
+	struct session *session = &connection->session;
+	unsigned int actions = session->pending_actions;
+
+	session->pending_actions = 0;
+	queue_remove(&engine->work, &session->work);
+	session->serviced_by = session_due(session);
+	timers_set(&engine->timers, &connection->timer, session->serviced_by);
+	return actions;
+}
+
+struct connection *engine_next_connection(struct engine *engine)
+{
+	struct connection *connection;
+
+	lock_sessions(engine);
+	connection = queue_first(&engine->work);
+	unlock_sessions(engine);
+	return connection ? connection : timers_due(&engine->timers, now_milliseconds());
+}
+
 bool connection_service(struct connection *connection, enum status *status)
 {
 	struct session *session = &connection->session;
@@ -396,8 +441,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	session_check_clocks(connection);
 	if (protocol->phase == PHASE_EXCHANGING)
 		show_progress(connection); /* the time of a probe comes that often */
-	actions = session->pending_actions;
-	session->pending_actions = 0;
+	actions = take_work(connection);
 	connected = protocol->connected;
 	checking = protocol->local == LOCAL_CHECKING;
 	finished = protocol->phase == PHASE_FINISHED;
@@ -416,19 +460,6 @@ bool connection_service(struct connection *connection, enum status *status)
 	if (actions & ACTION_FORCE_ERROR)
 		force_error(connection);
 	return false;
-}
-
-int64_t connection_deadline(struct connection *connection)
-{
-	const struct session *session = &connection->session;
-	int64_t deadline;
-
-	lock_sessions(connection->engine);
-	deadline = session->deadline;
-	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < deadline)
-		deadline = session->probe_time;
-	unlock_sessions(connection->engine);
-	return deadline;
 }
 
 void connection_extend_deadline(struct connection *connection)
@@ -499,7 +530,9 @@ void engine_init(struct engine *engine, const struct options *options)
 	process_init(&engine->process, options);
 	pthread_mutex_init(&engine->lock, NULL);
 	lock_sessions(engine);
-	TAILQ_INIT(&engine->polled);
+	TAILQ_INIT(&engine->connections);
+	queue_init(&engine->work);
+	queue_init(&engine->polled);
 	unlock_sessions(engine);
 }
 

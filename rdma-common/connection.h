@@ -23,10 +23,13 @@ enum status engine_open(struct engine *engine);
 void engine_close(struct engine *engine);
 
 /*
- * Waits as process_wait() does, and handles device events itself: returns all other kinds of
- * wakeups.
+ * Waits as process_wait() does, until the first connection is due, and handles device events
+ * itself: returns all other kinds of wakeups.
  */
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event);
+enum wakeup engine_wait(struct engine *engine, struct cm_event *event);
+
+/* A connection that connection_service() has to be called for now; NULL if there is none. */
+struct connection *engine_next_connection(struct engine *engine);
 
 /* With --json: prints the object of a program that had no session. */
 void engine_report_json(struct engine *engine, enum status status);
@@ -69,9 +72,6 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
  * is over and the connection may be finished; then `*status` says how it ended.
  */
 bool connection_service(struct connection *connection, enum status *status);
-
-/* When connection_service() has to be called again at the latest, as now_milliseconds() counts. */
-int64_t connection_deadline(struct connection *connection);
 
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);

@@ -42,6 +42,11 @@ struct options default_options(enum role role)
 	return options;
 }
 
+int64_t timeout_milliseconds(const struct options *options)
+{
+	return (int64_t)options->timeout_seconds * 1000;
+}
+
 enum parsed usage_error(const char *format, ...)
 {
 	va_list arguments;

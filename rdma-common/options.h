@@ -120,6 +120,8 @@ bool is_standard_output(const char *name);
 /* The options of a program with this role when the command line says nothing. */
 struct options default_options(enum role role);
 
+int64_t timeout_milliseconds(const struct options *options);
+
 /* What remains to be done after the command line has been read. */
 enum parsed {
 	PARSED_RUN,    /* run the program */

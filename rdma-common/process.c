@@ -403,6 +403,7 @@ void process_lose_device(struct process *process, struct device *device)
 	epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, device->completion_channel->fd,
 		  NULL);
 	atomic_store(&device->broken, true);
+	atomic_store(&process->device_lost, true);
 	process_wake(process);
 }
 

@@ -38,6 +38,7 @@ struct process {
 	int main_descriptor;       /* epoll(7): what the main thread waits for */
 	int completion_descriptor; /* epoll(7): what the completion thread waits for */
 	atomic_bool exhausted;     /* the completion thread cannot wait any more */
+	atomic_bool device_lost;   /* a device is broken, which the main thread has not seen yet */
 };
 
 /* Bytes that are kept of a connection manager event's private data; a hello is shorter. */

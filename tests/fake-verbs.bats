@@ -367,6 +367,39 @@ happy_path() {
 	[ "$status" -eq 0 ] && [[ $stderr == *"refused"* ]]
 }
 
+# calls FUNCTION: how often the program called it.
+calls() {
+	sed -n "s/^$1 //p" "$DOUBLE_RECORD"
+}
+
+@test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {
+	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
+	double server "clients:201 together 200*received-MR! holds:20000" -t 10
+	[ "$status" -eq 0 ]
+	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 200 ]
+	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
+	# each after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, and what the other session sends
+	[ "$(calls ibv_post_send)" -eq $((200 * 6 + 4)) ]
+	double server "received-MR@3000 received-DONE@9000" -1 -t 20
+	[ "$status" -eq 0 ]
+	# after 0.25, 0.75 and 1.75 s, and when the session has moved after 0.25, 0.75, 1.75, 3.75 and 7.75 s
+	[ "$(calls ibv_post_send)" -eq $((3 + 5 + 4)) ]
+}
+
+@test "what becomes due earlier is not forgotten" {
+	outcomes server -1 -t 100 <<-END
+	0	until:2100 iwarp sent-VERDICT>received-VERDICT received-VERDICT+async:1 flush@90000
+	6	until:2100 received-DONE+DISCONNECTED received-VERDICT! flush@90000	peer went away
+	END
+	outcomes client -t 100 <<<"0	until:2100 flush@90000"
+}
+
+@test "all sessions of a device that fails end at once" {
+	double server "until:2100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5" -t 10
+	[ "$status" -eq 0 ]
+	[ "$(grep -c 'the RDMA device is gone' <<<"$stderr")" -eq 4 ]
+}
+
 # The exit status that a completion status calls for (ibv_poll_cq(3)).
 exit_status_of() { # ROLE-OF-WORK STATUS
 	case $2 in

@@ -336,6 +336,34 @@ one_session() {
 	[ "$(wc -l <"$server_err")" -le "$over" ]
 }
 
+# ten_sessions: the milliseconds that ten sessions take, one after the other.
+ten_sessions() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run b bash -ec 'start=${EPOCHREALTIME/[.,]/}
+		for i in {1..10}; do "$0" -t 30 write 192.0.2.1 "$1" >/dev/null; done
+		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port"
+}
+
+# Silent clients cost their host, and the server's, a probe each now and then, but no session's time. Over soft-iWARP a
+# process of the peer gets fewer than 50 connections (ENOSPC).
+@test "a session beside many silent clients takes as long as alone" {
+	local start alone beside count=800
+	[ "$LAB_TRANSPORT" != siw ] || count=40
+	start_server -t 60 write
+	alone=$(ten_sessions)
+	start=$(milliseconds)
+	start_peer b client write --hello --connections "$count" --at mr=hang 192.0.2.1 "$port"
+	says "$peer_out" 1 "^hanging" 30
+	within 20 "$start" "$count clients connect"
+	beside=$(ten_sessions)
+	echo "ten sessions: $alone ms alone, $beside ms beside $count silent clients" | tee -a "$TIMES"
+	[ "$(grep -c "connection request" "$server_out")" -eq $((count + 20)) ]
+	[ "$beside" -le $((alone * 2)) ]
+	end_peer
+	stop_server
+	[ "$status" -eq 0 ]
+}
+
 @test "the servers that went through all this end well" {
 	local mode
 	for mode in read write; do

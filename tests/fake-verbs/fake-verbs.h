@@ -21,6 +21,7 @@
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
+ *   holds:N until:N           how often the program may take its lock; when it must have ended (ms)
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
  * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:

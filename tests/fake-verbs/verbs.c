@@ -3,6 +3,7 @@
 #include "fake-verbs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -479,6 +480,11 @@ int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
+	static unsigned int holds;
+	unsigned int limit = scripted_number("holds", UINT_MAX);
+
+	if (__atomic_add_fetch(&holds, 1, __ATOMIC_RELAXED) > limit)
+		violation("the program has taken its lock %u times", limit);
 	taken_in_hold = 0;
 	return __real_pthread_mutex_unlock(mutex);
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,6 +28,7 @@
 #define FUNCTIONS        80
 #define DESCRIPTORS      256
 #define THREADS          4
+#define START_CLOCK      1000
 #define ARENA_SIZE       ((size_t)64 << 20)
 
 /* Redirected by the linker (--wrap). The double itself calls the real ones. */
@@ -65,7 +67,7 @@ static struct {
 	int waiting_count;
 	bool signalled, finished;
 } world = {
-	.clock = 1000,
+	.clock = START_CLOCK,
 	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
 	.threads = 1,
 };
@@ -325,6 +327,8 @@ __attribute__((destructor)) static void finish(void)
 	if (world.finished)
 		return;
 	world.finished = true;
+	if (world.clock - START_CLOCK > scripted_number("until", UINT_MAX))
+		violation("it took until %ld ms", (long)(world.clock - START_CLOCK));
 	for (int i = 0; i < DESCRIPTORS; i++) {
 		if (!world.descriptors[i] && __real_fcntl(i, F_GETFD, 0) >= 0)
 			violation("descriptor %d is left open", i);
