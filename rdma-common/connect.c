@@ -14,6 +14,12 @@
 #define REQUEST_SIZE ((uint64_t)1024 * 1024)
 /* Outstanding READs are limited by the devices too; the software adapters gain up to this. */
 #define READ_DEPTH 128
+/*
+ * What is assumed where a driver says nothing that can be true: mana leaves max_msg_sz 0. Any
+ * device that has reliable connections carries so much in a message, and holds so many in a queue.
+ */
+#define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
+#define ASSUMED_QUEUE_ENTRIES 128
 /* The longest that one attempt at a neighbour takes, and the shortest that is worth another. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
@@ -65,16 +71,32 @@ enum status cm_call_failed(struct failure *failure, enum role role, const char *
 
 /* ---- Limits and queues of the device ---- */
 
-static uint8_t at_most(int value, uint8_t limit)
+/* How many READs at a time a device is capable of; one at least, if this session is to `read`. */
+static uint8_t read_limit(int stated, bool read)
 {
-	return value > limit ? limit : (uint8_t)(value < 0 ? 0 : value);
+	int least = read ? 1 : 0;
+
+	if (stated > READ_DEPTH)
+		return READ_DEPTH;
+	return (uint8_t)(stated < least ? least : stated);
+}
+
+/* The most that a message carries. Less than this protocol's messages need is not believed. */
+static uint32_t message_limit(uint32_t stated)
+{
+	return stated < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : stated;
+}
+
+static int queue_limit(int stated)
+{
+	return stated < 1 ? ASSUMED_QUEUE_ENTRIES : stated;
 }
 
 /* As many work requests of the operation as fit into the device's queues with all the others. */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
-	int requests = attributes->max_qp_wr - MESSAGE_REQUESTS;
-	int completions = attributes->max_cqe - MESSAGE_REQUESTS - RECEIVES;
+	int requests = queue_limit(attributes->max_qp_wr) - MESSAGE_REQUESTS;
+	int completions = queue_limit(attributes->max_cqe) - MESSAGE_REQUESTS - RECEIVES;
 	int limit = requests < completions ? requests : completions;
 
 	if (limit < 1)
@@ -82,9 +104,10 @@ static unsigned int at_most_requests(unsigned int wanted, const struct ibv_devic
 	return wanted < (unsigned int)limit ? wanted : (unsigned int)limit;
 }
 
-enum status query_limits(const struct rdma_cm_id *id, unsigned int depth, struct limits *limits,
-			 struct failure *failure)
+enum status query_limits(const struct rdma_cm_id *id, const struct options *options,
+			 struct limits *limits, struct failure *failure)
 {
+	bool read = options->operation == OPERATION_READ;
 	struct ibv_device_attr attributes;
 	struct ibv_port_attr port;
 	int error = ibv_query_device(id->verbs, &attributes);
@@ -97,11 +120,12 @@ enum status query_limits(const struct rdma_cm_id *id, unsigned int depth, struct
 			ibv_get_device_name(id->verbs->device), id->port_num, strerror(error));
 	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	limits->transport = transport_name(id->verbs, &port);
-	limits->maximum_message = port.max_msg_sz;
-	limits->request_size = port.max_msg_sz < REQUEST_SIZE ? port.max_msg_sz : REQUEST_SIZE;
-	limits->depth = at_most_requests(depth, &attributes);
-	limits->responder_resources = at_most(attributes.max_qp_rd_atom, READ_DEPTH);
-	limits->initiator_depth = at_most(attributes.max_qp_init_rd_atom, READ_DEPTH);
+	limits->maximum_message = message_limit(port.max_msg_sz);
+	limits->request_size =
+		limits->maximum_message < REQUEST_SIZE ? limits->maximum_message : REQUEST_SIZE;
+	limits->depth = at_most_requests(options->depth, &attributes);
+	limits->responder_resources = read_limit(attributes.max_qp_rd_atom, read);
+	limits->initiator_depth = read_limit(attributes.max_qp_init_rd_atom, read);
 	return STATUS_SUCCESS;
 }
 

@@ -70,9 +70,12 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t dea
 /* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);
 
-/* Asks the device of `id` for its limits; `depth` is what the user wants. */
-enum status query_limits(const struct rdma_cm_id *id, unsigned int depth, struct limits *limits,
-			 struct failure *failure);
+/*
+ * Asks the device of `id` for its limits, within those of `options`. A driver may leave any of them
+ * 0, or fill in nonsense: what is stored can be used all the same.
+ */
+enum status query_limits(const struct rdma_cm_id *id, const struct options *options,
+			 struct limits *limits, struct failure *failure);
 
 /*
  * Creates the queue pair of `id` on `pd` and `cq`, with `context`, and sets limits->inline_size.

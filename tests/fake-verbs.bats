@@ -108,6 +108,21 @@ happy_path() {
 	outcomes client -n 1000 --depth 1 <<<"0	coalesce write"
 }
 
+@test "a device whose driver leaves a limit out, or states nonsense" {
+	local role script operation
+	for role in client "server -1"; do
+		for operation in read write "iwarp read" "iwarp write"; do
+			for script in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
+				max_cqe:-2147483648 max_cqe:2147483647 max_reads:0 max_reads:-1 max_reads:2147483647; do
+				# shellcheck disable=SC2086 # a role, and perhaps an option
+				outcomes $role -n 3 --depth 65536 <<<"0	$script $operation"
+				# shellcheck disable=SC2086
+				outcomes $role <<<"0	$script payload:200000 $operation"
+			done
+		done
+	done
+}
+
 @test "no more reads are posted than the peer serves" {
 	local role
 	for role in client "server -1"; do

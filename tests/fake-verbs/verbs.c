@@ -61,6 +61,24 @@ struct ibv_context *adapter(void)
 
 /* ---- Asking, and names ---- */
 
+/* What the device does where the script lets it say something else, or nothing, of its limits. */
+#define TRUE_MESSAGE_SIZE (8 << 20)
+#define TRUE_ENTRIES      4096
+
+static unsigned int message_size(void)
+{
+	unsigned int stated = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
+
+	return stated ? stated : TRUE_MESSAGE_SIZE;
+}
+
+static bool holds_entries(int entries)
+{
+	int stated = (int)scripted_number("max_cqe", TRUE_ENTRIES);
+
+	return entries >= 1 && entries <= (stated < 1 ? TRUE_ENTRIES : stated);
+}
+
 const char *ibv_get_device_name(struct ibv_device *device)
 {
 	return device->name;
@@ -73,10 +91,10 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 	(void)context;
 	if (!error) {
 		memset(attributes, 0, sizeof(*attributes));
-		attributes->max_qp_rd_atom = 128;
-		attributes->max_qp_init_rd_atom = 128;
-		attributes->max_qp_wr = 1024;
-		attributes->max_cqe = 4096;
+		attributes->max_qp_rd_atom = (int)scripted_number("max_reads", 128);
+		attributes->max_qp_init_rd_atom = (int)scripted_number("max_reads", 128);
+		attributes->max_qp_wr = (int)scripted_number("max_wr", 1024);
+		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 		attributes->max_sge = MAXIMUM_SGE;
 		attributes->max_sge_rd = is_iwarp() ? 1 : MAXIMUM_SGE;
 		attributes->max_mr_size = UINT64_MAX;
@@ -97,7 +115,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	if (!error) {
 		attributes->state = IBV_PORT_ACTIVE;
 		attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
-		attributes->max_msg_sz = scripted_number("max_msg", 8 << 20);
+		attributes->max_msg_sz = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
 	}
 	leave(error);
 	return error;
@@ -296,6 +314,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 
 	if (leave(enter("ibv_create_cq")))
 		return NULL;
+	if (!holds_entries(entries)) {
+		errno = EINVAL;
+		return NULL;
+	}
 	if (vector < 0 || vector >= context->num_comp_vectors)
 		violation("ibv_create_cq: there is no completion vector %d", vector);
 	lock();
@@ -734,7 +756,7 @@ static void check_send(const struct work *work)
 	if (work->opcode == IBV_WR_RDMA_READ && reads_outstanding(qp) > qp->read_depth)
 		violation("more RDMA READs outstanding than were agreed: soft-iWARP holds back "
 			  "all that follows");
-	if (work->opcode != IBV_WR_RDMA_READ && work->length > scripted_number("max_msg", 8 << 20))
+	if (work->opcode != IBV_WR_RDMA_READ && work->length > message_size())
 		violation("ibv_post_send: larger than max_msg_sz");
 	TAILQ_FOREACH (other, &qp->sends, link) {
 		if (work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
