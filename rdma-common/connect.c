@@ -134,9 +134,9 @@ int completion_queue_size(const struct limits *limits)
 	return (int)limits->depth + MESSAGE_REQUESTS + RECEIVES;
 }
 
-enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
-			      void *context, enum role role, struct limits *limits,
-			      struct failure *failure)
+/* One attempt at a queue pair within `limits`; 0 or -1 with errno. */
+static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
+			  void *context, struct limits *limits)
 {
 	struct ibv_qp_init_attr attributes = {
 		.qp_context = context,
@@ -155,9 +155,27 @@ enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 		attributes.cap.max_inline_data = 0;
 		error = rdma_create_qp(id, pd, &attributes);
 	}
-	if (error)
-		return cm_call_failed(failure, role, "rdma_create_qp");
-	limits->inline_size = attributes.cap.max_inline_data;
+	if (!error)
+		limits->inline_size = attributes.cap.max_inline_data;
+	return error;
+}
+
+/*
+ * max_qp_wr is no promise: how much of a queue pair's memory a work request takes depends on what
+ * it carries, and mlx5 for one states how many of the smallest there may be. So half of the depth
+ * is tried, again and again, until the device takes it.
+ */
+enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
+			      void *context, enum role role, struct limits *limits,
+			      struct failure *failure)
+{
+	while (try_queue_pair(id, pd, cq, context, limits)) {
+		bool too_large = errno == EINVAL || errno == ENOMEM;
+
+		if (!too_large || limits->depth == 1)
+			return cm_call_failed(failure, role, "rdma_create_qp");
+		limits->depth /= 2;
+	}
 	return STATUS_SUCCESS;
 }
 

@@ -78,7 +78,8 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 			 struct limits *limits, struct failure *failure);
 
 /*
- * Creates the queue pair of `id` on `pd` and `cq`, with `context`, and sets limits->inline_size.
+ * Creates the queue pair of `id` on `pd` and `cq`, with `context`, and sets limits->inline_size. If
+ * the device takes none of limits->depth, that is reduced to what it takes.
  */
 enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			      void *context, enum role role, struct limits *limits,

@@ -60,6 +60,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 {
 	struct engine *engine = connection->engine;
 	struct ibv_context *verbs = connection->id->verbs;
+	unsigned int depth = connection->limits.depth;
 	enum status status;
 	int error;
 
@@ -82,11 +83,15 @@ static enum status create_queues(struct connection *connection, struct failure *
 				   strerror(error));
 	status = create_queue_pair(connection->id, connection->pd, connection->cq, connection,
 				   engine->options->role, &connection->limits, failure);
-	if (status == STATUS_SUCCESS)
+	if (status != STATUS_SUCCESS)
+		return status;
+	if (connection->limits.depth < depth)
 		print_trace(&connection->log,
-			    "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
-			    connection->id->qp->qp_num, connection->limits.inline_size);
-	return status;
+			    "the device takes no queue pair of depth %u, only one of %u", depth,
+			    connection->limits.depth);
+	print_trace(&connection->log, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
+		    connection->id->qp->qp_num, connection->limits.inline_size);
+	return STATUS_SUCCESS;
 }
 
 enum status connection_prepare(struct connection *connection, bool one_way)

@@ -123,6 +123,39 @@ happy_path() {
 	done
 }
 
+# calls FUNCTION: how many of them the last run made.
+calls() {
+	sed -n "s/^$1 //p" "$DOUBLE_RECORD"
+}
+
+@test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
+	local role blocks inline reason depth attempts sentence
+	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
+	while read -r blocks inline reason depth attempts; do
+		for role in client server; do
+			double $role "write blocks:$blocks inline:$inline $reason" -v -n 3 --depth 1000
+			sentence="the device takes no queue pair of depth 1000, only one of $depth"
+			echo "$role, $blocks blocks, $inline inline: status $status, $(calls rdma_create_qp) attempts, $stderr"
+			[ "$status" -eq 0 ]
+			[ "$(calls rdma_create_qp)" -eq "$attempts" ]
+			if [ "$depth" -eq 1000 ]; then [[ $stderr != *"the device takes no"* ]]; else [[ $stderr == *"$sentence"* ]]; fi
+		done
+	done <<-END
+	8192 64 einval 1000 1
+	4096 64 einval 1000 2
+	2048 64 einval 500 4
+	1024 0 einval 250 6
+	1024 64 enomem 125 4
+	64 64 einval 7 15
+	32 0 einval 3 18
+	END
+	outcomes client -n 3 --depth 1000 <<-END
+	0	blocks:64 reads:1
+	1	blocks:16	rdma_create_qp failed: Invalid argument
+	END
+	outcomes server -1 <<<$'0\tclients:1 fail:rdma_create_qp:1:12'
+}
+
 @test "no more reads are posted than the peer serves" {
 	local role
 	for role in client "server -1"; do

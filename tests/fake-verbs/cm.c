@@ -435,6 +435,21 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 
 /* ---- Connecting ---- */
 
+/*
+ * Whether a queue pair is more than the device takes. As mlx5 does, it counts in blocks of 64
+ * bytes, of which a work request needs four, with data inline five, and rounds up to a power of
+ * two.
+ */
+static bool exceeds_blocks(const struct ibv_qp_cap *cap)
+{
+	uint32_t limit = scripted_number("blocks", UINT32_MAX / 2);
+	uint32_t blocks = cap->max_send_wr * (cap->max_inline_data ? 5 : 4), size = 1;
+
+	while (size < blocks)
+		size *= 2;
+	return size > limit;
+}
+
 int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
 {
 	int error = enter("rdma_create_qp");
@@ -443,6 +458,8 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 		violation("rdma_create_qp: no device yet, or a second time");
 	if (attributes->cap.max_inline_data > scripted_number("inline", 64))
 		error = EINVAL;
+	if (exceeds_blocks(&attributes->cap))
+		error = scripted("enomem") ? ENOMEM : EINVAL;
 	if (!error) {
 		struct double_qp *qp = create_double_qp(pd, attributes);
 

@@ -15,6 +15,8 @@
  *   payload:N max_msg:N       bytes that the peer hands over; most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
+ *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
+ *                             larger one fails with EINVAL, or with ENOMEM
  *   max_reads:N               the same of max_qp_rd_atom and max_qp_init_rd_atom
  *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
