@@ -13,7 +13,7 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"  or:  rdma-client --check ADDRESS\n"
+	"  or:  rdma-client [-t SECONDS] [-v] --check ADDRESS\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n" PAYLOAD_OPTIONS_HELP "The operation:\n" OPERATION_OPTIONS_HELP
@@ -40,12 +40,14 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 		COMMON_LONG_OPTIONS
 	};
 	/* clang-format on */
+	bool session_options = false; /* some that mean nothing to --check */
 	unsigned long port;
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
 		enum parsed parsed = PARSED_RUN;
 
+		session_options |= letter != OPTION_CHECK && letter != 't' && letter != 'v';
 		if (letter == OPTION_ONE_WAY)
 			options->one_way = true;
 		else if (letter == OPTION_CHECK)
@@ -58,6 +60,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	if (options->check) {
 		if (argc - optind != 1)
 			return usage_error("--check needs one argument: ADDRESS");
+		if (session_options)
+			return usage_error("--check goes with --timeout and --verbose alone");
 		options->address = argv[optind];
 		return PARSED_RUN;
 	}

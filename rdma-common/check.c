@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
@@ -85,39 +86,94 @@ static const char *print_address(const struct sockaddr *address, char *buffer, s
 	return buffer;
 }
 
-/* Which entry of the port's table of GIDs the connection would use. */
-static void print_gid(const struct rdma_cm_id *id)
+static const char *gid_type_name(uint32_t type)
 {
-	const union ibv_gid *used = &id->route.addr.addr.ibaddr.sgid;
-	char text[INET6_ADDRSTRLEN];
+	switch (type) {
+	case IBV_GID_TYPE_ROCE_V1:
+		return "RoCE v1";
+	case IBV_GID_TYPE_ROCE_V2:
+		return "RoCE v2";
+	default:
+		return "InfiniBand";
+	}
+}
+
+/* Whether an entry of the table of GIDs stands for the address that `id` is bound to. */
+static bool is_local(const struct ibv_gid_entry *entry, struct rdma_cm_id *id)
+{
+	const struct sockaddr_in6 *address = (const void *)rdma_get_local_addr(id);
+	/* of a link-local address alone, which several network interfaces may have */
+	uint32_t scope = address->sin6_family == AF_INET6 ? address->sin6_scope_id : 0;
+
+	return !memcmp(&entry->gid, &id->route.addr.addr.ibaddr.sgid, sizeof(entry->gid)) &&
+	       (!scope || entry->ndev_ifindex == scope);
+}
+
+/*
+ * Finds the entry of the port's table of GIDs that the connection would use. An adapter has one for
+ * each version of RoCE, and the connection manager takes version 2 where there is one; an
+ * administrator can change that (default_roce_mode in configfs).
+ */
+static bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
+{
+	struct ibv_gid_entry entry;
 	struct ibv_port_attr port;
-	union ibv_gid gid;
+	bool found = false;
 
 	if (ibv_query_port(id->verbs, id->port_num, &port))
-		return;
+		return false;
 	for (int i = 0; i < port.gid_tbl_len; i++) {
-		if (ibv_query_gid(id->verbs, id->port_num, i, &gid) ||
-		    memcmp(&gid, used, sizeof(gid)) != 0)
+		if (ibv_query_gid_ex(id->verbs, id->port_num, (uint32_t)i, &entry, 0) ||
+		    !is_local(&entry, id))
 			continue;
-		printf(", GID %d (%s)", i, inet_ntop(AF_INET6, &gid, text, sizeof(text)));
+		if (!found || entry.gid_type == IBV_GID_TYPE_ROCE_V2)
+			*used = entry;
+		found = true;
+		if (entry.gid_type == IBV_GID_TYPE_ROCE_V2)
+			break;
+	}
+	return found;
+}
+
+static void print_gid(struct rdma_cm_id *id)
+{
+	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
+	struct ibv_gid_entry gid;
+
+	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP || !find_gid(id, &gid))
 		return;
+	printf(", GID %u (%s, %s", gid.gid_index, inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
+	       gid_type_name(gid.gid_type));
+	if (gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name))
+		printf(", %s", name);
+	printf(")");
+}
+
+/* Resolves the address, in as many attempts as fit in before `deadline`; 0 or an errno value. */
+static int resolve(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline, bool verbose)
+{
+	for (;;) {
+		int error = resolve_address(id, address, deadline) ? errno : 0;
+
+		if (error != ETIMEDOUT)
+			return error == ETIME ? ETIMEDOUT : error;
+		if (verbose)
+			printf("address   no answer; asked once more\n");
 	}
 }
 
 /* Resolves the address and then the route, before `deadline` as now_milliseconds() counts. */
-static bool check_route(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline)
+static bool check_route(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline,
+			bool verbose)
 {
+	int error = resolve(id, address, deadline, verbose);
 	char text[NI_MAXHOST];
 	int64_t remaining;
-	int error;
 
-	do
-		error = resolve_address(id, address, deadline) ? errno : 0;
-	while (error == ETIMEDOUT);
 	if (error) {
 		printf("address   not resolved: %s\n  -> is the host up ('ping')? Does 'ip route get' "
 		       "lead over a network interface that 'rdma link' names?\n",
-		       strerror(error == ETIME ? ETIMEDOUT : error));
+		       strerror(error));
 		return false;
 	}
 	printf("address   resolved: from %s by %s port %u",
@@ -167,7 +223,7 @@ static bool check_addresses(const struct options *options)
 			break;
 		}
 		found = check_route(id, address->ai_addr,
-				    now_milliseconds() + timeout_seconds * 1000);
+				    now_milliseconds() + timeout_seconds * 1000, options->verbose);
 		rdma_destroy_id(id);
 	}
 	freeaddrinfo(addresses);

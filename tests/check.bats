@@ -29,7 +29,7 @@ says() {
 			says "route     resolved"
 		else
 			says "device    rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
-			says "address   resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from\)"
+			says "address   resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
 			says "route     resolved, MTU of the path 4096 bytes"
 		fi
 		says "name      '$name' is [0-9a-f.:]+"

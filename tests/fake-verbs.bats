@@ -380,6 +380,44 @@ calls() {
 	END
 }
 
+# path SCRIPT [OPTION...]: a run of --check; sets $status and $output.
+path() {
+	local script=$1
+	shift
+	DOUBLE=$script timeout -s KILL 20 "$programs/rdma-client" "$@" --check 192.0.2.1 \
+		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
+	output=$(<"$BATS_TEST_TMPDIR/out")
+	echo "$script $*: status $status, $output"
+}
+
+@test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
+	path ""
+	[ "$status" -eq 0 ]
+	path "2*ADDR_RESOLVED=ADDR_ERROR:-110"
+	[ "$status" -eq 0 ]
+	path "4*ADDR_RESOLVED=ADDR_ERROR:-110" -t 9 -v
+	[ "$status" -eq 0 ]
+	[ "$(grep -c 'once more' <<<"$output")" -eq 4 ]
+	path "5*ADDR_RESOLVED=ADDR_ERROR:-110" -t 9
+	[ "$status" -eq 3 ]
+	[[ $output == *"address   not resolved: Connection timed out"* ]]
+	path "ADDR_RESOLVED=ADDR_ERROR:-110" -t 1
+	[ "$status" -eq 3 ]
+	path "ROUTE_RESOLVED=ROUTE_ERROR:-110"
+	[ "$status" -eq 3 ]
+	[[ $output == *"route     not resolved: Connection timed out"* ]]
+}
+
+@test "--check: the GID is the one that the connection would use, with its type and network interface" {
+	path ""
+	[[ $output == *"from 192.0.2.2 by double0 port 1, GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"* ]]
+	path "roce-v1"
+	[[ $output == *", GID 4 (::ffff:192.0.2.2, RoCE v1, lo)"* ]]
+	path "iwarp"
+	[ "$status" -eq 0 ]
+	[[ $output == *"by double0 port 1"* && $output != *GID* ]]
+}
+
 @test "device events: those of the connection end it, others do not" {
 	local type
 	for type in 0 1 2 3; do # CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR

@@ -61,6 +61,14 @@ usage_error() {
 	usage_error '--check needs one argument' rdma-client --check read 192.0.2.1 1
 }
 
+@test "an option that means nothing to --check is a usage error" {
+	local option
+	for option in -mx -fx -s1 -ox -n1 --depth=16 --busy-poll --one-way --report -J --max-size=1G; do
+		usage_error '--check goes with --timeout and --verbose alone' rdma-client "$option" --check 192.0.2.1
+		usage_error '--check goes with --timeout and --verbose alone' rdma-client --check "$option" -v 192.0.2.1
+	done
+}
+
 @test "an operation that is neither read nor write is a usage error" {
 	usage_error "not 'wirte'" rdma-server wirte
 	usage_error "not ''" rdma-client '' 192.0.2.1 1

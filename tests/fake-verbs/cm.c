@@ -64,30 +64,40 @@ static enum rdma_cm_event_type event_type(const char *name)
 
 /* ---- Channels, devices, ids ---- */
 
+static struct rdma_event_channel *new_channel(void)
+{
+	struct channel *channel = allocate(sizeof(*channel));
+
+	channel->channel.fd = open_counter();
+	TAILQ_INIT(&channel->events);
+	object_add(&channel->object, "an event channel");
+	return &channel->channel;
+}
+
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	struct channel *channel;
+	struct rdma_event_channel *channel;
 
 	if (leave(enter("rdma_create_event_channel")))
 		return NULL;
 	lock();
-	channel = allocate(sizeof(*channel));
-	channel->channel.fd = open_counter();
-	TAILQ_INIT(&channel->events);
-	object_add(&channel->object, "an event channel");
+	channel = new_channel();
 	unlock();
-	return &channel->channel;
+	return channel;
+}
+
+static void free_channel(struct channel *channel)
+{
+	if (object_remove(&channel->object))
+		return;
+	close(channel->channel.fd);
+	free(channel);
 }
 
 void rdma_destroy_event_channel(struct rdma_event_channel *base)
 {
-	struct channel *channel = (struct channel *)base;
-
 	lock();
-	if (!object_remove(&channel->object)) {
-		close(channel->channel.fd);
-		free(channel);
-	}
+	free_channel((struct channel *)base);
 	unlock();
 }
 
@@ -126,10 +136,12 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 {
 	int error = enter("rdma_create_id");
 
-	if (!channel || ps != RDMA_PS_TCP)
-		violation("rdma_create_id: a channel and the TCP port space are expected");
+	if (ps != RDMA_PS_TCP)
+		violation("rdma_create_id: the TCP port space is expected");
 	if (!error)
-		*id = &new_id(channel, context)->id;
+		*id = &new_id(channel ? channel : new_channel(), context)->id;
+	if (!error && !channel)
+		((struct double_id *)*id)->synchronous = true;
 	return leave(error);
 }
 
@@ -163,6 +175,8 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 		forget(id, NULL);
 		peer_stop(&id->peer);
 		((struct channel *)id->id.channel)->object.users--;
+		if (id->synchronous)
+			free_channel((struct channel *)id->id.channel);
 		LIST_REMOVE(id, link);
 		object_remove(&id->object);
 		free(id);
@@ -403,6 +417,34 @@ bool next_client(void)
 	return true;
 }
 
+void local_gid(union ibv_gid *gid)
+{
+	static const uint8_t mapped[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 2 };
+
+	copy_bytes(gid->raw, mapped, sizeof(mapped));
+}
+
+/* The device that leads to an address, and this host's own address there. */
+static void bind_to_device(struct rdma_cm_id *id)
+{
+	id->verbs = adapter();
+	id->port_num = 1;
+	id->route.addr.src_sin.sin_family = AF_INET;
+	id->route.addr.src_sin.sin_addr.s_addr = htonl(0xc0000202);
+	local_gid(&id->route.addr.addr.ibaddr.sgid);
+}
+
+/* What the event would say that ends a call, at once: 0, or an errno. */
+static int resolve_at_once(struct double_id *id, const char *name)
+{
+	const char *instead = take_order(name, '=');
+	int status = 0;
+
+	if (instead && sscanf(instead, "%*[^:]:%d", &status) == 1 && status == -ETIMEDOUT)
+		pass_time(id->resolve_timeout);
+	return -status;
+}
+
 int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
 		      int timeout)
 {
@@ -415,21 +457,27 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	if (!error) {
 		set_address(&base->route.addr.dst_storage, address);
 		id->resolve_timeout = timeout;
-		base->verbs = adapter();
-		base->port_num = 1;
-		produce_cm_event(id, "ADDR_RESOLVED", 0);
+		bind_to_device(base);
+		if (id->synchronous)
+			error = resolve_at_once(id, "ADDR_RESOLVED");
+		else
+			produce_cm_event(id, "ADDR_RESOLVED", 0);
 	}
 	return leave(error);
 }
 
 int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 {
+	struct double_id *id = (struct double_id *)base;
 	int error = enter("rdma_resolve_route");
 
 	if (!base->verbs || timeout < 1)
 		violation("rdma_resolve_route: before the address, or no time");
-	if (!error)
-		produce_cm_event((struct double_id *)base, "ROUTE_RESOLVED", 0);
+	id->resolve_timeout = timeout;
+	if (!error && id->synchronous)
+		error = resolve_at_once(id, "ROUTE_RESOLVED");
+	else if (!error)
+		produce_cm_event(id, "ROUTE_RESOLVED", 0);
 	return leave(error);
 }
 

@@ -26,6 +26,7 @@
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   holds:N until:N           how often the program may take its lock; when it must have ended (ms)
+ *   roce-v1                   each of the GIDs is of that type, not of RoCE v2 as well
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
  * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:
@@ -121,6 +122,7 @@ void hurry(const void *sequence);
 /* Forgets what would happen to `id`, or to `qp`. */
 void forget(const struct double_id *id, const struct double_qp *qp);
 int64_t simulated_milliseconds(void);
+void pass_time(int64_t milliseconds);
 /*
  * Waits, as destroying does, until the program's other threads have acknowledged `*count` events: a
  * violation if they will not. The lock is held, and let go of meanwhile.
@@ -194,6 +196,8 @@ struct double_qp {
 
 struct ibv_context *adapter(void);
 bool is_iwarp(void);
+/* The GID of this host's address, 192.0.2.2. */
+void local_gid(union ibv_gid *gid);
 struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t address,
 			     uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
@@ -242,6 +246,7 @@ struct double_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
+	bool synchronous;   /* no channel was given: calls wait until they are done */
 	bool asked;         /* connected or accepted: there is something to disconnect */
 	bool peer_gone;     /* it disconnected */
 	unsigned int taken; /* events taken, and not acknowledged */
