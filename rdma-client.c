@@ -41,7 +41,7 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	};
 	/* clang-format on */
 	bool session_options = false; /* some that mean nothing to --check */
-	unsigned long port;
+	uint64_t port;
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {

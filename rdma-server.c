@@ -49,7 +49,7 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	};
 	/* clang-format on */
 	enum parsed parsed = PARSED_RUN;
-	unsigned long port;
+	uint64_t port;
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, "p:B:1" COMMON_SHORT_OPTIONS, long_options,
@@ -190,7 +190,7 @@ static enum status start_listening(struct server *server)
 	const char *port_text = options->port ? options->port : "0";
 	enum status status = STATUS_SUCCESS;
 	struct addrinfo *addresses;
-	unsigned long port = 0;
+	uint64_t port = 0;
 	int failed, error = getaddrinfo(options->address, port_text, &hints, &addresses);
 
 	if (error)

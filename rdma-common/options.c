@@ -3,6 +3,7 @@
 
 #include <err.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,15 +61,14 @@ enum parsed usage_error(const char *format, ...)
 	return PARSED_FAILED;
 }
 
-bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
-		  unsigned long *number)
+bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
 {
 	char *end;
 
-	if (*text < '0' || *text > '9') /* strtoul(3) takes spaces and signs as well */
+	if (*text < '0' || *text > '9') /* strtoull(3) takes spaces and signs as well */
 		return false;
 	errno = 0;
-	*number = strtoul(text, &end, 10);
+	*number = strtoull(text, &end, 10);
 	return !errno && !*end && *number >= minimum && *number <= maximum;
 }
 
@@ -79,7 +79,7 @@ bool parse_size(const char *text, uint64_t *size)
 	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
 	unsigned int shift = unit ? 10 * (unsigned int)(unit - units + 1) : 0;
 	char number[21]; /* as many digits as 64 bits can have */
-	unsigned long value;
+	uint64_t value;
 
 	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
 		return false;
@@ -87,7 +87,7 @@ bool parse_size(const char *text, uint64_t *size)
 	number[digits] = '\0';
 	if (!parse_number(number, 1, UINT64_MAX >> shift, &value))
 		return false;
-	*size = (uint64_t)value << shift;
+	*size = value << shift;
 	return true;
 }
 
@@ -104,28 +104,32 @@ bool parse_operation(const char *word, enum operation *operation)
 }
 
 /* An option whose argument is a number from 1 to `maximum`. */
-static enum parsed parse_count(const char *name, const char *argument, unsigned long maximum,
-			       unsigned long *number)
+static enum parsed parse_count(const char *name, const char *argument, uint64_t maximum,
+			       uint64_t *number)
 {
 	if (parse_number(argument, 1, maximum, number))
 		return PARSED_RUN;
-	return usage_error("%s takes a whole number from 1 to %lu, not '%s'", name, maximum,
+	return usage_error("%s takes a whole number from 1 to %" PRIu64 ", not '%s'", name, maximum,
 			   argument);
 }
 
 /* An option whose argument is a size. */
 static enum parsed parse_bytes(const char *name, const char *argument, uint64_t *size)
 {
-	if (parse_size(argument, size))
-		return PARSED_RUN;
-	return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name, argument);
+	if (!parse_size(argument, size))
+		return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name,
+				   argument);
+	if (*size > SIZE_MAX)
+		return usage_error("%s %s is more than a program of this machine can address", name,
+				   argument);
+	return PARSED_RUN;
 }
 
 /* The options that take a number. */
 static enum parsed parse_numeric_option(struct options *options, int letter, const char *argument)
 {
 	enum parsed parsed = PARSED_RUN;
-	unsigned long number = 0;
+	uint64_t number = 0;
 
 	switch (letter) {
 	case 's':

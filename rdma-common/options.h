@@ -143,8 +143,7 @@ enum parsed check_options(const struct options *options);
 bool parse_operation(const char *word, enum operation *operation);
 
 /* Whether `text` is a decimal number from `minimum` to `maximum`; stores it in `*number` if so. */
-bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
-		  unsigned long *number);
+bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
 /* Whether `text` is a size of at least one byte, like 1000, 64K, 8M or 1G; stores it if so. */
 bool parse_size(const char *text, uint64_t *size);

@@ -91,15 +91,38 @@ enum status flush_output(void)
 
 /* ---- The payload ---- */
 
+/*
+ * Whether a character is invisible, or changes how others are shown: category Cf of Unicode 15, the
+ * separators of lines and paragraphs, and Default_Ignorable_Code_Point, which includes characters
+ * that are reserved for the same purpose. iswprint(3) is true for many of them.
+ */
+static bool is_format(wint_t character)
+{
+	static const struct {
+		wint_t first, last;
+	} ranges[] = {
+		{ 0x00ad, 0x00ad },   { 0x034f, 0x034f },   { 0x0600, 0x0605 },
+		{ 0x061c, 0x061c },   { 0x06dd, 0x06dd },   { 0x070f, 0x070f },
+		{ 0x0890, 0x0891 },   { 0x08e2, 0x08e2 },   { 0x115f, 0x1160 },
+		{ 0x17b4, 0x17b5 },   { 0x180b, 0x180f },   { 0x200b, 0x200f },
+		{ 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },
+		{ 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },   { 0xffa0, 0xffa0 },
+		{ 0xfff0, 0xfffb },   { 0x110bd, 0x110bd }, { 0x110cd, 0x110cd },
+		{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
+		{ 0xe0000, 0xe0fff },
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		if (character <= ranges[i].last)
+			return character >= ranges[i].first;
+	}
+	return false;
+}
+
 /* Whether a terminal shows a character where it stands, and does nothing else. */
 static bool is_harmless(wint_t character)
 {
-	/* these are "printable", but change the direction of what follows, or are invisible */
-	bool formats = (character >= 0x200b && character <= 0x200f) ||
-		       (character >= 0x2028 && character <= 0x202e) ||
-		       (character >= 0x2060 && character <= 0x206f) || character == 0xfeff;
-
-	return iswprint(character) && !formats;
+	return iswprint(character) && !is_format(character);
 }
 
 char *escape(const uint8_t *bytes, size_t size)
@@ -190,7 +213,7 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* The middle of a bucket. */
+/* The middle of a bucket; all that was counted may lie below it, or above. */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;
@@ -209,6 +232,13 @@ void latency_count(struct latency *latency, int64_t nanoseconds)
 	latency->total++;
 }
 
+static int64_t clamp(int64_t value, int64_t minimum, int64_t maximum)
+{
+	if (value < minimum)
+		return minimum;
+	return value > maximum ? maximum : value;
+}
+
 int64_t latency_quantile(const struct latency *latency, double share)
 {
 	double wanted = share * (double)latency->total;
@@ -217,7 +247,7 @@ int64_t latency_quantile(const struct latency *latency, double share)
 	for (unsigned int bucket = 0; bucket < LATENCY_BUCKETS; bucket++) {
 		passed += latency->counts[bucket];
 		if (passed && (double)passed >= wanted)
-			return bucket_value(bucket);
+			return clamp(bucket_value(bucket), latency->minimum, latency->maximum);
 	}
 	return latency->maximum;
 }
@@ -317,9 +347,60 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 
 /* ---- JSON ---- */
 
+/*
+ * How many bytes the character of UTF-8 has that `text` begins with; 0 if that is none: cut off, in
+ * an overlong form, half of a surrogate pair or beyond U+10FFFF (RFC 3629).
+ */
+static size_t utf8_size(const char *text)
+{
+	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const uint8_t first = (uint8_t)text[0];
+	const unsigned int ones = (unsigned int)__builtin_clz(~((uint32_t)first << 24));
+	const size_t size =
+		ones ? ones : 1; /* the first byte begins with as many bits that are 1 */
+	uint32_t character = first & (0x7fU >> ones);
+
+	if (ones == 1 || ones > 4)
+		return 0;
+	for (size_t i = 1; i < size; i++) {
+		const uint8_t next = (uint8_t)text[i];
+
+		if ((next & 0xc0) != 0x80) /* the end of the string, too */
+			return 0;
+		character = character << 6 | (next & 0x3f);
+	}
+	if (character < smallest[size] || (character >= 0xd800 && character < 0xe000) ||
+	    character > 0x10ffff)
+		return 0;
+	return size;
+}
+
+/* A copy of `text` in which bytes that are not UTF-8 are escaped; the caller frees it. Or NULL. */
+static char *make_utf8(const char *text)
+{
+	char *copy = malloc(4 * strlen(text) + 1), *end = copy;
+
+	while (copy && *text) {
+		size_t size = utf8_size(text);
+
+		if (size)
+			end = mempcpy(end, text, size);
+		else
+			end += sprintf(end, "\\x%02x", (uint8_t)*text);
+		text += size ? size : 1;
+	}
+	if (copy)
+		*end = '\0';
+	return copy;
+}
+
+/* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 static void add_string(struct json_object *object, const char *key, const char *value)
 {
-	json_object_object_add(object, key, value ? json_object_new_string(value) : NULL);
+	char *text = value ? make_utf8(value) : NULL;
+
+	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
+	free(text);
 }
 
 static void add_count(struct json_object *object, const char *key, uint64_t value)

@@ -445,6 +445,20 @@ path() {
 	END
 }
 
+@test "--json is UTF-8, whatever the name of a file is" {
+	local name shown
+	while read -r name shown; do
+		printf -v name %b "$name"
+		double client "" -J -f "$name"
+		echo "$output" | iconv -f UTF-8 -t UTF-8 || { echo "no UTF-8: $output"; return 1; }
+		[[ $output == *"cannot read '$shown'"* ]] || { echo "$output"; return 1; }
+	done <<-'END'
+	no-\xff-such\xc3 no-\\xff-such\\xc3
+	no-\xc0\xaf-such-\xed\xa0\x80-\xf4\x90\x80\x80 no-\\xc0\\xaf-such-\\xed\\xa0\\x80-\\xf4\\x90\\x80\\x80
+	no-\xe2\x82\xac-ü-\xf0\x9f\x98\x80 no-€-ü-😀
+	END
+}
+
 @test "several clients at a time, and one too many" {
 	double server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]

@@ -98,9 +98,8 @@ static void one_way_a_payload_flows_in_one_direction(void **state)
 				 cases[i].refusal);
 		hello.flags ^= HELLO_ONE_WAY; /* a server that takes no notice of --one-way */
 		if (cases[i].role == ROLE_CLIENT)
-			assert_int_equal(
-				judge(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
-				REFUSAL_OPERATION);
+			assert_int_equal(judge(ROLE_CLIENT, &options, GREETING_HELLO, &hello),
+					 REFUSAL_OPERATION);
 	}
 }
 
@@ -112,33 +111,24 @@ static void a_server_says_which_clients_it_refuses(void **state)
 			       .length = 4096 };
 
 	(void)state;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_NONE);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_NONE);
 	hello.length = 1;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_NONE);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_NONE);
 	hello.length = 4097;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_LENGTH);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	hello.length = UINT64_MAX;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_LENGTH);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	hello.length = 0;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_LENGTH);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_VERSION, &hello),
-			 REFUSAL_VERSION);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_VERSION, &hello), REFUSAL_VERSION);
 	hello.operation = OPERATION_READ; /* is said before the length */
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_OPERATION);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 	options.operation = OPERATION_READ;
 	hello.length = 64;
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_NONE);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_NONE);
 	hello.operation = 255; /* an operation that nobody knows yet */
-	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello),
-			 REFUSAL_OPERATION);
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 }
 
 int main(void)

@@ -4,7 +4,6 @@
  */
 #include "rdma-common.h"
 
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ static void a_number_is_decimal_and_within_its_bounds(void **state)
 					       "1.5",
 					       "18446744073709551616",
 					       "99999999999999999999999" };
-	unsigned long number = 0;
+	uint64_t number = 0;
 
 	(void)state;
 	assert_true(parse_number("1", 1, 10, &number));
@@ -38,12 +37,12 @@ static void a_number_is_decimal_and_within_its_bounds(void **state)
 	assert_true(parse_number("010", 1, 10, &number));
 	assert_int_equal(number, 10);
 	assert_true(parse_number("0", 0, 0, &number));
-	assert_true(parse_number("18446744073709551615", 0, ULONG_MAX, &number));
-	assert_true(number == ULONG_MAX);
+	assert_true(parse_number("18446744073709551615", 0, UINT64_MAX, &number));
+	assert_true(number == UINT64_MAX);
 	assert_false(parse_number("0", 1, 10, &number));
 	assert_false(parse_number("11", 1, 10, &number));
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-		assert_false(parse_number(refused[i], 0, ULONG_MAX, &number));
+		assert_false(parse_number(refused[i], 0, UINT64_MAX, &number));
 }
 
 /* Whether `text` is taken for `expected` bytes. */

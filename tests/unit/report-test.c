@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is told: bytes of a peer, escaped before they reach a terminal, and latencies.
+ * Output: bytes of a peer, escaped before they reach a terminal, and latencies.
  */
 #include "rdma-common.h"
 
@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
 
 #include <cmocka.h>
 
@@ -148,6 +150,75 @@ static void every_time_has_a_bucket_near_it(void **state)
 	}
 }
 
+/* Whether a character is escaped: of the same kind, each of them, and no other. */
+static bool is_escaped(unsigned int character)
+{
+	char bytes[8], *text;
+	mbstate_t state = { 0 };
+	size_t size = wcrtomb(bytes, (wchar_t)character, &state);
+	bool escaped;
+
+	assert_in_range(size, 1, 4);
+	text = escape((const uint8_t *)bytes, size);
+	assert_non_null(text);
+	escaped = !strncmp(text, "\\x", 2);
+	free(text);
+	return escaped;
+}
+
+static void every_character_that_formats_or_is_invisible_is_escaped(void **state)
+{
+	/* category Cf of Unicode 15, and the first and last of what is ignorable by default */
+	static const unsigned int ranges[][2] = {
+		{ 0xad, 0xad },       { 0x34f, 0x34f },     { 0x600, 0x605 },
+		{ 0x61c, 0x61c },     { 0x6dd, 0x6dd },     { 0x70f, 0x70f },
+		{ 0x890, 0x891 },     { 0x8e2, 0x8e2 },     { 0x115f, 0x1160 },
+		{ 0x17b4, 0x17b5 },   { 0x180b, 0x180f },   { 0x200b, 0x200f },
+		{ 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },
+		{ 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },   { 0xffa0, 0xffa0 },
+		{ 0xfff0, 0xfffb },   { 0x110bd, 0x110bd }, { 0x110cd, 0x110cd },
+		{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
+		{ 0xe0000, 0xe0fff },
+	};
+	static const unsigned int shown[] = { 0xa0,   0xac,   0xae,   0x34e,   0x350,   0x606,
+					      0x61b,  0x61d,  0x6de,  0x8e3,   0x115e,  0x1161,
+					      0x2010, 0x202f, 0x3163, 0x3165,  0xfdff,  0xfe10,
+					      0xff9f, 0xffa1, 0xfffc, 0x1d172, 0x1d17b, 0x1f600 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		for (unsigned int c = ranges[i][0]; c <= ranges[i][1]; c++) {
+			if (!is_escaped(c))
+				fail_msg("U+%04X is shown", c);
+		}
+	}
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+		if (is_escaped(shown[i]))
+			fail_msg("U+%04X is escaped", shown[i]);
+	}
+}
+
+/* The middle of a bucket may lie beyond all that is in it. */
+static void no_quantile_lies_outside_of_what_was_counted(void **state)
+{
+	static const int64_t times[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		for (int64_t width = 0; width < 3; width++) {
+			struct latency *latency = calloc(1, sizeof(*latency));
+
+			assert_non_null(latency);
+			latency_count(latency, times[i]);
+			latency_count(latency, times[i] + width);
+			for (int share = 0; share <= 10; share++)
+				assert_in_range(latency_quantile(latency, share / 10.0), times[i],
+						times[i] + width);
+			free(latency);
+		}
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -159,8 +230,11 @@ int main(void)
 				       use_utf8),
 		cmocka_unit_test_setup(a_c1_control_in_utf8_is_escaped, use_utf8),
 		cmocka_unit_test_setup(a_character_that_deceives_the_reader_is_escaped, use_utf8),
+		cmocka_unit_test_setup(every_character_that_formats_or_is_invisible_is_escaped,
+				       use_utf8),
 		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
 		cmocka_unit_test(every_time_has_a_bucket_near_it),
+		cmocka_unit_test(no_quantile_lies_outside_of_what_was_counted),
 	};
 
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
