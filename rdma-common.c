@@ -1055,6 +1055,11 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 {
 	const char *name = wr_name(completion->wr_id, connection->session.protocol.operation);
 	bool receive = wr_kind(completion->wr_id) == WR_RECEIVE;
+	enum status status = completion_status(completion);
+	const char *meaning =
+		status != STATUS_CONTENTS_WRONG
+			? ""
+			: "the peer sent something that is no message of this protocol: ";
 
 	if (!receive) /* of receives there are too many */
 		print_trace(&connection->log, "%s: %s", name,
@@ -1062,9 +1067,9 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 	if (connection_has_broken(completion, connection->limits.iwarp))
 		handle_event(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 	else
-		session_fail(connection, completion_status(completion),
-			     "%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", name,
-			     ibv_wc_status_str(completion->status), completion->status,
+		session_fail(connection, status,
+			     "%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
+			     name, ibv_wc_status_str(completion->status), completion->status,
 			     completion->vendor_err);
 }
 

@@ -356,21 +356,38 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 	return rdma_reject(id, wire, sizeof(wire));
 }
 
+/*
+ * Why, where no hello says it. A program of another protocol sends none, and one that fails or is
+ * killed cannot; over iWARP the end of the connection may overtake it.
+ */
+static void explain_silent_rejection(int status, struct failure *failure)
+{
+	if (status == REJECTED_INVALID_SERVICE_ID)
+		failure_set(
+			failure, STATUS_REFUSED,
+			"connection rejected (nobody listens); is rdma-server running there, on "
+			"that port?");
+	else if (status == -ECONNREFUSED) /* iWARP: of TCP, or of the program */
+		failure_set(failure, STATUS_REFUSED,
+			    "connection rejected: nobody listens there, or a program that is no "
+			    "rdma-server of this project");
+	else
+		failure_set(failure, STATUS_REFUSED,
+			    "connection rejected (status %d), no reason arrived: a program listens "
+			    "there, but it is no rdma-server of this project, or it could not "
+			    "say why; look at its own messages",
+			    status);
+}
+
 bool explain_rejection(const struct cm_event *event, struct failure *failure)
 {
 	const struct introduction server = peer_introduction(event);
 	enum refusal refusal = server.greeting == GREETING_VERSION
 				       ? REFUSAL_VERSION
 				       : (enum refusal)server.hello.refusal;
-	/* the first over iWARP */
-	bool nobody_listens =
-		event->status == -ECONNREFUSED || event->status == REJECTED_INVALID_SERVICE_ID;
 
 	if (server.greeting == GREETING_NONE) {
-		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected (%s); is rdma-server running there, on that port?",
-			    nobody_listens ? "nobody listens"
-					   : "no reason arrived, its own messages may say more");
+		explain_silent_rejection(event->status, failure);
 		return false;
 	}
 	failure_set(failure, STATUS_REFUSED, "the server refused: %s", refusal_in_words(refusal));

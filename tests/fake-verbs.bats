@@ -349,9 +349,11 @@ calls() {
 	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
-	4	ESTABLISHED=REJECTED:28	rejected
-	4	refuse:255	nobody listens
-	4	iwarp refuse:255	nobody listens
+	4	ESTABLISHED=REJECTED:28	connection rejected (status 28), no reason arrived: a program listens there, but
+	4	ESTABLISHED=REJECTED:4	connection rejected (status 4), no reason arrived
+	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
+	4	refuse:255	connection rejected (nobody listens); is rdma-server running there, on that port?
+	4	iwarp refuse:255	connection rejected: nobody listens there, or a program that is no rdma-server
 	4	refuse:1	version
 	4	write refuse:2	mismatched modes
 	4	refuse:3	--max-size
@@ -523,6 +525,19 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	done >"$BATS_TEST_TMPDIR/table"
 	outcomes client <"$BATS_TEST_TMPDIR/table"
 	outcomes server -1 <"$BATS_TEST_TMPDIR/table"
+}
+
+@test "what a peer of another protocol sends is called that first" {
+	local code
+	for code in 1 2; do # LOC_LEN_ERR, and what Soft-RoCE makes of it
+		outcomes client <<-END
+		7	received-MR=$code	192.0.2.1 port 20000: the peer sent something that is no message of this protocol: receive failed
+		7	received-DONE=$code	the peer sent something that is no message of this protocol: receive failed
+		1	sent-MR=$code	port 20000: MSG_MR failed
+		END
+		outcomes server -1 <<<"7	received-MR=$code	port 40000: the peer sent something that is no message of this protocol: receive failed"
+	done
+	outcomes client <<<"1	received-MR=4	192.0.2.1 port 20000: receive failed"
 }
 
 @test "no data race: everything at once, and one after the other" {
