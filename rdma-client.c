@@ -203,7 +203,7 @@ static enum status run_events(struct client *client)
 	enum status status;
 
 	while (!connection_service(connection, &status)) {
-		switch (engine_wait(client->engine, &event)) {
+		switch (engine_wait(client->engine, INT64_MAX, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(client, &event);
 			break;

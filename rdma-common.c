@@ -1373,6 +1373,9 @@ void connection_destroy(struct connection *connection)
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)
 		warnx("cannot free a protection domain: %s", strerror(error));
+	if (connection->device)
+		process_release_device(&connection->engine->process, connection->device);
+	connection->id->context = NULL; /* if it stays, its events are nobody's */
 	if (rdma_destroy_id(connection->id))
 		warn("cannot destroy a connection identifier");
 	if (!stranded)

@@ -16,6 +16,9 @@
 #define LISTENERS 16
 /* How often another free port is tried when the one found for one address is taken on another. */
 #define PORT_ATTEMPTS 20
+/* How often, and after what time each, a device that has gone is looked for. */
+#define RETURN_ATTEMPTS     60
+#define RETURN_MILLISECONDS 1000
 
 static const char help[] =
 	"Usage: rdma-server [OPTION]... read|write\n"
@@ -33,9 +36,13 @@ struct server {
 	struct engine engine;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	unsigned int session_count; /* connect requests so far; numbers the sessions */
-	bool stopping;              /* no more sessions; ends when the last one has */
-	enum status status;         /* of the program */
+	struct sockaddr_storage absent[LISTENERS]; /* addresses whose devices have gone */
+	unsigned int absent_count;
+	unsigned int return_attempts; /* left, for all of them */
+	int64_t return_time;          /* of the next one, as now_milliseconds() counts */
+	unsigned int session_count;   /* connect requests so far; numbers the sessions */
+	bool stopping;                /* no more sessions; ends when the last one has */
+	enum status status;           /* of the program */
 };
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
@@ -214,6 +221,80 @@ static enum status start_listening(struct server *server)
 	return status;
 }
 
+/* ---- A listener whose device goes, and comes back ---- */
+
+/*
+ * Linux says so to a listener that is bound to an address, and so to a device; one for all
+ * addresses has each device that comes.
+ */
+static void lose_listener(struct server *server, struct rdma_cm_id *id)
+{
+	const struct sockaddr *address = rdma_get_local_addr(id);
+	unsigned int number = 0;
+
+	while (number < server->listener_count && server->listeners[number] != id)
+		number++;
+	if (number == server->listener_count) /* a connection's, which could not be destroyed */
+		return;
+	server->listeners[number] = server->listeners[--server->listener_count];
+	memcpy(&server->absent[server->absent_count++], address, address_size(address));
+	if (rdma_destroy_id(id))
+		warn("cannot destroy a listener");
+	warnx("the RDMA device of a listener was removed; waiting %d s for it to come back",
+	      RETURN_ATTEMPTS * RETURN_MILLISECONDS / 1000);
+	server->return_attempts = RETURN_ATTEMPTS;
+	server->return_time = now_milliseconds() + RETURN_MILLISECONDS;
+}
+
+/* The devices stay away: goes on with what is left, or ends when all sessions have. */
+static void give_up_absent(struct server *server, int error)
+{
+	const char *address = server->engine.options->address;
+
+	server->absent_count = 0;
+	process_fail(&server->engine.process, STATUS_LOCAL_FAILURE,
+		     "cannot listen on %s again: %s; look for its RDMA device with 'rdma link'",
+		     address ? address : "all addresses", strerror(error));
+	if (server->listener_count > 0)
+		return;
+	server->status = STATUS_LOCAL_FAILURE;
+	server->stopping = true;
+}
+
+/* Tries to listen again on each of the addresses; 0, or why the last that failed did. */
+static int listen_on_absent(struct server *server)
+{
+	int error = 0;
+
+	for (unsigned int i = server->absent_count; i-- > 0;) {
+		if (listen_on(server, (struct sockaddr *)&server->absent[i])) {
+			error = errno;
+			continue;
+		}
+		server->absent[i] = server->absent[--server->absent_count];
+		print_status(
+			&server->engine.log, "listening on port %u again.",
+			ntohs(rdma_get_src_port(server->listeners[server->listener_count - 1])));
+	}
+	return error;
+}
+
+/* Listens again where a device has come back; when to try the next time. */
+static int64_t restore_listeners(struct server *server)
+{
+	int error;
+
+	if (server->absent_count == 0 || server->stopping)
+		return INT64_MAX;
+	if (now_milliseconds() < server->return_time)
+		return server->return_time;
+	error = listen_on_absent(server);
+	server->return_time = now_milliseconds() + RETURN_MILLISECONDS;
+	if (error && --server->return_attempts == 0)
+		give_up_absent(server, error);
+	return server->absent_count > 0 ? server->return_time : INT64_MAX;
+}
+
 /* ---- Sessions ---- */
 
 /* Services the connections that have work, or whose time has come; finishes those that are over. */
@@ -284,6 +365,8 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		handle_connect_request(server, event);
+	else if (!connection && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		lose_listener(server, event->id);
 	else if (!connection) /* a listener */
 		warnx("listener: %s", rdma_event_str(event->type));
 	else if (event->type == RDMA_CM_EVENT_ESTABLISHED)
@@ -316,13 +399,15 @@ static enum status run_events(struct server *server)
 	struct cm_event event;
 
 	for (;;) {
+		int64_t return_time = restore_listeners(server);
+
 		service_connections(server);
 		if (server->stopping) {
 			stop_listening(server);
 			if (TAILQ_EMPTY(&server->engine.connections))
 				return server->status;
 		}
-		switch (engine_wait(&server->engine, &event)) {
+		switch (engine_wait(&server->engine, return_time, &event)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(server, &event);
 			break;

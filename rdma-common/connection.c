@@ -64,7 +64,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 	enum status status;
 	int error;
 
-	connection->device = process_device(&engine->process, verbs);
+	connection->device = process_use_device(&engine->process, verbs);
 	if (!connection->device)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "ibv_create_comp_channel failed: %s", strerror(errno));
@@ -284,11 +284,12 @@ static void service_lost_devices(struct engine *engine)
 	unlock_sessions(engine);
 }
 
-enum wakeup engine_wait(struct engine *engine, struct cm_event *event)
+enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
 {
+	int64_t due = timers_next(&engine->timers);
 	struct device_event device_event;
-	enum wakeup wakeup =
-		process_wait(&engine->process, timers_next(&engine->timers), event, &device_event);
+	enum wakeup wakeup = process_wait(&engine->process, due < deadline ? due : deadline, event,
+					  &device_event);
 
 	if (atomic_exchange(&engine->process.device_lost, false))
 		service_lost_devices(engine);

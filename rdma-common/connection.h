@@ -23,10 +23,10 @@ enum status engine_open(struct engine *engine);
 void engine_close(struct engine *engine);
 
 /*
- * Waits as process_wait() does, until the first connection is due, and handles device events
- * itself: returns all other kinds of wakeups.
+ * Waits as process_wait() does, until `deadline` or until the first connection is due before, and
+ * handles device events itself: returns all other kinds of wakeups.
  */
-enum wakeup engine_wait(struct engine *engine, struct cm_event *event);
+enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event);
 
 /* A connection that connection_service() has to be called for now; NULL if there is none. */
 struct connection *engine_next_connection(struct engine *engine);

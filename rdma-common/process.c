@@ -79,15 +79,11 @@ static int make_nonblocking(int descriptor)
 	return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-struct device *process_device(struct process *process, struct ibv_context *verbs)
+/* Takes up a device that librdmacm has opened. NULL with errno. */
+static struct device *add_device(struct process *process, struct ibv_context *verbs)
 {
-	struct device *device;
+	struct device *device = calloc(1, sizeof(*device));
 
-	SLIST_FOREACH (device, &process->devices, link) {
-		if (device->verbs == verbs)
-			return device;
-	}
-	device = calloc(1, sizeof(*device));
 	if (!device)
 		return NULL;
 	device->verbs = verbs;
@@ -106,6 +102,58 @@ destroy_channel: /* closing a descriptor takes it out of the epoll as well */
 free_device:
 	free(device);
 	return NULL;
+}
+
+/* Its context may be closed when the lease ends, so that is the last. */
+static void remove_device(struct process *process, struct device *device)
+{
+	int error = ibv_destroy_comp_channel(device->completion_channel);
+
+	if (error)
+		warnx("cannot destroy a completion channel: %s", strerror(error));
+	epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd, NULL);
+	SLIST_REMOVE(&process->devices, device, device, link);
+	if (device->lease)
+		rdma_free_devices(device->lease);
+	free(device);
+}
+
+/* Once a device is broken, the completion thread has let go of it. */
+static void remove_broken_devices(struct process *process)
+{
+	struct device *device = SLIST_FIRST(&process->devices);
+
+	while (device) {
+		struct device *next = SLIST_NEXT(device, link);
+
+		if (atomic_load(&device->broken) && !device->connections)
+			remove_device(process, device);
+		device = next;
+	}
+}
+
+struct device *process_use_device(struct process *process, struct ibv_context *verbs)
+{
+	struct device *device;
+
+	SLIST_FOREACH (device, &process->devices, link) {
+		if (device->verbs == verbs)
+			break;
+	}
+	if (!device) {
+		device = add_device(process, verbs);
+		if (!device)
+			return NULL;
+		device->lease = rdma_get_devices(NULL);
+	}
+	device->connections++;
+	return device;
+}
+
+void process_release_device(struct process *process, struct device *device)
+{
+	device->connections--;
+	remove_broken_devices(process);
 }
 
 /*
@@ -184,11 +232,12 @@ static enum status explain_missing_rdma(struct process *process, const char *att
 /* Opens every device that there is, so that its events are reported. */
 static enum status open_devices(struct process *process)
 {
-	struct ibv_context **devices;
 	enum status status = STATUS_SUCCESS;
+	struct ibv_context **devices;
 	int count = 0;
 
 	devices = rdma_get_devices(&count);
+	process->devices_open = devices;
 	if (!devices)
 		return explain_missing_rdma(process, "cannot list the RDMA devices");
 	if (count == 0) {
@@ -196,12 +245,11 @@ static enum status open_devices(struct process *process)
 		status = explain_missing_rdma(process, "cannot find an RDMA device");
 	}
 	for (int i = 0; i < count && status == STATUS_SUCCESS; i++) {
-		if (!process_device(process, devices[i]))
+		if (!add_device(process, devices[i]))
 			status = process_fail(
 				process, STATUS_LOCAL_FAILURE, "cannot use RDMA device %s: %s",
 				ibv_get_device_name(devices[i]->device), strerror(errno));
 	}
-	rdma_free_devices(devices);
 	return status;
 }
 
@@ -251,16 +299,10 @@ static void close_descriptor(int descriptor)
 
 void process_close(struct process *process)
 {
-	struct device *device;
-
-	while ((device = SLIST_FIRST(&process->devices))) {
-		int error = ibv_destroy_comp_channel(device->completion_channel);
-
-		if (error)
-			warnx("cannot destroy a completion channel: %s", strerror(error));
-		SLIST_REMOVE_HEAD(&process->devices, link);
-		free(device);
-	}
+	while (!SLIST_EMPTY(&process->devices))
+		remove_device(process, SLIST_FIRST(&process->devices));
+	if (process->devices_open)
+		rdma_free_devices(process->devices_open);
 	if (process->event_channel)
 		rdma_destroy_event_channel(process->event_channel);
 	close_descriptor(process->signal_descriptor);
@@ -289,12 +331,12 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	copy->status = event->status;
 	copy->id = event->id;
 	parameters = &event->param.conn;
-	if (parameters->private_data)
+	if (parameters->private_data) {
 		copy->private_data_size = parameters->private_data_len < PRIVATE_DATA_KEPT
 						  ? parameters->private_data_len
 						  : PRIVATE_DATA_KEPT;
-	if (copy->private_data_size)
 		memcpy(copy->private_data, parameters->private_data, copy->private_data_size);
+	}
 	copy->responder_resources = parameters->responder_resources;
 	copy->initiator_depth = parameters->initiator_depth;
 	rdma_ack_cm_event(event);
@@ -349,6 +391,7 @@ static enum wakeup take_wake(struct process *process)
 	eventfd_t count;
 
 	eventfd_read(process->wake_descriptor, &count);
+	remove_broken_devices(process);
 	return atomic_load(&process->exhausted) ? WAKEUP_EXHAUSTED : WAKEUP_OTHER;
 }
 

@@ -18,11 +18,17 @@
 #include "options.h"
 #include "status.h"
 
-/* An RDMA device that connections use, and the channel that reports its completion events. */
+/*
+ * An RDMA device that connections use, and the channel that reports its completion events. One that
+ * is removed and comes back is another device: librdmacm opens it anew.
+ */
 struct device {
 	struct ibv_context *verbs; /* librdmacm's; it opens and closes devices */
+	struct ibv_context *
+		*lease; /* keeps librdmacm from closing it; NULL: process->devices_open does */
 	struct ibv_comp_channel *completion_channel;
-	atomic_bool broken; /* it reports no completion event any more */
+	unsigned int connections; /* that use it; the main thread's */
+	atomic_bool broken;       /* it reports no completion event any more */
 	SLIST_ENTRY(device) link;
 };
 
@@ -32,13 +38,14 @@ struct process {
 	int signal_number;      /* the last of SIGINT and SIGTERM that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	SLIST_HEAD(device_list, device) devices;
-	int signal_descriptor;     /* signalfd(2): SIGINT and SIGTERM */
-	int wake_descriptor;       /* eventfd(2): the main thread has work */
-	int stop_descriptor;       /* eventfd(2): the completion thread shall return */
-	int main_descriptor;       /* epoll(7): what the main thread waits for */
-	int completion_descriptor; /* epoll(7): what the completion thread waits for */
-	atomic_bool exhausted;     /* the completion thread cannot wait any more */
-	atomic_bool device_lost;   /* a device is broken, which the main thread has not seen yet */
+	struct ibv_context **devices_open; /* those that were there at the start, by librdmacm */
+	int signal_descriptor;             /* signalfd(2): SIGINT and SIGTERM */
+	int wake_descriptor;               /* eventfd(2): the main thread has work */
+	int stop_descriptor;               /* eventfd(2): the completion thread shall return */
+	int main_descriptor;               /* epoll(7): what the main thread waits for */
+	int completion_descriptor;         /* epoll(7): what the completion thread waits for */
+	atomic_bool exhausted;             /* the completion thread cannot wait any more */
+	atomic_bool device_lost; /* a device is broken, which the main thread has not seen yet */
 };
 
 /* Bytes that are kept of a connection manager event's private data; a hello is shorter. */
@@ -99,8 +106,13 @@ void process_close(struct process *process);
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The device with this context, opened when it is new. NULL with errno. */
-struct device *process_device(struct process *process, struct ibv_context *verbs);
+/*
+ * The device with this context, for one connection more. NULL with errno. Once all that the
+ * connection has created of the device is destroyed, but before its id is, the device is released:
+ * one that is broken goes with its last connection.
+ */
+struct device *process_use_device(struct process *process, struct ibv_context *verbs);
+void process_release_device(struct process *process, struct device *device);
 
 /*
  * Waits until there is something to do, at most until `deadline` (as now_milliseconds() counts,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The programs on a test double of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and
 # orders of events that a real network shows once in a thousand runs.
-# shellcheck disable=SC2154 # bats sets $status, $output and $stderr
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
 load helpers
 
@@ -206,9 +206,11 @@ calls() {
 @test "what is shown is what was verified, whatever the peer still writes" {
 	for transport in "" iwarp; do
 		double client "$transport write scribble"
-		[ "$status" -eq 0 ] && [[ $output == *"remote buffer: text of the scripted peer"* ]]
+		[ "$status" -eq 0 ]
+		[[ $output == *"remote buffer: text of the scripted peer"* ]]
 		double server "$transport write scribble" -1
-		[ "$status" -eq 0 ] && [[ $output == *"remote buffer: text of the scripted peer"* ]]
+		[ "$status" -eq 0 ]
+		[[ $output == *"remote buffer: text of the scripted peer"* ]]
 	done
 }
 
@@ -234,6 +236,10 @@ calls() {
 
 @test "every call of a server fails, it goes on serving: InfiniBand, write" {
 	tests/fake-verbs/faults server "write" write
+}
+
+@test "every call of a server fails whose device goes and comes back" {
+	tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read
 }
 
 @test "what was posted of a list that is refused half-way comes back" {
@@ -432,6 +438,68 @@ path() {
 	done
 }
 
+# returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back
+# twice; how many of them it served is in $served.
+returns() {
+	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
+	double server "clients:3 2*leave+return return@5000 return@5000 $1" "${@:2}"
+	served=$(calls served)
+	echo "$*: status $status, $served served: $stderr"
+}
+
+@test "a device that goes and comes back under a server: it serves again" {
+	local kind bind script
+	for kind in address thread; do
+		programs=build/fake-verbs/$kind
+		for bind in "" "--bind=192.0.2.1"; do
+			for script in "leave@100 leave@100" "" "iwarp leave@100" "write leave@2000 leave@700"; do
+				# shellcheck disable=SC2086 # an option, or none
+				returns "2*DISCONNECTED+leave $script" $bind
+				[ "$status" -eq 0 ]
+				[ "$served" -eq 3 ]
+				[ -z "$bind" ] || [ "$(grep -c '^listening on port 20000 again\.' <<<"$output")" -eq 2 ]
+			done
+			for script in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE sent-VERDICT; do
+				# shellcheck disable=SC2086
+				returns "${script% *} 2*${script##* }+leave" $bind
+				[ "$status" -eq 0 ]
+				[ "$served" -ge 1 ]
+				[[ $stderr == *"device"* ]]
+			done
+		done
+	done
+}
+
+@test "a device goes and is back before the server has seen either: nothing of the closed one is used" {
+	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+		outcomes server <<-END
+		0	coalesce CONNECT_REQUEST+leave leave+return	cannot get completion events
+		0	iwarp coalesce CONNECT_REQUEST+leave leave+return	cannot get completion events
+		END
+	done
+}
+
+@test "a device goes under several sessions at a time: each ends, the server goes on" {
+	local bind kind
+	for kind in address thread; do
+		programs=build/fake-verbs/$kind
+		for bind in "" "--bind=192.0.2.1"; do
+			# shellcheck disable=SC2086 # an option, or none
+			double server "together clients:3 sent-MR+leave leave+return return@5000" $bind
+			echo "$bind: status $status, $stderr"
+			[ "$status" -eq 0 ]
+			[ "$(grep -c 'the RDMA device .*rdma link' <<<"$stderr")" -eq 3 ]
+		done
+	done
+}
+
+@test "a device that does not come back: a server that is bound to its address ends, status 1" {
+	outcomes server --bind 192.0.2.1 <<-END
+	1	clients:2 DISCONNECTED+leave leave@100	cannot listen on 192.0.2.1 again: No such device
+	1	clients:2 sent-MR+leave	cannot listen on 192.0.2.1 again: No such device
+	END
+}
+
 @test "signals end a session in an orderly way" {
 	outcomes client <<-END
 	143	ADDR_RESOLVED+signal	interrupted
@@ -466,7 +534,8 @@ path() {
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
 	double server "together clients:2" -1
-	[ "$status" -eq 0 ] && [[ $stderr == *"refused"* ]]
+	[ "$status" -eq 0 ]
+	[[ $stderr == *"refused"* ]]
 }
 
 # calls FUNCTION: how often the program called it.

@@ -107,14 +107,23 @@ struct ibv_context **rdma_get_devices(int *count)
 
 	if (leave(enter("rdma_get_devices")))
 		return NULL;
+	lock();
+	synchronize_devices();
 	devices = allocate(2 * sizeof(*devices));
-	*count = scripted("no-device") ? 0 : 1;
-	devices[0] = *count ? adapter() : NULL;
+	devices[0] = scripted("no-device") || device_is_away() ? NULL : adapter();
+	if (devices[0])
+		use_context(devices[0]);
+	if (count)
+		*count = devices[0] ? 1 : 0;
+	unlock();
 	return devices;
 }
 
 void rdma_free_devices(struct ibv_context **devices)
 {
+	lock();
+	release_context(devices[0]);
+	unlock();
 	free(devices);
 }
 
@@ -174,6 +183,7 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 		discard_events(id);
 		forget(id, NULL);
 		peer_stop(&id->peer);
+		release_context(id->id.verbs);
 		((struct channel *)id->id.channel)->object.users--;
 		if (id->synchronous)
 			free_channel((struct channel *)id->id.channel);
@@ -306,7 +316,9 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 
 		id = new_id(base, listener->context);
 		id->passive = true;
+		synchronize_devices();
 		id->id.verbs = adapter();
+		use_context(id->id.verbs);
 		id->id.port_num = 1;
 		id->id.route.addr.dst_sin.sin_family = AF_INET;
 		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
@@ -358,6 +370,13 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 	return leave(enter("rdma_set_option"));
 }
 
+/* Whether an id is bound to an address, and so to a device, not to all that there are. */
+static bool has_address(const struct rdma_cm_id *id)
+{
+	return id->route.addr.src_addr.sa_family == AF_INET &&
+	       id->route.addr.src_sin.sin_addr.s_addr != htonl(INADDR_ANY);
+}
+
 /* IPv6 takes the port of IPv4 too, unless told not to. */
 int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 {
@@ -376,7 +395,27 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 		    !(address->sa_family == AF_INET6 && id->family_only) && !other->family_only)
 			return leave(EADDRINUSE);
 	}
+	if (!has_address(base))
+		return leave(0);
+	synchronize_devices();
+	if (device_is_away())
+		return leave(ENODEV);
+	base->verbs = adapter();
+	use_context(base->verbs);
 	return leave(0);
+}
+
+void remove_device_of_ids(const struct ibv_context *context)
+{
+	struct double_id *id;
+
+	LIST_FOREACH(id, &ids, link)
+	{
+		if (id->id.verbs != context)
+			continue;
+		id->listening = false;
+		produce_cm_event(id, "DEVICE_REMOVAL", 0);
+	}
 }
 
 int rdma_listen(struct rdma_cm_id *base, int backlog)
@@ -408,7 +447,7 @@ bool next_client(void)
 		if (id->listening)
 			break;
 	}
-	if (!id || clients_came == scripted_number("clients", 1))
+	if (!id || device_is_away() || clients_came == scripted_number("clients", 1))
 		return false;
 	clients_came++;
 	stimulus = new_event(id, "CONNECT_REQUEST", 0);
@@ -427,6 +466,8 @@ void local_gid(union ibv_gid *gid)
 /* The device that leads to an address, and this host's own address there. */
 static void bind_to_device(struct rdma_cm_id *id)
 {
+	if (!id->verbs)
+		use_context(adapter());
 	id->verbs = adapter();
 	id->port_num = 1;
 	id->route.addr.src_sin.sin_family = AF_INET;

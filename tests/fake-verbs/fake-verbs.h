@@ -36,7 +36,9 @@
  *   X=N     the first X is a completion with status N
  *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
  *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
- *           without a completion, or "signal", or "async:N", a device event
+ *           without a completion, or "signal", or "async:N", a device event, or "leave": the device
+ *           is removed, or "return": it is back; 2*X+E:N: after the second X, too
+ * and leave and return are stimuli as well: leave+return return@500
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -194,7 +196,16 @@ struct double_qp {
 	unsigned int unread;     /* device events taken and not acknowledged */
 };
 
+/* The device's context, of the last time it came back. */
 struct ibv_context *adapter(void);
+bool device_is_away(void);
+void produce_leaving(void);
+void produce_return(void);
+/* Somebody uses a context of the device, or no longer does; NULL: nothing happens. */
+void use_context(struct ibv_context *context);
+void release_context(struct ibv_context *context);
+/* What librdmacm does when it looks for devices: closes contexts of removed ones. */
+void synchronize_devices(void);
 bool is_iwarp(void);
 /* The GID of this host's address, 192.0.2.2. */
 void local_gid(union ibv_gid *gid);
@@ -254,6 +265,8 @@ struct double_id {
 	LIST_ENTRY(double_id) link;
 };
 
+/* The ids that are bound to this context are told that the device is gone. */
+void remove_device_of_ids(const struct ibv_context *context);
 /* The peer takes the connection down. */
 void peer_disconnects(struct double_id *id);
 enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name, int status);

@@ -16,15 +16,27 @@
 #define COMPLETIONS_PER_HOLD 100
 #define REMOTE_ANY           (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define GIDS                 8
+#define CONTEXTS             8
 
 struct double_channel {
 	struct ibv_comp_channel channel;
 	struct object object;
+	LIST_ENTRY(double_channel) link;
+};
+
+/* The device as it was opened by librdmacm. When it comes back it is opened anew. */
+struct double_context {
+	struct ibv_context context;
+	unsigned int users; /* ids that are bound to it, and lists of devices that hold it */
+	bool gone, closed;
 };
 
 static struct {
 	struct ibv_device device;
-	struct ibv_context context;
+	struct double_context contexts[CONTEXTS];
+	unsigned int generation; /* how often the device has come back */
+	bool away;
+	LIST_HEAD(, double_channel) channels;
 	LIST_HEAD(, double_mr) regions;
 	LIST_HEAD(, double_cq) queues;
 	uint32_t next_number;
@@ -43,7 +55,7 @@ bool is_iwarp(void)
 
 struct ibv_context *adapter(void)
 {
-	struct ibv_context *context = &adapter_state.context;
+	struct ibv_context *context = &adapter_state.contexts[adapter_state.generation].context;
 
 	if (context->device)
 		return context;
@@ -58,6 +70,86 @@ struct ibv_context *adapter(void)
 	context->ops.post_send = post_send;
 	context->ops.post_recv = post_recv;
 	return context;
+}
+
+/* ---- The device goes, and comes back ---- */
+
+bool device_is_away(void)
+{
+	return adapter_state.away;
+}
+
+/* librdmacm closes the context of a device that is gone when nobody uses it. */
+static void close_if_unused(struct double_context *context)
+{
+	if (!context->gone || context->closed || context->users)
+		return;
+	context->closed = true;
+	close(context->context.async_fd);
+}
+
+void use_context(struct ibv_context *context)
+{
+	((struct double_context *)context)->users++;
+}
+
+void release_context(struct ibv_context *context)
+{
+	if (!context)
+		return;
+	((struct double_context *)context)->users--;
+	close_if_unused((struct double_context *)context);
+}
+
+void synchronize_devices(void)
+{
+	for (unsigned int i = 0; i < CONTEXTS; i++)
+		close_if_unused(&adapter_state.contexts[i]);
+}
+
+/* Whether the device is still there. Nothing may be done with a closed context. */
+static bool is_there(struct ibv_context *base)
+{
+	const struct double_context *context = (struct double_context *)base;
+
+	if (context->closed)
+		violation("the context is closed, of a device that was removed");
+	return !context->gone;
+}
+
+static void deliver_leaving(struct stimulus *stimulus)
+{
+	const struct double_channel *channel;
+
+	(void)stimulus;
+	adapter_state.away = true;
+	((struct double_context *)adapter())->gone = true;
+	LIST_FOREACH(channel, &adapter_state.channels, link)
+	{
+		if (channel->channel.context != adapter())
+			violation("a completion channel is left, of a device that was removed "
+				  "long ago");
+		raise_counter(channel->channel.fd); /* it can be read: an error */
+	}
+	remove_device_of_ids(adapter());
+}
+
+static void deliver_return(struct stimulus *stimulus)
+{
+	(void)stimulus;
+	if (++adapter_state.generation == CONTEXTS)
+		violation("script: the device comes back too often");
+	adapter_state.away = false;
+}
+
+void produce_leaving(void)
+{
+	produce(new_stimulus("leave", deliver_leaving));
+}
+
+void produce_return(void)
+{
+	produce(new_stimulus("return", deliver_return));
 }
 
 /* ---- Asking, and names ---- */
@@ -304,10 +396,12 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 	if (leave(enter("ibv_create_comp_channel")))
 		return NULL;
 	lock();
+	is_there(context);
 	channel = allocate(sizeof(*channel));
 	channel->channel.context = context;
 	channel->channel.fd = open_counter();
 	object_add(&channel->object, "a completion channel");
+	LIST_INSERT_HEAD(&adapter_state.channels, channel, link);
 	unlock();
 	return &channel->channel;
 }
@@ -317,9 +411,11 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *base)
 	struct double_channel *channel = (struct double_channel *)base;
 	int error = enter("ibv_destroy_comp_channel");
 
+	is_there(base->context);
 	if (!error)
 		error = object_remove(&channel->object);
 	if (!error) {
+		LIST_REMOVE(channel, link);
 		close(channel->channel.fd);
 		free(channel);
 	}
@@ -420,7 +516,7 @@ void check_notification(void)
 
 	LIST_FOREACH(cq, &adapter_state.queues, link)
 	{
-		if (fault_happened() || cq->events || !cq->cq.channel)
+		if (fault_happened() || cq->events || !cq->cq.channel || !is_there(cq->cq.context))
 			continue;
 		if (!cq->armed)
 			violation("the program waits, but no completion would wake it: the "
@@ -449,6 +545,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 	if (leave(enter("ibv_get_cq_event")))
 		return -1;
 	lock();
+	if (!is_there(channel->context))
+		return leave(EIO);
 	if (!lower_counter(channel->fd))
 		return leave(EAGAIN);
 	LIST_FOREACH(cq, &adapter_state.queues, link)
@@ -1001,6 +1099,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	if (leave(enter("ibv_get_async_event")))
 		return -1;
 	lock();
+	is_there(context);
 	if (!lower_counter(context->async_fd))
 		return leave(EAGAIN);
 	stimulus = adapter_state.device_event;

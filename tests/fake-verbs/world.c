@@ -410,6 +410,10 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 		produce_spurious(qp);
 	else if (!strcmp(name, "async"))
 		produce_device_event(qp, number);
+	else if (!strcmp(name, "leave"))
+		produce_leaving();
+	else if (!strcmp(name, "return"))
+		produce_return();
 	else if (!strcmp(name, "DISCONNECTED"))
 		peer_disconnects(id);
 	else
@@ -418,14 +422,17 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 
 static void deliver(struct stimulus *stimulus)
 {
-	const char *extra;
-
 	stimulus->delivered = true;
 	world.clock++;
 	stimulus->deliver(stimulus);
-	while ((extra = take_order(stimulus->name, '+'))) {
+	for (int i = 0; i < world.order_count; i++) {
+		struct order *order = &world.orders[i];
+
+		if (order->symbol != '+' || strcmp(order->name, stimulus->name) || !order->count)
+			continue;
+		order->count--;
 		world.cause = stimulus;
-		produce_extra(stimulus, extra);
+		produce_extra(stimulus, order->argument);
 		world.cause = NULL;
 	}
 }
