@@ -13,7 +13,6 @@
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,32 +351,6 @@ struct step protocol_step(struct protocol protocol, struct event event)
 	return step;
 }
 
-/* ---- The lock of the sessions ---- */
-
-/*
- * A completion thread that goes on polling lets the main thread through: a mutex that is released
- * and taken again at once is not fair.
- */
-NOT_ANALYSED void lock_sessions(struct engine *engine)
-{
-	atomic_fetch_add(&engine->lock_wanted, 1);
-	pthread_mutex_lock(&engine->lock);
-	atomic_fetch_sub(&engine->lock_wanted, 1);
-}
-
-/* How the completion thread takes it. */
-static TAKES_LOCK NOT_ANALYSED void lock_sessions_in_turn(struct engine *engine)
-{
-	while (atomic_load(&engine->lock_wanted))
-		sched_yield();
-	pthread_mutex_lock(&engine->lock);
-}
-
-NOT_ANALYSED void unlock_sessions(struct engine *engine)
-{
-	pthread_mutex_unlock(&engine->lock);
-}
-
 /* ---- Memory registration ---- */
 
 static enum status region_register(struct connection *connection, struct region *region,
@@ -505,10 +478,10 @@ enum status post_receives(struct connection *connection, struct failure *failure
 	int error = 0;
 
 	print_trace(&connection->log, "ibv_post_recv: %d receives", RECEIVES);
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
 		error = post_receive(connection, slot);
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
 				   strerror(error));
@@ -845,9 +818,9 @@ static NEEDS_LOCK void handle_event(struct connection *connection, enum event_ty
 
 void connection_handle(struct connection *connection, enum event_type type)
 {
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	handle_event(connection, type, STATUS_SUCCESS);
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 }
 
 /* Keeps the first failure in words, and ends the session. */
@@ -876,9 +849,9 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	va_list arguments;
 
 	va_start(arguments, format);
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	fail_with(connection, status, format, arguments);
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	va_end(arguments);
 	return status;
 }
@@ -888,12 +861,12 @@ void connection_checked(struct connection *connection, const struct verdict *ver
 	struct session *session = &connection->session;
 	enum status status = verdict->failure.status;
 
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	session->figures.verification_nanoseconds = verdict->nanoseconds;
 	if (status != STATUS_SUCCESS && !session->cause[0])
 		snprintf(session->cause, sizeof(session->cause), "%s", verdict->failure.cause);
 	handle_event(connection, EVENT_CHECKED, status);
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 }
 
 /* A work request could not be posted, outside of an action. */
@@ -1191,14 +1164,14 @@ static void handle_channel(struct engine *engine, struct device *device)
 	}
 	connection = context;
 	/* first: only then what the main thread has written into the connection is seen here */
-	lock_sessions_in_turn(engine);
+	lock_sessions_in_turn(&engine->lock);
 	session = &connection->session;
 	session->unacknowledged_events++;
 	if (!session->retired)
 		handle_completion_event(connection);
 	if (session->retired || session->unacknowledged_events == EVENTS_PER_ACKNOWLEDGEMENT)
 		acknowledge_events(connection);
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 }
 
 /* Handles some completions of the connection that was polled least recently; how many. */
@@ -1224,16 +1197,16 @@ static bool poll_in_turn(struct engine *engine)
 	unsigned int polls = 0, completions = 0;
 	bool any;
 
-	lock_sessions_in_turn(engine);
+	lock_sessions_in_turn(&engine->lock);
 	while (queue_first(&engine->polled) && polls < POLLS_PER_HOLD &&
 	       completions < COMPLETIONS_PER_HOLD) {
 		completions += poll_next(engine);
 		polls++;
-		if (atomic_load(&engine->lock_wanted))
+		if (lock_is_wanted(&engine->lock))
 			break;
 	}
 	any = queue_first(&engine->polled);
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 	return any;
 }
 
@@ -1342,13 +1315,13 @@ static void retire(struct connection *connection)
 	struct engine *engine = connection->engine;
 	struct session *session = &connection->session;
 
-	lock_sessions(engine);
+	lock_sessions(&engine->lock);
 	queue_remove(&engine->polled, &session->polling);
 	queue_remove(&engine->work, &session->work);
 	session->retired = true;
 	if (connection->cq)
 		acknowledge_events(connection);
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 }
 
 /* Frees the connection, in the one order in which that works. */

@@ -23,6 +23,7 @@
 #include <sys/queue.h>
 
 #include "rdma-common/connect.h"
+#include "rdma-common/lock.h"
 #include "rdma-common/options.h"
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"
@@ -54,26 +55,6 @@ struct protocol protocol_start(enum role role, enum operation operation);
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
-/* ---- The lock of the sessions ---- */
-
-#ifdef __clang__
-#define LOCK_ATTRIBUTE(attribute) __attribute__((attribute))
-#else
-#define LOCK_ATTRIBUTE(attribute)
-#endif
-
-/* Stands for engine->lock in the attributes below, and is never defined: C cannot name that there.
- */
-extern struct LOCK_ATTRIBUTE(capability("lock")) session_lock {
-	char unused;
-} session_lock;
-
-#define GUARDED      LOCK_ATTRIBUTE(guarded_by(session_lock))
-#define NEEDS_LOCK   LOCK_ATTRIBUTE(requires_capability(session_lock))
-#define TAKES_LOCK   LOCK_ATTRIBUTE(acquire_capability(session_lock))
-#define GIVES_LOCK   LOCK_ATTRIBUTE(release_capability(session_lock))
-#define NOT_ANALYSED LOCK_ATTRIBUTE(no_thread_safety_analysis) /* the lock itself */
-
 /* ---- The engine ---- */
 
 /* What a program has once. The main thread's, but for what the completion thread only reads. */
@@ -85,8 +66,7 @@ struct engine {
 	struct payload payload;
 	bool completion_thread_runs;
 	pthread_t completion_thread;
-	pthread_mutex_t lock;    /* of every session, and of the payload's digest */
-	atomic_uint lock_wanted; /* the main thread waits for it */
+	struct lock lock; /* of every session, and of the payload's digest */
 	TAILQ_HEAD(all_connections, connection) connections;
 	/* What the main thread services: those with something to do for it, and all in time. An
 	 * event costs the same, however many connections it does not concern. */
@@ -97,10 +77,6 @@ struct engine {
 	 * --busy-poll all whose sessions have begun */
 	struct queue polled GUARDED;
 };
-
-/* Take and release engine->lock. Nothing that takes long may be done between. */
-void lock_sessions(struct engine *engine) TAKES_LOCK;
-void unlock_sessions(struct engine *engine) GIVES_LOCK;
 
 /* What the completion thread runs until process_stop_channels(): `argument` is the engine. */
 void *run_completion_thread(void *argument);

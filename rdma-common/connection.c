@@ -41,12 +41,12 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
 	name_peer(connection, peer);
-	lock_sessions(engine);
+	lock_sessions(&engine->lock);
 	connection->session.protocol = protocol_start(options->role, options->operation);
 	connection->session.serviced_by = INT64_MAX;
 	connection->session.work.owner = connection;
 	connection->session.polling.owner = connection;
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 	connection->timer.owner = connection;
 	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
 	connection_extend_deadline(connection);
@@ -147,14 +147,14 @@ static void plan_session(struct connection *connection, struct latency *latency)
 									    : &connection->incoming;
 
 	connection->transfer_region = operates ? region : NULL;
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	session->protocol.operates = operates;
 	session->protocol.verifying = connection->agreement.verifying;
 	session->transfer =
 		transfer_plan(operates ? region->size : 0, connection->limits.request_size,
 			      options->iterations, connection->limits.depth);
 	session->figures.latency = latency;
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 }
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
@@ -200,10 +200,10 @@ enum status connection_reject(struct connection *connection, enum refusal refusa
 	enum status status;
 	bool failed;
 
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	failed = connection->session.protocol.phase >= PHASE_CLOSING;
 	status = connection->session.protocol.status;
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	if (!failed) /* else the cause of that is the reason */
 		status = connection_fail(connection, STATUS_REFUSED, "refused: %s",
 					 refusal_in_words(refusal));
@@ -223,7 +223,7 @@ enum status connection_reject(struct connection *connection, enum refusal refusa
  */
 static void establishment_failed(struct connection *connection, const struct cm_event *event)
 {
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	if (connection->session.protocol.phase == PHASE_CONNECTING)
 		session_fail(connection,
 			     event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
@@ -231,7 +231,7 @@ static void establishment_failed(struct connection *connection, const struct cm_
 			     "between?",
 			     rdma_event_str(event->type), event->status,
 			     event->status < 0 ? strerror(-event->status) : "of the transport");
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 }
 
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
@@ -276,12 +276,12 @@ static void service_lost_devices(struct engine *engine)
 {
 	struct connection *connection;
 
-	lock_sessions(engine);
+	lock_sessions(&engine->lock);
 	TAILQ_FOREACH (connection, &engine->connections, link) {
 		if (connection->device && atomic_load(&connection->device->broken))
 			session_request_service(connection);
 	}
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 }
 
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
@@ -369,9 +369,9 @@ static void start_verification(struct connection *connection)
 		connection_checked(connection, &verdict);
 		return;
 	}
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	received.digest = connection->session.peer_digest;
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	incoming->memory = NULL; /* it belongs to the verification now */
 	connection->verification = verification_start(&received, report_verdict, connection);
 	if (connection->verification)
@@ -399,10 +399,10 @@ static enum status explain_loss(struct connection *connection, enum status statu
 {
 	if (status != STATUS_PEER_LOST || !connection->device_removed)
 		return status;
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	snprintf(connection->session.cause, sizeof(connection->session.cause), "%s",
 		 device_removed);
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	return STATUS_LOCAL_FAILURE;
 }
 
@@ -424,9 +424,9 @@ struct connection *engine_next_connection(struct engine *engine)
 {
 	struct connection *connection;
 
-	lock_sessions(engine);
+	lock_sessions(&engine->lock);
 	connection = queue_first(&engine->work);
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 	return connection ? connection : timers_due(&engine->timers, now_milliseconds());
 }
 
@@ -437,7 +437,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	unsigned int actions;
 	bool connected, finished, checking;
 
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	if (connection->device && atomic_load(&connection->device->broken) &&
 	    protocol->phase < PHASE_CLOSING)
 		session_fail(connection, STATUS_LOCAL_FAILURE,
@@ -452,7 +452,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	checking = protocol->local == LOCAL_CHECKING;
 	finished = protocol->phase == PHASE_FINISHED;
 	*status = protocol->status;
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	if (finished) {
 		*status = explain_loss(connection, *status);
 		return true;
@@ -470,9 +470,9 @@ bool connection_service(struct connection *connection, enum status *status)
 
 void connection_extend_deadline(struct connection *connection)
 {
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	session_set_deadline(connection, now_milliseconds());
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 }
 
 /* ---- The end ---- */
@@ -514,10 +514,10 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	struct report report;
 
 	verification_end(connection->verification); /* first: it reports to this connection */
-	lock_sessions(connection->engine);
+	lock_sessions(&connection->engine->lock);
 	report = make_report(connection, status);
 	latency = connection->session.figures.latency;
-	unlock_sessions(connection->engine);
+	unlock_sessions(&connection->engine->lock);
 	report_session(&connection->log, &report);
 	if (outcome)
 		report_json(&connection->log, &report);
@@ -534,12 +534,12 @@ void engine_init(struct engine *engine, const struct options *options)
 	engine->console.options = options;
 	engine->log.console = &engine->console;
 	process_init(&engine->process, options);
-	pthread_mutex_init(&engine->lock, NULL);
-	lock_sessions(engine);
+	lock_init(&engine->lock);
+	lock_sessions(&engine->lock);
 	TAILQ_INIT(&engine->connections);
 	queue_init(&engine->work);
 	queue_init(&engine->polled);
-	unlock_sessions(engine);
+	unlock_sessions(&engine->lock);
 }
 
 enum status engine_open(struct engine *engine)
@@ -568,7 +568,7 @@ void engine_close(struct engine *engine)
 	}
 	process_close(&engine->process);
 	payload_free(&engine->payload);
-	pthread_mutex_destroy(&engine->lock);
+	lock_destroy(&engine->lock);
 }
 
 void engine_report_json(struct engine *engine, enum status status)

@@ -331,7 +331,7 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 	double rate = (double)done / seconds;
 	char so_far[32], in_all[32], speed[32];
 
-	/* this is called for every session at every event: what costs more is asked last */
+	/* whether this is a terminal is asked last: it costs a system call */
 	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || console->options->verbose ||
 	    !can_draw())
 		return;
