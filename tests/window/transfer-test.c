@@ -1,0 +1,2155 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The window: tables of single answers, simulated wires, and every order in which two sides can
+ * exchange short streams through tiny rings.
+ *
+ * In the exploration two sides run against each other, with all that the verbs and the workers may
+ * do in between, and every state of the two together is visited once, the nearest first, so that
+ * the trace of a violation is a shortest one. Each byte of each ring is modelled, and is garbage
+ * while anybody may be writing to it.
+ *
+ * What the model takes for granted of the transport, and nothing more:
+ * - WRITEs and messages are executed in the order of posting; READs in order among themselves, and
+ *   messages among themselves, but a message may overtake a READ;
+ * - the destination of a WRITE or READ holds garbage from the posting on, until it is executed; a
+ *   source in memory is read when it is executed;
+ * - a completion comes at any time after the execution or, as over iWARP for a WRITE, after the
+ *   posting; only for requests that asked for it, and for all before it;
+ * - messages that arrived are handled in order, at any time later, in any order relative to
+ *   completions and workers;
+ * - a worker takes a piece as soon as there is one, reads or writes it at any time until it reports
+ *   it, and reports the whole of it or its first byte.
+ *
+ * To see that it can find something, it is run with programs that use the module wrongly as well.
+ */
+#include "transfer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+/* ---- The world: both sides and what is between them ---- */
+
+#define RING       4  /* bytes at most */
+#define QUEUE      14 /* what a side has posted and is not over */
+#define SIDE_BYTES 28 /* numbers of struct transfer that change */
+
+enum entry_kind {
+	ENTRY_MR,
+	ENTRY_WINDOW,
+	ENTRY_DONE,
+	ENTRY_REQUEST,
+};
+
+/* What has become of it. Bits of a set. */
+enum fate {
+	FATE_EXECUTED = 1 << 0,  /* bytes where they belong */
+	FATE_COMPLETED = 1 << 1, /* its completion, or a later one, was handled */
+	FATE_SIGNALED = 1 << 2,
+};
+
+/* One work request. What stands in `detail` depends on its kind. */
+struct entry {
+	uint8_t kind;
+	uint8_t fate;
+	uint8_t detail[6];
+};
+
+/* details of ENTRY_REQUEST: number since the last completed one, position, size, offsets */
+enum {
+	DETAIL_NUMBER,
+	DETAIL_END,
+	DETAIL_SIZE,
+	DETAIL_LOCAL,
+	DETAIL_REMOTE
+};
+/* details of the messages */
+enum {
+	DETAIL_READY,
+	DETAIL_TAKEN,
+	DETAIL_KEPT,
+	DETAIL_RECEIVED,
+	DETAIL_MARK
+};
+
+/* One side, in bytes, so that worlds can be compared. */
+struct side {
+	uint8_t numbers[SIDE_BYTES]; /* see fields[] */
+	uint8_t announced;           /* MSG_MR was posted */
+	uint8_t met;                 /* the peer's MSG_MR was handled */
+	uint8_t done;                /* MSG_DONE was posted */
+	uint8_t filling, copying;    /* bytes that the workers have in hand */
+	uint8_t filled_late;         /* the source's worker has reported the last byte */
+	uint8_t narrow;              /* the wire has been measured as slow */
+	uint8_t entries;             /* so many are in the queue */
+	uint8_t out[RING], in[RING]; /* rings: position in the pass + 1; 0: garbage */
+	uint8_t spare[4];
+	struct entry queue[QUEUE];
+};
+
+struct world {
+	struct side sides[2];
+};
+
+_Static_assert(sizeof(struct world) % 8 == 0, "is hashed by words");
+
+/* How the program at both sides is broken. */
+enum fault {
+	FAULT_NONE,
+	FAULT_TAKEN_EARLY,       /* WRITE: copied is reported when the copy begins */
+	FAULT_READ_EARLY,        /* READ: a completion is reported before it came */
+	FAULT_ACROSS_END,        /* two requests at the end of a ring are made one */
+	FAULT_READY_EARLY,       /* filled is reported when the filling begins */
+	FAULT_WINDOW_BEFORE,     /* WRITE: MSG_WINDOW is posted before the WRITEs that it counts */
+	FAULT_END_LOST,          /* the end mark is left out */
+	FAULT_NO_WAKE_COMPLETED, /* nothing is posted after a completion */
+	FAULT_NO_WAKE_WINDOW,    /* after a MSG_WINDOW */
+	FAULT_NO_WAKE_FILLED,    /* after the source's worker */
+	FAULT_NO_WAKE_COPIED,    /* after the sink's worker */
+	FAULT_UNSIGNALED,        /* no request asks for a completion, but where depth demands it */
+	FAULT_REFILL_EARLY,      /* completions that say little are taken for delivery */
+	FAULT_DONE_EARLY,        /* MSG_DONE is posted before the operation is at its end */
+	FAULT_NO_RESERVE,        /* the last credit is not kept for an answer */
+	FAULTS
+};
+
+static const char *const fault_names[FAULTS] = {
+	"none",
+	"`taken` is sent before the copy",
+	"`taken` is sent before the READ",
+	"a work request crosses the end of a ring",
+	"`ready` is sent before the source has filled the ring",
+	"`ready` is sent before the WRITE",
+	"the end mark is lost",
+	"no wake-up by a completion",
+	"no wake-up by MSG_WINDOW",
+	"no wake-up by the source's worker",
+	"no wake-up by the sink's worker",
+	"requests are not signaled",
+	"refilled by completion over iWARP",
+	"MSG_DONE before the end of the operation",
+	"no credit kept for an answer",
+};
+
+/* What does not change during an exploration. Index 0 is the client, whose stream is 0. */
+struct setting {
+	bool writes;
+	bool completes_early;
+	bool both; /* two streams; else WRITE: stream 0, READ: stream 1, the client operates */
+	bool unknown[2]; /* stream's length */
+	bool every_pass;
+	bool varying; /* the limit of bytes in flight goes up and down */
+	bool partial; /* workers report single bytes, too, and what is kept later than copied */
+	uint8_t length[2], passes[2];
+	uint8_t source_ring[2], sink_ring[2]; /* of stream 0 and 1 */
+	uint8_t depth, request_size, share;
+	uint8_t in_flight;
+	enum fault fault;
+	/* made of it */
+	struct transfer templates[2][2]; /* by side and whether it has met */
+};
+
+static bool has_stream(const struct setting *setting, int stream)
+{
+	return setting->both || stream == (setting->writes ? 0 : 1);
+}
+
+/* Bytes of the position in all. */
+static uint64_t total(const struct setting *setting, int stream)
+{
+	return (uint64_t)setting->length[stream] * setting->passes[stream];
+}
+
+static uint64_t announced_ring(const struct setting *setting, int stream)
+{
+	return setting->writes ? setting->sink_ring[stream] : setting->source_ring[stream];
+}
+
+enum violation {
+	VIOLATION_NONE,
+	VIOLATION_STUCK,
+	VIOLATION_ENDLESS,
+	VIOLATION_OVERWRITTEN,
+	VIOLATION_READ_EARLY,
+	VIOLATION_OUT_OF_BOUNDS,
+	VIOLATION_REFUSED,
+	VIOLATION_TOO_MANY,
+	VIOLATION_AFTER_DONE,
+	VIOLATION_LOST,
+	VIOLATION_MODULE,
+};
+
+static const char *const violation_names[] = {
+	"none",
+	"stuck before the end",
+	"no progress towards the end",
+	"the adapter carries bytes that are not what they should be",
+	"the sink copies bytes that are not what they should be",
+	"a work request crosses the end of a ring",
+	"the peer refuses a message",
+	"more posted than depth or credits allow",
+	"operated after MSG_DONE",
+	"ended without all bytes",
+	"the module refuses what happened",
+};
+
+enum occurrence {
+	OCCURRENCE_START,
+	OCCURRENCE_ANNOUNCE,
+	OCCURRENCE_EXECUTE,
+	OCCURRENCE_COMPLETE,
+	OCCURRENCE_HANDLE,
+	OCCURRENCE_FILLED,
+	OCCURRENCE_COPIED,
+	OCCURRENCE_KEPT,
+	OCCURRENCE_CLOCK,
+};
+
+static const char *const occurrence_names[] = {
+	"start",
+	"posts MSG_MR",
+	"adapter executes",
+	"completion of request ending at",
+	"handles",
+	"source's worker has filled",
+	"sink's worker has copied",
+	"sink's worker has kept up to",
+	"MSG_WINDOW for its age",
+};
+
+static const char *const kind_names[] = { "MSG_MR", "MSG_WINDOW", "MSG_DONE", "RDMA request" };
+
+struct label {
+	uint8_t side, occurrence, detail, kind;
+};
+
+/* ---- The set of worlds visited ---- */
+
+struct node {
+	struct world world;
+	struct label label;
+	uint32_t parent;
+};
+
+struct exploration {
+	const struct setting *setting;
+	struct node *nodes; /* in the order of discovery: also the queue of those to visit */
+	size_t count, capacity;
+	uint32_t *table; /* node number + 1, 0: empty */
+	size_t table_size;
+	size_t states, transitions, runs; /* of all explorations; settings */
+	size_t current;
+	bool fresh; /* the current one has a successor */
+	enum violation violation;
+	const char *refusal;
+	size_t violating;
+};
+
+static size_t hash(const struct world *world)
+{
+	uint64_t words[sizeof(*world) / 8], sum = 0;
+
+	memcpy(words, world, sizeof(*world));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15u;
+		sum ^= sum >> 29;
+	}
+	return (size_t)sum;
+}
+
+static uint32_t *look_up(const struct exploration *exploration, const struct world *world)
+{
+	size_t mask = exploration->table_size - 1, place = hash(world) & mask;
+
+	while (exploration->table[place] &&
+	       memcmp(&exploration->nodes[exploration->table[place] - 1].world, world,
+		      sizeof(*world)) != 0)
+		place = (place + 1) & mask;
+	return &exploration->table[place];
+}
+
+static void grow(struct exploration *exploration)
+{
+	exploration->capacity = exploration->capacity ? 2 * exploration->capacity : 1 << 10;
+	exploration->nodes =
+		realloc(exploration->nodes, exploration->capacity * sizeof(*exploration->nodes));
+	free(exploration->table);
+	exploration->table_size = 2 * exploration->capacity;
+	exploration->table = calloc(exploration->table_size, sizeof(*exploration->table));
+	assert_non_null(exploration->nodes);
+	assert_non_null(exploration->table);
+	for (size_t i = 0; i < exploration->count; i++)
+		*look_up(exploration, &exploration->nodes[i].world) = (uint32_t)i + 1;
+}
+
+static void violate(struct exploration *exploration, enum violation violation)
+{
+	if (exploration->violation == VIOLATION_NONE)
+		exploration->violation = violation;
+}
+
+/* ---- struct transfer as bytes ---- */
+
+enum field_type {
+	FIELD_NUMBER,
+	FIELD_BOOL,
+	FIELD_TIME
+};
+
+struct field {
+	size_t offset;
+	enum field_type type;
+	uint8_t weight; /* in the distance from the start */
+};
+
+#define NUMBER(member, weight)                                          \
+	{                                                               \
+		offsetof(struct transfer, member), FIELD_NUMBER, weight \
+	}
+#define BOOLEAN(member, weight)                                       \
+	{                                                             \
+		offsetof(struct transfer, member), FIELD_BOOL, weight \
+	}
+
+/* All that changes but the measurement of time. */
+static const struct field fields[] = {
+	NUMBER(source.filled, 10),
+	NUMBER(source.told_ready, 10),
+	NUMBER(source.taken, 10),
+	NUMBER(source.kept, 10),
+	BOOLEAN(source.ended, 10),
+	BOOLEAN(source.told_end, 10),
+	NUMBER(sink.ready, 10),
+	NUMBER(sink.copied, 10),
+	NUMBER(sink.kept, 10),
+	NUMBER(sink.told_taken, 10),
+	NUMBER(sink.told_kept, 10),
+	BOOLEAN(sink.ended, 10),
+	BOOLEAN(sink.done, 10),
+	NUMBER(operation.posted, 10),
+	NUMBER(operation.completed, 10),
+	NUMBER(operation.last_signaled_byte, 0),
+	/* the following are made relative, so that more worlds are the same */
+	NUMBER(operation.requests_posted, 0),
+	NUMBER(operation.requests_completed, 0),
+	NUMBER(operation.last_signaled, 0),
+	NUMBER(credits.sent, 0),
+	NUMBER(credits.confirmed, 0),
+	NUMBER(credits.received, 0),
+	NUMBER(credits.told, 0),
+	{ offsetof(struct transfer, moved), FIELD_TIME, 0 },
+};
+
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+_Static_assert(FIELDS <= SIDE_BYTES, "all have a byte");
+
+static void unpack(const struct setting *setting, const struct side *side, int number,
+		   struct transfer *transfer)
+{
+	*transfer = setting->templates[number][side->met];
+	if (side->narrow)
+		transfer->meter.limit = 1;
+	for (size_t i = 0; i < FIELDS; i++) {
+		char *member = (char *)transfer + fields[i].offset;
+
+		if (fields[i].type == FIELD_BOOL)
+			*(bool *)(void *)member = side->numbers[i];
+		else if (fields[i].type == FIELD_NUMBER)
+			*(uint64_t *)(void *)member = side->numbers[i];
+		else
+			*(int64_t *)(void *)member = side->numbers[i] ? 0 : TRANSFER_NEVER;
+	}
+}
+
+static void pack(struct side *side, const struct transfer *transfer)
+{
+	for (size_t i = 0; i < FIELDS; i++) {
+		const char *member = (const char *)transfer + fields[i].offset;
+
+		if (fields[i].type == FIELD_BOOL)
+			side->numbers[i] = *(const bool *)(const void *)member;
+		else if (fields[i].type == FIELD_NUMBER)
+			side->numbers[i] = (uint8_t) * (const uint64_t *)(const void *)member;
+		else
+			side->numbers[i] = *(const int64_t *)(const void *)member != TRANSFER_NEVER;
+	}
+}
+
+static uint8_t *number_of(struct side *side, size_t offset)
+{
+	for (size_t i = 0; i < FIELDS; i++) {
+		if (fields[i].offset == offset)
+			return &side->numbers[i];
+	}
+	abort();
+}
+
+/* Counts MSG_WINDOWs of side `number` from the last one that it knows to be received. */
+static void count_windows_anew(struct world *world, int number)
+{
+	struct side *side = &world->sides[number], *peer = &world->sides[!number];
+	uint8_t *confirmed = number_of(side, offsetof(struct transfer, credits.confirmed));
+	uint8_t base = *confirmed;
+
+	if (base == 0)
+		return;
+	*confirmed = 0;
+	*number_of(side, offsetof(struct transfer, credits.sent)) -= base;
+	*number_of(peer, offsetof(struct transfer, credits.received)) -= base;
+	*number_of(peer, offsetof(struct transfer, credits.told)) -= base;
+	for (int i = 0; i < peer->entries; i++) {
+		if (peer->queue[i].kind == ENTRY_WINDOW)
+			peer->queue[i].detail[DETAIL_RECEIVED] -= base;
+	}
+}
+
+/* Counts requests of a side from the last one that completed. */
+static void count_requests_anew(struct side *side)
+{
+	uint8_t *completed =
+		number_of(side, offsetof(struct transfer, operation.requests_completed));
+	uint8_t base = *completed;
+
+	if (base == 0)
+		return;
+	*completed = 0;
+	*number_of(side, offsetof(struct transfer, operation.requests_posted)) -= base;
+	*number_of(side, offsetof(struct transfer, operation.last_signaled)) -= base;
+	for (int i = 0; i < side->entries; i++) {
+		struct entry *entry = &side->queue[i];
+
+		if (entry->kind == ENTRY_REQUEST && !(entry->fate & FATE_COMPLETED))
+			entry->detail[DETAIL_NUMBER] -= base;
+	}
+}
+
+/*
+ * Grows with everything that can happen, so that no run is endless. What a MSG_WINDOW moves weighs
+ * more than the message; one that only confirms weighs less than the two that it confirms.
+ */
+static int distance_from_start(const struct world *world)
+{
+	int distance = 0;
+
+	for (int number = 0; number < 2; number++) {
+		const struct side *side = &world->sides[number];
+		struct side *counted = (struct side *)(uintptr_t)side;
+
+		for (size_t i = 0; i < FIELDS; i++)
+			distance += side->numbers[i] * fields[i].weight;
+		distance += 10 * (side->announced + side->met + side->done + side->filled_late);
+		distance -= (side->filling > 0) + (side->copying > 0);
+		distance -= 6 * (*number_of(counted, offsetof(struct transfer, credits.received)) -
+				 *number_of(counted, offsetof(struct transfer, credits.told)));
+		for (int i = 0; i < side->entries; i++) {
+			const struct entry *entry = &side->queue[i];
+
+			if (entry->kind == ENTRY_WINDOW)
+				distance -= 9;
+			else if (entry->kind == ENTRY_REQUEST)
+				distance -= (entry->fate & FATE_EXECUTED ? 0 : 1) + 1;
+			else
+				distance -= 1;
+		}
+	}
+	return distance;
+}
+
+/* A world that follows from the current one: it is added unless it is known. */
+static void arrive(struct exploration *exploration, struct world *world, struct label label)
+{
+	uint32_t *place;
+
+	for (int number = 0; number < 2; number++) {
+		count_windows_anew(world, number);
+		count_requests_anew(&world->sides[number]);
+	}
+	if (label.occurrence != OCCURRENCE_START) {
+		exploration->transitions++;
+		exploration->fresh = true;
+		if (distance_from_start(world) <=
+		    distance_from_start(&exploration->nodes[exploration->current].world))
+			violate(exploration, VIOLATION_ENDLESS);
+	}
+	place = look_up(exploration, world);
+	if (*place && exploration->violation == VIOLATION_NONE)
+		return;
+	if (exploration->violation != VIOLATION_NONE && exploration->violating == 0)
+		exploration->violating = exploration->count;
+	else if (*place)
+		return;
+	exploration->nodes[exploration->count] = (struct node){
+		.world = *world, .label = label, .parent = (uint32_t)exploration->current
+	};
+	exploration->count++;
+	if (!*place)
+		*place = (uint32_t)exploration->count;
+	if (exploration->count == exploration->capacity)
+		grow(exploration);
+}
+
+/* ---- The program of a side, as it should be, and as it should not ---- */
+
+/* The stream that side `number` carries, and the value of a byte of it. */
+static int carried(const struct setting *setting, int number)
+{
+	return setting->writes ? number : !number;
+}
+
+static uint8_t value_at(const struct setting *setting, int stream, uint64_t position)
+{
+	return (uint8_t)(position % setting->length[stream] + 1);
+}
+
+/* Whether the piece at `position` in the sink's ring is what it should be. */
+static bool is_right(const struct setting *setting, const struct side *side, int number,
+		     uint64_t position, uint64_t size)
+{
+	for (uint64_t i = position; i < position + size; i++) {
+		if (side->in[i % setting->sink_ring[!number]] != value_at(setting, !number, i))
+			return false;
+	}
+	return true;
+}
+
+static struct entry *append(struct exploration *exploration, struct side *side,
+			    enum entry_kind kind)
+{
+	struct entry *entry = &side->queue[side->entries];
+
+	if (side->entries == QUEUE) {
+		violate(exploration, VIOLATION_TOO_MANY);
+		return &side->queue[QUEUE - 1];
+	}
+	side->entries++;
+	memset(entry, 0, sizeof(*entry));
+	entry->kind = (uint8_t)kind;
+	return entry;
+}
+
+static void drop(struct side *side, int place)
+{
+	side->entries--;
+	memmove(&side->queue[place], &side->queue[place + 1],
+		(size_t)(side->entries - place) * sizeof(side->queue[0]));
+	memset(&side->queue[side->entries], 0, sizeof(side->queue[0]));
+}
+
+/* Where a request of `number` puts bytes: the peer's ring, or its own. */
+static uint8_t *destination(const struct setting *setting, struct world *world, int number,
+			    const struct entry *entry)
+{
+	if (setting->writes)
+		return world->sides[!number].in + entry->detail[DETAIL_REMOTE];
+	return world->sides[number].in + entry->detail[DETAIL_LOCAL];
+}
+
+static const uint8_t *origin(const struct setting *setting, const struct world *world, int number,
+			     const struct entry *entry)
+{
+	if (setting->writes)
+		return world->sides[number].out + entry->detail[DETAIL_LOCAL];
+	return world->sides[!number].out + entry->detail[DETAIL_REMOTE];
+}
+
+static bool crosses(const struct setting *setting, int number, const struct entry *entry)
+{
+	int stream = carried(setting, number);
+	int local = setting->writes ? setting->source_ring[stream] : setting->sink_ring[stream];
+	int remote = setting->writes ? setting->sink_ring[stream] : setting->source_ring[stream];
+
+	return entry->detail[DETAIL_LOCAL] + entry->detail[DETAIL_SIZE] > local ||
+	       entry->detail[DETAIL_REMOTE] + entry->detail[DETAIL_SIZE] > remote;
+}
+
+/* Posts one request: from now on its destination may be written to. */
+static void post_request(struct exploration *exploration, struct world *world, int number,
+			 const struct transfer *transfer, const struct transfer_request *request)
+{
+	const struct setting *setting = exploration->setting;
+	struct side *side = &world->sides[number];
+	struct entry *entry = append(exploration, side, ENTRY_REQUEST);
+
+	entry->detail[DETAIL_NUMBER] = (uint8_t)transfer->operation.requests_posted;
+	entry->detail[DETAIL_END] = (uint8_t)transfer->operation.posted;
+	entry->detail[DETAIL_SIZE] = (uint8_t)request->size;
+	entry->detail[DETAIL_LOCAL] = (uint8_t)request->local;
+	entry->detail[DETAIL_REMOTE] = (uint8_t)request->remote;
+	if (request->signaled && setting->fault != FAULT_UNSIGNALED)
+		entry->fate = FATE_SIGNALED;
+	if (side->done)
+		violate(exploration, VIOLATION_AFTER_DONE);
+	if (transfer->operation.requests_posted - transfer->operation.requests_completed >
+	    setting->depth)
+		violate(exploration, VIOLATION_TOO_MANY);
+	if (crosses(setting, number, entry))
+		violate(exploration, VIOLATION_OUT_OF_BOUNDS);
+	else
+		memset(destination(setting, world, number, entry), 0, request->size);
+}
+
+static void post_requests(struct exploration *exploration, struct world *world, int number,
+			  struct transfer *transfer)
+{
+	struct transfer_request request, more;
+
+	while (exploration->violation == VIOLATION_NONE && transfer_next(transfer, &request, 0)) {
+		struct transfer saved = *transfer;
+
+		if (exploration->setting->fault == FAULT_ACROSS_END &&
+		    transfer_next(transfer, &more, 0)) {
+			if (more.local == 0 || more.remote == 0)
+				request.size += more.size;
+			else
+				*transfer = saved;
+		}
+		post_request(exploration, world, number, transfer, &request);
+	}
+}
+
+static void post_window(struct exploration *exploration, struct side *side,
+			struct transfer *transfer, int64_t now)
+{
+	const struct setting *setting = exploration->setting;
+	struct window window;
+	struct entry *entry;
+
+	if (!side->announced || (side->done && transfer_all_kept(transfer)) ||
+	    !transfer_window(transfer, now, &window))
+		return;
+	entry = append(exploration, side, ENTRY_WINDOW);
+	entry->detail[DETAIL_READY] = (uint8_t)window.ready;
+	entry->detail[DETAIL_TAKEN] = (uint8_t)window.taken;
+	entry->detail[DETAIL_KEPT] = (uint8_t)window.kept;
+	entry->detail[DETAIL_RECEIVED] = (uint8_t)window.received;
+	entry->detail[DETAIL_MARK] = setting->fault != FAULT_END_LOST && window.end;
+	if (transfer->credits.sent - transfer->credits.confirmed > transfer->plan.credits)
+		violate(exploration, VIOLATION_TOO_MANY);
+}
+
+static void post_done(struct exploration *exploration, struct side *side, struct transfer *transfer)
+{
+	bool due = transfer_done_due(transfer);
+
+	if (exploration->setting->fault == FAULT_DONE_EARLY && transfer->sink.stream.plan.present)
+		due = transfer->operation.posted == transfer->sink.stream.length;
+	if (!side->met || side->done || !side->announced || !due)
+		return;
+	side->done = 1;
+	append(exploration, side, ENTRY_DONE)->detail[DETAIL_READY] =
+		(uint8_t)transfer_done(transfer, 0);
+}
+
+/* What a side does after every event. */
+static void drive(struct exploration *exploration, struct world *world, int number,
+		  struct transfer *transfer)
+{
+	struct side *side = &world->sides[number];
+	uint8_t before = side->entries;
+
+	if (side->met && side->announced)
+		post_requests(exploration, world, number, transfer);
+	post_window(exploration, side, transfer, 0);
+	if (exploration->setting->fault == FAULT_WINDOW_BEFORE && side->entries > before &&
+	    side->queue[side->entries - 1].kind == ENTRY_WINDOW) {
+		struct entry window = side->queue[side->entries - 1];
+
+		memmove(&side->queue[before + 1], &side->queue[before],
+			(size_t)(side->entries - 1 - before) * sizeof(window));
+		side->queue[before] = window;
+	}
+	post_done(exploration, side, transfer);
+}
+
+/* The source's worker takes a piece as soon as there is one: its memory is garbage from now on. */
+static void begin_to_fill(struct exploration *exploration, struct world *world, int number,
+			  struct transfer *transfer)
+{
+	const struct setting *setting = exploration->setting;
+	struct side *side = &world->sides[number];
+	struct piece piece;
+	uint64_t left = total(setting, number) - transfer->source.filled;
+
+	if (side->filling || !transfer_fill(transfer, &piece))
+		return;
+	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
+	memset(&side->out[piece.offset], 0, side->filling);
+	if (setting->fault == FAULT_READY_EARLY && side->filling) {
+		transfer_filled(transfer, side->filling, false, 0);
+		drive(exploration, world, number, transfer);
+	}
+}
+
+/* So does the sink's, and what it takes must be right from now on. */
+static void begin_to_copy(struct exploration *exploration, struct world *world, int number,
+			  struct transfer *transfer)
+{
+	struct side *side = &world->sides[number];
+	struct piece piece;
+
+	if (side->copying || !transfer_copy(transfer, &piece))
+		return;
+	side->copying = (uint8_t)piece.size;
+	if (!is_right(exploration->setting, side, number, piece.position, piece.size))
+		violate(exploration, VIOLATION_READ_EARLY);
+	if (exploration->setting->fault == FAULT_TAKEN_EARLY) {
+		transfer_copied(transfer, piece.size, 0);
+		drive(exploration, world, number, transfer);
+	}
+}
+
+/* After an event, which wakes the program up unless it is broken there. */
+static void settle(struct exploration *exploration, struct world *world, int number,
+		   struct transfer *transfer, enum fault unless, struct label label)
+{
+	if (unless == FAULT_NONE || exploration->setting->fault != unless) {
+		drive(exploration, world, number, transfer);
+		begin_to_fill(exploration, world, number, transfer);
+		begin_to_copy(exploration, world, number, transfer);
+	}
+	pack(&world->sides[number], transfer);
+	arrive(exploration, world, label);
+}
+
+/* ---- What can happen next: the adapter ---- */
+
+/* Whether the adapter may execute the request at `place`, or deliver the message. */
+static bool can_execute(const struct setting *setting, const struct side *side, int place)
+{
+	bool message = side->queue[place].kind != ENTRY_REQUEST;
+
+	if (side->queue[place].fate & FATE_EXECUTED)
+		return false;
+	for (int i = 0; i < place; i++) {
+		bool earlier_message = side->queue[i].kind != ENTRY_REQUEST;
+
+		/* what follows a message may be executed before that one is handled */
+		if (earlier_message ? message
+				    : !(side->queue[i].fate & FATE_EXECUTED) &&
+					      (setting->writes || !message))
+			return false;
+	}
+	return true;
+}
+
+static void carry(struct exploration *exploration, struct world *world, int number,
+		  const struct entry *entry)
+{
+	const struct setting *setting = exploration->setting;
+	int stream = carried(setting, number);
+	uint64_t position = (uint64_t)entry->detail[DETAIL_END] - entry->detail[DETAIL_SIZE];
+	const uint8_t *from = origin(setting, world, number, entry);
+	uint8_t *to = destination(setting, world, number, entry);
+
+	if (!setting->writes && world->sides[number].done)
+		violate(exploration, VIOLATION_AFTER_DONE);
+	for (int i = 0; i < entry->detail[DETAIL_SIZE]; i++) {
+		to[i] = value_at(setting, stream, position + (uint64_t)i);
+		if (from[i] != to[i])
+			violate(exploration, VIOLATION_OVERWRITTEN);
+	}
+}
+
+static void executions(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct side *side = &world->sides[number];
+
+	for (int place = 0; place < side->entries; place++) {
+		struct world next = *world;
+		struct entry *entry = &next.sides[number].queue[place];
+		struct label label = { (uint8_t)number, OCCURRENCE_EXECUTE,
+				       entry->detail[DETAIL_END], entry->kind };
+
+		if (entry->kind != ENTRY_REQUEST || !can_execute(exploration->setting, side, place))
+			continue;
+		entry->fate |= FATE_EXECUTED;
+		carry(exploration, &next, number, entry);
+		if (entry->fate & FATE_COMPLETED)
+			drop(&next.sides[number], place);
+		arrive(exploration, &next, label);
+		return;
+	}
+}
+
+/* Whether a completion of the request at `place` may come. */
+static bool can_complete(const struct setting *setting, const struct side *side, int place)
+{
+	const struct entry *entry = &side->queue[place];
+	bool early =
+		(setting->completes_early && setting->writes) || setting->fault == FAULT_READ_EARLY;
+
+	return entry->kind == ENTRY_REQUEST && entry->fate & FATE_SIGNALED &&
+	       !(entry->fate & FATE_COMPLETED) && (early || entry->fate & FATE_EXECUTED);
+}
+
+/* The first completion that has not come stands for all requests before it. */
+static void completions(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct setting *setting = exploration->setting;
+	const struct side *side = &world->sides[number];
+	int place = 0;
+
+	while (place < side->entries && !(side->queue[place].kind == ENTRY_REQUEST &&
+					  side->queue[place].fate & FATE_SIGNALED &&
+					  !(side->queue[place].fate & FATE_COMPLETED)))
+		place++;
+	if (place == side->entries || !can_complete(setting, side, place))
+		return;
+	for (int narrow = 0; narrow <= setting->varying; narrow++) {
+		struct world next = *world;
+		struct side *changed = &next.sides[number];
+		const struct entry *entry = &side->queue[place];
+		struct label label = { (uint8_t)number, OCCURRENCE_COMPLETE,
+				       entry->detail[DETAIL_END], ENTRY_REQUEST };
+		struct transfer transfer;
+
+		changed->narrow = (uint8_t)narrow;
+		unpack(setting, changed, number, &transfer);
+		if (!transfer_completed(&transfer,
+					(uint64_t)entry->detail[DETAIL_END] << 17 |
+						entry->detail[DETAIL_NUMBER],
+					0))
+			violate(exploration, VIOLATION_MODULE);
+		for (int i = place; i >= 0; i--) {
+			if (changed->queue[i].kind != ENTRY_REQUEST)
+				continue;
+			changed->queue[i].fate |= FATE_COMPLETED;
+			changed->queue[i].detail[DETAIL_NUMBER] = 0;
+			if (changed->queue[i].fate & FATE_EXECUTED)
+				drop(changed, i);
+		}
+		settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_COMPLETED, label);
+	}
+}
+
+/* ---- What can happen next: messages ---- */
+
+static void judge_done(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct setting *setting = exploration->setting;
+	const struct side *peer = &world->sides[!number];
+
+	if (!has_stream(setting, carried(setting, !number)))
+		return;
+	for (int i = 0; i < peer->entries; i++) {
+		if (peer->queue[i].kind == ENTRY_REQUEST && !(peer->queue[i].fate & FATE_EXECUTED))
+			violate(exploration, VIOLATION_AFTER_DONE);
+	}
+}
+
+static const char *handle(struct exploration *exploration, struct world *world, int number,
+			  const struct entry *entry, struct transfer *transfer)
+{
+	const struct setting *setting = exploration->setting;
+	struct window window = {
+		.ready = entry->detail[DETAIL_READY],
+		.taken = entry->detail[DETAIL_TAKEN],
+		.kept = entry->detail[DETAIL_KEPT],
+		.received = entry->detail[DETAIL_RECEIVED],
+		.end = entry->detail[DETAIL_MARK],
+	};
+
+	switch (entry->kind) {
+	case ENTRY_MR:
+		world->sides[number].met = 1;
+		return transfer_peer_region(transfer,
+					    announced_ring(setting, carried(setting, number)),
+					    window.ready, 0);
+	case ENTRY_WINDOW:
+		return transfer_accept(transfer, &window, 0);
+	default:
+		judge_done(exploration, world, number);
+		return transfer_accept_done(transfer, window.ready, 0);
+	}
+}
+
+static void receptions(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct side *peer = &world->sides[!number];
+	struct world next = *world;
+	struct transfer transfer;
+	struct entry entry;
+	const char *refusal;
+	struct label label = { (uint8_t)number, OCCURRENCE_HANDLE, 0, 0 };
+	int place = 0;
+
+	while (place < peer->entries && peer->queue[place].kind == ENTRY_REQUEST)
+		place++;
+	if (place == peer->entries || !can_execute(exploration->setting, peer, place))
+		return;
+	entry = peer->queue[place];
+	label.kind = entry.kind;
+	label.detail = entry.detail[DETAIL_READY];
+	drop(&next.sides[!number], place);
+	unpack(exploration->setting, &world->sides[number], number, &transfer);
+	refusal = handle(exploration, &next, number, &entry, &transfer);
+	if (refusal) {
+		violate(exploration, VIOLATION_REFUSED);
+		exploration->refusal = refusal;
+	}
+	settle(exploration, &next, number, &transfer,
+	       entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE, label);
+}
+
+static void announcements(struct exploration *exploration, const struct world *world, int number)
+{
+	struct world next = *world;
+	struct side *side = &next.sides[number];
+	struct transfer transfer;
+	struct label label = { (uint8_t)number, OCCURRENCE_ANNOUNCE, 0, ENTRY_MR };
+
+	/* the server's MSG_MR comes second */
+	if (side->announced || (number == 1 && !side->met))
+		return;
+	unpack(exploration->setting, side, number, &transfer);
+	side->announced = 1;
+	append(exploration, side, ENTRY_MR)->detail[DETAIL_READY] =
+		(uint8_t)transfer_announce(&transfer, 0);
+	settle(exploration, &next, number, &transfer, FAULT_NONE, label);
+}
+
+static void clock_ticks(struct exploration *exploration, const struct world *world, int number)
+{
+	struct world next = *world;
+	struct side *side = &next.sides[number];
+	struct transfer transfer;
+	struct label label = { (uint8_t)number, OCCURRENCE_CLOCK, 0, ENTRY_WINDOW };
+
+	/* a program that is not woken up does not set its timer */
+	if (exploration->setting->fault >= FAULT_NO_WAKE_COMPLETED &&
+	    exploration->setting->fault <= FAULT_NO_WAKE_COPIED)
+		return;
+	unpack(exploration->setting, side, number, &transfer);
+	post_window(exploration, side, &transfer, TRANSFER_MILLISECONDS);
+	if (side->entries > world->sides[number].entries)
+		settle(exploration, &next, number, &transfer, FAULT_NONE, label);
+}
+
+/* ---- What can happen next: workers ---- */
+
+/* What the worker has reported before its time. */
+static uint64_t ahead(const struct setting *setting, enum fault fault, uint8_t size)
+{
+	return setting->fault == fault ? size : 0;
+}
+
+/* It reports `size` bytes, and the end with the last one or, if nobody knows the length, later. */
+static void fill(struct exploration *exploration, const struct world *world, int number,
+		 uint8_t size, bool end)
+{
+	const struct setting *setting = exploration->setting;
+	struct world next = *world;
+	struct side *side = &next.sides[number];
+	uint64_t early = ahead(setting, FAULT_READY_EARLY, side->filling);
+	struct label label = { (uint8_t)number, OCCURRENCE_FILLED, size, end };
+	struct transfer transfer;
+
+	unpack(setting, side, number, &transfer);
+	for (uint64_t i = transfer.source.filled - early; i < transfer.source.filled - early + size;
+	     i++)
+		side->out[i % setting->source_ring[number]] = value_at(setting, number, i);
+	side->filling = 0;
+	side->filled_late = end;
+	if (!transfer_filled(&transfer, size - early, end, 0))
+		violate(exploration, VIOLATION_MODULE);
+	settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_FILLED, label);
+}
+
+static void fillings(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct setting *setting = exploration->setting;
+	const struct side *side = &world->sides[number];
+	bool early = setting->fault == FAULT_READY_EARLY;
+	uint8_t size = side->filling;
+	struct transfer transfer;
+	bool last;
+
+	if (!has_stream(setting, number))
+		return;
+	unpack(setting, side, number, &transfer);
+	last = setting->unknown[number] && !side->filled_late &&
+	       transfer.source.filled + (early ? 0 : size) == total(setting, number);
+	if (size > 0)
+		fill(exploration, world, number, size, false);
+	if (last)
+		fill(exploration, world, number, size, true);
+	if (size > 1 && setting->partial && !early)
+		fill(exploration, world, number, 1, false);
+}
+
+static void copyings(struct exploration *exploration, const struct world *world, int number)
+{
+	const struct setting *setting = exploration->setting;
+	uint8_t whole = world->sides[number].copying;
+	uint64_t early = ahead(setting, FAULT_TAKEN_EARLY, whole);
+
+	for (uint8_t size = whole; size > 0;
+	     size = size > 1 && setting->partial && !early ? 1 : 0) {
+		struct world next = *world;
+		struct side *side = &next.sides[number];
+		struct label label = { (uint8_t)number, OCCURRENCE_COPIED, size, 0 };
+		struct transfer transfer;
+
+		unpack(setting, side, number, &transfer);
+		if (!is_right(setting, side, number, transfer.sink.copied - early, size))
+			violate(exploration, VIOLATION_READ_EARLY);
+		side->copying = 0;
+		transfer_copied(&transfer, size - early, 0);
+		if (!setting->partial)
+			transfer_kept(&transfer, transfer.sink.copied, 0);
+		settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_COPIED, label);
+	}
+}
+
+static void keepings(struct exploration *exploration, const struct world *world, int number)
+{
+	struct world next = *world;
+	struct transfer transfer;
+	struct label label = { (uint8_t)number, OCCURRENCE_KEPT, 0, 0 };
+
+	unpack(exploration->setting, &world->sides[number], number, &transfer);
+	if (transfer.sink.kept == transfer.sink.copied)
+		return;
+	label.detail = (uint8_t)transfer.sink.copied;
+	transfer_kept(&transfer, transfer.sink.copied, 0);
+	settle(exploration, &next, number, &transfer, FAULT_NONE, label);
+}
+
+/* ---- Exploring ---- */
+
+/* Nothing can happen any more: both sides must have all. */
+static void judge_ending(struct exploration *exploration, const struct world *world)
+{
+	const struct setting *setting = exploration->setting;
+
+	for (int number = 0; number < 2; number++) {
+		const struct side *side = &world->sides[number];
+		struct transfer transfer;
+		uint64_t expected;
+
+		unpack(setting, side, number, &transfer);
+		expected = transfer_is_whole(&transfer) && transfer.sink.stream.repeats
+				   ? setting->length[!number]
+				   : total(setting, !number);
+		if (!side->done || !transfer_all_kept(&transfer))
+			violate(exploration, VIOLATION_STUCK);
+		else if (has_stream(setting, !number) && transfer.sink.kept != expected)
+			violate(exploration, VIOLATION_LOST);
+	}
+	exploration->violating = exploration->violation ? exploration->current : 0;
+}
+
+static void visit(struct exploration *exploration)
+{
+	struct world world = exploration->nodes[exploration->current].world;
+
+	exploration->fresh = false;
+	for (int number = 0; number < 2; number++) {
+		announcements(exploration, &world, number);
+		executions(exploration, &world, number);
+		completions(exploration, &world, number);
+		receptions(exploration, &world, number);
+		fillings(exploration, &world, number);
+		copyings(exploration, &world, number);
+		keepings(exploration, &world, number);
+		clock_ticks(exploration, &world, number);
+	}
+	if (!exploration->fresh)
+		judge_ending(exploration, &world);
+}
+
+static struct stream_plan plan_stream(const struct setting *setting, int stream, bool outgoing)
+{
+	struct stream_plan plan = {
+		.present = has_stream(setting, stream),
+		.every_pass = setting->every_pass,
+		.length = setting->unknown[stream] ? TRANSFER_UNKNOWN : setting->length[stream],
+		.passes = setting->passes[stream],
+		.ring = outgoing ? setting->source_ring[stream] : setting->sink_ring[stream],
+	};
+
+	return plan;
+}
+
+static void make_templates(struct setting *setting)
+{
+	for (int number = 0; number < 2; number++) {
+		struct transfer_plan plan = {
+			.writes = setting->writes,
+			.completes_early =
+				setting->completes_early && setting->fault != FAULT_REFILL_EARLY,
+			.depth = setting->depth,
+			.request_size = setting->request_size,
+			.in_flight = setting->in_flight,
+			.credits = 3,
+			.answer = setting->fault == FAULT_NO_RESERVE ? 3 : 2,
+			.share = setting->share,
+			.outgoing = plan_stream(setting, number, true),
+			.incoming = plan_stream(setting, !number, false),
+		};
+		struct transfer *templates = setting->templates[number];
+
+		transfer_init(&templates[0], &plan, 0);
+		templates[1] = templates[0];
+		transfer_peer_region(&templates[1],
+				     announced_ring(setting, carried(setting, number)), 0, 0);
+	}
+}
+
+/* Visits everything that can happen with this setting; false if there was a violation. */
+static bool explore(struct exploration *exploration, struct setting *setting)
+{
+	struct world start;
+	struct transfer transfer;
+
+	make_templates(setting);
+	memset(&start, 0, sizeof(start));
+	exploration->setting = setting;
+	exploration->count = 0;
+	exploration->violation = VIOLATION_NONE;
+	exploration->violating = 0;
+	exploration->current = 0;
+	for (int number = 0; number < 2; number++) {
+		transfer = setting->templates[number][0];
+		begin_to_fill(exploration, &start, number, &transfer);
+		pack(&start.sides[number], &transfer);
+	}
+	if (exploration->capacity == 0)
+		grow(exploration);
+	memset(exploration->table, 0, exploration->table_size * sizeof(*exploration->table));
+	arrive(exploration, &start, (struct label){ .occurrence = OCCURRENCE_START });
+	while (exploration->current < exploration->count &&
+	       exploration->violation == VIOLATION_NONE) {
+		visit(exploration);
+		exploration->current++;
+	}
+	exploration->states += exploration->count;
+	exploration->runs++;
+	return exploration->violation == VIOLATION_NONE;
+}
+
+static void print_setting(const struct setting *setting)
+{
+	print_message("%s%s, %s, depth %u, requests of %u, share %u, in flight %u%s\n",
+		      setting->writes ? "WRITE" : "READ",
+		      setting->completes_early ? " completing early" : "",
+		      setting->both ? "both ways" : "one way", setting->depth,
+		      setting->request_size, setting->share, setting->in_flight,
+		      setting->varying ? ", varying" : "");
+	for (int stream = 0; stream < 2; stream++) {
+		if (has_stream(setting, stream))
+			print_message("  stream %d: %u bytes%s, %u passes%s, rings %u to %u\n",
+				      stream, setting->length[stream],
+				      setting->unknown[stream] ? " (unknown)" : "",
+				      setting->passes[stream],
+				      setting->every_pass ? " verified" : "",
+				      setting->source_ring[stream], setting->sink_ring[stream]);
+	}
+}
+
+/* How the violation comes about. */
+static void print_trace(const struct exploration *exploration)
+{
+	uint32_t path[1024];
+	size_t length = 0;
+
+	print_message("%s%s%s\n", violation_names[exploration->violation],
+		      exploration->violation == VIOLATION_REFUSED && exploration->refusal ? ": "
+											  : "",
+		      exploration->violation == VIOLATION_REFUSED && exploration->refusal
+			      ? exploration->refusal
+			      : "");
+	print_setting(exploration->setting);
+	for (size_t i = exploration->violating; i > 0 && length < 1024;
+	     i = exploration->nodes[i].parent)
+		path[length++] = (uint32_t)i;
+	while (length > 0) {
+		struct label label = exploration->nodes[path[--length]].label;
+		bool kind = label.occurrence == OCCURRENCE_EXECUTE ||
+			    label.occurrence == OCCURRENCE_HANDLE;
+
+		print_message("  %s: %s %s %u\n", label.side ? "server" : "client",
+			      occurrence_names[label.occurrence],
+			      kind ? kind_names[label.kind] : "", label.detail);
+	}
+}
+
+static void must_hold(struct exploration *exploration, struct setting setting)
+{
+	if (explore(exploration, &setting))
+		return;
+	print_trace(exploration);
+	fail();
+}
+
+static void finish(struct exploration *exploration, const char *name, clock_t started)
+{
+	print_message("%s: %zu settings, %zu states, %zu transitions, %.1f s\n", name,
+		      exploration->runs, exploration->states, exploration->transitions,
+		      (double)(clock() - started) / CLOCKS_PER_SEC);
+	free(exploration->nodes);
+	free(exploration->table);
+}
+
+/* ---- Exploring: what must hold ---- */
+
+static const struct setting plain = {
+	.depth = 2,
+	.request_size = 2,
+	.share = 4,
+	.in_flight = 64,
+	.passes = { 1, 1 },
+};
+
+static void set_rings(struct setting *setting, int stream, int source, int sink)
+{
+	setting->source_ring[stream] = (uint8_t)source;
+	setting->sink_ring[stream] = (uint8_t)sink;
+}
+
+/* Both operations with everything else the same, and WRITE with completions that say little. */
+static void must_hold_for_all(struct exploration *exploration, struct setting setting)
+{
+	setting.writes = false;
+	must_hold(exploration, setting);
+	setting.writes = true;
+	must_hold(exploration, setting);
+	setting.completes_early = true;
+	must_hold(exploration, setting);
+}
+
+/* Single bytes and late keeping make many more worlds: not where there are many already. */
+static bool is_small(const struct setting *setting, int stream)
+{
+	return setting->length[stream] <= 2 ||
+	       setting->source_ring[stream] + setting->sink_ring[stream] <= 3;
+}
+
+static void explore_one_way(void **state)
+{
+	struct exploration exploration = { 0 };
+	clock_t started = clock();
+
+	(void)state;
+	for (int rings = 0; rings < 16; rings++) {
+		for (int length = 0; length < 10; length++) {
+			struct setting setting = plain;
+
+			for (int stream = 0; stream < 2; stream++) {
+				set_rings(&setting, stream, 1 + rings / 4, 1 + rings % 4);
+				setting.length[stream] = (uint8_t)length;
+			}
+			setting.partial = is_small(&setting, 0);
+			must_hold_for_all(&exploration, setting);
+			setting.unknown[0] = setting.unknown[1] = true;
+			must_hold_for_all(&exploration, setting);
+		}
+	}
+	finish(&exploration, "one way", started);
+}
+
+/* Two streams of these lengths, known and unknown, through rings that are not alike. */
+static void explore_streams(struct exploration *exploration, int first, int second,
+			    const uint8_t rings[4])
+{
+	for (int unknown = 0; unknown < 4; unknown++) {
+		struct setting setting = plain;
+
+		setting.both = true;
+		setting.length[0] = (uint8_t)first;
+		setting.length[1] = (uint8_t)second;
+		setting.unknown[0] = unknown & 1;
+		setting.unknown[1] = unknown & 2;
+		set_rings(&setting, 0, rings[0], rings[1]);
+		set_rings(&setting, 1, rings[2], rings[3]);
+		must_hold_for_all(exploration, setting);
+	}
+}
+
+static void explore_both_ways(void **state)
+{
+	static const uint8_t rings[][4] = {
+		{ 1, 1, 2, 1 }, { 1, 2, 1, 1 }, { 3, 2, 1, 2 }, { 2, 4, 4, 1 }
+	};
+	static const uint8_t narrow[] = { 1, 1, 1, 2 };
+	struct exploration exploration = { 0 };
+	clock_t started = clock();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+		for (int lengths = 0; lengths < 9; lengths++)
+			explore_streams(&exploration, lengths / 3, lengths % 3, rings[i]);
+	}
+	/* long enough to run out of credits */
+	explore_streams(&exploration, 9, 1, narrow);
+	explore_streams(&exploration, 4, 4, narrow);
+	finish(&exploration, "both ways", started);
+}
+
+/* Payloads that repeat, through own rings of any length, and streams of verified passes. */
+static void explore_passes(void **state)
+{
+	struct exploration exploration = { 0 };
+	clock_t started = clock();
+
+	(void)state;
+	for (int kind = 0; kind < 3 * 2 * 16; kind++) {
+		struct setting setting = plain;
+
+		for (int stream = 0; stream < 2; stream++) {
+			setting.length[stream] = (uint8_t)(1 + kind / 32);
+			setting.passes[stream] = 3;
+			set_rings(&setting, stream, 1 + kind / 4 % 4, 1 + kind % 4);
+		}
+		setting.every_pass = kind & 16;
+		must_hold_for_all(&exploration, setting);
+		setting.depth = 8; /* two requests for each completion */
+		setting.request_size = 1;
+		must_hold_for_all(&exploration, setting);
+	}
+	finish(&exploration, "passes", started);
+}
+
+/* Other numbers: selective signaling, bytes in flight that change, moves too small to report. */
+static void explore_numbers(void **state)
+{
+	struct exploration exploration = { 0 };
+	clock_t started = clock();
+
+	(void)state;
+	for (int kind = 0; kind < 128; kind++) {
+		struct setting setting = plain;
+
+		for (int stream = 0; stream < 2; stream++) {
+			setting.length[stream] = (uint8_t)(3 + 2 * (kind & 1));
+			setting.unknown[stream] = kind & 2;
+			set_rings(&setting, stream, kind & 32 ? 4 : 3, kind & 16 ? 4 : 2);
+		}
+		setting.depth = kind & 4 ? 8 : 1;
+		setting.request_size = kind & 4 ? 1 : 3;
+		setting.varying = kind & 8;
+		setting.in_flight = setting.varying ? 8 : 3;
+		setting.share = kind & 64 ? 1 : 2;
+		must_hold_for_all(&exploration, setting);
+	}
+	finish(&exploration, "numbers", started);
+}
+
+/* ---- Exploring: programs that use it wrongly ---- */
+
+struct broken {
+	enum fault fault;
+	bool writes;
+	bool unknown;
+	bool both;
+	uint8_t length;
+	enum violation violation; /* the shortest one */
+};
+
+static const struct broken broken[] = {
+	{ FAULT_TAKEN_EARLY, true, false, false, 7, VIOLATION_READ_EARLY },
+	{ FAULT_READ_EARLY, false, false, false, 7, VIOLATION_READ_EARLY },
+	{ FAULT_ACROSS_END, true, false, false, 7, VIOLATION_OUT_OF_BOUNDS },
+	{ FAULT_ACROSS_END, false, false, false, 7, VIOLATION_OUT_OF_BOUNDS },
+	{ FAULT_READY_EARLY, true, false, false, 7, VIOLATION_OVERWRITTEN },
+	{ FAULT_READY_EARLY, false, false, false, 7, VIOLATION_OVERWRITTEN },
+	{ FAULT_WINDOW_BEFORE, true, false, false, 7, VIOLATION_READ_EARLY },
+	{ FAULT_END_LOST, true, true, false, 7, VIOLATION_REFUSED },
+	{ FAULT_END_LOST, false, true, false, 7, VIOLATION_REFUSED },
+	{ FAULT_NO_WAKE_COMPLETED, true, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_COMPLETED, false, false, false, 2, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_WINDOW, true, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_WINDOW, false, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_FILLED, true, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_FILLED, false, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_COPIED, true, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_NO_WAKE_COPIED, false, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_UNSIGNALED, true, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_UNSIGNALED, false, false, false, 7, VIOLATION_STUCK },
+	{ FAULT_REFILL_EARLY, true, false, false, 7, VIOLATION_OVERWRITTEN },
+	{ FAULT_DONE_EARLY, false, false, false, 7, VIOLATION_AFTER_DONE },
+	{ FAULT_NO_RESERVE, true, false, true, 5, VIOLATION_STUCK },
+	{ FAULT_NO_RESERVE, false, false, true, 5, VIOLATION_STUCK },
+};
+
+static void every_break_is_found(void **state)
+{
+	struct exploration exploration = { 0 };
+	clock_t started = clock();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+		struct setting setting = plain;
+
+		setting.writes = broken[i].writes;
+		setting.both = broken[i].both;
+		setting.completes_early = broken[i].fault == FAULT_REFILL_EARLY;
+		for (int stream = 0; stream < 2; stream++) {
+			set_rings(&setting, stream, 3, 2);
+			setting.length[stream] = broken[i].length;
+			setting.unknown[stream] = broken[i].unknown;
+		}
+		if (!broken[i].both)
+			must_hold(&exploration, setting);
+		setting.fault = broken[i].fault;
+		print_message("broken: %s\n", fault_names[setting.fault]);
+		assert_false(explore(&exploration, &setting));
+		print_trace(&exploration);
+		assert_int_equal(exploration.violation, broken[i].violation);
+	}
+	finish(&exploration, "broken", started);
+}
+
+/* ---- Simulated: wires and disks of any speed, real numbers ---- */
+
+#define SIMULATED_QUEUE 4096
+
+/* What goes over a wire in one direction, in this order. */
+struct item {
+	enum entry_kind kind;
+	int owner; /* ENTRY_REQUEST: whose it is */
+	uint64_t id, size;
+	bool signaled;
+	struct window window;
+};
+
+struct simulated_side {
+	struct transfer transfer;
+	struct item queue[SIMULATED_QUEUE];
+	unsigned int first, behind; /* of the queue, modulo its length */
+	uint64_t sent;              /* bytes of its first item */
+	uint64_t filled, copied;    /* bytes that its disk may still move in this millisecond */
+	bool done;
+};
+
+struct simulation {
+	struct simulated_side sides[2];
+	uint64_t wire, disk; /* bytes a millisecond */
+	int64_t now;
+	int64_t longest; /* the peer owed something and nothing moved, in milliseconds */
+	unsigned int windows;
+	uint64_t most_in_flight;
+};
+
+static struct transfer_plan real_plan(bool writes, uint64_t length, uint64_t ring)
+{
+	struct stream_plan stream = {
+		.present = true, .length = length, .passes = 1, .ring = ring
+	};
+	struct transfer_plan plan = {
+		.writes = writes,
+		.depth = 16,
+		.request_size = TRANSFER_REQUEST_SIZE,
+		.in_flight = TRANSFER_IN_FLIGHT,
+		.credits = TRANSFER_CREDITS,
+		.answer = TRANSFER_ANSWER,
+		.share = TRANSFER_SHARE,
+		.outgoing = stream,
+		.incoming = stream,
+	};
+
+	return plan;
+}
+
+static void send_item(struct simulation *simulation, int number, struct item item)
+{
+	struct simulated_side *side = &simulation->sides[number];
+
+	side->queue[side->behind++ % SIMULATED_QUEUE] = item;
+	assert_true(side->behind - side->first < SIMULATED_QUEUE);
+}
+
+static void simulate_posts(struct simulation *simulation, int number)
+{
+	struct simulated_side *side = &simulation->sides[number];
+	struct transfer *transfer = &side->transfer;
+	struct item item = { .kind = ENTRY_REQUEST, .owner = number };
+	struct transfer_request request;
+	uint64_t in_flight;
+
+	while (transfer_next(transfer, &request, simulation->now)) {
+		item.id = request.id;
+		item.size = request.size;
+		item.signaled = request.signaled;
+		send_item(simulation, transfer->plan.writes ? number : !number, item);
+	}
+	in_flight = transfer->operation.posted - transfer->operation.completed;
+	if (in_flight > simulation->most_in_flight)
+		simulation->most_in_flight = in_flight;
+	item = (struct item){ .kind = ENTRY_WINDOW, .size = 100 };
+	if (transfer_window(transfer, simulation->now, &item.window)) {
+		simulation->windows++;
+		send_item(simulation, number, item);
+	}
+	if (!side->done && transfer_done_due(transfer)) {
+		side->done = true;
+		item = (struct item){ .kind = ENTRY_DONE, .size = 100 };
+		item.id = transfer_done(transfer, simulation->now);
+		send_item(simulation, number, item);
+	}
+}
+
+static void simulate_arrival(struct simulation *simulation, int number, const struct item *item)
+{
+	struct transfer *peer = &simulation->sides[!number].transfer;
+	const char *wrong = NULL;
+
+	if (item->kind == ENTRY_WINDOW)
+		wrong = transfer_accept(peer, &item->window, simulation->now);
+	else if (item->kind == ENTRY_DONE)
+		wrong = transfer_accept_done(peer, item->id, simulation->now);
+	else if (item->signaled)
+		assert_true(transfer_completed(&simulation->sides[item->owner].transfer, item->id,
+					       simulation->now));
+	if (wrong)
+		print_message("%d ms: %s\n", (int)simulation->now, wrong);
+	assert_null(wrong);
+}
+
+static void simulate_wire(struct simulation *simulation, int number)
+{
+	struct simulated_side *side = &simulation->sides[number];
+	uint64_t left = simulation->wire;
+
+	while (left > 0 && side->first != side->behind) {
+		struct item item = side->queue[side->first % SIMULATED_QUEUE];
+		uint64_t rest = item.size - side->sent;
+
+		if (rest > left) {
+			side->sent += left;
+			return;
+		}
+		left -= rest;
+		side->sent = 0;
+		side->first++;
+		simulate_arrival(simulation, number, &item);
+	}
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The workers: pieces of 64 KiB at most. */
+static void simulate_disks(struct simulation *simulation, int number)
+{
+	struct simulated_side *side = &simulation->sides[number];
+	struct transfer *transfer = &side->transfer;
+	struct piece piece;
+
+	side->filled += simulation->disk;
+	side->copied += simulation->disk;
+	while (transfer_fill(transfer, &piece) && side->filled >= at_most(piece.size, 65536)) {
+		side->filled -= at_most(piece.size, 65536);
+		assert_true(transfer_filled(transfer, at_most(piece.size, 65536), false,
+					    simulation->now));
+	}
+	while (transfer_copy(transfer, &piece) && side->copied >= at_most(piece.size, 65536)) {
+		side->copied -= at_most(piece.size, 65536);
+		transfer_copied(transfer, at_most(piece.size, 65536), simulation->now);
+		transfer_kept(transfer, transfer->sink.copied, simulation->now);
+	}
+}
+
+/* For how long a side would blame its peer: it owes something, or its verdict, and nothing moves.
+ */
+static int64_t silence_of(const struct simulation *simulation, int number)
+{
+	const struct simulated_side *side = &simulation->sides[number];
+	const struct simulated_side *peer = &simulation->sides[!number];
+	int64_t since = transfer_owed_since(&side->transfer);
+
+	if (peer->done && transfer_all_kept(&peer->transfer))
+		return 0;
+	if (since == TRANSFER_NEVER && side->done)
+		since = transfer_heard(&side->transfer);
+	return since == TRANSFER_NEVER ? 0 : simulation->now - since;
+}
+
+/* One millisecond. Returns whether both sides have everything. */
+static bool simulate(struct simulation *simulation)
+{
+	bool over = true;
+
+	simulation->now++;
+	for (int number = 0; number < 2; number++) {
+		struct simulated_side *side = &simulation->sides[number];
+
+		simulate_disks(simulation, number);
+		simulate_posts(simulation, number);
+		simulate_wire(simulation, number);
+		if (silence_of(simulation, number) > simulation->longest)
+			simulation->longest = silence_of(simulation, number);
+		over = over && side->done && transfer_all_kept(&side->transfer);
+	}
+	return over;
+}
+
+/* Runs until both sides have everything; `plans` may differ in their own rings. */
+static void run(struct simulation *simulation, const struct transfer_plan *plans)
+{
+	simulation->now = 0;
+	for (int number = 0; number < 2; number++)
+		transfer_init(&simulation->sides[number].transfer, &plans[number], 0);
+	for (int number = 0; number < 2; number++) {
+		const struct transfer_plan *peer = &plans[!number];
+		uint64_t ring = peer->writes ? peer->incoming.ring : peer->outgoing.ring;
+		struct transfer *other = &simulation->sides[!number].transfer;
+
+		assert_null(transfer_peer_region(&simulation->sides[number].transfer, ring,
+						 transfer_announce(other, 0), 0));
+	}
+	while (!simulate(simulation))
+		assert_true(simulation->now < 1000000);
+}
+
+/* The longest silence for which a side would blame the peer, in milliseconds. */
+static int64_t longest_silence(bool writes, bool one_way, uint64_t ring, uint64_t in_flight,
+			       uint64_t wire, uint64_t disk)
+{
+	struct simulation *simulation = calloc(1, sizeof(*simulation));
+	struct transfer_plan plans[2];
+	int64_t longest;
+
+	assert_non_null(simulation);
+	plans[0] = plans[1] = real_plan(writes, 4 << 20, ring);
+	plans[0].outgoing.present = plans[1].incoming.present = !one_way;
+	plans[0].in_flight = plans[1].in_flight = in_flight;
+	simulation->wire = wire;
+	simulation->disk = disk;
+	run(simulation, plans);
+	longest = simulation->longest;
+	free(simulation);
+	return longest;
+}
+
+static void print_silence(int kind, uint64_t ring, int64_t silence)
+{
+	print_message("%s, %s, ring %d KiB: %d ms of silence at most\n",
+		      kind & 1 ? "WRITE" : "READ", kind & 2 ? "one way" : "both ways",
+		      (int)(ring >> 10), (int)silence);
+}
+
+/* 1 Mbit/s carries 125 bytes in a millisecond. */
+static void a_slow_wire_is_seen_to_move(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 12; kind++) {
+		uint64_t ring = (uint64_t)65536 << kind / 4 * 4;
+		int64_t silence =
+			longest_silence(kind & 1, kind & 2, ring, TRANSFER_IN_FLIGHT, 125, 1 << 20);
+
+		print_silence(kind, ring, silence);
+		assert_true(silence < 4000);
+	}
+	/* why not more is in flight before the wire is measured */
+	assert_true(longest_silence(true, true, 8 << 20, 1 << 20, 125, 1 << 20) > 5000);
+}
+
+static void a_slow_disk_is_seen_to_move(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 12; kind++) {
+		uint64_t ring = (uint64_t)65536 << kind / 4 * 4;
+		int64_t silence = longest_silence(kind & 1, kind & 2, ring, TRANSFER_IN_FLIGHT,
+						  1 << 20, 1000);
+
+		print_silence(kind, ring, silence);
+		assert_true(silence < 1000);
+	}
+}
+
+/* Own rings of any length on either side, verified passes, completions that say little. */
+static void no_honest_side_is_refused(void **state)
+{
+	struct simulation *simulation = calloc(1, sizeof(*simulation));
+
+	(void)state;
+	assert_non_null(simulation);
+	for (int kind = 0; kind < 512; kind++) {
+		struct transfer_plan plans[2];
+		uint64_t ring = (uint64_t)4096 << (kind >> 1 & 7);
+
+		memset(simulation, 0, sizeof(*simulation));
+		plans[0] = plans[1] = real_plan(kind & 1, 1000000, ring);
+		plans[1].outgoing.ring = plans[1].incoming.ring = 65536;
+		plans[0].outgoing.passes = plans[1].incoming.passes = kind & 16 ? 3 : 1;
+		plans[0].outgoing.every_pass = plans[1].incoming.every_pass = kind & 32;
+		plans[0].depth = kind & 64 ? 1 : 100;
+		plans[0].completes_early = plans[1].completes_early = kind & 128;
+		simulation->wire = kind & 256 ? 1 << 20 : 3000;
+		simulation->disk = kind & 256 ? 50000 : 1 << 20;
+		run(simulation, plans);
+	}
+	free(simulation);
+}
+
+/* ---- Tables: what is posted ---- */
+
+static void connect_sides(struct transfer sides[2], const struct transfer_plan *plan)
+{
+	for (int number = 0; number < 2; number++)
+		transfer_init(&sides[number], plan, 0);
+	for (int number = 0; number < 2; number++)
+		assert_null(transfer_peer_region(
+			&sides[number], plan->writes ? plan->incoming.ring : plan->outgoing.ring,
+			transfer_announce(&sides[!number], 0), 0));
+}
+
+static void fill_all(struct transfer *transfer)
+{
+	struct piece piece;
+
+	while (transfer_fill(transfer, &piece))
+		assert_true(transfer_filled(transfer, piece.size, false, 0));
+}
+
+/* Posts all that may be posted, and completes it at once; returns the requests. */
+static unsigned int operate(struct transfer *transfer, int64_t now)
+{
+	struct transfer_request request;
+	unsigned int requests = 0;
+
+	while (transfer_next(transfer, &request, now)) {
+		requests++;
+		if (request.signaled)
+			assert_true(transfer_completed(transfer, request.id, now));
+	}
+	return requests;
+}
+
+static void what_fits_needs_no_window(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 8 << 20, 8 << 20);
+	struct transfer sides[2];
+	struct window window;
+	struct piece piece;
+
+	(void)state;
+	connect_sides(sides, &plan);
+	fill_all(&sides[0]);
+	operate(&sides[0], 100);
+	assert_true(transfer_operated(&sides[0]));
+	assert_false(transfer_window(&sides[0], 249, &window));
+	assert_true(transfer_done_due(&sides[0]));
+	assert_int_equal(transfer_done(&sides[0], 249), 8 << 20);
+	assert_false(transfer_window(&sides[0], 10000, &window));
+	assert_true(transfer_is_whole(&sides[1]));
+	assert_false(transfer_copy(&sides[1], &piece));
+	assert_null(transfer_accept_done(&sides[1], 8 << 20, 300));
+	assert_true(transfer_copy(&sides[1], &piece));
+	assert_int_equal(piece.size, 8 << 20);
+	assert_false(transfer_window(&sides[1], 549, &window));
+	/* its verdict takes long: it says that it is alive */
+	assert_true(transfer_window(&sides[1], 550, &window));
+	assert_int_equal(window.taken, 8 << 20);
+}
+
+static void a_window_for_its_age(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 8 << 20, 8 << 20);
+	struct transfer sides[2];
+	struct window window;
+
+	(void)state;
+	connect_sides(sides, &plan);
+	assert_int_equal(transfer_window_time(&sides[0]), TRANSFER_NEVER);
+	assert_true(transfer_filled(&sides[0], 5000, false, 0));
+	assert_int_equal(operate(&sides[0], 1000), 1);
+	assert_int_equal(transfer_window_time(&sides[0]), 1250);
+	assert_false(transfer_window(&sides[0], 1249, &window));
+	assert_true(transfer_window(&sides[0], 1250, &window));
+	assert_int_equal(window.ready, 5000);
+	assert_false(window.end);
+	assert_int_equal(transfer_window_time(&sides[0]), TRANSFER_NEVER);
+}
+
+static void a_quarter_ring_is_reported_at_once(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 4 << 20, 1 << 20);
+	struct transfer sides[2];
+	struct window window;
+
+	(void)state;
+	connect_sides(sides, &plan);
+	assert_true(transfer_filled(&sides[0], (256 << 10) - 1, false, 0));
+	operate(&sides[0], 0);
+	assert_false(transfer_window(&sides[0], 0, &window));
+	assert_true(transfer_filled(&sides[0], 1, false, 0));
+	operate(&sides[0], 0);
+	assert_true(transfer_window(&sides[0], 0, &window));
+	assert_int_equal(window.ready, 256 << 10);
+}
+
+static void requests_end_where_a_ring_ends(void **state)
+{
+	static const struct transfer_request expected[] = {
+		{ .local = 0, .remote = 0, .size = 10000 },
+		{ .local = 10000, .remote = 0, .size = 5000 },
+		{ .local = 0, .remote = 5000, .size = 5000 },
+		{ .local = 5000, .remote = 0, .size = 10000 },
+	};
+	struct transfer_plan plan = real_plan(true, 1 << 20, 15000);
+	struct transfer transfer;
+	struct transfer_request request;
+
+	(void)state;
+	plan.depth = 1;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 10000, 0, 0));
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		struct window room = { .taken = transfer.source.told_ready };
+
+		fill_all(&transfer);
+		assert_true(transfer_next(&transfer, &request, 0));
+		assert_int_equal(request.local, expected[i].local);
+		assert_int_equal(request.remote, expected[i].remote);
+		assert_int_equal(request.size, expected[i].size);
+		assert_true(transfer_completed(&transfer, request.id, 0));
+		assert_true(transfer_window(&transfer, 250, &room));
+		room.taken = room.ready;
+		room.ready = 0;
+		assert_null(transfer_accept(&transfer, &room, 0));
+	}
+}
+
+static void a_rejected_request_was_not_posted(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 1 << 20, 1 << 20);
+	struct transfer transfer;
+	struct transfer_request first, second, third;
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 1 << 20, 0, 0));
+	fill_all(&transfer);
+	assert_true(transfer_next(&transfer, &first, 0));
+	assert_true(transfer_next(&transfer, &second, 0));
+	assert_true(transfer_next(&transfer, &third, 0));
+	transfer_rejected(&transfer, &second);
+	assert_int_equal(transfer.operation.requests_posted, 1);
+	assert_int_equal(transfer.operation.posted, first.size);
+	assert_false(transfer_completed(&transfer, third.id, 0));
+	assert_true(transfer_completed(&transfer, first.id, 0));
+	assert_false(transfer_completed(&transfer, first.id, 0));
+}
+
+/* More requests than 17 bits count and more bytes than 39 bits do. */
+static void a_stream_of_terabytes(void **state)
+{
+	struct transfer_plan plan = real_plan(true, (uint64_t)3 << 39, 8 << 20);
+	struct transfer transfer;
+	struct window room = { 0 }, told;
+	int64_t now = 0;
+
+	(void)state;
+	plan.incoming.present = false;
+	plan.request_size = 1 << 20;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
+	while (!transfer_operated(&transfer)) {
+		fill_all(&transfer);
+		operate(&transfer, now += 250);
+		if (transfer_window(&transfer, now, &told)) {
+			room.received++;
+			room.taken = told.ready;
+			assert_null(transfer_accept(&transfer, &room, now));
+		}
+	}
+	assert_int_equal(transfer_done(&transfer, now), (uint64_t)3 << 39);
+}
+
+/* ---- Tables: passes ---- */
+
+static void passes_that_fit_repeat(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 100000, 100000);
+	struct transfer sides[2];
+	struct window window;
+	struct piece piece;
+
+	(void)state;
+	plan.outgoing.passes = plan.incoming.passes = 1000;
+	connect_sides(sides, &plan);
+	fill_all(&sides[0]);
+	assert_int_equal(sides[0].source.filled, 100000);
+	operate(&sides[0], 0);
+	assert_true(transfer_operated(&sides[0]));
+	assert_true(transfer_window(&sides[0], 250, &window));
+	assert_int_equal(window.ready, 100000000);
+	assert_null(transfer_accept(&sides[1], &window, 250));
+	assert_int_equal(transfer_done(&sides[0], 250), 100000);
+	assert_null(transfer_accept_done(&sides[1], 100000, 300));
+	assert_true(transfer_copy(&sides[1], &piece));
+	assert_int_equal(piece.size, 100000);
+}
+
+static void verified_passes_are_one_stream(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 100000, 100000);
+	struct transfer sides[2];
+
+	(void)state;
+	plan.outgoing.passes = plan.incoming.passes = 1000;
+	plan.outgoing.every_pass = plan.incoming.every_pass = true;
+	connect_sides(sides, &plan);
+	fill_all(&sides[0]);
+	operate(&sides[0], 0);
+	assert_int_equal(sides[0].operation.posted, 100000);
+	assert_false(transfer_is_whole(&sides[1]));
+	assert_int_equal(sides[1].sink.stream.length, 100000000);
+}
+
+static void a_time_that_is_up_ends_with_the_pass(void **state)
+{
+	for (int writes = 0; writes < 2; writes++) {
+		struct transfer_plan plan = real_plan(writes, 100000, 100000);
+		struct transfer sides[2];
+		struct transfer_request request;
+
+		(void)state;
+		plan.outgoing.passes = plan.incoming.passes = 0;
+		transfer_init(&sides[0], &plan, 0);
+		assert_null(transfer_peer_region(&sides[0], 100000, 100000, 0));
+		fill_all(&sides[0]);
+		for (int i = 0; i < 1001; i++) {
+			assert_true(transfer_next(&sides[0], &request, 0));
+			if (request.signaled)
+				assert_true(transfer_completed(&sides[0], request.id, 0));
+		}
+		assert_false(transfer_operated(&sides[0]));
+		transfer_stop(&sides[0]);
+		operate(&sides[0], 0);
+		assert_true(transfer_operated(&sides[0]));
+		assert_int_equal(sides[0].operation.posted % 100000, 0);
+		assert_true(transfer_done_due(&sides[0]));
+		assert_int_equal(transfer_done(&sides[0], 0), 100000);
+	}
+}
+
+static void a_file_that_shrank_is_no_stream(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 100000, 4096);
+	struct transfer transfer;
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	assert_false(transfer_filled(&transfer, 4097, false, 0));
+	assert_false(transfer_filled(&transfer, 1000, true, 0));
+	assert_true(transfer_filled(&transfer, 1000, false, 0));
+}
+
+/* ---- Tables: what a peer may say ---- */
+
+/* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; heard: the same. */
+static struct transfer in_the_middle(void)
+{
+	struct transfer_plan plan = real_plan(false, 1 << 20, 64 << 10);
+	struct transfer transfer;
+	struct window window;
+
+	transfer_init(&transfer, &plan, 0);
+	assert_int_equal(transfer_announce(&transfer, 0), 0);
+	assert_null(transfer_peer_region(&transfer, 64 << 10, 40000, 0));
+	assert_true(transfer_filled(&transfer, 50000, false, 0));
+	operate(&transfer, 0);
+	assert_true(transfer_window(&transfer, 0, &window));
+	window = (struct window){ .received = 1, .ready = 50000, .taken = 40000, .kept = 30000 };
+	assert_null(transfer_accept(&transfer, &window, 0));
+	return transfer;
+}
+
+static void windows_that_break_a_rule(void **state)
+{
+	static const struct {
+		struct window window;
+		const char *error;
+	} cases[] = {
+		{ { 1, 50001, 40000, 30000, false }, NULL },
+		{ { 1, 50000, 40001, 30000, false }, NULL },
+		{ { 1, 50000, 40000, 30001, false }, NULL },
+		{ { 1, 50000, 50000, 50000, false }, NULL },
+		{ { 1, 40000 + 65536, 40000, 30000, false }, NULL },
+		{ { 1, 49999, 40000, 30000, false }, "goes backwards in what is ready" },
+		{ { 1, 50000, 39999, 30000, false }, "goes backwards in what is taken" },
+		{ { 1, 50000, 40000, 29999, false }, "goes backwards in what is kept" },
+		{ { 0, 50001, 40000, 30000, false }, "goes backwards in what it has received" },
+		{ { 2, 50001, 40000, 30000, false }, "confirms more windows than were sent" },
+		{ { 1, 40001 + 65536, 40000, 30000, false }, "is ready beyond the ring" },
+		{ { 1, UINT64_MAX, 40000, 30000, false }, "is ready beyond what was agreed" },
+		{ { 1, (1 << 20) + 1, 40000, 30000, false }, "is ready beyond what was agreed" },
+		{ { 1, 50000, 50001, 30000, false }, "takes what was not ready" },
+		{ { 1, 50000, 40000, 50001, false }, "keeps what was not ready" },
+		{ { 1, 50001, 40000, 30000, true }, "ends before what was agreed" },
+		{ { 1, 50000, 40000, 30000, false }, "moves nothing" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer transfer = in_the_middle(), before = transfer;
+		const char *error = transfer_accept(&transfer, &cases[i].window, 0);
+
+		if (cases[i].error) {
+			assert_non_null(error);
+			assert_string_equal(error, cases[i].error);
+			assert_memory_equal(&transfer, &before, sizeof(before));
+		} else {
+			assert_null(error);
+		}
+	}
+}
+
+static void after_the_end_nothing_is_ready(void **state)
+{
+	struct transfer_plan plan = real_plan(true, TRANSFER_UNKNOWN, 64 << 10);
+	struct transfer transfer;
+	struct window window = { .ready = 1000, .end = true };
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 64 << 10, 0, 0));
+	assert_string_equal(transfer_accept_done(&transfer, 1000, 0),
+			    "is done before its end is marked");
+	assert_null(transfer_accept(&transfer, &window, 0));
+	assert_string_equal(transfer_accept(&transfer, &window, 0), "ends twice");
+	window.ready = 1001;
+	window.end = false;
+	assert_string_equal(transfer_accept(&transfer, &window, 0), "goes on after the end");
+	assert_string_equal(transfer_accept_done(&transfer, 999, 0),
+			    "is done with other bytes than agreed");
+	assert_null(transfer_accept_done(&transfer, 1000, 0));
+	assert_string_equal(transfer_accept_done(&transfer, 1000, 0), "is done twice");
+}
+
+static void done_before_all_can_have_been_read(void **state)
+{
+	struct transfer transfer = in_the_middle();
+	struct transfer_plan plan = real_plan(true, 1 << 20, 64 << 10);
+
+	(void)state;
+	assert_string_equal(transfer_accept_done(&transfer, 1 << 20, 0),
+			    "is done reading what was not ready");
+	transfer_init(&transfer, &plan, 0);
+	assert_string_equal(transfer_accept_done(&transfer, 1 << 20, 0), "is done beyond the ring");
+}
+
+/* By one byte a message: sixteen, and five more each second. */
+static void a_flood_is_refused(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 1 << 20, 64 << 10);
+	struct transfer transfer;
+	struct window window = { 0 }, answer;
+	unsigned int accepted = 0;
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	for (window.ready = 1; !transfer_accept(&transfer, &window, 2000); window.ready++) {
+		transfer_window(&transfer, 2000, &answer);
+		accepted++;
+	}
+	assert_int_equal(accepted, 26);
+	assert_string_equal(transfer_accept(&transfer, &window, 2000), "is one too many");
+	assert_null(transfer_accept(&transfer, &window, 2200));
+}
+
+static void credits_run_out_and_come_back(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 8 << 20, 8 << 20);
+	struct transfer transfer;
+	struct window window, peer = { 0 };
+	int64_t now = 0;
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
+	for (int i = 0; i < 31; i++) {
+		assert_true(transfer_filled(&transfer, 1, false, 0));
+		operate(&transfer, now);
+		assert_true(transfer_window(&transfer, now += 250, &window));
+	}
+	assert_true(transfer_filled(&transfer, 1, false, 0));
+	operate(&transfer, now);
+	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_window(&transfer, now += 250, &window));
+	for (int i = 0; i < 16; i++) {
+		assert_false(transfer_window(&transfer, now, &window));
+		peer.ready++;
+		assert_null(transfer_accept(&transfer, &peer, now));
+	}
+	/* the 32nd: only because it answers */
+	assert_true(transfer_window(&transfer, now, &window));
+	assert_int_equal(window.received, 16);
+	for (peer.received = 16; transfer.credits.received - transfer.credits.told < 15;) {
+		peer.ready++;
+		assert_null(transfer_accept(&transfer, &peer, now));
+	}
+	assert_true(transfer.credits.sent - transfer.credits.confirmed == 16);
+}
+
+/* ---- Tables: deadlines ---- */
+
+static void a_peer_that_waits_for_this_side_owes_nothing(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 1 << 20, 64 << 10);
+	struct transfer transfer;
+	struct window window = { .ready = 64 << 10 };
+
+	(void)state;
+	plan.outgoing.present = false;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 0, 0, 10));
+	assert_int_equal(transfer_owed_since(&transfer), 10);
+	assert_null(transfer_accept(&transfer, &window, 20));
+	/* the ring is full, and it is this side's worker that has to copy */
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	transfer_copied(&transfer, 32 << 10, 30);
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_true(transfer_window(&transfer, 40, &window));
+	assert_int_equal(transfer_owed_since(&transfer), 40);
+	/* a window that moves nothing extends nothing */
+	window = (struct window){ .received = 1, .ready = 64 << 10 };
+	assert_null(transfer_accept(&transfer, &window, 50));
+	assert_int_equal(transfer_owed_since(&transfer), 40);
+	window.ready++;
+	assert_null(transfer_accept(&transfer, &window, 60));
+	assert_int_equal(transfer_owed_since(&transfer), 60);
+	assert_int_equal(transfer_heard(&transfer), 60);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_fits_needs_no_window),
+		cmocka_unit_test(a_window_for_its_age),
+		cmocka_unit_test(a_quarter_ring_is_reported_at_once),
+		cmocka_unit_test(requests_end_where_a_ring_ends),
+		cmocka_unit_test(a_rejected_request_was_not_posted),
+		cmocka_unit_test(a_stream_of_terabytes),
+		cmocka_unit_test(passes_that_fit_repeat),
+		cmocka_unit_test(verified_passes_are_one_stream),
+		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
+		cmocka_unit_test(a_file_that_shrank_is_no_stream),
+		cmocka_unit_test(windows_that_break_a_rule),
+		cmocka_unit_test(after_the_end_nothing_is_ready),
+		cmocka_unit_test(done_before_all_can_have_been_read),
+		cmocka_unit_test(a_flood_is_refused),
+		cmocka_unit_test(credits_run_out_and_come_back),
+		cmocka_unit_test(a_peer_that_waits_for_this_side_owes_nothing),
+		cmocka_unit_test(a_slow_wire_is_seen_to_move),
+		cmocka_unit_test(a_slow_disk_is_seen_to_move),
+		cmocka_unit_test(no_honest_side_is_refused),
+		cmocka_unit_test(explore_one_way),
+		cmocka_unit_test(explore_both_ways),
+		cmocka_unit_test(explore_passes),
+		cmocka_unit_test(explore_numbers),
+		cmocka_unit_test(every_break_is_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
