@@ -144,7 +144,7 @@ static void route_resolved(struct client *client)
 			"cannot connect: %s; an earlier connection still holds the port that "
 			"this side was given: try again",
 			strerror(error));
-	else if (error && error != EINTR) /* iWARP says at once when nobody listens */
+	else if (error && error != EINTR) /* iWARP reports at once that nobody listens */
 		connection_fail(connection, STATUS_REFUSED,
 				"cannot connect: %s; is rdma-server running there, on that port?",
 				strerror(error));

@@ -4,7 +4,7 @@
  * what is posted; how events drive the session; completions and the thread that polls them; the
  * main thread's part; the end. The rooms in rdma-common/ hold the rest.
  *
- * Three conventions for errors meet here. librdmacm and ibv_get_cq_event(3) return -1 and set
+ * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
  * an errno value. ibv_poll_cq(3) returns a negative number and says nothing more.
  */
@@ -27,7 +27,7 @@
  * part of --timeout. */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
-/* How long a connection that has failed, or that is overdue, may take to close. */
+/* The time that a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
 #define SLOT_SIZE ((size_t)64)
@@ -88,7 +88,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/* How the session has gone if it ends now, by all that was received and completed. */
+/* The outcome of the session if it ends now, by all that was received and completed. */
 static enum status conclusion(const struct protocol *protocol)
 {
 	if (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS)
@@ -102,7 +102,7 @@ static enum status conclusion(const struct protocol *protocol)
 }
 
 /*
- * Whether `status` is why the session closes: the first reason counts. But a peer that is lost may
+ * True if `status` is why the session closes: the first reason counts. But a peer that is lost may
  * have broken the protocol before it went, and the completion that shows it comes only now.
  */
 static bool counts_as_reason(const struct protocol *protocol, enum status status)
@@ -134,9 +134,9 @@ static void establish(struct protocol *protocol)
 }
 
 /*
- * Whether MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
- * overtake a READ, and the peer would let go of what is still being read, so MSG_DONE waits for the
- * READ to complete.
+ * True if MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
+ * overtake a READ, and the peer would free what is still being read, so MSG_DONE waits for the READ
+ * to complete.
  *
  * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
  * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
@@ -175,7 +175,7 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* A completion of this side's own: they arrive in the order of posting. */
+/* Records one of this side's completions: they arrive in the order of posting. */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
 	if (step->protocol.local == before)
@@ -220,7 +220,7 @@ static void expire(struct step *step)
 	}
 }
 
-/* What an event changes by itself. */
+/* Records what an event changes by itself. */
 static void record(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
@@ -281,7 +281,7 @@ static void record(struct step *step, struct event event)
 	}
 }
 
-/* Whether this side has read or written all that it reads or writes, so that MSG_DONE is due. */
+/* True if this side has read or written all that it reads or writes: MSG_DONE is due. */
 static bool has_operated(const struct protocol *protocol)
 {
 	if (protocol->operates)
@@ -541,7 +541,7 @@ static NEEDS_LOCK int send_mr(struct connection *connection)
 	return post_message(connection, &message);
 }
 
-/* What all work requests of the operation have in common: written once, it costs nothing later. */
+/* Writes the common part of all work requests of the operation: once, it costs nothing later. */
 static NEEDS_LOCK void prepare_batch(struct connection *connection)
 {
 	struct session *session = &connection->session;
@@ -597,7 +597,7 @@ static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int cou
 	return 0;
 }
 
-/* Whether the peer wants the digest of a payload that this side sends. */
+/* True if the peer wants the digest of a payload that this side sends. */
 static NEEDS_LOCK bool sends_digest(const struct connection *connection)
 {
 	return connection->session.protocol.verifying && connection->outgoing.mr;
@@ -778,7 +778,7 @@ void session_set_deadline(struct connection *connection, int64_t now)
 		session_request_service(connection);
 }
 
-/* What a step changed, besides its actions: traces, clocks, and with --busy-poll that it polls. */
+/* Follows up a step, besides its actions: traces, clocks, and polling with --busy-poll. */
 static NEEDS_LOCK void follow_step(struct connection *connection, const struct protocol *before,
 				   const struct step *step, enum event_type type)
 {
@@ -1047,7 +1047,7 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 }
 
 /*
- * Whether a MSG_DONE that failed counts as sent. The tutorial's program leaves as soon as it has
+ * True if a MSG_DONE that failed counts as sent. The tutorial's program leaves as soon as it has
  * it, and soft-iWARP in Linux calls what it has sent failed when the connection is closed right
  * behind it. Over iWARP a completion says no more than that TCP has the message, anyway.
  */

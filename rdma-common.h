@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What rdma-client and rdma-server share: the state machine of a session, the connection with
- * everything that belongs to it, and the engine that drives all connections of a program.
+ * The part that rdma-client and rdma-server share: the state machine of a session, the connection
+ * with everything that belongs to it, and the engine that drives all connections of a program.
  *
  * Two threads. The main thread creates and destroys everything and handles connection manager
  * events, device events, signals and deadlines. The completion thread takes completions, posts what
@@ -57,7 +57,7 @@ struct step protocol_step(struct protocol protocol, struct event event);
 
 /* ---- The engine ---- */
 
-/* What a program has once. The main thread's, but for what the completion thread only reads. */
+/* The state of a program. The main thread's, but for what the completion thread only reads. */
 struct engine {
 	const struct options *options;
 	struct process process;
@@ -68,17 +68,16 @@ struct engine {
 	pthread_t completion_thread;
 	struct lock lock; /* of every session, and of the payload's digest */
 	TAILQ_HEAD(all_connections, connection) connections;
-	/* What the main thread services: those with something to do for it, and all in time. An
-	 * event costs the same, however many connections it does not concern. */
+	/* Connections that the main thread services: those with something to do for it, and all in
+	 * time. An event costs the same, however many connections it does not concern. */
 	struct queue work GUARDED;
 	struct timers timers;
-	/* What the completion thread polls without waiting: what may have completions, in turn;
-	 * with
-	 * --busy-poll all whose sessions have begun */
+	/* Connections that the completion thread polls without waiting: those that may have
+	 * completions, in turn; with --busy-poll all whose sessions have begun */
 	struct queue polled GUARDED;
 };
 
-/* What the completion thread runs until process_stop_channels(): `argument` is the engine. */
+/* The completion thread, until process_stop_channels(): `argument` is the engine. */
 void *run_completion_thread(void *argument);
 
 /* ---- Connections ---- */
@@ -91,7 +90,7 @@ struct region {
 	bool owned; /* the memory is freed with the region; the payload's is not */
 };
 
-/* What is measured of the operation of this side. Times as now_nanoseconds() counts. */
+/* Measurements of this side's operation. Times as now_nanoseconds() counts. */
 struct figures {
 	int64_t started;                  /* before the first posting; 0: never */
 	int64_t completed;                /* at the last completion so far */
@@ -102,7 +101,7 @@ struct figures {
 /* Work requests of the operation that are posted at a time, with one doorbell. */
 #define BATCH 32
 
-/* What both threads touch of a connection. */
+/* The part of a connection that both threads touch. */
 struct session {
 	struct protocol protocol;
 	struct transfer transfer;
@@ -121,7 +120,7 @@ struct session {
 	int64_t deadline;            /* the session fails if nothing happens before */
 	int64_t probe_time;          /* the peer's adapter is probed if nothing happens before */
 	int64_t probe_interval;      /* that led to it */
-	int64_t serviced_by;         /* the main thread does so then without being told */
+	int64_t serviced_by;         /* the main thread does so then without being woken */
 	int64_t progress_sent;       /* when MSG_PROGRESS was */
 	bool progress_outstanding;   /* it has not completed yet */
 	uint64_t verification_steps; /* how often the verification was seen to move */
@@ -207,7 +206,7 @@ void session_set_deadline(struct connection *connection, int64_t now) NEEDS_LOCK
 /* The verification moves: so does the deadline, and the peer is shown that. Main thread. */
 void session_verification_moved(struct connection *connection) NEEDS_LOCK;
 
-/* What is due by now: the deadline, a probe of the peer's adapter. Main thread. */
+/* Does what is due by now: the deadline, a probe of the peer's adapter. Main thread. */
 void session_check_clocks(struct connection *connection) NEEDS_LOCK;
 
 /* Work requests in the send queue that have not completed. */

@@ -12,11 +12,11 @@
 
 /* Connect requests that may wait for this program at a time. */
 #define BACKLOG 1024
-/* Addresses to listen on: all of IPv4 and all of IPv6, or those of the name that --bind says. */
+/* Addresses to listen on: all of IPv4 and all of IPv6, or those of the name that --bind gives. */
 #define LISTENERS 16
-/* How often another free port is tried when the one found for one address is taken on another. */
+/* Attempts with other free ports when the one found for one address is taken on another. */
 #define PORT_ATTEMPTS 20
-/* How often, and after what time each, a device that has gone is looked for. */
+/* Attempts to find a device that was removed, and the time between them. */
 #define RETURN_ATTEMPTS     60
 #define RETURN_MILLISECONDS 1000
 
@@ -105,7 +105,7 @@ static void stop_listening(struct server *server)
 	}
 }
 
-/* Whether another port of the address is free: what is wrong is the port then. */
+/* True if another port of the address is free: then it is the port that is wrong. */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
 	struct rdma_cm_id *id;
@@ -141,7 +141,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/* Whether the error says that this host has no such address, be it for want of IPv6. */
+/* True if the error means that this host has no such address, be it for want of IPv6. */
 static bool is_unusable(int error)
 {
 	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
@@ -157,7 +157,7 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
-			/* the kernel says the same of a wildcard's port and of a foreign address */
+			/* the kernel reports it for a wildcard's port and for a foreign address */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
 			if (!is_unusable(errno))
@@ -221,11 +221,11 @@ static enum status start_listening(struct server *server)
 	return status;
 }
 
-/* ---- A listener whose device goes, and comes back ---- */
+/* ---- A listener whose device is removed, and returns ---- */
 
 /*
- * Linux says so to a listener that is bound to an address, and so to a device; one for all
- * addresses has each device that comes.
+ * Linux reports the removal to a listener that is bound to an address, and so to a device; one for
+ * all addresses has each device that comes.
  */
 static void lose_listener(struct server *server, struct rdma_cm_id *id)
 {
@@ -279,7 +279,7 @@ static int listen_on_absent(struct server *server)
 	return error;
 }
 
-/* Listens again where a device has come back; when to try the next time. */
+/* Listens again where a device has returned; when to try the next time. */
 static int64_t restore_listeners(struct server *server)
 {
 	int error;

@@ -19,7 +19,7 @@
  */
 #define MODEST_LOCKED_MEMORY ((rlim_t)64 * 1024 * 1024)
 
-/* How many bytes an MTU of verbs means. */
+/* Converts an MTU of verbs to bytes. */
 static unsigned int mtu_bytes(enum ibv_mtu mtu)
 {
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
@@ -98,7 +98,7 @@ static const char *gid_type_name(uint32_t type)
 	}
 }
 
-/* Whether an entry of the table of GIDs stands for the address that `id` is bound to. */
+/* True if an entry of the table of GIDs stands for the address that `id` is bound to. */
 static bool is_local(const struct ibv_gid_entry *entry, struct rdma_cm_id *id)
 {
 	const struct sockaddr_in6 *address = (const void *)rdma_get_local_addr(id);

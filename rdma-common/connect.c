@@ -15,7 +15,7 @@
 /* Outstanding READs are limited by the devices too; the software adapters gain up to this. */
 #define READ_DEPTH 128
 /*
- * What is assumed where a driver says nothing that can be true: mana leaves max_msg_sz 0. Any
+ * Assumed where a driver reports nothing that can be true: mana leaves max_msg_sz 0. Any
  * device that has reliable connections carries so much in a message, and holds so many in a queue.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
@@ -71,7 +71,7 @@ enum status cm_call_failed(struct failure *failure, enum role role, const char *
 
 /* ---- Limits and queues of the device ---- */
 
-/* How many READs at a time a device is capable of; one at least, if this session is to `read`. */
+/* READs at a time that a device is capable of; one at least, if this session is to `read`. */
 static uint8_t read_limit(int stated, bool read)
 {
 	int least = read ? 1 : 0;
@@ -247,7 +247,7 @@ const char *refusal_in_words(enum refusal refusal)
 }
 
 /*
- * How many READs the peer serves at a time. What a client gets of that in an acceptance over iWARP
+ * READs that the peer serves at a time. What a client gets of that in an acceptance over iWARP
  * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
  * qedr report them swapped. The smaller one is safe, but a 0 only says that the server does not
  * read.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens before a connection stands: what the device allows, the queues, what the two sides
- * tell each other in their hellos, and a rejection.
+ * Connection establishment: the limits of the device, the queues, hellos and negotiation, and a
+ * rejection.
  *
  * All of it is the main thread's.
  */
@@ -28,7 +28,7 @@
 /* In the send queue besides the operation: one message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
-/* What one connection may use: of the device, and once negotiated of the peer. */
+/* Resources that one connection may use: of the device, and once negotiated of the peer. */
 struct limits {
 	const char *transport;    /* as transport_name() has it */
 	bool iwarp;               /* which needs some things done differently */
@@ -40,13 +40,13 @@ struct limits {
 	uint8_t initiator_depth;     /* outstanding READs of this side at most */
 };
 
-/* What the peer said of itself in the private data of a connection manager event. */
+/* The peer's hello, from the private data of a connection manager event. */
 struct introduction {
 	enum greeting greeting;
 	struct hello hello; /* meaningful with GREETING_HELLO; `version` with GREETING_VERSION */
 };
 
-/* What both sides do in this session, once their hellos are compared. */
+/* The result of the negotiation: what both sides do in this session. */
 struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
 	bool expects_pattern;     /* the peer sends the pattern of --size */
@@ -56,7 +56,7 @@ struct agreement {
 /* Bytes of an address, IPv4 or IPv6. */
 socklen_t address_size(const struct sockaddr *address);
 
-/* What a port of a device speaks: "InfiniBand", "RoCE" or "iWARP". The string is static. */
+/* The transport of a port of a device: "InfiniBand", "RoCE" or "iWARP". The string is static. */
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 
 /*
@@ -101,7 +101,7 @@ enum refusal hello_refusal(const struct options *options, const struct introduct
 const char *refusal_in_words(enum refusal refusal);
 
 /*
- * Compares what both sides said, once the connect request (server) or its acceptance (client) is
+ * Negotiates: compares both hellos, once the connect request (server) or its acceptance (client) is
  * here: fills in `agreement`, and reduces `limits` to what the peer supports. `outgoing_length` is
  * that of this side's payload.
  */

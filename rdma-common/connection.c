@@ -341,7 +341,7 @@ static NEEDS_LOCK void show_progress(const struct connection *connection)
 			       now_nanoseconds() - session->figures.started);
 }
 
-/* What the verification reports, in its own thread or in this one. */
+/* Takes the report of the verification, in its own thread or in this one. */
 static void report_verdict(void *context, const struct received *received,
 			   const struct verdict *verdict)
 {
@@ -477,7 +477,7 @@ void connection_extend_deadline(struct connection *connection)
 
 /* ---- The end ---- */
 
-/* What there is to report of a session. */
+/* Collects what is reported of a session. */
 static NEEDS_LOCK struct report make_report(const struct connection *connection, enum status status)
 {
 	const struct session *session = &connection->session;

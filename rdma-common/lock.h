@@ -48,7 +48,7 @@ void lock_sessions_in_turn(struct lock *lock) TAKES_LOCK;
 
 void unlock_sessions(struct lock *lock) GIVES_LOCK;
 
-/* Whether somebody waits in lock_sessions(). Any thread. */
+/* True if somebody waits in lock_sessions(). Any thread. */
 bool lock_is_wanted(struct lock *lock);
 
 #endif

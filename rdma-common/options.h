@@ -12,8 +12,7 @@
 
 #define PROGRAM_VERSION "0.1.0"
 
-/* Which one-sided operation both sides perform on the other's memory. The numbers are on the wire.
- */
+/* The one-sided operation that both sides perform. The numbers are on the wire. */
 enum operation {
 	OPERATION_READ = 0,
 	OPERATION_WRITE = 1,
@@ -31,10 +30,10 @@ const char *operation_name(enum operation operation);
 /* The role of the peer of a side with this role. */
 enum role other_role(enum role role);
 
-/* Whether a side sends a payload; in a one-way session it flows in one direction only. */
+/* True if a side sends a payload; in a one-way session it flows in one direction only. */
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
-/* What the command line of either program says. The strings are the command line's own. */
+/* The command line of either program. The strings belong to argv. */
 struct options {
 	enum role role;
 	enum operation operation;
@@ -114,7 +113,7 @@ enum long_option {
 	"  -t, --timeout SECONDS  longest time without progress (default 10)\n" \
 	"      --max-size SIZE    largest payload accepted from a peer (default 1G)\n"
 
-/* Whether the argument of --output means standard output. NULL: it was not given. */
+/* True if the argument of --output means standard output. NULL: it was not given. */
 bool is_standard_output(const char *name);
 
 /* The options of a program with this role when the command line says nothing. */
@@ -122,7 +121,7 @@ struct options default_options(enum role role);
 
 int64_t timeout_milliseconds(const struct options *options);
 
-/* What remains to be done after the command line has been read. */
+/* The next step once the command line has been parsed. */
 enum parsed {
 	PARSED_RUN,    /* run the program */
 	PARSED_EXIT,   /* --help or --version: it has been printed, exit with success */
@@ -136,16 +135,16 @@ enum parsed {
 enum parsed parse_common_option(struct options *options, int letter, const char *argument,
 				const char *help);
 
-/* Whether the options go together; prints a message if not. */
+/* Checks that the options go together; prints a message if not. */
 enum parsed check_options(const struct options *options);
 
 /* Sets `*operation` from the word `read` or `write`; false, with a message, for any other. */
 bool parse_operation(const char *word, enum operation *operation);
 
-/* Whether `text` is a decimal number from `minimum` to `maximum`; stores it in `*number` if so. */
+/* True if `text` is a decimal number from `minimum` to `maximum`, which is stored in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
-/* Whether `text` is a size of at least one byte, like 1000, 64K, 8M or 1G; stores it if so. */
+/* True if `text` is a size of at least one byte, like 1000, 64K, 8M or 1G, which is stored. */
 bool parse_size(const char *text, uint64_t *size);
 
 /* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */

@@ -16,7 +16,7 @@
 
 #include "options.h"
 
-/* How soon a wait for a reader notices that it is cancelled. */
+/* The time after which a wait for a reader notices that it is cancelled. */
 #define PATIENCE_MILLISECONDS 50
 /* Bytes that are written at a time, so that the writing is seen to move. */
 #define PIECE_SIZE ((uint64_t)1024 * 1024)
@@ -57,7 +57,7 @@ static int follow_links(const char *name, struct new_file *file)
 
 /* ---- Before the transfer ---- */
 
-/* Whether a file of `size` bytes can be created in `folder`. 0 or -1 with errno. */
+/* Checks that a file of `size` bytes can be created in `folder`. 0 or -1 with errno. */
 static int check_folder(const char *folder, uint64_t size)
 {
 	struct rlimit limit;

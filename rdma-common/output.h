@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where an incoming payload is stored: a file, which is whole or not there, or something else that
+ * Storing an incoming payload: in a file, which is whole or not there, or in something else that
  * can be written to.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
@@ -11,15 +11,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What somebody else watches and ends the storing by. Any thread. */
+/* Progress and cancellation of the storing, for somebody else. Any thread. */
 struct output_control {
 	atomic_bool cancelled;          /* store no more: fail with ECANCELED soon */
 	atomic_uint_least64_t progress; /* grows as long as the storing moves */
 };
 
 /*
- * Whether a payload of `size` bytes can be stored under `name` ("-": standard output), as far as
- * that is known before. 0 or -1 with errno.
+ * Checks that a payload of `size` bytes can be stored under `name` ("-": standard output), as far
+ * as that is known before. 0 or -1 with errno.
  */
 int output_check(const char *name, uint64_t size);
 

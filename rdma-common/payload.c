@@ -17,12 +17,12 @@
 /* From this size on, memory is allocated in huge pages: the adapter has fewer addresses to keep. */
 #define HUGE_PAGE       ((size_t)2 * 1024 * 1024)
 #define HUGE_PAGE_FLAGS (MAP_HUGETLB | 21 << 26) /* 21: its logarithm, at MAP_HUGE_SHIFT */
-/* What is allocated first for a pipe; it is doubled as needed. */
+/* The first allocation for a pipe; it is doubled as needed. */
 #define PIPE_SIZE ((size_t)64 * 1024)
 
 /* ---- Memory ---- */
 
-/* What is mapped for `size` bytes: whole huge pages, if it is large. 0: too much. */
+/* The size to map for `size` bytes: whole huge pages, if it is large. 0: too much. */
 static size_t mapped_size(size_t size)
 {
 	if (size < HUGE_PAGE)

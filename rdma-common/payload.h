@@ -13,7 +13,7 @@
 #include "process.h"
 #include "status.h"
 
-/* What this side sends to every peer. */
+/* The outgoing payload, the same for every peer. */
 struct payload {
 	uint8_t *memory; /* page-aligned, from memory_map() */
 	size_t size;     /* bytes */

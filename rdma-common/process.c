@@ -35,7 +35,7 @@ int64_t now_milliseconds(void)
 	return now_nanoseconds() / 1000000;
 }
 
-/* How long epoll_wait(2) may wait. */
+/* The timeout for epoll_wait(2). */
 static int milliseconds_until(int64_t deadline)
 {
 	int64_t remaining = deadline - now_milliseconds();
@@ -118,7 +118,7 @@ static void remove_device(struct process *process, struct device *device)
 	free(device);
 }
 
-/* Once a device is broken, the completion thread has let go of it. */
+/* Once a device is broken, the completion thread has released it. */
 static void remove_broken_devices(struct process *process)
 {
 	struct device *device = SLIST_FIRST(&process->devices);
@@ -186,7 +186,7 @@ static void occupy_standard_descriptors(void)
 	}
 }
 
-/* What the two threads wait on and wake each other with. */
+/* Opens the descriptors that the two threads wait on and wake each other with. */
 static enum status open_descriptors(struct process *process)
 {
 	process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
@@ -208,7 +208,7 @@ static enum status open_descriptors(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-/* What the user can do when librdmacm does not start; it hides that descriptors ran out. */
+/* Explains what to do when librdmacm does not start; it hides that descriptors ran out. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };

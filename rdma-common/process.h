@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program has once: the clock, signals, the descriptors that its two threads wait on, and
+ * The process: the clock, signals, the descriptors that its two threads wait on, and
  * the RDMA devices.
  *
  * Unless a function says otherwise it is the main thread's.
@@ -51,7 +51,7 @@ struct process {
 /* Bytes that are kept of a connection manager event's private data; a hello is shorter. */
 #define PRIVATE_DATA_KEPT 32
 
-/* What is kept of a connection manager event: rdma_ack_cm_event(3) frees the original. */
+/* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or a transport's own reason for a rejection */
@@ -63,14 +63,14 @@ struct cm_event {
 	uint8_t initiator_depth;
 };
 
-/* What is kept of a device's asynchronous event. */
+/* A copy of a device's asynchronous event. */
 struct device_event {
 	const char *device; /* its name; the device's */
 	enum ibv_event_type type;
 	void *context; /* of the queue pair or completion queue that failed; NULL: neither did */
 };
 
-/* What process_wait() returned for. */
+/* Reasons for which process_wait() returns. */
 enum wakeup {
 	WAKEUP_CM_EVENT,     /* it is stored */
 	WAKEUP_DEVICE_EVENT, /* it is stored */
@@ -79,7 +79,7 @@ enum wakeup {
 	WAKEUP_EXHAUSTED,    /* one of the threads cannot wait any more; a message was printed */
 };
 
-/* What the completion thread's wait returned for. */
+/* Reasons for which process_wait_channel() returns. */
 enum channel_wakeup {
 	CHANNEL_READY, /* a device has a completion event */
 	CHANNEL_QUIET, /* none has, for as long as was to be waited */
@@ -146,7 +146,7 @@ void process_stop_channels(struct process *process);
  */
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
 
-/* Ends the process as `signal_number` does when nobody handles it, so that a shell can tell. */
+/* Ends the process as `signal_number` does when nobody handles it, so that a shell sees it. */
 void end_by_signal(int signal_number);
 
 #endif

@@ -69,7 +69,7 @@ const char *remote_stage_name(enum remote_stage remote)
 }
 
 /*
- * Whether a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
+ * True if a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
  * that is once its last message is here; over iWARP it may leave as soon as it has this side's,
  * while TCP is still sending the peer's again, and a probe that finds nobody there would break the
  * connection under it. And over iWARP a server is silent until its client has sent (RFC 5044,

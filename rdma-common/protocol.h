@@ -18,7 +18,7 @@ enum phase {
 	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
 };
 
-/* How far this side's own work requests are. They complete in this order on one send queue. */
+/* Progress of this side's work requests. They complete in this order on one send queue. */
 enum local_stage {
 	LOCAL_IDLE,
 	LOCAL_MR_POSTED,
@@ -83,7 +83,7 @@ struct event {
 	enum status status;
 };
 
-/* What the caller has to do, in this order. Bits of a set. */
+/* Actions for the caller, in this order. Bits of a set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
@@ -101,7 +101,7 @@ const char *phase_name(enum phase phase);
 const char *local_stage_name(enum local_stage local);
 const char *remote_stage_name(enum remote_stage remote);
 
-/* Whether a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
+/* True if a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What waits for its turn: each thing at most once, whoever came first at the front. Nothing here
- * needs memory, so nothing can fail. Pure data: no threads.
+ * A queue of things that wait for their turn: each at most once, whoever came first at the front.
+ * Nothing here needs memory, so nothing can fail. Pure data: no threads.
  */
 #ifndef RDMA_COMMON_QUEUE_H
 #define RDMA_COMMON_QUEUE_H

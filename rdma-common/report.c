@@ -92,7 +92,7 @@ enum status flush_output(void)
 /* ---- The payload ---- */
 
 /*
- * Whether a character is invisible, or changes how others are shown: category Cf of Unicode 15, the
+ * True if a character is invisible, or changes how others are shown: category Cf of Unicode 15, the
  * separators of lines and paragraphs, and Default_Ignorable_Code_Point, which includes characters
  * that are reserved for the same purpose. iswprint(3) is true for many of them.
  */
@@ -119,7 +119,7 @@ static bool is_format(wint_t character)
 	return false;
 }
 
-/* Whether a terminal shows a character where it stands, and does nothing else. */
+/* True if a terminal shows a character where it stands, and does nothing else. */
 static bool is_harmless(wint_t character)
 {
 	return iswprint(character) && !is_format(character);
@@ -213,7 +213,7 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* The middle of a bucket; all that was counted may lie below it, or above. */
+/* The middle of a bucket; all that was counted may be below it, or above. */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;
@@ -316,7 +316,7 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
-/* Whether standard error is a terminal that can take a line away again, and may be drawn on. */
+/* True if standard error is a terminal that can take a line away again, and may be drawn on. */
 static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
@@ -348,8 +348,8 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 /* ---- JSON ---- */
 
 /*
- * How many bytes the character of UTF-8 has that `text` begins with; 0 if that is none: cut off, in
- * an overlong form, half of a surrogate pair or beyond U+10FFFF (RFC 3629).
+ * The number of bytes of the UTF-8 character that `text` begins with; 0 if that is none: cut off,
+ * in an overlong form, half of a surrogate pair or beyond U+10FFFF (RFC 3629).
  */
 static size_t utf8_size(const char *text)
 {

@@ -15,20 +15,20 @@
 #include "options.h"
 #include "status.h"
 
-/* Where a program prints. */
+/* The streams of a program. */
 struct console {
-	const struct options *options; /* they say on which stream, and how much */
+	const struct options *options; /* they select the streams, and how much is printed */
 	atomic_bool progress_shown;    /* the cursor stands behind a line of progress */
 };
 
-/* Who prints. */
+/* The origin of a line: who prints. */
 struct log {
 	struct console *console;
 	unsigned int session; /* its number stands in front of each line; 0: none does */
 };
 
 /*
- * How long operations took, counted in buckets, so that the memory does not grow with the number of
+ * Latencies of operations, counted in buckets, so that the memory does not grow with the number of
  * operations. A bucket is no wider than a 128th of what it counts.
  */
 #define LATENCY_BUCKETS (58 * 128)
@@ -38,7 +38,7 @@ struct latency {
 	int64_t minimum, maximum; /* nanoseconds */
 };
 
-/* What is reported at the end of a session; of a program that had none, status and cause. */
+/* The report at the end of a session; of a program that had none, status and cause. */
 struct report {
 	enum status status;
 	const char *cause; /* why the session failed and what to do; unless STATUS_SUCCESS */
@@ -51,7 +51,7 @@ struct report {
 	const struct latency *latency;  /* NULL: not measured */
 	int64_t outgoing_digest_nanoseconds, verification_nanoseconds;
 	uint64_t received_bytes; /* of payload */
-	bool verified;           /* they are as the peer's digest says */
+	bool verified;           /* they match the peer's digest */
 	uint64_t unfinished_sends;
 	unsigned int unfinished_receives; /* work requests that never completed */
 };
@@ -83,7 +83,7 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 
 /* Counts one operation. */
 void latency_count(struct latency *latency, int64_t nanoseconds);
-/* What `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
+/* The latency that `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
 int64_t latency_quantile(const struct latency *latency, double share);
 
 /* Prints that the connection is gone, what was measured and, if the session failed, why. */

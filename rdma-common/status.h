@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a session or a program ends: a status, and the reason in words.
+ * The end of a session or a program: a status, and the reason in words.
  */
 #ifndef RDMA_COMMON_STATUS_H
 #define RDMA_COMMON_STATUS_H
 
 /*
- * How a session ended, and the exit status of a program. The numbers are documented in --help; a
- * MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
- * signal instead, or, as a server that was told to stop, with STATUS_SUCCESS.
+ * The outcome of a session, and the exit status of a program. The numbers are documented in --help;
+ * a MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
+ * signal instead, or, as a server stopped by a signal, with STATUS_SUCCESS.
  */
 enum status {
 	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
@@ -35,8 +35,8 @@ enum status {
 #define CAUSE_SIZE 512
 
 /*
- * Why something failed. Functions that fail for more than one reason take one from their caller and
- * fill it in; the caller decides whom it concerns: one session, or the program.
+ * The reason for a failure. Functions that fail for more than one reason take one from their caller
+ * and fill it in; the caller decides whom it concerns: one session, or the program.
  */
 struct failure {
 	enum status status;     /* STATUS_SUCCESS: nothing failed */
@@ -47,7 +47,7 @@ struct failure {
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* What to say of a status when no particular reason was recorded. The string is static. */
+/* The text for a status when no particular reason was recorded. The string is static. */
 const char *status_in_words(enum status status);
 
 #endif

@@ -22,7 +22,7 @@ struct transfer {
 	unsigned int depth;         /* work requests that are outstanding at most; at least 1 */
 };
 
-/* What one work request carries. */
+/* The part of the payload that one work request carries. */
 struct piece {
 	uint64_t number;
 	uint64_t offset, size; /* bytes, in the payload */
@@ -33,7 +33,7 @@ struct piece {
 struct transfer transfer_plan(uint64_t length, uint64_t request_size, uint64_t passes,
 			      unsigned int depth);
 
-/* How many work requests may be posted now, `limit` at most. */
+/* The number of work requests that may be posted now, `limit` at most. */
 unsigned int transfer_ready(const struct transfer *transfer, unsigned int limit);
 
 /* The next work request, which counts as posted from now on. One must be ready. */

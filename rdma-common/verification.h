@@ -23,7 +23,7 @@ struct received {
 	const char *output; /* store it here; NULL: do not. Must outlive the verification */
 };
 
-/* What came of it. */
+/* The result. */
 struct verdict {
 	struct failure failure; /* STATUS_SUCCESS: it is good and, if wanted, stored */
 	int64_t nanoseconds;    /* time that the verifying took */
@@ -42,7 +42,7 @@ struct verification *verification_start(const struct received *received,
 						       const struct verdict *),
 					void *context);
 
-/* Whether the verification moved since this was asked last. */
+/* True if the verification has made progress since the last call. */
 bool verification_moved(struct verification *verification);
 
 /*

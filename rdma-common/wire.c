@@ -46,8 +46,7 @@ static uint64_t get64(const uint8_t *wire)
 	return le64toh(value);
 }
 
-/* Where the fields of a message lie: as in the tutorial's struct on 64-bit little-endian machines.
- */
+/* Offsets of the fields of a message: the tutorial's struct on 64-bit little-endian machines. */
 #define MESSAGE_TYPE   0
 #define MESSAGE_VALUE  24
 #define MESSAGE_LENGTH 32
@@ -86,7 +85,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 	       region->length - 1 <= UINT64_MAX - region->value;
 }
 
-/* Where the fields of a hello lie. What is not named is reserved. */
+/* Offsets of the fields of a hello. All others are reserved. */
 #define HELLO_MAGIC        0x4f485752 /* "RWHO" */
 #define HELLO_AT_MAGIC     0
 #define HELLO_AT_VERSION   4

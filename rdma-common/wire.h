@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a message says. The numbers are on the wire. */
+/* Types of messages. The numbers are on the wire. */
 enum message_type {
 	MSG_MR = 0,       /* address, length and rkey of the sender's region */
 	MSG_DONE = 1,     /* the sender's operation is done; the digest of its outgoing payload */
@@ -36,15 +36,15 @@ struct message {
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
 
 /*
- * Reads a message of `size` bytes. False if it is too short, too long or of an unknown type; what a
- * peer says in its fields is for the caller to judge (see region_is_usable()).
+ * Reads a message of `size` bytes. False if it is too short, too long or of an unknown type; the
+ * contents of its fields are for the caller to judge (see region_is_usable()).
  */
 bool decode_message(const uint8_t *wire, size_t size, struct message *message);
 
-/* Whether a region that a peer announced has `needed` bytes at an address that does not wrap. */
+/* True if a region that a peer announced has `needed` bytes at an address that does not wrap. */
 bool region_is_usable(const struct message *region, uint64_t needed);
 
-/* Why a server refuses a client. The numbers are on the wire. */
+/* Reasons for which a server refuses a client. The numbers are on the wire. */
 enum refusal {
 	REFUSAL_NONE = 0,
 	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
@@ -71,7 +71,7 @@ struct hello {
 #define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side sends no payload */
 #define HELLO_PATTERN (1 << 1) /* the payload of this side is the pattern of --size */
 
-/* What private data turned out to be. */
+/* Kinds of private data that a peer may send. */
 enum greeting {
 	GREETING_NONE,    /* no hello: a program that follows the well-known tutorial */
 	GREETING_HELLO,   /* a hello of our version */

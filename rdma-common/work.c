@@ -40,7 +40,7 @@ bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
 	return completion->status == IBV_WC_WR_FLUSH_ERR ||
 	       /* the receive buffers of a program that is killed go before its queue pair */
 	       completion->status == IBV_WC_REM_OP_ERR ||
-	       /* how soft-iWARP says that the TCP connection has broken */
+	       /* how soft-iWARP reports that the TCP connection has broken */
 	       (iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
 		wr_kind(completion->wr_id) != WR_RECEIVE);
 }

@@ -27,7 +27,7 @@ uint64_t wr_detail(uint64_t wr_id);
 /* A name for messages. The string is static. */
 const char *wr_name(uint64_t wr_id, enum operation operation);
 
-/* Whether a completion that failed says no more than that. */
+/* True if a completion that failed shows no more than that. */
 bool connection_has_broken(const struct ibv_wc *completion, bool iwarp);
 
 /* Whose failure another completion that failed is (ibv_poll_cq(3)). */
