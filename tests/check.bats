@@ -1,4 +1,4 @@
-# 'rdma-client --check ADDRESS': what lies between here and there, and what to change.
+# 'rdma-client --check ADDRESS': the path to ADDRESS, and what to change.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -17,7 +17,7 @@ says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
 
-@test "--check: all is there" {
+@test "--check: ready" {
 	local name from
 	for name in host-a 192.0.2.1 fd00::1; do
 		check 0 "$name"
@@ -82,7 +82,7 @@ restore_mtu() {
 	add_device
 }
 
-@test "--check: a small MTU is told, and how to raise it" {
+@test "--check: a small MTU is reported, and how to raise it" {
 	[ "$LAB_TRANSPORT" != siw ] || return 0 # TCP finds its own
 	repair=restore_mtu
 	lab run b rdma link del rdma0
@@ -93,7 +93,7 @@ restore_mtu() {
 	says "  -> larger packets are faster: .*"
 }
 
-@test "--check: memory without limit is told; standard output full is a failure" {
+@test "--check: memory without limit is reported; standard output full is a failure" {
 	run --separate-stderr lab run b prlimit --memlock=unlimited "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 0
 	says "memory    may be locked without limit"

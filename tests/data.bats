@@ -1,4 +1,4 @@
-# Data of the user's own: files, patterns, standard input and output, repeated operations, what is told
+# Data of the user's own: files, patterns, standard input and output, repeated operations, output
 # of them. Files lie in $LAB/share, where hosts may write.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2154 # bats and helpers.bash set the variables
 
@@ -19,7 +19,7 @@ random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"
 }
 
-# start_quiet_server ARGUMENT...: one whose standard output is not for narration; sets $port.
+# start_quiet_server ARGUMENT...: one whose standard output is not for status lines; sets $port.
 start_quiet_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
 	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
@@ -87,7 +87,7 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	done
 }
 
-@test "standard input is handed over, standard output gets the bytes alone" {
+@test "standard input is sent, standard output gets the bytes alone" {
 	random_file there 300000
 	random_file back 200001
 	start_server -1 -f "$folder/back" -o "$folder/arrived-there" write
@@ -118,8 +118,8 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	[ "$(count "$folder")" -eq 2 ]
 }
 
-# One line for each kind of input that cannot be handed over; nothing is connected before.
-@test "input that is missing, a folder, empty, or shorter than it says: exit status 1" {
+# One line for each kind of input that cannot be sent; nothing is connected before.
+@test "input that is missing, a folder, empty, or shorter than its size: exit status 1" {
 	: >"$folder/empty"
 	client -f "$folder/missing" read 192.0.2.1 1
 	expect 1 "No such file or directory"
@@ -237,7 +237,7 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	[ "$(json operations verified)" = $'1000\nTrue' ]
 }
 
-@test "--depth 1 measures latencies, --report tells them" {
+@test "--depth 1 measures latencies, --report prints them" {
 	start_server -s 8 read
 	client --one-way -n 100 --depth 1 read 192.0.2.1 "$port"
 	expect 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The programs on a test double of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and
+# The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and
 # orders of events that a real network shows once in a thousand runs.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
@@ -18,13 +18,13 @@ setup() {
 	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
 }
 
-# double ROLE SCRIPT [OPTION...]: a run; sets $status, $output and $stderr.
-double() {
+# fake ROLE SCRIPT [OPTION...]: a run; sets $status, $output and $stderr.
+fake() {
 	local operation=read arguments=() role=$1 script=$2
 	[[ " $script " != *" write "* ]] || operation="write"
 	[ "$role" != client ] || arguments=(192.0.2.1 20000)
 	shift 2
-	DOUBLE=$script timeout -s KILL "$LIMIT" "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
+	FAKE_VERBS=$script timeout -s KILL "$LIMIT" "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
 }
@@ -35,7 +35,7 @@ outcomes() {
 	local expected script text failed=0 count=0 role=$1
 	shift
 	while IFS=$'\t' read -r expected script text; do
-		double "$role" "$script" "$@"
+		fake "$role" "$script" "$@"
 		count=$((count + 1))
 		[ "$status" -eq "$expected" ] && [[ $stderr == *"$text"* ]] && [ "${text:+said}" = "${stderr:+said}" ] && continue
 		echo "$role '$script': exit status $status instead of $expected, it said: $stderr"
@@ -50,10 +50,10 @@ happy_path() {
 	local transport operation
 	for transport in "" iwarp; do
 		for operation in read write; do
-			double client "$transport $operation"
+			fake client "$transport $operation"
 			diff <(transcript client "$operation" "text of the scripted peer") <(echo "$output")
 			[ "$status" -eq 0 ] && [ -z "$stderr" ]
-			double server "$transport $operation" -1
+			fake server "$transport $operation" -1
 			diff <(transcript server "$operation" "text of the scripted peer" 20000) <(echo "$output")
 			[ "$status" -eq 0 ] && [ -z "$stderr" ]
 		done
@@ -75,7 +75,7 @@ happy_path() {
 	0	payload:5000 max_msg:64
 	0	write payload:5000 max_msg:64 operation@300
 	END
-	double client "write max_msg:64" -m "$(printf '%5000d' 7)"
+	fake client "write max_msg:64" -m "$(printf '%5000d' 7)"
 	[ "$status" -eq 0 ]
 }
 
@@ -97,7 +97,7 @@ happy_path() {
 	END
 }
 
-@test "the lock is let go of while completions keep coming, and all of them are handled" {
+@test "the lock is released while completions keep coming, and all of them are handled" {
 	local script
 	for script in immediate "immediate write" "immediate iwarp"; do
 		outcomes client -n 1000 --depth 1 <<<"0	$script"
@@ -125,15 +125,15 @@ happy_path() {
 
 # calls FUNCTION: how many of them the last run made.
 calls() {
-	sed -n "s/^$1 //p" "$DOUBLE_RECORD"
+	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"
 }
 
 @test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
 	local role blocks inline reason depth attempts sentence
-	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	while read -r blocks inline reason depth attempts; do
 		for role in client server; do
-			double $role "write blocks:$blocks inline:$inline $reason" -v -n 3 --depth 1000
+			fake $role "write blocks:$blocks inline:$inline $reason" -v -n 3 --depth 1000
 			sentence="the device takes no queue pair of depth 1000, only one of $depth"
 			echo "$role, $blocks blocks, $inline inline: status $status, $(calls rdma_create_qp) attempts, $stderr"
 			[ "$status" -eq 0 ]
@@ -205,10 +205,10 @@ calls() {
 
 @test "what is shown is what was verified, whatever the peer still writes" {
 	for transport in "" iwarp; do
-		double client "$transport write scribble"
+		fake client "$transport write scribble"
 		[ "$status" -eq 0 ]
 		[[ $output == *"remote buffer: text of the scripted peer"* ]]
-		double server "$transport write scribble" -1
+		fake server "$transport write scribble" -1
 		[ "$status" -eq 0 ]
 		[[ $output == *"remote buffer: text of the scripted peer"* ]]
 	done
@@ -245,7 +245,7 @@ calls() {
 @test "what was posted of a list that is refused half-way comes back" {
 	local number
 	for number in {1..9}; do
-		double client "write max_msg:64 fail:ibv_post_send:$number:12" -v -n 5 --depth 3
+		fake client "write max_msg:64 fail:ibv_post_send:$number:12" -v -n 5 --depth 3
 		[ "$status" -eq 1 ]
 		[[ $stderr == *"ibv_post_send failed"* ]]
 		[[ $stderr != *"never completed"* ]] || { echo "$number: $stderr"; return 1; }
@@ -392,7 +392,7 @@ calls() {
 path() {
 	local script=$1
 	shift
-	DOUBLE=$script timeout -s KILL 20 "$programs/rdma-client" "$@" --check 192.0.2.1 \
+	FAKE_VERBS=$script timeout -s KILL 20 "$programs/rdma-client" "$@" --check 192.0.2.1 \
 		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out")
 	echo "$script $*: status $status, $output"
@@ -441,8 +441,8 @@ path() {
 # returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back
 # twice; how many of them it served is in $served.
 returns() {
-	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
-	double server "clients:3 2*leave+return return@5000 return@5000 $1" "${@:2}"
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "clients:3 2*leave+return return@5000 return@5000 $1" "${@:2}"
 	served=$(calls served)
 	echo "$*: status $status, $served served: $stderr"
 }
@@ -485,7 +485,7 @@ returns() {
 		programs=build/fake-verbs/$kind
 		for bind in "" "--bind=192.0.2.1"; do
 			# shellcheck disable=SC2086 # an option, or none
-			double server "together clients:3 sent-MR+leave leave+return return@5000" $bind
+			fake server "together clients:3 sent-MR+leave leave+return return@5000" $bind
 			echo "$bind: status $status, $stderr"
 			[ "$status" -eq 0 ]
 			[ "$(grep -c 'the RDMA device .*rdma link' <<<"$stderr")" -eq 3 ]
@@ -519,7 +519,7 @@ returns() {
 	local name shown
 	while read -r name shown; do
 		printf -v name %b "$name"
-		double client "" -J -f "$name"
+		fake client "" -J -f "$name"
 		echo "$output" | iconv -f UTF-8 -t UTF-8 || { echo "no UTF-8: $output"; return 1; }
 		[[ $output == *"cannot read '$shown'"* ]] || { echo "$output"; return 1; }
 	done <<-'END'
@@ -530,28 +530,28 @@ returns() {
 }
 
 @test "several clients at a time, and one too many" {
-	double server "together clients:3"
+	fake server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
-	double server "together clients:2" -1
+	fake server "together clients:2" -1
 	[ "$status" -eq 0 ]
 	[[ $stderr == *"refused"* ]]
 }
 
 # calls FUNCTION: how often the program called it.
 calls() {
-	sed -n "s/^$1 //p" "$DOUBLE_RECORD"
+	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"
 }
 
 @test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {
-	export DOUBLE_RECORD=$BATS_TEST_TMPDIR/record
-	double server "clients:201 together 200*received-MR! holds:20000" -t 10
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "clients:201 together 200*received-MR! holds:20000" -t 10
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 200 ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 	# each after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, and what the other session sends
 	[ "$(calls ibv_post_send)" -eq $((200 * 6 + 4)) ]
-	double server "received-MR@3000 received-DONE@9000" -1 -t 20
+	fake server "received-MR@3000 received-DONE@9000" -1 -t 20
 	[ "$status" -eq 0 ]
 	# after 0.25, 0.75 and 1.75 s, and when the session has moved after 0.25, 0.75, 1.75, 3.75 and 7.75 s
 	[ "$(calls ibv_post_send)" -eq $((3 + 5 + 4)) ]
@@ -566,7 +566,7 @@ calls() {
 }
 
 @test "all sessions of a device that fails end at once" {
-	double server "until:2100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5" -t 10
+	fake server "until:2100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5" -t 10
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'the RDMA device is gone' <<<"$stderr")" -eq 4 ]
 }
@@ -616,9 +616,9 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	for script in immediate "immediate write iwarp" coalesce "flush>DISCONNECTED" "operation!" \
 		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1"; do
 		for i in first second third; do
-			double client "$script"
+			fake client "$script"
 			[ "$status" -ne 98 ] && [ "$status" -ne 99 ] && [ "$status" -ne 124 ] || { echo "$i $script: $stderr"; return 1; }
-			double server "together clients:2 $script"
+			fake server "together clients:2 $script"
 			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
 		done
 	done
@@ -629,6 +629,6 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
 	programs=build/fake-verbs/none
 	local memcheck=(timeout "$LIMIT" valgrind -q --error-exitcode=98 --leak-check=full)
-	DOUBLE=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
-	DOUBLE="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
+	FAKE_VERBS=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000
+	FAKE_VERBS="together clients:2" "${memcheck[@]}" "$programs/rdma-server" -t 1 read
 }

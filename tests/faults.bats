@@ -15,7 +15,7 @@ SILENT="nothing happened for the time of --timeout"
 WRONG="the contents are wrong"
 NO_MESSAGE="that are no message of this protocol"
 UNUSABLE="that cannot be used"
-# siw tells the side that asked for the access only that the connection is gone
+# siw reports to the side that requested the access only that the connection is gone
 ACCESS="remote access error" DENIED=4
 [ "$LAB_TRANSPORT" != siw ] || ACCESS=$GONE DENIED=6
 # siw ends an unanswered request after ten seconds, and the kernel lets no program end before
@@ -26,7 +26,7 @@ REJECTED="connection rejected"
 # over iWARP a server that sends first breaks the connection; a message that is too long does so too
 EARLY=7 LONG=7
 [ "$LAB_TRANSPORT" != siw ] || EARLY="6|7" LONG="6|7"
-# a server on siw serves what it is asked for, whatever it says
+# a server on siw serves what it is asked for, whatever it states
 UNREAD=4 UNREAD_TEXT="no RDMA READ"
 [ "$LAB_TRANSPORT" != siw ] || UNREAD=0 UNREAD_TEXT=
 NO_FIT="a hello that does not fit"
@@ -48,7 +48,7 @@ ends() {
 	fi
 }
 
-# Some rows hand over much.
+# Some rows send large payloads.
 setup_file() {
 	allow_memory a b
 }
@@ -76,8 +76,8 @@ patience() {
 	[ "$1" = "$SILENT" ] && echo "$2" || echo "${timeout:-$LIMIT}"
 }
 
-# client_meets MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
-client_meets() {
+# client_against MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
+client_against() {
 	local mode start seconds=$3 expected=$2 text=$4 patience
 	patience=$(patience "$text" $SILENCE)
 	for mode in $(modes "$1"); do
@@ -142,9 +142,9 @@ serves_well() {
 	wait_for_line "$shared.out" "remote buffer: $words" "$(<"$shared.pid")"
 }
 
-# server_meets MODES SECONDS TEXT PEER-OPTION...: our server and such a client. The server says TEXT
+# server_against MODES SECONDS TEXT PEER-OPTION...: our server and such a client. The server says TEXT
 # and nothing else, and serves the next client well.
-server_meets() {
+server_against() {
 	local mode start first seconds=$2 text=$3 patience
 	patience=$(patience "$text" $LONG_SILENCE)
 	for mode in $(modes "$1"); do
@@ -184,99 +184,99 @@ one_session() {
 
 # ---- The other side: our client at a server that ... ----
 #                                                  modes st s  text          what the server does
-@test "client: is right"                         { client_meets both  0 2 ""            ; }
-@test "client: killed before it accepts"         { client_meets both  4 2 "$REJECTED"   --at connect=kill; }
-@test "client: killed before its MR"             { client_meets read  6 2 "$GONE"       --at mr=kill; }
-@test "client: killed after its MR"              { client_meets both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
-@test "client: killed after its operation"       { client_meets both "4|6" 2 "$GONE|$ACCESS" --at done=kill; }
-@test "client: killed before its verdict"        { client_meets read  6 2 "$GONE"       --at verdict=kill; }
-@test "client: killed before the disconnection"  { client_meets both  0 2 ""            --at disconnect=kill; }
-@test "client: killed while much is read"        { client_meets read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "client: leaves before its MR"             { client_meets read  6 2 "$GONE"       --at mr=disconnect; }
-@test "client: leaves after its MR"              { client_meets read  6 2 "$GONE"       --at operation=disconnect; }
-@test "client: leaves before its verdict"        { client_meets read  6 2 "$GONE"       --at verdict=disconnect; }
-@test "client: never accepts"                    { client_meets read  5 "$CONNECTING" "$SILENT" --at connect=hang; }
-@test "client: accepts and says nothing"         { client_meets write 5 4 "$SILENT"     --at mr=hang; }
-@test "client: stopped before its MR"            { client_meets read  5 4 "$SILENT"     --at mr=stop; }
-@test "client: never sends DONE"                 { client_meets read  5 4 "$SILENT"     --at done=hang; }
-@test "client: never sends its verdict"          { client_meets write 5 4 "$SILENT"     --at verdict=hang; }
-@test "client: never disconnects"                { timeout=5 client_meets read  0 7 ""            --at disconnect=hang; }
-@test "client: DONE before MR"                   { client_meets read  "$EARLY" 2 ""         --at mr=done; }
-@test "client: verdict before MR"                { client_meets read  "$EARLY" 2 ""         --at mr=verdict; }
-@test "client: verdict before DONE"              { client_meets write 7 2 "$WRONG"      --at done=verdict; }
-@test "client: MR twice"                         { client_meets read  7 2 "$WRONG"      --at operation=mr; }
-@test "client: DONE twice"                       { client_meets read  7 2 "$WRONG"      --at verdict=done; }
-@test "client: short message"                    { client_meets read  "$EARLY" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
-@test "client: long message"                     { client_meets read  "$LONG" 2 ""          --at mr=long; }
-@test "client: unknown message"                  { client_meets read  7 2 "$NO_MESSAGE" --at done=unknown; }
-@test "client: region at null"                   { client_meets read  7 2 "$UNUSABLE"   --set mr.address=0; }
-@test "client: region that wraps"                { client_meets read  7 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
-@test "client: region too short"                 { client_meets read  7 2 "$UNUSABLE"   --set mr.length=1023; }
-@test "client: region of length 0"               { client_meets read  7 2 "$UNUSABLE"   --set mr.length=0; }
-@test "client: region at a foreign address"      { client_meets both $DENIED 2 "$ACCESS"     --set mr.address=+0x100000000; }
-@test "client: region longer than it is"         { client_meets read  0 2 ""            --set mr.length=+1; }
-@test "client: wrong rkey"                       { client_meets both $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }
-@test "client: wrong digest"                     { client_meets both  7 2 "$WRONG"      --set done.digest=+1; }
-@test "client: DONE without its operation"       { client_meets write 7 2 "$WRONG"      --at operation=skip; }
-@test "client: bad verdict"                      { client_meets both  7 2 "$WRONG"      --set verdict.status=7; }
-@test "client: verdict of an unknown status"     { client_meets write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
-@test "client: progress"                         { client_meets both  0 2 ""            --at done=progress; }
-@test "client: progress before MR"               { client_meets read  "$EARLY" 2 ""         --at mr=progress; }
-@test "client: progress of nothing"              { client_meets read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
-@test "client: the same progress twice"          { client_meets read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "client: progress after DONE, of storing"  { client_meets write 0 2 ""            --at verdict=progress; }
-@test "client: no progress after DONE"           { client_meets write 7 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
-@test "client: hello of another version"         { client_meets read  7 2 "$NO_FIT"     --set hello.version=2; }
-@test "client: hello of the other operation"     { client_meets read  7 2 "$NO_FIT"     --set hello.operation=1; }
-@test "client: hello of no operation"            { client_meets write 7 2 "$NO_FIT"     --set hello.operation=77; }
-@test "client: hello of length 0"                { client_meets read  7 2 "$NO_FIT"     --set hello.length=0; }
-@test "client: hello of a huge length"           { client_meets read  7 2 "$NO_FIT"     --set hello.length=0xffffffffffffffff; }
-@test "client: hello cut off"                    { client_meets read  7 2 ""            --set hello.size=6; }
-@test "client: a peer that serves no read"       { client_meets read  "$UNREAD" 2 "$UNREAD_TEXT" --set reads=0; }
-@test "client: no hello but a verdict"           { client_meets write 7 2 "$WRONG"      --set hello.magic=0; }
+@test "client: is right"                         { client_against both  0 2 ""            ; }
+@test "client: killed before it accepts"         { client_against both  4 2 "$REJECTED"   --at connect=kill; }
+@test "client: killed before its MR"             { client_against read  6 2 "$GONE"       --at mr=kill; }
+@test "client: killed after its MR"              { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
+@test "client: killed after its operation"       { client_against both "4|6" 2 "$GONE|$ACCESS" --at done=kill; }
+@test "client: killed before its verdict"        { client_against read  6 2 "$GONE"       --at verdict=kill; }
+@test "client: killed before the disconnection"  { client_against both  0 2 ""            --at disconnect=kill; }
+@test "client: killed while much is read"        { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "client: leaves before its MR"             { client_against read  6 2 "$GONE"       --at mr=disconnect; }
+@test "client: leaves after its MR"              { client_against read  6 2 "$GONE"       --at operation=disconnect; }
+@test "client: leaves before its verdict"        { client_against read  6 2 "$GONE"       --at verdict=disconnect; }
+@test "client: never accepts"                    { client_against read  5 "$CONNECTING" "$SILENT" --at connect=hang; }
+@test "client: accepts and says nothing"         { client_against write 5 4 "$SILENT"     --at mr=hang; }
+@test "client: stopped before its MR"            { client_against read  5 4 "$SILENT"     --at mr=stop; }
+@test "client: never sends DONE"                 { client_against read  5 4 "$SILENT"     --at done=hang; }
+@test "client: never sends its verdict"          { client_against write 5 4 "$SILENT"     --at verdict=hang; }
+@test "client: never disconnects"                { timeout=5 client_against read  0 7 ""            --at disconnect=hang; }
+@test "client: DONE before MR"                   { client_against read  "$EARLY" 2 ""         --at mr=done; }
+@test "client: verdict before MR"                { client_against read  "$EARLY" 2 ""         --at mr=verdict; }
+@test "client: verdict before DONE"              { client_against write 7 2 "$WRONG"      --at done=verdict; }
+@test "client: MR twice"                         { client_against read  7 2 "$WRONG"      --at operation=mr; }
+@test "client: DONE twice"                       { client_against read  7 2 "$WRONG"      --at verdict=done; }
+@test "client: short message"                    { client_against read  "$EARLY" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
+@test "client: long message"                     { client_against read  "$LONG" 2 ""          --at mr=long; }
+@test "client: unknown message"                  { client_against read  7 2 "$NO_MESSAGE" --at done=unknown; }
+@test "client: region at null"                   { client_against read  7 2 "$UNUSABLE"   --set mr.address=0; }
+@test "client: region that wraps"                { client_against read  7 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
+@test "client: region too short"                 { client_against read  7 2 "$UNUSABLE"   --set mr.length=1023; }
+@test "client: region of length 0"               { client_against read  7 2 "$UNUSABLE"   --set mr.length=0; }
+@test "client: region at a foreign address"      { client_against both $DENIED 2 "$ACCESS"     --set mr.address=+0x100000000; }
+@test "client: region longer than it is"         { client_against read  0 2 ""            --set mr.length=+1; }
+@test "client: wrong rkey"                       { client_against both $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "client: wrong digest"                     { client_against both  7 2 "$WRONG"      --set done.digest=+1; }
+@test "client: DONE without its operation"       { client_against write 7 2 "$WRONG"      --at operation=skip; }
+@test "client: bad verdict"                      { client_against both  7 2 "$WRONG"      --set verdict.status=7; }
+@test "client: verdict of an unknown status"     { client_against write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
+@test "client: progress"                         { client_against both  0 2 ""            --at done=progress; }
+@test "client: progress before MR"               { client_against read  "$EARLY" 2 ""         --at mr=progress; }
+@test "client: progress of nothing"              { client_against read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
+@test "client: the same progress twice"          { client_against read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
+@test "client: progress after DONE, of storing"  { client_against write 0 2 ""            --at verdict=progress; }
+@test "client: no progress after DONE"           { client_against write 7 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
+@test "client: hello of another version"         { client_against read  7 2 "$NO_FIT"     --set hello.version=2; }
+@test "client: hello of the other operation"     { client_against read  7 2 "$NO_FIT"     --set hello.operation=1; }
+@test "client: hello of no operation"            { client_against write 7 2 "$NO_FIT"     --set hello.operation=77; }
+@test "client: hello of length 0"                { client_against read  7 2 "$NO_FIT"     --set hello.length=0; }
+@test "client: hello of a huge length"           { client_against read  7 2 "$NO_FIT"     --set hello.length=0xffffffffffffffff; }
+@test "client: hello cut off"                    { client_against read  7 2 ""            --set hello.size=6; }
+@test "client: a peer that serves no read"       { client_against read  "$UNREAD" 2 "$UNREAD_TEXT" --set reads=0; }
+@test "client: no hello but a verdict"           { client_against write 7 2 "$WRONG"      --set hello.magic=0; }
 
 # ---- The other side: our server and a client that ... ----
 #                                                  modes s  text          what the client does
-@test "server: killed when it has asked"         { server_meets both  4 "$GONE"       --at connect=kill; }
-@test "server: killed before its MR"             { server_meets write 2 "$GONE"       --at mr=kill; }
-@test "server: killed after its MR"              { server_meets both  2 "$GONE|$ACCESS" --at operation=kill; }
-@test "server: killed after its operation"       { server_meets both  2 "$GONE|$ACCESS" --at done=kill; }
-@test "server: killed before its verdict"        { server_meets write 2 "$GONE"       --at verdict=kill; }
-@test "server: killed while much is read"        { server_meets read 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "server: leaves before its MR"             { server_meets write 2 "$GONE"       --at mr=disconnect; }
-@test "server: leaves after its MR"              { server_meets write 2 "$GONE"       --at operation=disconnect; }
-@test "server: leaves before its verdict"        { server_meets write 2 "$GONE"       --at verdict=disconnect; }
-@test "server: connects and says nothing"        { server_meets write 7 "$SILENT"     --at mr=hang; }
-@test "server: stopped after its MR"             { server_meets write 7 "$SILENT"     --at operation=stop; }
-@test "server: never sends DONE"                 { server_meets read  7 "$SILENT"     --at done=hang; }
-@test "server: never sends its verdict"          { server_meets write 7 "$SILENT"     --at verdict=hang; }
-@test "server: DONE before MR"                   { server_meets write 2 "$WRONG"      --at mr=done; }
-@test "server: verdict before MR"                { server_meets read  2 "$WRONG"      --at mr=verdict; }
-@test "server: verdict before DONE"              { server_meets write 2 "$WRONG"      --at done=verdict; }
-@test "server: MR twice"                         { server_meets write 2 "$WRONG"      --at operation=mr; }
-@test "server: DONE twice"                       { server_meets write 2 "$WRONG"      --at verdict=done; }
-@test "server: short message"                    { server_meets write 2 "$NO_MESSAGE" --at mr=short; }
-@test "server: long message"                     { server_meets write 2 ""            --at mr=long; }
-@test "server: unknown message"                  { server_meets write 2 "$NO_MESSAGE" --at done=unknown; }
-@test "server: region at null"                   { server_meets write 2 "$UNUSABLE"   --set mr.address=0; }
-@test "server: region that wraps"                { server_meets write 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
-@test "server: region too short"                 { server_meets write 2 "$UNUSABLE"   --set mr.length=1023; }
-@test "server: region of length 0"               { server_meets write 2 "$UNUSABLE"   --set mr.length=0; }
-@test "server: region at a foreign address"      { server_meets both  2 "$ACCESS"     --set mr.address=+0x100000000; }
-@test "server: wrong rkey"                       { server_meets both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
-@test "server: wrong digest"                     { server_meets both  2 "$WRONG"      --set done.digest=+1; }
-@test "server: DONE without its operation"       { server_meets write 2 "$WRONG"      --at operation=skip; }
-@test "server: bad verdict"                      { server_meets both  2 "$WRONG"      --set verdict.status=7; }
-@test "server: progress before MR"               { server_meets read  2 "$PROGRESS"   --at mr=progress; }
-@test "server: the same progress twice"          { server_meets write 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "server: no progress after DONE"           { server_meets write 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
-@test "server: hello of another version"         { server_meets write 2 "different versions of the protocol"     --set hello.version=2; }
-@test "server: hello of the other operation"     { server_meets read  2 "mismatched modes" --set hello.operation=1; }
-@test "server: hello of no operation"            { server_meets write 2 "mismatched modes" --set hello.operation=77; }
-@test "server: hello of length 0"                { server_meets write 2 "the client sends nothing"  --set hello.length=0; }
-@test "server: hello of a huge length"           { server_meets write 2 "the client sends nothing"  --set hello.length=0xffffffffffffffff; }
-@test "server: a peer that serves no read"       { server_meets read  2 "no RDMA READ" --set reads=0; }
-@test "server: no hello but a verdict"           { server_meets write 2 "$WRONG"      --set hello.magic=0; }
+@test "server: killed when it has asked"         { server_against both  4 "$GONE"       --at connect=kill; }
+@test "server: killed before its MR"             { server_against write 2 "$GONE"       --at mr=kill; }
+@test "server: killed after its MR"              { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
+@test "server: killed after its operation"       { server_against both  2 "$GONE|$ACCESS" --at done=kill; }
+@test "server: killed before its verdict"        { server_against write 2 "$GONE"       --at verdict=kill; }
+@test "server: killed while much is read"        { server_against read 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "server: leaves before its MR"             { server_against write 2 "$GONE"       --at mr=disconnect; }
+@test "server: leaves after its MR"              { server_against write 2 "$GONE"       --at operation=disconnect; }
+@test "server: leaves before its verdict"        { server_against write 2 "$GONE"       --at verdict=disconnect; }
+@test "server: connects and says nothing"        { server_against write 7 "$SILENT"     --at mr=hang; }
+@test "server: stopped after its MR"             { server_against write 7 "$SILENT"     --at operation=stop; }
+@test "server: never sends DONE"                 { server_against read  7 "$SILENT"     --at done=hang; }
+@test "server: never sends its verdict"          { server_against write 7 "$SILENT"     --at verdict=hang; }
+@test "server: DONE before MR"                   { server_against write 2 "$WRONG"      --at mr=done; }
+@test "server: verdict before MR"                { server_against read  2 "$WRONG"      --at mr=verdict; }
+@test "server: verdict before DONE"              { server_against write 2 "$WRONG"      --at done=verdict; }
+@test "server: MR twice"                         { server_against write 2 "$WRONG"      --at operation=mr; }
+@test "server: DONE twice"                       { server_against write 2 "$WRONG"      --at verdict=done; }
+@test "server: short message"                    { server_against write 2 "$NO_MESSAGE" --at mr=short; }
+@test "server: long message"                     { server_against write 2 ""            --at mr=long; }
+@test "server: unknown message"                  { server_against write 2 "$NO_MESSAGE" --at done=unknown; }
+@test "server: region at null"                   { server_against write 2 "$UNUSABLE"   --set mr.address=0; }
+@test "server: region that wraps"                { server_against write 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
+@test "server: region too short"                 { server_against write 2 "$UNUSABLE"   --set mr.length=1023; }
+@test "server: region of length 0"               { server_against write 2 "$UNUSABLE"   --set mr.length=0; }
+@test "server: region at a foreign address"      { server_against both  2 "$ACCESS"     --set mr.address=+0x100000000; }
+@test "server: wrong rkey"                       { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "server: wrong digest"                     { server_against both  2 "$WRONG"      --set done.digest=+1; }
+@test "server: DONE without its operation"       { server_against write 2 "$WRONG"      --at operation=skip; }
+@test "server: bad verdict"                      { server_against both  2 "$WRONG"      --set verdict.status=7; }
+@test "server: progress before MR"               { server_against read  2 "$PROGRESS"   --at mr=progress; }
+@test "server: the same progress twice"          { server_against write 2 "$PROGRESS"   --at done=progress --at done=progress; }
+@test "server: no progress after DONE"           { server_against write 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
+@test "server: hello of another version"         { server_against write 2 "different versions of the protocol"     --set hello.version=2; }
+@test "server: hello of the other operation"     { server_against read  2 "mismatched modes" --set hello.operation=1; }
+@test "server: hello of no operation"            { server_against write 2 "mismatched modes" --set hello.operation=77; }
+@test "server: hello of length 0"                { server_against write 2 "the client sends nothing"  --set hello.length=0; }
+@test "server: hello of a huge length"           { server_against write 2 "the client sends nothing"  --set hello.length=0xffffffffffffffff; }
+@test "server: a peer that serves no read"       { server_against read  2 "no RDMA READ" --set reads=0; }
+@test "server: no hello but a verdict"           { server_against write 2 "$WRONG"      --set hello.magic=0; }
 
 # ---- The same with --one-off: the exit status of our server after a client that ... ----
 #                                                  modes st s  text          what the client does
@@ -304,8 +304,8 @@ one_session() {
 	serves_well write
 }
 
-# soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client is
-# told CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
+# soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client
+# gets CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
 # and then a client gets a port that an earlier connection holds. All others are served.
 @test "a server serves 256 clients at once, and then one more" {
 	local start served given_up over least=256

@@ -6,9 +6,9 @@ bats_require_minimum_version 1.5.0
 
 top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 PATH=$top/tests/lab:$PATH
-# Where the programs under test are; the sanitizer runs say otherwise.
+# The folder of the programs under test; the sanitizer runs set another one.
 PROGRAMS=${PROGRAMS:-$top}
-# A proper program of this project but for what it is told to do wrong.
+# A proper program of this project but for what it is ordered to do wrong.
 PEER=${PEER:-$top/build/peer}
 
 # Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
@@ -67,7 +67,7 @@ milliseconds() {
 }
 
 # within SECONDS START WHAT [LEAST]: fails if more time has passed since START (or less than LEAST seconds), by far: this
-# is to tell a program that notices from one that waits for a --timeout of $LIMIT, not to measure. SECONDS is what a
+# is to distinguish a program that notices from one that waits for a --timeout of $LIMIT, not to measure. SECONDS is what a
 # machine with nothing else to do needs; hosts that are emulated on one that has take several times that. What each
 # ending takes exactly, the tests with simulated time can see.
 within() {
@@ -181,8 +181,8 @@ transcript() {
 	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
 }
 
-# What a failed test left running ends, what one has changed is put right, and what was said is shown. A test sets $repair to
-# a command, $folder to a folder that is its own.
+# Ends what a failed test left running, restores what one has changed, and shows what was printed. A test sets $repair
+# to a command, $folder to a folder that is its own.
 teardown() {
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"
 	end_peer

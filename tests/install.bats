@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What 'make install', 'make uninstall' and 'make deb' do. Needs no RDMA device; installs into temporary folders only.
+# 'make install', 'make uninstall' and 'make deb'. Needs no RDMA device; installs into temporary folders only.
 
 bats_require_minimum_version 1.5.0
 
@@ -72,7 +72,7 @@ files() {
 	done
 }
 
-# What is typed here in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
+# Types in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
 # and a command in front of it.
 @test "bash completes the options of the installed programs" {
 	make install "DESTDIR=$tree"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the lab offers to a learner: a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
+# The lab for a learner: a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
 
 bats_require_minimum_version 1.5.0
 
@@ -73,7 +73,7 @@ opcodes() {
 	[[ $output == *"the host went down by itself; its console ends with"*"Kernel panic"* ]]
 }
 
-@test "lab up: too little memory for two hosts is said before they boot" {
+@test "lab up: too little memory for two hosts is reported before they boot" {
 	run lab up --transport none --memory 99999999 -- true
 	[ "$status" -eq 125 ]
 	[[ $output == *"two hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]

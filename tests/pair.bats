@@ -98,7 +98,7 @@ many_sessions() {
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
 	expect 0
-	# a client may come before the one before it is seen to have left, and is then told apart by a number
+	# a client may come before the one before it is seen to have left, and is then distinguished by a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
 	[ ! -s "$server_err" ]
@@ -200,7 +200,7 @@ at_once() {
 	grep -x 'remote buffer: red \\x1b\[31m and \\\\$' "$server_out"
 }
 
-@test "--verbose tells verbs and states on standard error, standard output is unchanged" {
+@test "--verbose prints verbs and states on standard error, standard output is unchanged" {
 	start_server -1 -v read
 	client -v read 192.0.2.1 "$port"
 	expect 0
@@ -320,7 +320,7 @@ at_once() {
 	lab run a pkill -STOP rdma-server
 	start=$(milliseconds)
 	client -t 2 write 192.0.2.1 "$port"
-	# soft-iWARP's kernel code lets go of a connection that is not answered after 10 seconds only
+	# soft-iWARP's kernel code releases a connection that is not answered after 10 seconds only
 	within "$([ "$LAB_TRANSPORT" = siw ] && echo 11 || echo 4)" "$start" client 2
 	lab run a pkill -CONT rdma-server
 	expect 5

@@ -26,7 +26,7 @@ struct pending_event {
 	TAILQ_ENTRY(pending_event) link;
 };
 
-static LIST_HEAD(, double_id) ids = LIST_HEAD_INITIALIZER(ids);
+static LIST_HEAD(, fake_id) ids = LIST_HEAD_INITIALIZER(ids);
 static unsigned int clients_came, next_peer_port = 40000;
 
 static const char *const event_names[] = {
@@ -127,9 +127,9 @@ void rdma_free_devices(struct ibv_context **devices)
 	free(devices);
 }
 
-static struct double_id *new_id(struct rdma_event_channel *channel, void *context)
+static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
 {
-	struct double_id *id = allocate(sizeof(*id));
+	struct fake_id *id = allocate(sizeof(*id));
 
 	id->id.channel = channel;
 	id->id.context = context;
@@ -150,12 +150,12 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	if (!error)
 		*id = &new_id(channel ? channel : new_channel(), context)->id;
 	if (!error && !channel)
-		((struct double_id *)*id)->synchronous = true;
+		((struct fake_id *)*id)->synchronous = true;
 	return leave(error);
 }
 
 /* The library keeps events of an id that goes from reaching the program. */
-static void discard_events(struct double_id *id)
+static void discard_events(struct fake_id *id)
 {
 	struct channel *channel = (struct channel *)id->id.channel;
 	struct pending_event *pending, *next;
@@ -171,7 +171,7 @@ static void discard_events(struct double_id *id)
 
 int rdma_destroy_id(struct rdma_cm_id *base)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_destroy_id");
 
 	if (id->id.qp)
@@ -194,9 +194,9 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 	return leave(error);
 }
 
-struct double_id *any_id(void)
+struct fake_id *any_id(void)
 {
-	struct double_id *id;
+	struct fake_id *id;
 
 	LIST_FOREACH(id, &ids, link)
 	{
@@ -206,11 +206,11 @@ struct double_id *any_id(void)
 	return LIST_FIRST(&ids);
 }
 
-struct double_qp *any_qp(void)
+struct fake_qp *any_qp(void)
 {
-	const struct double_id *id = any_id();
+	const struct fake_id *id = any_id();
 
-	return id ? (struct double_qp *)id->id.qp : NULL;
+	return id ? (struct fake_qp *)id->id.qp : NULL;
 }
 
 /* ---- Events ---- */
@@ -222,7 +222,7 @@ static uint8_t peer_serves_reads(void)
 
 static void deliver_event(struct stimulus *stimulus)
 {
-	struct double_id *id = stimulus->id;
+	struct fake_id *id = stimulus->id;
 	struct pending_event *pending;
 
 	if (!id)
@@ -243,14 +243,14 @@ static void deliver_event(struct stimulus *stimulus)
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST || !is_iwarp()) {
 		pending->event.param.conn.responder_resources = PEER_READS;
 		pending->event.param.conn.initiator_depth = peer_serves_reads();
-	} else { /* soft-iWARP tells an accepted client its own numbers */
+	} else { /* soft-iWARP reports to an accepted client its own numbers */
 		pending->event.param.conn.responder_resources = peer_serves_reads();
 		pending->event.param.conn.initiator_depth = PEER_READS;
 	}
 	if (pending->event.event == RDMA_CM_EVENT_ESTABLISHED && id->id.qp)
 		id->id.qp->state = IBV_QPS_RTS;
 	if (pending->event.event == RDMA_CM_EVENT_DISCONNECTED && is_iwarp() && id->id.qp)
-		break_qp((struct double_qp *)id->id.qp);
+		break_qp((struct fake_qp *)id->id.qp);
 	TAILQ_INSERT_TAIL(&((struct channel *)id->id.channel)->events, pending, link);
 	raise_counter(id->id.channel->fd);
 }
@@ -261,7 +261,7 @@ static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t 
 	stimulus->size = size == 0 && is_iwarp() ? 0 : is_iwarp() ? size : padded;
 }
 
-static struct stimulus *new_event(struct double_id *id, const char *name, int status)
+static struct stimulus *new_event(struct fake_id *id, const char *name, int status)
 {
 	struct stimulus *stimulus = new_stimulus(event_names[event_type(name)], deliver_event);
 
@@ -270,7 +270,7 @@ static struct stimulus *new_event(struct double_id *id, const char *name, int st
 	return stimulus;
 }
 
-enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name, int status)
+enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status)
 {
 	const char *instead = take_order(name, '=');
 	struct stimulus *stimulus;
@@ -290,7 +290,7 @@ enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name,
 	return event_type(name);
 }
 
-void peer_disconnects(struct double_id *id)
+void peer_disconnects(struct fake_id *id)
 {
 	if (id->peer_gone)
 		return;
@@ -302,7 +302,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 {
 	struct channel *channel = (struct channel *)base;
 	struct pending_event *pending, *copy;
-	struct double_id *id;
+	struct fake_id *id;
 
 	if (leave(enter("rdma_get_cm_event")))
 		return -1;
@@ -326,7 +326,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		peer_start(&id->peer, id);
 		pending->event.id = &id->id;
 	}
-	id = (struct double_id *)pending->event.id;
+	id = (struct fake_id *)pending->event.id;
 	id->taken++;
 	/* the program's copy is gone when it has been acknowledged */
 	copy = allocate(sizeof(*copy));
@@ -340,7 +340,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
 	lock();
-	((struct double_id *)event->id)->taken--;
+	((struct fake_id *)event->id)->taken--;
 	unlock();
 	free(event);
 	return 0;
@@ -355,7 +355,7 @@ static void set_address(struct sockaddr_storage *target, const struct sockaddr *
 						  : sizeof(struct sockaddr_in));
 }
 
-/* Where the port lies in an address of either family. */
+/* The port in an address of either family. */
 static in_port_t *port_of(struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
@@ -366,22 +366,22 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 {
 	if (level != RDMA_OPTION_ID || option != RDMA_OPTION_ID_AFONLY || size != sizeof(int))
 		violation("rdma_set_option: this is not expected here");
-	((struct double_id *)id)->family_only = *(int *)value;
+	((struct fake_id *)id)->family_only = *(int *)value;
 	return leave(enter("rdma_set_option"));
 }
 
-/* Whether an id is bound to an address, and so to a device, not to all that there are. */
+/* True if an id is bound to an address, and so to a device, not to all that there are. */
 static bool has_address(const struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET &&
 	       id->route.addr.src_sin.sin_addr.s_addr != htonl(INADDR_ANY);
 }
 
-/* IPv6 takes the port of IPv4 too, unless told not to. */
+/* IPv6 takes the port of IPv4 too, unless AFONLY is set. */
 int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 {
-	const struct double_id *id = (struct double_id *)base;
-	struct double_id *other;
+	const struct fake_id *id = (struct fake_id *)base;
+	struct fake_id *other;
 	int error = enter("rdma_bind_addr");
 
 	if (error)
@@ -407,7 +407,7 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 
 void remove_device_of_ids(const struct ibv_context *context)
 {
-	struct double_id *id;
+	struct fake_id *id;
 
 	LIST_FOREACH(id, &ids, link)
 	{
@@ -420,7 +420,7 @@ void remove_device_of_ids(const struct ibv_context *context)
 
 int rdma_listen(struct rdma_cm_id *base, int backlog)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_listen");
 
 	if (backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC)
@@ -440,7 +440,7 @@ uint16_t rdma_get_src_port(struct rdma_cm_id *id)
 bool next_client(void)
 {
 	struct stimulus *stimulus;
-	struct double_id *id;
+	struct fake_id *id;
 
 	LIST_FOREACH(id, &ids, link)
 	{
@@ -475,8 +475,8 @@ static void bind_to_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
-/* What the event would say that ends a call, at once: 0, or an errno. */
-static int resolve_at_once(struct double_id *id, const char *name)
+/* The status of the event that would end a call, at once: 0, or an errno. */
+static int resolve_at_once(struct fake_id *id, const char *name)
 {
 	const char *instead = take_order(name, '=');
 	int status = 0;
@@ -489,7 +489,7 @@ static int resolve_at_once(struct double_id *id, const char *name)
 int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
 		      int timeout)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_addr");
 
 	(void)source;
@@ -509,7 +509,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 
 int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_route");
 
 	if (!base->verbs || timeout < 1)
@@ -525,7 +525,7 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 /* ---- Connecting ---- */
 
 /*
- * Whether a queue pair is more than the device takes. As mlx5 does, it counts in blocks of 64
+ * True if a queue pair is more than the device takes. As mlx5 does, it counts in blocks of 64
  * bytes, of which a work request needs four, with data inline five, and rounds up to a power of
  * two.
  */
@@ -550,9 +550,9 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 	if (exceeds_blocks(&attributes->cap))
 		error = scripted("enomem") ? ENOMEM : EINVAL;
 	if (!error) {
-		struct double_qp *qp = create_double_qp(pd, attributes);
+		struct fake_qp *qp = create_fake_qp(pd, attributes);
 
-		qp->id = (struct double_id *)base;
+		qp->id = (struct fake_id *)base;
 		base->qp = &qp->qp;
 		base->pd = pd;
 	}
@@ -564,16 +564,16 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 	lock();
 	if (!base->qp)
 		violation("rdma_destroy_qp: there is none");
-	destroy_double_qp((struct double_qp *)base->qp);
+	destroy_fake_qp((struct fake_qp *)base->qp);
 	base->qp = NULL;
 	unlock();
 }
 
-/* What holds for both sides of a new connection. */
-static void check_parameters(const struct double_id *id, const struct rdma_conn_param *parameters,
+/* Checks what holds for both sides of a new connection. */
+static void check_parameters(const struct fake_id *id, const struct rdma_conn_param *parameters,
 			     uint8_t limit)
 {
-	struct double_qp *qp = (struct double_qp *)id->id.qp;
+	struct fake_qp *qp = (struct fake_qp *)id->id.qp;
 
 	if (!qp)
 		violation("a connection without a queue pair");
@@ -591,7 +591,7 @@ static void check_parameters(const struct double_id *id, const struct rdma_conn_
 
 int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	unsigned int refusal = scripted_number("refuse", 0);
 	int error = enter("rdma_connect");
 	struct stimulus *stimulus;
@@ -616,7 +616,7 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 
 int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_accept");
 
 	if (error)
@@ -637,21 +637,21 @@ int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 {
 	int error = enter("rdma_reject");
 
-	if (((struct double_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
+	if (((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
 		violation("rdma_reject: not now, or not with %u bytes", size);
 	return leave(error);
 }
 
 int rdma_disconnect(struct rdma_cm_id *base)
 {
-	struct double_id *id = (struct double_id *)base;
+	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_disconnect");
 
 	if (!error && (!id->asked || !base->qp))
 		error = EINVAL;
 	if (!error) {
-		((struct double_qp *)base->qp)->closing = true;
-		break_qp((struct double_qp *)base->qp);
+		((struct fake_qp *)base->qp)->closing = true;
+		break_qp((struct fake_qp *)base->qp);
 		peer_disconnects(id);
 	}
 	return leave(error);

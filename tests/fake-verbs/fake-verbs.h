@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test double of libibverbs and librdmacm. One process holds the program under test, an adapter,
+ * A fake of libibverbs and librdmacm. One process holds the program under test, an adapter,
  * and a scripted peer; nothing else is needed. It breaks off with status 99 when the program breaks
  * a rule of the real libraries.
  *
@@ -9,10 +9,10 @@
  * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
  * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time.
  *
- * The environment variable DOUBLE holds blank-separated words:
+ * The environment variable FAKE_VERBS holds blank-separated words:
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   clients:N together        how many clients come to a server; all at once
- *   payload:N max_msg:N       bytes that the peer hands over; most that one work request carries
+ *   payload:N max_msg:N       bytes that the peer sends; most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
  *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
@@ -65,7 +65,7 @@ _Noreturn void violation(const char *format, ...) __attribute__((format(printf, 
 int enter(const char *function);
 /* Releases the lock; -1 with errno, or 0 if there is no error. */
 int leave(int error);
-/* Whether a call has been made to fail: what it left behind is then not the program's fault. */
+/* True if a call has been made to fail: what it left behind is then not the program's fault. */
 bool fault_happened(void);
 
 /* Zeroed memory, or the end. */
@@ -75,19 +75,19 @@ void *keep(size_t size);
 /* memcpy(3) and memset(3) that a race detector does not see: the adapter's, not a thread's. */
 void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
-/* An eventfd(2) that counts, as the channels of both libraries are watched by theirs. */
+/* An eventfd(2) that counts: the descriptor of a channel of either library. */
 int open_counter(void);
 void raise_counter(int descriptor);
 /* Takes one off; false with errno EAGAIN if there is none. Blocking for ever is a violation. */
 bool lower_counter(int descriptor);
 
-/* Whether a word stands in the script, and the number behind its colon. */
+/* Looks a word up in the script, and the number behind its colon. */
 bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Takes the order `symbol` about `name`, once: its argument, or NULL. */
 const char *take_order(const char *name, char symbol);
 
-/* What everything that a program creates has. */
+/* The common part of everything that a program creates. */
 struct object {
 	const char *kind;
 	unsigned int users; /* objects that need this one */
@@ -96,7 +96,7 @@ struct object {
 
 void object_add(struct object *object, const char *kind);
 /*
- * Whether the object may go: 0, or EBUSY where an injected failure is to blame for its users. A
+ * Checks that the object may go: 0, or EBUSY where an injected failure is to blame for its users. A
  * violation if the program is.
  */
 int object_remove(struct object *object);
@@ -107,8 +107,8 @@ struct stimulus {
 	int64_t due;
 	void (*deliver)(struct stimulus *stimulus);
 	const void *sequence; /* those of one sequence stay in order; NULL: none */
-	struct double_id *id;
-	struct double_qp *qp;
+	struct fake_id *id;
+	struct fake_qp *qp;
 	struct work *work;
 	int code; /* a status or a type of event */
 	uint32_t size;
@@ -122,29 +122,29 @@ void produce(struct stimulus *stimulus);
 /* Delivers everything of a sequence that waits, whatever the script says of it. */
 void hurry(const void *sequence);
 /* Forgets what would happen to `id`, or to `qp`. */
-void forget(const struct double_id *id, const struct double_qp *qp);
+void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 void pass_time(int64_t milliseconds);
 /*
  * Waits, as destroying does, until the program's other threads have acknowledged `*count` events: a
- * violation if they will not. The lock is held, and let go of meanwhile.
+ * violation if they will not. The lock is held, and released meanwhile.
  */
 void wait_for_others(const unsigned int *count, const char *what);
 
 /* ---- What verbs.c offers: the adapter ---- */
 
-struct double_pd {
+struct fake_pd {
 	struct ibv_pd pd;
 	struct object object;
 	bool session_complete; /* so each access flag must have been needed */
 };
 
-struct double_mr {
+struct fake_mr {
 	struct ibv_mr mr;
 	struct object object;
 	unsigned int access, needed;
 	unsigned int posted; /* work requests that use it */
-	LIST_ENTRY(double_mr) link;
+	LIST_ENTRY(fake_mr) link;
 };
 
 /* One work request, from posting until its completion has been polled. */
@@ -160,16 +160,16 @@ struct work {
 	uint32_t rkey, length;
 	int sge_count;
 	struct ibv_sge sge[MAXIMUM_SGE];
-	struct double_mr *mr[MAXIMUM_SGE];
+	struct fake_mr *mr[MAXIMUM_SGE];
 	struct ibv_wc completion;
-	struct double_qp *qp;
+	struct fake_qp *qp;
 	TAILQ_ENTRY(work) link;            /* of its send or receive queue */
 	TAILQ_ENTRY(work) completion_link; /* of its completion queue */
 };
 
 TAILQ_HEAD(work_queue, work);
 
-struct double_cq {
+struct fake_cq {
 	struct ibv_cq cq;
 	struct object object;
 	struct work_queue completions;
@@ -178,25 +178,25 @@ struct double_cq {
 	unsigned int events; /* in the channel, not taken yet */
 	unsigned int taken;  /* events taken, and not acknowledged */
 	bool notified;       /* an event has ever been taken */
-	LIST_ENTRY(double_cq) link;
+	LIST_ENTRY(fake_cq) link;
 };
 
-struct double_qp {
+struct fake_qp {
 	struct ibv_qp qp;
 	struct object object;
-	struct double_id *id;
+	struct fake_id *id;
 	struct ibv_qp_cap cap;
 	struct work_queue sends, receives;
 	unsigned int send_count, receive_count;
 	unsigned int read_depth; /* reads outstanding at most, as both sides have agreed */
-	bool heard;              /* a message has arrived */
+	bool has_received;       /* a message has arrived */
 	bool broken;             /* a work request failed: the rest will be flushed */
 	bool deaf;               /* a receive failed: no message arrives any more */
 	bool closing;            /* by the program's own will: nothing more may be posted */
 	unsigned int unread;     /* device events taken and not acknowledged */
 };
 
-/* The device's context, of the last time it came back. */
+/* The device's context, of its last return. */
 struct ibv_context *adapter(void);
 bool device_is_away(void);
 void produce_leaving(void);
@@ -204,41 +204,41 @@ void produce_return(void);
 /* Somebody uses a context of the device, or no longer does; NULL: nothing happens. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
-/* What librdmacm does when it looks for devices: closes contexts of removed ones. */
+/* Does what librdmacm does when it looks for devices: closes contexts of removed ones. */
 void synchronize_devices(void);
 bool is_iwarp(void);
 /* The GID of this host's address, 192.0.2.2. */
 void local_gid(union ibv_gid *gid);
-struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t address,
-			     uint64_t length);
+struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t address,
+			   uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
-void break_qp(struct double_qp *qp);
-struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
-void destroy_double_qp(struct double_qp *qp);
+void break_qp(struct fake_qp *qp);
+struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
+void destroy_fake_qp(struct fake_qp *qp);
 /* A message from the peer, into the next receive. */
-void message_arrives(struct double_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
+void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
 /* The program waits: whatever happens now must wake it. */
 void check_notification(void);
-void produce_spurious(struct double_qp *qp);
-void produce_device_event(struct double_qp *qp, int type);
+void produce_spurious(struct fake_qp *qp);
+void produce_device_event(struct fake_qp *qp, int type);
 
 /* ---- What scripted-peer.c offers: the program on the other side ---- */
 
 struct peer {
-	struct double_id *id;
+	struct fake_id *id;
 	uint8_t *outgoing, *incoming;
 	uint64_t outgoing_length, incoming_length;
 	uint64_t region_address, region_length;
 	uint32_t region_rkey;
 	uint64_t digest;
-	bool has_region, operated, done_received, verdict_sent, good;
+	bool has_region, transferred, done_received, verdict_sent, good;
 };
 
-void peer_start(struct peer *peer, struct double_id *id);
+void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
 /* The peer's hello, or its refusal; returns how long it is. */
 uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire);
-/* What the program's private data says. */
+/* Decodes the program's private data. */
 void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size);
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
@@ -252,7 +252,7 @@ unsigned int peers_served(void);
 
 /* ---- What cm.c offers: the connection manager ---- */
 
-struct double_id {
+struct fake_id {
 	struct rdma_cm_id id;
 	struct object object;
 	struct peer peer;
@@ -262,17 +262,17 @@ struct double_id {
 	bool peer_gone;     /* it disconnected */
 	unsigned int taken; /* events taken, and not acknowledged */
 	int resolve_timeout;
-	LIST_ENTRY(double_id) link;
+	LIST_ENTRY(fake_id) link;
 };
 
-/* The ids that are bound to this context are told that the device is gone. */
+/* Reports to the ids that are bound to this context that the device is removed. */
 void remove_device_of_ids(const struct ibv_context *context);
 /* The peer takes the connection down. */
-void peer_disconnects(struct double_id *id);
-enum rdma_cm_event_type produce_cm_event(struct double_id *id, const char *name, int status);
+void peer_disconnects(struct fake_id *id);
+enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
 /* Lets another client come to the server; false if there is no server, or no client left. */
 bool next_client(void);
-struct double_qp *any_qp(void);
-struct double_id *any_id(void);
+struct fake_qp *any_qp(void);
+struct fake_id *any_id(void);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The programs, linked with the test double instead of libibverbs and librdmacm. From the top:
+# The programs, linked with the fake instead of libibverbs and librdmacm. From the top:
 #   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none] [SOURCES=FOLDER]
 # makes build/fake-verbs/$(SANITIZE)/rdma-server and rdma-client.
 
@@ -7,17 +7,17 @@ SANITIZE ?= address
 SOURCES ?= .
 CC ?= cc
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
-DOUBLE = tests/fake-verbs
+FAKE_VERBS = tests/fake-verbs
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
-double_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-double_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
-# The double moves bytes as an adapter does: unseen by a race detector, not by calling memcpy.
-double_own = $(double_warnings) -fno-tree-loop-distribute-patterns \
+fake_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
+# The fake moves bytes as an adapter does: unseen by a race detector, not by calling memcpy.
+fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
 
-# What fails on demand, and what has to know the simulated time.
+# Functions that fail on demand, and those that have to know the simulated time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read fcntl open_memstream fclose getrlimit getaddrinfo getnameinfo pthread_create \
 	clock_gettime raise pthread_mutex_unlock
@@ -25,20 +25,20 @@ wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
 modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
-double_objects = $(patsubst %,$(OUTPUT)/double-%.o,world verbs scripted-peer cm)
+fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs scripted-peer cm)
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
 
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
-		$(double_objects)
-	$(CC) $(double_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash -ljson-c
+		$(fake_objects)
+	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash -ljson-c
 
 $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SOURCES)/rdma-common/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(double_flags) $(flags_$(SANITIZE)) -c -o $@ $<
+	$(CC) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
-$(OUTPUT)/double-%.o: $(DOUBLE)/%.c $(DOUBLE)/fake-verbs.h
+$(OUTPUT)/fake-%.o: $(FAKE_VERBS)/%.c $(FAKE_VERBS)/fake-verbs.h
 	@mkdir -p $(OUTPUT)
-	$(CC) $(double_flags) $(double_own) -c -o $@ $<
+	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
 .PHONY: fake-verbs

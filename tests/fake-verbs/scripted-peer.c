@@ -43,7 +43,7 @@ static uint64_t get(const uint8_t *wire, size_t size)
 	return value;
 }
 
-void peer_start(struct peer *peer, struct double_id *id)
+void peer_start(struct peer *peer, struct fake_id *id)
 {
 	peer->id = id;
 	peer->outgoing_length = scripted_number("payload", 1024);
@@ -91,7 +91,7 @@ static void send_message(struct peer *peer, unsigned int type, uint64_t value, u
 	copy_bytes(wire + 24, &value, sizeof(value));
 	copy_bytes(wire + 32, &length, sizeof(length));
 	copy_bytes(wire + 48, &rkey, sizeof(rkey));
-	message_arrives((struct double_qp *)peer->id->id.qp, names[type], wire, MESSAGE_SIZE);
+	message_arrives((struct fake_qp *)peer->id->id.qp, names[type], wire, MESSAGE_SIZE);
 }
 
 static void send_region(struct peer *peer)
@@ -108,10 +108,10 @@ void peer_established(struct peer *peer)
 		send_region(peer);
 }
 
-/* What the program hands over is here, and its digest: the verdict. */
+/* Sends the verdict, once the program's payload and its digest are here. */
 static void judge(struct peer *peer)
 {
-	if (!peer->operated || !peer->done_received || peer->verdict_sent)
+	if (!peer->transferred || !peer->done_received || peer->verdict_sent)
 		return;
 	peer->verdict_sent = true;
 	if (scripted("tutorial")) {
@@ -126,15 +126,15 @@ static void judge(struct peer *peer)
 
 void peer_operates(struct peer *peer)
 {
-	struct double_qp *qp = (struct double_qp *)peer->id->id.qp;
+	struct fake_qp *qp = (struct fake_qp *)peer->id->id.qp;
 	uint64_t length = writes() ? peer->outgoing_length : peer->incoming_length;
 	uint8_t *memory = (uint8_t *)(uintptr_t)peer->region_address;
 	unsigned int access = IBV_ACCESS_REMOTE_READ;
-	struct double_mr *mr;
+	struct fake_mr *mr;
 
-	if (peer->operated || !peer->has_region)
+	if (peer->transferred || !peer->has_region)
 		return;
-	peer->operated = true;
+	peer->transferred = true;
 	if (writes())
 		access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
 	mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, length);
@@ -155,8 +155,8 @@ void peer_operates(struct peer *peer)
 
 void peer_scribbles(const struct peer *peer)
 {
-	const struct double_qp *qp = (const struct double_qp *)peer->id->id.qp;
-	const struct double_mr *mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, 1);
+	const struct fake_qp *qp = (const struct fake_qp *)peer->id->id.qp;
+	const struct fake_mr *mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, 1);
 
 	if (mr && mr->access & IBV_ACCESS_REMOTE_WRITE)
 		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
@@ -213,7 +213,7 @@ void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 		if (get(bytes + 24, 8) == 0 && peer->good) {
 			struct ibv_pd *pd = peer->id->id.qp->pd;
 
-			((struct double_pd *)pd)->session_complete = true;
+			((struct fake_pd *)pd)->session_complete = true;
 			served++;
 		}
 		if (peer->id->passive)

@@ -18,14 +18,14 @@
 #define GIDS                 8
 #define CONTEXTS             8
 
-struct double_channel {
+struct fake_channel {
 	struct ibv_comp_channel channel;
 	struct object object;
-	LIST_ENTRY(double_channel) link;
+	LIST_ENTRY(fake_channel) link;
 };
 
 /* The device as it was opened by librdmacm. When it comes back it is opened anew. */
-struct double_context {
+struct fake_context {
 	struct ibv_context context;
 	unsigned int users; /* ids that are bound to it, and lists of devices that hold it */
 	bool gone, closed;
@@ -33,12 +33,12 @@ struct double_context {
 
 static struct {
 	struct ibv_device device;
-	struct double_context contexts[CONTEXTS];
+	struct fake_context contexts[CONTEXTS];
 	unsigned int generation; /* how often the device has come back */
 	bool away;
-	LIST_HEAD(, double_channel) channels;
-	LIST_HEAD(, double_mr) regions;
-	LIST_HEAD(, double_cq) queues;
+	LIST_HEAD(, fake_channel) channels;
+	LIST_HEAD(, fake_mr) regions;
+	LIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
 	struct stimulus *device_event; /* delivered, not taken yet */
 } adapter_state = { .next_number = 0x11 };
@@ -80,7 +80,7 @@ bool device_is_away(void)
 }
 
 /* librdmacm closes the context of a device that is gone when nobody uses it. */
-static void close_if_unused(struct double_context *context)
+static void close_if_unused(struct fake_context *context)
 {
 	if (!context->gone || context->closed || context->users)
 		return;
@@ -90,15 +90,15 @@ static void close_if_unused(struct double_context *context)
 
 void use_context(struct ibv_context *context)
 {
-	((struct double_context *)context)->users++;
+	((struct fake_context *)context)->users++;
 }
 
 void release_context(struct ibv_context *context)
 {
 	if (!context)
 		return;
-	((struct double_context *)context)->users--;
-	close_if_unused((struct double_context *)context);
+	((struct fake_context *)context)->users--;
+	close_if_unused((struct fake_context *)context);
 }
 
 void synchronize_devices(void)
@@ -107,10 +107,10 @@ void synchronize_devices(void)
 		close_if_unused(&adapter_state.contexts[i]);
 }
 
-/* Whether the device is still there. Nothing may be done with a closed context. */
+/* True if the device is still there. Nothing may be done with a closed context. */
 static bool is_there(struct ibv_context *base)
 {
-	const struct double_context *context = (struct double_context *)base;
+	const struct fake_context *context = (struct fake_context *)base;
 
 	if (context->closed)
 		violation("the context is closed, of a device that was removed");
@@ -119,11 +119,11 @@ static bool is_there(struct ibv_context *base)
 
 static void deliver_leaving(struct stimulus *stimulus)
 {
-	const struct double_channel *channel;
+	const struct fake_channel *channel;
 
 	(void)stimulus;
 	adapter_state.away = true;
-	((struct double_context *)adapter())->gone = true;
+	((struct fake_context *)adapter())->gone = true;
 	LIST_FOREACH(channel, &adapter_state.channels, link)
 	{
 		if (channel->channel.context != adapter())
@@ -154,7 +154,7 @@ void produce_return(void)
 
 /* ---- Asking, and names ---- */
 
-/* What the device does where the script lets it say something else, or nothing, of its limits. */
+/* The device's limits where the script makes it report something else, or nothing. */
 #define TRUE_MESSAGE_SIZE (8 << 20)
 #define TRUE_ENTRIES      4096
 
@@ -265,7 +265,7 @@ const char *ibv_event_type_str(enum ibv_event_type event)
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	struct double_pd *pd;
+	struct fake_pd *pd;
 
 	if (leave(enter("ibv_alloc_pd")))
 		return NULL;
@@ -279,7 +279,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 int ibv_dealloc_pd(struct ibv_pd *base)
 {
-	struct double_pd *pd = (struct double_pd *)base;
+	struct fake_pd *pd = (struct fake_pd *)base;
 	int error = enter("ibv_dealloc_pd");
 
 	if (!error)
@@ -293,7 +293,7 @@ int ibv_dealloc_pd(struct ibv_pd *base)
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned int access)
 {
-	struct double_mr *mr;
+	struct fake_mr *mr;
 
 	(void)iova;
 	if (leave(enter("ibv_reg_mr")))
@@ -312,7 +312,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 				  .lkey = adapter_state.next_number++ << 8,
 				  .rkey = adapter_state.next_number++ << 8 };
 	mr->access = access;
-	((struct double_pd *)pd)->object.users++;
+	((struct fake_pd *)pd)->object.users++;
 	object_add(&mr->object, "a memory region");
 	LIST_INSERT_HEAD(&adapter_state.regions, mr, link);
 	unlock();
@@ -327,8 +327,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 
 int ibv_dereg_mr(struct ibv_mr *base)
 {
-	struct double_mr *mr = (struct double_mr *)base;
-	struct double_pd *pd = (struct double_pd *)base->pd;
+	struct fake_mr *mr = (struct fake_mr *)base;
+	struct fake_pd *pd = (struct fake_pd *)base->pd;
 	int error = enter("ibv_dereg_mr");
 
 	if (!error) {
@@ -349,12 +349,12 @@ int ibv_dereg_mr(struct ibv_mr *base)
 	return error;
 }
 
-/* Memory may go when the adapter has let go of it. */
+/* Memory may go when the adapter has released it. */
 int __real_munmap(void *address, size_t size);
 int __wrap_munmap(void *address, size_t size);
 int __wrap_munmap(void *address, size_t size)
 {
-	const struct double_mr *mr;
+	const struct fake_mr *mr;
 	int error = enter("munmap");
 
 	LIST_FOREACH(mr, &adapter_state.regions, link)
@@ -366,7 +366,7 @@ int __wrap_munmap(void *address, size_t size)
 	return leave(error) ? -1 : __real_munmap(address, size);
 }
 
-static bool covers(const struct double_mr *mr, uint64_t address, uint64_t length)
+static bool covers(const struct fake_mr *mr, uint64_t address, uint64_t length)
 {
 	uint64_t start = (uintptr_t)mr->mr.addr;
 
@@ -374,10 +374,10 @@ static bool covers(const struct double_mr *mr, uint64_t address, uint64_t length
 	       address - start <= mr->mr.length - length;
 }
 
-struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t address,
-			     uint64_t length)
+struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t address,
+			   uint64_t length)
 {
-	struct double_mr *mr;
+	struct fake_mr *mr;
 
 	LIST_FOREACH(mr, &adapter_state.regions, link)
 	{
@@ -391,7 +391,7 @@ struct double_mr *mr_of_rkey(const struct double_qp *qp, uint32_t rkey, uint64_t
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	struct double_channel *channel;
+	struct fake_channel *channel;
 
 	if (leave(enter("ibv_create_comp_channel")))
 		return NULL;
@@ -408,7 +408,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *base)
 {
-	struct double_channel *channel = (struct double_channel *)base;
+	struct fake_channel *channel = (struct fake_channel *)base;
 	int error = enter("ibv_destroy_comp_channel");
 
 	is_there(base->context);
@@ -426,7 +426,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *base)
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
 			     struct ibv_comp_channel *channel, int vector)
 {
-	struct double_cq *cq;
+	struct fake_cq *cq;
 
 	if (leave(enter("ibv_create_cq")))
 		return NULL;
@@ -444,7 +444,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 	cq->cq.cqe = entries;
 	TAILQ_INIT(&cq->completions);
 	if (channel)
-		((struct double_channel *)channel)->object.users++;
+		((struct fake_channel *)channel)->object.users++;
 	object_add(&cq->object, "a completion queue");
 	LIST_INSERT_HEAD(&adapter_state.queues, cq, link);
 	unlock();
@@ -453,7 +453,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 
 int ibv_destroy_cq(struct ibv_cq *base)
 {
-	struct double_cq *cq = (struct double_cq *)base;
+	struct fake_cq *cq = (struct fake_cq *)base;
 	int error = enter("ibv_destroy_cq");
 
 	if (!error)
@@ -463,7 +463,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 		while (cq->events-- > 0) /* the library takes them out of the channel */
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
-			((struct double_channel *)cq->cq.channel)->object.users--;
+			((struct fake_channel *)cq->cq.channel)->object.users--;
 		LIST_REMOVE(cq, link);
 		free(cq);
 	}
@@ -473,7 +473,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 
 static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 {
-	struct double_cq *cq = (struct double_cq *)base;
+	struct fake_cq *cq = (struct fake_cq *)base;
 	int error = enter("ibv_req_notify_cq");
 
 	if (!error) {
@@ -487,7 +487,7 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 }
 
 /* An event in the channel, if one was asked for. */
-static void notify(struct double_cq *cq)
+static void notify(struct fake_cq *cq)
 {
 	if (!cq->armed)
 		return;
@@ -499,10 +499,10 @@ static void notify(struct double_cq *cq)
 static void deliver_spurious(struct stimulus *stimulus)
 {
 	if (stimulus->qp)
-		notify((struct double_cq *)stimulus->qp->qp.recv_cq);
+		notify((struct fake_cq *)stimulus->qp->qp.recv_cq);
 }
 
-void produce_spurious(struct double_qp *qp)
+void produce_spurious(struct fake_qp *qp)
 {
 	struct stimulus *stimulus = new_stimulus("spurious", deliver_spurious);
 
@@ -512,7 +512,7 @@ void produce_spurious(struct double_qp *qp)
 
 void check_notification(void)
 {
-	const struct double_cq *cq;
+	const struct fake_cq *cq;
 
 	LIST_FOREACH(cq, &adapter_state.queues, link)
 	{
@@ -540,7 +540,7 @@ static void dawdle(void)
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, void **context)
 {
-	struct double_cq *cq;
+	struct fake_cq *cq;
 
 	if (leave(enter("ibv_get_cq_event")))
 		return -1;
@@ -566,7 +566,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 
 void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 {
-	struct double_cq *cq = (struct double_cq *)base;
+	struct fake_cq *cq = (struct fake_cq *)base;
 
 	lock();
 	if (count > cq->taken)
@@ -579,7 +579,7 @@ void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 /* Takes a work request out of its queue: its place is free. */
 static void retire(struct work *work)
 {
-	struct double_qp *qp = work->qp;
+	struct fake_qp *qp = work->qp;
 
 	if (work->receive) {
 		TAILQ_REMOVE(&qp->receives, work, link);
@@ -594,13 +594,13 @@ static void retire(struct work *work)
 	}
 }
 
-/* Whether a work request completes without a completion, if all is well. */
+/* True if a work request completes without a completion, if all is well. */
 static bool is_silent(const struct work *work)
 {
 	return !work->receive && !(work->flags & IBV_SEND_SIGNALED);
 }
 
-/* The silent ones before `work`: its completion stands for theirs. */
+/* The silent ones before `work`: its completion stands for those too. */
 static void retire_silent(struct work *work)
 {
 	struct work_queue *sends = &work->qp->sends;
@@ -613,7 +613,7 @@ static void retire_silent(struct work *work)
 	}
 }
 
-/* Completions that this thread has taken since it last let go of a mutex. */
+/* Completions that this thread has taken since it last released a mutex. */
 static _Thread_local unsigned int taken_in_hold;
 
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
@@ -631,7 +631,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 
 static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 {
-	struct double_cq *cq = (struct double_cq *)base;
+	struct fake_cq *cq = (struct fake_cq *)base;
 	int error = enter("ibv_poll_cq"), count = 0;
 	struct work *work;
 
@@ -639,7 +639,7 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 		TAILQ_REMOVE(&cq->completions, work, completion_link);
 		cq->entries--;
 		if (++taken_in_hold > COMPLETIONS_PER_HOLD)
-			violation("%u completions are handled before the lock is let go of",
+			violation("%u completions are handled before the lock is released",
 				  taken_in_hold);
 		copy_bytes(&completions[count++], &work->completion, sizeof(work->completion));
 		retire_silent(work);
@@ -653,8 +653,8 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 /* A work request is done. What means nothing in a failed completion is filled with nonsense. */
 static void complete(struct work *work, enum ibv_wc_status status)
 {
-	struct double_cq *cq =
-		(struct double_cq *)(work->receive ? work->qp->qp.recv_cq : work->qp->qp.send_cq);
+	struct fake_cq *cq =
+		(struct fake_cq *)(work->receive ? work->qp->qp.recv_cq : work->qp->qp.send_cq);
 	struct ibv_wc *completion = &work->completion;
 
 	if (work->complete)
@@ -683,9 +683,9 @@ static void complete(struct work *work, enum ibv_wc_status status)
 
 /* ---- Queue pairs ---- */
 
-struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
+struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
 {
-	struct double_qp *qp = allocate(sizeof(*qp));
+	struct fake_qp *qp = allocate(sizeof(*qp));
 
 	if (attributes->qp_type != IBV_QPT_RC || !attributes->send_cq || !attributes->recv_cq)
 		violation("rdma_create_qp: not a reliable connection with completion queues");
@@ -700,17 +700,17 @@ struct double_qp *create_double_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a
 	qp->cap = attributes->cap;
 	TAILQ_INIT(&qp->sends);
 	TAILQ_INIT(&qp->receives);
-	((struct double_pd *)pd)->object.users++;
-	((struct double_cq *)attributes->send_cq)->object.users++;
-	((struct double_cq *)attributes->recv_cq)->object.users++;
+	((struct fake_pd *)pd)->object.users++;
+	((struct fake_cq *)attributes->send_cq)->object.users++;
+	((struct fake_cq *)attributes->recv_cq)->object.users++;
 	object_add(&qp->object, "a queue pair");
 	return qp;
 }
 
-void destroy_double_qp(struct double_qp *qp)
+void destroy_fake_qp(struct fake_qp *qp)
 {
-	struct double_cq *queues[] = { (struct double_cq *)qp->qp.send_cq,
-				       (struct double_cq *)qp->qp.recv_cq };
+	struct fake_cq *queues[] = { (struct fake_cq *)qp->qp.send_cq,
+				     (struct fake_cq *)qp->qp.recv_cq };
 	struct work *work;
 
 	if (qp->unread)
@@ -730,14 +730,14 @@ void destroy_double_qp(struct double_qp *qp)
 	}
 	while ((work = TAILQ_FIRST(&qp->sends)) || (work = TAILQ_FIRST(&qp->receives)))
 		retire(work);
-	((struct double_pd *)qp->qp.pd)->object.users--;
+	((struct fake_pd *)qp->qp.pd)->object.users--;
 	object_remove(&qp->object);
 	free(qp);
 }
 
 int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attributes, int mask)
 {
-	struct double_qp *qp = (struct double_qp *)base;
+	struct fake_qp *qp = (struct fake_qp *)base;
 	int error = enter("ibv_modify_qp");
 
 	if (!error) {
@@ -752,12 +752,12 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attributes, int mask)
 
 /* ---- Posting ---- */
 
-/* Whether the buffers lie in registered memory that may be used so. */
+/* Checks that the buffers are in registered memory that may be used so. */
 static void check_buffers(struct work *work, unsigned int access)
 {
 	for (int i = 0; i < work->sge_count; i++) {
 		const struct ibv_sge *sge = &work->sge[i];
-		struct double_mr *mr;
+		struct fake_mr *mr;
 
 		LIST_FOREACH(mr, &adapter_state.regions, link)
 		{
@@ -783,7 +783,7 @@ static void check_buffers(struct work *work, unsigned int access)
 }
 
 /* A place in a queue, with what receives and sends have in common. */
-static struct work *new_work(struct double_qp *qp, bool receive, uint64_t wr_id,
+static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
 			     const struct ibv_sge *list, int count)
 {
 	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
@@ -815,7 +815,7 @@ static struct work *new_work(struct double_qp *qp, bool receive, uint64_t wr_id,
 
 static void deliver_flush(struct stimulus *stimulus);
 
-static void produce_flush(struct double_qp *qp)
+static void produce_flush(struct fake_qp *qp)
 {
 	struct stimulus *stimulus = new_stimulus("flush", deliver_flush);
 
@@ -826,7 +826,7 @@ static void produce_flush(struct double_qp *qp)
 static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 		     struct ibv_recv_wr **rejected)
 {
-	struct double_qp *qp = (struct double_qp *)base;
+	struct fake_qp *qp = (struct fake_qp *)base;
 	int error = enter("ibv_post_recv");
 
 	if (error)
@@ -843,9 +843,9 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 	return error;
 }
 
-static void run_send_queue(struct double_qp *qp);
+static void run_send_queue(struct fake_qp *qp);
 
-static unsigned int reads_outstanding(const struct double_qp *qp)
+static unsigned int reads_outstanding(const struct fake_qp *qp)
 {
 	const struct work *work;
 	unsigned int count = 0;
@@ -857,12 +857,12 @@ static unsigned int reads_outstanding(const struct double_qp *qp)
 
 static void check_send(const struct work *work)
 {
-	const struct double_qp *qp = work->qp;
+	const struct fake_qp *qp = work->qp;
 	const struct work *other;
 
 	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR)
 		violation("ibv_post_send before the connection stands");
-	if (is_iwarp() && qp->id->passive && !qp->heard)
+	if (is_iwarp() && qp->id->passive && !qp->has_received)
 		violation("over iWARP a server sends before its client has");
 	if (work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data)
 		violation("ibv_post_send: %u bytes are too many for inline", work->length);
@@ -885,7 +885,7 @@ static void check_send(const struct work *work)
 }
 
 /* Takes one work request into the send queue. */
-static void post_one_send(struct double_qp *qp, const struct ibv_send_wr *request)
+static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 {
 	unsigned int access = 0;
 	struct work *work;
@@ -910,7 +910,7 @@ static void post_one_send(struct double_qp *qp, const struct ibv_send_wr *reques
 static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 		     struct ibv_send_wr **rejected)
 {
-	struct double_qp *qp = (struct double_qp *)base;
+	struct fake_qp *qp = (struct fake_qp *)base;
 	int error = enter("ibv_post_send");
 
 	/* of a list that is refused, what comes before has been posted: half of it, here */
@@ -936,7 +936,7 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 
 static void deliver_flush(struct stimulus *stimulus)
 {
-	struct double_qp *qp = stimulus->qp;
+	struct fake_qp *qp = stimulus->qp;
 	struct work *work, *next;
 
 	if (!qp)
@@ -952,7 +952,7 @@ static void deliver_flush(struct stimulus *stimulus)
 		complete(work, IBV_WC_WR_FLUSH_ERR);
 }
 
-void break_qp(struct double_qp *qp)
+void break_qp(struct fake_qp *qp)
 {
 	qp->broken = true;
 	if (qp->qp.state == IBV_QPS_ERR)
@@ -965,13 +965,13 @@ void break_qp(struct double_qp *qp)
 static void deliver_completion(struct stimulus *stimulus)
 {
 	struct work *work = stimulus->work;
-	struct double_qp *qp = stimulus->qp;
+	struct fake_qp *qp = stimulus->qp;
 
 	if (!qp)
 		return;
 	if (stimulus->code == IBV_WC_SUCCESS && work->receive) {
 		work->length = stimulus->size;
-		qp->heard = true;
+		qp->has_received = true;
 		peer_operates(&qp->id->peer);
 		copy_bytes((void *)(uintptr_t)work->sge[0].addr, stimulus->bytes, stimulus->size);
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
@@ -982,7 +982,7 @@ static void deliver_completion(struct stimulus *stimulus)
 		break_qp(qp);
 }
 
-/* What the script makes of a work request that would complete. False: it never does. */
+/* Applies the script to a work request that would complete. NULL: it never does. */
 static struct stimulus *new_completion(struct work *work, const char *name)
 {
 	struct stimulus *stimulus;
@@ -1017,7 +1017,7 @@ static const char *send_name(const struct work *work)
 }
 
 /* Executes one work request; false if it never completes, nor does anything behind it. */
-static bool execute(struct double_qp *qp, struct work *work)
+static bool execute(struct fake_qp *qp, struct work *work)
 {
 	struct stimulus *stimulus = new_completion(work, send_name(work));
 	uint8_t bytes[256];
@@ -1039,7 +1039,7 @@ static bool execute(struct double_qp *qp, struct work *work)
 	return true;
 }
 
-static void run_send_queue(struct double_qp *qp)
+static void run_send_queue(struct fake_qp *qp)
 {
 	struct work *work, *next;
 
@@ -1050,7 +1050,7 @@ static void run_send_queue(struct double_qp *qp)
 	}
 }
 
-void message_arrives(struct double_qp *qp, const char *name, const uint8_t *bytes, uint32_t size)
+void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size)
 {
 	struct stimulus *stimulus;
 	struct work *work;
@@ -1083,7 +1083,7 @@ static void deliver_device_event(struct stimulus *stimulus)
 	raise_counter(adapter()->async_fd);
 }
 
-void produce_device_event(struct double_qp *qp, int type)
+void produce_device_event(struct fake_qp *qp, int type)
 {
 	struct stimulus *stimulus = new_stimulus("async", deliver_device_event);
 

@@ -31,7 +31,7 @@
 #define START_CLOCK      1000
 #define ARENA_SIZE       ((size_t)64 << 20)
 
-/* Redirected by the linker (--wrap). The double itself calls the real ones. */
+/* Redirected by the linker (--wrap). The fake itself calls the real ones. */
 void *__real_calloc(size_t count, size_t size);
 int __real_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
 int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
@@ -88,7 +88,7 @@ void violation(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	fputs("double: violation: ", stderr);
+	fputs("fake: violation: ", stderr);
 	vfprintf(stderr, format, arguments);
 	fputc('\n', stderr);
 	va_end(arguments);
@@ -100,7 +100,7 @@ void *allocate(size_t size)
 	void *memory = __real_calloc(1, size);
 
 	if (!memory)
-		violation("no memory for the double itself");
+		violation("no memory for the fake itself");
 	return memory;
 }
 
@@ -112,7 +112,7 @@ void *keep(size_t size)
 
 	used += (size + 15) & ~(size_t)15;
 	if (used > ARENA_SIZE)
-		violation("no memory for the double itself");
+		violation("no memory for the fake itself");
 	return memory;
 }
 
@@ -139,7 +139,7 @@ int open_counter(void)
 	int descriptor = (int)syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
 
 	if (descriptor < 0 || descriptor >= DESCRIPTORS)
-		violation("no descriptor for the double itself");
+		violation("no descriptor for the fake itself");
 	world.descriptors[descriptor] = true; /* not the program's */
 	return descriptor;
 }
@@ -228,7 +228,7 @@ const char *take_order(const char *name, char symbol)
 
 __attribute__((constructor)) static void start(void)
 {
-	const char *script = getenv("DOUBLE");
+	const char *script = getenv("FAKE_VERBS");
 	char *words = strdup(script ? script : ""), *rest = words, *word;
 
 	while ((word = strsep(&rest, " \n"))) {
@@ -315,7 +315,7 @@ int object_remove(struct object *object)
 
 static void write_record(void)
 {
-	const char *path = getenv("DOUBLE_RECORD");
+	const char *path = getenv("FAKE_VERBS_RECORD");
 	FILE *record = path ? fopen(path, "w") : NULL;
 
 	if (!record)
@@ -365,7 +365,7 @@ static bool was_delivered(const char *name)
 	return false;
 }
 
-/* Whether its turn has come. Those of one sequence keep their order. */
+/* True if its turn has not come. Those of one sequence keep their order. */
 static bool is_held(const struct stimulus *stimulus)
 {
 	const struct stimulus *earlier;
@@ -394,13 +394,13 @@ static void deliver_signal(struct stimulus *stimulus)
 	kill(getpid(), SIGTERM);
 }
 
-/* What the script wants to happen after something else. */
+/* Produces what the script wants to happen after something else. */
 static void produce_extra(const struct stimulus *cause, const char *what)
 {
 	const char *colon = strchr(what, ':');
 	int number = colon ? atoi(colon + 1) : 0;
-	struct double_id *id = cause->id ? cause->id : cause->qp ? cause->qp->id : any_id();
-	struct double_qp *qp = cause->qp ? cause->qp : any_qp();
+	struct fake_id *id = cause->id ? cause->id : cause->qp ? cause->qp->id : any_id();
+	struct fake_qp *qp = cause->qp ? cause->qp : any_qp();
 	char name[NAME_SIZE];
 
 	snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(what, ":"), what);
@@ -461,7 +461,7 @@ void hurry(const void *sequence)
 	}
 }
 
-void forget(const struct double_id *id, const struct double_qp *qp)
+void forget(const struct fake_id *id, const struct fake_qp *qp)
 {
 	struct stimulus *stimulus;
 
@@ -474,7 +474,7 @@ void forget(const struct double_id *id, const struct double_qp *qp)
 	}
 }
 
-/* Whether so many threads wait, and none of them has anything to wake up for. */
+/* True if so many threads wait, and none of them has anything to wake up for. */
 static bool threads_wait(int count)
 {
 	if (world.waiting_count < count)
@@ -568,7 +568,7 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int ti
 		__real_epoll_wait(epoll, events, maximum, 1);
 		lock();
 	}
-	world.clock += count > 0; /* who never gets to wait meets the deadlines, too */
+	world.clock += count > 0; /* who never gets to wait reaches the deadlines, too */
 	for (place = 0; world.waiting[place] != epoll; place++)
 		;
 	world.waiting[place] = world.waiting[--world.waiting_count];
@@ -588,7 +588,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* ---- Threads: those that wait have to be told from those that run ---- */
+/* ---- Threads: those that wait have to be distinguished from those that run ---- */
 
 struct thread {
 	void *(*routine)(void *);
@@ -666,7 +666,7 @@ WRAP(int, getnameinfo,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
 
-/* Whether a descriptor is open can always be told. */
+/* A descriptor can always be asked whether it is open. */
 int __wrap_fcntl(int descriptor, int command, long argument);
 int __wrap_fcntl(int descriptor, int command, long argument)
 {

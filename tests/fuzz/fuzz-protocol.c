@@ -40,7 +40,7 @@ static const struct event events[] = {
 	{ EVENT_INTERRUPTED, STATUS_SUCCESS },
 };
 
-/* What has been seen of a session from outside. */
+/* Observations of a session from outside. */
 struct witness {
 	unsigned int posted; /* enum action, or-ed */
 	bool asked;          /* ACTION_CHECK, and no answer yet */
@@ -57,7 +57,7 @@ static void require(bool condition)
 
 /*
  * MSG_DONE is posted behind a WRITE, which it cannot overtake, or when a READ has completed, or,
- * where this side does not operate, when both have told where their memory is.
+ * where this side does not operate, once both MSG_MRs are exchanged.
  */
 static void watch_done(const struct protocol *before, struct event event, const struct step *step)
 {
@@ -117,7 +117,7 @@ static void watch_messages(const struct witness *witness, const struct protocol 
 		require(after->verifying && witness->posted & ACTION_SEND_DONE);
 }
 
-/* What this side found, and what the peer said first: the bases of success. */
+/* Watches this side's findings and the peer's first verdict: the bases of success. */
 static void watch_findings(struct witness *witness, const struct protocol *before,
 			   struct event event)
 {

@@ -108,7 +108,7 @@ static uint8_t hexadecimal(char digit)
 	return (uint8_t)(found - digits);
 }
 
-/* What was escaped can be got back: nothing is lost, and nothing can be mistaken. */
+/* Checks that what was escaped can be got back: nothing is lost, and nothing can be mistaken. */
 static void require_original(const char *text, const uint8_t *data, size_t size)
 {
 	size_t done = 0;

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 LAB = os.path.join(HERE, "lab")
 CONSOLE = "/dev/hvc0"
-# What each side's user will want to type first.
+# The command that each side's user will want to type first.
 WELCOME = {
     "a": "This is host a (192.0.2.1, fd00::1). Type:\n\n    rdma-server write\n",
     "b": "This is host b (192.0.2.2, fd00::2). Type, with the port that the server on host a printed:\n\n"

@@ -53,12 +53,12 @@ class Channel:
         except BlockingIOError:
             pass
         except OSError:
-            self.queue.clear()  # The peer is gone, which receiving tells.
+            self.queue.clear()  # The peer is gone, which receiving shows.
         writing = selectors.EVENT_WRITE if self.queue else 0
         self.selector.modify(self.socket, selectors.EVENT_READ | writing, self.ready)
 
     def ready(self, events):
-        """Called by the loop. Hands over what was received, empty when the peer is gone."""
+        """Called by the loop. Delivers what was received, empty when the peer is gone."""
         if events & selectors.EVENT_WRITE:
             self.flush()
         # All that is there: the start of a `lab run` must not overtake the end of the one before.
@@ -313,7 +313,7 @@ class Client:
             host.start()
 
     def fail(self, reason):
-        """Tells the command that it failed."""
+        """Reports to the command that it failed."""
         self.lab.runs.pop(self.number, None)
         self.channel.send(b"F" + reason.encode())
 
@@ -451,7 +451,7 @@ def tail(path):
 
 
 def require_room(folder, memory):
-    """Says what is missing before a host hangs or is killed for want of it; both in MiB."""
+    """Reports what is missing before a host hangs or is killed for want of it; both in MiB."""
     with open("/proc/meminfo") as lines:
         available = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:"))
     if available < 2 * memory:
@@ -504,7 +504,7 @@ def choose_accelerator(kernel):
 
 
 def kvm_works(kernel):
-    """Whether a kernel prints anything under KVM: /dev/kvm can be there and hang the guest's first instruction."""
+    """True if a kernel prints anything under KVM: /dev/kvm can be there and hang the guest's first instruction."""
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256"]
     command += [*accelerator_options("kvm"), "-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]
     with subprocess.Popen(

@@ -27,7 +27,7 @@
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600
-/* How often --at STEP=slow reports progress, at which intervals: four and a half seconds. */
+/* Reports of progress by --at STEP=slow, and their interval: four and a half seconds. */
 #define SLOW_REPORTS      18
 #define SLOW_MILLISECONDS 250
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
@@ -43,7 +43,7 @@
 /* Messages of no proper size. */
 #define SHORT_SIZE 20
 #define LONG_SIZE  200
-/* How often --at and --set may be given. */
+/* Most --at, and most --set, that may be given. */
 #define FAULTS 8
 
 static const char help[] =
@@ -53,7 +53,7 @@ static const char help[] =
 	"tutorial does. OPERATION is read or write. Ends with 0 if every session took all its steps.\n"
 	"\n"
 	"  --hello            be a program of this project: hello, digest, verdict\n"
-	"  --length BYTES     hand over so many bytes (default 1024)\n"
+	"  --length BYTES     send so many bytes (default 1024)\n"
 	"  --connections N    hold N sessions at once\n"
 	"  --rounds N         all that N times\n"
 	"  --at STEP=ACTION   before STEP do ACTION; up to 8 of them, in the order given\n"
@@ -76,7 +76,7 @@ struct deed {
 	void (*run)(struct session *session);
 };
 
-/* What the command line asks for, and the channel that all connections share. */
+/* The command line, and the channel that all connections share. */
 struct peer {
 	enum role role;
 	enum operation operation;
@@ -110,10 +110,10 @@ struct session {
 	unsigned int posted, completed; /* send work requests */
 	bool skips;                     /* the next step */
 	const char *over;               /* why the session cannot go on; NULL: it can */
-	bool told;                      /* so on standard output */
+	bool reported;                  /* so on standard output */
 };
 
-/* What follows "NAME=" in `text`; NULL if something else stands there. */
+/* The part of `text` behind "NAME="; NULL if something else stands there. */
 static const char *value_of(const char *text, const char *name)
 {
 	size_t length = strlen(name);
@@ -121,7 +121,7 @@ static const char *value_of(const char *text, const char *name)
 	return !strncmp(text, name, length) && text[length] == '=' ? text + length + 1 : NULL;
 }
 
-/* What goes on the wire in `field` instead of what is right there. */
+/* The value that goes on the wire in `field` instead of the right one. */
 static uint64_t wire_value(const struct session *session, const char *field, uint64_t right)
 {
 	const struct peer *peer = session->peer;
@@ -137,7 +137,7 @@ static uint64_t wire_value(const struct session *session, const char *field, uin
 
 /* ---- Waiting ---- */
 
-/* How much the other side will hand over, if it says so in a hello. */
+/* Learns from the hello, if there is one, how many bytes the other side will send. */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
 	struct hello hello;
@@ -556,7 +556,7 @@ static void post_operation(struct session *session)
 }
 
 /*
- * Whether what ended the session is that a tutorial client has left, which it does when it has all:
+ * True if the session ended because a tutorial client has left, which it does when it has all:
  * a server may not know yet then that its own messages are sent.
  */
 static bool has_all(const struct session *session)
@@ -565,7 +565,7 @@ static bool has_all(const struct session *session)
 	       session->peer->operation == OPERATION_WRITE && session->received[MSG_DONE];
 }
 
-/* The tutorial's program does not wait for its READ before it says that it is done. */
+/* The tutorial's program does not wait for its READ before it sends MSG_DONE. */
 static void exchange_done(struct session *session)
 {
 	if (session->peer->hello && !await(session, &session->completed, session->posted))
@@ -656,7 +656,7 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/* Takes more than four seconds, and says every quarter of a second that it moves. */
+/* Takes more than four seconds, and reports progress every quarter of a second. */
 static void be_slow(struct session *session)
 {
 	for (uint64_t done = 1; done <= SLOW_REPORTS && !session->over; done++) {
@@ -696,8 +696,8 @@ static void misbehave(struct session *session, const char *name)
 }
 
 /*
- * One step of one session, and what is to go wrong before it. It may be over already: all that
- * happens to it is heard of while another one waits, too.
+ * One step of one session, and what is to go wrong before it. It may be over already:
+ * its events are handled while another one waits, too.
  */
 static void run_step(struct session *session, const struct deed *step)
 {
@@ -712,9 +712,9 @@ static void run_step(struct session *session, const struct deed *step)
 	}
 	if (!session->over && !session->skips)
 		step->run(session);
-	if (session->over && !session->told) {
+	if (session->over && !session->reported) {
 		printf("over at %s: %s\n", step->name, session->over);
-		session->told = true;
+		session->reported = true;
 	}
 }
 

@@ -38,7 +38,7 @@ enum request {
 	REQUESTS
 };
 
-/* What has become of a work request. Bits of a set. */
+/* The fate of a work request. Bits of a set. */
 enum fate {
 	FATE_POSTED = 1 << 0,
 	FATE_EXECUTED = 1 << 1, /* message delivered, payload where it belongs */
@@ -101,7 +101,7 @@ struct world {
 
 typedef struct step (*step_function)(struct protocol protocol, struct event event);
 
-/* What does not change during an exploration. */
+/* The part that does not change during an exploration. */
 struct setting {
 	step_function step;
 	enum operation operation;
@@ -123,7 +123,7 @@ static bool operates(const struct setting *setting, enum role role)
 	return role == ROLE_CLIENT || !setting->one_way;
 }
 
-/* Who moves the payload that `role` sends. */
+/* The side that moves the payload that `role` sends. */
 static enum role active_side(const struct setting *setting, enum role role)
 {
 	return setting->operation == OPERATION_WRITE ? role : (enum role) !role;
@@ -166,7 +166,7 @@ static const char *const violation_names[] = {
 	"posted twice",
 };
 
-/* What happened between two worlds. */
+/* The step between two worlds. */
 enum occurrence {
 	OCCURRENCE_START,
 	OCCURRENCE_EVENT,      /* `detail` is its type */
@@ -214,7 +214,7 @@ static size_t hash(const struct world *world)
 	return (size_t)(sum ^ sum >> 29);
 }
 
-/* Where `world` stands in the table, or the empty place where it would. */
+/* Finds `world` in the table, or the empty place where it would be. */
 static uint32_t *look_up(const struct exploration *exploration, const struct world *world)
 {
 	size_t place = hash(world) % exploration->table_size;
@@ -312,7 +312,7 @@ static void set(struct side *side, enum request request, unsigned int fate)
 	side->requests[request] = (uint8_t)(side->requests[request] | fate);
 }
 
-/* Whether the transport may carry out this request of `role` now. */
+/* True if the transport may carry out this request of `role` now. */
 static bool can_execute(const struct setting *setting, const struct world *world, enum role role,
 			enum request request)
 {
@@ -336,7 +336,7 @@ static bool can_execute(const struct setting *setting, const struct world *world
 	return true;
 }
 
-/* Whether anything of this side's is still under way. */
+/* True if anything of this side's is still under way. */
 static bool under_way(const struct setting *setting, const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
@@ -379,8 +379,8 @@ static bool outstanding(const struct side *side)
 }
 
 /*
- * The id and all that belongs to it are destroyed. What nobody can tell any more is forgotten, so
- * that there are fewer worlds; what TCP was given and what it carried stays.
+ * The id and all that belongs to it are destroyed. What nobody can observe any more is forgotten,
+ * so that there are fewer worlds; what TCP was given and what it carried stays.
  */
 static void destroy(struct world *world, enum role role)
 {
@@ -398,7 +398,7 @@ static void destroy(struct world *world, enum role role)
 	send_notice(world, !role);
 }
 
-/* Whether the payload that `role` sends, if it does, has arrived, damaged or not. */
+/* True if the payload that `role` sends, if it does, has arrived, damaged or not. */
 static bool delivered(const struct setting *setting, const struct world *world, enum role role)
 {
 	return !side_sends_payload(setting, role) ||
@@ -453,9 +453,9 @@ static void judge_disconnect(struct exploration *exploration, const struct world
 }
 
 /*
- * Whether both payloads have arrived, as far as this side can know. The tutorial's program does not
- * say what it got: then this is what arrived here and, where a completion means delivery, what this
- * side wrote.
+ * True if both payloads have arrived, as far as this side can know. The tutorial's program does not
+ * report what it received: then this is what arrived here and, where a completion means delivery,
+ * what this side wrote.
  */
 static bool complete(const struct setting *setting, const struct world *world, enum role role)
 {
@@ -465,7 +465,7 @@ static bool complete(const struct setting *setting, const struct world *world, e
 	return delivered(setting, world, !role) && (delivered(setting, world, role) || unknown);
 }
 
-/* One of ours says that it is over. */
+/* A program of this project reports that it is over. */
 static void judge_ending(struct exploration *exploration, const struct world *world, enum role role)
 {
 	const struct setting *setting = exploration->setting;
@@ -845,7 +845,7 @@ static void successors(struct exploration *exploration)
 	}
 }
 
-/* ---- Exploring and telling ---- */
+/* ---- Exploring and reporting ---- */
 
 #define MAXIMUM_PATH 256
 
@@ -1032,7 +1032,7 @@ static void our_client_gets_on_with_the_tutorials_server(void **state)
 
 /* ---- Broken protocols: the explorer finds out ---- */
 
-/* Whether this is the violation that was expected; its trace must end as expected, too. */
+/* True if this is the violation that was expected; its trace must end as expected, too. */
 static bool is_expected(const struct exploration *exploration, enum violation expected,
 			enum event_type last)
 {
@@ -1067,7 +1067,7 @@ static bool find_violation(const struct setting *setting, enum violation expecte
 	return found;
 }
 
-/* Explores until a violation turns up, which must be as find_violation() says. */
+/* Explores until a violation turns up, which must be as find_violation() describes. */
 static void assert_violation(struct setting setting, enum violation expected, enum event_type last)
 {
 	for (unsigned int number = 0; make_setting(&setting, number); number++) {
@@ -1184,7 +1184,7 @@ static void success_that_nobody_confirmed_is_found(void **state)
 	assert_violation(setting, VIOLATION_FALSE_SUCCESS, EVENT_TYPES);
 }
 
-/* What MSG_DONE waits for never comes on a side that does not operate. */
+/* Waits for an operation, which never comes on a side that does not operate. */
 static struct step step_that_waits_for_an_operation(struct protocol protocol, struct event event)
 {
 	struct step step = protocol_step(protocol, event);

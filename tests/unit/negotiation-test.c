@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is made of what a peer says of itself: a hello that does or does not fit, a region that may
- * or may not be used.
+ * Negotiation with a peer: a hello that does or does not fit, a region that may or may not be used.
  */
 #include "rdma-common.h"
 
@@ -63,7 +62,7 @@ static enum refusal judge(enum role role, struct options *options, enum greeting
 	return hello_refusal(options, &peer);
 }
 
-/* A side that sends no payload must say so, and no other may. */
+/* A side that sends no payload must state that, and no other may. */
 static void one_way_a_payload_flows_in_one_direction(void **state)
 {
 	static const struct {
@@ -122,7 +121,7 @@ static void a_server_says_which_clients_it_refuses(void **state)
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_VERSION, &hello), REFUSAL_VERSION);
-	hello.operation = OPERATION_READ; /* is said before the length */
+	hello.operation = OPERATION_READ; /* is reported before the length */
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 	options.operation = OPERATION_READ;
 	hello.length = 64;

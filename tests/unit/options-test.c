@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is made of the words of a command line.
+ * Parsing of a command line.
  */
 #include "rdma-common.h"
 
@@ -45,7 +45,7 @@ static void a_number_is_decimal_and_within_its_bounds(void **state)
 		assert_false(parse_number(refused[i], 0, UINT64_MAX, &number));
 }
 
-/* Whether `text` is taken for `expected` bytes. */
+/* True if `text` is taken for `expected` bytes. */
 static bool is_size(const char *text, uint64_t expected)
 {
 	uint64_t size = ~expected;
@@ -110,7 +110,7 @@ static void the_operation_is_read_or_write(void **state)
 	assert_int_equal(operation, OPERATION_READ);
 }
 
-/* Whether `word` is refused with a message that repeats it. */
+/* True if `word` is refused with a message that repeats it. */
 static bool refused_with_a_message(const char *word)
 {
 	FILE *terminal = stderr;

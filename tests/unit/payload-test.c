@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is handed over: the pattern, digests, memory.
+ * The outgoing payload: the pattern, digests, memory.
  */
 #include "rdma-common.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * The state machine of a session against a table: from every state that a session can be in, every
- * event leads where the table and the rules below it say. Then single sessions as a user would tell
- * them.
+ * event leads where the table and the rules below it state. Then single sessions as a user would
+ * describe them.
  *
- * Which states there are is found by following the table from the start, not by asking the code
- * that is tested.
+ * The states are found by following the table from the start, not by asking the code that is
+ * tested.
  */
 #include "rdma-common.h"
 
@@ -41,7 +41,7 @@ struct row {
 /* clang-format off */
 static const struct row rows[] = {
 /* who       this side                  the peer         event                      this side then             the peer then    actions */
-/* Who begins: the client when it is connected, the server when it has heard from the client. */
+/* MSG_MR first: from the client when it is connected, from the server when it has the client's. */
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
 { "csvln",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
@@ -56,7 +56,7 @@ static const struct row rows[] = {
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     ACTION_POST_OPERATION },
 { "csvln",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
-/* Own completions come one by one, whatever the peer has said meanwhile: a verdict only after MSG_DONE. */
+/* Own completions come one by one, whatever the peer has sent meanwhile: a verdict only after MSG_DONE. */
 { "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
 { "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
@@ -194,7 +194,7 @@ static const struct row *find(const struct protocol *protocol, enum event_type e
 }
 
 /*
- * Both directions are known to be good. The tutorial's program says nothing but by disconnecting,
+ * Both directions are known to be good. The tutorial's program shows it only by disconnecting,
  * which it does when it has all.
  */
 static bool verified(const struct protocol *protocol)
@@ -226,7 +226,7 @@ static void expect_closing(struct step *step, enum status reason)
 	protocol->status = verified(protocol) ? STATUS_SUCCESS : reason;
 }
 
-/* What the table's row says, and that the client disconnects when it has both verdicts. */
+/* Expects what the table's row states, and a client with both verdicts to disconnect. */
 static void expect_row(struct step *step, const struct row *row, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
@@ -269,7 +269,7 @@ static void expect_rule(struct step *step, struct event event)
 			step->actions |= ACTION_FORCE_ERROR;
 		}
 	}
-	/* while connecting, an event that says why the connection failed follows the flush */
+	/* while connecting, an event with the reason of the failure follows the flush */
 	if (event.type == EVENT_FLUSHED && protocol->phase == PHASE_CONNECTING)
 		return;
 	if (reason != IGNORED)
@@ -597,7 +597,7 @@ static void a_server_that_does_not_operate_is_done_at_once(void **state)
 	}
 }
 
-/* What was read is not lost, but the peer is not told any more. */
+/* The data that was read is not lost, but the peer gets no more messages. */
 static void a_read_that_completes_while_closing_says_no_done(void **state)
 {
 	struct protocol server = operating(ROLE_SERVER, OPERATION_READ, true);
@@ -611,7 +611,7 @@ static void a_read_that_completes_while_closing_says_no_done(void **state)
 	assert_finished(&server, STATUS_INTERRUPTED);
 }
 
-/* A peer judges what it was handed when it is told that all of it is there. */
+/* A peer verifies what it received once MSG_DONE is here. */
 static void a_verdict_before_our_done_breaks_the_protocol(void **state)
 {
 	struct protocol client = operating(ROLE_CLIENT, OPERATION_READ, true);
@@ -758,7 +758,7 @@ static void a_bad_verdict_cannot_be_taken_back(void **state)
 	assert_finished(&client, STATUS_CONTENTS_WRONG);
 }
 
-/* Nothing has been checked before the peer has said that it is done. */
+/* Nothing has been checked before the peer's MSG_DONE is here. */
 static void an_answer_without_a_question_is_no_check(void **state)
 {
 	struct protocol client = done(ROLE_CLIENT, OPERATION_WRITE, false);

@@ -113,7 +113,7 @@ static int use_utf8(void **state)
 
 /* ---- Latencies ---- */
 
-/* Whether `value` is `expected` but for the width of a bucket. */
+/* Checks that `value` is `expected` but for the width of a bucket. */
 static void assert_near(int64_t value, int64_t expected)
 {
 	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
@@ -150,7 +150,7 @@ static void every_time_has_a_bucket_near_it(void **state)
 	}
 }
 
-/* Whether a character is escaped: of the same kind, each of them, and no other. */
+/* True if a character is escaped: each of the same kind, and no other. */
 static bool is_escaped(unsigned int character)
 {
 	char bytes[8], *text;
@@ -198,7 +198,7 @@ static void every_character_that_formats_or_is_invisible_is_escaped(void **state
 	}
 }
 
-/* The middle of a bucket may lie beyond all that is in it. */
+/* The middle of a bucket may be beyond all that is in it. */
 static void no_quantile_lies_outside_of_what_was_counted(void **state)
 {
 	static const int64_t times[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What goes over the wire, byte by byte, and what is made of bytes that a peer chose. The expected
+ * Encoding, byte by byte, and decoding of bytes that a peer chose. The expected
  * bytes are written out, so that both sides changing together is noticed too.
  */
 #include "rdma-common.h"
@@ -98,7 +98,7 @@ static void reserved_bytes_of_a_peer_are_ignored(void **state)
 	assert_true(message.rkey == expected.rkey);
 }
 
-/* As the tutorial's struct message lies in memory; its struct ibv_mr is that of verbs.h. */
+/* As the tutorial's struct message is in memory; its struct ibv_mr is that of verbs.h. */
 struct tutorial_message {
 	enum {
 		TUTORIAL_MR,
@@ -114,7 +114,7 @@ static void the_tutorials_program_understands_a_message(void **state)
 	struct message message = {
 		.type = MSG_MR, .value = 0x7f0012345000, .length = 1024, .rkey = 0xcafe
 	};
-	struct tutorial_message theirs;
+	struct tutorial_message tutorial;
 	uint8_t wire[MESSAGE_SIZE];
 
 	(void)state;
@@ -122,17 +122,17 @@ static void the_tutorials_program_understands_a_message(void **state)
 		print_message("SKIP: the layout is that of 64-bit little-endian machines\n");
 		skip();
 	}
-	assert_int_equal(sizeof(theirs), MESSAGE_SIZE);
+	assert_int_equal(sizeof(tutorial), MESSAGE_SIZE);
 	encode_message(&message, wire);
-	memcpy(&theirs, wire, sizeof(theirs));
-	assert_int_equal(theirs.type, TUTORIAL_MR);
-	assert_true((uintptr_t)theirs.data.mr.addr == message.value);
-	assert_true(theirs.data.mr.length == message.length);
-	assert_true(theirs.data.mr.rkey == message.rkey);
+	memcpy(&tutorial, wire, sizeof(tutorial));
+	assert_int_equal(tutorial.type, TUTORIAL_MR);
+	assert_true((uintptr_t)tutorial.data.mr.addr == message.value);
+	assert_true(tutorial.data.mr.length == message.length);
+	assert_true(tutorial.data.mr.rkey == message.rkey);
 	message.type = MSG_DONE;
 	encode_message(&message, wire);
-	memcpy(&theirs, wire, sizeof(theirs));
-	assert_int_equal(theirs.type, TUTORIAL_DONE);
+	memcpy(&tutorial, wire, sizeof(tutorial));
+	assert_int_equal(tutorial.type, TUTORIAL_DONE);
 }
 
 static void a_message_of_another_size_is_refused(void **state)
