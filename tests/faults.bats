@@ -340,8 +340,8 @@ one_session() {
 ten_sessions() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run b bash -ec 'start=${EPOCHREALTIME/[.,]/}
-		for i in {1..10}; do "$0" -t 30 write 192.0.2.1 "$1" >/dev/null; done
-		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port"
+		for i in {1..10}; do "$0" -t "$2" write 192.0.2.1 "$1" >/dev/null; done
+		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port" "$LIMIT"
 }
 
 # Silent clients cost their host, and the server's, a probe each now and then, but no session's time. Over soft-iWARP a
@@ -349,16 +349,16 @@ ten_sessions() {
 @test "a session beside many silent clients takes as long as alone" {
 	local start alone beside count=800
 	[ "$LAB_TRANSPORT" != siw ] || count=40
-	start_server -t 60 write
+	start_server -t "$LIMIT" write
 	alone=$(ten_sessions)
 	start=$(milliseconds)
 	start_peer b client write --hello --connections "$count" --at mr=hang 192.0.2.1 "$port"
-	says "$peer_out" 1 "^hanging" 30
+	wait_for_line "$peer_out" '^hanging' "$peer"
 	within 20 "$start" "$count clients connect"
 	beside=$(ten_sessions)
 	echo "ten sessions: $alone ms alone, $beside ms beside $count silent clients" | tee -a "$TIMES"
 	[ "$(grep -c "connection request" "$server_out")" -eq $((count + 20)) ]
-	[ "$beside" -le $((alone * 2)) ]
+	[ "$beside" -le $((alone * 3)) ] # 4 and 5 times, where each event costs all sessions something
 	end_peer
 	stop_server
 	[ "$status" -eq 0 ]
@@ -471,10 +471,10 @@ ENDLESS="-n 1000000"
 	local mode who start
 	for who in client server; do
 		for mode in read write; do
-			start_server -1 -t 5 -s 8 -n 1000000000 --depth 1024 "$mode"
-			start_client -t 5 -s 8 -n 1000000000 --depth 1024 "$mode" 192.0.2.1 "$port"
-			says "$server_out" 1 "remote memory" 10
-			sleep 1
+			start_server -1 -t "$LIMIT" -s 8 -n 1000000000 --depth 1024 "$mode"
+			start_client -t "$LIMIT" -s 8 -n 1000000000 --depth 1024 "$mode" 192.0.2.1 "$port"
+			wait_for_line "$server_out" "remote memory" "$server"
+			wait_for_line "$client_out" "remote memory" "$client"
 			start=$(milliseconds)
 			"signal_$who" TERM
 			[ "$who" = server ] || wait_client

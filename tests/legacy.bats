@@ -113,7 +113,7 @@ ours_asks() {
 }
 
 @test "a tutorial server that never disconnects is given up after --timeout" {
-	legacy_server read --at disconnect=hang
+	start_peer_server read --at disconnect=hang
 	client -t 2 read 192.0.2.1 "$port"
 	expect 5 "nothing happened"
 	[[ $output == *"remote buffer: message from legacy side"* ]]
