@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The shared module, in the order of a session: the state machine; a connection and its memory;
- * what is posted; how events drive the session; completions and the thread that polls them; the
- * main thread's part; the end. The rooms in rdma-common/ hold the rest.
+ * The shared module, in the order of a session: the state machine; memory registration; receives
+ * and what is posted; how events drive the session; completions and the thread that polls them;
+ * deadlines and probes; teardown. The rooms in rdma-common/ hold the rest, connection the main
+ * thread's part.
  *
  * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -18,13 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdma-common/output.h"
 #include "rdma-common/work.h"
 
 /* MSG_PROGRESS is sent this often. */
 #define PROGRESS_MILLISECONDS 250
-/* An idle peer's adapter is probed after this time, then after twice as long each time, up to this
- * part of --timeout. */
+/*
+ * An idle peer's adapter is probed after this time, then after twice as long each time, up to this
+ * part of --timeout.
+ */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
 /* The time that a connection that has failed, or that is overdue, may take to close. */
@@ -37,8 +39,10 @@
 #define POLL_SIZE 16
 /* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */
 #define EVENTS_PER_ACKNOWLEDGEMENT 64
-/* In one hold of the lock the completion thread handles about so many completions at most, and
- * polls so often (which only --busy-poll comes to) before it looks for anything else. */
+/*
+ * In one hold of the lock the completion thread handles about so many completions at most, and
+ * polls so often (which only --busy-poll comes to) before it looks for anything else.
+ */
 #define COMPLETIONS_PER_HOLD 64
 #define POLLS_PER_HOLD       1000
 
@@ -70,7 +74,8 @@
  *                   protocol_step(), then run_actions(): posts at once, and leaves
  *                   the rest in pending_actions to the main thread, which it wakes
  *          |
- *     connection_service(): disconnects, forces the error state, finishes
+ *     connection_service(): disconnects, forces the error state, finishes; starts the
+ *     verification, whose own thread ends with connection_checked()
  */
 
 /* ---- The state machine of a session ---- */
@@ -421,10 +426,6 @@ enum status register_incoming(struct connection *connection, struct failure *fai
 	/* over iWARP the sink of an RDMA READ is written by the peer's adapter */
 	if (options->operation == OPERATION_WRITE || connection->limits.iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
-	if (options->output && output_check(options->output, size))
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot store %" PRIu64 " bytes in '%s': %s", size,
-				   options->output, strerror(errno));
 	return region_create(connection, &connection->incoming, size, access, failure);
 }
 

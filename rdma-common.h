@@ -7,7 +7,8 @@
  * events, device events, signals and deadlines. The completion thread takes completions, posts what
  * the state machine asks for, and wakes the main thread when there is something for it to do. Both
  * touch `struct session`, and nothing else of a connection that changes; whoever does holds the
- * lock of the sessions. clang -Wthread-safety proves that.
+ * lock of the sessions. clang -Wthread-safety proves that. A payload that is large, or stored, is
+ * verified by a thread of its own, which comes to the session once, through connection_checked().
  */
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output.h"
+
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
 
 /* ---- Making one ---- */
@@ -157,6 +159,19 @@ static void plan_session(struct connection *connection, struct latency *latency)
 	unlock_sessions(&connection->engine->lock);
 }
 
+/* Finds out before anything is transferred if --output cannot store the incoming payload. */
+static enum status check_output(const struct connection *connection, struct failure *failure)
+{
+	const char *output = connection->engine->options->output;
+	uint64_t size = connection->agreement.incoming_length;
+
+	if (!output || size == 0 || !output_check(output, size))
+		return STATUS_SUCCESS;
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "cannot store %" PRIu64 " bytes in '%s': %s", size, output,
+			   strerror(errno));
+}
+
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
 {
 	const struct options *options = connection->engine->options;
@@ -169,6 +184,8 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
+	if (status == STATUS_SUCCESS)
+		status = check_output(connection, &failure);
 	if (status == STATUS_SUCCESS)
 		status = register_incoming(connection, &failure);
 	if (status == STATUS_SUCCESS)

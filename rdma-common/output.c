@@ -31,8 +31,7 @@ struct new_file {
 	int descriptor;
 };
 
-/* Follows symbolic links, also to what does not exist yet, into `file->name`. 0 or -1 with errno.
- */
+/* Follows symbolic links, also to what does not exist yet, into `file`. 0 or -1 with errno. */
 static int follow_links(const char *name, struct new_file *file)
 {
 	char target[PATH_MAX], path[PATH_MAX];
@@ -109,8 +108,10 @@ mode_t output_mode(void)
 
 /* ---- Writing ---- */
 
-/* Lets a little time pass, or less if `descriptor` (-1: none) can be written to. 0, or -1 with
- * errno ECANCELED. */
+/*
+ * Lets a little time pass, or less if `descriptor` (-1: none) can be written to. 0, or -1 with
+ * errno ECANCELED.
+ */
 static int wait_for_reader(int descriptor, struct output_control *control)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLOUT };
@@ -127,7 +128,7 @@ static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size,
 		       struct output_control *control)
 {
 	while (size > 0) {
-		ssize_t count = -1;
+		ssize_t count;
 
 		/* first: a terminal or a pipe that blocks cannot be cancelled in write(2) */
 		if (wait_for_reader(descriptor, control))

@@ -51,14 +51,12 @@ static int milliseconds_until(int64_t deadline)
 
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 {
-	struct failure *failure = &process->failure;
 	va_list arguments;
 
-	failure->status = status;
 	va_start(arguments, format);
-	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	failure_set_list(&process->failure, status, format, arguments);
 	va_end(arguments);
-	warnx("%s", failure->cause);
+	warnx("%s", process->failure.cause);
 	return status;
 }
 

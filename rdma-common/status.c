@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
+
+enum status failure_set_list(struct failure *failure, enum status status, const char *format,
+			     va_list arguments)
+{
+	failure->status = status;
+	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	return status;
+}
 
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 {
 	va_list arguments;
 
-	failure->status = status;
 	va_start(arguments, format);
-	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
+	failure_set_list(failure, status, format, arguments);
 	va_end(arguments);
 	return status;
 }

@@ -5,6 +5,8 @@
 #ifndef RDMA_COMMON_STATUS_H
 #define RDMA_COMMON_STATUS_H
 
+#include <stdarg.h>
+
 /*
  * The outcome of a session, and the exit status of a program. The numbers are documented in --help;
  * a MSG_VERDICT carries them too. STATUS_INTERRUPTED never is an exit status: main() ends by the
@@ -46,6 +48,8 @@ struct failure {
 /* Fills in `failure` as printf(3) does, and returns `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+enum status failure_set_list(struct failure *failure, enum status status, const char *format,
+			     va_list arguments) __attribute__((format(printf, 3, 0)));
 
 /* The text for a status when no particular reason was recorded. The string is static. */
 const char *status_in_words(enum status status);
