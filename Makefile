@@ -146,7 +146,12 @@ build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
-tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer
+# A client that includes nothing of this project.
+build/smallest: tests/smallest/smallest.c
+	@mkdir -p $(@D)
+	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
+
+tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer build/smallest
 
 check:
 	tests/setup build lab check
@@ -201,6 +206,7 @@ lint:
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		--suppress=missingIncludeSystem $(SOURCES)
+	test "$$(wc -l <tests/smallest/smallest.c)" -le 250
 	shellcheck $(SCRIPTS)
 	$(MAKE) --no-print-directory all
 	tests/layers

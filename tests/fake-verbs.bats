@@ -438,6 +438,59 @@ path() {
 	done
 }
 
+# smallest MODE SCRIPT: the client that includes nothing of this project; sets $status, $output and $stderr.
+smallest() {
+	run --separate-stderr env FAKE_VERBS="no-hello $1 $2" timeout -s KILL "$LIMIT" "$programs/smallest" "$1" 192.0.2.1 20000
+}
+
+@test "the smallest client: both operations, both kinds of transport" {
+	local mode script
+	for mode in read write; do
+		for script in "" iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "2*ESTABLISHED+UNREACHABLE:-110"; do
+			smallest "$mode" "$script"
+			expect 0
+			[ "$output" = "remote buffer: text of the scripted peer" ]
+			[ -z "$stderr" ]
+		done
+	done
+}
+
+@test "every call of the smallest client fails" {
+	tests/fake-verbs/faults smallest "no-hello" read
+	tests/fake-verbs/faults smallest "no-hello iwarp" read
+	tests/fake-verbs/faults smallest "no-hello write" write
+	tests/fake-verbs/faults smallest "no-hello iwarp write" write
+}
+
+@test "the smallest client ends with the reason, whatever does not come or comes wrong" {
+	local mode script text
+	for mode in read write; do
+		while IFS=$'\t' read -r script text; do
+			smallest "$mode" "$script until:30000"
+			echo "$mode $script: status $status, $stderr"
+			[ "$status" -eq 1 ]
+			[[ $stderr == *"$text"* ]]
+		done < <(tr -s '\t' <<-END
+		ADDR_RESOLVED=ADDR_ERROR:-110	ADDR_ERROR (-110)
+		ADDR_RESOLVED=ADDR_ERROR:-19	ADDR_ERROR (-19)
+		ROUTE_RESOLVED!	cannot wait: Connection timed out
+		refuse:255	REJECTED (8)
+		iwarp refuse:255	REJECTED (-111)
+		ESTABLISHED!	cannot wait: Connection timed out
+		received-MR!	cannot use a message: Protocol error
+		received-MR! received-DONE!	cannot wait: Connection timed out
+		received-DONE!	cannot wait: Connection timed out
+		iwarp received-DONE!	cannot wait: Connection timed out
+		DISCONNECTED!	cannot wait: Connection timed out
+		sent-MR=12	cannot complete a request: completion status 12
+		operation=10	cannot complete a request: completion status 10
+		received-MR+DISCONNECTED	cannot complete
+		iwarp received-MR+DISCONNECTED	cannot complete
+		END
+		)
+	done
+}
+
 # returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back
 # twice; how many of them it served is in $served.
 returns() {

@@ -10,6 +10,8 @@ PATH=$top/tests/lab:$PATH
 PROGRAMS=${PROGRAMS:-$top}
 # A proper program of this project but for what it is ordered to do wrong.
 PEER=${PEER:-$top/build/peer}
+# A client of 250 lines that includes nothing of this project.
+SMALLEST=${SMALLEST:-$top/build/smallest}
 
 # Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
 # that are busy with other things take long. A program that is expected to succeed gets as much for its --timeout.

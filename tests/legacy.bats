@@ -1,5 +1,6 @@
 # Our programs with a program that follows the well-known tutorial on the other side: no hello, no
-# digest, 1024 bytes each way, and MSG_DONE does not wait for its reads. tests/peer plays it.
+# digest, 1024 bytes each way, and MSG_DONE does not wait for its reads. tests/peer plays it; so does
+# the smallest client, whose MSG_DONE waits, and which shares no line with the programs.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -52,6 +53,41 @@ ours_asks() {
 
 @test "our client works with a tutorial server, write" {
 	ours_asks write
+}
+
+# smallest MODE: the smallest client, on host b; sets $status, $output and $stderr.
+smallest() {
+	run --separate-stderr lab run b "$SMALLEST" "$1" 192.0.2.1 "$port"
+}
+
+@test "our server serves the smallest client, read and write" {
+	local mode text="message from the smallest client"
+	for mode in read write; do
+		start_server -1 -t "$LIMIT" -m "ours" "$mode"
+		smallest "$mode"
+		expect 0
+		[ "$output" = "remote buffer: ours" ]
+		[ -z "$stderr" ]
+		wait_server
+		[ "$status" -eq 0 ]
+		diff <(transcript server "$mode" "$text" "$port") "$server_out"
+		[ ! -s "$server_err" ]
+	done
+}
+
+@test "the smallest client says that the server went away, is silent, or is not there" {
+	local mode
+	for mode in read write; do
+		start_peer_server "$mode" --at done=kill
+		smallest "$mode"
+		expect 1 "cannot complete"
+		wait_peer
+		smallest "$mode"
+		expect 1 "cannot connect"
+	done
+	start_peer_server read --at mr=hang
+	smallest read
+	expect 1 "cannot wait: Connection timed out"
 }
 
 @test "two tutorial programs work with each other, so the tests' own peer is right" {

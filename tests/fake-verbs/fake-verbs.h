@@ -11,6 +11,7 @@
  *
  * The environment variable FAKE_VERBS holds blank-separated words:
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
+ *   no-hello                  the program under test sends no hello, and so gets none
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N max_msg:N       bytes that the peer sends; most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)

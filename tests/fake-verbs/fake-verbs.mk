@@ -27,7 +27,7 @@ modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-com
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs scripted-peer cm)
 
-fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client
+fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(OUTPUT)/smallest
 
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(fake_objects)
@@ -36,6 +36,9 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SOURCES)/rdma-common/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
+
+$(OUTPUT)/smallest: tests/smallest/smallest.c $(fake_objects)
+	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash
 
 $(OUTPUT)/fake-%.o: $(FAKE_VERBS)/%.c $(FAKE_VERBS)/fake-verbs.h
 	@mkdir -p $(OUTPUT)

@@ -63,7 +63,7 @@ uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire
 	static const uint8_t magic[] = { 0x52, 0x57, 0x48, 0x4f, 1 };
 
 	fill_bytes(wire, 0, HELLO_SIZE);
-	if (scripted("tutorial"))
+	if (scripted("tutorial") || scripted("no-hello"))
 		return 0;
 	copy_bytes(wire, magic, sizeof(magic));
 	wire[4] = (uint8_t)scripted_number("version", 1);
@@ -75,9 +75,12 @@ uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire
 
 void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size)
 {
-	if (size != HELLO_SIZE || (wire[5] != writes() && !scripted_number("refuse", 0)))
+	const bool hello = !scripted("no-hello");
+
+	if (size != (hello ? HELLO_SIZE : 0) ||
+	    (hello && wire[5] != writes() && !scripted_number("refuse", 0)))
 		violation("the program's hello is not what the peer expects");
-	if (!scripted("tutorial"))
+	if (hello && !scripted("tutorial"))
 		peer->incoming_length = get(wire + 8, 8);
 	peer->incoming = allocate(peer->incoming_length);
 }
@@ -114,6 +117,11 @@ static void judge(struct peer *peer)
 	if (!peer->transferred || !peer->done_received || peer->verdict_sent)
 		return;
 	peer->verdict_sent = true;
+	if (scripted("no-hello")) { /* no verdict: the program disconnects */
+		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
+		served++;
+		return;
+	}
 	if (scripted("tutorial")) {
 		peer_disconnects(peer->id);
 		peer->good = true;

@@ -35,6 +35,9 @@
 void *__real_calloc(size_t count, size_t size);
 int __real_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
 int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
+int __real_epoll_create1(int flags);
+int __real_epoll_ctl(int epoll, int operation, int descriptor, struct epoll_event *event);
+int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout);
 int __real_fcntl(int descriptor, int command, long argument);
 
 struct order {
@@ -546,13 +549,12 @@ static void advance(void)
 	}
 }
 
-int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout)
+/* Waits in simulated time, as epoll_wait(2) does. */
+static int wait_simulated(int epoll, struct epoll_event *events, int maximum, int timeout)
 {
 	int64_t deadline;
 	int place, count;
 
-	if (fails("epoll_wait"))
-		return -1;
 	lock();
 	deadline = timeout < 0 ? INT64_MAX : world.clock + timeout;
 	world.waiting[world.waiting_count] = epoll;
@@ -575,6 +577,30 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int ti
 	world.deadlines[place] = world.deadlines[world.waiting_count];
 	unlock();
 	return count;
+}
+
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout)
+{
+	return fails("epoll_wait") ? -1 : wait_simulated(epoll, events, maximum, timeout);
+}
+
+/* What a program is compiled to call instead of poll(2). */
+int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll;
+
+	if (fails("poll"))
+		return -1;
+	epoll = __real_epoll_create1(EPOLL_CLOEXEC);
+	for (nfds_t i = 0; i < count; i++) {
+		if (descriptors[i].fd >= 0 &&
+		    __real_epoll_ctl(epoll, EPOLL_CTL_ADD, descriptors[i].fd, &event))
+			violation("poll: descriptor %d cannot be waited for", descriptors[i].fd);
+	}
+	wait_simulated(epoll, &event, 1, timeout);
+	close(epoll);
+	return poll(descriptors, count, 0);
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
