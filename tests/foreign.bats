@@ -1,0 +1,201 @@
+# Our programs with programs of rdmacm-utils and perftest on the other side, which speak other protocols: both sides end,
+# ours says why, and our server serves the next client.
+# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+
+load helpers
+
+: "${PROGRAMS:?}" # set by helpers.bash
+
+LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
+
+GONE="the peer went away before the session was complete"
+SILENT="nothing happened for the time of --timeout"
+NO_MESSAGE="no message of this protocol"
+NO_READ="the peer serves no RDMA READ"
+NO_SERVER="no rdma-server of this project"
+NOBODY="is rdma-server running there"
+# What the server, or the client, of a row about silence waits for. All others wait for $LIMIT: what they notice, they
+# notice at once.
+SERVER_SILENCE=5 CLIENT_SILENCE=2
+
+# start_foreign HOST COMMAND...: sets $peer, and $peer_out with all that it prints.
+start_foreign() {
+	peer_out=$BATS_TEST_TMPDIR/foreign.out
+	background "$1" "$peer_out" "$peer_out" "${@:2}"
+	peer=$!
+}
+
+# end_foreign yes|no: it ends by itself; or it would go on for ever, and is killed.
+end_foreign() {
+	[ "$1" = no ] || await has_ended "$peer" || return 1
+	end_peer
+}
+
+# has_ended PID: a process that this shell has started.
+has_ended() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# serves_well MODE WORDS: the server serves a client of ours, with the right contents both ways.
+serves_well() {
+	client -t "$LIMIT" -m "after $2" "$1" 192.0.2.1 "$port"
+	expect 0
+	[[ $output == *"remote buffer: from the server"* ]]
+	wait_for_line "$server_out" "remote buffer: after $2\$" "$server"
+}
+
+# says_only TEXT: each line of the server is about a client, with this reason.
+says_only() {
+	! grep -Ev "^rdma-server: (\[[0-9]+\] )?192\.0\.2\.2 port [0-9]+: .*($1)" "$server_err"
+}
+
+# asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: such a client at our server, whose port is PORT among the arguments.
+# The server says TEXT for each of its sessions.
+asks() {
+	local mode=$1 sessions=$2 ends=$3 text=$4 patience=$LIMIT least=0 start
+	shift 4
+	[ "$text" != "$SILENT" ] || patience=$SERVER_SILENCE least=$SERVER_SILENCE
+	start_server -t "$patience" -m "from the server" "$mode"
+	start=$(milliseconds)
+	start_foreign b "${@/#PORT/$port}"
+	wait_for_line "$server_err" "$text" "$server" "$sessions"
+	status=
+	within $((least + 2)) "$start" "$1, $mode" "$least"
+	end_foreign "$ends"
+	serves_well "$mode" "$1"
+	stop_server
+	[ "$status" -eq 0 ]
+	[ "$(wc -l <"$server_err")" -eq "$sessions" ]
+	says_only "$text"
+}
+
+# serves MODE STATUS ENDS TEXT PROGRAM ARGUMENT...: our client at such a server, on port 7471, ends with STATUS and
+# TEXT, which are extended regular expressions.
+serves() {
+	local mode=$1 expected=$2 ends=$3 text=$4 patience=$LIMIT least=0 start
+	shift 4
+	[ "$text" != "$SILENT" ] || patience=$CLIENT_SILENCE least=$CLIENT_SILENCE
+	start_foreign a "$@"
+	await_listener a 7471
+	start=$(milliseconds)
+	client -t "$patience" "$mode" 192.0.2.1 7471
+	within $((least + 2)) "$start" "$1, $mode" "$least"
+	[[ $status =~ ^($expected)$ ]]
+	[[ $stderr =~ ^rdma-client:.*($text) ]]
+	end_foreign "$ends"
+}
+
+# Programs that poll a completion queue, which nobody tells them to leave, see the end of their connection over soft-iWARP
+# only, where it flushes their receives. Over Soft-RoCE they poll for ever.
+FLUSHED=no
+[ "$LAB_TRANSPORT" != siw ] || FLUSHED=yes
+
+# ---- Clients at our server ----
+
+@test "rping at our server" {
+	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
+	asks write 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
+}
+
+@test "ib_write_bw, ib_read_lat and ib_send_lat at our server" {
+	local program
+	for program in ib_write_bw ib_read_lat ib_send_lat; do
+		asks read 1 yes "$NO_READ" $program -R -d rdma0 -n 5 -p PORT 192.0.2.1
+		asks write 1 $FLUSHED "$NO_MESSAGE" $program -R -d rdma0 -n 5 -p PORT 192.0.2.1
+	done
+}
+
+@test "ucmatose, which waits for the server to begin, at our server" {
+	asks read 1 $FLUSHED "$SILENT" ucmatose -s 192.0.2.1 -p PORT
+}
+
+@test "rdma_client at our server" {
+	asks read 1 $FLUSHED "$NO_MESSAGE" rdma_client -s 192.0.2.1 -p PORT
+	asks write 1 $FLUSHED "$NO_MESSAGE" rdma_client -s 192.0.2.1 -p PORT
+}
+
+@test "rstream and rcopy at our server" {
+	asks read 1 yes "$NO_READ" rstream -s 192.0.2.1 -p PORT
+	asks write 1 yes "$GONE" rstream -s 192.0.2.1 -p PORT
+	asks read 1 yes "$NO_READ" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
+	asks write 1 yes "$GONE" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
+}
+
+@test "cmtime, which connects and leaves, at our server" {
+	asks read 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
+	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
+}
+
+# Its connect request is for datagrams, for which there is no listener: the kernel rejects it, and our server does not know.
+@test "udaddy at our server" {
+	start_server -p 7174 -m "from the server" write
+	start_foreign b udaddy -s 192.0.2.1
+	end_foreign yes
+	serves_well write udaddy
+	stop_server
+	[ "$status" -eq 0 ]
+	[ ! -s "$server_err" ]
+}
+
+# ---- Our client at servers ----
+
+@test "our client at rping" {
+	serves read 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
+	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
+}
+
+# Over Soft-RoCE a server that has no more to serve than RDMA WRITEs, or messages, is left by a client that wants to read
+# before the connection stands, and waits for another.
+@test "our client at ib_write_bw, ib_read_lat and ib_send_lat" {
+	local program
+	for program in ib_write_bw ib_read_lat ib_send_lat; do
+		if [ "$LAB_TRANSPORT" = siw ]; then
+			serves read 7 yes "$NO_MESSAGE" $program -R -d rdma0 -n 5 -p 7471
+		else
+			serves read 4 no "$NO_READ" $program -R -d rdma0 -n 5 -p 7471
+		fi
+		serves write 7 yes "$NO_MESSAGE" $program -R -d rdma0 -n 5 -p 7471
+	done
+}
+
+# It sends as soon as it has accepted, which over soft-iWARP can break the connection.
+@test "our client at ucmatose, which sends first" {
+	local mode expected=7 text=$NO_MESSAGE
+	[ "$LAB_TRANSPORT" != siw ] || expected="6|7" text="$NO_MESSAGE|CONNECT_ERROR"
+	for mode in read write; do
+		serves $mode "$expected" no "$text" ucmatose -b 0.0.0.0 -p 7471
+	done
+}
+
+@test "our client at rdma_server" {
+	serves read 6 no "$GONE" rdma_server -p 7471
+	serves write 6 no "$GONE" rdma_server -p 7471
+}
+
+@test "our client at rstream and rcopy, which go on to listen" {
+	local mode
+	for mode in read write; do
+		serves $mode 4 no "$NO_SERVER" rstream -p 7471
+		serves $mode 4 no "$NO_SERVER" rcopy -p 7471
+	done
+}
+
+# It accepts and waits; over soft-iWARP the adapter ends a connection without a receive for what comes in.
+@test "our client at cmtime, which goes on to listen" {
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		serves read 6 no "$GONE" cmtime -p 7471
+	else
+		serves read 5 no "$SILENT" cmtime -p 7471
+	fi
+}
+
+# Connection requests over iWARP do not tell datagrams from streams.
+@test "our client at udaddy, which listens for datagrams" {
+	local text=$NOBODY
+	[ "$LAB_TRANSPORT" != siw ] || text=$NO_SERVER
+	start_foreign a udaddy -b 0.0.0.0
+	await lab run a sh -c 'rdma resource show cm_id | grep -q "state LISTEN ps UDP .* 0.0.0.0:7174 "'
+	client -t "$LIMIT" read 192.0.2.1 7174
+	expect 4 "$text"
+	end_foreign no
+}
