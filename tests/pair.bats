@@ -2,7 +2,7 @@
 # The two programs against each other, on the two hosts of the lab.
 # PROGRAMS is the folder of the build under test, SESSIONS how many are held one after another.
 
-# shellcheck disable=SC2016,SC2154 # what $ means inside is for the shell there; helpers set variables
+# shellcheck disable=SC2016,SC2034,SC2154 # what $ means inside is for the shell there; helpers set and use variables
 load helpers
 
 SESSIONS=${SESSIONS:-100}
@@ -362,16 +362,21 @@ at_once() {
 	done
 }
 
-# A client that leaves before that would take soft-iWARP's listener with it, and host a would hang when the server ends.
-@test "SIGINT and SIGTERM end a waiting client, as by the signal" {
-	local requests=0
+# Clients that leave before that would take soft-iWARP's listener with them, and host a would hang when the server ends.
+@test "SIGINT and SIGTERM end waiting clients, as by the signal" {
+	local signal
+	local -A clients
 	start_server write
 	lab run a pkill -STOP rdma-server
 	for signal in INT TERM; do
-		start_client -t "$LIMIT" write 192.0.2.1 "$port"
-		requests=$((requests + 1))
-		await_requests "$requests"
-		kill -s "$signal" "$client"
+		background b "$BATS_TEST_TMPDIR/$signal.out" "$BATS_TEST_TMPDIR/$signal.err" \
+			"$PROGRAMS/rdma-client" -t "$LIMIT" write 192.0.2.1 "$port"
+		clients[$signal]=$!
+	done
+	await_requests 2
+	for signal in INT TERM; do kill -s "$signal" "${clients[$signal]}"; done
+	for signal in INT TERM; do
+		client=${clients[$signal]} client_err=$BATS_TEST_TMPDIR/$signal.err
 		wait_client
 		expect $((128 + $(kill -l "$signal"))) 'interrupted before the session was complete'
 	done
