@@ -58,6 +58,7 @@ exchange() {
 
 # A message is 8 MiB at most on Soft-RoCE, and no work request of ours is longer than 1 MiB.
 LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
+[ "${LAB_TRANSPORT:-}" != siw ] || LENGTHS="1 1024 1025 1048576 1048577"
 
 @test "files of many lengths arrive byte for byte: read" {
 	local length
@@ -215,11 +216,11 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	[ "$(count "$folder/to")" -eq 0 ]
 }
 
-@test "an operation once, twice, 100000 times; one at a time, or more than the device takes" {
-	local depth=128
-	[ "$LAB_TRANSPORT" != siw ] || depth=16 # more may crash its kernel code on host a
+@test "an operation once, twice, 100000 times (10000 over soft-iWARP); one at a time, or more than the device takes" {
+	local depth=128 many=100000
+	[ "$LAB_TRANSPORT" != siw ] || depth=16 many=10000 # a greater depth may crash its kernel code on host a
 	start_server -s 64 read
-	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n 100000 --depth $depth"; do
+	for options in "-n 1 --depth 1" "-n 2 --depth 65536" "-n $many --depth $depth"; do
 		# shellcheck disable=SC2086 # several options
 		client -t "$LIMIT" --one-way --report -J $options read 192.0.2.1 "$port"
 		expect 0
@@ -353,30 +354,4 @@ assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values'
 	[ "$status" -eq 130 ]
 	output=$(<"$client_out")
 	[ "$(json status error)" = $'130\ninterrupted before the session was complete' ]
-}
-
-# transfer_on_terminal VARIABLE=VALUE...: a client with that environment, slow enough to show its progress.
-transfer_on_terminal() {
-	run lab run b env "$@" script -qec \
-		"$PROGRAMS/rdma-client --one-way -n 400 read 192.0.2.1 $port" /dev/null
-	expect 0
-}
-
-@test "progress is shown on a terminal only, and gone when finished" {
-	start_server -s 256K read
-	client --one-way -n 400 read 192.0.2.1 "$port"
-	expect 0
-	[ -z "$stderr" ]
-	transfer_on_terminal NO_COLOR= TERM=xterm
-	[[ $output =~ $'\r'[0-9.]+" MiB of 100.0 MiB, "[0-9.]+" MiB/s, "[0-9]+" s left"$'\e[K' ]]
-	[[ ${output##*left} == *$'\r\e[K'"send completed"* ]]
-}
-
-@test "nothing is drawn with NO_COLOR, or on a terminal that is dumb" {
-	start_server -s 256K read
-	for environment in NO_COLOR=1 TERM=dumb; do
-		transfer_on_terminal TERM=xterm "$environment"
-		[[ $output != *$'\e'* && $output != *left* ]]
-		[[ $output == *"disconnected."* ]]
-	done
 }
