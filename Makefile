@@ -153,10 +153,10 @@ build/smallest: tests/smallest/smallest.c
 
 tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer build/smallest
 
-check:
+check check-all:
 	tests/setup build lab check
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
-	tests/run
+	tests/run $(if $(filter check-all,$@),all)
 
 fuzz:
 	tests/setup build check
@@ -211,4 +211,4 @@ lint:
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-.PHONY: all install install-manuals uninstall deb clean tests check fuzz soak demo bench lab fresh format lint
+.PHONY: all install install-manuals uninstall deb clean tests check check-all fuzz soak demo bench lab fresh format lint
