@@ -293,12 +293,26 @@ one_session() {
 
 # ---- Many ----
 
-# More than it has descriptors: each that a session kept would be missed.
+# descriptors: how many the server on host a that was started last has open.
+descriptors() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run a sh -c 'ls "/proc/$(pgrep -n -x rdma-server)/fd" | wc -l'
+}
+
+# has_descriptors COUNT: whether it has so many.
+has_descriptors() {
+	[ "$(descriptors)" -eq "$1" ]
+}
+
 @test "a server with 256 descriptors survives 300 clients that connect and leave" {
-	local start
+	local start held
 	local -a command
 	mapfile -t command < <(limited "-n 256" "$PROGRAMS/rdma-server" -p 7471 -m "from the server" write)
 	start_command "${command[@]}"
+	client -t "$LIMIT" -m "the first" write 192.0.2.1 7471
+	ends 0 ""
+	wait_for_line "$server_out" "peer disconnected" "$server"
+	held=$(descriptors)
 	start=$(milliseconds)
 	start_peer b client write --hello --rounds 300 --at mr=disconnect 192.0.2.1 7471
 	wait_peer
@@ -307,6 +321,7 @@ one_session() {
 	client -t "$LIMIT" -m "one more" write 192.0.2.1 7471
 	ends 0 ""
 	[[ $output == *"remote buffer: from the server"* ]]
+	await has_descriptors "$held"
 	stop_server
 	[ "$status" -eq 0 ]
 	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
