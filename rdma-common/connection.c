@@ -362,9 +362,11 @@ static NEEDS_LOCK void show_progress(const struct connection *connection)
 static void report_verdict(void *context, const struct received *received,
 			   const struct verdict *verdict)
 {
+	struct excerpt excerpt = { .is_pattern = received->is_pattern };
 	struct connection *connection = context;
 
-	print_payload(&connection->log, received->memory, received->size, received->is_pattern);
+	excerpt_add(&excerpt, received->memory, received->size);
+	print_payload(&connection->log, &excerpt);
 	connection_checked(connection, verdict);
 }
 

@@ -13,8 +13,6 @@
 #include <wchar.h>
 #include <wctype.h>
 
-/* The most that is shown of a payload, in bytes: a screen of text. */
-#define SHOWN_PAYLOAD 1024
 /* A transfer that takes longer than this shows its progress. */
 #define PROGRESS_AFTER_NANOSECONDS (1000 * (int64_t)1000000)
 #define NANOSECONDS_PER_SECOND     1e9
@@ -176,25 +174,57 @@ static char *escape_in_locale(const uint8_t *bytes, size_t size)
 	return text;
 }
 
-void print_payload(const struct log *log, const uint8_t *bytes, size_t size, bool is_pattern)
+/* The bytes up to the last one that is not zero. Searches 64 at a time: payloads are large. */
+static size_t length_without_zeros(const uint8_t *bytes, size_t size)
 {
-	size_t length = size; /* without the zeros at the end */
+	while (size >= 64) {
+		uint64_t words[8], any = 0;
+
+		memcpy(words, bytes + size - sizeof(words), sizeof(words));
+		for (unsigned int i = 0; i < 8; i++)
+			any |= words[i];
+		if (any)
+			break;
+		size -= sizeof(words);
+	}
+	while (size > 0 && !bytes[size - 1])
+		size--;
+	return size;
+}
+
+void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size)
+{
+	size_t room = SHOWN_PAYLOAD - excerpt->head_size;
+	size_t length = length_without_zeros(bytes, size);
+
+	if (room > size)
+		room = size;
+	if (room > 0)
+		memcpy(excerpt->head + excerpt->head_size, bytes, room);
+	excerpt->head_size += room;
+	if (length > 0)
+		excerpt->text_length = excerpt->size + length;
+	excerpt->size += size;
+}
+
+void print_payload(const struct log *log, const struct excerpt *excerpt)
+{
 	char *text;
 
-	if (is_pattern) {
-		print_status(log, "remote buffer: a pattern of %zu bytes", size);
+	if (excerpt->is_pattern) {
+		print_status(log, "remote buffer: a pattern of %" PRIu64 " bytes", excerpt->size);
 		return;
 	}
-	while (length > 0 && !bytes[length - 1])
-		length--;
-	text = escape_in_locale(bytes, length < SHOWN_PAYLOAD ? length : SHOWN_PAYLOAD);
+	text = escape_in_locale(excerpt->head, excerpt->text_length < SHOWN_PAYLOAD
+						       ? (size_t)excerpt->text_length
+						       : SHOWN_PAYLOAD);
 	if (!text)
 		print_status(log, "remote buffer: (no memory to show it)");
-	else if (length <= SHOWN_PAYLOAD)
+	else if (excerpt->text_length <= SHOWN_PAYLOAD)
 		print_status(log, "remote buffer: %s", text);
 	else
-		print_status(log, "remote buffer: %s... (%d of %zu bytes)", text, SHOWN_PAYLOAD,
-			     size);
+		print_status(log, "remote buffer: %s... (%d of %" PRIu64 " bytes)", text,
+			     SHOWN_PAYLOAD, excerpt->size);
 	free(text);
 }
 

@@ -75,8 +75,23 @@ enum status flush_output(void);
  */
 char *escape(const uint8_t *bytes, size_t size);
 
+/* Bytes of a payload that are shown at most: a screen of text. */
+#define SHOWN_PAYLOAD 1024
+
+/* What is shown of an incoming payload. All zero: nothing of it has come yet. */
+struct excerpt {
+	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
+	size_t head_size;            /* how many of those have come */
+	uint64_t text_length;        /* bytes up to the last one that is not zero */
+	uint64_t size;               /* all bytes */
+	bool is_pattern;
+};
+
+/* Takes note of the payload's next bytes. */
+void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
+
 /* Prints the incoming payload, as much of it as is sensible on a terminal. */
-void print_payload(const struct log *log, const uint8_t *bytes, size_t size, bool is_pattern);
+void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /* On a terminal: how many bytes are done in `nanoseconds`, if it takes long. */
 void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);

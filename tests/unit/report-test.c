@@ -111,6 +111,42 @@ static int use_utf8(void **state)
 	return setlocale(LC_CTYPE, "C.UTF-8") ? 0 : -1;
 }
 
+/* ---- Excerpts ---- */
+
+/* What an excerpt says of a payload that comes in pieces of this size, against what is there. */
+static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
+{
+	struct excerpt excerpt = { .is_pattern = false };
+	size_t length = size;
+
+	for (size_t offset = 0; offset < size; offset += piece)
+		excerpt_add(&excerpt, bytes + offset,
+			    size - offset < piece ? size - offset : piece);
+	while (length > 0 && !bytes[length - 1])
+		length--;
+	assert_int_equal(excerpt.size, size);
+	assert_int_equal(excerpt.text_length, length);
+	assert_int_equal(excerpt.head_size, size < SHOWN_PAYLOAD ? size : SHOWN_PAYLOAD);
+	assert_memory_equal(excerpt.head, bytes, excerpt.head_size);
+}
+
+static void an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes(void **state)
+{
+	static const size_t pieces[] = { 1, 7, 63, 64, 65, 1000, 4096 };
+	uint8_t bytes[3000] = { 0 };
+
+	(void)state;
+	for (size_t size = 0; size <= sizeof(bytes); size = size * 5 / 4 + 1) {
+		for (size_t last = 0; last < size; last = last * 3 / 2 + 1) {
+			bytes[last] = 'x';
+			for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
+				check_excerpt(bytes, size, pieces[i]);
+			memset(bytes, 0, sizeof(bytes));
+		}
+		check_excerpt(bytes, size, 100);
+	}
+}
+
 /* ---- Latencies ---- */
 
 /* Checks that `value` is `expected` but for the width of a bucket. */
@@ -232,6 +268,7 @@ int main(void)
 		cmocka_unit_test_setup(a_character_that_deceives_the_reader_is_escaped, use_utf8),
 		cmocka_unit_test_setup(every_character_that_formats_or_is_invisible_is_escaped,
 				       use_utf8),
+		cmocka_unit_test(an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes),
 		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
 		cmocka_unit_test(every_time_has_a_bucket_near_it),
 		cmocka_unit_test(no_quantile_lies_outside_of_what_was_counted),
