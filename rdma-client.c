@@ -2,7 +2,6 @@
 /*
  * The active side: resolves an address and a route, connects, lets the session run, reports.
  */
-#include <err.h>
 #include <errno.h>
 #include <getopt.h>
 #include <netdb.h>
@@ -255,7 +254,8 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 	     client->address = client->address->ai_next) {
 		status = run_session(client);
 		if (client->address->ai_next && !client->reached)
-			warnx("trying the next address of '%s'", client->engine->options->address);
+			print_warning(&client->engine->console, "trying the next address of '%s'",
+				      client->engine->options->address);
 	}
 	return status;
 }
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_RUN)
 		status = options.check ? check_path(&options) : run_client(&engine);
 	engine_close(&engine);
-	output = flush_output();
+	output = flush_output(&engine.console, engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED)
 		end_by_signal(engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

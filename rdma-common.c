@@ -11,7 +11,6 @@
  */
 #include "rdma-common.h"
 
-#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -387,14 +386,16 @@ static enum status region_create(struct connection *connection, struct region *r
 }
 
 /* False if the adapter may still use the memory, which then stays. */
-static bool region_destroy(struct region *region)
+static bool region_destroy(struct connection *connection, struct region *region)
 {
 	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
 
 	if (error)
-		warnx("cannot deregister %zu bytes of memory: %s", region->size, strerror(error));
+		print_warning(connection->log.console, "cannot deregister %zu bytes of memory: %s",
+			      region->size, strerror(error));
 	else if (region->owned && region->memory && memory_unmap(region->memory, region->size))
-		warn("cannot unmap %zu bytes of memory", region->size);
+		print_warning(connection->log.console, "cannot unmap %zu bytes of memory: %s",
+			      region->size, strerror(errno));
 	memset(region, 0, sizeof(*region));
 	return !error;
 }
@@ -1159,7 +1160,10 @@ static void handle_channel(struct engine *engine, struct device *device)
 	if (ibv_get_cq_event(device->completion_channel, &cq, &context)) {
 		if (errno == EAGAIN || errno == EINTR)
 			return;
-		warn("cannot get completion events of a device, which was removed perhaps");
+		print_warning(
+			&engine->console,
+			"cannot get completion events of a device, which was removed perhaps: %s",
+			strerror(errno));
 		process_lose_device(&engine->process, device);
 		return;
 	}
@@ -1339,19 +1343,22 @@ void connection_destroy(struct connection *connection)
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
 	stranded = error;
 	if (error)
-		warnx("cannot destroy a completion queue: %s", strerror(error));
-	region_destroy(&connection->incoming);
-	if (!region_destroy(&connection->outgoing))
+		print_warning(connection->log.console, "cannot destroy a completion queue: %s",
+			      strerror(error));
+	region_destroy(connection, &connection->incoming);
+	if (!region_destroy(connection, &connection->outgoing))
 		connection->engine->payload.stays = true;
-	region_destroy(&connection->control);
+	region_destroy(connection, &connection->control);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)
-		warnx("cannot free a protection domain: %s", strerror(error));
+		print_warning(connection->log.console, "cannot free a protection domain: %s",
+			      strerror(error));
 	if (connection->device)
 		process_release_device(&connection->engine->process, connection->device);
 	connection->id->context = NULL; /* if it stays, its events are nobody's */
 	if (rdma_destroy_id(connection->id))
-		warn("cannot destroy a connection identifier");
+		print_warning(connection->log.console, "cannot destroy a connection identifier: %s",
+			      strerror(errno));
 	if (!stranded)
 		free(connection);
 }

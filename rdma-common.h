@@ -9,6 +9,7 @@
  * touch `struct session`, and nothing else of a connection that changes; whoever does holds the
  * lock of the sessions. clang -Wthread-safety proves that. A payload that is large, or stored, is
  * verified by a thread of its own, which comes to the session once, through connection_checked().
+ * Whatever any of them prints is written by the console's thread.
  */
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H

@@ -2,7 +2,6 @@
 /*
  * The passive side: listens, accepts or refuses clients, lets their sessions run, reports.
  */
-#include <err.h>
 #include <errno.h>
 #include <getopt.h>
 #include <netdb.h>
@@ -101,7 +100,8 @@ static void stop_listening(struct server *server)
 {
 	while (server->listener_count > 0) {
 		if (rdma_destroy_id(server->listeners[--server->listener_count]))
-			warn("cannot destroy a listener");
+			print_warning(&server->engine.console, "cannot destroy a listener: %s",
+				      strerror(errno));
 	}
 }
 
@@ -239,9 +239,11 @@ static void lose_listener(struct server *server, struct rdma_cm_id *id)
 	server->listeners[number] = server->listeners[--server->listener_count];
 	memcpy(&server->absent[server->absent_count++], address, address_size(address));
 	if (rdma_destroy_id(id))
-		warn("cannot destroy a listener");
-	warnx("the RDMA device of a listener was removed; waiting %d s for it to come back",
-	      RETURN_ATTEMPTS * RETURN_MILLISECONDS / 1000);
+		print_warning(&server->engine.console, "cannot destroy a listener: %s",
+			      strerror(errno));
+	print_warning(&server->engine.console,
+		      "the RDMA device of a listener was removed; waiting %d s for it to come back",
+		      RETURN_ATTEMPTS * RETURN_MILLISECONDS / 1000);
 	server->return_attempts = RETURN_ATTEMPTS;
 	server->return_time = now_milliseconds() + RETURN_MILLISECONDS;
 }
@@ -368,7 +370,7 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 	else if (!connection && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		lose_listener(server, event->id);
 	else if (!connection) /* a listener */
-		warnx("listener: %s", rdma_event_str(event->type));
+		print_warning(&server->engine.console, "listener: %s", rdma_event_str(event->type));
 	else if (event->type == RDMA_CM_EVENT_ESTABLISHED)
 		connection_handle(connection, EVENT_ESTABLISHED);
 	else
@@ -452,7 +454,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	engine_close(&server.engine);
-	output = flush_output();
+	output = flush_output(&server.engine.console, server.engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
 		end_by_signal(server.engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

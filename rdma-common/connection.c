@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "connection.h"
 
-#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -34,7 +33,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	struct connection *connection = calloc(1, sizeof(*connection));
 
 	if (!connection) {
-		warn("cannot allocate another connection");
+		print_warning(&engine->console, "cannot allocate another connection: %s",
+			      strerror(errno));
 		rdma_destroy_id(id);
 		return NULL;
 	}
@@ -550,9 +550,9 @@ void engine_init(struct engine *engine, const struct options *options)
 {
 	memset(engine, 0, sizeof(*engine));
 	engine->options = options;
-	engine->console.options = options;
+	console_init(&engine->console, options);
 	engine->log.console = &engine->console;
-	process_init(&engine->process, options);
+	process_init(&engine->process, options, &engine->console);
 	lock_init(&engine->lock);
 	lock_sessions(&engine->lock);
 	TAILQ_INIT(&engine->connections);

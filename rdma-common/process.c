@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "process.h"
 
-#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,6 +18,9 @@
 
 /* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
 #define LOW_DESCRIPTOR_LIMIT 32
+/* Signals that come as close together are one: timeout(1) sends each to the process and its group.
+ */
+#define SIGNAL_NANOSECONDS 100000000
 
 /* ---- The clock ---- */
 
@@ -56,7 +58,7 @@ enum status process_fail(struct process *process, enum status status, const char
 	va_start(arguments, format);
 	failure_set_list(&process->failure, status, format, arguments);
 	va_end(arguments);
-	warnx("%s", process->failure.cause);
+	print_warning(process->console, "%s", process->failure.cause);
 	return status;
 }
 
@@ -108,7 +110,8 @@ static void remove_device(struct process *process, struct device *device)
 	int error = ibv_destroy_comp_channel(device->completion_channel);
 
 	if (error)
-		warnx("cannot destroy a completion channel: %s", strerror(error));
+		print_warning(process->console, "cannot destroy a completion channel: %s",
+			      strerror(error));
 	epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd, NULL);
 	SLIST_REMOVE(&process->devices, device, device, link);
 	if (device->lease)
@@ -169,8 +172,7 @@ static int open_signals(struct process *process)
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
 	    sigprocmask(SIG_BLOCK, &signals, NULL))
 		return -1;
-	sigdelset(&signals, SIGALRM);
-	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+	process->signal_descriptor = open_signal_descriptor();
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
@@ -251,6 +253,17 @@ static enum status open_devices(struct process *process)
 	return status;
 }
 
+/* Once signals are blocked, and the standard descriptors taken. */
+static enum status open_console(struct process *process)
+{
+	int error = console_open(process->console, STDOUT_FILENO, STDERR_FILENO);
+
+	if (!error)
+		return STATUS_SUCCESS;
+	return process_fail(process, STATUS_LOCAL_FAILURE,
+			    "cannot start the thread that writes the output: %s", strerror(error));
+}
+
 static enum status open_event_channel(struct process *process)
 {
 	process->event_channel = rdma_create_event_channel();
@@ -264,10 +277,11 @@ static enum status open_event_channel(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-void process_init(struct process *process, const struct options *options)
+void process_init(struct process *process, const struct options *options, struct console *console)
 {
 	memset(process, 0, sizeof(*process));
 	process->options = options;
+	process->console = console;
 	process->signal_descriptor = -1;
 	process->wake_descriptor = -1;
 	process->stop_descriptor = -1;
@@ -282,6 +296,8 @@ enum status process_open(struct process *process)
 
 	occupy_standard_descriptors();
 	status = open_descriptors(process);
+	if (status == STATUS_SUCCESS)
+		status = open_console(process);
 	if (status == STATUS_SUCCESS)
 		status = open_event_channel(process);
 	if (status == STATUS_SUCCESS)
@@ -321,7 +337,8 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	if (rdma_get_cm_event(process->event_channel, &event)) {
 		if (errno == EAGAIN || errno == EINTR)
 			return WAKEUP_OTHER;
-		warn("cannot get an event of the connection manager");
+		print_warning(process->console, "cannot get an event of the connection manager: %s",
+			      strerror(errno));
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
@@ -375,12 +392,11 @@ static enum wakeup take_device_event(struct process *process, const struct devic
 
 static enum wakeup take_signal(struct process *process)
 {
-	struct signalfd_siginfo information;
+	int signal_number = take_signal_number(process->signal_descriptor);
 
-	if (read(process->signal_descriptor, &information, sizeof(information)) !=
-	    sizeof(information))
+	if (!signal_number)
 		return WAKEUP_OTHER;
-	process->signal_number = (int)information.ssi_signo;
+	process->signal_number = signal_number;
 	return WAKEUP_SIGNAL;
 }
 
@@ -400,7 +416,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
 
 	if (count < 0 && errno != EINTR) {
-		warn("cannot wait for events");
+		print_warning(process->console, "cannot wait for events: %s", strerror(errno));
 		return WAKEUP_EXHAUSTED;
 	}
 	if (count < 1)
@@ -428,7 +444,8 @@ enum channel_wakeup process_wait_channel(struct process *process, int millisecon
 	int count = epoll_wait(process->completion_descriptor, &ready, 1, milliseconds);
 
 	if (count < 0 && errno != EINTR) {
-		warn("cannot wait for completion events");
+		print_warning(process->console, "cannot wait for completion events: %s",
+			      strerror(errno));
 		atomic_store(&process->exhausted, true);
 		process_wake(process);
 		return CHANNEL_STOP;
@@ -484,6 +501,40 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 	if (interruption == SIGINT || interruption == SIGTERM)
 		raise(interruption);
 	return error == EINTR && interruption == SIGALRM ? ETIMEDOUT : error;
+}
+
+static sigset_t ending_signals(void)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	return signals;
+}
+
+int open_signal_descriptor(void)
+{
+	const sigset_t signals = ending_signals();
+
+	return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+int take_signal_number(int descriptor)
+{
+	const struct timespec pause = { .tv_nsec = SIGNAL_NANOSECONDS };
+	const sigset_t signals = ending_signals();
+	struct signalfd_siginfo information, same;
+
+	if (read(descriptor, &information, sizeof(information)) != sizeof(information))
+		return 0;
+	nanosleep(&pause, NULL);
+	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
+		;
+	signal(SIGINT, SIG_DFL); /* connect_within() sets handlers */
+	signal(SIGTERM, SIG_DFL);
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	return (int)information.ssi_signo;
 }
 
 void end_by_signal(int signal_number)

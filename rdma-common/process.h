@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "console.h"
 #include "options.h"
 #include "status.h"
 
@@ -34,8 +35,9 @@ struct device {
 
 struct process {
 	const struct options *options;
-	struct failure failure; /* what failed outside of a session; for --json */
-	int signal_number;      /* the last of SIGINT and SIGTERM that came; 0: none */
+	struct console *console; /* for warnings */
+	struct failure failure;  /* what failed outside of a session; for --json */
+	int signal_number;       /* the last of SIGINT and SIGTERM that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	SLIST_HEAD(device_list, device) devices;
 	struct ibv_context **devices_open; /* those that were there at the start, by librdmacm */
@@ -90,12 +92,12 @@ enum channel_wakeup {
 int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
 
-/* Initialises `process`, which may then be closed. `options` must outlive it. */
-void process_init(struct process *process, const struct options *options);
+/* Initialises `process`, which may then be closed. `options` and `console` must outlive it. */
+void process_init(struct process *process, const struct options *options, struct console *console);
 
 /*
- * Blocks SIGINT and SIGTERM, opens the event channel and every device. On failure a message has
- * been printed and recorded.
+ * Blocks SIGINT and SIGTERM, opens the console, the event channel and every device. On failure a
+ * message has been printed and recorded.
  */
 enum status process_open(struct process *process);
 
@@ -145,6 +147,15 @@ void process_stop_channels(struct process *process);
  * EINTR after such a signal.
  */
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
+
+/* A signalfd(2) that does not block, for SIGINT and SIGTERM, which are blocked; -1 with errno. */
+int open_signal_descriptor(void);
+
+/*
+ * Takes a signal off such a descriptor; 0: there is none. From then on the main thread does not
+ * block these signals any more: another one ends the process at once.
+ */
+int take_signal_number(int descriptor);
 
 /* Ends the process as `signal_number` does when nobody handles it, so that a shell sees it. */
 void end_by_signal(int signal_number);

@@ -4,7 +4,9 @@
 #include <err.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,19 +19,15 @@
 #define PROGRESS_AFTER_NANOSECONDS (1000 * (int64_t)1000000)
 #define NANOSECONDS_PER_SECOND     1e9
 
+/* After an interruption unwritten lines are waited for as long as this. */
+#define HURRY_MILLISECONDS 1000
+
 /* ---- Lines ---- */
 
 /* Standard output carries one thing: the status lines, unless an option puts another there. */
-static FILE *status_stream(const struct options *options)
+static enum stream status_stream(const struct options *options)
 {
-	return options->json || is_standard_output(options->output) ? stderr : stdout;
-}
-
-/* Clears the line of progress, so that another can be printed there. */
-static void clear_progress(struct console *console)
-{
-	if (atomic_exchange(&console->progress_shown, false))
-		fputs("\r\033[K", stderr);
+	return options->json || is_standard_output(options->output) ? STREAM_ERROR : STREAM_OUTPUT;
 }
 
 /* "[N] " of a session with a number. */
@@ -41,19 +39,14 @@ static const char *line_prefix(const struct log *log, char *buffer, size_t size)
 	return buffer;
 }
 
-/* One line on `stream` in one piece: two threads print. */
-__attribute__((format(printf, 3, 0))) static void print_line(const struct log *log, FILE *stream,
-							     const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void print_line(const struct log *log,
+							     enum stream stream, const char *format,
+							     va_list arguments)
 {
 	char prefix[16];
 
-	flockfile(stream);
-	clear_progress(log->console);
-	fputs(line_prefix(log, prefix, sizeof(prefix)), stream);
-	vfprintf(stream, format, arguments);
-	fputc('\n', stream);
-	fflush(stream);
-	funlockfile(stream);
+	console_print(log->console, stream, line_prefix(log, prefix, sizeof(prefix)), format,
+		      arguments);
 }
 
 void print_status(const struct log *log, const char *format, ...)
@@ -72,19 +65,58 @@ void print_trace(const struct log *log, const char *format, ...)
 	if (!log->console->options->verbose)
 		return;
 	va_start(arguments, format);
-	print_line(log, stderr, format, arguments);
+	print_line(log, STREAM_ERROR, format, arguments);
 	va_end(arguments);
 }
 
-enum status flush_output(void)
-{
-	int failed = ferror(stdout);
+/* ---- The end of the program ---- */
 
-	if (fclose(stdout) || failed) {
-		warnx("cannot write to standard output; is the disk full, or the reader gone?");
-		return STATUS_LOCAL_FAILURE;
+/* Waits until all is written or the time is up; a second signal ends the process. */
+static void drain(struct console *console, bool interrupted)
+{
+	int64_t patience = timeout_milliseconds(console->options);
+	int signals;
+
+	if (!interrupted) {
+		signals = open_signal_descriptor();
+		interrupted = console_drain(console, patience < INT_MAX ? (int)patience : INT_MAX,
+					    signals) == DRAINED_INTERRUPTED;
+		if (interrupted)
+			take_signal_number(signals);
+		if (signals >= 0)
+			close(signals);
 	}
-	return STATUS_SUCCESS;
+	if (interrupted)
+		console_drain(console, HURRY_MILLISECONDS, -1);
+}
+
+/* warnx(3), unless standard error takes nothing: there is nobody left to wait for that. */
+static __attribute__((format(printf, 1, 2))) void complain(const char *format, ...)
+{
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
+	va_list arguments;
+
+	if (poll(&ready, 1, 0) == 0)
+		return;
+	va_start(arguments, format);
+	vwarnx(format, arguments);
+	va_end(arguments);
+}
+
+enum status flush_output(struct console *console, bool interrupted)
+{
+	uint64_t left;
+	bool failed;
+
+	drain(console, interrupted);
+	left = console_close(console, &failed);
+	failed |= ferror(stdout) != 0;
+	failed |= fclose(stdout) != 0;
+	if (failed)
+		complain("cannot write to standard output; is the disk full, or the reader gone?");
+	if (left)
+		complain("the last %" PRIu64 " lines are lost: nobody read them in time", left);
+	return failed || left ? STATUS_LOCAL_FAILURE : STATUS_SUCCESS;
 }
 
 /* ---- The payload ---- */
@@ -359,20 +391,21 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 {
 	double seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
 	double rate = (double)done / seconds;
-	char so_far[32], in_all[32], speed[32];
+	char so_far[32], in_all[32], speed[32], text[128];
 
 	/* whether this is a terminal is asked last: it costs a system call */
 	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || console->options->verbose ||
 	    !can_draw())
 		return;
-	flockfile(stderr);
-	fprintf(stderr, "\r%s of %s, %s/s, %.0f s left\033[K",
-		amount((double)done, so_far, sizeof(so_far)),
-		amount((double)all, in_all, sizeof(in_all)), amount(rate, speed, sizeof(speed)),
-		(double)(all - done) / rate);
-	fflush(stderr);
-	atomic_store(&console->progress_shown, true);
-	funlockfile(stderr);
+	amount((double)done, so_far, sizeof(so_far));
+	amount(rate, speed, sizeof(speed));
+	if (all == UINT64_MAX)
+		snprintf(text, sizeof(text), "%s, %s/s", so_far, speed);
+	else
+		snprintf(text, sizeof(text), "%s of %s, %s/s, %.0f s left", so_far,
+			 amount((double)all, in_all, sizeof(in_all)), speed,
+			 (double)(all - done) / rate);
+	console_draw(console, text);
 }
 
 /* ---- JSON ---- */
@@ -464,6 +497,17 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
+/* Prints a line on standard output, which carries JSON. */
+static __attribute__((format(printf, 2, 3))) void print_object(struct console *console,
+							       const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	console_print(console, STREAM_OUTPUT, "", format, arguments);
+	va_end(arguments);
+}
+
 void report_json(const struct log *log, const struct report *report)
 {
 	const struct options *options = log->console->options;
@@ -491,10 +535,8 @@ void report_json(const struct log *log, const struct report *report)
 	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
 	json_object_object_add(object, "status", json_object_new_int(exit_status));
 	add_string(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
-	flockfile(stdout);
-	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
-	fflush(stdout);
-	funlockfile(stdout);
+	print_object(log->console, "%s",
+		     json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
 	json_object_put(object);
 }
 
@@ -513,8 +555,8 @@ void report_session(const struct log *log, const struct report *report)
 	if (report->unfinished_sends || report->unfinished_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed",
 			    report->unfinished_sends, report->unfinished_receives);
-	clear_progress(log->console);
+	console_draw(log->console, "");
 	if (report->status != STATUS_SUCCESS)
-		warnx("%s%s: %s", line_prefix(log, prefix, sizeof(prefix)), report->peer,
-		      report->cause);
+		print_warning(log->console, "%s%s: %s", line_prefix(log, prefix, sizeof(prefix)),
+			      report->peer, report->cause);
 }

@@ -2,24 +2,19 @@
 /*
  * Output: status lines, traces, the payload, progress, figures, and the outcome as a JSON object.
  *
- * Any thread may print a line.
+ * Any thread may print; nobody waits for a reader, since all of it goes through the console's
+ * queue.
  */
 #ifndef RDMA_COMMON_REPORT_H
 #define RDMA_COMMON_REPORT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "options.h"
+#include "console.h"
+#include "process.h"
 #include "status.h"
-
-/* The streams of a program. */
-struct console {
-	const struct options *options; /* they select the streams, and how much is printed */
-	atomic_bool progress_shown;    /* the cursor stands behind a line of progress */
-};
 
 /* The origin of a line: who prints. */
 struct log {
@@ -65,9 +60,13 @@ void print_status(const struct log *log, const char *format, ...)
 void print_trace(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* STATUS_SUCCESS if all that was printed reached standard output, else a message and the failure.
+/*
+ * Waits until all that was printed is written: for --timeout at most, and for a second at most if
+ * the process was interrupted, or is now; another signal ends it at once. STATUS_SUCCESS, or a
+ * message and the failure. The main thread's, after all others have ended; afterwards nothing is
+ * printed any more.
  */
-enum status flush_output(void);
+enum status flush_output(struct console *console, bool interrupted);
 
 /*
  * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
@@ -93,7 +92,10 @@ void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 /* Prints the incoming payload, as much of it as is sensible on a terminal. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
-/* On a terminal: how many bytes are done in `nanoseconds`, if it takes long. */
+/*
+ * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it
+ * takes long.
+ */
 void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);
 
 /* Counts one operation. */

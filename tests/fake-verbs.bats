@@ -571,6 +571,73 @@ returns() {
 	END
 }
 
+# unread: a pipe that is open for reading, but nobody reads it; sets $pipe, and $unread to what holds it open.
+unread() {
+	pipe=$BATS_TEST_TMPDIR/pipe
+	mkfifo "$pipe"
+	exec {unread}<>"$pipe"
+}
+
+# unheard STREAM OPTION...: a server whose standard output (1) or error (2) nobody reads, with 400 clients, one after the
+# other, and then SIGTERM; sets $status and $served, and $other to the file that has the other stream.
+unheard() {
+	local -x FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record FAKE_VERBS="clients:400 $script"
+	local command=(timeout -s KILL 60 "$programs/rdma-server" -t 10 read "${@:2}")
+	other=$BATS_TEST_TMPDIR/other status=0
+	if [ "$1" -eq 1 ]; then
+		"${command[@]}" >"$pipe" 2>"$other" || status=$?
+	else
+		"${command[@]}" >"$other" 2>"$pipe" || status=$?
+	fi
+	served=$(calls served)
+}
+
+@test "nobody reads standard output, or error: sessions succeed, SIGTERM ends the server, lines are lost with a word" {
+	local programs script="" start
+	unread
+	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+		for script in "" together; do
+			start=$(milliseconds)
+			unheard 1
+			within 2 "$start" "standard output"
+			[ "$status" -eq 1 ] && [ "$served" -eq 400 ]
+			grep -q 'the last [0-9]* lines are lost: nobody read them in time' "$other"
+			start=$(milliseconds)
+			unheard 2 --verbose
+			within 2 "$start" "standard error"
+			[ "$status" -eq 1 ] && [ "$served" -eq 400 ]
+			[ "$(grep -c 'remote buffer: text of the scripted peer' "$other")" -eq 400 ]
+		done
+	done
+}
+
+# over: the client has disconnected; it waits for the reader of its standard output.
+over() {
+	grep -q rdma_disconnect "$BATS_TEST_TMPDIR/err"
+}
+
+@test "nobody reads the end of what a client prints: --timeout, a signal or a second one ends it" {
+	local signals start
+	unread
+	head -c 65536 /dev/zero >&"$unread"
+	for signals in 0 1 2; do
+		: >"$BATS_TEST_TMPDIR/err"
+		start=$(milliseconds)
+		FAKE_VERBS='' "$programs/rdma-client" -v -t $((signals ? 100 : 1)) read 192.0.2.1 1 \
+			>"$pipe" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+		client=$!
+		await over
+		[ "$signals" -lt 1 ] || kill -TERM "$client"
+		[ "$signals" -lt 2 ] || { sleep 0.3 && kill -TERM "$client"; }
+		status=0
+		wait "$client" || status=$?
+		client=
+		within 2 "$start" "$signals signals"
+		[ "$status" -eq $((signals < 2 ? 1 : 143)) ]
+		[ "$signals" -eq 2 ] || grep -q 'the last 8 lines are lost' "$BATS_TEST_TMPDIR/err"
+	done
+}
+
 @test "--json is UTF-8, whatever the name of a file is" {
 	local name shown
 	while read -r name shown; do

@@ -15,10 +15,12 @@ static struct payload load_pattern(uint64_t size)
 {
 	struct options options = default_options(ROLE_CLIENT);
 	struct payload payload = { 0 };
+	struct console console;
 	struct process process;
 
 	options.pattern_size = size;
-	process_init(&process, &options);
+	console_init(&console, &options);
+	process_init(&process, &options, &console);
 	assert_int_equal(payload_load(&payload, &process), STATUS_SUCCESS);
 	process_close(&process);
 	assert_int_equal(payload.size, size);
