@@ -120,7 +120,7 @@ deb:
 SANITIZE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
-UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c)) build/unit/transfer-test
+UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 
 $(SANITIZED): $(SOURCES) $(HEADERS)
 	@mkdir -p $(@D)
@@ -137,10 +137,6 @@ $(FUZZERS): CC = clang
 build/unit/%: tests/unit/%.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
-
-build/unit/transfer-test: $(wildcard tests/window/*)
-	@mkdir -p $(@D)
-	$(COMPILE) $(LDFLAGS) -o $@ $(filter %.c,$^) $(shell pkg-config --cflags --libs cmocka)
 
 build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The shared module, in the order of a session: the state machine; memory registration; receives
- * and what is posted; how events drive the session; completions and the thread that polls them;
- * deadlines and probes; teardown. The rooms in rdma-common/ hold the rest, connection the main
- * thread's part.
+ * The shared module, in the order of a session: memory registration; receives and what is posted;
+ * how events drive the state machine (rdma-common/protocol.c); completions and the thread that
+ * polls them; deadlines and probes; teardown. The rooms in rdma-common/ hold the rest, connection
+ * the main thread's part.
  *
  * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -18,10 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rdma-common/memory.h"
 #include "rdma-common/work.h"
 
-/* MSG_PROGRESS is sent this often. */
-#define PROGRESS_MILLISECONDS 250
+/* A ring is as long as its stream, but no longer than this; it is halved down to a page. */
+#define RING_SIZE PAYLOAD_WHOLE
+#define RING_PAGE ((uint64_t)4096)
+/* A server that takes many clients gives one ring this part of the memory that is left. */
+#define RING_SHARES 16
 /*
  * An idle peer's adapter is probed after this time, then after twice as long each time, up to this
  * part of --timeout.
@@ -56,8 +60,10 @@
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
  *     MSG_DONE: digest                     ------->     behind a WRITE, or when a READ completed
  *                                          <-------     MSG_DONE: digest
+ *     meanwhile each tells the other by MSG_WINDOW how far the streams are (transfer.h)
  *     both verify what they received, each once its own MSG_DONE is sent and the peer's is here
  *     MSG_VERDICT                          <------>     MSG_VERDICT
+ *     (or a bad one at any time behind MSG_MR, from a side that gives up)
  *     disconnects, once it has both        ------->     waits for that
  *
  * The threads, and their ways to a session:
@@ -73,322 +79,44 @@
  *                   protocol_step(), then run_actions(): posts at once, and leaves
  *                   the rest in pending_actions to the main thread, which it wakes
  *          |
- *     connection_service(): disconnects, forces the error state, finishes; starts the
- *     verification, whose own thread ends with connection_checked()
- */
-
-/* ---- The state machine of a session ---- */
-
-struct protocol protocol_start(enum role role, enum operation operation)
-{
-	struct protocol protocol = {
-		.role = role,
-		.operation = operation,
-		.operates = true,
-		.phase = PHASE_CONNECTING,
-		.status = STATUS_SUCCESS,
-	};
-
-	return protocol;
-}
-
-/* The outcome of the session if it ends now, by all that was received and completed. */
-static enum status conclusion(const struct protocol *protocol)
-{
-	if (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS)
-		return protocol->check;
-	if (protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS)
-		return protocol->verdict;
-	if (protocol->local >= LOCAL_CHECKED &&
-	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
-		return STATUS_SUCCESS;
-	return STATUS_PEER_LOST;
-}
-
-/*
- * True if `status` is why the session closes: the first reason counts. But a peer that is lost may
- * have broken the protocol before it went, and the completion that shows it comes only now.
- */
-static bool counts_as_reason(const struct protocol *protocol, enum status status)
-{
-	return protocol->phase < PHASE_CLOSING ||
-	       (status == STATUS_CONTENTS_WRONG && protocol->status == STATUS_PEER_LOST);
-}
-
-/* From now on nothing is posted. Once both directions have been verified, no reason counts. */
-static void begin_closing(struct step *step, enum status status)
-{
-	struct protocol *protocol = &step->protocol;
-
-	if (!counts_as_reason(protocol, status))
-		return;
-	protocol->status = conclusion(protocol) == STATUS_SUCCESS ? STATUS_SUCCESS : status;
-	if (protocol->phase < PHASE_CLOSING)
-		step->actions |= ACTION_DISCONNECT;
-	protocol->phase = PHASE_CLOSING;
-}
-
-/* The connection stands. A message can overtake this news, so it comes from two sides. */
-static void establish(struct protocol *protocol)
-{
-	if (protocol->phase != PHASE_CONNECTING)
-		return;
-	protocol->phase = PHASE_EXCHANGING;
-	protocol->connected = true;
-}
-
-/*
- * True if MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
- * overtake a READ, and the peer would free what is still being read, so MSG_DONE waits for the READ
- * to complete.
+ *     connection_service(): disconnects, forces the error state, finishes
  *
- * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
- * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
- * while a fenced SEND waits for one of its own.
+ *     workers, a thread each, where a stream needs one: the source fills the outgoing ring, the
+ *     sink empties the incoming one; both come here through the calls in rdma-common/streams.c
  */
-static bool done_follows_at_once(const struct protocol *protocol)
-{
-	return protocol->operates && protocol->operation == OPERATION_WRITE;
-}
-
-/* A message of the peer's: in its turn, or it breaks the protocol. */
-static void receive(struct step *step, enum remote_stage message)
-{
-	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* what this side must have posted before the peer can send this */
-
-	switch (message) {
-	case REMOTE_MR: /* the client's comes first: an iWARP client must be the first to send */
-		our_turn_first =
-			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
-		break;
-	case REMOTE_DONE:
-		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
-		break;
-	default: /* judges what our MSG_DONE announced */
-		our_turn_first =
-			protocol->verifying &&
-			protocol->local >= (done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED
-									   : LOCAL_DONE_POSTED);
-	}
-	if (message != protocol->remote + 1 || !our_turn_first) {
-		begin_closing(step, STATUS_CONTENTS_WRONG);
-		return;
-	}
-	establish(protocol);
-	protocol->remote = message;
-}
-
-/* Records one of this side's completions: they arrive in the order of posting. */
-static void complete(struct step *step, enum local_stage before, enum local_stage after)
-{
-	if (step->protocol.local == before)
-		step->protocol.local = after;
-	else
-		begin_closing(step, STATUS_LOCAL_FAILURE);
-}
-
-static void receive_verdict(struct step *step, enum status verdict)
-{
-	if (step->protocol.remote < REMOTE_VERDICT) /* the first one counts */
-		step->protocol.verdict = verdict;
-	receive(step, REMOTE_VERDICT);
-}
-
-/* The answer to ACTION_CHECK, or to nothing that was asked. */
-static void conclude_check(struct step *step, enum status check)
-{
-	struct protocol *protocol = &step->protocol;
-
-	if (protocol->local != LOCAL_CHECKING) {
-		begin_closing(step, STATUS_LOCAL_FAILURE);
-		return;
-	}
-	protocol->local = LOCAL_CHECKED;
-	protocol->check = check;
-}
-
-/* The deadline passed: for the exchange, then for closing, then for closing by force. */
-static void expire(struct step *step)
-{
-	struct protocol *protocol = &step->protocol;
-
-	if (protocol->phase < PHASE_CLOSING) {
-		begin_closing(step, STATUS_TIMED_OUT);
-	} else if (!protocol->overdue && !protocol->drained) {
-		protocol->overdue = true;
-		step->actions |= ACTION_FORCE_ERROR;
-	} else {
-		protocol->phase = PHASE_FINISHED;
-		step->actions |= ACTION_FINISH;
-	}
-}
-
-/* Records what an event changes by itself. */
-static void record(struct step *step, struct event event)
-{
-	struct protocol *protocol = &step->protocol;
-
-	switch (event.type) {
-	case EVENT_ESTABLISHED:
-		establish(protocol);
-		break;
-	case EVENT_MR_RECEIVED:
-		receive(step, REMOTE_MR);
-		break;
-	case EVENT_DONE_RECEIVED:
-		receive(step, REMOTE_DONE);
-		break;
-	case EVENT_VERDICT_RECEIVED:
-		receive_verdict(step, event.status);
-		break;
-	case EVENT_MR_SENT:
-		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
-		break;
-	case EVENT_OPERATION_COMPLETED:
-		complete(step, LOCAL_OPERATION_POSTED,
-			 done_follows_at_once(protocol) ? LOCAL_DONE_POSTED
-							: LOCAL_OPERATION_COMPLETED);
-		break;
-	case EVENT_DONE_SENT:
-		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
-		break;
-	case EVENT_CHECKED:
-		conclude_check(step, event.status);
-		break;
-	case EVENT_VERDICT_SENT:
-		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);
-		break;
-	case EVENT_FAILED:
-		begin_closing(step, event.status);
-		break;
-	case EVENT_DISCONNECTED:
-		protocol->disconnected = true;
-		begin_closing(step, STATUS_PEER_LOST);
-		break;
-	case EVENT_FLUSHED:
-		/* while connecting, an event that says why the connection failed is on its way */
-		if (protocol->phase == PHASE_EXCHANGING)
-			begin_closing(step, STATUS_PEER_LOST);
-		break;
-	case EVENT_INTERRUPTED:
-		begin_closing(step, STATUS_INTERRUPTED);
-		break;
-	case EVENT_DRAINED:
-		protocol->drained = true;
-		break;
-	case EVENT_DEADLINE:
-		expire(step);
-		break;
-	case EVENT_TYPES:
-		break;
-	}
-}
-
-/* True if this side has read or written all that it reads or writes: MSG_DONE is due. */
-static bool has_operated(const struct protocol *protocol)
-{
-	if (protocol->operates)
-		return protocol->local == LOCAL_OPERATION_COMPLETED;
-	return protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR;
-}
-
-/* The next thing to do, once what it needs is there. */
-static void proceed(struct step *step)
-{
-	struct protocol *protocol = &step->protocol;
-	bool may_post = protocol->phase == PHASE_EXCHANGING;
-
-	if (may_post && protocol->local == LOCAL_IDLE &&
-	    (protocol->role == ROLE_CLIENT || protocol->remote == REMOTE_MR)) {
-		protocol->local = LOCAL_MR_POSTED;
-		step->actions |= ACTION_SEND_MR;
-	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR &&
-		   protocol->operates) {
-		protocol->local = LOCAL_OPERATION_POSTED;
-		step->actions |= ACTION_POST_OPERATION;
-		if (done_follows_at_once(protocol))
-			step->actions |= ACTION_SEND_DONE;
-	} else if (may_post && has_operated(protocol)) {
-		protocol->local = LOCAL_DONE_POSTED;
-		step->actions |= ACTION_SEND_DONE;
-	} else if (protocol->local == LOCAL_DONE_SENT && protocol->remote >= REMOTE_DONE) {
-		protocol->local = LOCAL_CHECKING;
-		step->actions |= ACTION_CHECK;
-	} else if (may_post && protocol->local == LOCAL_CHECKED && protocol->verifying) {
-		protocol->local = LOCAL_VERDICT_POSTED;
-		step->actions |= ACTION_SEND_VERDICT;
-	} else if (may_post && protocol->local == LOCAL_VERDICT_SENT &&
-		   protocol->remote == REMOTE_VERDICT && protocol->role == ROLE_CLIENT) {
-		begin_closing(step, conclusion(protocol)); /* the server waits for this */
-	}
-}
-
-/*
- * Finished when everything posted completed, the payload is verified if that has begun and, where a
- * connection stood, the disconnection was reported. What looked like a lost peer may have been the
- * regular end, overtaken on its way here: the disconnection and the last completions come by
- * different channels.
- */
-static void settle(struct step *step)
-{
-	struct protocol *protocol = &step->protocol;
-
-	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
-	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected)) {
-		protocol->phase = PHASE_FINISHED;
-		step->actions |= ACTION_FINISH;
-	}
-	if (protocol->phase == PHASE_FINISHED && protocol->status == STATUS_PEER_LOST)
-		protocol->status = conclusion(protocol);
-}
-
-struct step protocol_step(struct protocol protocol, struct event event)
-{
-	struct step step = { .protocol = protocol };
-
-	if (protocol.phase == PHASE_FINISHED)
-		return step;
-	record(&step, event);
-	proceed(&step);
-	settle(&step);
-	return step;
-}
 
 /* ---- Memory registration ---- */
 
-static enum status region_register(struct connection *connection, struct region *region,
-				   uint8_t *memory, size_t size, unsigned int access,
-				   struct failure *failure)
+/* Registers the region's memory. 0, or an errno value. */
+static int region_register(struct connection *connection, struct region *region,
+			   unsigned int access)
 {
-	region->memory = memory;
-	region->size = size;
-	region->mr = ibv_reg_mr(connection->pd, memory, size, access);
+	region->mr = ibv_reg_mr(connection->pd, region->memory, region->size, access);
 	if (!region->mr)
-		return registration_failed(size, failure);
+		return errno;
+	connection->engine->registered += region->size;
 	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
-		    size, (void *)memory, region->mr->rkey, access_names(access));
-	return STATUS_SUCCESS;
+		    region->size, (void *)region->memory, region->mr->rkey, access_names(access));
+	return 0;
 }
 
-/* Maps and registers `size` bytes of zeros; the connection owns them at once. */
-static enum status region_create(struct connection *connection, struct region *region, size_t size,
-				 unsigned int access, struct failure *failure)
+/* 0, or an errno value: then the adapter may still use the memory. */
+static int region_deregister(struct connection *connection, struct region *region)
 {
-	void *memory = memory_map(size);
+	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
 
-	if (!memory)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot allocate %zu bytes of memory: %s", size,
-				   strerror(errno));
-	region->owned = true;
-	return region_register(connection, region, memory, size, access, failure);
+	if (error)
+		return error;
+	if (region->mr)
+		connection->engine->registered -= region->size;
+	region->mr = NULL;
+	return 0;
 }
 
 /* False if the adapter may still use the memory, which then stays. */
 static bool region_destroy(struct connection *connection, struct region *region)
 {
-	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
+	int error = region_deregister(connection, region);
 
 	if (error)
 		print_warning(connection->log.console, "cannot deregister %zu bytes of memory: %s",
@@ -400,40 +128,123 @@ static bool region_destroy(struct connection *connection, struct region *region)
 	return !error;
 }
 
-enum status register_outgoing(struct connection *connection, struct failure *failure)
+/* Maps and registers `size` bytes of zeros, which the connection owns. */
+static enum status region_create(struct connection *connection, struct region *region, size_t size,
+				 unsigned int access, struct failure *failure)
 {
-	const struct options *options = connection->engine->options;
-	const struct payload *payload = &connection->engine->payload;
-	bool reading = options->operation == OPERATION_READ;
-	enum status status = region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
-					   IBV_ACCESS_LOCAL_WRITE, failure);
+	int error;
 
-	if (status != STATUS_SUCCESS ||
-	    !sends_payload(options->role, options->operation, connection->one_way))
-		return status;
-	/* a payload that this side writes needs no access flag: the adapter may always read it */
-	return region_register(connection, &connection->outgoing, payload->memory, payload->size,
-			       reading ? IBV_ACCESS_REMOTE_READ : 0, failure);
+	*region = (struct region){ .memory = memory_map(size), .size = size, .owned = true };
+	if (!region->memory)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate %zu bytes of memory: %s", size,
+				   strerror(errno));
+	error = region_register(connection, region, access);
+	if (!error)
+		return STATUS_SUCCESS;
+	region_destroy(connection, region);
+	errno = error;
+	return registration_failed(size, failure);
 }
 
-enum status register_incoming(struct connection *connection, struct failure *failure)
+enum status register_control(struct connection *connection, struct failure *failure)
 {
-	const struct options *options = connection->engine->options;
-	uint64_t size = connection->agreement.incoming_length;
+	return region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
+			     IBV_ACCESS_LOCAL_WRITE, failure);
+}
+
+/* The longest ring that this connection may have, one of `rings` that are still to be made. */
+static uint64_t ring_share(const struct engine *engine, unsigned int rings)
+{
+	const struct options *options = engine->options;
+	uint64_t left =
+		engine->budget > engine->registered ? engine->budget - engine->registered : 0;
+	uint64_t share =
+		left / (options->role == ROLE_SERVER && !options->one_off ? RING_SHARES : rings);
+
+	share -= share % RING_PAGE;
+	if (share > RING_SIZE)
+		return RING_SIZE;
+	return share < RING_PAGE ? RING_PAGE : share;
+}
+
+/*
+ * Creates a ring for the stream of `plan`, as long as that or as long as there is memory for it.
+ * Half of that is tried, again and again, when the kernel locks no more.
+ */
+static enum status ring_create(struct connection *connection, struct region *region,
+			       struct stream_plan *plan, unsigned int rings, unsigned int access,
+			       struct failure *failure)
+{
+	uint64_t length = transfer_stream_length(plan),
+		 size = ring_share(connection->engine, rings);
+	enum status status;
+
+	if (size > length)
+		size = length;
+	for (;;) {
+		status = region_create(connection, region, (size_t)size, access, failure);
+		if (status == STATUS_SUCCESS || size <= RING_PAGE)
+			break;
+		size = (size / 2 + RING_PAGE - 1) & ~(RING_PAGE - 1);
+	}
+	plan->ring = size;
+	return status;
+}
+
+/*
+ * The payload itself is the ring if it may be locked as a whole, and if its bytes stay what they
+ * are: a stream of several passes may have to fill the ring anew.
+ */
+static bool register_payload(struct connection *connection, const struct stream_plan *plan,
+			     unsigned int access)
+{
+	const struct payload *payload = &connection->engine->payload;
+	bool fixed = plan->passes == 1 || (access && !plan->every_pass);
+	struct region region = { .memory = payload->memory, .size = payload->size };
+
+	if (!payload_is_whole(payload) || !fixed ||
+	    payload->size > ring_share(connection->engine, 1) ||
+	    region_register(connection, &region, access))
+		return false;
+	connection->outgoing = region;
+	return true;
+}
+
+enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure)
+{
+	bool reading = connection->engine->options->operation == OPERATION_READ;
+	/* what this side writes needs no access flag: the adapter may always read it */
+	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
+
+	if (!plan->present)
+		return STATUS_SUCCESS;
+	plan->ring = plan->length;
+	if (register_payload(connection, plan, access))
+		return STATUS_SUCCESS;
+	return ring_create(connection, &connection->outgoing, plan, connection->one_way ? 1 : 2,
+			   access, failure);
+}
+
+enum status register_incoming(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure)
+{
+	bool writing = connection->engine->options->operation == OPERATION_WRITE;
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 
-	if (size == 0)
+	if (!plan->present)
 		return STATUS_SUCCESS;
 	/* over iWARP the sink of an RDMA READ is written by the peer's adapter */
-	if (options->operation == OPERATION_WRITE || connection->limits.iwarp)
+	if (writing || connection->limits.iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
-	return region_create(connection, &connection->incoming, size, access, failure);
+	return ring_create(connection, &connection->incoming, plan, 1, access, failure);
 }
 
 enum status withdraw_incoming(struct connection *connection, struct failure *failure)
 {
 	struct region *incoming = &connection->incoming;
-	int error = ibv_dereg_mr(incoming->mr);
+	int error = region_deregister(connection, incoming);
 
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -441,7 +252,6 @@ enum status withdraw_incoming(struct connection *connection, struct failure *fai
 				   "still change is not verified",
 				   incoming->size, strerror(error));
 	print_trace(&connection->log, "ibv_dereg_mr: %zu bytes", incoming->size);
-	incoming->mr = NULL;
 	return STATUS_SUCCESS;
 }
 
@@ -533,10 +343,13 @@ static NEEDS_LOCK int send_mr(struct connection *connection)
 	const struct region *exposed = connection->engine->options->operation == OPERATION_WRITE
 					       ? &connection->incoming
 					       : &connection->outgoing;
+	struct session *session = &connection->session;
+	uint64_t ready = transfer_announce(&session->transfer, now_milliseconds());
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
+		.ready = session->protocol.verifying ? ready : 0,
 		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* none in one way of --one-way */
 	};
 
@@ -561,37 +374,54 @@ static NEEDS_LOCK void prepare_batch(struct connection *connection)
 	}
 }
 
-/* Makes `request` carry the next piece of the payload; its bytes. */
-static NEEDS_LOCK uint64_t make_request(struct connection *connection, struct ibv_send_wr *request)
+/* True if what this side sends is the payload in memory, and the peer wants its digest. */
+static NEEDS_LOCK bool digests_payload(const struct connection *connection)
 {
-	struct session *session = &connection->session;
-	const struct piece piece = transfer_next(&session->transfer);
-
-	request->wr_id = make_wr_id(WR_OPERATION, piece.number);
-	request->sg_list->addr = (uintptr_t)connection->transfer_region->memory + piece.offset;
-	request->sg_list->length = (uint32_t)piece.size;
-	request->wr.rdma.remote_addr = session->peer_region.value + piece.offset;
-	request->send_flags = piece.signaled ? IBV_SEND_SIGNALED : 0;
-	if (request->opcode == IBV_WR_RDMA_WRITE)
-		request->send_flags |= inline_flag(connection, piece.size);
-	return piece.size;
+	return connection->session.protocol.verifying && !connection->session.source &&
+	       connection->outgoing.mr;
 }
 
-/* Posts `count` work requests of the operation, BATCH at most, as one list. 0 or an errno value. */
-static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int count)
+/* Makes `request` carry what `next` says. */
+static NEEDS_LOCK void make_request(const struct connection *connection,
+				    struct ibv_send_wr *request,
+				    const struct transfer_request *next)
+{
+	request->wr_id = make_wr_id(WR_OPERATION, next->id);
+	request->sg_list->addr = (uintptr_t)connection->transfer_region->memory + next->local;
+	request->sg_list->length = (uint32_t)next->size;
+	request->wr.rdma.remote_addr = connection->session.peer_region.value + next->remote;
+	request->send_flags = next->signaled ? IBV_SEND_SIGNALED : 0;
+	if (request->opcode == IBV_WR_RDMA_WRITE)
+		request->send_flags |= inline_flag(connection, next->size);
+}
+
+/* Makes a list of the work requests that may be posted now, BATCH at most; how many. */
+static NEEDS_LOCK unsigned int make_batch(struct connection *connection, int64_t now)
+{
+	struct session *session = &connection->session;
+	struct transfer_request next;
+	unsigned int count = 0;
+
+	while (count < BATCH && transfer_next(&session->transfer, &next, now))
+		make_request(connection, &session->batch[count++], &next);
+	return count;
+}
+
+/* Posts the first `count` work requests of the list, of `bytes` in all. 0 or an errno value. */
+static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
 {
 	struct session *session = &connection->session;
 	struct ibv_send_wr *rejected, *last = &session->batch[count - 1], *next = last->next;
-	uint64_t bytes = 0;
 	int error;
 
-	for (unsigned int i = 0; i < count; i++)
-		bytes += make_request(connection, &session->batch[i]);
 	last->next = NULL;
 	error = ibv_post_send(connection->id->qp, session->batch, &rejected);
 	last->next = next;
 	if (error) {
-		transfer_refused(&session->transfer, wr_detail(rejected->wr_id));
+		const struct transfer_request first = { .id = wr_detail(rejected->wr_id),
+							.size = rejected->sg_list->length };
+
+		transfer_rejected(&session->transfer, &first);
 		return error;
 	}
 	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
@@ -599,45 +429,117 @@ static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int cou
 	return 0;
 }
 
-/* True if the peer wants the digest of a payload that this side sends. */
-static NEEDS_LOCK bool sends_digest(const struct connection *connection)
+/*
+ * Posts what may be posted of the operation, and digests a payload that is in memory while the wire
+ * is busy. 0 or an errno value.
+ */
+static NEEDS_LOCK int continue_operation(struct connection *connection, int64_t now)
 {
-	return connection->session.protocol.verifying && connection->outgoing.mr;
+	struct session *session = &connection->session;
+	const uint64_t *posted = &session->transfer.operation.posted;
+	uint64_t before = *posted;
+	unsigned int count;
+
+	if (session->protocol.phase != PHASE_EXCHANGING ||
+	    session->protocol.local != LOCAL_OPERATION_POSTED || !session->protocol.operates)
+		return 0;
+	while ((count = make_batch(connection, now)) > 0) {
+		int error = post_batch(connection, count, *posted - before);
+
+		if (error)
+			return error;
+		if (digests_payload(connection))
+			payload_extend_digest(&connection->engine->payload, *posted);
+		before = *posted;
+	}
+	return 0;
 }
 
-/* Sends MSG_DONE, with the digest of the outgoing payload if there is one. */
+/* True between MSG_MR and MSG_VERDICT. There is one slot for it. */
+static NEEDS_LOCK bool window_is_allowed(const struct session *session)
+{
+	const struct protocol *protocol = &session->protocol;
+
+	return protocol->phase == PHASE_EXCHANGING && protocol->local >= LOCAL_MR_POSTED &&
+	       protocol->local < LOCAL_CHECKED && !session->window_outstanding;
+}
+
+/* The peer is told how far this side is, if that is due. */
+static NEEDS_LOCK int send_window(struct connection *connection, int64_t now)
+{
+	struct session *session = &connection->session;
+	struct message message = { .type = MSG_WINDOW };
+	struct window window;
+
+	if (!window_is_allowed(session) || !transfer_window(&session->transfer, now, &window))
+		return 0;
+	message.received = window.received;
+	message.kept = window.kept;
+	message.value = window.ready;
+	message.length = window.taken;
+	message.end = window.end;
+	session->window_outstanding = true;
+	return post_message(connection, &message);
+}
+
+/* Sends MSG_DONE, with the digest of the outgoing payload and its length if the peer wants them. */
 static NEEDS_LOCK int send_done(struct connection *connection)
 {
+	struct session *session = &connection->session;
 	struct message done = { .type = MSG_DONE };
+	uint64_t bytes = transfer_done(&session->transfer, now_milliseconds());
 
-	if (sends_digest(connection))
+	if (session->protocol.verifying)
+		done.length = bytes;
+	if (digests_payload(connection))
 		done.value = payload_digest(&connection->engine->payload);
+	else if (session->protocol.verifying)
+		done.value = session->outgoing_digest;
+	session->done_posted = true;
 	return post_message(connection, &done);
 }
 
 /*
- * Posts what the send queue takes of the operation, and digests the same bytes while the wire is
- * busy. Behind the last request of a WRITE follows MSG_DONE. 0 or an errno value.
+ * Posts what is due of the operation and of MSG_WINDOW, which a WRITE's `ready` must precede, and
+ * behind the last WRITE MSG_DONE. 0 or an errno value.
  */
-static NEEDS_LOCK int continue_operation(struct connection *connection)
+static NEEDS_LOCK int post_what_is_due(struct connection *connection)
 {
 	struct session *session = &connection->session;
-	unsigned int count;
-	int error;
+	const struct protocol *protocol = &session->protocol;
+	int64_t now = now_milliseconds();
+	int error = continue_operation(connection, now);
 
-	if (transfer_all_posted(&session->transfer))
-		return 0;
-	while ((count = transfer_ready(&session->transfer, BATCH)) > 0) {
-		error = post_batch(connection, count);
-		if (error)
-			return error;
-		if (sends_digest(connection))
-			payload_extend_digest(&connection->engine->payload,
-					      transfer_bytes_posted(&session->transfer));
-	}
-	if (transfer_all_posted(&session->transfer) && done_follows_at_once(&session->protocol))
-		return send_done(connection);
-	return 0;
+	if (!error)
+		error = send_window(connection, now);
+	if (!error && protocol->phase == PHASE_EXCHANGING &&
+	    protocol->local == LOCAL_OPERATION_POSTED && done_follows_at_once(protocol) &&
+	    !session->done_posted && transfer_done_due(&session->transfer))
+		error = send_done(connection);
+	return error;
+}
+
+/* True if EVENT_OPERATION_COMPLETED is due. */
+static NEEDS_LOCK bool is_operation_over(const struct session *session)
+{
+	const struct protocol *protocol = &session->protocol;
+
+	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED &&
+	       transfer_outstanding(&session->transfer) == 0 &&
+	       (done_follows_at_once(protocol) ? session->done_posted
+					       : transfer_done_due(&session->transfer));
+}
+
+/* What this side found in the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or keep it.
+ */
+static NEEDS_LOCK int send_verdict(struct connection *connection)
+{
+	enum status check = connection->session.protocol.check;
+	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
+	const struct message verdict = { .type = MSG_VERDICT,
+					 .value = in_words ? check : STATUS_LOCAL_FAILURE };
+
+	return post_message(connection, &verdict);
 }
 
 /* The peer's region is known: starts the clocks and the operation. */
@@ -645,31 +547,16 @@ static NEEDS_LOCK int begin_operation(struct connection *connection)
 {
 	struct session *session = &connection->session;
 
+	session->figures.started = now_nanoseconds();
+	session->figures.completed = session->figures.started;
+	session_request_service(connection); /* a stream that is longer than its ring has a sink */
+	if (!session->protocol.operates)
+		return post_what_is_due(connection);
 	print_status(&connection->log, "received MSG_MR. %s remote memory...",
 		     session->protocol.operation == OPERATION_WRITE ? "writing message to"
 								    : "reading message from");
-	session->figures.started = now_nanoseconds();
-	session->figures.completed = session->figures.started;
-	session->progress_sent = session->figures.started / 1000000;
 	prepare_batch(connection);
-	return continue_operation(connection);
-}
-
-/*
- * Shows a peer that waits that this side moves: its operation until all of it is posted, since
- * MSG_DONE may be posted then, and the storing of the payload behind that. `done` only grows.
- */
-static NEEDS_LOCK int send_progress(struct connection *connection, int64_t now, uint64_t done)
-{
-	struct session *session = &connection->session;
-	const struct message message = { .type = MSG_PROGRESS, .value = done };
-
-	if (!session->protocol.verifying || session->progress_outstanding ||
-	    now - session->progress_sent < PROGRESS_MILLISECONDS)
-		return 0;
-	session->progress_sent = now;
-	session->progress_outstanding = true;
-	return post_message(connection, &message);
+	return post_what_is_due(connection);
 }
 
 /* ---- Events drive the session, in either thread ---- */
@@ -716,8 +603,7 @@ static NEEDS_LOCK void raise_post_failure(struct connection *connection, const c
 /* Does what the state machine asks for; what that leads to becomes the next event. */
 static NEEDS_LOCK void run_actions(struct connection *connection, unsigned int actions)
 {
-	const struct message verdict = { .type = MSG_VERDICT,
-					 .value = connection->session.protocol.check };
+	struct session *session = &connection->session;
 	int error = 0;
 
 	defer_actions(connection, actions & (ACTION_CHECK | ACTION_DISCONNECT | ACTION_FORCE_ERROR |
@@ -729,9 +615,11 @@ static NEEDS_LOCK void run_actions(struct connection *connection, unsigned int a
 	else if (actions & ACTION_SEND_DONE)
 		error = send_done(connection);
 	else if (actions & ACTION_SEND_VERDICT)
-		error = post_message(connection, &verdict);
+		error = send_verdict(connection);
 	if (error)
 		raise_post_failure(connection, "ibv_post_send", error);
+	else if (is_operation_over(session))
+		raise_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 }
 
 /* Work requests of the send queue that have not completed. */
@@ -758,9 +646,13 @@ static NEEDS_LOCK bool next_event(struct connection *connection, struct event *e
 
 int64_t session_due(const struct session *session)
 {
-	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < session->deadline)
-		return session->probe_time;
-	return session->deadline;
+	int64_t due = session->deadline, window = INT64_MAX;
+
+	if (window_is_allowed(session))
+		window = transfer_window_time(&session->transfer);
+	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < due)
+		due = session->probe_time;
+	return window < due ? window : due;
 }
 
 /* The main thread need not know of what becomes due later: its timer lets it look again. */
@@ -791,6 +683,8 @@ static NEEDS_LOCK void follow_step(struct connection *connection, const struct p
 		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
+	if (type == EVENT_OPERATION_COMPLETED && now->operates)
+		print_status(&connection->log, "send completed successfully.");
 	if (before->phase == PHASE_CONNECTING && now->phase == PHASE_EXCHANGING &&
 	    connection->engine->options->busy_poll)
 		queue_add(&connection->engine->polled, &connection->session.polling);
@@ -858,17 +752,27 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-void connection_checked(struct connection *connection, const struct verdict *verdict)
+/* Keeps the cause of what becomes an event. */
+static NEEDS_LOCK void keep_cause(struct session *session, const struct failure *failure)
+{
+	if (failure->status != STATUS_SUCCESS && !session->cause[0])
+		snprintf(session->cause, sizeof(session->cause), "%s", failure->cause);
+}
+
+void session_checked(struct connection *connection, const struct verdict *verdict)
 {
 	struct session *session = &connection->session;
-	enum status status = verdict->failure.status;
 
-	lock_sessions(&connection->engine->lock);
 	session->figures.verification_nanoseconds = verdict->nanoseconds;
-	if (status != STATUS_SUCCESS && !session->cause[0])
-		snprintf(session->cause, sizeof(session->cause), "%s", verdict->failure.cause);
-	handle_event(connection, EVENT_CHECKED, status);
-	unlock_sessions(&connection->engine->lock);
+	session->verified_bytes = verdict->verified_bytes;
+	keep_cause(session, &verdict->failure);
+	handle_event(connection, EVENT_CHECKED, verdict->failure.status);
+}
+
+void session_give_up(struct connection *connection, const struct failure *failure)
+{
+	keep_cause(&connection->session, failure);
+	handle_event(connection, EVENT_GAVE_UP, failure->status);
 }
 
 /* A work request could not be posted, outside of an action. */
@@ -877,64 +781,138 @@ static NEEDS_LOCK void fail_posting(struct connection *connection, const char *v
 	session_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", verb, strerror(error));
 }
 
+/* A worker has nothing to do if the streams have nothing for it, which it finds out by itself. */
+static NEEDS_LOCK void wake_workers(const struct session *session)
+{
+	struct piece piece;
+
+	if (session->source && transfer_fill(&session->transfer, &piece))
+		source_wake(session->source);
+	if (session->sink && transfer_copy(&session->transfer, &piece))
+		sink_wake(session->sink);
+}
+
+void session_advance(struct connection *connection)
+{
+	struct session *session = &connection->session;
+	int error = post_what_is_due(connection);
+
+	if (error)
+		fail_posting(connection, "ibv_post_send", error);
+	else if (is_operation_over(session))
+		handle_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+	wake_workers(session);
+	if (session_due(session) < session->serviced_by)
+		session_request_service(connection);
+}
+
 /* ---- Completions, in either thread ---- */
 
-/* The peer's operation moves: waits on, if it does so indeed. */
-static NEEDS_LOCK void handle_progress(struct connection *connection, unsigned int slot,
-				       uint64_t done)
+/* How far the peer is. Only what moves extends the deadline. */
+static NEEDS_LOCK void handle_window(struct connection *connection, unsigned int slot,
+				     const struct message *message)
 {
 	struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
+	const struct window window = { .received = message->received,
+				       .ready = message->value,
+				       .taken = message->length,
+				       .kept = message->kept,
+				       .end = message->end };
+	int64_t now = now_milliseconds(), heard = transfer_heard(&session->transfer);
+	const char *wrong = "is out of turn";
 	int error;
 
-	if (protocol->phase >= PHASE_CLOSING)
+	if (protocol->phase >= PHASE_CLOSING || protocol->gave_up)
 		return;
-	if (!protocol->verifying || protocol->remote < REMOTE_MR ||
-	    protocol->remote > REMOTE_DONE || done <= session->peer_progress) {
-		session_fail(connection, STATUS_CONTENTS_WRONG,
-			     "the peer reports progress that cannot be: %" PRIu64 " after %" PRIu64,
-			     done, session->peer_progress);
+	if (protocol->verifying &&
+	    (protocol->remote == REMOTE_MR || protocol->remote == REMOTE_DONE))
+		wrong = transfer_accept(&session->transfer, &window, now);
+	if (wrong) {
+		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
 	}
-	session->peer_progress = done;
-	session_set_deadline(connection, now_milliseconds());
+	if (transfer_heard(&session->transfer) != heard)
+		session_set_deadline(connection, now);
 	error = post_receive(connection, slot);
 	if (error)
 		fail_posting(connection, "ibv_post_recv", error);
+	else
+		session_advance(connection);
 }
 
 /* The peer announced its region, which is looked at before it is used. */
 static NEEDS_LOCK void handle_mr(struct connection *connection, const struct message *message)
 {
 	struct session *session = &connection->session;
-	uint64_t needed = session->transfer.length;
+	const struct protocol *protocol = &session->protocol;
+	uint64_t length = session->transfer.plan.incoming.length;
+	/* a program without a hello has all of it there, and does not say so */
+	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
+	uint64_t ready = protocol->verifying ? message->ready : length;
+	const char *wrong = NULL;
 
-	if (session->protocol.operates && !region_is_usable(message, needed)) {
-		session_fail(connection, STATUS_CONTENTS_WRONG,
-			     "the peer announced a memory region of %" PRIu64 " bytes that cannot "
-			     "be used: %" PRIu64 " were agreed",
-			     message->length, needed);
-		return;
-	}
-	if (session->protocol.remote == REMOTE_SILENT)
+	if (protocol->remote == REMOTE_SILENT) {
+		if (protocol->operates && !region_is_usable(message, needed))
+			wrong = "cannot be used";
+		else
+			wrong = transfer_peer_region(&session->transfer, message->length, ready,
+						     now_milliseconds());
 		session->peer_region = *message;
-	handle_event(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+	}
+	if (wrong)
+		session_fail(connection, STATUS_CONTENTS_WRONG,
+			     "the peer's memory region %s: it has %" PRIu64 " bytes, of which "
+			     "%" PRIu64 " are ready",
+			     wrong, message->length, ready);
+	else
+		handle_event(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
-/* The peer's verdict on the outgoing payload. */
+/* The peer has operated to the end, and so says how much it has sent. */
+static NEEDS_LOCK void handle_done(struct connection *connection, const struct message *message)
+{
+	struct session *session = &connection->session;
+	const struct protocol *protocol = &session->protocol;
+	const struct stream_plan *incoming = &session->transfer.plan.incoming;
+	uint64_t bytes = message->length;
+	const char *wrong = NULL;
+
+	if (!protocol->verifying) /* a program without a hello does not say */
+		bytes = incoming->present ? incoming->length : 0;
+	if (protocol->remote == REMOTE_MR) {
+		session->peer_digest = message->value;
+		wrong = transfer_accept_done(&session->transfer, bytes, now_milliseconds());
+	}
+	if (wrong)
+		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
+	else
+		handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+}
+
+/* The peer's verdict on the outgoing payload, or that it gave up before it could have one. */
 static NEEDS_LOCK void handle_verdict(struct connection *connection, uint64_t value)
 {
 	struct session *session = &connection->session;
-	enum status status = value == STATUS_SUCCESS ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG;
+	bool early = value != STATUS_SUCCESS &&
+		     (!session->done_posted || session->protocol.remote < REMOTE_DONE);
+	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (value == STATUS_LOCAL_FAILURE) {
-		status = STATUS_REFUSED;
-		if (!session->cause[0])
-			snprintf(session->cause, sizeof(session->cause),
-				 "the peer received the payload and could not store it; its own "
-				 "messages say why");
-	}
-	handle_event(connection, EVENT_VERDICT_RECEIVED, status);
+	if (value == STATUS_LOCAL_FAILURE && early)
+		failure_set(&failure, STATUS_REFUSED,
+			    "the peer gave up: it could not read what it sends, or keep what it "
+			    "receives; its own messages say why");
+	else if (value == STATUS_LOCAL_FAILURE)
+		failure_set(&failure, STATUS_REFUSED,
+			    "the peer received the payload and could not store it; its own "
+			    "messages say why");
+	else if (value != STATUS_SUCCESS)
+		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
+			    status_in_words(STATUS_CONTENTS_WRONG));
+	if (counts_as_reason(&session->protocol, failure.status))
+		keep_cause(session, &failure);
+	handle_event(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
+		     failure.status);
 }
 
 /* A message has arrived in `slot`: `size` bytes. */
@@ -942,7 +920,6 @@ static NEEDS_LOCK void handle_message(struct connection *connection, unsigned in
 				      uint32_t size)
 {
 	const uint8_t *wire = connection->control.memory + (size_t)slot * SLOT_SIZE;
-	struct session *session = &connection->session;
 	struct message message;
 
 	if (slot >= RECEIVES || !decode_message(wire, size, &message)) {
@@ -957,55 +934,48 @@ static NEEDS_LOCK void handle_message(struct connection *connection, unsigned in
 		handle_mr(connection, &message);
 		break;
 	case MSG_DONE:
-		if (session->protocol.remote == REMOTE_MR)
-			session->peer_digest = message.value;
-		handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+		handle_done(connection, &message);
 		break;
 	case MSG_VERDICT:
 		handle_verdict(connection, message.value);
 		break;
 	default:
-		handle_progress(connection, slot, message.value);
+		handle_window(connection, slot, &message);
 	}
 }
 
-/* Measures the operation: the work request of this `number` completed at `now`, in nanoseconds. */
-static NEEDS_LOCK void measure(struct session *session, uint64_t number, int64_t now)
+/* Measures the operation: bytes have completed at `now`, in nanoseconds. */
+static NEEDS_LOCK void measure(struct session *session, int64_t now)
 {
+	const struct transfer *transfer = &session->transfer;
 	struct figures *figures = &session->figures;
+	uint64_t pass = transfer_pass(transfer), bytes = transfer->operation.completed;
 
-	if (number % session->transfer.requests_per_pass != 0)
+	if (pass != TRANSFER_UNKNOWN && bytes / pass == figures->bytes / pass)
 		return;
 	if (figures->latency)
 		latency_count(figures->latency, now - figures->completed);
 	figures->completed = now;
+	figures->bytes = bytes;
 }
 
-/* Work requests of the operation have completed, up to this `number`. */
-static NEEDS_LOCK void handle_operation_completion(struct connection *connection, uint64_t number)
+/* Work requests of the operation have completed, up to the one with this id. */
+static NEEDS_LOCK void handle_operation_completion(struct connection *connection)
 {
 	struct session *session = &connection->session;
 	int64_t now = now_nanoseconds();
-	bool is_last = number == session->transfer.requests;
-	bool goes_on = !is_last && session->protocol.phase < PHASE_CLOSING;
 	/* first: all the rest is done while the wire is busy */
-	int error = goes_on ? continue_operation(connection) : 0;
+	int error = continue_operation(connection, now / 1000000);
 
-	measure(session, number, now);
-	if (is_last) {
-		print_status(&connection->log, "send completed successfully.");
-		handle_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
-	} else if (goes_on) {
-		session_set_deadline(connection, now / 1000000);
-		if (!error && !transfer_all_posted(&session->transfer))
-			error = send_progress(connection, now / 1000000,
-					      session->transfer.completed);
-		if (error)
-			fail_posting(connection, "ibv_post_send", error);
-	}
+	measure(session, now);
+	session_set_deadline(connection, now / 1000000);
+	if (error)
+		fail_posting(connection, "ibv_post_send", error);
+	else
+		session_advance(connection);
 }
 
-/* A message has been sent. Of verdict and progress no status line is printed. */
+/* A message has been sent. Of verdict and window no status line is printed. */
 static NEEDS_LOCK void handle_message_completion(struct connection *connection,
 						 enum message_type type)
 {
@@ -1015,8 +985,9 @@ static NEEDS_LOCK void handle_message_completion(struct connection *connection,
 		[MSG_VERDICT] = EVENT_VERDICT_SENT,
 	};
 
-	if (type == MSG_PROGRESS) {
-		connection->session.progress_outstanding = false;
+	if (type == MSG_WINDOW) {
+		connection->session.window_outstanding = false;
+		session_advance(connection);
 		return;
 	}
 	if (type != MSG_VERDICT)
@@ -1071,7 +1042,7 @@ static NEEDS_LOCK void count_completion(struct session *session, uint64_t wr_id)
 		session->outstanding_receives--;
 		break;
 	case WR_OPERATION: /* in order: all before it have completed as well */
-		session->transfer.completed = wr_detail(wr_id);
+		transfer_completed(&session->transfer, wr_detail(wr_id), now_milliseconds());
 		break;
 	default:
 		session->outstanding_messages--;
@@ -1096,7 +1067,7 @@ static NEEDS_LOCK void handle_completion(struct connection *connection,
 		handle_message_completion(connection, (enum message_type)detail);
 		break;
 	case WR_OPERATION:
-		handle_operation_completion(connection, detail);
+		handle_operation_completion(connection);
 		break;
 	case WR_PROBE: /* the path and the adapter work; the deadline is for the program there */
 		break;
@@ -1271,21 +1242,43 @@ static NEEDS_LOCK void probe(struct connection *connection)
 		fail_posting(connection, "ibv_post_send", error);
 }
 
-void session_verification_moved(struct connection *connection)
+/* What this side waits for if the peer owes nothing, in words; NULL: it waits for the peer. */
+static NEEDS_LOCK const char *own_delay(const struct connection *connection)
 {
-	struct session *session = &connection->session;
-	int64_t now = now_milliseconds();
-	int error;
+	const struct session *session = &connection->session;
+	const struct protocol *protocol = &session->protocol;
+	struct piece piece;
 
-	session_set_deadline(connection, now);
-	if (session->protocol.phase != PHASE_EXCHANGING ||
-	    session->protocol.local != LOCAL_CHECKING)
+	if (protocol->phase != PHASE_EXCHANGING)
+		return NULL;
+	if (protocol->local == LOCAL_CHECKING)
+		return "all is received, but storing it did not move";
+	if (protocol->local != LOCAL_OPERATION_POSTED ||
+	    transfer_owed_since(&session->transfer) != TRANSFER_NEVER)
+		return NULL;
+	if (session->sink && transfer_copy(&session->transfer, &piece))
+		return "storing what is received did not move";
+	return session->source ? "nothing more came of what this side sends" : NULL;
+}
+
+/* The time for the next event of the session is over. */
+static NEEDS_LOCK void expire_session(struct connection *connection)
+{
+	const char *delay = own_delay(connection);
+	struct failure failure;
+
+	if (!delay) {
+		handle_event(connection, EVENT_DEADLINE, STATUS_SUCCESS);
 		return;
-	session->verification_steps++;
-	error = send_progress(connection, now,
-			      session->transfer.completed + session->verification_steps);
-	if (error)
-		fail_posting(connection, "ibv_post_send", error);
+	}
+	failure_set(&failure, STATUS_TIMED_OUT,
+		    "%s for the time of --timeout; is the disk all right, and does the program at "
+		    "the other end of the pipe run?",
+		    delay);
+	if (connection->session.protocol.local == LOCAL_CHECKING)
+		session_fail(connection, failure.status, "%s", failure.cause);
+	else
+		session_give_up(connection, &failure);
 }
 
 void session_check_clocks(struct connection *connection)
@@ -1296,14 +1289,11 @@ void session_check_clocks(struct connection *connection)
 	/* what has come is handled before the peer is called silent */
 	if (connection->cq && now_milliseconds() >= session->deadline)
 		poll_completions(connection);
-	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline) {
-		if (protocol->phase < PHASE_CLOSING && protocol->local == LOCAL_CHECKING)
-			session_fail(connection, STATUS_TIMED_OUT,
-				     "all is received, but storing it did not move for the time of "
-				     "--timeout; is there a reader, and does the disk answer?");
-		else
-			handle_event(connection, EVENT_DEADLINE, STATUS_SUCCESS);
-	}
+	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline)
+		expire_session(connection);
+	if (window_is_allowed(session) &&
+	    now_milliseconds() >= transfer_window_time(&session->transfer))
+		session_advance(connection);
 	if (protocol->phase == PHASE_EXCHANGING && now_milliseconds() >= session->probe_time)
 		probe(connection);
 }

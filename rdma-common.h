@@ -7,8 +7,9 @@
  * events, device events, signals and deadlines. The completion thread takes completions, posts what
  * the state machine asks for, and wakes the main thread when there is something for it to do. Both
  * touch `struct session`, and nothing else of a connection that changes; whoever does holds the
- * lock of the sessions. clang -Wthread-safety proves that. A payload that is large, or stored, is
- * verified by a thread of its own, which comes to the session once, through connection_checked().
+ * lock of the sessions. clang -Wthread-safety proves that. What takes time in proportion to a
+ * payload, or waits for a disk or a pipe, is done by workers, threads that come to the session
+ * through the calls in rdma-common/streams.c.
  * Whatever any of them prints is written by the console's thread.
  */
 #ifndef RDMA_COMMON_H
@@ -32,30 +33,12 @@
 #include "rdma-common/protocol.h"
 #include "rdma-common/queue.h"
 #include "rdma-common/report.h"
+#include "rdma-common/sink.h"
+#include "rdma-common/source.h"
 #include "rdma-common/status.h"
 #include "rdma-common/timers.h"
 #include "rdma-common/transfer.h"
-#include "rdma-common/verification.h"
 #include "rdma-common/wire.h"
-
-/* ---- The state machine of a session: pure, no verbs, no clock, no input or output ---- */
-
-struct step {
-	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed */
-};
-
-/*
- * The state in which a session begins. `verifying` is false and `operates` is true; where that is
- * not so they are set before the connection is established.
- */
-struct protocol protocol_start(enum role role, enum operation operation);
-
-/*
- * The whole protocol: the state after `event`, and what to do now. Every event is allowed in every
- * state; one that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
- */
-struct step protocol_step(struct protocol protocol, struct event event);
 
 /* ---- The engine ---- */
 
@@ -66,6 +49,7 @@ struct engine {
 	struct console console;
 	struct log log; /* for what concerns no session */
 	struct payload payload;
+	uint64_t budget, registered; /* bytes that regions may have in all, and those they have */
 	bool completion_thread_runs;
 	pthread_t completion_thread;
 	struct lock lock; /* of every session, and of the payload's digest */
@@ -89,13 +73,14 @@ struct region {
 	uint8_t *memory;
 	size_t size; /* bytes */
 	struct ibv_mr *mr;
-	bool owned; /* the memory is freed with the region; the payload's is not */
+	bool owned; /* the memory is freed with the region; the payload's and a worker's is not */
 };
 
 /* Measurements of this side's operation. Times as now_nanoseconds() counts. */
 struct figures {
 	int64_t started;                  /* before the first posting; 0: never */
 	int64_t completed;                /* at the last completion so far */
+	uint64_t bytes;                   /* have completed by then */
 	int64_t verification_nanoseconds; /* time that it took to verify the incoming payload */
 	struct latency *latency;          /* NULL: not measured */
 };
@@ -116,17 +101,19 @@ struct session {
 
 	struct message peer_region; /* the peer's MSG_MR */
 	uint64_t peer_digest;       /* from the peer's MSG_DONE */
-	uint64_t peer_progress;     /* from the peer's last MSG_PROGRESS */
+	struct source *source;      /* fills the ring of the outgoing stream; NULL: it is filled */
+	struct sink *sink;          /* verifies and keeps the incoming stream; NULL: not begun */
+	uint64_t outgoing_digest;   /* of what the source has filled */
+	uint64_t verified_bytes;    /* of the incoming stream */
 
 	/* Times as now_milliseconds() counts. */
-	int64_t deadline;            /* the session fails if nothing happens before */
-	int64_t probe_time;          /* the peer's adapter is probed if nothing happens before */
-	int64_t probe_interval;      /* that led to it */
-	int64_t serviced_by;         /* the main thread does so then without being woken */
-	int64_t progress_sent;       /* when MSG_PROGRESS was */
-	bool progress_outstanding;   /* it has not completed yet */
-	uint64_t verification_steps; /* how often the verification was seen to move */
+	int64_t deadline;       /* the session fails if nothing happens before */
+	int64_t probe_time;     /* the peer's adapter is probed if nothing happens before */
+	int64_t probe_interval; /* that led to it */
+	int64_t serviced_by;    /* the main thread does so then without being woken */
 
+	bool done_posted;                  /* MSG_DONE */
+	bool window_outstanding;           /* a MSG_WINDOW has not completed yet */
 	unsigned int outstanding_messages; /* in the send queue, besides the operation */
 	unsigned int outstanding_receives;
 	struct ibv_send_wr batch[BATCH]; /* a list, to post as many of them as wanted */
@@ -151,27 +138,34 @@ struct connection {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct region control;                /* messages: receive slots, then send slots */
-	struct region outgoing;               /* the payload that this side sends */
-	struct region incoming;               /* the payload that the peer sends */
+	struct region outgoing;               /* the payload that this side sends, or its ring */
+	struct region incoming;               /* the ring of the payload that the peer sends */
 	const struct region *transfer_region; /* this side's operation's; NULL: it has none */
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	struct verification *verification; /* of the incoming payload; NULL: not begun */
-	bool device_removed;               /* the device went while the connection was there */
-	struct timer timer;                /* of connection_service() */
+	bool device_removed; /* the device went while the connection was there */
+	struct timer timer;  /* of connection_service() */
 	TAILQ_ENTRY(connection) link;
 
 	struct session session GUARDED;
 };
 
 /*
- * Memory registration, once the protection domain is there: the control region for messages and,
- * unless this side sends none, the outgoing payload; then, once the peer's hello is known, the
- * incoming payload. Each with only the access that the operation needs. Main thread.
+ * Memory registration, each with only the access that the operation needs. Main thread.
+ *
+ * Once the protection domain is there: the control region for messages.
  */
-enum status register_outgoing(struct connection *connection, struct failure *failure);
-enum status register_incoming(struct connection *connection, struct failure *failure);
+enum status register_control(struct connection *connection, struct failure *failure);
+
+/*
+ * Once the peer's hello is known: a ring for each stream that is present, whose length it stores in
+ * the plan. One of the outgoing stream is the payload itself where that can be.
+ */
+enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure);
+enum status register_incoming(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure);
 
 /*
  * Deregisters the incoming payload, so that the peer can change nothing of what is verified. Main
@@ -184,9 +178,6 @@ enum status post_receives(struct connection *connection, struct failure *failure
 
 /* Feeds one event to the session and does what follows. Lock not held. */
 void connection_handle(struct connection *connection, enum event_type type);
-
-/* The incoming payload is verified, and stored: what came of it. Any thread, lock not held. */
-void connection_checked(struct connection *connection, const struct verdict *verdict);
 
 /* Records why the session fails, in words, and ends it; returns `status`. Lock not held. */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
@@ -205,8 +196,17 @@ int64_t session_due(const struct session *session) NEEDS_LOCK;
 /* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
 void session_set_deadline(struct connection *connection, int64_t now) NEEDS_LOCK;
 
-/* The verification moves: so does the deadline, and the peer is shown that. Main thread. */
-void session_verification_moved(struct connection *connection) NEEDS_LOCK;
+/*
+ * Goes on as far as it may: posts what the rings, the peer and the wire allow of the operation, and
+ * MSG_WINDOW and MSG_DONE if they are due, and wakes the workers. After all that changes that.
+ */
+void session_advance(struct connection *connection) NEEDS_LOCK;
+
+/* The payload of a direction cannot be had, or be kept: tells the peer, and ends the session. */
+void session_give_up(struct connection *connection, const struct failure *failure) NEEDS_LOCK;
+
+/* The incoming payload is verified and stored, or that has failed. */
+void session_checked(struct connection *connection, const struct verdict *verdict) NEEDS_LOCK;
 
 /* Does what is due by now: the deadline, a probe of the peer's adapter. Main thread. */
 void session_check_clocks(struct connection *connection) NEEDS_LOCK;

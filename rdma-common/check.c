@@ -239,7 +239,7 @@ static void check_locked_memory(void)
 	if (limit.rlim_cur == RLIM_INFINITY)
 		printf("memory    may be locked without limit\n");
 	else
-		printf("memory    %ju KiB may be locked: outgoing and incoming payload must fit\n",
+		printf("memory    %ju KiB may be locked: the rings of longer payloads are made to fit\n",
 		       (uintmax_t)limit.rlim_cur / 1024);
 	if (limit.rlim_cur < MODEST_LOCKED_MEMORY)
 		printf("  -> for more, raise it ('ulimit -l', or memlock in "

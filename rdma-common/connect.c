@@ -10,8 +10,6 @@
 /* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
  */
 #define INLINE_SIZE 64
-/* One work request carries no more than this, so that a slow transfer is seen to move. */
-#define REQUEST_SIZE ((uint64_t)1024 * 1024)
 /* Outstanding READs are limited by the devices too; the software adapters gain up to this. */
 #define READ_DEPTH 128
 /*
@@ -121,9 +119,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	limits->transport = transport_name(id->verbs, &port);
 	limits->maximum_message = message_limit(port.max_msg_sz);
-	limits->request_size =
-		limits->maximum_message < REQUEST_SIZE ? limits->maximum_message : REQUEST_SIZE;
 	limits->depth = at_most_requests(options->depth, &attributes);
+	limits->request_size = limits->maximum_message < TRANSFER_REQUEST_SIZE
+				       ? limits->maximum_message
+				       : TRANSFER_REQUEST_SIZE;
 	limits->responder_resources = read_limit(attributes.max_qp_rd_atom, read);
 	limits->initiator_depth = read_limit(attributes.max_qp_init_rd_atom, read);
 	return STATUS_SUCCESS;
@@ -220,7 +219,7 @@ enum refusal hello_refusal(const struct options *options, const struct introduct
 	    (options->role == ROLE_CLIENT && one_way != options->one_way))
 		return REFUSAL_OPERATION;
 	if (sends_payload(other_role(options->role), options->operation, one_way) !=
-		    (hello->length > 0) ||
+		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
 	    hello->length > options->maximum_payload)
 		return REFUSAL_LENGTH;
 	return REFUSAL_NONE;
@@ -289,6 +288,22 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
+/* What a peer that is not refused will do. */
+static struct agreement agree(const struct introduction *peer)
+{
+	const struct hello *hello = &peer->hello;
+
+	if (peer->greeting != GREETING_HELLO)
+		return (struct agreement){ .incoming_length = DEFAULT_PAYLOAD, .peer_passes = 1 };
+	return (struct agreement){
+		.verifying = true,
+		.expects_pattern = hello->flags & HELLO_PATTERN,
+		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
+		.peer_passes = hello->passes,
+		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
+	};
+}
+
 enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
 		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
 		      struct failure *failure)
@@ -296,6 +311,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 	const struct introduction peer = peer_introduction(event);
 	const struct hello *hello = &peer.hello;
 	bool operates = options->role == ROLE_CLIENT || !one_way;
+	bool verifying = peer.greeting == GREETING_HELLO;
 
 	if (hello_refusal(options, &peer) != REFUSAL_NONE)
 		return failure_set(
@@ -303,21 +319,19 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 			"the server accepted with a hello that does not fit: version %u, "
 			"operation %u, %" PRIu64 " bytes",
 			hello->version, hello->operation, hello->length);
-	agreement->verifying = peer.greeting == GREETING_HELLO;
-	if (!agreement->verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
+	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes both ways and "
 				   "nothing else; shorten --message and leave --file, --size and "
 				   "--one-way out, or start this project's program there",
 				   DEFAULT_PAYLOAD);
-	if (!agreement->verifying && options->output)
+	if (!verifying && options->output)
 		return failure_set(
 			failure, STATUS_REFUSED,
 			"the peer sent no hello, so nothing that it sends can be "
 			"verified, and --output stores nothing else; leave --output out, "
 			"or start this project's program there");
-	agreement->expects_pattern = agreement->verifying && hello->flags & HELLO_PATTERN;
-	agreement->incoming_length = agreement->verifying ? hello->length : DEFAULT_PAYLOAD;
+	*agreement = agree(&peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   limits, failure);
 }

@@ -17,14 +17,14 @@
 #include "options.h"
 #include "process.h"
 #include "status.h"
+#include "transfer.h"
 #include "wire.h"
 
 /*
- * A peer sends three messages in a session, and MSG_PROGRESS four times a second while its
- * operation takes long. Over iWARP a message without a receive ends the connection, so there are
- * receives for as long as this program may be held up.
+ * A peer sends three messages in a session, and TRANSFER_CREDITS windows at most that are not
+ * confirmed. Over iWARP a message without a receive ends the connection.
  */
-#define RECEIVES 64
+#define RECEIVES (3 + TRANSFER_CREDITS)
 /* In the send queue besides the operation: one message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
@@ -50,7 +50,10 @@ struct introduction {
 struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
 	bool expects_pattern;     /* the peer sends the pattern of --size */
-	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none */
+	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
+				     TRANSFER_UNKNOWN */
+	uint64_t peer_passes;     /* how often the peer performs its operation */
+	bool peer_every_pass;     /* and every pass is verified */
 };
 
 /* Bytes of an address, IPv4 or IPv6. */

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
 #include "output.h"
+#include "streams.h"
 
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
 
@@ -112,7 +114,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 		status = create_queues(connection, &failure);
 	}
 	if (status == STATUS_SUCCESS)
-		status = register_outgoing(connection, &failure);
+		status = register_control(connection, &failure);
 	if (status == STATUS_SUCCESS)
 		status = post_receives(connection, &failure);
 	if (status != STATUS_SUCCESS)
@@ -139,8 +141,40 @@ static enum status create_latency(struct connection *connection, struct latency 
 	return STATUS_SUCCESS;
 }
 
-/* All is agreed: from now on the session may begin. */
-static void plan_session(struct connection *connection, struct latency *latency)
+/* The streams of both directions, as far as the hellos tell; rings come later. */
+static struct transfer_plan plan_transfer(const struct connection *connection)
+{
+	const struct options *options = connection->engine->options;
+	const struct agreement *agreement = &connection->agreement;
+	bool writes = options->operation == OPERATION_WRITE;
+	struct transfer_plan plan = {
+		.writes = writes,
+		.completes_early = connection->limits.iwarp,
+		.depth = connection->limits.depth,
+		.request_size = connection->limits.request_size,
+		.in_flight = TRANSFER_IN_FLIGHT,
+		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
+		.answer = TRANSFER_ANSWER,
+		.share = TRANSFER_SHARE,
+		.outgoing = { .present = sends_payload(options->role, options->operation,
+						       connection->one_way),
+			      .length = connection->engine->payload.length },
+		.incoming = { .present = agreement->incoming_length > 0,
+			      .length = agreement->incoming_length },
+	};
+	struct stream_plan *own = writes ? &plan.outgoing : &plan.incoming;
+	struct stream_plan *other = writes ? &plan.incoming : &plan.outgoing;
+
+	own->passes = options->iterations;
+	own->every_pass = agreement->verifying && options->every_pass;
+	other->passes = agreement->peer_passes;
+	other->every_pass = agreement->peer_every_pass;
+	return plan;
+}
+
+/* All is agreed, and the rings are there: from now on the session may begin. */
+static void plan_session(struct connection *connection, const struct transfer_plan *plan,
+			 struct latency *latency)
 {
 	const struct options *options = connection->engine->options;
 	struct session *session = &connection->session;
@@ -152,9 +186,7 @@ static void plan_session(struct connection *connection, struct latency *latency)
 	lock_sessions(&connection->engine->lock);
 	session->protocol.operates = operates;
 	session->protocol.verifying = connection->agreement.verifying;
-	session->transfer =
-		transfer_plan(operates ? region->size : 0, connection->limits.request_size,
-			      options->iterations, connection->limits.depth);
+	transfer_init(&session->transfer, plan, now_milliseconds());
 	session->figures.latency = latency;
 	unlock_sessions(&connection->engine->lock);
 }
@@ -176,9 +208,10 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 {
 	const struct options *options = connection->engine->options;
 	struct latency *latency = NULL;
+	struct transfer_plan plan;
 	struct failure failure;
 	enum status status =
-		negotiate(options, event, connection->one_way, connection->outgoing.size,
+		negotiate(options, event, connection->one_way, connection->engine->payload.length,
 			  &connection->limits, &connection->agreement, &failure);
 
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
@@ -186,27 +219,53 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 			    connection->limits.depth);
 	if (status == STATUS_SUCCESS)
 		status = check_output(connection, &failure);
+	if (status == STATUS_SUCCESS) {
+		plan = plan_transfer(connection);
+		status = register_outgoing(connection, &plan.outgoing, &failure);
+	}
 	if (status == STATUS_SUCCESS)
-		status = register_incoming(connection, &failure);
+		status = register_incoming(connection, &plan.incoming, &failure);
 	if (status == STATUS_SUCCESS)
 		status = create_latency(connection, &latency, &failure);
-	if (status == STATUS_SUCCESS)
-		plan_session(connection, latency);
-	else
+	if (status == STATUS_SUCCESS) {
+		plan_session(connection, &plan, latency);
+		status = streams_open(connection, &failure);
+	}
+	if (status != STATUS_SUCCESS)
 		connection_fail(connection, status, "%s", failure.cause);
 	return status;
+}
+
+/* What the hello of this side says besides numbers. */
+static uint16_t hello_flags(const struct connection *connection)
+{
+	const struct options *options = connection->engine->options;
+	const struct payload *payload = &connection->engine->payload;
+	bool sends = sends_payload(options->role, options->operation, connection->one_way);
+	unsigned int flags = connection->one_way ? HELLO_ONE_WAY : 0;
+
+	if (payload->is_pattern)
+		flags |= HELLO_PATTERN;
+	if (sends && payload->length == TRANSFER_UNKNOWN)
+		flags |= HELLO_UNKNOWN;
+	if (options->every_pass)
+		flags |= HELLO_EVERY_PASS;
+	return (uint16_t)flags;
 }
 
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE])
 {
 	const struct engine *engine = connection->engine;
+	const struct options *options = engine->options;
+	const struct payload *payload = &engine->payload;
+	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	const struct hello hello = {
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)engine->options->operation,
-		.flags = (uint16_t)((connection->one_way ? HELLO_ONE_WAY : 0) |
-				    (engine->payload.is_pattern ? HELLO_PATTERN : 0)),
-		.length = connection->outgoing.size,
+		.flags = hello_flags(connection),
+		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
+		.passes = engine->options->iterations,
 	};
 
 	return connect_parameters(&connection->limits, &hello, wire);
@@ -343,74 +402,27 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
-/* On a terminal, how far the operation is. Only where the lines of one session are printed. */
+/* On a terminal, how far the session is. Only where the lines of one session are printed. */
 static NEEDS_LOCK void show_progress(const struct connection *connection)
 {
 	const struct session *session = &connection->session;
 	const struct transfer *transfer = &session->transfer;
-	uint64_t size = transfer->request_size < transfer->length ? transfer->request_size
-								  : transfer->length;
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_sink *sink = &transfer->sink;
+	uint64_t done, all;
 
-	if (transfer->completed && transfer->completed < transfer->requests &&
-	    !connection->log.session)
-		print_progress(connection->log.console, transfer->completed * size,
-			       transfer->requests * size,
-			       now_nanoseconds() - session->figures.started);
-}
-
-/* Takes the report of the verification, in its own thread or in this one. */
-static void report_verdict(void *context, const struct received *received,
-			   const struct verdict *verdict)
-{
-	struct excerpt excerpt = { .is_pattern = received->is_pattern };
-	struct connection *connection = context;
-
-	excerpt_add(&excerpt, received->memory, received->size);
-	print_payload(&connection->log, &excerpt);
-	connection_checked(connection, verdict);
-}
-
-/* The peer is done: withdraws its right to the incoming payload, and has that verified. */
-static void start_verification(struct connection *connection)
-{
-	struct region *incoming = &connection->incoming;
-	const struct agreement *agreement = &connection->agreement;
-	struct received received = {
-		.memory = incoming->memory,
-		.size = incoming->size,
-		.has_digest = agreement->verifying,
-		.is_pattern = agreement->expects_pattern,
-		.output = connection->engine->options->output,
-	};
-	struct verdict verdict = { .failure.status = STATUS_SUCCESS };
-
-	if (!incoming->mr || withdraw_incoming(connection, &verdict.failure) != STATUS_SUCCESS) {
-		connection_checked(connection, &verdict);
+	if (session->protocol.local < LOCAL_OPERATION_POSTED || connection->log.session)
 		return;
+	if (session->protocol.operates) {
+		done = transfer->operation.completed;
+		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
+	} else {
+		done = transfer->plan.writes ? sink->ready : source->taken;
+		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
 	}
-	lock_sessions(&connection->engine->lock);
-	received.digest = connection->session.peer_digest;
-	unlock_sessions(&connection->engine->lock);
-	incoming->memory = NULL; /* it belongs to the verification now */
-	connection->verification = verification_start(&received, report_verdict, connection);
-	if (connection->verification)
-		return;
-	failure_set(&verdict.failure, STATUS_LOCAL_FAILURE, "cannot start to verify %zu bytes: %s",
-		    received.size, strerror(errno));
-	connection_checked(connection, &verdict);
-}
-
-/* An interrupted session does not wait for a disk, or for a reader. */
-static void interrupt_verification(struct connection *connection)
-{
-	struct verdict verdict;
-
-	verification_end(connection->verification);
-	connection->verification = NULL;
-	failure_set(&verdict.failure, STATUS_INTERRUPTED, "%s",
-		    status_in_words(STATUS_INTERRUPTED));
-	verdict.nanoseconds = 0;
-	connection_checked(connection, &verdict);
+	if (done < all)
+		print_progress(connection->log.console, done, all,
+			       now_nanoseconds() - session->figures.started);
 }
 
 /* A connection can be seen to go before the reason is reported: the removal of the device here. */
@@ -461,8 +473,6 @@ bool connection_service(struct connection *connection, enum status *status)
 	    protocol->phase < PHASE_CLOSING)
 		session_fail(connection, STATUS_LOCAL_FAILURE,
 			     "the RDMA device is gone; look for it with 'rdma link'");
-	if (connection->verification && verification_moved(connection->verification))
-		session_verification_moved(connection);
 	session_check_clocks(connection);
 	if (protocol->phase == PHASE_EXCHANGING)
 		show_progress(connection); /* the time of a probe comes that often */
@@ -476,10 +486,11 @@ bool connection_service(struct connection *connection, enum status *status)
 		*status = explain_loss(connection, *status);
 		return true;
 	}
+	streams_begin(connection);
 	if (actions & ACTION_CHECK)
-		start_verification(connection);
+		streams_check(connection);
 	else if (checking && *status == STATUS_INTERRUPTED)
-		interrupt_verification(connection);
+		streams_interrupt(connection);
 	if (actions & ACTION_DISCONNECT)
 		disconnect(connection, connected);
 	if (actions & ACTION_FORCE_ERROR)
@@ -502,8 +513,8 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 	const struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
 	const struct device *device = connection->device;
-	bool checked = protocol->local >= LOCAL_CHECKED;
-	uint64_t operations = transfer_passes(&session->transfer);
+	bool checked = protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
+	uint64_t pass = transfer_pass(&session->transfer), bytes = session->figures.bytes;
 
 	return (struct report){
 		.status = status,
@@ -514,13 +525,13 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.device = device ? ibv_get_device_name(device->verbs->device) : NULL,
 		.connected = protocol->connected,
 		.disconnected = protocol->disconnected,
-		.operations = operations,
-		.bytes = operations * session->transfer.length,
+		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
+		.bytes = bytes,
 		.nanoseconds = session->figures.completed - session->figures.started,
 		.latency = session->figures.latency,
 		.outgoing_digest_nanoseconds = connection->engine->payload.digest_nanoseconds,
 		.verification_nanoseconds = session->figures.verification_nanoseconds,
-		.received_bytes = checked ? connection->incoming.size : 0,
+		.received_bytes = checked ? session->transfer.sink.kept : 0,
 		.verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS,
 		.unfinished_sends = outstanding_sends(session),
 		.unfinished_receives = session->outstanding_receives,
@@ -529,10 +540,10 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 
 void connection_finish(struct connection *connection, enum status status, bool outcome)
 {
+	struct workers workers = streams_stop(connection);
 	struct latency *latency;
 	struct report report;
 
-	verification_end(connection->verification); /* first: it reports to this connection */
 	lock_sessions(&connection->engine->lock);
 	report = make_report(connection, status);
 	latency = connection->session.figures.latency;
@@ -541,6 +552,7 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	if (outcome)
 		report_json(&connection->log, &report);
 	connection_destroy(connection);
+	workers_release(workers);
 	free(latency);
 }
 
@@ -570,6 +582,7 @@ enum status engine_open(struct engine *engine)
 		status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
+	engine->budget = memory_budget();
 	mallopt(M_ARENA_MAX, 1); /* the second thread allocates too little to map one of its own */
 	error = pthread_create(&engine->completion_thread, NULL, run_completion_thread, engine);
 	if (error)

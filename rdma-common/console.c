@@ -26,7 +26,7 @@
 
 /* A line that waits. */
 struct piece {
-	TAILQ_ENTRY(piece) link;
+	STAILQ_ENTRY(piece) link;
 	uint64_t number; /* in the order of all lines */
 	size_t size;     /* bytes of the text, the newline included */
 	size_t moved;    /* those that are in the outlet's buffer, or written */
@@ -39,7 +39,7 @@ struct outlet {
 	int descriptor;
 	bool reopened; /* it is the writer's own, and does not block */
 	/* The mutex guards these: */
-	TAILQ_HEAD(pieces, piece) pieces;
+	STAILQ_HEAD(pieces, piece) pieces;
 	size_t waiting;   /* bytes of the pieces */
 	uint64_t dropped; /* lines, since the last piece */
 	bool blocked;     /* it took nothing: the thread waits for it */
@@ -105,13 +105,14 @@ static void append(struct writer *writer, struct outlet *outlet, struct piece *p
 {
 	piece->number = writer->count++;
 	outlet->waiting += memory_of(piece);
-	TAILQ_INSERT_TAIL(&outlet->pieces, piece, link);
+	STAILQ_INSERT_TAIL(&outlet->pieces, piece, link);
 }
 
+/* Takes the first piece off the queue, which is `piece`. */
 static void remove_piece(struct outlet *outlet, struct piece *piece)
 {
 	outlet->waiting -= memory_of(piece);
-	TAILQ_REMOVE(&outlet->pieces, piece, link);
+	STAILQ_REMOVE_HEAD(&outlet->pieces, link);
 	free(piece);
 }
 
@@ -145,7 +146,7 @@ static void fill(struct outlet *outlet, uint64_t limit)
 
 	outlet->start = 0;
 	outlet->end = 0;
-	while ((piece = TAILQ_FIRST(&outlet->pieces)) && piece->number < limit) {
+	while ((piece = STAILQ_FIRST(&outlet->pieces)) && piece->number < limit) {
 		size_t room = BUFFER_SIZE - outlet->end;
 		size_t size = piece->size - piece->moved;
 
@@ -176,7 +177,7 @@ static struct outlet *draw(struct writer *writer, const char *text)
 /* The number of the outlet's next line; UINT64_MAX: there is none, or it cannot be written now. */
 static uint64_t next_number(const struct outlet *outlet)
 {
-	const struct piece *first = TAILQ_FIRST(&outlet->pieces);
+	const struct piece *first = STAILQ_FIRST(&outlet->pieces);
 
 	return first && !outlet->blocked ? first->number : UINT64_MAX;
 }
@@ -244,7 +245,7 @@ static bool is_empty(const struct writer *writer)
 	for (unsigned int i = 0; i < STREAMS; i++) {
 		const struct outlet *outlet = &writer->outlets[i];
 
-		if (!TAILQ_EMPTY(&outlet->pieces) || outlet->start < outlet->end)
+		if (!STAILQ_EMPTY(&outlet->pieces) || outlet->start < outlet->end)
 			return false;
 	}
 	return true;
@@ -321,7 +322,7 @@ static void open_outlet(struct outlet *outlet, int descriptor)
 	struct stat about;
 	int own;
 
-	TAILQ_INIT(&outlet->pieces);
+	STAILQ_INIT(&outlet->pieces);
 	outlet->descriptor = descriptor;
 	if (fstat(descriptor, &about) || !(S_ISFIFO(about.st_mode) || isatty(descriptor)))
 		return;
@@ -377,8 +378,8 @@ static void writer_free(struct writer *writer)
 	for (unsigned int i = 0; i < STREAMS; i++) {
 		struct outlet *outlet = &writer->outlets[i];
 
-		while (!TAILQ_EMPTY(&outlet->pieces))
-			remove_piece(outlet, TAILQ_FIRST(&outlet->pieces));
+		while (!STAILQ_EMPTY(&outlet->pieces))
+			remove_piece(outlet, STAILQ_FIRST(&outlet->pieces));
 		if (outlet->reopened)
 			close(outlet->descriptor);
 	}
@@ -444,7 +445,7 @@ static uint64_t count_waiting(const struct writer *writer)
 
 	for (unsigned int i = 0; i < STREAMS; i++) {
 		waiting += writer->outlets[i].dropped;
-		TAILQ_FOREACH (piece, &writer->outlets[i].pieces, link)
+		STAILQ_FOREACH (piece, &writer->outlets[i].pieces, link)
 			waiting++;
 	}
 	return waiting;

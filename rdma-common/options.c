@@ -166,6 +166,9 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 	case 'o':
 		options->output = argument;
 		return PARSED_RUN;
+	case OPTION_VERIFY_ALL:
+		options->every_pass = true;
+		return PARSED_RUN;
 	case OPTION_BUSY_POLL:
 		options->busy_poll = true;
 		return PARSED_RUN;

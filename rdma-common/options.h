@@ -43,6 +43,7 @@ struct options {
 	const char *output;    /* store what is received here, or on standard output: "-" */
 	uint64_t iterations;   /* how often the operation is performed */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
+	bool every_pass;       /* verify each performance of the operation, not the last */
 	bool one_way;          /* client: the server performs no operation */
 	bool check;            /* client: only examine the path to the address */
 	bool busy_poll;        /* spin for completions as long as a session lasts */
@@ -73,6 +74,7 @@ enum long_option {
 	OPTION_VERSION,
 	OPTION_ONE_WAY,
 	OPTION_CHECK,
+	OPTION_VERIFY_ALL,
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \
@@ -82,6 +84,7 @@ enum long_option {
 	{ "output",    required_argument, NULL, 'o' },                \
 	{ "iters",     required_argument, NULL, 'n' },                \
 	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
+	{ "verify-all", no_argument,      NULL, OPTION_VERIFY_ALL },  \
 	{ "busy-poll", no_argument,       NULL, OPTION_BUSY_POLL },   \
 	{ "report",    no_argument,       NULL, OPTION_REPORT },      \
 	{ "json",      no_argument,       NULL, 'J' },                \
@@ -100,6 +103,7 @@ enum long_option {
 	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
 #define OPERATION_OPTIONS_HELP                                                        \
 	"  -n, --iters N          perform the operation N times\n"                    \
+	"      --verify-all       verify every one of them, not only the last\n"      \
 	"      --depth D          at most D work requests outstanding (default 16)\n" \
 	"      --busy-poll        spin for completions instead of sleeping\n"
 #define OUTPUT_OPTIONS_HELP                                                             \

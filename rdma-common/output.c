@@ -15,24 +15,38 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "process.h"
 
 /* The time after which a wait for a reader notices that it is cancelled. */
 #define PATIENCE_MILLISECONDS 50
 /* Bytes that are written at a time, so that the writing is seen to move. */
-#define PIECE_SIZE ((uint64_t)1024 * 1024)
+#define PIECE_SIZE ((size_t)256 * 1024)
+/* Bytes that are written before they are synced: at first, at least, and at most. */
+#define FIRST_SYNC    ((uint64_t)1024 * 1024)
+#define SMALLEST_SYNC ((uint64_t)256 * 1024)
+#define LARGEST_SYNC  ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
 
-/* A file that is being written: it has no name yet, or a temporary one. */
-struct new_file {
+/* Where a file shall stand. */
+struct place {
 	char folder[PATH_MAX];
-	char name[PATH_MAX];           /* the final one, in that folder */
-	char temporary_name[PATH_MAX]; /* empty: none */
-	int descriptor;
+	char name[PATH_MAX]; /* in that folder */
 };
 
-/* Follows symbolic links, also to what does not exist yet, into `file`. 0 or -1 with errno. */
-static int follow_links(const char *name, struct new_file *file)
+struct output {
+	const atomic_bool *cancelled;
+	int descriptor;
+	/* A file, which gets its name in the end; of anything else the rest means nothing. */
+	bool is_file;
+	mode_t mode; /* unless it replaces one */
+	struct place place;
+	char temporary_name[PATH_MAX]; /* empty: it has none */
+	uint64_t unsynced, sync_size;  /* bytes since the last sync, and how many may become */
+};
+
+/* Follows symbolic links, also to what does not exist yet, into `place`. 0 or -1 with errno. */
+static int follow_links(const char *name, struct place *place)
 {
 	char target[PATH_MAX], path[PATH_MAX];
 	int used = snprintf(path, sizeof(path), "%s", name);
@@ -40,15 +54,15 @@ static int follow_links(const char *name, struct new_file *file)
 	for (int links = 0; links < LINKS && used < PATH_MAX; links++) {
 		ssize_t length = readlink(path, target, sizeof(target) - 1);
 
-		snprintf(file->name, sizeof(file->name), "%s", path);
-		snprintf(file->folder, sizeof(file->folder), "%s", dirname(path));
+		snprintf(place->name, sizeof(place->name), "%s", path);
+		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
 		if (length < 0) /* no link */
 			return 0;
 		target[length] = '\0';
 		if (target[0] == '/')
 			used = snprintf(path, sizeof(path), "%s", target);
 		else
-			used = snprintf(path, sizeof(path), "%s/%s", file->folder, target);
+			used = snprintf(path, sizeof(path), "%s/%s", place->folder, target);
 	}
 	errno = used < PATH_MAX ? ELOOP : ENAMETOOLONG;
 	return -1;
@@ -56,7 +70,8 @@ static int follow_links(const char *name, struct new_file *file)
 
 /* ---- Before the transfer ---- */
 
-/* Checks that a file of `size` bytes can be created in `folder`. 0 or -1 with errno. */
+/* Checks that a file of `size` bytes, if that is known, can be created in `folder`. 0 or -1 with
+ * errno. */
 static int check_folder(const char *folder, uint64_t size)
 {
 	struct rlimit limit;
@@ -64,6 +79,8 @@ static int check_folder(const char *folder, uint64_t size)
 
 	if (access(folder, W_OK | X_OK) || statvfs(folder, &about))
 		return -1;
+	if (size == OUTPUT_SIZE_UNKNOWN)
+		return 0;
 	if (about.f_bavail < size / about.f_frsize) {
 		errno = ENOSPC;
 		return -1;
@@ -78,7 +95,7 @@ static int check_folder(const char *folder, uint64_t size)
 int output_check(const char *name, uint64_t size)
 {
 	size_t length = strlen(name);
-	struct new_file file;
+	struct place place;
 	struct stat about;
 	bool exists;
 
@@ -95,7 +112,7 @@ int output_check(const char *name, uint64_t size)
 		errno = EISDIR;
 		return -1;
 	}
-	return follow_links(name, &file) ? -1 : check_folder(file.folder, size);
+	return follow_links(name, &place) ? -1 : check_folder(place.folder, size);
 }
 
 mode_t output_mode(void)
@@ -106,184 +123,265 @@ mode_t output_mode(void)
 	return 0666 & ~mask;
 }
 
-/* ---- Writing ---- */
+/* ---- What is no file ---- */
 
-/*
- * Lets a little time pass, or less if `descriptor` (-1: none) can be written to. 0, or -1 with
- * errno ECANCELED.
- */
-static int wait_for_reader(int descriptor, struct output_control *control)
+static bool is_cancelled(const atomic_bool *cancelled)
+{
+	if (!atomic_load(cancelled))
+		return false;
+	errno = ECANCELED;
+	return true;
+}
+
+/* Lets a little time pass, or less if `descriptor` (-1: none) can be written to. */
+static void wait_for_reader(int descriptor)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLOUT };
 
-	if (atomic_load(&control->cancelled)) {
-		errno = ECANCELED;
-		return -1;
-	}
 	poll(&ready, 1, PATIENCE_MILLISECONDS);
-	return 0;
 }
 
-static int write_fully(int descriptor, const uint8_t *bytes, uint64_t size,
-		       struct output_control *control)
+/* A device, or a pipe once it has a reader. The descriptor, or -1 with errno. */
+static int open_special(const char *name, const atomic_bool *cancelled)
 {
-	while (size > 0) {
-		ssize_t count;
-
-		/* first: a terminal or a pipe that blocks cannot be cancelled in write(2) */
-		if (wait_for_reader(descriptor, control))
-			return -1;
-		count = write(descriptor, bytes, size < PIECE_SIZE ? size : PIECE_SIZE);
-		if (count < 0 && errno != EINTR && errno != EAGAIN)
-			return -1;
-		if (count > 0) {
-			bytes += count;
-			size -= (uint64_t)count;
-			atomic_fetch_add(&control->progress, (uint64_t)count);
-		}
-	}
-	return 0;
-}
-
-/* Writes to what stands there already and is no file: a device, or a pipe once it has a reader. */
-static int write_to_special(const char *name, const uint8_t *bytes, uint64_t size,
-			    struct output_control *control)
-{
-	int descriptor, result;
+	int descriptor;
 
 	while ((descriptor = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
-		if (errno != ENXIO || wait_for_reader(-1, control)) /* ENXIO: no reader yet */
+		if (errno != ENXIO || is_cancelled(cancelled)) /* ENXIO: no reader yet */
 			return -1;
+		wait_for_reader(-1);
 	}
-	result = write_fully(descriptor, bytes, size, control);
-	return close(descriptor) ? -1 : result;
+	return descriptor;
 }
 
 /*
- * Writes to standard output. A pipe or a terminal is opened once more, so that what does not take
- * the bytes cannot hold up this thread in write(2), and nobody else finds it non-blocking.
+ * Standard output. A pipe or a terminal is opened once more, so that what does not take the bytes
+ * cannot hold up this thread in write(2), and nobody else finds it non-blocking.
  */
-static int write_to_standard_output(const uint8_t *bytes, uint64_t size,
-				    struct output_control *control)
+static int open_standard_output(void)
 {
 	struct stat about;
+	int descriptor;
 
-	if (!fstat(STDOUT_FILENO, &about) && (S_ISFIFO(about.st_mode) || isatty(STDOUT_FILENO)))
-		return write_to_special("/proc/self/fd/1", bytes, size, control);
-	return write_fully(STDOUT_FILENO, bytes, size, control);
+	if (fstat(STDOUT_FILENO, &about) || (!S_ISFIFO(about.st_mode) && !isatty(STDOUT_FILENO)))
+		return STDOUT_FILENO;
+	descriptor = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (descriptor < 0 && errno == ENXIO)
+		errno = EPIPE; /* it had a reader, which does not come back */
+	return descriptor;
 }
 
 /* ---- A file ---- */
 
 /* A temporary name beside the final one; what mkostemp(3) makes of it is unique. */
-static int name_temporarily(struct new_file *file)
+static int name_temporarily(struct output *output)
 {
-	if (snprintf(file->temporary_name, sizeof(file->temporary_name), "%s.XXXXXX", file->name) <
-	    (int)sizeof(file->temporary_name))
+	if (snprintf(output->temporary_name, sizeof(output->temporary_name), "%s.XXXXXX",
+		     output->place.name) < (int)sizeof(output->temporary_name))
 		return 0;
-	file->temporary_name[0] = '\0';
+	output->temporary_name[0] = '\0';
 	errno = ENAMETOOLONG;
 	return -1;
 }
 
-/* Opens it without a name, or under a temporary one where the file system cannot do that. */
-static int create_file(struct new_file *file)
+/* Creates a file under a temporary name. Its descriptor, or -1 with errno and without a name. */
+static int create_temporary(struct output *output)
 {
-	file->temporary_name[0] = '\0';
-	file->descriptor = open(file->folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-	if (file->descriptor >= 0)
-		return 0;
-	if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)
+	int descriptor;
+
+	if (name_temporarily(output))
 		return -1;
-	if (name_temporarily(file))
-		return -1;
-	file->descriptor = mkostemp(file->temporary_name, O_CLOEXEC);
-	return file->descriptor < 0 ? -1 : 0;
+	descriptor = mkostemp(output->temporary_name, O_CLOEXEC);
+	if (descriptor < 0)
+		output->temporary_name[0] = '\0';
+	return descriptor;
+}
+
+/* Opens it without a name, or under a temporary one where the file system cannot do that. */
+static int create_file(struct output *output)
+{
+	int descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+
+	if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+		return descriptor;
+	return create_temporary(output);
 }
 
 /* Gives it the mode and owner of the file that it replaces, or else the mode of a new one. */
-static int set_attributes(const struct new_file *file, mode_t mode)
+static int set_attributes(const struct output *output)
 {
+	mode_t mode = output->mode;
 	struct stat about;
 
-	if (!stat(file->name, &about)) {
+	if (!stat(output->place.name, &about)) {
 		mode = about.st_mode & 07777;
-		if (fchown(file->descriptor, about.st_uid, about.st_gid) && errno != EPERM)
+		if (fchown(output->descriptor, about.st_uid, about.st_gid) && errno != EPERM)
 			return -1;
 	}
-	return fchmod(file->descriptor, mode);
+	return fchmod(output->descriptor, mode);
 }
 
 /* Gives a file without a name one: the final one, or a temporary one if that is taken. */
-static int link_file(struct new_file *file)
+static int link_file(struct output *output)
 {
 	char source[64];
 	int placeholder;
 
-	snprintf(source, sizeof(source), "/proc/self/fd/%d", file->descriptor);
-	if (!linkat(AT_FDCWD, source, AT_FDCWD, file->name, AT_SYMLINK_FOLLOW))
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
+	if (!linkat(AT_FDCWD, source, AT_FDCWD, output->place.name, AT_SYMLINK_FOLLOW))
 		return 0;
-	if (errno != EEXIST || name_temporarily(file))
+	if (errno != EEXIST)
 		return -1;
-	placeholder = mkostemp(file->temporary_name, O_CLOEXEC); /* finds a name that is free */
-	if (placeholder < 0) {
-		file->temporary_name[0] = '\0';
+	placeholder = create_temporary(output); /* finds a name that is free */
+	if (placeholder < 0)
 		return -1;
-	}
 	close(placeholder);
-	if (unlink(file->temporary_name))
+	if (unlink(output->temporary_name))
 		return -1;
-	return linkat(AT_FDCWD, source, AT_FDCWD, file->temporary_name, AT_SYMLINK_FOLLOW);
+	return linkat(AT_FDCWD, source, AT_FDCWD, output->temporary_name, AT_SYMLINK_FOLLOW);
 }
 
-/* Makes it the file of its name, once it is whole and on the disk. */
-static int name_file(struct new_file *file)
+/* Makes it the file of its name. */
+static int name_file(struct output *output)
 {
-	if (fsync(file->descriptor) && errno != EINVAL) /* of a file system that cannot */
+	if (!output->temporary_name[0] && link_file(output))
 		return -1;
-	if (!file->temporary_name[0] && link_file(file))
-		return -1;
-	if (!file->temporary_name[0])
+	if (!output->temporary_name[0])
 		return 0;
-	if (rename(file->temporary_name, file->name))
+	if (rename(output->temporary_name, output->place.name))
 		return -1;
-	file->temporary_name[0] = '\0';
+	output->temporary_name[0] = '\0';
 	return 0;
 }
 
-/* Writes a file; if anything fails, none is left. */
-static int write_file(const char *name, mode_t mode, const uint8_t *bytes, uint64_t size,
-		      struct output_control *control)
-{
-	struct new_file file;
-	int result, error;
+/* ---- Syncing ---- */
 
-	if (follow_links(name, &file) || create_file(&file))
-		return -1;
-	result = write_fully(file.descriptor, bytes, size, control);
-	if (!result)
-		result = set_attributes(&file, mode);
-	if (!result)
-		result = name_file(&file);
-	error = errno;
-	if (file.temporary_name[0])
-		unlink(file.temporary_name);
-	if (close(file.descriptor) && !result) {
-		result = -1;
-		error = errno;
-	}
-	errno = error;
-	return result;
+/* The result of fsync(2) or fdatasync(2), which some file systems do not have. */
+static int sync_result(int result)
+{
+	return result && errno == EINVAL ? 0 : result;
 }
 
-int output_store(const char *name, mode_t mode, const uint8_t *bytes, uint64_t size,
-		 struct output_control *control)
+/*
+ * How many bytes take about a second to sync, if `bytes` took so long. No more than twice as many:
+ * the first ones of a disk may have gone into its cache.
+ */
+static uint64_t next_sync(uint64_t bytes, int64_t milliseconds)
+{
+	uint64_t next = bytes / (uint64_t)(milliseconds + 1) * 1000;
+
+	if (next > 2 * bytes)
+		next = 2 * bytes;
+	if (next > LARGEST_SYNC)
+		return LARGEST_SYNC;
+	return next < SMALLEST_SYNC ? SMALLEST_SYNC : next;
+}
+
+/* Counts bytes that were written, and syncs them when there are enough. 0 or -1 with errno. */
+static int sync_as_it_goes(struct output *output, size_t written)
+{
+	int64_t started;
+
+	output->unsynced += written;
+	if (output->unsynced < output->sync_size)
+		return 0;
+	started = now_milliseconds();
+	if (sync_result(fdatasync(output->descriptor)))
+		return -1;
+	output->sync_size = next_sync(output->unsynced, now_milliseconds() - started);
+	output->unsynced = 0;
+	return 0;
+}
+
+/* ---- From the first byte to the last ---- */
+
+static int open_descriptor(struct output *output, const char *name)
 {
 	struct stat about;
 
 	if (is_standard_output(name))
-		return write_to_standard_output(bytes, size, control);
+		return open_standard_output();
 	if (!stat(name, &about) && !S_ISREG(about.st_mode))
-		return write_to_special(name, bytes, size, control);
-	return write_file(name, mode, bytes, size, control);
+		return open_special(name, output->cancelled);
+	output->is_file = true;
+	return follow_links(name, &output->place) ? -1 : create_file(output);
+}
+
+struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled)
+{
+	struct output *output = calloc(1, sizeof(*output));
+	int error;
+
+	if (!output)
+		return NULL;
+	output->mode = mode;
+	output->cancelled = cancelled;
+	output->sync_size = FIRST_SYNC;
+	output->descriptor = open_descriptor(output, name);
+	if (output->descriptor >= 0)
+		return output;
+	error = errno;
+	free(output);
+	errno = error;
+	return NULL;
+}
+
+ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
+{
+	ssize_t count;
+
+	do {
+		if (is_cancelled(output->cancelled))
+			return -1;
+		/* first: a terminal or a pipe that blocks cannot be cancelled in write(2) */
+		wait_for_reader(output->descriptor);
+		count = write(output->descriptor, bytes, size < PIECE_SIZE ? size : PIECE_SIZE);
+		if (count < 0 && errno != EINTR && errno != EAGAIN)
+			return -1;
+	} while (count <= 0);
+	if (output->is_file && sync_as_it_goes(output, (size_t)count))
+		return -1;
+	return count;
+}
+
+/* Whole and on the disk, then its name; nobody sees less. */
+static int finish_file(struct output *output)
+{
+	if (is_cancelled(output->cancelled) || set_attributes(output) ||
+	    sync_result(fsync(output->descriptor)) || is_cancelled(output->cancelled))
+		return -1;
+	return name_file(output);
+}
+
+/* Closes and frees it; a temporary name goes. 0 or -1 with errno. */
+static int release(struct output *output)
+{
+	int result = 0, error;
+
+	if (output->temporary_name[0])
+		unlink(output->temporary_name);
+	if (output->descriptor != STDOUT_FILENO)
+		result = close(output->descriptor);
+	error = errno;
+	free(output);
+	errno = error;
+	return result;
+}
+
+int output_commit(struct output *output)
+{
+	int error;
+
+	if (!output->is_file || !finish_file(output))
+		return release(output);
+	error = errno;
+	release(output);
+	errno = error;
+	return -1;
+}
+
+void output_abandon(struct output *output)
+{
+	if (output)
+		release(output);
 }

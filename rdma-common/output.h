@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storing an incoming payload: in a file, which is whole or not there, or in something else that
- * can be written to.
+ * Storing an incoming payload as it comes: in a file, which is whole or not there, or in something
+ * else that can be written to.
+ *
+ * An output belongs to one thread at a time, any thread. Its functions wait as long as a disk, a
+ * pipe or a terminal takes nothing; for a pipe or a terminal only until `*cancelled` is true.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Progress and cancellation of the storing, for somebody else. Any thread. */
-struct output_control {
-	atomic_bool cancelled;          /* store no more: fail with ECANCELED soon */
-	atomic_uint_least64_t progress; /* grows as long as the storing moves */
-};
+struct output;
+
+#define OUTPUT_SIZE_UNKNOWN UINT64_MAX
 
 /*
  * Checks that a payload of `size` bytes can be stored under `name` ("-": standard output), as far
@@ -27,12 +28,28 @@ int output_check(const char *name, uint64_t size);
 mode_t output_mode(void);
 
 /*
- * Stores it. A file gets its name when it is whole and synced (fsync(2)): it has none before where
- * the file system can do that (O_TMPFILE), else a temporary one. A symbolic link is followed, and a
- * file that is replaced leaves its mode and, if this user may, its owner. Waits as long as a pipe
- * or a terminal takes nothing, unless it is cancelled. 0 or -1 with errno. Any thread.
+ * Opens what `name` stands for. A file has no name until it is committed where the file system can
+ * do that (O_TMPFILE), else a temporary one. A symbolic link is followed. A FIFO waits for its
+ * reader. `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
+ * ECANCELED soon. NULL with errno.
  */
-int output_store(const char *name, mode_t mode, const uint8_t *bytes, uint64_t size,
-		 struct output_control *control);
+struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled);
+
+/*
+ * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A file is synced
+ * as it grows, by about as much as the disk takes in a second: so a slow one is seen to move, and
+ * the last sync is short. The bytes that were written, or -1 with errno.
+ */
+ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
+
+/*
+ * There is no more. A file is synced (fsync(2)) and then gets its name; one that is replaced leaves
+ * its mode and, if this user may, its owner. 0, or -1 with errno: nothing is left then. Frees the
+ * output in any case.
+ */
+int output_commit(struct output *output);
+
+/* Frees it and leaves no file. NULL is allowed. */
+void output_abandon(struct output *output);
 
 #endif

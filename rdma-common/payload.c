@@ -1,65 +1,37 @@
 // SPDX-License-Identifier: MIT
 #include "payload.h"
 
-#include <endian.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL /* one library less to load at every start */
-#include <xxhash.h>
 
-/* From this size on, memory is allocated in huge pages: the adapter has fewer addresses to keep. */
-#define HUGE_PAGE       ((size_t)2 * 1024 * 1024)
-#define HUGE_PAGE_FLAGS (MAP_HUGETLB | 21 << 26) /* 21: its logarithm, at MAP_HUGE_SHIFT */
-/* The first allocation for a pipe; it is doubled as needed. */
-#define PIPE_SIZE ((size_t)64 * 1024)
+#include "digest.h"
+#include "memory.h"
+#include "transfer.h"
 
-/* ---- Memory ---- */
+/*
+ * Whether the end of a pipe comes soon is found out while bytes come at least so often, in
+ * milliseconds, and so long at most after the first one: a trickle is not waited for.
+ */
+#define PIPE_GRACE    100
+#define PIPE_PATIENCE 1000
+/* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
+#define CANCEL_INTERVAL 100
 
-/* The size to map for `size` bytes: whole huge pages, if it is large. 0: too much. */
-static size_t mapped_size(size_t size)
+bool payload_is_whole(const struct payload *payload)
 {
-	if (size < HUGE_PAGE)
-		return size;
-	if (size > SIZE_MAX - HUGE_PAGE)
-		return 0;
-	return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	return payload->memory && payload->size == payload->length;
 }
 
-void *memory_map(size_t size)
-{
-	const int access = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-	size_t mapped = mapped_size(size);
-	void *memory = MAP_FAILED;
-
-	if (!mapped) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	if (mapped >= HUGE_PAGE)
-		memory = mmap(NULL, mapped, access, flags | HUGE_PAGE_FLAGS, -1, 0);
-	if (memory != MAP_FAILED)
-		return memory;
-	memory = mmap(NULL, mapped, access, flags, -1, 0);
-	if (memory == MAP_FAILED)
-		return NULL;
-	if (mapped >= HUGE_PAGE)
-		madvise(memory, mapped, MADV_HUGEPAGE); /* advice: ordinary pages do as well */
-	return memory;
-}
-
-int memory_unmap(void *memory, size_t size)
-{
-	return munmap(memory, mapped_size(size));
-}
-
-/* ---- Digests ---- */
+/* ---- The digest ---- */
 
 void payload_extend_digest(struct payload *payload, uint64_t size)
 {
@@ -70,8 +42,7 @@ void payload_extend_digest(struct payload *payload, uint64_t size)
 	if (size <= payload->digested)
 		return;
 	started = now_nanoseconds();
-	XXH3_64bits_update(payload->digest, payload->memory + payload->digested,
-			   size - payload->digested);
+	digest_add(payload->digest, payload->memory + payload->digested, size - payload->digested);
 	payload->digested = size;
 	payload->digest_nanoseconds += now_nanoseconds() - started;
 }
@@ -79,51 +50,86 @@ void payload_extend_digest(struct payload *payload, uint64_t size)
 uint64_t payload_digest(struct payload *payload)
 {
 	payload_extend_digest(payload, payload->size);
-	return XXH3_64bits_digest(payload->digest);
+	return digest_value(payload->digest);
 }
 
-uint64_t digest_memory(const uint8_t *memory, uint64_t size)
+/* ---- Reading ---- */
+
+/* Reads up to `size` bytes of the file from `position` on; fewer at its end, -1 with errno. */
+static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
+			 size_t size)
 {
-	return XXH3_64bits(memory, size);
-}
+	off_t start = payload->start + (off_t)position;
+	size_t done = 0;
 
-/* ---- The pattern of --size ---- */
+	while (done < size) {
+		ssize_t count =
+			pread(payload->descriptor, memory + done, size - done, start + (off_t)done);
 
-/* Each eight bytes of the pattern are their number, multiplied so that every bit varies. */
-static uint64_t pattern_word(size_t offset)
-{
-	return htole64((offset / sizeof(uint64_t) + 1) * UINT64_C(0x9e3779b97f4a7c15));
-}
-
-static void pattern_fill(uint8_t *memory, size_t size)
-{
-	for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
-		uint64_t word = pattern_word(offset);
-		size_t left = size - offset;
-
-		memcpy(memory + offset, &word, left < sizeof(word) ? left : sizeof(word));
+		if (count < 0 && errno != EINTR)
+			return -1;
+		if (count == 0)
+			break;
+		if (count > 0)
+			done += (size_t)count;
 	}
+	return (ssize_t)done;
 }
 
-size_t pattern_mismatch(const uint8_t *memory, size_t size)
+/* Whether read(2) would not wait; waits for that, at most `milliseconds` (-1: without limit). */
+static bool wait_readable(int descriptor, int milliseconds)
 {
-	for (size_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
-		uint64_t word = pattern_word(offset);
-		size_t left = size - offset < sizeof(word) ? size - offset : sizeof(word);
-		const uint8_t *expected = (const uint8_t *)&word;
+	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
+	int count;
 
-		if (!memcmp(memory + offset, expected, left))
+	do {
+		count = poll(&readable, 1, milliseconds);
+	} while (count < 0 && errno == EINTR);
+	return count != 0; /* of an error read(2) reports what it is */
+}
+
+/* A read(2) that failed, but may be tried again. */
+static bool may_retry(ssize_t count)
+{
+	return count < 0 && (errno == EINTR || errno == EAGAIN);
+}
+
+/* Reads what the pipe has. 0 at its end, -1 with errno. */
+static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
+{
+	while (!atomic_load(cancelled)) {
+		ssize_t count = -1;
+
+		if (!wait_readable(descriptor, CANCEL_INTERVAL))
 			continue;
-		while (memory[offset] == *expected) {
-			offset++;
-			expected++;
-		}
-		return offset;
+		count = read(descriptor, memory, size);
+		if (!may_retry(count))
+			return count;
 	}
-	return size;
+	errno = ECANCELED;
+	return -1;
 }
 
-/* ---- The outgoing payload ---- */
+ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *memory, size_t size,
+		     const atomic_bool *cancelled)
+{
+	bool is_stored = position < payload->size;
+	uint64_t end = is_stored ? payload->size : payload->length;
+
+	if (size > end - position)
+		size = end - position;
+	if (is_stored)
+		memcpy(memory, payload->memory + position, size);
+	else if (payload->is_pattern)
+		pattern_fill(memory, position, size);
+	else if (payload->length == TRANSFER_UNKNOWN)
+		return read_pipe(payload->descriptor, memory, size, cancelled);
+	else
+		return read_file(payload, position, memory, size);
+	return (ssize_t)size;
+}
+
+/* ---- Loading ---- */
 
 /* The payload that is being loaded, and the process whose options say from where. */
 struct loading {
@@ -142,6 +148,15 @@ static enum status payload_allocate(const struct loading *loading, size_t size)
 	return STATUS_SUCCESS;
 }
 
+/* Frees the memory. */
+static void payload_deallocate(struct payload *payload)
+{
+	if (payload->memory && memory_unmap(payload->memory, payload->size))
+		warn("cannot unmap %zu bytes of memory", payload->size);
+	payload->memory = NULL;
+	payload->size = 0;
+}
+
 /* The text of --message or a default line, with zeros up to the smallest size. */
 static enum status load_text(const struct loading *loading)
 {
@@ -155,140 +170,270 @@ static enum status load_text(const struct loading *loading)
 		 options->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
 	size = strlen(text) + 1;
 	status = payload_allocate(loading, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
-	if (status == STATUS_SUCCESS)
-		memcpy(loading->payload->memory, text, size);
-	return status;
+	if (status != STATUS_SUCCESS)
+		return status;
+	memcpy(loading->payload->memory, text, size);
+	loading->payload->length = loading->payload->size;
+	return STATUS_SUCCESS;
 }
 
 static enum status load_pattern(const struct loading *loading)
 {
-	enum status status = payload_allocate(loading, loading->process->options->pattern_size);
+	struct payload *payload = loading->payload;
+	enum status status;
 
+	payload->is_pattern = true;
+	payload->length = loading->process->options->pattern_size;
+	if (payload->length > PAYLOAD_WHOLE)
+		return STATUS_SUCCESS;
+	status = payload_allocate(loading, (size_t)payload->length);
 	if (status == STATUS_SUCCESS)
-		pattern_fill(loading->payload->memory, loading->payload->size);
-	loading->payload->is_pattern = true;
+		pattern_fill(payload->memory, 0, payload->size);
 	return status;
-}
-
-/* Reads `size` bytes, or up to the end of the file; how many, or -1 with errno. */
-static ssize_t read_fully(int descriptor, uint8_t *memory, size_t size)
-{
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t count = read(descriptor, memory + done, size - done);
-
-		if (count < 0 && errno != EINTR)
-			return -1;
-		if (count == 0)
-			break;
-		if (count > 0)
-			done += (size_t)count;
-	}
-	return (ssize_t)done;
 }
 
 static enum status read_failed(const struct loading *loading, const char *reason)
 {
 	return process_fail(loading->process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-			    loading->process->options->file, reason);
+			    loading->payload->name, reason);
 }
 
-/* A file that knows its size. */
-static enum status load_file(const struct loading *loading, int descriptor, size_t size)
+/* A file that knows its size, from where its descriptor stands. */
+static enum status load_file(const struct loading *loading, off_t start, off_t end)
 {
-	enum status status = payload_allocate(loading, size);
+	struct payload *payload = loading->payload;
+	enum status status;
 	ssize_t count;
 
+	payload->start = start;
+	payload->length = (uint64_t)(end - start);
+	if (payload->length > PAYLOAD_WHOLE)
+		return STATUS_SUCCESS;
+	status = payload_allocate(loading, (size_t)payload->length);
 	if (status != STATUS_SUCCESS)
 		return status;
-	count = read_fully(descriptor, loading->payload->memory, size);
+	count = read_file(payload, 0, payload->memory, payload->size);
 	if (count < 0)
 		return read_failed(loading, strerror(errno));
-	if ((size_t)count < size)
-		return read_failed(loading,
-				   "it was cut short meanwhile; try again when it is whole");
-	return STATUS_SUCCESS;
+	return (size_t)count < payload->size ? read_failed(loading, PAYLOAD_CUT_SHORT)
+					     : STATUS_SUCCESS;
 }
 
-/* Grows or shrinks the payload, and keeps of its bytes what fits. 0 or -1 with errno. */
-static int payload_resize(struct payload *payload, size_t size)
+/* ---- Loading from a pipe ---- */
+
+/* The copy that a server of many clients keeps of a pipe: a file without a name. -1 with errno. */
+static int create_copy(const char *folder)
+{
+	int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	char name[PATH_MAX];
+
+	if (descriptor >= 0)
+		return descriptor;
+	if (snprintf(name, sizeof(name), "%s/rdma-payload-XXXXXX", folder) >= (int)sizeof(name)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	descriptor = mkostemp(name, O_CLOEXEC); /* not every file system has O_TMPFILE */
+	if (descriptor >= 0)
+		unlink(name);
+	return descriptor;
+}
+
+/* The same in the first folder that takes it; `*folder` is that, or the last one. */
+static int create_copy_somewhere(const char **folder)
+{
+	const char *const folders[] = { secure_getenv("TMPDIR"), "/var/tmp", "/tmp" };
+	int descriptor = -1;
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && descriptor < 0; i++) {
+		if (!folders[i])
+			continue;
+		*folder = folders[i];
+		descriptor = create_copy(folders[i]);
+	}
+	return descriptor;
+}
+
+/* Writes all of it; 0 or -1 with errno. */
+static int write_fully(int descriptor, const uint8_t *bytes, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t count = write(descriptor, bytes + done, size - done);
+
+		if (count < 0 && errno != EINTR)
+			return -1;
+		if (count > 0)
+			done += (size_t)count;
+	}
+	return 0;
+}
+
+/*
+ * Writes the `size` bytes in memory, and all that the pipe still has, to the copy. Returns 0 at the
+ * end of the pipe, -1 with errno if it cannot be read; `*written` is false, with errno, if the copy
+ * cannot be written.
+ */
+static ssize_t copy_pipe(struct payload *payload, size_t size, int copy, bool *written)
+{
+	const atomic_bool never = false;
+	ssize_t count = (ssize_t)size;
+
+	do {
+		*written = !write_fully(copy, payload->memory, (size_t)count);
+		payload->length += (uint64_t)count;
+		if (*written)
+			count = read_pipe(payload->descriptor, payload->memory, payload->size,
+					  &never);
+	} while (*written && count > 0);
+	return count;
+}
+
+/* Moves a pipe, of which `size` bytes are in memory, into a file. */
+static enum status load_copy(const struct loading *loading, size_t size)
+{
+	struct payload *payload = loading->payload;
+	const char *folder = NULL;
+	int copy = create_copy_somewhere(&folder);
+	bool written = copy >= 0;
+	ssize_t count = 0;
+
+	signal(SIGXFSZ, SIG_IGN); /* as process_open() does: beyond 'ulimit -f' is an error */
+	if (written)
+		count = copy_pipe(payload, size, copy, &written);
+	if (!written)
+		process_fail(loading->process, STATUS_LOCAL_FAILURE,
+			     "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
+			     "room, or serve one client with --one-off",
+			     payload->name, folder, strerror(errno));
+	else if (count < 0)
+		read_failed(loading, strerror(errno));
+	payload_deallocate(payload);
+	if (payload->descriptor > STDIN_FILENO)
+		close(payload->descriptor);
+	payload->descriptor = copy;
+	return written && count == 0 ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
+}
+
+/*
+ * Reads a pipe into the memory there is; `to_end`: however long that takes. Returns how many bytes,
+ * or -1 with errno; `*ended` if there are no more.
+ */
+static ssize_t read_beginning(struct payload *payload, bool to_end, bool *ended)
+{
+	int64_t deadline = INT64_MAX;
+	size_t size = 0;
+
+	*ended = false;
+	while (size < payload->size && now_milliseconds() < deadline) {
+		ssize_t count;
+
+		if (!wait_readable(payload->descriptor, to_end || size == 0 ? -1 : PIPE_GRACE))
+			break;
+		count = read(payload->descriptor, payload->memory + size, payload->size - size);
+		if (may_retry(count))
+			continue;
+		if (count < 0)
+			return -1;
+		*ended = count == 0;
+		if (*ended)
+			break;
+		if (size == 0 && !to_end)
+			deadline = now_milliseconds() + PIPE_PATIENCE;
+		size += (size_t)count;
+	}
+	return (ssize_t)size;
+}
+
+/* Lets the payload's memory be as long as the `size` bytes of it that are used. 0 or -1, errno. */
+static int payload_shrink(struct payload *payload, size_t size)
 {
 	uint8_t *memory = memory_map(size);
 
 	if (!memory)
 		return -1;
-	memcpy(memory, payload->memory, size < payload->size ? size : payload->size);
-	memory_unmap(payload->memory, payload->size);
+	memcpy(memory, payload->memory, size);
+	payload_deallocate(payload);
 	payload->memory = memory;
 	payload->size = size;
 	return 0;
 }
 
-/* A pipe, whose size is known at its end. */
-static enum status load_pipe(const struct loading *loading, int descriptor)
+/* A pipe, or anything else whose size is known at its end: also files in /proc, and devices. */
+static enum status load_pipe(const struct loading *loading)
 {
+	const struct options *options = loading->process->options;
+	bool serves_many = options->role == ROLE_SERVER && !options->one_off, ended;
 	struct payload *payload = loading->payload;
-	enum status status = payload_allocate(loading, PIPE_SIZE);
-	size_t size = 0;
+	enum status status = payload_allocate(loading, PAYLOAD_WHOLE + 1); /* 1: one too many */
+	ssize_t size;
 
 	if (status != STATUS_SUCCESS)
 		return status;
-	for (;;) {
-		ssize_t count =
-			read_fully(descriptor, payload->memory + size, payload->size - size);
-
-		if (count < 0)
-			return read_failed(loading, strerror(errno));
-		size += (size_t)count;
-		if (size < payload->size)
-			break;
-		if (payload_resize(payload, 2 * size))
-			return read_failed(loading, strerror(errno));
-	}
+	size = read_beginning(payload, serves_many, &ended);
+	if (size < 0)
+		return read_failed(loading, strerror(errno));
 	if (size == 0)
 		return read_failed(loading, "it is empty; a payload has one byte at least");
-	/* the payload is as long as its memory */
-	return payload_resize(payload, size) ? read_failed(loading, strerror(errno))
-					     : STATUS_SUCCESS;
+	if (serves_many && !ended)
+		return load_copy(loading, (size_t)size);
+	payload->length = ended ? (uint64_t)size : TRANSFER_UNKNOWN;
+	return payload_shrink(payload, (size_t)size) ? read_failed(loading, strerror(errno))
+						     : STATUS_SUCCESS;
 }
 
-static enum status load_stream(const struct loading *loading)
-{
-	const char *name = loading->process->options->file;
-	int descriptor = strcmp(name, "-") ? open(name, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-	enum status status;
-	struct stat about;
+/* ---- All of them ---- */
 
-	if (descriptor < 0 || fstat(descriptor, &about))
-		status = read_failed(loading, strerror(errno));
-	else if (!S_ISREG(about.st_mode) || about.st_size == 0)
-		status = load_pipe(loading, descriptor); /* files in /proc do not know their size */
-	else
-		status = load_file(loading, descriptor, (size_t)about.st_size);
-	if (descriptor > STDIN_FILENO)
-		close(descriptor);
-	return status;
+static enum status load_descriptor(const struct loading *loading)
+{
+	struct payload *payload = loading->payload;
+	struct stat about;
+	off_t start;
+
+	payload->descriptor = STDIN_FILENO;
+	if (strcmp(payload->name, "-") != 0)
+		payload->descriptor = open(payload->name, O_RDONLY | O_CLOEXEC);
+	if (payload->descriptor < 0 || fstat(payload->descriptor, &about))
+		return read_failed(loading, strerror(errno));
+	start = S_ISREG(about.st_mode) ? lseek(payload->descriptor, 0, SEEK_CUR) : -1;
+	if (start >= 0 && start < about.st_size)
+		return load_file(loading, start, about.st_size);
+	return load_pipe(loading);
+}
+
+static void close_descriptor(struct payload *payload)
+{
+	if (payload->descriptor > STDIN_FILENO)
+		close(payload->descriptor);
+	payload->descriptor = -1;
 }
 
 enum status payload_load(struct payload *payload, struct process *process)
 {
 	const struct options *options = process->options;
 	const struct loading loading = { .payload = payload, .process = process };
+	enum status status;
 
-	payload->digest = XXH3_createState();
+	payload->descriptor = -1;
+	payload->name = options->file;
+	payload->digest = digest_new();
 	if (!payload->digest)
 		return process_fail(process, STATUS_LOCAL_FAILURE,
 				    "cannot allocate memory for a digest");
-	XXH3_64bits_reset(payload->digest);
-	if (options->file)
-		return load_stream(&loading);
-	return options->pattern_size ? load_pattern(&loading) : load_text(&loading);
+	if (!options->file)
+		return options->pattern_size ? load_pattern(&loading) : load_text(&loading);
+	status = load_descriptor(&loading);
+	if (payload_is_whole(payload))
+		close_descriptor(payload);
+	return status;
 }
 
 void payload_free(struct payload *payload)
 {
-	XXH3_freeState(payload->digest);
-	if (payload->memory && !payload->stays && memory_unmap(payload->memory, payload->size))
-		warn("cannot unmap %zu bytes of memory", payload->size);
+	digest_free(payload->digest);
+	if (payload->stays)
+		return;
+	payload_deallocate(payload);
+	close_descriptor(payload);
 }

@@ -50,7 +50,7 @@ struct process {
 	atomic_bool device_lost; /* a device is broken, which the main thread has not seen yet */
 };
 
-/* Bytes that are kept of a connection manager event's private data; a hello is shorter. */
+/* Bytes that are kept of a connection manager event's private data: a hello. */
 #define PRIVATE_DATA_KEPT 32
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */

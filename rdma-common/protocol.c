@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "protocol.h"
 
+/* ---- Names ---- */
+
 #define NAME(value) \
 	case value: \
 		return #value
@@ -12,11 +14,13 @@ const char *event_name(enum event_type type)
 		NAME(EVENT_MR_RECEIVED);
 		NAME(EVENT_DONE_RECEIVED);
 		NAME(EVENT_VERDICT_RECEIVED);
+		NAME(EVENT_PEER_GAVE_UP);
 		NAME(EVENT_MR_SENT);
 		NAME(EVENT_OPERATION_COMPLETED);
 		NAME(EVENT_DONE_SENT);
 		NAME(EVENT_VERDICT_SENT);
 		NAME(EVENT_CHECKED);
+		NAME(EVENT_GAVE_UP);
 		NAME(EVENT_FAILED);
 		NAME(EVENT_FLUSHED);
 		NAME(EVENT_DISCONNECTED);
@@ -64,6 +68,7 @@ const char *remote_stage_name(enum remote_stage remote)
 		NAME(REMOTE_MR);
 		NAME(REMOTE_DONE);
 		NAME(REMOTE_VERDICT);
+		NAME(REMOTE_GAVE_UP);
 	}
 	return "REMOTE_?";
 }
@@ -84,4 +89,336 @@ bool probe_disturbs(const struct protocol *protocol, bool iwarp)
 		iwarp && protocol->role == ROLE_SERVER && protocol->remote == REMOTE_SILENT;
 
 	return too_early || (all_sent && (iwarp || protocol->remote == REMOTE_VERDICT));
+}
+
+/* ---- The state machine of a session ---- */
+
+struct protocol protocol_start(enum role role, enum operation operation)
+{
+	struct protocol protocol = {
+		.role = role,
+		.operation = operation,
+		.operates = true,
+		.phase = PHASE_CONNECTING,
+		.status = STATUS_SUCCESS,
+	};
+
+	return protocol;
+}
+
+/* The outcome of the session if it ends now, by all that was received and completed. */
+static enum status conclusion(const struct protocol *protocol)
+{
+	bool checked = protocol->gave_up || protocol->local >= LOCAL_CHECKED;
+
+	if (checked && protocol->check != STATUS_SUCCESS)
+		return protocol->check;
+	if (protocol->remote >= REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS)
+		return protocol->verdict;
+	if (protocol->local >= LOCAL_CHECKED &&
+	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
+		return STATUS_SUCCESS;
+	return STATUS_PEER_LOST;
+}
+
+bool counts_as_reason(const struct protocol *protocol, enum status status)
+{
+	return protocol->phase < PHASE_CLOSING ||
+	       (status == STATUS_CONTENTS_WRONG && protocol->status == STATUS_PEER_LOST);
+}
+
+/*
+ * From now on nothing is posted. Once both directions have been verified, no reason counts, and
+ * what this side gave up for counts more than what came of that.
+ */
+static void begin_closing(struct step *step, enum status status)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (!counts_as_reason(protocol, status))
+		return;
+	if (protocol->gave_up)
+		protocol->status = protocol->check;
+	else
+		protocol->status = conclusion(protocol) == STATUS_SUCCESS ? STATUS_SUCCESS : status;
+	if (protocol->phase < PHASE_CLOSING)
+		step->actions |= ACTION_DISCONNECT;
+	protocol->phase = PHASE_CLOSING;
+}
+
+/* The connection stands. A message can overtake this news, so it comes from two sides. */
+static void establish(struct protocol *protocol)
+{
+	if (protocol->phase != PHASE_CONNECTING)
+		return;
+	protocol->phase = PHASE_EXCHANGING;
+	protocol->connected = true;
+}
+
+bool done_follows_at_once(const struct protocol *protocol)
+{
+	return protocol->operates && protocol->operation == OPERATION_WRITE;
+}
+
+/* A message of the peer's: in its turn, or it breaks the protocol. */
+static void receive(struct step *step, enum remote_stage message)
+{
+	struct protocol *protocol = &step->protocol;
+	bool our_turn_first; /* what this side must have posted before the peer can send this */
+
+	switch (message) {
+	case REMOTE_MR: /* the client's comes first: an iWARP client must be the first to send */
+		our_turn_first =
+			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
+		break;
+	case REMOTE_DONE:
+		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
+		break;
+	default: /* judges what our MSG_DONE announced */
+		our_turn_first =
+			protocol->verifying &&
+			protocol->local >= (done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED
+									   : LOCAL_DONE_POSTED);
+	}
+	if (message != protocol->remote + 1 || !our_turn_first) {
+		begin_closing(step, STATUS_CONTENTS_WRONG);
+		return;
+	}
+	establish(protocol);
+	protocol->remote = message;
+}
+
+/*
+ * Records one of this side's completions: they arrive in the order of posting. Of a side that gave
+ * up, what it had posted before may complete as well.
+ */
+static void complete(struct step *step, enum local_stage before, enum local_stage after)
+{
+	if (step->protocol.local == before)
+		step->protocol.local = after;
+	else if (!step->protocol.gave_up)
+		begin_closing(step, STATUS_LOCAL_FAILURE);
+}
+
+static void receive_verdict(struct step *step, enum status verdict)
+{
+	if (step->protocol.remote < REMOTE_VERDICT) /* the first one counts */
+		step->protocol.verdict = verdict;
+	receive(step, REMOTE_VERDICT);
+}
+
+/* A bad verdict ahead of its turn: the peer waits for this side to end the connection. */
+static void receive_early_verdict(struct step *step, enum status verdict)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (!protocol->verifying ||
+	    (protocol->remote != REMOTE_MR && protocol->remote != REMOTE_DONE)) {
+		begin_closing(step, STATUS_CONTENTS_WRONG);
+		return;
+	}
+	protocol->remote = REMOTE_GAVE_UP;
+	protocol->verdict = verdict;
+	begin_closing(step, verdict);
+}
+
+/*
+ * A worker of this side failed: the first time counts. The peer learns it by a bad verdict, as soon
+ * as this side may send one, and ends the connection. Where none can be sent, or a good one was,
+ * this side ends it.
+ */
+static void give_up(struct step *step, enum status status)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->gave_up)
+		return;
+	if (protocol->local < LOCAL_CHECKED) {
+		protocol->gave_up = true;
+		protocol->check = status;
+	}
+	if (!protocol->gave_up || !protocol->verifying)
+		begin_closing(step, status);
+}
+
+/* The answer to ACTION_CHECK, or to nothing that was asked. */
+static void conclude_check(struct step *step, enum status check)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->local != LOCAL_CHECKING) {
+		begin_closing(step, STATUS_LOCAL_FAILURE);
+		return;
+	}
+	protocol->local = LOCAL_CHECKED;
+	if (!protocol->gave_up)
+		protocol->check = check;
+}
+
+/* The deadline passed: for the exchange, then for closing, then for closing by force. */
+static void expire(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase < PHASE_CLOSING) {
+		begin_closing(step, STATUS_TIMED_OUT);
+	} else if (!protocol->overdue && !protocol->drained) {
+		protocol->overdue = true;
+		step->actions |= ACTION_FORCE_ERROR;
+	} else {
+		protocol->phase = PHASE_FINISHED;
+		step->actions |= ACTION_FINISH;
+	}
+}
+
+/* Records what becomes of the session while it goes well: messages and completions. */
+static void record_exchange(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	switch (event.type) {
+	case EVENT_ESTABLISHED:
+		establish(protocol);
+		break;
+	case EVENT_MR_RECEIVED:
+		receive(step, REMOTE_MR);
+		break;
+	case EVENT_DONE_RECEIVED:
+		receive(step, REMOTE_DONE);
+		break;
+	case EVENT_VERDICT_RECEIVED:
+		receive_verdict(step, event.status);
+		break;
+	case EVENT_PEER_GAVE_UP:
+		receive_early_verdict(step, event.status);
+		break;
+	case EVENT_MR_SENT:
+		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
+		break;
+	case EVENT_OPERATION_COMPLETED:
+		complete(step, LOCAL_OPERATION_POSTED,
+			 done_follows_at_once(protocol) ? LOCAL_DONE_POSTED
+							: LOCAL_OPERATION_COMPLETED);
+		break;
+	case EVENT_DONE_SENT:
+		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
+		break;
+	case EVENT_CHECKED:
+		conclude_check(step, event.status);
+		break;
+	case EVENT_VERDICT_SENT:
+		complete(step, LOCAL_VERDICT_POSTED, LOCAL_VERDICT_SENT);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Records what an event changes by itself. */
+static void record(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	switch (event.type) {
+	case EVENT_GAVE_UP:
+		give_up(step, event.status);
+		break;
+	case EVENT_FAILED:
+		begin_closing(step, event.status);
+		break;
+	case EVENT_DISCONNECTED:
+		protocol->disconnected = true;
+		begin_closing(step, STATUS_PEER_LOST);
+		break;
+	case EVENT_FLUSHED:
+		/* while connecting, an event that says why the connection failed is on its way */
+		if (protocol->phase == PHASE_EXCHANGING)
+			begin_closing(step, STATUS_PEER_LOST);
+		break;
+	case EVENT_INTERRUPTED:
+		begin_closing(step, STATUS_INTERRUPTED);
+		break;
+	case EVENT_DRAINED:
+		protocol->drained = true;
+		break;
+	case EVENT_DEADLINE:
+		expire(step);
+		break;
+	default:
+		record_exchange(step, event);
+	}
+}
+
+/*
+ * True if this side knows its verdict and may send it: the payload is checked, or, from MSG_MR on,
+ * it gave up; but a check that has begun is waited for.
+ */
+static bool verdict_is_due(const struct protocol *protocol)
+{
+	bool early = protocol->gave_up && protocol->local >= LOCAL_MR_POSTED &&
+		     protocol->local < LOCAL_CHECKING;
+
+	return protocol->verifying && (early || protocol->local == LOCAL_CHECKED);
+}
+
+/* The next thing to do, once what it needs is there. */
+static void proceed(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+	bool may_post = protocol->phase == PHASE_EXCHANGING;
+
+	if (may_post && protocol->local == LOCAL_IDLE &&
+	    (protocol->role == ROLE_CLIENT || protocol->remote == REMOTE_MR)) {
+		protocol->local = LOCAL_MR_POSTED;
+		step->actions |= ACTION_SEND_MR;
+	} else if (may_post && verdict_is_due(protocol)) {
+		protocol->local = LOCAL_VERDICT_POSTED;
+		step->actions |= ACTION_SEND_VERDICT;
+	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
+		protocol->local = LOCAL_OPERATION_POSTED;
+		step->actions |= ACTION_POST_OPERATION;
+		if (done_follows_at_once(protocol))
+			step->actions |= ACTION_SEND_DONE;
+	} else if (may_post && protocol->local == LOCAL_OPERATION_COMPLETED) {
+		protocol->local = LOCAL_DONE_POSTED;
+		step->actions |= ACTION_SEND_DONE;
+	} else if (protocol->local == LOCAL_DONE_SENT &&
+		   (protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT)) {
+		protocol->local = LOCAL_CHECKING;
+		step->actions |= ACTION_CHECK;
+	} else if (may_post && protocol->role == ROLE_CLIENT &&
+		   protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT) {
+		begin_closing(step, conclusion(protocol)); /* the server waits for this */
+	}
+}
+
+/*
+ * Finished when everything posted completed, the payload is verified if that has begun and, where a
+ * connection stood, the disconnection was reported. What looked like a lost peer may have been the
+ * regular end, overtaken on its way here: the disconnection and the last completions come by
+ * different channels.
+ */
+static void settle(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
+	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected)) {
+		protocol->phase = PHASE_FINISHED;
+		step->actions |= ACTION_FINISH;
+	}
+	if (protocol->phase == PHASE_FINISHED && protocol->status == STATUS_PEER_LOST)
+		protocol->status = conclusion(protocol);
+}
+
+struct step protocol_step(struct protocol protocol, struct event event)
+{
+	struct step step = { .protocol = protocol };
+
+	if (protocol.phase == PHASE_FINISHED)
+		return step;
+	record(&step, event);
+	proceed(&step);
+	settle(&step);
+	return step;
 }

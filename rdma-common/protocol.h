@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vocabulary of a session: its states, its events and the actions that they lead to, with a
- * name for each. The machine itself is protocol_step() in rdma-common.c.
+ * The state machine of a session: its states, its events and the actions that they lead to. Pure:
+ * no verbs, no clock, no input or output, no memory. rdma-common.c drives it.
  */
 #ifndef RDMA_COMMON_PROTOCOL_H
 #define RDMA_COMMON_PROTOCOL_H
@@ -33,12 +33,16 @@ enum local_stage {
 	LOCAL_VERDICT_SENT,
 };
 
-/* The last of these messages that the peer sent. It sends each once, in this order. */
+/*
+ * The last of these messages that the peer sent. It sends each once, in this order; but one that
+ * gives up sends a bad verdict ahead of its turn, and nothing more.
+ */
 enum remote_stage {
 	REMOTE_SILENT,
 	REMOTE_MR,
 	REMOTE_DONE,
 	REMOTE_VERDICT,
+	REMOTE_GAVE_UP,
 };
 
 /* The state of a session. Initialise with protocol_start(). */
@@ -46,15 +50,17 @@ struct protocol {
 	enum role role;
 	enum operation operation;
 	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
-	bool operates;  /* this side performs the operation; not a server in a one-way session */
+	bool operates; /* this side performs the operation; not a server in a one-way session, whose
+			  operation is nothing */
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
+	bool gave_up;        /* the payload of either direction cannot be had, or be kept */
 	bool connected;      /* a connection stood, so DISCONNECTED will be reported */
 	bool disconnected;   /* it was */
 	bool drained;        /* closing, and no posted work request is outstanding */
 	bool overdue;        /* closing, and the deadline passed once */
-	enum status check;   /* what this side found in the incoming payload, once checked */
+	enum status check;   /* what this side found in the incoming payload, or why it gave up */
 	enum status verdict; /* what the peer found in the outgoing payload, once received */
 	enum status status;  /* why the session closes; final once finished */
 };
@@ -64,11 +70,13 @@ enum event_type {
 	EVENT_MR_RECEIVED,
 	EVENT_DONE_RECEIVED,
 	EVENT_VERDICT_RECEIVED, /* status: what the peer found */
+	EVENT_PEER_GAVE_UP,     /* status: its bad verdict, ahead of its MSG_DONE or this side's */
 	EVENT_MR_SENT,
-	EVENT_OPERATION_COMPLETED,
+	EVENT_OPERATION_COMPLETED, /* and nothing that this side sends is left to be sent */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
 	EVENT_CHECKED, /* status: what ACTION_CHECK found */
+	EVENT_GAVE_UP, /* status: the outgoing payload cannot be read, or the incoming one kept */
 	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
 	EVENT_FLUSHED, /* a work request was flushed: the connection goes down */
 	EVENT_DISCONNECTED,
@@ -94,6 +102,40 @@ enum action {
 	ACTION_FORCE_ERROR = 1 << 6, /* force the queue pair into the error state */
 	ACTION_FINISH = 1 << 7,      /* the session is over; the connection may go */
 };
+
+struct step {
+	struct protocol protocol;
+	unsigned int actions; /* enum action, or-ed */
+};
+
+/*
+ * The state in which a session begins. `verifying` is false and `operates` is true; where that is
+ * not so they are set before the connection is established.
+ */
+struct protocol protocol_start(enum role role, enum operation operation);
+
+/*
+ * The whole protocol: the state after `event`, and what to do now. Every event is allowed in every
+ * state; one that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
+ */
+struct step protocol_step(struct protocol protocol, struct event event);
+
+/*
+ * True if `status` is why the session closes: the first reason counts. But a peer that is lost may
+ * have broken the protocol before it went, and the completion that shows it comes only now.
+ */
+bool counts_as_reason(const struct protocol *protocol, enum status status);
+
+/*
+ * True if MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
+ * overtake a READ, and the peer would free what is still being read, so MSG_DONE waits for the READ
+ * to complete.
+ *
+ * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
+ * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
+ * while a fenced SEND waits for one of its own.
+ */
+bool done_follows_at_once(const struct protocol *protocol);
 
 /* Names for traces and tests. The strings are static. */
 const char *event_name(enum event_type type);

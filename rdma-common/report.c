@@ -15,6 +15,8 @@
 #include <wchar.h>
 #include <wctype.h>
 
+#include "digest.h"
+
 /* A transfer that takes longer than this shows its progress. */
 #define PROGRESS_AFTER_NANOSECONDS (1000 * (int64_t)1000000)
 #define NANOSECONDS_PER_SECOND     1e9
@@ -206,28 +208,10 @@ static char *escape_in_locale(const uint8_t *bytes, size_t size)
 	return text;
 }
 
-/* The bytes up to the last one that is not zero. Searches 64 at a time: payloads are large. */
-static size_t length_without_zeros(const uint8_t *bytes, size_t size)
-{
-	while (size >= 64) {
-		uint64_t words[8], any = 0;
-
-		memcpy(words, bytes + size - sizeof(words), sizeof(words));
-		for (unsigned int i = 0; i < 8; i++)
-			any |= words[i];
-		if (any)
-			break;
-		size -= sizeof(words);
-	}
-	while (size > 0 && !bytes[size - 1])
-		size--;
-	return size;
-}
-
 void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size)
 {
 	size_t room = SHOWN_PAYLOAD - excerpt->head_size;
-	size_t length = length_without_zeros(bytes, size);
+	size_t length = text_length(bytes, size);
 
 	if (room > size)
 		room = size;

@@ -1,78 +1,913 @@
 // SPDX-License-Identifier: MIT
 #include "transfer.h"
 
-struct transfer transfer_plan(uint64_t length, uint64_t request_size, uint64_t passes,
-			      unsigned int depth)
-{
-	struct transfer transfer = {
-		.length = length,
-		.request_size = request_size,
-		.requests_per_pass = (length + request_size - 1) / request_size,
-		.depth = depth,
-	};
+#include <stddef.h>
 
-	transfer.requests = transfer.requests_per_pass * passes;
-	return transfer;
+/* The id of a request: 39 bits of the position behind it, above 17 bits of its number. */
+#define NUMBER_BITS   17
+#define NUMBER_MASK   (((uint64_t)1 << NUMBER_BITS) - 1)
+#define POSITION_MASK (((uint64_t)1 << 39) - 1)
+
+/* Bytes in flight: never fewer, so that a wire that stands is tried; never more than fit an id. */
+#define IN_FLIGHT_LEAST ((uint64_t)16 << 10)
+#define IN_FLIGHT_MOST  ((uint64_t)1 << 38)
+
+#define PAGE ((uint64_t)4096)
+
+/* MSG_WINDOWs that are accepted beyond one for each quarter ring. */
+#define FLOOD_START  16
+#define FLOOD_SECOND 5
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
-unsigned int transfer_ready(const struct transfer *transfer, unsigned int limit)
+/* The sum of a position and a length, either of which a peer may have chosen. */
+static uint64_t plus(uint64_t a, uint64_t b)
 {
-	uint64_t left = transfer->requests - transfer->posted;
-	uint64_t ready = transfer->depth - transfer_outstanding(transfer);
+	uint64_t sum;
 
-	if (ready > left)
-		ready = left;
-	return ready < limit ? (unsigned int)ready : limit;
+	return __builtin_add_overflow(a, b, &sum) ? TRANSFER_UNKNOWN : sum;
+}
+
+/* ---- Streams ---- */
+
+/* The bytes of all passes. */
+static uint64_t all_passes(const struct stream_plan *plan)
+{
+	uint64_t product;
+
+	if (!plan->present)
+		return 0;
+	if (plan->length == TRANSFER_UNKNOWN || plan->passes == 0)
+		return TRANSFER_UNKNOWN;
+	return __builtin_mul_overflow(plan->length, plan->passes, &product) ? TRANSFER_UNKNOWN - 1
+									    : product;
+}
+
+uint64_t transfer_stream_length(const struct stream_plan *plan)
+{
+	return plan->every_pass ? all_passes(plan) : plan->length;
+}
+
+/* What follows from the length of the announced ring. */
+static void settle(struct transfer_stream *stream, uint64_t announced, unsigned int share)
+{
+	const struct stream_plan *plan = &stream->plan;
+	bool fits = plan->present && plan->length != TRANSFER_UNKNOWN && plan->length <= announced;
+
+	stream->announced = announced;
+	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
+	stream->quiet = stream->repeats || stream->length <= announced;
+	stream->quarter = announced / share > 0 ? announced / share : 1;
+}
+
+/* Whether this side's ring holds all the bytes that differ. */
+static bool ring_holds(const struct transfer_stream *stream)
+{
+	uint64_t length = stream->repeats ? stream->plan.length : stream->length;
+
+	return length <= stream->plan.ring;
+}
+
+/* Where byte `position` lies: modulo this in this side's ring, or in the announced one. */
+static uint64_t local_span(const struct transfer_stream *stream)
+{
+	return stream->repeats && ring_holds(stream) ? stream->plan.length : stream->plan.ring;
+}
+
+static uint64_t remote_span(const struct transfer_stream *stream)
+{
+	return stream->repeats ? stream->plan.length : stream->announced;
+}
+
+/* The stream that this side's operation carries. */
+static const struct transfer_stream *operated(const struct transfer *transfer)
+{
+	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
+}
+
+/* ---- Where everything ends ---- */
+
+/* `ready` that a peer with this stream reaches; of a repeating READ, a single pass. */
+static uint64_t ready_end(const struct transfer *transfer, const struct transfer_stream *stream)
+{
+	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
+}
+
+static uint64_t operation_end(const struct transfer *transfer)
+{
+	const struct transfer_stream *stream = operated(transfer);
+
+	if (stream->length != TRANSFER_UNKNOWN)
+		return stream->length;
+	if (stream->repeats)
+		return transfer->operation.stop;
+	if (transfer->plan.writes)
+		return transfer->source.ended ? transfer->source.filled : TRANSFER_UNKNOWN;
+	return transfer->sink.ended ? transfer->sink.ready : TRANSFER_UNKNOWN;
+}
+
+/* Bytes that the source's worker fills in all. */
+static uint64_t source_end(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+
+	if (stream->repeats && (!transfer->plan.writes || ring_holds(stream)))
+		return stream->plan.length;
+	if (stream->repeats)
+		return operation_end(transfer);
+	if (stream->length != TRANSFER_UNKNOWN)
+		return stream->length;
+	return source->ended ? source->filled : TRANSFER_UNKNOWN;
+}
+
+static bool source_at_end(const struct transfer *transfer)
+{
+	return transfer->source.filled >= source_end(transfer);
+}
+
+uint64_t transfer_sink_end(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	if (sink->stream.repeats && ring_holds(&sink->stream))
+		return sink->stream.plan.length;
+	if (sink->stream.repeats) /* READ through a ring that is shorter than the payload */
+		return operation_end(transfer);
+	if (sink->stream.length != TRANSFER_UNKNOWN)
+		return sink->stream.length;
+	return sink->ended ? sink->ready : TRANSFER_UNKNOWN;
+}
+
+bool transfer_operated(const struct transfer *transfer)
+{
+	const struct transfer_operation *operation = &transfer->operation;
+	uint64_t position = transfer->plan.writes ? operation->posted : operation->completed;
+
+	return !operated(transfer)->plan.present || position == operation_end(transfer);
+}
+
+/* ---- The numbers that the peer is told ---- */
+
+static uint64_t ready(const struct transfer *transfer)
+{
+	return transfer->plan.writes ? transfer->operation.posted : transfer->source.filled;
+}
+
+static bool is_end_to_mark(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	if (!source->stream.plan.present || source->told_end)
+		return false;
+	return transfer->plan.writes ? transfer_operated(transfer) : source_at_end(transfer);
 }
 
 /*
- * Selective signaling: one completion for a quarter of the depth. Each one stands for all work
- * requests before it.
+ * In WRITE, what stays in the ring is taken when it arrives: the source does not write over it, but
+ * may need its own memory back.
  */
-static bool is_signaled(const struct transfer *transfer, uint64_t number)
+static uint64_t taken(const struct transfer *transfer)
 {
-	uint64_t interval = transfer->depth < 4 ? 1 : transfer->depth / 4;
+	const struct transfer_sink *sink = &transfer->sink;
 
-	return number % interval == 0 || number == transfer->requests;
+	if (!transfer->plan.writes)
+		return transfer->operation.completed;
+	return ring_holds(&sink->stream) ? sink->ready : sink->copied;
 }
 
-struct piece transfer_next(struct transfer *transfer)
+static bool sink_moved(const struct transfer *transfer, uint64_t bytes)
 {
-	uint64_t left = transfer->length - transfer->next_offset;
-	struct piece piece = {
-		.number = ++transfer->posted,
-		.offset = transfer->next_offset,
-		.size = left < transfer->request_size ? left : transfer->request_size,
+	const struct transfer_sink *sink = &transfer->sink;
+
+	return sink->stream.plan.present && (taken(transfer) - sink->told_taken >= bytes ||
+					     sink->kept - sink->told_kept >= bytes);
+}
+
+static bool source_moved(const struct transfer *transfer, uint64_t bytes)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	return source->stream.plan.present && ready(transfer) - source->told_ready >= bytes;
+}
+
+/* Whether the peer has not been told everything. */
+static bool has_news(const struct transfer *transfer)
+{
+	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
+}
+
+/* Whether something moved so far that the peer is told at once. */
+static bool has_urgent_news(const struct transfer *transfer)
+{
+	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
+
+	if (!out->quiet && (is_end_to_mark(transfer) || source_moved(transfer, out->quarter)))
+		return true;
+	return !in->quiet && sink_moved(transfer, in->quarter);
+}
+
+/* ---- Deadlines ---- */
+
+/* Whether the peer owes this side's source: room in its ring, or to read what is ready. */
+static bool owes_source(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+
+	if (!stream->plan.present)
+		return false;
+	if (!transfer->plan.writes)
+		return source->told_ready > source->taken;
+	return !stream->repeats && !transfer_operated(transfer) &&
+	       (transfer->operation.posted == plus(source->taken, stream->announced) ||
+		(transfer->plan.completes_early &&
+		 source->filled == plus(source->taken, stream->plan.ring)));
+}
+
+/* Whether it owes this side's sink more that is ready. */
+static bool owes_sink(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+	const struct transfer_stream *stream = &sink->stream;
+
+	if (!stream->plan.present || sink->ended)
+		return false;
+	return stream->repeats || sink->ready < plus(sink->told_taken, stream->announced);
+}
+
+/* Whether the peer knows all of the outgoing stream's end that MSG_DONE does not say. */
+static bool is_marked(const struct transfer_source *source)
+{
+	const struct transfer_stream *stream = &source->stream;
+
+	return stream->repeats || stream->length != TRANSFER_UNKNOWN || source->told_end;
+}
+
+/* READ: whether the peer can have read all of the outgoing stream. */
+static bool may_have_read(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	return !source->stream.plan.present ||
+	       (source_at_end(transfer) && source->told_ready == source->filled &&
+		is_marked(source));
+}
+
+/* Whether it owes MSG_DONE: in READ, not before it could read everything. */
+static bool owes_done(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	if (sink->done || (sink->stream.plan.present && !sink->ended))
+		return false;
+	return transfer->plan.writes || may_have_read(transfer);
+}
+
+static bool peer_owes(const struct transfer *transfer)
+{
+	return transfer->operation.posted > transfer->operation.completed ||
+	       owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
+}
+
+/* After each change: the two clocks. `moved`: the peer or the wire did something. */
+static void refresh(struct transfer *transfer, bool moved, int64_t now)
+{
+	if (!has_news(transfer))
+		transfer->moved = TRANSFER_NEVER;
+	else if (transfer->moved == TRANSFER_NEVER)
+		transfer->moved = now;
+	if (moved)
+		transfer->heard = now;
+	if (!peer_owes(transfer))
+		transfer->owed_since = TRANSFER_NEVER;
+	else if (moved || transfer->owed_since == TRANSFER_NEVER)
+		transfer->owed_since = now;
+}
+
+int64_t transfer_owed_since(const struct transfer *transfer)
+{
+	return transfer->owed_since;
+}
+
+int64_t transfer_heard(const struct transfer *transfer)
+{
+	return transfer->heard;
+}
+
+/* ---- Beginning ---- */
+
+void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, int64_t now)
+{
+	*transfer = (struct transfer){
+		.plan = *plan,
+		.source.stream = { .plan = plan->outgoing,
+				   .length = all_passes(&plan->outgoing),
+				   .quarter = 1 },
+		.sink.stream = { .plan = plan->incoming,
+				 .length = all_passes(&plan->incoming),
+				 .quarter = 1 },
+		.operation.stop = TRANSFER_UNKNOWN,
+		.meter.limit = plan->in_flight,
+		.started = now,
+		.heard = now,
+		.moved = TRANSFER_NEVER,
+		.owed_since = TRANSFER_NEVER,
 	};
-
-	piece.signaled = is_signaled(transfer, piece.number);
-	transfer->next_offset = piece.size == left ? 0 : piece.offset + piece.size;
-	return piece;
+	if (plan->writes)
+		settle(&transfer->sink.stream, plan->incoming.ring, plan->share);
+	else
+		settle(&transfer->source.stream, plan->outgoing.ring, plan->share);
 }
 
-void transfer_refused(struct transfer *transfer, uint64_t number)
+uint64_t transfer_announce(struct transfer *transfer, int64_t now)
 {
-	transfer->posted = number - 1;
+	struct transfer_source *source = &transfer->source;
+
+	if (transfer->plan.writes || !source->stream.plan.present)
+		return 0;
+	source->told_ready = source->filled;
+	source->told_end = source->stream.length != TRANSFER_UNKNOWN && source_at_end(transfer);
+	refresh(transfer, false, now);
+	return source->told_ready;
 }
 
-bool transfer_all_posted(const struct transfer *transfer)
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready,
+				 int64_t now)
 {
-	return transfer->posted == transfer->requests;
+	bool writes = transfer->plan.writes;
+	struct transfer_sink *sink = &transfer->sink;
+	struct transfer_stream *stream = writes ? &transfer->source.stream : &sink->stream;
+
+	if (stream->plan.present && ring == 0 && stream->length > 0)
+		return "has no memory";
+	if (stream->plan.present)
+		settle(stream, ring, transfer->plan.share);
+	if (!writes && stream->plan.present) {
+		if (ready > ring || ready > ready_end(transfer, stream))
+			return "is ready beyond its end";
+		sink->ready = ready;
+		sink->ended = ready == ready_end(transfer, stream);
+	}
+	refresh(transfer, true, now);
+	return NULL;
 }
 
-uint64_t transfer_bytes_posted(const struct transfer *transfer)
+/* ---- MSG_WINDOW: sending ---- */
+
+static bool is_obliged(const struct transfer_credits *credits, const struct transfer_plan *plan)
 {
-	if (transfer->posted >= transfer->requests_per_pass)
-		return transfer->length;
-	return transfer->posted * transfer->request_size;
+	return credits->received - credits->told >= plan->answer;
+}
+
+/* The last credit is kept for an answer: else two sides could wait for each other. */
+static bool has_credit(const struct transfer *transfer)
+{
+	const struct transfer_credits *credits = &transfer->credits;
+	uint64_t unconfirmed = credits->sent - credits->confirmed;
+	uint64_t reserve = is_obliged(credits, &transfer->plan) ? 0 : 1;
+
+	return unconfirmed + reserve < transfer->plan.credits;
+}
+
+int64_t transfer_window_time(const struct transfer *transfer)
+{
+	if (transfer->moved == TRANSFER_NEVER || !has_credit(transfer))
+		return TRANSFER_NEVER;
+	return transfer->moved + TRANSFER_MILLISECONDS;
+}
+
+bool transfer_window(struct transfer *transfer, int64_t now, struct window *window)
+{
+	struct transfer_source *source = &transfer->source;
+	struct transfer_sink *sink = &transfer->sink;
+	struct transfer_credits *credits = &transfer->credits;
+	bool due = has_urgent_news(transfer) || is_obliged(credits, &transfer->plan);
+
+	if (!has_credit(transfer) || !(due || now >= transfer_window_time(transfer)))
+		return false;
+	*window = (struct window){
+		.received = credits->received,
+		.ready = source->stream.plan.present ? ready(transfer) : 0,
+		.taken = sink->stream.plan.present ? taken(transfer) : 0,
+		.kept = sink->kept,
+		.end = is_end_to_mark(transfer),
+	};
+	credits->told = credits->received;
+	credits->sent++;
+	source->told_ready = window->ready;
+	source->told_end = source->told_end || window->end;
+	sink->told_taken = window->taken;
+	sink->told_kept = window->kept;
+	refresh(transfer, false, now);
+	return true;
+}
+
+/* ---- MSG_WINDOW: receiving ---- */
+
+/* Whether there were more than all that happened can explain. Answers are explained by ours. */
+static bool is_flood(const struct transfer *transfer, const struct window *window, int64_t now)
+{
+	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
+	uint64_t allowed = FLOOD_START + FLOOD_SECOND * (uint64_t)(now - transfer->started) / 1000;
+
+	allowed += transfer->credits.sent / transfer->plan.answer;
+	if (in->plan.present)
+		allowed += window->ready / in->quarter;
+	if (out->plan.present)
+		allowed += window->taken / out->quarter + window->kept / out->quarter;
+	return transfer->credits.received + 1 > allowed;
+}
+
+static const char *judge_credits(const struct transfer *transfer, const struct window *window,
+				 int64_t now)
+{
+	const struct transfer_credits *credits = &transfer->credits;
+
+	if (window->received < credits->confirmed)
+		return "goes backwards in what it has received";
+	if (window->received > credits->sent)
+		return "confirms more windows than were sent";
+	if (credits->received - credits->told >= transfer->plan.credits)
+		return "comes without a credit";
+	if (is_flood(transfer, window, now))
+		return "is one too many";
+	return NULL;
+}
+
+/* `ready`, and whether it is the end. */
+static const char *judge_ready(const struct transfer *transfer, uint64_t ready, bool end)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+	const struct transfer_stream *stream = &sink->stream;
+	uint64_t last = ready_end(transfer, stream);
+
+	if (ready < sink->ready)
+		return "goes backwards in what is ready";
+	if (sink->ended && ready > sink->ready)
+		return "goes on after the end";
+	if (ready > last)
+		return "is ready beyond what was agreed";
+	if (!stream->repeats && ready > plus(sink->told_taken, stream->announced))
+		return "is ready beyond the ring";
+	if (end && (sink->ended || !stream->plan.present))
+		return "ends twice";
+	if (end && last != TRANSFER_UNKNOWN && ready != last)
+		return "ends before what was agreed";
+	return NULL;
+}
+
+/* `taken` or `kept`. */
+static bool is_beyond(const struct transfer *transfer, uint64_t position)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	if (source->stream.repeats && !transfer->plan.writes)
+		return position > source->stream.length;
+	return position > source->told_ready;
+}
+
+static const char *judge_taken(const struct transfer *transfer, const struct window *window)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	if (window->taken < source->taken)
+		return "goes backwards in what is taken";
+	if (window->kept < source->kept)
+		return "goes backwards in what is kept";
+	if (is_beyond(transfer, window->taken))
+		return "takes what was not ready";
+	if (is_beyond(transfer, window->kept))
+		return "keeps what was not ready";
+	return NULL;
+}
+
+const char *transfer_accept(struct transfer *transfer, const struct window *window, int64_t now)
+{
+	struct transfer_source *source = &transfer->source;
+	struct transfer_sink *sink = &transfer->sink;
+	struct transfer_credits *credits = &transfer->credits;
+	bool moved = window->ready > sink->ready || window->taken > source->taken ||
+		     window->kept > source->kept || window->end;
+	const char *wrong = judge_credits(transfer, window, now);
+
+	if (!wrong)
+		wrong = judge_ready(transfer, window->ready, window->end);
+	if (!wrong)
+		wrong = judge_taken(transfer, window);
+	if (!wrong && !moved && window->received == credits->confirmed)
+		wrong = "moves nothing";
+	if (wrong)
+		return wrong;
+	credits->received++;
+	credits->confirmed = window->received;
+	sink->ready = window->ready;
+	sink->ended =
+		sink->ended || window->end ||
+		(sink->stream.plan.present && sink->ready == ready_end(transfer, &sink->stream));
+	source->taken = window->taken;
+	source->kept = window->kept;
+	refresh(transfer, moved, now);
+	return NULL;
+}
+
+/* ---- MSG_DONE ---- */
+
+bool transfer_done_due(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	if (!transfer_operated(transfer))
+		return false;
+	return !source->stream.plan.present || (source_at_end(transfer) && is_marked(source));
+}
+
+/* MSG_DONE reports all that it implies: that is not news any more. */
+uint64_t transfer_done(struct transfer *transfer, int64_t now)
+{
+	struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+
+	source->told_ready = stream->plan.present ? ready(transfer) : 0;
+	source->told_end = true;
+	if (!transfer->plan.writes)
+		transfer->sink.told_taken = transfer->operation.completed;
+	refresh(transfer, false, now);
+	return stream->repeats ? stream->plan.length : source->told_ready;
+}
+
+/* The bytes that MSG_DONE has to say; TRANSFER_UNKNOWN: it must not have come. */
+static uint64_t expected_bytes(const struct transfer_sink *sink)
+{
+	const struct transfer_stream *stream = &sink->stream;
+
+	if (!stream->plan.present)
+		return 0;
+	if (stream->repeats)
+		return stream->plan.length;
+	if (stream->length != TRANSFER_UNKNOWN)
+		return stream->length;
+	return sink->ended ? sink->ready : TRANSFER_UNKNOWN;
+}
+
+/* READ: how far the peer has read when it is done. */
+static uint64_t read_end(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	if (!source->stream.repeats)
+		return source->told_ready;
+	return source->stream.length != TRANSFER_UNKNOWN ? source->stream.length : source->taken;
+}
+
+const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now)
+{
+	struct transfer_sink *sink = &transfer->sink;
+	uint64_t expected = expected_bytes(sink);
+	uint64_t last = ready_end(transfer, &sink->stream);
+
+	if (sink->done)
+		return "is done twice";
+	if (expected == TRANSFER_UNKNOWN)
+		return "is done before its end is marked";
+	if (bytes != expected)
+		return "is done with other bytes than agreed";
+	if (!transfer->plan.writes && !may_have_read(transfer))
+		return "is done reading what was not ready";
+	if (last != TRANSFER_UNKNOWN && judge_ready(transfer, last, false))
+		return "is done beyond the ring";
+	if (last != TRANSFER_UNKNOWN)
+		sink->ready = last;
+	if (!transfer->plan.writes)
+		transfer->source.taken = read_end(transfer);
+	sink->ended = true;
+	sink->done = true;
+	refresh(transfer, true, now);
+	return NULL;
+}
+
+/* ---- The wire's speed ---- */
+
+/*
+ * About a second of the wire may be in flight. More at once, but no more than four times as much:
+ * over iWARP the first completions say how fast the memory of the TCP socket is. Less only if the
+ * limit was what the operation waited for, not its source.
+ */
+static void meter_completed(struct transfer_meter *meter, uint64_t bytes, int64_t now)
+{
+	uint64_t rate;
+
+	meter->bytes += bytes;
+	meter->time += (uint64_t)(now - meter->since);
+	meter->since = now;
+	if (meter->bytes < meter->limit / 4 && meter->time < 1000)
+		return;
+	rate = meter->bytes * 1000 / (meter->time > 0 ? meter->time : 1);
+	if (rate > meter->limit)
+		meter->limit = smaller(smaller(rate, 4 * meter->limit), IN_FLIGHT_MOST);
+	else if (meter->bound)
+		meter->limit = rate > IN_FLIGHT_LEAST ? rate : IN_FLIGHT_LEAST;
+	meter->bytes = 0;
+	meter->time = 0;
+	meter->bound = false;
+}
+
+/* ---- The operation ---- */
+
+/* The position up to which the rings of both sides allow to operate. */
+static uint64_t write_limit(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+
+	if (!stream->repeats)
+		return smaller(source->filled, plus(source->taken, stream->announced));
+	if (ring_holds(stream) && source->filled == stream->plan.length)
+		return TRANSFER_UNKNOWN;
+	return source->filled;
+}
+
+static uint64_t read_limit(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+	const struct transfer_stream *stream = &sink->stream;
+	bool all = stream->repeats && sink->ready == stream->plan.length;
+	uint64_t remote = all ? TRANSFER_UNKNOWN : sink->ready;
+
+	if (stream->repeats && ring_holds(stream))
+		return remote;
+	return smaller(remote, plus(sink->copied, stream->plan.ring));
+}
+
+static uint64_t operation_limit(const struct transfer *transfer)
+{
+	uint64_t limit = transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
+
+	if (operated(transfer)->announced == 0)
+		return 0;
+	return smaller(limit, operation_end(transfer));
+}
+
+/*
+ * Bytes of one request at most: where several may be in flight, a quarter of what may be, so that a
+ * slow wire is seen to move; of a stream that is longer than the announced ring, no more than a
+ * move that is reported, so that both sides always have something to do.
+ */
+static uint64_t request_limit(const struct transfer *transfer)
+{
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t part = transfer->meter.limit / (transfer->plan.depth > 1 ? 4 : 1);
+
+	if (!stream->quiet)
+		part = smaller(part, stream->quarter);
+	if (part > PAGE)
+		part -= part % PAGE;
+	else
+		part = PAGE;
+	return smaller(transfer->plan.request_size, part);
+}
+
+/* The size of the next request, if depth and bytes in flight did not matter; 0: there is none. */
+static uint64_t next_size(const struct transfer *transfer)
+{
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t position = transfer->operation.posted, limit = operation_limit(transfer);
+	uint64_t local, remote;
+
+	if (position >= limit)
+		return 0;
+	local = local_span(stream) - transfer->operation.local;
+	remote = remote_span(stream) - transfer->operation.remote;
+	return smaller(smaller(limit - position, request_limit(transfer)), smaller(local, remote));
+}
+
+/* Whether so many bytes more may be in flight. If no completion is to come, nothing is waited for.
+ */
+static bool fits_in_flight(const struct transfer *transfer, uint64_t size)
+{
+	const struct transfer_operation *operation = &transfer->operation;
+
+	return operation->last_signaled <= operation->requests_completed ||
+	       operation->posted - operation->completed + size <= transfer->meter.limit;
+}
+
+/*
+ * Selective signaling: one completion for depth/4 requests or a quarter of what may be in flight,
+ * and one for the last that can be posted for now, since what comes after it may depend on it.
+ * Where the rest waits for bytes in flight or for depth, a completion is on its way.
+ */
+static bool needs_signal(const struct transfer *transfer)
+{
+	const struct transfer_operation *operation = &transfer->operation;
+	uint64_t interval = transfer->plan.depth < 4 ? 1 : transfer->plan.depth / 4;
+
+	return operation->requests_posted - operation->last_signaled >= interval ||
+	       operation->posted - operation->last_signaled_byte >= transfer->meter.limit / 4 ||
+	       next_size(transfer) == 0;
+}
+
+/* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
+static uint64_t advance(uint64_t offset, uint64_t size, uint64_t span)
+{
+	return offset + size == span ? 0 : offset + size;
+}
+
+bool transfer_next(struct transfer *transfer, struct transfer_request *request, int64_t now)
+{
+	struct transfer_operation *operation = &transfer->operation;
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t size = next_size(transfer);
+
+	if (size == 0 ||
+	    operation->requests_posted - operation->requests_completed >= transfer->plan.depth)
+		return false;
+	if (!fits_in_flight(transfer, size)) {
+		transfer->meter.bound = true;
+		return false;
+	}
+	if (operation->posted == operation->completed)
+		transfer->meter.since = now;
+	request->local = operation->local;
+	request->remote = operation->remote;
+	request->size = size;
+	operation->posted += size;
+	operation->local = advance(operation->local, size, local_span(stream));
+	operation->remote = advance(operation->remote, size, remote_span(stream));
+	operation->requests_posted++;
+	request->id = (operation->posted & POSITION_MASK) << NUMBER_BITS |
+		      (operation->requests_posted & NUMBER_MASK);
+	request->signaled = needs_signal(transfer);
+	if (request->signaled) {
+		operation->last_signaled = operation->requests_posted;
+		operation->last_signaled_byte = operation->posted;
+	}
+	refresh(transfer, false, now);
+	return true;
+}
+
+/* How far request `id` is behind the last one that completed: in requests, and in bytes. */
+static uint64_t requests_to(const struct transfer_operation *operation, uint64_t id)
+{
+	return (id - operation->requests_completed) & NUMBER_MASK;
+}
+
+static uint64_t bytes_to(const struct transfer_operation *operation, uint64_t id)
+{
+	return ((id >> NUMBER_BITS) - operation->completed) & POSITION_MASK;
+}
+
+void transfer_rejected(struct transfer *transfer, const struct transfer_request *request)
+{
+	struct transfer_operation *operation = &transfer->operation;
+
+	operation->requests_posted =
+		operation->requests_completed + requests_to(operation, request->id) - 1;
+	operation->posted = operation->completed + bytes_to(operation, request->id) - request->size;
+	operation->local = operation->posted % local_span(operated(transfer));
+	operation->remote = operation->posted % remote_span(operated(transfer));
+}
+
+uint64_t transfer_pass(const struct transfer *transfer)
+{
+	return operated(transfer)->plan.length;
 }
 
 uint64_t transfer_outstanding(const struct transfer *transfer)
 {
-	return transfer->posted - transfer->completed;
+	return transfer->operation.requests_posted - transfer->operation.requests_completed;
 }
 
-uint64_t transfer_passes(const struct transfer *transfer)
+bool transfer_completed(struct transfer *transfer, uint64_t id, int64_t now)
 {
-	return transfer->requests_per_pass ? transfer->completed / transfer->requests_per_pass : 0;
+	struct transfer_operation *operation = &transfer->operation;
+	uint64_t requests = requests_to(operation, id), bytes = bytes_to(operation, id);
+
+	if (requests == 0 || requests > operation->requests_posted - operation->requests_completed)
+		return false;
+	if (bytes == 0 || bytes > operation->posted - operation->completed)
+		return false;
+	operation->requests_completed += requests;
+	operation->completed += bytes;
+	meter_completed(&transfer->meter, bytes, now);
+	refresh(transfer, true, now);
+	return true;
+}
+
+void transfer_stop(struct transfer *transfer)
+{
+	struct transfer_operation *operation = &transfer->operation;
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t pass = stream->plan.length, begun = operation->posted;
+
+	if (!stream->repeats || stream->length != TRANSFER_UNKNOWN ||
+	    operation->stop != TRANSFER_UNKNOWN || pass == 0)
+		return;
+	if (transfer->plan.writes && !ring_holds(stream) && transfer->source.filled > begun)
+		begun = transfer->source.filled;
+	/* a request must be left to post, the last one, whose completion tells the end */
+	operation->stop = (begun / pass + 1) * pass;
+}
+
+/* ---- The workers ---- */
+
+/* The position up to which the source's ring is free. */
+static uint64_t fill_limit(const struct transfer *transfer)
+{
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+	bool by_completion = transfer->plan.writes && !transfer->plan.completes_early;
+	uint64_t freed = by_completion ? transfer->operation.completed : source->taken;
+	uint64_t limit = smaller(plus(freed, stream->plan.ring), source_end(transfer));
+
+	if (source->ended)
+		return source->filled;
+	/* whether it repeats is not known yet, but the first pass is the same */
+	if (stream->announced == 0)
+		return smaller(limit, stream->plan.length);
+	return limit;
+}
+
+/* From `position` to `limit`, or to the end of the ring. False: there is nothing. */
+static bool make_piece(uint64_t position, uint64_t limit, uint64_t ring, struct piece *piece)
+{
+	if (position >= limit)
+		return false;
+	piece->position = position;
+	piece->offset = position % ring;
+	piece->size = smaller(limit - position, ring - piece->offset);
+	return true;
+}
+
+bool transfer_fill(const struct transfer *transfer, struct piece *piece)
+{
+	const struct transfer_source *source = &transfer->source;
+
+	return source->stream.plan.present &&
+	       make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
+}
+
+bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now)
+{
+	struct transfer_source *source = &transfer->source;
+	const struct transfer_stream *stream = &source->stream;
+
+	if (size > fill_limit(transfer) - source->filled)
+		return false;
+	if (end && stream->plan.length != TRANSFER_UNKNOWN && stream->length != TRANSFER_UNKNOWN &&
+	    source->filled + size != source_end(transfer))
+		return false;
+	source->filled += size;
+	source->ended =
+		source->ended || (end && stream->length == TRANSFER_UNKNOWN && !stream->repeats);
+	refresh(transfer, false, now);
+	return true;
+}
+
+bool transfer_is_whole(const struct transfer *transfer)
+{
+	return transfer->sink.stream.plan.present && ring_holds(&transfer->sink.stream);
+}
+
+/* The position up to which the sink's ring holds what nobody else touches any more. */
+static uint64_t copy_limit(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	if (transfer_is_whole(transfer)) {
+		bool over = transfer->plan.writes ? sink->done : transfer_operated(transfer);
+
+		return over ? transfer_sink_end(transfer) : 0;
+	}
+	return transfer->plan.writes ? sink->ready : transfer->operation.completed;
+}
+
+bool transfer_copy(const struct transfer *transfer, struct piece *piece)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	return sink->stream.plan.present &&
+	       make_piece(sink->copied, copy_limit(transfer), sink->stream.plan.ring, piece);
+}
+
+void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now)
+{
+	transfer->sink.copied += size;
+	refresh(transfer, false, now);
+}
+
+void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now)
+{
+	transfer->sink.kept = position;
+	refresh(transfer, false, now);
+}
+
+bool transfer_all_kept(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	return sink->done &&
+	       (!sink->stream.plan.present || sink->kept == transfer_sink_end(transfer));
 }

@@ -1,7 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The operation of one side, as work requests: how a payload is cut into them, how many may be
- * posted now, which is next, what a completion means. Pure arithmetic: no verbs, no clock.
+ * The window: any number of bytes through rings of bounded memory, in either direction of a
+ * session, in RDMA READ and in RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output,
+ * no allocation, no lock. The caller holds the session's lock, gives the time, does what the
+ * answers say, and reports what came of it.
+ *
+ * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
+ * the beginning of the stream; byte x lies at x modulo the ring's length, in the rings of both
+ * sides. The announced ring is the region of MSG_MR: the sink's in WRITE, the source's in READ. The
+ * side that operates carries the stream between its own ring and the announced one.
+ *
+ *   WRITE  source -fill-> own ring -RDMA WRITE-> announced ring -copy-> sink
+ *   READ   source -fill-> announced ring -RDMA READ-> own ring -copy-> sink
+ *
+ * Three numbers of bytes, which only grow, go to the peer in MSG_WINDOW:
+ *
+ *   ready  source's; READ: filled. WRITE: posted, because a SEND follows the WRITEs before it
+ *   taken  sink's; READ: read, the source may refill. WRITE: copied out, the source may write over
+ *   kept   sink's; digested and, with --output, on the disk
+ *
+ * A payload whose every pass fits into the announced ring is sent pass after pass with the same
+ * bytes, as perftest does, unless each pass is to be verified: the stream "repeats". The number
+ * of the side that operates (WRITE: ready, READ: taken) then counts the bytes of all passes, for
+ * progress alone; the byte count in MSG_DONE is that of one pass.
+ *
+ * Times are milliseconds of any clock that does not run backwards.
  */
 #ifndef RDMA_COMMON_TRANSFER_H
 #define RDMA_COMMON_TRANSFER_H
@@ -9,48 +32,271 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A length that only the source knows, and only at its end. */
+#define TRANSFER_UNKNOWN UINT64_MAX
+
+/* A time that does not come. */
+#define TRANSFER_NEVER INT64_MAX
+
+/* The numbers that programs use; tests use smaller ones. */
+#define TRANSFER_CREDITS      32                  /* MSG_WINDOWs that are unconfirmed at most */
+#define TRANSFER_ANSWER       16                  /* so many unconfirmed oblige an answer */
+#define TRANSFER_SHARE        4                   /* a quarter of the ring is worth reporting */
+#define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20) /* bytes of a work request at most */
+#define TRANSFER_MILLISECONDS 250                 /* age at which any move is reported */
+
 /*
- * All passes (--iters) of an operation. Work requests are numbered from 1; they are posted and
- * complete in that order. All zero: this side performs no operation.
+ * Bytes in flight before the wire has been measured. Not 1 MiB: that is 8 s of a wire of 1 Mbit/s,
+ * and a peer with --timeout 5 hears of nothing that is posted behind it.
  */
+#define TRANSFER_IN_FLIGHT ((uint64_t)256 << 10)
+
+/* What is known of a direction before the peer's MSG_MR. */
+struct stream_plan {
+	bool present;    /* false: nothing flows this way (one way), and the rest means nothing */
+	bool every_pass; /* each pass is verified: never repeat */
+	uint64_t length; /* bytes of one pass, or TRANSFER_UNKNOWN, which has one pass */
+	uint64_t passes; /* 0: until a time is up */
+	uint64_t ring;   /* bytes of this side's ring, at least 1 */
+};
+
+struct transfer_plan {
+	bool writes; /* RDMA WRITE, else RDMA READ */
+	/*
+	 * A completion of a WRITE does not say that the memory has been read (iWARP, where the
+	 * provider may send without copying): the source refills only what the peer has taken.
+	 */
+	bool completes_early;
+	unsigned int depth;    /* requests of the operation that are outstanding, 1 to 65536 */
+	uint64_t request_size; /* bytes of a request at most */
+	uint64_t in_flight;    /* bytes in flight before the wire is measured */
+	unsigned int credits;  /* 0: the peer knows no MSG_WINDOW */
+	unsigned int answer;   /* at least 2, less than `credits` */
+	unsigned int share;    /* a move of so great a part of the announced ring is reported */
+	struct stream_plan outgoing; /* this side is the source */
+	struct stream_plan incoming; /* this side is the sink */
+};
+
+/* A direction, as far as both sides know it. */
+struct transfer_stream {
+	struct stream_plan plan;
+	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
+	uint64_t length;  /* bytes in all, all passes; TRANSFER_UNKNOWN: until the end is marked */
+	uint64_t quarter; /* bytes of a move that is reported at once */
+	bool repeats;     /* passes are sent with the same bytes, without flow control */
+	bool quiet;       /* fits into the announced ring: reported by the clock alone */
+};
+
+/* The source of the outgoing stream: positions. */
+struct transfer_source {
+	struct transfer_stream stream;
+	uint64_t filled;     /* the worker has put so much into the ring */
+	uint64_t told_ready; /* the peer was told */
+	uint64_t taken;      /* the peer told */
+	uint64_t kept;       /* the peer told; for progress alone */
+	bool ended;          /* the worker says that there is no more */
+	bool told_end;       /* the peer was told: once */
+};
+
+/* The sink of the incoming stream: positions. */
+struct transfer_sink {
+	struct transfer_stream stream;
+	uint64_t ready;      /* the peer told */
+	uint64_t copied;     /* the worker has copied so much out of the ring */
+	uint64_t kept;       /* the worker has digested and stored so much */
+	uint64_t told_taken; /* the peer was told */
+	uint64_t told_kept;  /* the peer was told */
+	bool ended;          /* `ready` is the end, the peer said */
+	bool done;           /* the peer's MSG_DONE came */
+};
+
+/* The operation of this side: positions, and the requests' numbers from 1. */
+struct transfer_operation {
+	uint64_t posted, completed;
+	uint64_t local, remote; /* where `posted` lies: offsets in this side's ring, in the other */
+	uint64_t requests_posted, requests_completed;
+	uint64_t last_signaled;      /* the number of the last request with a completion */
+	uint64_t last_signaled_byte; /* the position behind it */
+	uint64_t stop;               /* end of a repeating operation whose time is up */
+};
+
+/* How fast the wire is: what completed while something was in flight. */
+struct transfer_meter {
+	uint64_t limit; /* bytes that may be in flight: about a second of the wire */
+	uint64_t bytes; /* have completed in this measurement */
+	uint64_t time;  /* milliseconds that it took */
+	int64_t since;  /* since then something is in flight, or the last completion came */
+	bool bound;     /* something had to wait for the limit during the measurement */
+};
+
+/* MSG_WINDOWs, both ways. */
+struct transfer_credits {
+	uint64_t sent, confirmed; /* of this side's, the peer has confirmed so many */
+	uint64_t received, told;  /* of the peer's, it was told so many */
+};
+
+/* Bytes of a stream in all passes that need different bytes; TRANSFER_UNKNOWN: not known. */
+uint64_t transfer_stream_length(const struct stream_plan *plan);
+
+/* One side of a session. To be read by the caller, and changed by this module alone. */
 struct transfer {
-	uint64_t length;       /* bytes of the payload */
-	uint64_t request_size; /* bytes that one work request carries at most */
-	uint64_t requests_per_pass, requests;
-	uint64_t posted, completed; /* work requests */
-	uint64_t next_offset;       /* in the payload, of the next work request */
-	unsigned int depth;         /* work requests that are outstanding at most; at least 1 */
+	struct transfer_plan plan;
+	struct transfer_source source;
+	struct transfer_sink sink;
+	struct transfer_operation operation;
+	struct transfer_meter meter;
+	struct transfer_credits credits;
+	int64_t started;    /* the peer cannot have sent anything before */
+	int64_t moved;      /* since when something has moved that the peer was not told */
+	int64_t heard;      /* when the peer or the wire last moved something */
+	int64_t owed_since; /* the peer owes something and nothing has moved since then */
 };
 
-/* The part of the payload that one work request carries. */
+/* A part of a ring of this side, which does not cross its end. */
 struct piece {
-	uint64_t number;
-	uint64_t offset, size; /* bytes, in the payload */
-	bool signaled;         /* it is to make a completion, for itself and all before it */
+	uint64_t offset;   /* bytes from the beginning of the ring */
+	uint64_t position; /* in the stream */
+	uint64_t size;     /* bytes */
 };
 
-/* The transfer of `length` bytes in each of `passes`. */
-struct transfer transfer_plan(uint64_t length, uint64_t request_size, uint64_t passes,
-			      unsigned int depth);
+/* The next work request of the operation. */
+struct transfer_request {
+	uint64_t id;     /* for wr_id, 56 bits; transfer_completed() takes it back */
+	uint64_t local;  /* offset in this side's ring */
+	uint64_t remote; /* offset in the announced ring */
+	uint64_t size;   /* bytes */
+	bool signaled;   /* ask for a completion, which stands for all requests before it, too */
+};
 
-/* The number of work requests that may be posted now, `limit` at most. */
-unsigned int transfer_ready(const struct transfer *transfer, unsigned int limit);
+/* The numbers in a MSG_WINDOW. */
+struct window {
+	uint64_t received; /* MSG_WINDOWs that its sender has received */
+	uint64_t ready;    /* of its sender's outgoing stream */
+	uint64_t taken;    /* of its sender's incoming stream */
+	uint64_t kept;
+	bool end; /* `ready` is the end; said once */
+};
 
-/* The next work request, which counts as posted from now on. One must be ready. */
-struct piece transfer_next(struct transfer *transfer);
+/*
+ * Begins. `now` must not be later than what the peer sends first: when this side accepts, or asks
+ * for the connection.
+ */
+void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, int64_t now);
 
-/* Work request `number` and those behind it could not be posted; nothing may follow. */
-void transfer_refused(struct transfer *transfer, uint64_t number);
+/* ---- Messages ---- */
 
-bool transfer_all_posted(const struct transfer *transfer);
+/* What `ready` is in this side's MSG_MR; to be asked once, when that is posted. */
+uint64_t transfer_announce(struct transfer *transfer, int64_t now);
 
-/* Bytes of the payload that have been posted at least once. */
-uint64_t transfer_bytes_posted(const struct transfer *transfer);
+/*
+ * The peer's MSG_MR: its region has `ring` bytes, of which `ready` may be read (only in READ; of a
+ * peer without a hello, all). The caller has checked that the region does not wrap. NULL, or what
+ * is wrong with it: a static string.
+ */
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready,
+				 int64_t now);
 
-/* Work requests that are posted and have not completed. */
+/*
+ * Whether a MSG_WINDOW is to be posted now. If so `*window` is what it says, and it counts as sent.
+ * To be asked after everything that is reported here, behind the requests of transfer_next(), and
+ * at transfer_window_time(); only between this side's MSG_MR and its MSG_VERDICT.
+ */
+bool transfer_window(struct transfer *transfer, int64_t now, struct window *window);
+
+/* When a MSG_WINDOW is due if nothing else happens; TRANSFER_NEVER if none is, or no credit left.
+ */
+int64_t transfer_window_time(const struct transfer *transfer);
+
+/*
+ * The peer's MSG_WINDOW. NULL, or which rule it breaks: a static string that follows "the peer's
+ * window ". Nothing is changed then.
+ */
+const char *transfer_accept(struct transfer *transfer, const struct window *window, int64_t now);
+
+/*
+ * Whether MSG_DONE may be posted: operated to the end (READ: completed, because a SEND may overtake
+ * a READ), the source at its end, and that end marked if the length was not agreed.
+ */
+bool transfer_done_due(const struct transfer *transfer);
+
+/* MSG_DONE is posted. Returns its byte count: what the digest in it covers. */
+uint64_t transfer_done(struct transfer *transfer, int64_t now);
+
+/* The peer's MSG_DONE with this byte count. NULL, or what is wrong, as in transfer_accept(). */
+const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now);
+
+/* ---- The operation ---- */
+
+/*
+ * The next work request that may be posted now; false if none may. It counts as posted. Ask until
+ * false: only the last one of those is sure to have the completion that goes on with the rest.
+ */
+bool transfer_next(struct transfer *transfer, struct transfer_request *request, int64_t now);
+
+/* ibv_post_send(3) rejected this request and so all after it: they were not posted after all. */
+void transfer_rejected(struct transfer *transfer, const struct transfer_request *request);
+
+/* The completion of request `id`, and so of all before it. False if no such one is outstanding. */
+bool transfer_completed(struct transfer *transfer, uint64_t id, int64_t now);
+
+/* The time of a repeating operation is up: it ends with the pass that has begun. */
+void transfer_stop(struct transfer *transfer);
+
+/* Bytes of one pass of the operation; TRANSFER_UNKNOWN: not known. */
+uint64_t transfer_pass(const struct transfer *transfer);
+
+/* Work requests of the operation that are posted and have not completed. */
 uint64_t transfer_outstanding(const struct transfer *transfer);
 
-/* Whole passes that have completed. */
-uint64_t transfer_passes(const struct transfer *transfer);
+/* Whether the operation is at its end; READ: completed. True if this side does not operate. */
+bool transfer_operated(const struct transfer *transfer);
+
+/* ---- The workers ---- */
+
+/* What the source's worker may fill next, outside of the lock. False if it has to wait. */
+bool transfer_fill(const struct transfer *transfer, struct piece *piece);
+
+/*
+ * It filled the first `size` bytes of that piece, and `end`: there is no more. False if that is not
+ * what was agreed: a known length ends before its time, or more was filled than there was.
+ */
+bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now);
+
+/*
+ * Whether the incoming stream (of a repeating one: the last pass) stays in this side's ring until
+ * the peer has nothing to do with it any more. transfer_copy() waits for that; the caller
+ * deregisters the ring before the first piece. Else pieces are copied out as they come.
+ */
+bool transfer_is_whole(const struct transfer *transfer);
+
+/* What the sink's worker may copy out next, outside of the lock. False if it has to wait. */
+bool transfer_copy(const struct transfer *transfer, struct piece *piece);
+
+/* It copied the first `size` bytes of that piece, and the ring may be written over there. */
+void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now);
+
+/* It has digested and, with --output, stored everything up to `position`. */
+void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now);
+
+/* Bytes that the sink's worker keeps in all; TRANSFER_UNKNOWN until the end is marked. */
+uint64_t transfer_sink_end(const struct transfer *transfer);
+
+/* Whether the peer is done and all that it sent is kept: the verdict is due. */
+bool transfer_all_kept(const struct transfer *transfer);
+
+/* ---- Deadlines ---- */
+
+/*
+ * Since when the peer, or the wire, owes something that has not moved: data, room in its ring,
+ * completions, MSG_DONE. TRANSFER_NEVER: it owes nothing. MSG_MR and MSG_VERDICT are not counted
+ * here.
+ */
+int64_t transfer_owed_since(const struct transfer *transfer);
+
+/*
+ * When the peer's numbers, MSG_MR, MSG_DONE or a completion last moved something: that, too,
+ * extends the wait for MSG_VERDICT, before which the peer may have much to store.
+ */
+int64_t transfer_heard(const struct transfer *transfer);
 
 #endif

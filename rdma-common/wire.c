@@ -47,19 +47,29 @@ static uint64_t get64(const uint8_t *wire)
 }
 
 /* Offsets of the fields of a message: the tutorial's struct on 64-bit little-endian machines. */
-#define MESSAGE_TYPE   0
-#define MESSAGE_VALUE  24
-#define MESSAGE_LENGTH 32
-#define MESSAGE_RKEY   48
+#define MESSAGE_TYPE     0
+#define MESSAGE_READY    8
+#define MESSAGE_RECEIVED 8
+#define MESSAGE_KEPT     16
+#define MESSAGE_VALUE    24
+#define MESSAGE_LENGTH   32
+#define MESSAGE_RKEY     48
+#define MESSAGE_END      48
 
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 {
 	memset(wire, 0, MESSAGE_SIZE);
 	put32(wire + MESSAGE_TYPE, message->type);
 	put64(wire + MESSAGE_VALUE, message->value);
-	if (message->type == MSG_MR) {
+	if (message->type != MSG_VERDICT)
 		put64(wire + MESSAGE_LENGTH, message->length);
+	if (message->type == MSG_MR) {
+		put64(wire + MESSAGE_READY, message->ready);
 		put32(wire + MESSAGE_RKEY, message->rkey);
+	} else if (message->type == MSG_WINDOW) {
+		put64(wire + MESSAGE_RECEIVED, message->received);
+		put64(wire + MESSAGE_KEPT, message->kept);
+		put32(wire + MESSAGE_END, message->end);
 	}
 }
 
@@ -72,10 +82,19 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 	type = get32(wire + MESSAGE_TYPE);
 	if (type >= MESSAGE_TYPES)
 		return false;
-	message->type = (enum message_type)type;
-	message->value = get64(wire + MESSAGE_VALUE);
-	message->length = get64(wire + MESSAGE_LENGTH);
-	message->rkey = get32(wire + MESSAGE_RKEY);
+	*message = (struct message){
+		.type = (enum message_type)type,
+		.value = get64(wire + MESSAGE_VALUE),
+		.length = get64(wire + MESSAGE_LENGTH),
+	};
+	if (message->type == MSG_MR) {
+		message->ready = get64(wire + MESSAGE_READY);
+		message->rkey = get32(wire + MESSAGE_RKEY);
+	} else if (message->type == MSG_WINDOW) {
+		message->received = get64(wire + MESSAGE_RECEIVED);
+		message->kept = get64(wire + MESSAGE_KEPT);
+		message->end = get32(wire + MESSAGE_END) != 0;
+	}
 	return true;
 }
 
@@ -93,6 +112,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_FLAGS     6
 #define HELLO_AT_LENGTH    8
 #define HELLO_AT_REFUSAL   16
+#define HELLO_AT_PASSES    24
 
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 {
@@ -103,20 +123,25 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put16(wire + HELLO_AT_FLAGS, hello->flags);
 	put64(wire + HELLO_AT_LENGTH, hello->length);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
+	put64(wire + HELLO_AT_PASSES, hello->passes);
 }
 
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
 {
 	memset(hello, 0, sizeof(*hello));
-	if (!wire || size < HELLO_SIZE || get32(wire + HELLO_AT_MAGIC) != HELLO_MAGIC)
+	/* that of another version may be shorter */
+	if (!wire || size <= HELLO_AT_VERSION || get32(wire + HELLO_AT_MAGIC) != HELLO_MAGIC)
 		return GREETING_NONE;
 	hello->version = wire[HELLO_AT_VERSION];
 	if (hello->version != HELLO_VERSION)
 		return GREETING_VERSION;
+	if (size < HELLO_SIZE)
+		return GREETING_NONE;
 	hello->operation = wire[HELLO_AT_OPERATION];
 	hello->flags = get16(wire + HELLO_AT_FLAGS);
 	hello->length = get64(wire + HELLO_AT_LENGTH);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
+	hello->passes = get64(wire + HELLO_AT_PASSES);
 	return GREETING_HELLO;
 }
 
@@ -126,7 +151,7 @@ const char *message_name(enum message_type type)
 		[MSG_MR] = "MSG_MR",
 		[MSG_DONE] = "MSG_DONE",
 		[MSG_VERDICT] = "MSG_VERDICT",
-		[MSG_PROGRESS] = "MSG_PROGRESS",
+		[MSG_WINDOW] = "MSG_WINDOW",
 	};
 
 	return type < MESSAGE_TYPES ? names[type] : "MSG_?";

@@ -13,8 +13,8 @@
 enum message_type {
 	MSG_MR = 0,       /* address, length and rkey of the sender's region */
 	MSG_DONE = 1,     /* the sender's operation is done; the digest of its outgoing payload */
-	MSG_VERDICT = 2,  /* whether the sender's incoming payload fits the digest */
-	MSG_PROGRESS = 3, /* the sender's operation, or its storing, takes long, but moves */
+	MSG_VERDICT = 2,  /* whether the sender's incoming payload fits the digest, and is stored */
+	MSG_WINDOW = 3,   /* how far the sender's ends of both streams are (transfer.h) */
 	MESSAGE_TYPES = 4 /* how many there are */
 };
 
@@ -26,10 +26,13 @@ const char *message_name(enum message_type type);
 /* One message, decoded. Only what its type uses has a meaning. */
 struct message {
 	enum message_type type;
-	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status; PROGRESS: work requests done
-			  */
-	uint64_t length; /* MR: bytes in the region */
-	uint32_t rkey;   /* MR */
+	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status; WINDOW: `ready` */
+	uint64_t length;   /* bytes. MR: in the region; DONE: sent in all; WINDOW: `taken` */
+	uint64_t ready;    /* MR: bytes that may be read */
+	uint64_t received; /* WINDOW: how many its sender has received */
+	uint64_t kept;     /* WINDOW */
+	uint32_t rkey;     /* MR */
+	bool end;          /* WINDOW: `ready` is the end */
 };
 
 /* Writes `message` in its wire form, little-endian, reserved bytes zero. Cannot fail. */
@@ -53,8 +56,8 @@ enum refusal {
 	REFUSAL_BUSY = 4,      /* the server is out of resources for another session */
 };
 
-#define HELLO_SIZE    24 /* bytes; a connect request over InfiniBand carries up to 56 */
-#define HELLO_VERSION 1
+#define HELLO_SIZE    32 /* bytes; a connect request over InfiniBand carries up to 56 */
+#define HELLO_VERSION 2
 
 /*
  * The connection manager's private data: in the connect request and its acceptance what either side
@@ -63,13 +66,16 @@ enum refusal {
 struct hello {
 	uint8_t version;
 	uint8_t operation; /* enum operation, but a peer may send any number */
-	uint16_t flags;    /* HELLO_ONE_WAY, HELLO_PATTERN */
+	uint16_t flags;    /* HELLO_ONE_WAY and those below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
+	uint64_t passes;   /* how often this side performs its operation */
 };
 
-#define HELLO_ONE_WAY (1 << 0) /* the client alone operates, so one side sends no payload */
-#define HELLO_PATTERN (1 << 1) /* the payload of this side is the pattern of --size */
+#define HELLO_ONE_WAY    (1 << 0) /* the client alone operates, so one side sends no payload */
+#define HELLO_PATTERN    (1 << 1) /* the payload of this side is the pattern of --size */
+#define HELLO_UNKNOWN    (1 << 2) /* the payload of this side has a length that its end tells */
+#define HELLO_EVERY_PASS (1 << 3) /* every pass of this side's operation is verified */
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

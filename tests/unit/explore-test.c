@@ -14,7 +14,12 @@
  *   each other; ESTABLISHED comes before DISCONNECTED, or, to a server, not at all;
  * - what was under way when a side disconnects in good order arrives before the peer learns of it;
  *   what the queue pair still holds is flushed, receives last;
- * - acknowledgements are lost only when there is a fault.
+ * - acknowledgements are lost only when there is a fault;
+ * - soft-iWARP never completes a READ that is outstanding when the connection ends.
+ *
+ * And of the rest of the program:
+ * - a worker may fail at any time until the incoming payload is checked: EVENT_GAVE_UP; two may;
+ * - MSG_DONE is posted behind a WRITE as soon as its source has ended, so it may never be.
  *
  * To see that it can find something, it is run with broken state machines as well.
  */
@@ -26,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <xxhash.h>
 
 /* ---- The world: both sides and what is between them ---- */
 
@@ -44,6 +50,7 @@ enum fate {
 	FATE_EXECUTED = 1 << 1, /* message delivered, payload where it belongs */
 	FATE_RETURNED = 1 << 2, /* its completion was handled */
 	FATE_DEAD = 1 << 3,     /* will never be executed */
+	FATE_OMITTED = 1 << 4,  /* never posted, although the machine has asked for it */
 };
 
 /* The news that the connection has ended, on its way to a side. Only ever goes up. */
@@ -61,6 +68,14 @@ enum disconnection {
 	DISCONNECTION_DONE,
 };
 
+/* How a side gave up. */
+enum giving_up {
+	GIVING_UP_NONE,
+	GIVING_UP_LATE,    /* it was closing already */
+	GIVING_UP_UNHEARD, /* no verdict can say it: the tutorial's program, a client connecting */
+	GIVING_UP_HEARD,
+};
+
 /* One side, in bytes, so that worlds can be compared. */
 struct side {
 	/* struct protocol; of the tutorial's program: `local` counts completions, `remote`
@@ -68,6 +83,7 @@ struct side {
 	uint8_t phase;
 	uint8_t local;
 	uint8_t remote;
+	uint8_t gave_up;
 	uint8_t check;
 	uint8_t verdict;
 	uint8_t status;
@@ -84,12 +100,15 @@ struct side {
 	uint8_t broken;             /* the queue pair is in the error state */
 	uint8_t receives_returned;  /* flushed */
 	uint8_t verified;           /* EVENT_CHECKED was handled */
+	uint8_t empty_returned;     /* EVENT_OPERATION_COMPLETED was, without an operation */
+	uint8_t giving_up;          /* enum giving_up */
 };
 
 struct world {
 	struct side sides[2]; /* by enum role */
 	uint8_t lost;         /* the network is gone */
 	uint8_t faults; /* that happened on the way here, a premature deadline and a signal too */
+	uint8_t worker_failures; /* EVENT_GAVE_UP, of either side: no fault */
 };
 
 /*
@@ -98,6 +117,11 @@ struct world {
  */
 #define FAULTS     2
 #define FAULTS_FEW 1
+/*
+ * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
+ * bounded by the number of faults.
+ */
+#define WORKER_FAILURES 2
 
 typedef struct step (*step_function)(struct protocol protocol, struct event event);
 
@@ -142,6 +166,11 @@ static unsigned int fault_limit(const struct setting *setting)
 	return few ? FAULTS_FEW : FAULTS;
 }
 
+static bool fault_possible(const struct setting *setting, const struct world *world)
+{
+	return (unsigned int)world->faults + world->worker_failures < fault_limit(setting);
+}
+
 enum violation {
 	VIOLATION_NONE,
 	VIOLATION_STUCK,              /* without a fault, only a deadline would help */
@@ -152,6 +181,7 @@ enum violation {
 	VIOLATION_DONE_EARLY,         /* MSG_DONE arrived before the operation was done */
 	VIOLATION_POSTED_AFTER_CLOSING,
 	VIOLATION_POSTED_TWICE,
+	VIOLATION_POSTED_AFTER_VERDICT,
 };
 
 static const char *const violation_names[] = {
@@ -164,6 +194,7 @@ static const char *const violation_names[] = {
 	"MSG_DONE arrived before the operation was done",
 	"posted after closing",
 	"posted twice",
+	"posted after its own verdict",
 };
 
 /* The step between two worlds. */
@@ -206,12 +237,7 @@ struct exploration {
 
 static size_t hash(const struct world *world)
 {
-	const uint8_t *bytes = (const uint8_t *)world;
-	uint64_t sum = 14695981039346656037u; /* FNV-1a */
-
-	for (size_t i = 0; i < sizeof(*world); i++)
-		sum = (sum ^ bytes[i]) * 1099511628211u;
-	return (size_t)(sum ^ sum >> 29);
+	return (size_t)XXH3_64bits(world, sizeof(*world));
 }
 
 /* Finds `world` in the table, or the empty place where it would be. */
@@ -254,7 +280,7 @@ static void violate(struct exploration *exploration, enum violation violation)
  */
 static unsigned int distance_from_start(const struct world *world)
 {
-	unsigned int distance = (unsigned int)world->lost + world->faults;
+	unsigned int distance = (unsigned int)world->lost + world->faults + world->worker_failures;
 
 	for (int i = 0; i < 2; i++) {
 		const struct side *side = &world->sides[i];
@@ -264,7 +290,8 @@ static unsigned int distance_from_start(const struct world *world)
 		else
 			distance += (unsigned int)side->phase + side->overdue + side->received +
 				    side->established + side->notice + side->disconnection +
-				    side->broken + side->receives_returned + side->verified;
+				    side->broken + side->receives_returned + side->verified +
+				    side->empty_returned;
 		for (int request = 0; request < REQUESTS; request++)
 			distance += (unsigned int)__builtin_popcount(side->requests[request]);
 	}
@@ -366,7 +393,22 @@ static void post(struct exploration *exploration, struct side *side, enum reques
 {
 	if (is(side, request, FATE_POSTED))
 		violate(exploration, VIOLATION_POSTED_TWICE);
+	if (is(side, REQUEST_VERDICT, FATE_POSTED))
+		violate(exploration, VIOLATION_POSTED_AFTER_VERDICT);
 	set(side, request, FATE_POSTED | (side->broken ? FATE_DEAD : 0));
+}
+
+/*
+ * MSG_DONE behind a WRITE whose source has not ended: the machine has asked for it, and it is not
+ * posted yet.
+ */
+static bool done_may_be_missing(const struct setting *setting, const struct side *side,
+				enum role role)
+{
+	return setting->operation == OPERATION_WRITE && operates(setting, role) &&
+	       side->requests[REQUEST_DONE] == FATE_POSTED &&
+	       !is(side, REQUEST_OPERATION, FATE_RETURNED) &&
+	       !is(side, REQUEST_VERDICT, FATE_POSTED);
 }
 
 static bool outstanding(const struct side *side)
@@ -390,6 +432,7 @@ static void destroy(struct world *world, enum role role)
 	gone.phase = PHASE_FINISHED;
 	gone.status = side->status;
 	gone.check = side->check;
+	gone.giving_up = side->giving_up;
 	gone.broken = 1;
 	memcpy(gone.requests, side->requests, sizeof(gone.requests));
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++)
@@ -412,11 +455,13 @@ static struct protocol unpack(const struct setting *setting, const struct side *
 {
 	struct protocol protocol = protocol_start(role, setting->operation);
 
-	protocol.verifying = !setting->tutorial[!role];
+	/* a client learns it with the news that the connection stands */
+	protocol.verifying = !setting->tutorial[!role] && (role == ROLE_SERVER || side->connected);
 	protocol.operates = operates(setting, role);
 	protocol.phase = side->phase;
 	protocol.local = side->local;
 	protocol.remote = side->remote;
+	protocol.gave_up = side->gave_up;
 	protocol.check = side->check;
 	protocol.verdict = side->verdict;
 	protocol.status = side->status;
@@ -432,6 +477,7 @@ static void pack(struct side *side, const struct protocol *protocol)
 	side->phase = (uint8_t)protocol->phase;
 	side->local = (uint8_t)protocol->local;
 	side->remote = (uint8_t)protocol->remote;
+	side->gave_up = protocol->gave_up;
 	side->check = (uint8_t)protocol->check;
 	side->verdict = (uint8_t)protocol->verdict;
 	side->status = (uint8_t)protocol->status;
@@ -441,13 +487,13 @@ static void pack(struct side *side, const struct protocol *protocol)
 	side->overdue = protocol->overdue;
 }
 
-/* A side wants to disconnect of its own accord. */
+/* A side wants to disconnect of its own accord. It may, at any time, if one of them gave up. */
 static void judge_disconnect(struct exploration *exploration, const struct world *world,
 			     enum role role)
 {
 	const struct side *peer = &world->sides[!role];
 
-	if (!world->faults && is(peer, REQUEST_OPERATION, FATE_POSTED) &&
+	if (!world->faults && !world->worker_failures && is(peer, REQUEST_OPERATION, FATE_POSTED) &&
 	    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
 		violate(exploration, VIOLATION_DISCONNECTED_EARLY);
 }
@@ -465,17 +511,39 @@ static bool complete(const struct setting *setting, const struct world *world, e
 	return delivered(setting, world, !role) && (delivered(setting, world, role) || unknown);
 }
 
+/* The peer's verdict as this side takes it: a failure there is none of this host. */
+static enum status as_received(enum status verdict)
+{
+	return verdict == STATUS_LOCAL_FAILURE ? STATUS_REFUSED : verdict;
+}
+
+/* The status with which a side ends if there is no fault. Damage may be found, or not any more. */
+static bool is_due(const struct setting *setting, const struct world *world, enum role role,
+		   enum status status)
+{
+	bool damaged = setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
+
+	if (world->sides[role].giving_up >= GIVING_UP_UNHEARD)
+		return status == STATUS_LOCAL_FAILURE;
+	if (world->sides[!role].giving_up == GIVING_UP_HEARD &&
+	    world->sides[role].giving_up == GIVING_UP_NONE)
+		return status == as_received(STATUS_LOCAL_FAILURE) ||
+		       (damaged && status == STATUS_CONTENTS_WRONG);
+	return world->worker_failures ||
+	       status == (damaged ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
+}
+
 /* A program of this project reports that it is over. */
 static void judge_ending(struct exploration *exploration, const struct world *world, enum role role)
 {
 	const struct setting *setting = exploration->setting;
 	bool damaged = setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
 	enum status status = world->sides[role].status;
-	enum status expected = damaged ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS;
 
-	if (status == STATUS_SUCCESS && (damaged || !complete(setting, world, role)))
+	if (status == STATUS_SUCCESS &&
+	    (damaged || world->worker_failures || !complete(setting, world, role)))
 		violate(exploration, VIOLATION_FALSE_SUCCESS);
-	else if (!world->faults && status != expected)
+	else if (!world->faults && !is_due(setting, world, role, status))
 		violate(exploration, VIOLATION_FALSE_FAILURE);
 }
 
@@ -492,6 +560,8 @@ static void perform(struct exploration *exploration, struct world *world, enum r
 		post(exploration, side, REQUEST_MR);
 	if (actions & ACTION_POST_OPERATION)
 		post(exploration, side, REQUEST_OPERATION);
+	if (actions & ACTION_POST_OPERATION && !operates(exploration->setting, role))
+		set(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED); /* nothing to do */
 	if (actions & ACTION_SEND_DONE)
 		post(exploration, side, REQUEST_DONE);
 	if (actions & ACTION_SEND_VERDICT)
@@ -609,7 +679,7 @@ static void failures(struct exploration *exploration, const struct world *world,
 {
 	static const enum status reasons[] = { STATUS_PEER_LOST, STATUS_REFUSED };
 
-	if (world->sides[role].broken || world->faults == fault_limit(exploration->setting))
+	if (world->sides[role].broken || !fault_possible(exploration->setting, world))
 		return;
 	for (size_t i = 0; i < 2; i++) {
 		struct world next = *world;
@@ -663,33 +733,80 @@ static void completions(struct exploration *exploration, const struct world *wor
 	}
 }
 
+/* The peer's next message, if it has arrived: of one that gave up MSG_DONE may never come. */
+static enum request next_message(const struct side *side, const struct side *peer)
+{
+	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
+
+	for (unsigned int next = side->received; next < 3; next++) {
+		if (is(peer, messages[next], FATE_POSTED))
+			return is(peer, messages[next], FATE_EXECUTED) ? messages[next] : REQUESTS;
+	}
+	return REQUESTS;
+}
+
+/*
+ * The peer's verdict has arrived: a bad one before both have said MSG_DONE says that it gave up.
+ * `world` is a copy that may be changed.
+ */
+static void receive_verdict(struct exploration *exploration, struct world *world, enum role role,
+			    bool after_done)
+{
+	const struct setting *setting = exploration->setting;
+	struct side *side = &world->sides[role];
+	enum status verdict = as_received((enum status)world->sides[!role].check);
+	struct world other = *world;
+
+	if (verdict != STATUS_SUCCESS && (!after_done || !is(side, REQUEST_DONE, FATE_POSTED))) {
+		happen(exploration, world, role, EVENT_PEER_GAVE_UP, verdict);
+		return;
+	}
+	happen(exploration, world, role, EVENT_VERDICT_RECEIVED, verdict);
+	if (verdict != STATUS_SUCCESS && done_may_be_missing(setting, &other.sides[role], role)) {
+		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
+		happen(exploration, &other, role, EVENT_PEER_GAVE_UP, verdict);
+	}
+}
+
 /* Messages that have arrived, and when there are no more, the flush of the receives. */
 static void receptions(struct exploration *exploration, const struct world *world, enum role role)
 {
-	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
-	static const enum event_type events[] = { EVENT_MR_RECEIVED, EVENT_DONE_RECEIVED,
-						  EVENT_VERDICT_RECEIVED };
+	const struct setting *setting = exploration->setting;
 	const struct side *side = &world->sides[role], *peer = &world->sides[!role];
+	enum request message = next_message(side, peer);
 	struct world next = *world;
 
-	if (side->received < 3 && is(peer, messages[side->received], FATE_EXECUTED)) {
-		enum event_type type = events[side->received];
-		enum status status = STATUS_SUCCESS;
-
-		if (type == EVENT_DONE_RECEIVED && verifying(exploration->setting) &&
-		    operates(exploration->setting, !role) &&
+	exploration->fresh += message != REQUESTS || (side->broken && !side->receives_returned);
+	if (message == REQUEST_MR) {
+		next.sides[role].received = 1;
+		happen(exploration, &next, role, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+	} else if (message == REQUEST_DONE) {
+		if (verifying(setting) && operates(setting, !role) &&
 		    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
 			violate(exploration, VIOLATION_DONE_EARLY);
-		if (type == EVENT_VERDICT_RECEIVED)
-			status = peer->check;
-		next.sides[role].received++;
-		exploration->fresh++;
-		happen(exploration, &next, role, type, status);
+		next.sides[role].received = 2;
+		happen(exploration, &next, role, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+	} else if (message == REQUEST_VERDICT) {
+		next.sides[role].received = 3;
+		receive_verdict(exploration, &next, role, side->received == 2);
 	} else if (side->broken && !side->receives_returned) {
 		next.sides[role].receives_returned = 1;
-		exploration->fresh++;
 		happen(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
 	}
+}
+
+/* A side that does not operate has nothing left to be sent, sooner or later. */
+static void empty_operations(struct exploration *exploration, const struct world *world,
+			     enum role role)
+{
+	struct world next = *world;
+
+	if (operates(exploration->setting, role) || world->sides[role].empty_returned ||
+	    !is(&world->sides[role], REQUEST_OPERATION, FATE_POSTED))
+		return;
+	next.sides[role].empty_returned = 1;
+	exploration->fresh++;
+	happen(exploration, &next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 }
 
 /* The verification that was started is over, sooner or later. */
@@ -762,7 +879,7 @@ static void disturbances(struct exploration *exploration, const struct world *wo
 {
 	struct world next = *world;
 
-	if (world->faults == fault_limit(exploration->setting))
+	if (!fault_possible(exploration->setting, world))
 		return;
 	next.faults++;
 	happen(exploration, &next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
@@ -773,11 +890,45 @@ static void disturbances(struct exploration *exploration, const struct world *wo
 	happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
 }
 
+static enum giving_up way_of_giving_up(const struct setting *setting, const struct side *side,
+				       enum role role)
+{
+	if (side->phase >= PHASE_CLOSING)
+		return GIVING_UP_LATE;
+	if (setting->tutorial[!role] || (role == ROLE_CLIENT && side->phase == PHASE_CONNECTING))
+		return GIVING_UP_UNHEARD;
+	return GIVING_UP_HEARD;
+}
+
+/* A worker fails; then, perhaps, the other one does, which changes nothing. */
+static void worker_failures(struct exploration *exploration, const struct world *world,
+			    enum role role)
+{
+	const struct setting *setting = exploration->setting;
+	const struct side *side = &world->sides[role];
+	enum status reason = side->giving_up ? STATUS_CONTENTS_WRONG : STATUS_LOCAL_FAILURE;
+	struct world next = *world, other;
+
+	if (setting->tutorial[role] || world->worker_failures == WORKER_FAILURES ||
+	    (world->faults && !fault_possible(setting, world)) ||
+	    (side->local >= LOCAL_CHECKED && !side->giving_up))
+		return;
+	next.worker_failures++;
+	if (!side->giving_up)
+		next.sides[role].giving_up = (uint8_t)way_of_giving_up(setting, side, role);
+	other = next;
+	happen(exploration, &next, role, EVENT_GAVE_UP, reason);
+	if (side->phase == PHASE_EXCHANGING && done_may_be_missing(setting, side, role)) {
+		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
+		happen(exploration, &other, role, EVENT_GAVE_UP, reason);
+	}
+}
+
 /* The network goes; what was under way is lost, and so are the news of it where not in `noticed`.
  */
 static void losses(struct exploration *exploration, const struct world *world)
 {
-	if (world->lost || world->faults == fault_limit(exploration->setting))
+	if (world->lost || !fault_possible(exploration->setting, world))
 		return;
 	for (uint8_t noticed = 0; noticed < 4; noticed++) {
 		struct world next = *world;
@@ -794,25 +945,42 @@ static void losses(struct exploration *exploration, const struct world *world)
 	}
 }
 
-/* Nothing moves any more: what ended well is over, after a fault the deadlines pass. */
+/* This side waits for a READ of its own that will never complete. */
+static bool read_is_lost(const struct setting *setting, const struct side *side)
+{
+	return setting->completes_early && setting->operation == OPERATION_READ && side->broken &&
+	       is(side, REQUEST_OPERATION, FATE_POSTED) &&
+	       !is(side, REQUEST_OPERATION, FATE_EXECUTED) &&
+	       !is(side, REQUEST_OPERATION, FATE_RETURNED);
+}
+
+/*
+ * Nothing moves any more: what ended well is over; after a fault the deadlines pass, and without
+ * one only those of a READ that soft-iWARP has lost.
+ */
 static void successors_when_stuck(struct exploration *exploration, const struct world *world)
 {
-	bool over = true;
+	const struct setting *setting = exploration->setting;
+	bool over = true, stuck = false, excused = false;
 
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		const struct side *side = &world->sides[role];
+		bool lost = side->phase != PHASE_FINISHED && read_is_lost(setting, side);
 		struct world next = *world;
 
-		if (world->sides[role].phase == PHASE_FINISHED)
+		if (side->phase == PHASE_FINISHED)
 			continue;
-		if (!world->faults) {
-			violate(exploration, VIOLATION_STUCK);
-			exploration->violating = exploration->current;
-			return;
-		}
-		if (exploration->setting->tutorial[role])
-			continue; /* it has no deadlines, it hangs */
+		stuck = true;
+		excused = excused || world->faults || lost;
+		if (setting->tutorial[role] || (!world->faults && !lost))
+			continue; /* the tutorial's program has no deadlines, it hangs */
 		over = false;
 		happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
+	}
+	if (stuck && !excused) {
+		violate(exploration, VIOLATION_STUCK);
+		exploration->violating = exploration->current;
+		return;
 	}
 	exploration->endings += over;
 }
@@ -830,6 +998,7 @@ static void successors(struct exploration *exploration)
 		finished = false;
 		completions(exploration, &world, role);
 		receptions(exploration, &world, role);
+		empty_operations(exploration, &world, role);
 		verifications(exploration, &world, role);
 		disconnections(exploration, &world, role);
 		manager_events(exploration, &world, role);
@@ -840,8 +1009,10 @@ static void successors(struct exploration *exploration)
 		return;
 	losses(exploration, &world);
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
-		if (world.sides[role].phase != PHASE_FINISHED)
-			disturbances(exploration, &world, role);
+		if (world.sides[role].phase == PHASE_FINISHED)
+			continue;
+		disturbances(exploration, &world, role);
+		worker_failures(exploration, &world, role);
 	}
 }
 
@@ -1187,13 +1358,11 @@ static void success_that_nobody_confirmed_is_found(void **state)
 /* Waits for an operation, which never comes on a side that does not operate. */
 static struct step step_that_waits_for_an_operation(struct protocol protocol, struct event event)
 {
-	struct step step = protocol_step(protocol, event);
+	struct step step = { .protocol = protocol };
 
-	if (!protocol.operates && step.actions & ACTION_SEND_DONE) {
-		step.protocol.local = LOCAL_MR_SENT;
-		step.actions &= ~(unsigned int)ACTION_SEND_DONE;
-	}
-	return step;
+	if (!protocol.operates && event.type == EVENT_OPERATION_COMPLETED)
+		return step;
+	return protocol_step(protocol, event);
 }
 
 static void a_side_that_waits_for_what_it_does_not_do_is_found(void **state)
@@ -1252,6 +1421,97 @@ static void posting_a_message_twice_is_found(void **state)
 	assert_violation(setting, VIOLATION_POSTED_TWICE, EVENT_MR_RECEIVED);
 }
 
+/* ---- Broken ways of giving up ---- */
+
+/* Sends its verdict, and goes on as if it had not given up. */
+static struct step step_that_goes_on_after_giving_up(struct protocol protocol, struct event event)
+{
+	struct step step = { .protocol = protocol };
+	bool gave_up = protocol.gave_up;
+
+	if (event.type == EVENT_GAVE_UP && gave_up)
+		return step;
+	protocol.gave_up = false;
+	step = protocol_step(protocol, event);
+	if (event.type == EVENT_GAVE_UP)
+		step.protocol.local = protocol.local;
+	step.protocol.gave_up |= gave_up;
+	return step;
+}
+
+static void posting_after_giving_up_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_goes_on_after_giving_up };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_POSTED_AFTER_VERDICT, EVENT_TYPES);
+}
+
+static struct step step_that_ignores_an_early_verdict(struct protocol protocol, struct event event)
+{
+	struct step step = { .protocol = protocol };
+
+	return event.type == EVENT_PEER_GAVE_UP ? step : protocol_step(protocol, event);
+}
+
+static void a_peer_that_ignores_an_early_verdict_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_ignores_an_early_verdict };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_STUCK, EVENT_TYPES);
+}
+
+/* Takes the end of the connection for a regular one. */
+static struct step step_that_forgives_itself(struct protocol protocol, struct event event)
+{
+	struct step step = protocol_step(protocol, event);
+
+	if (step.protocol.phase == PHASE_FINISHED && protocol.gave_up)
+		step.protocol.status = STATUS_SUCCESS;
+	return step;
+}
+
+static void success_after_giving_up_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_forgives_itself };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_FALSE_SUCCESS, EVENT_TYPES);
+}
+
+/* Disconnects, as after any other failure: the peer sees no more than that. */
+static struct step step_that_leaves_without_a_word(struct protocol protocol, struct event event)
+{
+	if (event.type == EVENT_GAVE_UP)
+		event.type = EVENT_FAILED;
+	return protocol_step(protocol, event);
+}
+
+static void giving_up_without_a_verdict_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_leaves_without_a_word };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_FALSE_FAILURE, EVENT_TYPES);
+}
+
+/* Ends for the reason that its second worker has, or leaves before its verdict has. */
+static struct step step_that_gives_up_twice(struct protocol protocol, struct event event)
+{
+	if (event.type == EVENT_GAVE_UP && protocol.gave_up)
+		event.type = EVENT_FAILED;
+	return protocol_step(protocol, event);
+}
+
+static void a_second_failure_that_cuts_off_the_verdict_is_found(void **state)
+{
+	struct setting setting = { .step = step_that_gives_up_twice };
+
+	(void)state;
+	assert_violation(setting, VIOLATION_FALSE_FAILURE, EVENT_TYPES);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -1269,6 +1529,11 @@ int main(void)
 		cmocka_unit_test(a_session_that_only_its_deadline_would_end_is_found),
 		cmocka_unit_test(a_session_that_may_never_end_is_found),
 		cmocka_unit_test(posting_a_message_twice_is_found),
+		cmocka_unit_test(posting_after_giving_up_is_found),
+		cmocka_unit_test(a_peer_that_ignores_an_early_verdict_is_found),
+		cmocka_unit_test(success_after_giving_up_is_found),
+		cmocka_unit_test(giving_up_without_a_verdict_is_found),
+		cmocka_unit_test(a_second_failure_that_cuts_off_the_verdict_is_found),
 	};
 
 	return cmocka_run_group_tests_name("exploration", tests, NULL, NULL);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Storing an incoming payload: files that are whole or not there, what they replace, and readers
- * that do not read.
+ * Storing an incoming payload: files that are whole or not there, what they replace, readers that
+ * do not read, and slow disks.
  */
 #include "rdma-common/output.h"
+#include "rdma-common/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,12 +13,15 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,12 +31,90 @@
 static uint8_t bytes[SIZE];
 static char folder[] = "/tmp/output-test.XXXXXX";
 
+/* ---- A disk and a file system in the place of the C library's ---- */
+
+static struct {
+	uint64_t rate;      /* bytes that a sync writes in a second; 0: any number */
+	uint64_t synced;    /* bytes */
+	uint64_t most;      /* bytes that one sync wrote */
+	unsigned int syncs; /* with fdatasync(2) */
+	int error;          /* that syncs have; 0: none */
+	int64_t time;       /* nanoseconds that it has taken so far */
+	bool nameless;      /* it knows no O_TMPFILE */
+} disk;
+static atomic_bool cancelled;
+static bool cancels_at_sync; /* fsync(2) comes back to somebody who has cancelled */
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int result = (int)syscall(SYS_clock_gettime, clock, time);
+
+	time->tv_sec += disk.time / 1000000000;
+	return result;
+}
+
+static int sync_disk(int descriptor)
+{
+	struct stat about;
+	uint64_t size;
+
+	assert_int_equal(fstat(descriptor, &about), 0);
+	size = (uint64_t)about.st_size - disk.synced;
+	disk.synced += size;
+	if (size > disk.most)
+		disk.most = size;
+	if (disk.rate)
+		disk.time += (int64_t)(size * 1000000000 / disk.rate);
+	errno = disk.error;
+	return errno ? -1 : 0;
+}
+
+int fdatasync(int descriptor)
+{
+	disk.syncs++;
+	return sync_disk(descriptor);
+}
+
+int fsync(int descriptor)
+{
+	if (cancels_at_sync)
+		atomic_store(&cancelled, true);
+	return sync_disk(descriptor);
+}
+
+int open(const char *name, int flags, ...)
+{
+	va_list arguments;
+	mode_t mode;
+
+	va_start(arguments, flags);
+	mode = va_arg(arguments, mode_t);
+	va_end(arguments);
+	if (disk.nameless && (flags & O_TMPFILE) == O_TMPFILE) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+/* ---- Tests ---- */
+
+static int reset(void **state)
+{
+	(void)state;
+	memset(&disk, 0, sizeof(disk));
+	atomic_store(&cancelled, false);
+	cancels_at_sync = false;
+	return 0;
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < SIZE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
+	signal(SIGPIPE, SIG_IGN);
 	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
 }
 
@@ -42,11 +124,36 @@ static int remove_folder(void **state)
 	return chdir("/") || rmdir(folder); /* fails if anything is left in it */
 }
 
+/* All bytes, a few at a time; the number of them that were written is kept. */
+static uint64_t written;
+
+static int write_all(struct output *output, uint64_t size)
+{
+	for (written = 0; written < size;) {
+		uint64_t piece = size - written < 7001 ? size - written : 7001;
+		ssize_t count = output_write(output, bytes + written, piece);
+
+		if (count < 0)
+			return -1;
+		assert_in_range(count, 1, piece);
+		written += (uint64_t)count;
+	}
+	return 0;
+}
+
 static int store(const char *name, uint64_t size)
 {
-	struct output_control control = { 0 };
+	struct output *output = output_open(name, 0640, &cancelled);
+	int error;
 
-	return output_store(name, 0640, bytes, size, &control);
+	if (!output)
+		return -1;
+	if (!write_all(output, size))
+		return output_commit(output);
+	error = errno;
+	output_abandon(output);
+	errno = error;
+	return -1;
 }
 
 /* The file has the first `size` of the bytes, and is removed. */
@@ -130,6 +237,8 @@ static void what_cannot_be_stored_is_found_before(void **state)
 	assert_int_equal(output_check("new", UINT64_MAX / 2), -1);
 	assert_int_equal(errno, ENOSPC);
 	assert_int_equal(output_check("new", SIZE), 0);
+	assert_int_equal(output_check("new", OUTPUT_SIZE_UNKNOWN), 0);
+	assert_int_equal(output_check("missing/file", OUTPUT_SIZE_UNKNOWN), -1);
 	assert_int_equal(output_check("-", SIZE), 0);
 	assert_int_equal(output_check("/dev/null", SIZE), 0);
 }
@@ -186,83 +295,251 @@ static void a_pipe_gets_all_once_it_has_a_reader(void **state)
 
 static void *cancel(void *argument)
 {
-	struct output_control *control = argument;
-
-	atomic_store(&control->cancelled, true);
+	(void)argument;
+	usleep(20000);
+	atomic_store(&cancelled, true);
 	return NULL;
 }
 
 static void a_reader_that_does_not_read_can_be_cancelled(void **state)
 {
-	struct output_control control = { 0 };
 	pthread_t canceller;
 	int reader;
 
 	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
-	assert_int_equal(pthread_create(&canceller, NULL, cancel, &control), 0);
-	assert_int_equal(output_store("fifo", 0600, bytes, SIZE, &control), -1); /* no reader */
-	assert_int_equal(errno, ECANCELED);
+	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
+	assert_fails("fifo", ECANCELED); /* no reader */
 	pthread_join(canceller, NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
-	atomic_store(&control.cancelled, false);
-	assert_int_equal(pthread_create(&canceller, NULL, cancel, &control), 0);
-	assert_int_equal(output_store("fifo", 0600, bytes, SIZE, &control), -1); /* a full pipe */
-	assert_int_equal(errno, ECANCELED);
+	atomic_store(&cancelled, false);
+	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
+	assert_fails("fifo", ECANCELED); /* a full pipe */
+	assert_in_range(written, 1, SIZE - 1);
 	pthread_join(canceller, NULL);
 	close(reader);
 	assert_int_equal(unlink("fifo"), 0);
 }
 
-/* A cancelled file leaves nothing. */
-static void a_cancelled_file_is_not_there(void **state)
+static void a_reader_that_goes_away_is_an_error(void **state)
 {
-	struct output_control control = { .cancelled = true };
+	struct output *output;
+	int reader;
 
 	(void)state;
-	assert_int_equal(output_store("new", 0600, bytes, SIZE, &control), -1);
-	assert_int_equal(errno, ECANCELED);
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	output = output_open("fifo", 0600, &cancelled);
+	assert_non_null(output);
+	assert_int_equal(output_write(output, bytes, 1), 1);
+	close(reader);
+	assert_int_equal(output_write(output, bytes, 1), -1);
+	assert_int_equal(errno, EPIPE);
+	output_abandon(output);
+	assert_int_equal(unlink("fifo"), 0);
+}
+
+/* Nothing has the name before the commit, nor after an end without one. */
+static void a_file_that_is_not_committed_is_not_there(void **state)
+{
+	struct output *output;
+
+	(void)state;
+	for (int round = 0; round < 4; round++) {
+		disk.nameless = round & 1;
+		output = output_open("new", 0600, &cancelled);
+		assert_non_null(output);
+		assert_int_equal(write_all(output, SIZE), 0);
+		assert_int_equal(access("new", F_OK), -1);
+		if (round < 2) {
+			output_abandon(output);
+		} else {
+			atomic_store(&cancelled, true);
+			assert_int_equal(output_write(output, bytes, 1), -1);
+			assert_int_equal(errno, ECANCELED);
+			assert_int_equal(output_commit(output), -1);
+			assert_int_equal(errno, ECANCELED);
+			atomic_store(&cancelled, false);
+		}
+		assert_int_equal(access("new", F_OK), -1);
+	}
+	output_abandon(NULL);
+}
+
+static void a_commit_that_is_cancelled_leaves_the_old_file(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		disk.nameless = round;
+		cancels_at_sync = false;
+		assert_int_equal(store("old", 5), 0);
+		cancels_at_sync = true;
+		assert_fails("old", ECANCELED);
+		atomic_store(&cancelled, false);
+		assert_stored("old", 5);
+	}
+}
+
+static void a_file_system_without_nameless_files_does_as_well(void **state)
+{
+	struct stat about;
+
+	(void)state;
+	disk.nameless = true;
+	assert_int_equal(store("new", SIZE), 0);
+	assert_int_equal(stat("new", &about), 0);
+	assert_int_equal(about.st_mode & 07777, 0640);
+	assert_int_equal(store("new", 3), 0);
+	assert_stored("new", 3);
+}
+
+static void a_disk_that_fails_leaves_nothing(void **state)
+{
+	(void)state;
+	disk.error = EIO;
+	assert_fails("new", EIO);
 	assert_int_equal(access("new", F_OK), -1);
+	disk.error = EINVAL; /* a file system that cannot sync */
+	assert_int_equal(store("new", SIZE), 0);
+	assert_stored("new", SIZE);
+}
+
+/* Writes `size` bytes of no importance to a file that is not kept. */
+static void write_much(uint64_t size)
+{
+	struct output *output = output_open("new", 0600, &cancelled);
+
+	assert_non_null(output);
+	for (uint64_t done = 0; done < size;) {
+		ssize_t count = output_write(output, bytes, SIZE);
+
+		assert_true(count > 0);
+		done += (uint64_t)count;
+	}
+	output_abandon(output);
+}
+
+/* What has been written and not synced is about a second's, and so is the last sync. */
+static void a_slow_disk_is_seen_to_move(void **state)
+{
+	const uint64_t mebibyte = 1024 * 1024;
+
+	(void)state;
+	disk.rate = mebibyte;
+	write_much(12 * mebibyte);
+	assert_in_range(disk.most, mebibyte, mebibyte + SIZE);
+	assert_in_range(disk.syncs, 10, 14);
+	reset(NULL);
+	disk.rate = mebibyte / 10; /* 10 s for the first: then as little as is worth a sync */
+	write_much(4 * mebibyte);
+	assert_in_range(disk.most, mebibyte, mebibyte + SIZE);
+	assert_in_range(disk.syncs, 6, 12);
+}
+
+static void a_fast_disk_is_not_held_up(void **state)
+{
+	const uint64_t mebibyte = 1024 * 1024;
+
+	(void)state;
+	write_much(256 * mebibyte);
+	assert_in_range(disk.syncs, 6, 10); /* 1, 2, 4 ... 64, 64 MiB */
+	assert_in_range(disk.most, 64 * mebibyte, 64 * mebibyte + SIZE); /* and never more */
+	reset(NULL);
+	disk.rate = 20 * mebibyte;
+	write_much(100 * mebibyte);
+	assert_in_range(disk.most, 16 * mebibyte, 21 * mebibyte);
+}
+
+/* Lets standard output be `descriptor`, which is closed; returns what it was. */
+static int redirect(int descriptor)
+{
+	int before = dup(STDOUT_FILENO);
+
+	fflush(stdout);
+	dup2(descriptor, STDOUT_FILENO);
+	close(descriptor);
+	return before;
+}
+
+static void restore(int before)
+{
+	dup2(before, STDOUT_FILENO);
+	close(before);
 }
 
 static void a_standard_output_that_does_not_block_gets_all(void **state)
 {
-	int kept = dup(STDOUT_FILENO), result, ends[2];
-	struct output_control control = { 0 };
+	int before, result;
 	uint64_t size = 0;
 	pthread_t reader;
 
 	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_all, &size), 0);
-	ends[1] = open("fifo", O_WRONLY);
-	fflush(stdout);
-	dup2(ends[1], STDOUT_FILENO);
-	close(ends[1]);
+	before = redirect(open("fifo", O_WRONLY));
 	fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK);
-	result = output_store("-", 0600, bytes, SIZE, &control);
-	dup2(kept, STDOUT_FILENO);
-	close(kept);
+	result = store("-", SIZE);
+	restore(before);
 	pthread_join(reader, NULL);
 	assert_int_equal(result, 0);
 	assert_int_equal(size, SIZE);
-	assert_int_equal(atomic_load(&control.progress), SIZE);
+	assert_int_equal(written, SIZE);
+	assert_int_equal(unlink("fifo"), 0);
+}
+
+/* What a shell has opened is not replaced. */
+static void a_standard_output_that_is_a_file_stays_that_file(void **state)
+{
+	int before, result;
+
+	(void)state;
+	before = redirect(open("file", O_WRONLY | O_CREAT, 0600));
+	result = store("-", SIZE);
+	restore(before);
+	assert_int_equal(result, 0);
+	assert_stored("file", SIZE);
+}
+
+/* Not to be waited for, as the reader of a FIFO that is named on the command line is. */
+static void a_standard_output_without_a_reader_is_an_error(void **state)
+{
+	int reader, before, result, error;
+
+	(void)state;
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	before = redirect(open("fifo", O_WRONLY));
+	close(reader);
+	result = store("-", SIZE);
+	error = errno;
+	restore(before);
+	assert_int_equal(result, -1);
+	assert_int_equal(error, EPIPE);
 	assert_int_equal(unlink("fifo"), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_new_file_has_the_bytes_and_the_mode),
-		cmocka_unit_test(a_file_that_is_replaced_leaves_its_mode),
-		cmocka_unit_test(a_symbolic_link_is_followed),
-		cmocka_unit_test(what_cannot_be_stored_is_found_before),
-		cmocka_unit_test(a_file_beyond_the_limit_is_an_error_and_leaves_nothing),
-		cmocka_unit_test(a_full_device_is_an_error),
-		cmocka_unit_test(a_pipe_gets_all_once_it_has_a_reader),
-		cmocka_unit_test(a_reader_that_does_not_read_can_be_cancelled),
-		cmocka_unit_test(a_cancelled_file_is_not_there),
-		cmocka_unit_test(a_standard_output_that_does_not_block_gets_all),
+		cmocka_unit_test_setup(a_new_file_has_the_bytes_and_the_mode, reset),
+		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_mode, reset),
+		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
+		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
+		cmocka_unit_test_setup(a_file_beyond_the_limit_is_an_error_and_leaves_nothing,
+				       reset),
+		cmocka_unit_test_setup(a_full_device_is_an_error, reset),
+		cmocka_unit_test_setup(a_pipe_gets_all_once_it_has_a_reader, reset),
+		cmocka_unit_test_setup(a_reader_that_does_not_read_can_be_cancelled, reset),
+		cmocka_unit_test_setup(a_reader_that_goes_away_is_an_error, reset),
+		cmocka_unit_test_setup(a_file_that_is_not_committed_is_not_there, reset),
+		cmocka_unit_test_setup(a_commit_that_is_cancelled_leaves_the_old_file, reset),
+		cmocka_unit_test_setup(a_file_system_without_nameless_files_does_as_well, reset),
+		cmocka_unit_test_setup(a_disk_that_fails_leaves_nothing, reset),
+		cmocka_unit_test_setup(a_slow_disk_is_seen_to_move, reset),
+		cmocka_unit_test_setup(a_fast_disk_is_not_held_up, reset),
+		cmocka_unit_test_setup(a_standard_output_that_does_not_block_gets_all, reset),
+		cmocka_unit_test_setup(a_standard_output_that_is_a_file_stays_that_file, reset),
+		cmocka_unit_test_setup(a_standard_output_without_a_reader_is_an_error, reset),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -23,8 +23,8 @@
 /*
  * `who`: c, the client; s, the server; v, with a peer that verifies; l, with one that does not (the
  * tutorial's program); a, where MSG_DONE follows the operation at once, a WRITE; w, where it waits
- * until the operation is completed, a READ; n, where this side does not operate. At least one
- * letter of each group stands there.
+ * until nothing is left of the operation, a READ, or none at all. At least one letter of each group
+ * stands there.
  */
 struct row {
 	const char *who;
@@ -44,18 +44,15 @@ static const struct row rows[] = {
 /* MSG_MR first: from the client when it is connected, from the server when it has the client's. */
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
-{ "csvln",   LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
-{ "cvlawn",  LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
-{ "cvlawn",  LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
+{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_SILENT,   0 },
+{ "cvlaw",   LOCAL_MR_POSTED,           REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       0 },
 { "cvla",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       OPERATE },
 { "cvlw",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_OPERATION_POSTED,    REMOTE_MR,       ACTION_POST_OPERATION },
-{ "cvln",    LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
-{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 /* The peer may be done before this side knows that its own MSG_MR has left. */
-{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_POSTED,           REMOTE_DONE,     0 },
 { "csvla",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     OPERATE },
 { "csvlw",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_OPERATION_POSTED,    REMOTE_DONE,     ACTION_POST_OPERATION },
-{ "csvln",   LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
 /* Own completions come one by one, whatever the peer has sent meanwhile: a verdict only after MSG_DONE. */
 { "csvla",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_MR,       ACTION_SEND_DONE },
@@ -63,30 +60,37 @@ static const struct row rows[] = {
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_DONE,     ACTION_SEND_DONE },
 { "csva",    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
 { "csvlaw",  LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_POSTED,    REMOTE_DONE,     0 },
-{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_DONE_POSTED,         REMOTE_DONE,     0 },
 /* Both have their payload: it is checked. */
-{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
-{ "csvlawn", LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
-{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_VERDICT,  ACTION_CHECK },
-{ "csvlawn", LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
-{ "cslawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
-{ "csvawn",  LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_MR,       EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
+{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_VERDICT,  EVENT_DONE_SENT,           LOCAL_CHECKING,          REMOTE_VERDICT,  ACTION_CHECK },
+{ "csvlaw",  LOCAL_DONE_SENT,           REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_CHECKING,          REMOTE_DONE,     ACTION_CHECK },
+{ "cslaw",   LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_DONE,     ACTION_SEND_VERDICT },
+{ "csvaw",   LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  ACTION_SEND_VERDICT },
 /* Verdicts, in either order. The client disconnects when it has both (rule below). */
 { "csva",    LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_OPERATION_POSTED,    REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKING,            REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_DONE_POSTED,         REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_DONE_POSTED,         REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_CHECKING,            REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKING,            REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_DONE,     EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_VERDICT_POSTED,      REMOTE_VERDICT,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_VERDICT_SENT,        REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_VERDICT_SENT,        REMOTE_VERDICT,  0 },
+/* A side that gave up sent its verdict before all the rest, and still receives what the peer sends. */
+{ "cvaw",   LOCAL_VERDICT_POSTED,      REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_VERDICT_POSTED,      REMOTE_MR,       0 },
+{ "csvaw",  LOCAL_VERDICT_POSTED,      REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_VERDICT_POSTED,      REMOTE_DONE,     0 },
+{ "cvaw",   LOCAL_VERDICT_SENT,        REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_VERDICT_SENT,        REMOTE_MR,       0 },
+{ "csvaw",  LOCAL_VERDICT_SENT,        REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_VERDICT_SENT,        REMOTE_DONE,     0 },
+{ "cvaw",   LOCAL_VERDICT_POSTED,      REMOTE_SILENT,   EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_SILENT,   0 },
+{ "csvaw",  LOCAL_VERDICT_POSTED,      REMOTE_MR,       EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_MR,       0 },
 };
 
 /* Before the connection stands: a message of the client's may be the first news of it. */
 static const struct row first_rows[] = {
-{ "cvlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
-{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
-{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
+{ "cvlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_MR_POSTED,           REMOTE_SILENT,   ACTION_SEND_MR },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_ESTABLISHED,         LOCAL_IDLE,                REMOTE_SILENT,   0 },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_POSTED,           REMOTE_MR,       ACTION_SEND_MR },
 };
 
 /*
@@ -94,17 +98,24 @@ static const struct row first_rows[] = {
  * states above there are these, where the next post was not made any more.
  */
 static const struct row late_rows[] = {
-{ "svlawn",  LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
-{ "cvlawn",  LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
-{ "csvlawn", LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
-{ "csvlawn", LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "svlaw",   LOCAL_IDLE,                REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_IDLE,                REMOTE_MR,       0 },
+{ "cvlaw",   LOCAL_MR_SENT,             REMOTE_SILENT,   EVENT_MR_RECEIVED,         LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_MR,       EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_MR,       0 },
+{ "csvlaw",  LOCAL_MR_POSTED,           REMOTE_DONE,     EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_DONE,     0 },
+{ "csvlaw",  LOCAL_MR_SENT,             REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_MR_SENT,             REMOTE_DONE,     0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_MR,       EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_MR,       0 },
 { "csvlw",   LOCAL_OPERATION_POSTED,    REMOTE_DONE,     EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
 { "csvlw",   LOCAL_OPERATION_COMPLETED, REMOTE_MR,       EVENT_DONE_RECEIVED,       LOCAL_OPERATION_COMPLETED, REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
-{ "csvawn",  LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
-{ "csvawn",  LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_CHECKING,            REMOTE_DONE,     EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_DONE,     0 },
+{ "csvaw",   LOCAL_CHECKING,            REMOTE_VERDICT,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+{ "csvaw",   LOCAL_CHECKED,             REMOTE_DONE,     EVENT_VERDICT_RECEIVED,    LOCAL_CHECKED,             REMOTE_VERDICT,  0 },
+/* The peer gave up: what it has not announced by MSG_DONE is not checked. */
+{ "csvaw",  LOCAL_MR_POSTED,           REMOTE_GAVE_UP,  EVENT_MR_SENT,             LOCAL_MR_SENT,             REMOTE_GAVE_UP,  0 },
+{ "csva",   LOCAL_OPERATION_POSTED,    REMOTE_GAVE_UP,  EVENT_OPERATION_COMPLETED, LOCAL_DONE_POSTED,         REMOTE_GAVE_UP,  0 },
+{ "csvw",   LOCAL_OPERATION_POSTED,    REMOTE_GAVE_UP,  EVENT_OPERATION_COMPLETED, LOCAL_OPERATION_COMPLETED, REMOTE_GAVE_UP,  0 },
+{ "csvaw",  LOCAL_DONE_POSTED,         REMOTE_GAVE_UP,  EVENT_DONE_SENT,           LOCAL_DONE_SENT,           REMOTE_GAVE_UP,  0 },
+{ "csvaw",  LOCAL_CHECKING,            REMOTE_GAVE_UP,  EVENT_CHECKED,             LOCAL_CHECKED,             REMOTE_GAVE_UP,  0 },
+{ "csvaw",  LOCAL_VERDICT_POSTED,      REMOTE_GAVE_UP,  EVENT_VERDICT_SENT,        LOCAL_VERDICT_SENT,        REMOTE_GAVE_UP,  0 },
 };
 
 /*
@@ -119,11 +130,13 @@ static const int reasons[EVENT_TYPES] = {
 	[EVENT_MR_RECEIVED]         = STATUS_CONTENTS_WRONG, /* the peer breaks the protocol */
 	[EVENT_DONE_RECEIVED]       = STATUS_CONTENTS_WRONG,
 	[EVENT_VERDICT_RECEIVED]    = STATUS_CONTENTS_WRONG,
+	[EVENT_PEER_GAVE_UP]        = STATUS_CONTENTS_WRONG, /* where no verdict may come */
 	[EVENT_MR_SENT]             = STATUS_LOCAL_FAILURE, /* this side is confused */
 	[EVENT_OPERATION_COMPLETED] = STATUS_LOCAL_FAILURE,
 	[EVENT_DONE_SENT]           = STATUS_LOCAL_FAILURE,
 	[EVENT_VERDICT_SENT]        = STATUS_LOCAL_FAILURE,
 	[EVENT_CHECKED]             = STATUS_LOCAL_FAILURE,
+	[EVENT_GAVE_UP]             = WITH_EVENT, /* where no bad verdict says it */
 	[EVENT_FAILED]              = WITH_EVENT,
 	[EVENT_FLUSHED]             = STATUS_PEER_LOST,
 	[EVENT_DISCONNECTED]        = STATUS_PEER_LOST,
@@ -140,12 +153,17 @@ static const struct event events[] = {
 	{ EVENT_DONE_RECEIVED, STATUS_SUCCESS },
 	{ EVENT_VERDICT_RECEIVED, STATUS_SUCCESS },
 	{ EVENT_VERDICT_RECEIVED, STATUS_CONTENTS_WRONG },
+	{ EVENT_VERDICT_RECEIVED, STATUS_REFUSED },
+	{ EVENT_PEER_GAVE_UP, STATUS_CONTENTS_WRONG },
+	{ EVENT_PEER_GAVE_UP, STATUS_REFUSED },
 	{ EVENT_MR_SENT, STATUS_SUCCESS },
 	{ EVENT_OPERATION_COMPLETED, STATUS_SUCCESS },
 	{ EVENT_DONE_SENT, STATUS_SUCCESS },
 	{ EVENT_VERDICT_SENT, STATUS_SUCCESS },
 	{ EVENT_CHECKED, STATUS_SUCCESS },
 	{ EVENT_CHECKED, STATUS_CONTENTS_WRONG },
+	{ EVENT_GAVE_UP, STATUS_LOCAL_FAILURE },
+	{ EVENT_GAVE_UP, STATUS_CONTENTS_WRONG },
 	{ EVENT_FAILED, STATUS_LOCAL_FAILURE },
 	{ EVENT_FAILED, STATUS_UNRESOLVED },
 	{ EVENT_FAILED, STATUS_REFUSED },
@@ -166,10 +184,8 @@ static const struct row *find_row(const struct row *table, size_t size,
 {
 	char role = protocol->role == ROLE_CLIENT ? 'c' : 's';
 	char peer = protocol->verifying ? 'v' : 'l';
-	char order = 'n';
+	char order = protocol->operates && protocol->operation == OPERATION_WRITE ? 'a' : 'w';
 
-	if (protocol->operates)
-		order = protocol->operation == OPERATION_WRITE ? 'a' : 'w';
 	for (size_t i = 0; i < size; i++) {
 		const struct row *row = &table[i];
 
@@ -199,18 +215,21 @@ static const struct row *find(const struct protocol *protocol, enum event_type e
  */
 static bool verified(const struct protocol *protocol)
 {
-	if (protocol->local < LOCAL_CHECKED || protocol->check != STATUS_SUCCESS)
+	if (protocol->gave_up || protocol->local < LOCAL_CHECKED ||
+	    protocol->check != STATUS_SUCCESS)
 		return false;
 	if (protocol->verifying)
 		return protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS;
 	return protocol->disconnected;
 }
 
-/* One of them is known to be wrong. */
-static bool refuted(const struct protocol *protocol)
+/* What one of the sides has found wrong, this side first; success: nothing so far. */
+static enum status finding(const struct protocol *protocol)
 {
-	return (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS) ||
-	       (protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS);
+	if (protocol->gave_up ||
+	    (protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS))
+		return protocol->check;
+	return protocol->remote >= REMOTE_VERDICT ? protocol->verdict : STATUS_SUCCESS;
 }
 
 static void expect_closing(struct step *step, enum status reason)
@@ -224,6 +243,8 @@ static void expect_closing(struct step *step, enum status reason)
 		return; /* the first reason counts, unless it may follow from this one */
 	}
 	protocol->status = verified(protocol) ? STATUS_SUCCESS : reason;
+	if (protocol->gave_up)
+		protocol->status = protocol->check; /* the rest follows from that */
 }
 
 /* Expects what the table's row states, and a client with both verdicts to disconnect. */
@@ -231,7 +252,7 @@ static void expect_row(struct step *step, const struct row *row, struct event ev
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (event.type == EVENT_CHECKED)
+	if (event.type == EVENT_CHECKED && !protocol->gave_up)
 		protocol->check = event.status;
 	if (event.type == EVENT_VERDICT_RECEIVED)
 		protocol->verdict = event.status;
@@ -247,33 +268,96 @@ static void expect_row(struct step *step, const struct row *row, struct event ev
 		step->actions |= row->actions & ACTION_CHECK;
 	if (protocol->phase == PHASE_EXCHANGING && protocol->role == ROLE_CLIENT &&
 	    protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT)
-		expect_closing(step, STATUS_CONTENTS_WRONG); /* unless verified */
+		expect_closing(step, finding(protocol));
+}
+
+/* Expects the deadline of closing to pass: the first time force may help. */
+static void expect_deadline(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->overdue || protocol->drained) { /* waiting or force would not help */
+		protocol->phase = PHASE_FINISHED;
+		step->actions |= ACTION_FINISH;
+	} else {
+		protocol->overdue = true;
+		step->actions |= ACTION_FORCE_ERROR;
+	}
+}
+
+/* A worker failed: false if that is nothing new, or is said by a verdict. */
+static bool expect_giving_up(struct protocol *protocol, enum status status)
+{
+	if (protocol->gave_up)
+		return false;
+	if (protocol->local >= LOCAL_CHECKED)
+		return true; /* this side's verdict is on its way, or there is none */
+	protocol->gave_up = true;
+	protocol->check = status;
+	return !protocol->verifying;
+}
+
+/* A peer that gave up: false if it must not say so now. */
+static bool expect_peer_to_give_up(struct protocol *protocol, enum status status)
+{
+	if (!protocol->verifying ||
+	    (protocol->remote != REMOTE_MR && protocol->remote != REMOTE_DONE))
+		return false;
+	protocol->remote = REMOTE_GAVE_UP;
+	protocol->verdict = status;
+	return true;
+}
+
+/* The reason for which an event that is in no row ends the session, or IGNORED. */
+static int find_reason(struct protocol *protocol, struct event event)
+{
+	int reason = reasons[event.type];
+
+	switch (event.type) {
+	case EVENT_MR_SENT:
+	case EVENT_OPERATION_COMPLETED:
+	case EVENT_DONE_SENT:
+	case EVENT_VERDICT_SENT:
+		return protocol->gave_up ? IGNORED : reason; /* posted before that */
+	case EVENT_FLUSHED:
+		/* while connecting, an event with the reason of the failure follows */
+		return protocol->phase == PHASE_CONNECTING ? IGNORED : reason;
+	case EVENT_GAVE_UP:
+		return expect_giving_up(protocol, event.status) ? (int)event.status : IGNORED;
+	case EVENT_PEER_GAVE_UP:
+		return expect_peer_to_give_up(protocol, event.status) ? (int)event.status : reason;
+	default:
+		return reason == WITH_EVENT ? (int)event.status : reason;
+	}
 }
 
 /* The rules, for an event that is in no row. */
 static void expect_rule(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
-	int reason = reasons[event.type];
+	int reason = find_reason(protocol, event);
 
 	if (event.type == EVENT_DISCONNECTED)
 		protocol->disconnected = true;
 	if (event.type == EVENT_DRAINED)
 		protocol->drained = true;
-	if (event.type == EVENT_DEADLINE && protocol->phase == PHASE_CLOSING) {
-		if (protocol->overdue || protocol->drained) { /* waiting or force would not help */
-			protocol->phase = PHASE_FINISHED;
-			step->actions |= ACTION_FINISH;
-		} else {
-			protocol->overdue = true;
-			step->actions |= ACTION_FORCE_ERROR;
-		}
-	}
-	/* while connecting, an event with the reason of the failure follows the flush */
-	if (event.type == EVENT_FLUSHED && protocol->phase == PHASE_CONNECTING)
-		return;
+	if (event.type == EVENT_DEADLINE && protocol->phase == PHASE_CLOSING)
+		expect_deadline(step);
 	if (reason != IGNORED)
-		expect_closing(step, reason == WITH_EVENT ? event.status : (enum status)reason);
+		expect_closing(step, (enum status)reason);
+}
+
+/* A side that gave up posts nothing but its verdict, behind MSG_MR; a check is waited for. */
+static void expect_early_verdict(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (!protocol->gave_up || protocol->phase != PHASE_EXCHANGING ||
+	    protocol->local < LOCAL_MR_POSTED || protocol->local >= LOCAL_CHECKING ||
+	    step->actions & ACTION_SEND_MR)
+		return;
+	protocol->local = LOCAL_VERDICT_POSTED;
+	step->actions = ACTION_SEND_VERDICT;
 }
 
 static struct step expected_step(struct protocol protocol, struct event event)
@@ -288,6 +372,7 @@ static struct step expected_step(struct protocol protocol, struct event event)
 		expect_row(&step, row, event);
 	else
 		expect_rule(&step, event);
+	expect_early_verdict(&step);
 	if (step.protocol.phase == PHASE_CLOSING && step.protocol.drained &&
 	    step.protocol.local != LOCAL_CHECKING && /* the answer is awaited */
 	    (step.protocol.disconnected || !step.protocol.connected)) {
@@ -297,33 +382,42 @@ static struct step expected_step(struct protocol protocol, struct event event)
 	if (step.protocol.phase == PHASE_FINISHED && step.protocol.status == STATUS_PEER_LOST) {
 		if (verified(&step.protocol))
 			step.protocol.status = STATUS_SUCCESS;
-		else if (refuted(&step.protocol))
-			step.protocol.status = STATUS_CONTENTS_WRONG;
+		else if (finding(&step.protocol) != STATUS_SUCCESS)
+			step.protocol.status = finding(&step.protocol);
 	}
 	return step;
 }
 
 /* ---- All states, all events ---- */
 
+/* Good, damaged, or any other failure: one of the two sides knows no more than one such. */
+static size_t number_finding(enum status status)
+{
+	if (status == STATUS_SUCCESS)
+		return 0;
+	return status == STATUS_CONTENTS_WRONG ? 1 : 2;
+}
+
 /* A number for each state of one kind of session; what has no meaning yet is left out. */
 static size_t state_number(const struct protocol *protocol)
 {
-	bool wrong = protocol->local >= LOCAL_CHECKED && protocol->check != STATUS_SUCCESS;
-	bool refused = protocol->remote == REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS;
+	bool checked = protocol->gave_up || protocol->local >= LOCAL_CHECKED;
+	bool judged = protocol->remote >= REMOTE_VERDICT;
 	size_t number = protocol->phase;
 
 	number = number << 4 | protocol->local;
-	number = number << 2 | protocol->remote;
+	number = number << 3 | protocol->remote;
 	number = number << 1 | protocol->connected;
 	number = number << 1 | protocol->disconnected;
 	number = number << 1 | protocol->drained;
 	number = number << 1 | protocol->overdue;
-	number = number << 1 | wrong;
-	number = number << 1 | refused;
+	number = number << 1 | protocol->gave_up;
+	number = number << 2 | (checked ? number_finding(protocol->check) : 0);
+	number = number << 2 | (judged ? number_finding(protocol->verdict) : 0);
 	return number << 4 | protocol->status;
 }
 
-#define STATE_NUMBERS ((size_t)1 << 18)
+#define STATE_NUMBERS ((size_t)1 << 22)
 
 static bool same(const struct step *one, const struct step *other)
 {
@@ -336,14 +430,15 @@ static bool same(const struct step *one, const struct step *other)
 
 static void print_state(const char *title, const struct protocol *protocol, unsigned int actions)
 {
-	print_message("%s%s %s %s, %s, %s, %s, %s%s%s%s%s, check %d, verdict %d, status %d, "
+	print_message("%s%s %s %s, %s, %s, %s, %s%s%s%s%s%s, check %d, verdict %d, status %d, "
 		      "actions 0x%x\n",
 		      title, protocol->role == ROLE_CLIENT ? "client" : "server",
 		      operation_name(protocol->operation),
 		      protocol->verifying ? "verifying" : "not verifying",
 		      protocol->operates ? "operating" : "not operating",
 		      phase_name(protocol->phase), local_stage_name(protocol->local),
-		      remote_stage_name(protocol->remote), protocol->connected ? ", connected" : "",
+		      remote_stage_name(protocol->remote), protocol->gave_up ? ", gave up" : "",
+		      protocol->connected ? ", connected" : "",
 		      protocol->disconnected ? ", disconnected" : "",
 		      protocol->drained ? ", drained" : "", protocol->overdue ? ", overdue" : "",
 		      protocol->check, protocol->verdict, protocol->status, actions);
@@ -446,7 +541,7 @@ static void a_session_begins_with_nothing_done(void **state)
 	assert_int_equal(protocol.status, STATUS_SUCCESS);
 	assert_true(protocol.operates);
 	assert_false(protocol.verifying || protocol.connected || protocol.disconnected ||
-		     protocol.drained || protocol.overdue);
+		     protocol.drained || protocol.overdue || protocol.gave_up);
 }
 
 static void every_value_has_a_name_of_its_own(void **state)
@@ -455,7 +550,7 @@ static void every_value_has_a_name_of_its_own(void **state)
 	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
 	assert_string_equal(local_stage_name(LOCAL_VERDICT_SENT), "LOCAL_VERDICT_SENT");
-	assert_string_equal(remote_stage_name(REMOTE_VERDICT), "REMOTE_VERDICT");
+	assert_string_equal(remote_stage_name(REMOTE_GAVE_UP), "REMOTE_GAVE_UP");
 	assert_string_equal(operation_name(OPERATION_READ), "read");
 	assert_string_equal(operation_name(OPERATION_WRITE), "write");
 	for (enum event_type one = EVENT_ESTABLISHED; one <= EVENT_TYPES; one++) {
@@ -579,7 +674,7 @@ static void done_waits_for_a_read_but_not_for_a_write(void **state)
 	     { EVENT_OPERATION_COMPLETED, 0, 0 });
 }
 
-static void a_server_that_does_not_operate_is_done_at_once(void **state)
+static void a_server_that_does_not_operate_is_done_without_it(void **state)
 {
 	(void)state;
 	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
@@ -587,7 +682,8 @@ static void a_server_that_does_not_operate_is_done_at_once(void **state)
 
 		server.operates = false;
 		PLAY(&server, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
-		     { EVENT_MR_SENT, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 },
+		     { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 },
+		     { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 },
 		     { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
 		     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
 		     { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS },
@@ -871,6 +967,106 @@ static void the_first_failure_is_the_one_reported(void **state)
 	assert_finished(&client, STATUS_REFUSED);
 }
 
+/* Its file shrank, or its disk is full; what was posted before completes behind that. */
+static void a_side_that_gives_up_says_so_and_waits_for_the_peer_to_go(void **state)
+{
+	(void)state;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		struct protocol protocol = operating(role, OPERATION_WRITE, true);
+
+		PLAY(&protocol, { EVENT_GAVE_UP, ACTION_SEND_VERDICT, STATUS_LOCAL_FAILURE },
+		     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 },
+		     { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
+		     { EVENT_GAVE_UP, 0, STATUS_CONTENTS_WRONG }, /* its other worker */
+		     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 },
+		     { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&protocol, STATUS_LOCAL_FAILURE);
+	}
+}
+
+static void a_peer_that_gives_up_is_left_at_once(void **state)
+{
+	(void)state;
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		struct protocol protocol = operating(role, OPERATION_READ, true);
+
+		PLAY(&protocol, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, STATUS_REFUSED },
+		     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 },
+		     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&protocol, STATUS_REFUSED);
+	}
+}
+
+/* The disconnection may overtake the verdict that says why. */
+static void why_a_peer_gave_up_counts_after_it_has_gone(void **state)
+{
+	struct protocol server = connected(ROLE_SERVER, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 },
+	     { EVENT_PEER_GAVE_UP, 0, STATUS_REFUSED }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_REFUSED);
+}
+
+static void two_that_give_up_at_once_keep_their_reasons(void **state)
+{
+	static const enum event_type verdicts[] = { EVENT_PEER_GAVE_UP, EVENT_VERDICT_RECEIVED };
+
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(verdicts); i++) {
+		struct protocol client = operating(ROLE_CLIENT, OPERATION_WRITE, true);
+
+		PLAY(&client, { EVENT_DONE_RECEIVED, 0, 0 },
+		     { EVENT_GAVE_UP, ACTION_SEND_VERDICT, STATUS_LOCAL_FAILURE },
+		     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 },
+		     { EVENT_VERDICT_SENT, 0, 0 },
+		     { verdicts[i], ACTION_DISCONNECT, STATUS_REFUSED },
+		     { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+		assert_finished(&client, STATUS_LOCAL_FAILURE);
+	}
+}
+
+static void a_server_that_gives_up_before_it_may_speak_does_so_behind_its_mr(void **state)
+{
+	struct protocol server = connected(ROLE_SERVER, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_GAVE_UP, 0, STATUS_LOCAL_FAILURE },
+	     { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_MR_SENT, ACTION_SEND_VERDICT, 0 },
+	     { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 },
+	     { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_LOCAL_FAILURE);
+}
+
+static void who_gives_up_while_checking_waits_for_the_answer(void **state)
+{
+	struct protocol server = done(ROLE_SERVER, OPERATION_READ, true);
+
+	(void)state;
+	PLAY(&server, { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 },
+	     { EVENT_GAVE_UP, 0, STATUS_LOCAL_FAILURE },
+	     { EVENT_CHECKED, ACTION_SEND_VERDICT, STATUS_SUCCESS },
+	     { EVENT_VERDICT_RECEIVED, 0, STATUS_SUCCESS }, { EVENT_VERDICT_SENT, 0, 0 },
+	     { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_LOCAL_FAILURE);
+}
+
+/* The tutorial's program knows no verdict, and to whom a client connects it does not know yet. */
+static void a_peer_without_verdicts_is_left_by_whom_gives_up(void **state)
+{
+	struct protocol connecting = protocol_start(ROLE_CLIENT, OPERATION_READ);
+	struct protocol server = operating(ROLE_SERVER, OPERATION_READ, false);
+
+	(void)state;
+	PLAY(&connecting, { EVENT_GAVE_UP, ACTION_DISCONNECT, STATUS_LOCAL_FAILURE },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&connecting, STATUS_LOCAL_FAILURE);
+	PLAY(&server, { EVENT_GAVE_UP, ACTION_DISCONNECT, STATUS_LOCAL_FAILURE },
+	     { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 },
+	     { EVENT_DRAINED, ACTION_FINISH, 0 });
+	assert_finished(&server, STATUS_LOCAL_FAILURE);
+}
+
 static void after_the_end_nothing_happens_any_more(void **state)
 {
 	struct protocol finished = operating(ROLE_CLIENT, OPERATION_READ, true);
@@ -896,7 +1092,7 @@ int main(void)
 		cmocka_unit_test(a_client_delivers_verifies_and_disconnects),
 		cmocka_unit_test(a_server_delivers_verifies_and_waits_for_the_client_to_go),
 		cmocka_unit_test(done_waits_for_a_read_but_not_for_a_write),
-		cmocka_unit_test(a_server_that_does_not_operate_is_done_at_once),
+		cmocka_unit_test(a_server_that_does_not_operate_is_done_without_it),
 		cmocka_unit_test(a_read_that_completes_while_closing_says_no_done),
 		cmocka_unit_test(a_verdict_before_our_done_breaks_the_protocol),
 		cmocka_unit_test(the_tutorials_program_gets_no_verdict_and_disconnects_itself),
@@ -917,6 +1113,13 @@ int main(void)
 		cmocka_unit_test(a_verified_session_stays_one_however_it_closes),
 		cmocka_unit_test(a_signal_ends_a_session_in_good_order),
 		cmocka_unit_test(the_first_failure_is_the_one_reported),
+		cmocka_unit_test(a_side_that_gives_up_says_so_and_waits_for_the_peer_to_go),
+		cmocka_unit_test(a_peer_that_gives_up_is_left_at_once),
+		cmocka_unit_test(why_a_peer_gave_up_counts_after_it_has_gone),
+		cmocka_unit_test(two_that_give_up_at_once_keep_their_reasons),
+		cmocka_unit_test(a_server_that_gives_up_before_it_may_speak_does_so_behind_its_mr),
+		cmocka_unit_test(who_gives_up_while_checking_waits_for_the_answer),
+		cmocka_unit_test(a_peer_without_verdicts_is_left_by_whom_gives_up),
 		cmocka_unit_test(after_the_end_nothing_happens_any_more),
 	};
 

@@ -22,7 +22,7 @@
  *
  * To see that it can find something, it is run with programs that use the module wrongly as well.
  */
-#include "transfer.h"
+#include "rdma-common/transfer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -333,6 +333,8 @@ static const struct field fields[] = {
 	BOOLEAN(sink.done, 10),
 	NUMBER(operation.posted, 10),
 	NUMBER(operation.completed, 10),
+	NUMBER(operation.local, 0),
+	NUMBER(operation.remote, 0),
 	NUMBER(operation.last_signaled_byte, 0),
 	/* the following are made relative, so that more worlds are the same */
 	NUMBER(operation.requests_posted, 0),
@@ -1790,19 +1792,20 @@ static void a_quarter_ring_is_reported_at_once(void **state)
 static void requests_end_where_a_ring_ends(void **state)
 {
 	static const struct transfer_request expected[] = {
-		{ .local = 0, .remote = 0, .size = 10000 },
-		{ .local = 10000, .remote = 0, .size = 5000 },
-		{ .local = 0, .remote = 5000, .size = 5000 },
-		{ .local = 5000, .remote = 0, .size = 10000 },
+		{ .local = 0, .remote = 0, .size = 40960 },
+		{ .local = 40960, .remote = 0, .size = 20480 },
+		{ .local = 0, .remote = 20480, .size = 20480 },
+		{ .local = 20480, .remote = 0, .size = 40960 },
 	};
-	struct transfer_plan plan = real_plan(true, 1 << 20, 15000);
+	struct transfer_plan plan = real_plan(true, 1 << 20, 61440);
 	struct transfer transfer;
 	struct transfer_request request;
 
 	(void)state;
 	plan.depth = 1;
+	plan.share = 1; /* requests may be as long as the ring */
 	transfer_init(&transfer, &plan, 0);
-	assert_null(transfer_peer_region(&transfer, 10000, 0, 0));
+	assert_null(transfer_peer_region(&transfer, 40960, 0, 0));
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
 		struct window room = { .taken = transfer.source.told_ready };
 

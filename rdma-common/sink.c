@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT
+#include "sink.h"
+
+#include <err.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "digest.h"
+#include "memory.h"
+#include "output.h"
+#include "process.h"
+
+/* A whole payload up to this is verified where it is received: a thread would take longer. */
+#define SMALL_PAYLOAD ((uint64_t)64 * 1024)
+/* Bytes that are copied out, or verified, at a time: they stay in a cache meanwhile. */
+#define PIECE_SIZE ((size_t)256 * 1024)
+/* Bytes of the thread's stack: so many sessions do not reserve 8 MiB each. */
+#define STACK_SIZE ((size_t)256 * 1024)
+
+struct sink {
+	struct incoming incoming;
+	struct sink_calls calls;
+	mode_t mode; /* of a new file */
+	/* The thread's, or sink_start()'s: */
+	uint8_t *buffer; /* a copy of a piece */
+	size_t buffer_size;
+	void *digest;
+	struct excerpt excerpt;
+	struct verdict verdict;
+	struct output *output; /* NULL: not open */
+	bool verified;         /* all of it */
+	uint64_t kept;         /* position */
+	/* Set by sink_finish(), before `finishing`: */
+	uint64_t final_length, final_digest;
+	atomic_bool finishing;
+	sem_t wake;
+	atomic_bool woken;     /* there is a post that the thread has not seen yet */
+	atomic_bool cancelled; /* by sink_stop(), which then passes through `mutex` */
+	pthread_mutex_t mutex; /* held during a call */
+	atomic_uint owners;    /* the thread and the main thread: the last one frees */
+};
+
+static void free_sink(struct sink *sink)
+{
+	if (memory_unmap(sink->incoming.ring, sink->incoming.ring_size))
+		warn("cannot unmap %zu bytes of memory", sink->incoming.ring_size);
+	digest_free(sink->digest);
+	free(sink->buffer);
+	sem_destroy(&sink->wake);
+	pthread_mutex_destroy(&sink->mutex);
+	free(sink);
+}
+
+static void release(struct sink *sink)
+{
+	if (atomic_fetch_sub(&sink->owners, 1) == 1)
+		free_sink(sink);
+}
+
+static bool has_failed(const struct sink *sink)
+{
+	return sink->verdict.failure.status != STATUS_SUCCESS;
+}
+
+/* ---- Calls ---- */
+
+/* Takes the mutex for a call, unless the sink is stopped. */
+static bool begin_call(struct sink *sink)
+{
+	pthread_mutex_lock(&sink->mutex);
+	if (!atomic_load(&sink->cancelled))
+		return true;
+	pthread_mutex_unlock(&sink->mutex);
+	return false;
+}
+
+static void end_call(struct sink *sink)
+{
+	pthread_mutex_unlock(&sink->mutex);
+}
+
+static bool call_next(struct sink *sink, struct piece *piece)
+{
+	bool found;
+
+	if (!begin_call(sink))
+		return false;
+	found = sink->calls.next(sink->calls.context, piece);
+	end_call(sink);
+	return found;
+}
+
+static void call_copied(struct sink *sink, size_t size)
+{
+	if (!begin_call(sink))
+		return;
+	sink->calls.copied(sink->calls.context, size);
+	end_call(sink);
+}
+
+static void call_kept(struct sink *sink, size_t size)
+{
+	sink->kept += size;
+	if (!begin_call(sink))
+		return;
+	sink->calls.kept(sink->calls.context, sink->kept);
+	end_call(sink);
+}
+
+static void call_finished(struct sink *sink)
+{
+	if (!begin_call(sink))
+		return;
+	sink->calls.finished(sink->calls.context, &sink->verdict, &sink->excerpt);
+	end_call(sink);
+}
+
+/* ---- Verifying ---- */
+
+/* How many of the next `size` bytes are the first pass's, which alone is printed and stored. */
+static size_t in_first_pass(const struct sink *sink, size_t size)
+{
+	uint64_t position = sink->verdict.verified_bytes, pass = sink->incoming.pass_length;
+
+	if (position >= pass)
+		return 0;
+	return size < pass - position ? size : (size_t)(pass - position);
+}
+
+static void fail_at_position(struct sink *sink, uint64_t position)
+{
+	uint64_t pass = sink->incoming.pass_length;
+	char which[64] = "";
+
+	if (sink->incoming.length != pass)
+		snprintf(which, sizeof(which), " in pass %" PRIu64, position / pass + 1);
+	failure_set(&sink->verdict.failure, STATUS_CONTENTS_WRONG,
+		    "the contents are wrong: byte %" PRIu64 " of %" PRIu64
+		    "%s is not as in the pattern; do not trust this path",
+		    position % pass, pass, which);
+}
+
+/* The number of bytes up to the first that differs from the pattern, in whichever pass. */
+static size_t match_pattern(const struct sink *sink, const uint8_t *bytes, size_t size)
+{
+	uint64_t pass = sink->incoming.pass_length;
+	size_t done = 0, part, same;
+
+	do {
+		uint64_t position = (sink->verdict.verified_bytes + done) % pass;
+
+		part = size - done < pass - position ? size - done : (size_t)(pass - position);
+		same = pattern_mismatch(bytes + done, position, part);
+		done += same;
+	} while (same == part && done < size);
+	return done;
+}
+
+/* Verifies the next bytes, as far as that is possible before the end. False: they are wrong. */
+static bool verify(struct sink *sink, const uint8_t *bytes, size_t size)
+{
+	int64_t started = now_nanoseconds();
+	size_t same = size;
+
+	if (sink->incoming.is_pattern)
+		same = match_pattern(sink, bytes, size);
+	if (same == size && sink->incoming.has_digest)
+		digest_add(sink->digest, bytes, size);
+	excerpt_add(&sink->excerpt, bytes, in_first_pass(sink, same));
+	sink->verdict.verified_bytes += same;
+	sink->verdict.nanoseconds += now_nanoseconds() - started;
+	if (same < size)
+		fail_at_position(sink, sink->verdict.verified_bytes);
+	return same == size;
+}
+
+/* At the end: there should be so many bytes with this digest. */
+static bool verify_end(struct sink *sink, uint64_t length, uint64_t digest)
+{
+	sink->verified = sink->verdict.verified_bytes == length &&
+			 (!sink->incoming.has_digest || digest_value(sink->digest) == digest);
+	if (!sink->verified)
+		failure_set(&sink->verdict.failure, STATUS_CONTENTS_WRONG, "%s",
+			    status_in_words(STATUS_CONTENTS_WRONG));
+	return sink->verified;
+}
+
+/* ---- Storing ---- */
+
+/* Takes the reason from errno; returns false. */
+static bool fail_to_store(struct sink *sink)
+{
+	failure_set(&sink->verdict.failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
+		    sink->verified ? "all is received and verified, but cannot be stored"
+				   : "cannot store",
+		    sink->incoming.output, strerror(errno));
+	return false;
+}
+
+/* Opens the output when there is something to write, or at the end. */
+static bool open_output(struct sink *sink)
+{
+	if (!sink->output)
+		sink->output = output_open(sink->incoming.output, sink->mode, &sink->cancelled);
+	return sink->output || fail_to_store(sink);
+}
+
+static bool store(struct sink *sink, const uint8_t *bytes, uint64_t size)
+{
+	if (!open_output(sink))
+		return false;
+	while (size > 0) {
+		ssize_t count = output_write(sink->output, bytes, size);
+
+		if (count < 0)
+			return fail_to_store(sink);
+		bytes += count;
+		size -= (uint64_t)count;
+		call_kept(sink, (size_t)count);
+	}
+	return true;
+}
+
+/* Gives the output its name. Nothing to do where there is none. */
+static bool commit(struct sink *sink)
+{
+	struct output *output;
+
+	if (!sink->incoming.output)
+		return true;
+	if (!open_output(sink))
+		return false;
+	output = sink->output;
+	sink->output = NULL;
+	return !output_commit(output) || fail_to_store(sink);
+}
+
+/* ---- A whole payload ---- */
+
+static bool verify_whole(struct sink *sink)
+{
+	const struct incoming *incoming = &sink->incoming;
+
+	for (uint64_t done = 0; done < incoming->length; done += PIECE_SIZE) {
+		uint64_t left = incoming->length - done;
+		size_t size = left < PIECE_SIZE ? left : PIECE_SIZE;
+
+		if (atomic_load(&sink->cancelled) || !verify(sink, incoming->ring + done, size))
+			return false;
+		if (!incoming->output)
+			call_kept(sink, size);
+	}
+	return verify_end(sink, incoming->length, incoming->digest);
+}
+
+static void run_whole(struct sink *sink)
+{
+	const struct incoming *incoming = &sink->incoming;
+
+	if (!verify_whole(sink))
+		return;
+	if (incoming->output && !store(sink, incoming->ring, incoming->length))
+		return;
+	commit(sink);
+}
+
+/* ---- A stream ---- */
+
+/* A payload of unknown length may not exceed --max-size; a known one was agreed to. */
+static bool is_within_limit(struct sink *sink, size_t size)
+{
+	const struct incoming *incoming = &sink->incoming;
+
+	if (incoming->pass_length != TRANSFER_UNKNOWN ||
+	    size <= incoming->limit - sink->verdict.verified_bytes)
+		return true;
+	failure_set(&sink->verdict.failure, STATUS_REFUSED,
+		    "the peer sends more than the %" PRIu64
+		    " bytes that --max-size allows here; send less, or raise that",
+		    incoming->limit);
+	return false;
+}
+
+/* Copies the next bytes out of the ring, and keeps the copy. False: there are none for now. */
+static bool take_piece(struct sink *sink)
+{
+	struct piece piece;
+	size_t size, stored = 0;
+
+	if (!call_next(sink, &piece))
+		return false;
+	size = piece.size < sink->buffer_size ? piece.size : sink->buffer_size;
+	if (!is_within_limit(sink, size))
+		return true;
+	memcpy(sink->buffer, sink->incoming.ring + piece.offset, size);
+	call_copied(sink, size);
+	if (sink->incoming.output)
+		stored = in_first_pass(sink, size);
+	if (verify(sink, sink->buffer, size) &&
+	    (stored == 0 || store(sink, sink->buffer, stored)) && stored < size)
+		call_kept(sink, size - stored);
+	return true;
+}
+
+static void wait_for_work(struct sink *sink)
+{
+	while (sem_wait(&sink->wake) && errno == EINTR)
+		;
+	/* before the work is looked for: who comes from now on posts again */
+	atomic_exchange(&sink->woken, false);
+}
+
+/* All that the peer says it sent is kept. */
+static bool is_complete(struct sink *sink)
+{
+	return atomic_load(&sink->finishing) && sink->verdict.verified_bytes >= sink->final_length;
+}
+
+static void run_streamed(struct sink *sink)
+{
+	while (!is_complete(sink)) {
+		if (!take_piece(sink))
+			wait_for_work(sink);
+		if (has_failed(sink) || atomic_load(&sink->cancelled))
+			return;
+	}
+	if (verify_end(sink, sink->final_length, sink->final_digest))
+		commit(sink);
+}
+
+/* ---- From the start to the end ---- */
+
+static void run(struct sink *sink)
+{
+	if (sink->incoming.is_whole)
+		run_whole(sink);
+	else
+		run_streamed(sink);
+	output_abandon(sink->output);
+	call_finished(sink);
+}
+
+static void *run_thread(void *argument)
+{
+	run(argument);
+	release(argument);
+	return NULL;
+}
+
+/* A detached thread: nobody waits for one that a disk or a reader holds up. 0 or an errno value. */
+static int start_thread(struct sink *sink)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int error = pthread_attr_init(&attributes);
+
+	if (error)
+		return error;
+	atomic_fetch_add(&sink->owners, 1);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_SIZE);
+	error = pthread_create(&thread, &attributes, run_thread, sink);
+	if (error)
+		atomic_fetch_sub(&sink->owners, 1);
+	pthread_attr_destroy(&attributes);
+	return error;
+}
+
+/* Allocates what the sink works with. 0 or an errno value. */
+static int allocate(struct sink *sink)
+{
+	size_t ring_size = sink->incoming.ring_size;
+
+	sink->digest = digest_new();
+	if (!sink->digest)
+		return ENOMEM;
+	if (sink->incoming.is_whole)
+		return 0;
+	sink->buffer_size = ring_size < PIECE_SIZE ? ring_size : PIECE_SIZE;
+	sink->buffer = malloc(sink->buffer_size);
+	return sink->buffer ? 0 : ENOMEM;
+}
+
+static struct sink *sink_new(const struct incoming *incoming, const struct sink_calls *calls)
+{
+	struct sink *sink = calloc(1, sizeof(*sink));
+
+	if (!sink) {
+		memory_unmap(incoming->ring, incoming->ring_size);
+		return NULL;
+	}
+	sink->incoming = *incoming;
+	sink->calls = *calls;
+	if (incoming->pass_length == 0)
+		sink->incoming.pass_length = incoming->length;
+	sink->excerpt.is_pattern = incoming->is_pattern;
+	if (incoming->output)
+		sink->mode = output_mode();
+	pthread_mutex_init(&sink->mutex, NULL);
+	sem_init(&sink->wake, 0, 0);
+	atomic_init(&sink->owners, 1);
+	return sink;
+}
+
+/* Worth no thread, and nothing to wait for. */
+static bool is_small(const struct incoming *incoming)
+{
+	return incoming->is_whole && !incoming->output && incoming->length <= SMALL_PAYLOAD;
+}
+
+struct sink *sink_start(const struct incoming *incoming, const struct sink_calls *calls)
+{
+	struct sink *sink = sink_new(incoming, calls);
+	int error = sink ? allocate(sink) : ENOMEM;
+
+	if (!error && is_small(incoming))
+		run(sink);
+	else if (!error)
+		error = start_thread(sink);
+	if (!error)
+		return sink;
+	if (sink)
+		release(sink);
+	errno = error;
+	return NULL;
+}
+
+void sink_wake(struct sink *sink)
+{
+	if (!atomic_exchange(&sink->woken, true))
+		sem_post(&sink->wake);
+}
+
+void sink_finish(struct sink *sink, uint64_t length, uint64_t digest)
+{
+	sink->final_length = length;
+	sink->final_digest = digest;
+	atomic_store(&sink->finishing, true);
+	sink_wake(sink);
+}
+
+void sink_stop(struct sink *sink)
+{
+	if (!sink)
+		return;
+	atomic_store(&sink->cancelled, true);
+	sink_wake(sink);
+	/* a call that is running ends first; each later one finds `cancelled` */
+	pthread_mutex_lock(&sink->mutex);
+	pthread_mutex_unlock(&sink->mutex);
+}
+
+void sink_release(struct sink *sink)
+{
+	if (sink)
+		release(sink);
+}

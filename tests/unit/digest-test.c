@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The digest, the pattern of --size and the end of a text: at any position, length and alignment.
+ */
+#include "rdma-common/digest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* More than two steps of the vectorised loops, with an odd rest. */
+#define SIZE 203
+
+/* The pattern byte by byte, as the documentation has it. */
+static uint8_t expected_byte(uint64_t position)
+{
+	uint64_t word = (position / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (uint8_t)(word >> position % 8 * 8);
+}
+
+static void the_pattern_is_the_same_from_any_position(void **state)
+{
+	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
+	uint8_t memory[SIZE + 8 + 1];
+
+	(void)state;
+	for (size_t base = 0; base < sizeof(bases) / sizeof(bases[0]); base++) {
+		for (uint64_t shift = 0; shift < 8; shift++) {
+			uint64_t position = bases[base] + shift;
+			uint8_t *start = memory + (shift * 5 + base) % 8;
+
+			memset(memory, 0xee, sizeof(memory));
+			pattern_fill(start, position, SIZE);
+			for (size_t i = 0; i < SIZE; i++)
+				assert_int_equal(start[i], expected_byte(position + i));
+			assert_int_equal(start[SIZE], 0xee);
+			assert_int_equal(pattern_mismatch(start, position, SIZE), SIZE);
+		}
+	}
+}
+
+static void a_pattern_ends_where_it_is_told(void **state)
+{
+	uint8_t memory[SIZE + 1];
+
+	(void)state;
+	for (uint64_t position = 0; position < 9; position++) {
+		for (size_t size = 0; size <= SIZE; size++) {
+			memset(memory, 0xee, sizeof(memory));
+			pattern_fill(memory, position, size);
+			assert_int_equal(memory[size], 0xee);
+			assert_int_equal(pattern_mismatch(memory, position, size), size);
+		}
+	}
+}
+
+static void the_first_byte_that_differs_is_found(void **state)
+{
+	uint8_t memory[SIZE];
+
+	(void)state;
+	for (uint64_t position = 0; position < 9; position++) {
+		pattern_fill(memory, position, SIZE);
+		for (size_t offset = 0; offset < SIZE; offset++) {
+			memory[offset] ^= 0x10;
+			memory[SIZE - 1] ^= 1; /* a later one does not matter */
+			assert_int_equal(pattern_mismatch(memory, position, SIZE), offset);
+			assert_int_equal(pattern_mismatch(memory, position, offset), offset);
+			memory[offset] ^= 0x10;
+			memory[SIZE - 1] ^= 1;
+		}
+	}
+}
+
+/* So that a part in another part's place, or an old one, is seen. */
+static void a_pattern_elsewhere_differs_in_every_word(void **state)
+{
+	uint8_t memory[SIZE];
+
+	(void)state;
+	pattern_fill(memory, 0, SIZE);
+	for (uint64_t position = 1; position < 4096; position++)
+		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
+}
+
+static void the_text_ends_behind_its_last_byte(void **state)
+{
+	uint8_t memory[SIZE] = { 0 };
+
+	(void)state;
+	for (size_t size = 0; size <= SIZE; size++)
+		assert_int_equal(text_length(memory, size), 0);
+	for (size_t offset = 0; offset < SIZE; offset++) {
+		memory[offset] = 0x80;
+		memory[offset / 2] = 1; /* an earlier one does not matter */
+		for (size_t size = offset + 1; size <= SIZE; size++)
+			assert_int_equal(text_length(memory, size), offset + 1);
+		memory[offset] = memory[offset / 2] = 0;
+	}
+}
+
+/* XXH3 with 64 bits, so that every release agrees with every other; the values are published. */
+static void a_digest_is_xxh3(void **state)
+{
+	void *digest = digest_new();
+
+	(void)state;
+	assert_non_null(digest);
+	assert_true(digest_value(digest) == UINT64_C(0x2d06800538d394c2)); /* of nothing */
+	digest_free(digest);
+}
+
+static void a_digest_does_not_depend_on_its_steps(void **state)
+{
+	static uint8_t memory[10007];
+	void *whole = digest_new();
+
+	(void)state;
+	pattern_fill(memory, 0, sizeof(memory));
+	digest_add(whole, memory, sizeof(memory));
+	for (size_t step = 1; step < sizeof(memory); step += 97) {
+		void *other = digest_new();
+
+		for (size_t done = 0; done < sizeof(memory); done += step)
+			digest_add(other, memory + done,
+				   step < sizeof(memory) - done ? step : sizeof(memory) - done);
+		assert_true(digest_value(other) == digest_value(whole));
+		digest_add(other, memory, 1);
+		assert_true(digest_value(other) != digest_value(whole));
+		digest_free(other);
+	}
+	digest_free(whole);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_pattern_is_the_same_from_any_position),
+		cmocka_unit_test(a_pattern_ends_where_it_is_told),
+		cmocka_unit_test(the_first_byte_that_differs_is_found),
+		cmocka_unit_test(a_pattern_elsewhere_differs_in_every_word),
+		cmocka_unit_test(the_text_ends_behind_its_last_byte),
+		cmocka_unit_test(a_digest_is_xxh3),
+		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Memory for payloads and rings.
+ */
+#include "rdma-common/memory.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **state)
+{
+	static const size_t sizes[] = { 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
+	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint8_t *memory = memory_map(sizes[i]);
+
+		assert_non_null(memory);
+		assert_int_equal((uintptr_t)memory % 4096, 0);
+		assert_int_equal(memory[0] | memory[sizes[i] - 1], 0);
+		memory[sizes[i] - 1] = 1;
+		assert_int_equal(memory_unmap(memory, sizes[i]), 0);
+	}
+	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]); i++) {
+		assert_null(memory_map(impossible[i]));
+		assert_int_equal(errno, ENOMEM);
+	}
+}
+
+/* "hg" of proc_pid_smaps(5). And not "ht", hugetlb, whose first touch can end the process. */
+static void large_memory_is_advised_to_be_of_transparent_huge_pages(void **state)
+{
+	const size_t size = 8 << 20;
+	uint8_t *memory = memory_map(size);
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	unsigned long start, end;
+	bool inside = false, found = false;
+	char line[512];
+
+	(void)state;
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
+		print_message("this kernel has no transparent huge pages\n");
+		skip();
+	}
+	assert_non_null(memory);
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = start <= (uintptr_t)memory && (uintptr_t)memory < end;
+		if (inside && !strncmp(line, "VmFlags:", 8)) {
+			found = true;
+			assert_null(strstr(line, " ht"));
+			assert_non_null(strstr(line, " hg"));
+		}
+	}
+	assert_true(found);
+	fclose(maps);
+	assert_int_equal(memory_unmap(memory, size), 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
+		cmocka_unit_test(large_memory_is_advised_to_be_of_transparent_huge_pages),
+	};
+
+	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}
