@@ -111,6 +111,100 @@ happy_path() {
 	outcomes client -n 1000 --depth 1 <<<"0	coalesce write"
 }
 
+# Rings of different length on both sides, which do not divide each other; the rest is how late things come.
+@test "streams: any number of bytes through rings of bounded memory" {
+	local role transport operation script
+	for role in client "server -1"; do
+		for transport in "" iwarp; do
+			for operation in read write; do
+				for script in "payload:30000 ring:3000" "payload:500000 memory:300000 request:1000" "payload:9001 ring:997 unknown" \
+					"payload:30000 ring:3000 coalesce" "payload:30000 ring:3000 immediate" \
+					"payload:9000 ring:4097 max_msg:64 late-source" "payload:9000 ring:4000 passes:3 every-pass" \
+					"payload:30000 ring:3000 peer-operation@300 operation@700" "payload:30000 ring:3000 received-WINDOW@400" \
+					"payload:30000 ring:3000 sent-WINDOW@900" \
+					"payload:30000 ring:3000 peer-operation>sent-WINDOW" "payload:30000 memory:300000 reads:1 unknown"; do
+					# shellcheck disable=SC2086 # a role, and perhaps an option
+					outcomes $role -s 20000 <<<"0	$transport $operation $script"
+				done
+				# shellcheck disable=SC2086
+				outcomes $role -s 300000 <<-END
+				0	$transport $operation payload:300000 memory:300000
+				0	$transport $operation payload:3000 memory:300000
+				END
+				# shellcheck disable=SC2086
+				outcomes $role -s 9000 -n 5 <<<"0	$transport $operation ring:1000 payload:50 passes:7"
+			done
+			outcomes client --one-way -s 30000 <<<"0	$transport write one-way ring:700"
+			outcomes server -1 -s 30000 <<<"0	$transport read one-way ring:700"
+		done
+	done
+}
+
+@test "streams: what is damaged on the way is found, what stands still is given up" {
+	local role script
+	for role in client "server -1"; do
+		for script in "payload:30000 ring:3000" "write payload:30000 ring:3000" "iwarp write payload:30000 ring:3000"; do
+			# shellcheck disable=SC2086 # a role, and perhaps an option
+			outcomes $role -s 20000 <<-END
+			7	$script corrupt-in	contents are wrong
+			7	$script corrupt-out	contents are wrong
+			5	$script 99*received-WINDOW!	nothing happened
+			5	$script peer-operation!	nothing happened
+			5	$script operation!	nothing happened
+			6	$script received-WINDOW+DISCONNECTED	peer went away
+			END
+		done
+	done
+}
+
+@test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
+	local role
+	for role in client "server -1"; do
+		# shellcheck disable=SC2086 # a role, and perhaps an option
+		outcomes $role <<-END
+		7	write lie:window-first	the peer's window is out of turn
+		7	lie:window-first	the peer's window is out of turn
+		7	write lie:ready-back	the peer's window goes backwards in what is ready
+		7	lie:taken-back	the peer's window goes backwards in what is taken
+		7	lie:kept-back	the peer's window goes backwards in what is kept
+		7	write lie:received-more	the peer's window confirms more windows than were sent
+		7	write lie:ready-beyond	the peer's window is ready beyond what was agreed
+		7	lie:ready-beyond	the peer's window goes on after the end
+		7	write payload:500000 memory:300000 lie:ready-beyond-ring	the peer's window is ready beyond the ring
+		7	payload:9000 ring:4096 lie:ready-beyond-ring	the peer's window is ready beyond the ring
+		7	write lie:after-end	the peer's window goes on after the end
+		7	write lie:end-twice	the peer's window ends twice
+		7	lie:end-twice	the peer's window ends twice
+		7	write lie:end-early	the peer's window ends before what was agreed
+		7	late-source payload:9000 lie:end-early	the peer's window ends before what was agreed
+		7	write lie:taken-beyond	the peer's window takes what was not ready
+		7	lie:taken-beyond	the peer's window takes what was not ready
+		7	write lie:kept-beyond	the peer's window keeps what was not ready
+		7	lie:kept-beyond	the peer's window keeps what was not ready
+		7	lie:nothing-new	the peer's window moves nothing
+		7	lie:drip	the peer's window is one too many
+		7	write lie:drip	the peer's window is one too many
+		7	lie:hoard	the peer's window comes without a credit
+		7	iwarp write lie:hoard	the peer's window comes without a credit
+		7	lie:mr-ready	the peer's memory region is ready beyond its end
+		7	lie:done-more	the peer is done with other bytes than agreed
+		7	write lie:done-more	the peer is done with other bytes than agreed
+		7	write unknown lie:done-early	the peer is done before its end is marked
+		7	write payload:500000 memory:300000 lie:done-early	the peer is done beyond the ring
+		7	write lie:verdict-good	contents are wrong
+		7	lie:verdict-good	contents are wrong
+		7	write lie:verdict-bad	contents are wrong
+		7	lie:verdict-bad	contents are wrong
+		END
+		# shellcheck disable=SC2086
+		outcomes $role -s 500000 <<-END
+		7	memory:300000 lie:done-early	the peer is done reading what was not ready
+		7	ring:4096 lie:received-back payload:50000	the peer's window goes backwards in what it has received
+		7	write ring:4096 lie:received-back payload:50000	the peer's window goes backwards in what it has received
+		END
+	done
+}
+
 @test "a device whose driver leaves a limit out, or states nonsense" {
 	local role script operation
 	for role in client "server -1"; do
@@ -292,7 +386,7 @@ calls() {
 	0	DISCONNECTED+TIMEWAIT_EXIT
 	6	sent-MR+DISCONNECTED	peer went away
 	6	iwarp sent-MR+DISCONNECTED	peer went away
-	6	received-DONE+DISCONNECTED	peer went away
+	6	received-DONE+DISCONNECTED received-VERDICT!	peer went away
 	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	0	operation+DISCONNECTED
 	6	operation+DISCONNECTED received-VERDICT!	peer went away
@@ -367,7 +461,10 @@ calls() {
 	4	write refuse:2	mismatched modes
 	4	refuse:3	--max-size
 	4	iwarp refuse:4	out of resources
-	7	version:2	does not fit
+	7	version:1	does not fit: version 1
+	7	version:3	does not fit: version 3
+	4	version:1 refuse:1	different versions of the protocol
+	4	iwarp version:1 refuse:1	different versions of the protocol
 	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
 	1	sent-MR+DEVICE_REMOVAL	removed
 	1	sent-MR+DISCONNECTED DISCONNECTED+DEVICE_REMOVAL	removed
@@ -381,6 +478,11 @@ calls() {
 	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
 	1	ESTABLISHED+DEVICE_REMOVAL	removed
+	END
+	outcomes server <<-END
+	0	version:1	refused: client and server speak different versions of the protocol
+	0	iwarp version:1	refused: client and server speak different versions of the protocol
+	0	version:3	refused: client and server speak different versions of the protocol
 	END
 }
 

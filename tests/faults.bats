@@ -14,14 +14,16 @@ GONE="the peer went away before the session was complete"
 SILENT="nothing happened for the time of --timeout"
 WRONG="the contents are wrong"
 NO_MESSAGE="that are no message of this protocol"
-UNUSABLE="that cannot be used"
+UNUSABLE="the peer's memory region (cannot be used|is ready beyond its end)"
 # siw reports to the side that requested the access only that the connection is gone
 ACCESS="remote access error" DENIED=4
 [ "$LAB_TRANSPORT" != siw ] || ACCESS=$GONE DENIED=6
 # siw ends an unanswered request after ten seconds, and the kernel lets no program end before
 CONNECTING=4
 [ "$LAB_TRANSPORT" != siw ] || CONNECTING=11
-PROGRESS="progress that cannot be"
+WINDOW="the peer's window"
+# one less than what is right
+LESS=+0xffffffffffffffff
 REJECTED="connection rejected"
 # over iWARP a server that sends first breaks the connection; a message that is too long does so too
 EARLY=7 LONG=7
@@ -220,13 +222,25 @@ one_session() {
 @test "client: DONE without its operation"       { client_against write 7 2 "$WRONG"      --at operation=skip; }
 @test "client: bad verdict"                      { client_against both  7 2 "$WRONG"      --set verdict.status=7; }
 @test "client: verdict of an unknown status"     { client_against write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
-@test "client: progress"                         { client_against both  0 2 ""            --at done=progress; }
-@test "client: progress before MR"               { client_against read  "$EARLY" 2 ""         --at mr=progress; }
-@test "client: progress of nothing"              { client_against read  7 2 "$PROGRESS"   --at done=progress --set progress.bytes=0; }
-@test "client: the same progress twice"          { client_against read  7 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "client: progress after DONE, of storing"  { client_against write 0 2 ""            --at verdict=progress; }
-@test "client: no progress after DONE"           { client_against write 7 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
-@test "client: hello of another version"         { client_against read  7 2 "$NO_FIT"     --set hello.version=2; }
+@test "client: a window"                         { client_against both  0 2 ""            --at done=window; }
+@test "client: a window before MR"               { client_against read  "$EARLY" 2 ""         --at mr=window; }
+@test "client: a window that moves nothing"      { client_against read  7 2 "$WINDOW moves nothing" --at done=window --set window.taken=0; }
+@test "client: the same window twice"            { client_against read  7 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.taken=1; }
+@test "client: a window after DONE, of storing"  { client_against write 0 2 ""            --at verdict=window; }
+@test "client: the same twice after DONE"        { client_against write 7 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1; }
+@test "client: ready goes backwards"             { client_against read  7 2 "$WINDOW goes backwards in what is ready" --at done=window --set window.ready=$LESS; }
+@test "client: ready beyond what was agreed"     { client_against write 7 2 "$WINDOW is ready beyond what was agreed" --at done=window --set window.ready=1025; }
+@test "client: ready goes on after the end"      { client_against read  7 2 "$WINDOW goes on after the end" --at done=window --set window.ready=+1; }
+@test "client: the end before the end"           { client_against write 7 2 "$WINDOW ends before what was agreed" --at done=window --set window.end=1; }
+@test "client: the end twice"                    { client_against read  7 2 "$WINDOW ends twice" --at done=window --set window.end=1; }
+@test "client: takes what is not ready"          { client_against read  7 2 "$WINDOW takes what was not ready" --at done=window --set window.taken=1025; }
+@test "client: keeps what is not ready"          { client_against read  7 2 "$WINDOW keeps what was not ready" --at done=window --set window.kept=1025; }
+@test "client: confirms what was not sent"       { client_against write 7 2 "$WINDOW confirms more windows than were sent" --at done=window --set window.received=99; }
+@test "client: DONE with a byte too many"        { client_against both  7 2 "the peer is done with other bytes than agreed" --set done.bytes=+1; }
+@test "client: more ready than the region has"   { client_against read  7 2 "the peer's memory region is ready beyond its end" --set mr.ready=+1; }
+@test "client: gives up before DONE"             { client_against both  7 2 "$WRONG"      --at done=verdict --set verdict.status=7; }
+@test "client: hello of another version"         { client_against read  7 2 "$NO_FIT"     --set hello.version=1; }
+@test "client: hello of version 1, as it was"    { client_against write 7 2 "$NO_FIT"     --set hello.version=1 --set hello.size=24; }
 @test "client: hello of the other operation"     { client_against read  7 2 "$NO_FIT"     --set hello.operation=1; }
 @test "client: hello of no operation"            { client_against write 7 2 "$NO_FIT"     --set hello.operation=77; }
 @test "client: hello of length 0"                { client_against read  7 2 "$NO_FIT"     --set hello.length=0; }
@@ -260,17 +274,24 @@ one_session() {
 @test "server: unknown message"                  { server_against write 2 "$NO_MESSAGE" --at done=unknown; }
 @test "server: region at null"                   { server_against write 2 "$UNUSABLE"   --set mr.address=0; }
 @test "server: region that wraps"                { server_against write 2 "$UNUSABLE"   --set mr.address=0xfffffffffffffe00; }
-@test "server: region too short"                 { server_against write 2 "$UNUSABLE"   --set mr.length=1023; }
+@test "server: region too short"                 { server_against read 2 "$UNUSABLE"   --set mr.length=1023; }
 @test "server: region of length 0"               { server_against write 2 "$UNUSABLE"   --set mr.length=0; }
 @test "server: region at a foreign address"      { server_against both  2 "$ACCESS"     --set mr.address=+0x100000000; }
 @test "server: wrong rkey"                       { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 @test "server: wrong digest"                     { server_against both  2 "$WRONG"      --set done.digest=+1; }
 @test "server: DONE without its operation"       { server_against write 2 "$WRONG"      --at operation=skip; }
 @test "server: bad verdict"                      { server_against both  2 "$WRONG"      --set verdict.status=7; }
-@test "server: progress before MR"               { server_against read  2 "$PROGRESS"   --at mr=progress; }
-@test "server: the same progress twice"          { server_against write 2 "$PROGRESS"   --at done=progress --at done=progress; }
-@test "server: no progress after DONE"           { server_against write 2 "$PROGRESS"   --at verdict=progress --at verdict=progress; }
-@test "server: hello of another version"         { server_against write 2 "different versions of the protocol"     --set hello.version=2; }
+@test "server: a window before MR"               { server_against read  2 "$WINDOW"     --at mr=window; }
+@test "server: the same window twice"            { server_against write 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.ready=1; }
+@test "server: the same twice after DONE"        { server_against write 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1; }
+@test "server: ready goes backwards"             { server_against read  2 "$WINDOW goes backwards in what is ready" --at done=window --set window.ready=$LESS; }
+@test "server: ready beyond what was agreed"     { server_against write 2 "$WINDOW is ready beyond what was agreed" --at done=window --set window.ready=1025; }
+@test "server: the end twice"                    { server_against read  2 "$WINDOW ends twice" --at done=window --set window.end=1; }
+@test "server: takes what is not ready"          { server_against read  2 "$WINDOW takes what was not ready" --at done=window --set window.taken=1025; }
+@test "server: DONE with a byte too many"        { server_against both  2 "the peer is done with other bytes than agreed" --set done.bytes=+1; }
+@test "server: gives up before DONE"             { server_against both  2 "$WRONG"      --at done=verdict --set verdict.status=7; }
+@test "server: hello of another version"         { server_against write 2 "different versions of the protocol"     --set hello.version=3; }
+@test "server: hello of version 1, as it was"    { server_against write 2 "different versions of the protocol"     --set hello.version=1 --set hello.size=24; }
 @test "server: hello of the other operation"     { server_against read  2 "mismatched modes" --set hello.operation=1; }
 @test "server: hello of no operation"            { server_against write 2 "mismatched modes" --set hello.operation=77; }
 @test "server: hello of length 0"                { server_against write 2 "the client sends nothing"  --set hello.length=0; }
@@ -281,8 +302,8 @@ one_session() {
 # ---- The same with --one-off: the exit status of our server after a client that ... ----
 #                                                  modes st s  text          what the client does
 @test "one-off: is right"                        { one_session both  0 2 ""            ; }
-@test "one-off: reports progress"                { one_session both  0 2 ""            --at done=progress; }
-@test "one-off: reports progress of storing"     { one_session write 0 2 ""            --at verdict=progress; }
+@test "one-off: sends a window"                  { one_session both  0 2 ""            --at done=window; }
+@test "one-off: sends a window of storing"       { one_session write 0 2 ""            --at verdict=window; }
 @test "one-off: never disconnects"               { timeout=5 one_session write 0 5 ""            --at disconnect=hang; }
 @test "one-off: killed before it disconnects"    { one_session both  0 2 ""            --at disconnect=kill; }
 @test "one-off: wrong rkey"                      { one_session read  $DENIED 2 "$ACCESS"     --set mr.rkey=+0x5500; }

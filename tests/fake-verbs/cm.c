@@ -282,7 +282,8 @@ enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, i
 		name = other;
 	stimulus = new_event(id, name, status);
 	if (event_type(name) == RDMA_CM_EVENT_ESTABLISHED && !id->passive)
-		add_private_data(stimulus, peer_hello(&id->peer, 0, stimulus->bytes), REPLY_SIZE);
+		add_private_data(stimulus, peer_hello(&id->peer, false, 0, stimulus->bytes),
+				 REPLY_SIZE);
 	/* nobody answers: that takes as long as the program wants to wait */
 	if (event_type(name) == RDMA_CM_EVENT_ADDR_ERROR && status == -ETIMEDOUT)
 		stimulus->due = simulated_milliseconds() + id->resolve_timeout;
@@ -451,7 +452,7 @@ bool next_client(void)
 		return false;
 	clients_came++;
 	stimulus = new_event(id, "CONNECT_REQUEST", 0);
-	add_private_data(stimulus, peer_hello(&id->peer, 0, stimulus->bytes), REQUEST_SIZE);
+	add_private_data(stimulus, peer_hello(&id->peer, true, 0, stimulus->bytes), REQUEST_SIZE);
 	produce(stimulus);
 	return true;
 }
@@ -601,14 +602,14 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	check_parameters(id, parameters, REQUEST_SIZE);
 	id->asked = true;
 	peer_start(&id->peer, id);
-	peer_reads_hello(&id->peer, parameters->private_data, parameters->private_data_len);
+	peer_reads_hello(&id->peer, false, parameters->private_data, parameters->private_data_len);
 	if (!refusal) {
 		produce_cm_event(id, "ESTABLISHED", 0);
 		return leave(0);
 	}
 	stimulus = new_event(id, "REJECTED", is_iwarp() ? -ECONNREFUSED : refusal == 255 ? 8 : 28);
 	if (refusal != 255)
-		add_private_data(stimulus, peer_hello(&id->peer, refusal, stimulus->bytes),
+		add_private_data(stimulus, peer_hello(&id->peer, false, refusal, stimulus->bytes),
 				 REJECT_SIZE);
 	produce(stimulus);
 	return leave(0);
@@ -626,7 +627,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	    parameters->responder_resources > PEER_READS)
 		violation("rdma_accept: read depths beyond what the client can do");
 	id->asked = true;
-	peer_reads_hello(&id->peer, parameters->private_data, parameters->private_data_len);
+	peer_reads_hello(&id->peer, true, parameters->private_data, parameters->private_data_len);
 	base->qp->state = IBV_QPS_RTS;
 	if (produce_cm_event(id, "ESTABLISHED", 0) == RDMA_CM_EVENT_ESTABLISHED)
 		peer_established(&id->peer);

@@ -12,8 +12,15 @@
  * The environment variable FAKE_VERBS holds blank-separated words:
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   no-hello                  the program under test sends no hello, and so gets none
+ *   one-way every-pass unknown version:N
+ *                             what else the peer's hello says: flags, that its payload has an end
+ *                             that nobody knows before, another version
  *   clients:N together        how many clients come to a server; all at once
- *   payload:N max_msg:N       bytes that the peer sends; most that one work request carries
+ *   payload:N passes:N        bytes that the peer sends; how often it performs its operation
+ *   ring:N request:N          bytes of the peer's rings; of its work requests
+ *   late-source               the peer announces its ring before there is anything in it
+ *   memory:N                  what the program can register in all; beyond that it is ENOMEM
+ *   max_msg:N                 most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
  *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
@@ -23,6 +30,10 @@
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
  *   scribble                  the peer writes on while a text is escaped, if it still may
  *   repeat-DONE               the peer sends MSG_DONE twice
+ *   lie:NAME                  the peer sends something that cannot be, and then nothing: one of the
+ *                             windows in lies.c, drip (24 windows of a byte at once), hoard (one
+ *                             four times a second, none of the program's confirmed), mr-ready,
+ *                             done-early, done-more, verdict-good or verdict-bad (too early)
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
@@ -30,7 +41,8 @@
  *   roce-v1                   each of the GIDs is of that type, not of RoCE v2 as well
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
- * received-MR, received-DONE, received-VERDICT, flush, or an event like DISCONNECTED:
+ * received-MR, received-DONE, received-VERDICT, sent-WINDOW, received-WINDOW, flush, peer-operation
+ * (the completion of one of the peer's own), or an event like DISCONNECTED:
  *   X>Y     X waits until Y has been delivered and handled
  *   X!      the first X never comes
  *   X@N     the first X comes N milliseconds later
@@ -49,6 +61,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+#include "../../rdma-common/transfer.h"
 
 #define MAXIMUM_SGE 4
 #define NAME_SIZE   48
@@ -85,6 +99,8 @@ bool lower_counter(int descriptor);
 /* Looks a word up in the script, and the number behind its colon. */
 bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
+/* What stands behind the colon of a word, or NULL. */
+const char *scripted_text(const char *word);
 /* Takes the order `symbol` about `name`, once: its argument, or NULL. */
 const char *take_order(const char *name, char symbol);
 
@@ -111,7 +127,9 @@ struct stimulus {
 	struct fake_id *id;
 	struct fake_qp *qp;
 	struct work *work;
-	int code; /* a status or a type of event */
+	int code;          /* a status or a type of event */
+	uint64_t position; /* how many work requests the peer has posted before */
+	uint64_t request;  /* the number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
 	bool delivered;
@@ -155,6 +173,7 @@ struct work {
 	bool executed; /* or about to be: it has a stimulus of its own */
 	bool stuck;    /* never comes back */
 	bool complete; /* in the completion queue */
+	bool landed;   /* WRITE: the peer has the bytes */
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
 	uint64_t remote_address;
@@ -166,6 +185,7 @@ struct work {
 	struct fake_qp *qp;
 	TAILQ_ENTRY(work) link;            /* of its send or receive queue */
 	TAILQ_ENTRY(work) completion_link; /* of its completion queue */
+	TAILQ_ENTRY(work) landing_link;    /* of the WRITEs that are on their way */
 };
 
 TAILQ_HEAD(work_queue, work);
@@ -187,7 +207,7 @@ struct fake_qp {
 	struct object object;
 	struct fake_id *id;
 	struct ibv_qp_cap cap;
-	struct work_queue sends, receives;
+	struct work_queue sends, receives, landing;
 	unsigned int send_count, receive_count;
 	unsigned int read_depth; /* reads outstanding at most, as both sides have agreed */
 	bool has_received;       /* a message has arrived */
@@ -223,33 +243,97 @@ void check_notification(void);
 void produce_spurious(struct fake_qp *qp);
 void produce_device_event(struct fake_qp *qp, int type);
 
-/* ---- What scripted-peer.c offers: the program on the other side ---- */
+/* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */
 
+#define MESSAGE_SIZE   56
+#define HELLO_SIZE     32
+#define VERSION_1_SIZE 24 /* of a hello of that version */
+#define PEER_DEPTH     16 /* work requests that the peer has outstanding */
+
+enum message_type {
+	MSG_MR,
+	MSG_DONE,
+	MSG_VERDICT,
+	MSG_WINDOW
+};
+
+/* What the program has sent, of what it has to send in this order. */
+enum received {
+	RECEIVED_NOTHING,
+	RECEIVED_MR,
+	RECEIVED_DONE,
+	RECEIVED_VERDICT
+};
+
+/* When a lie is told. */
+enum moment {
+	MOMENT_BEFORE_MR,     /* instead of MSG_MR, and before it */
+	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and nothing has moved */
+	MOMENT_BEFORE_DONE    /* the peer's operation is at its end */
+};
+
+/* The fields of a message, by where they are. */
+struct fields {
+	uint64_t at_8, at_16, value, length;
+	uint32_t at_48;
+};
+
+/* The lock is held whenever something here is called. */
 struct peer {
 	struct fake_id *id;
-	uint8_t *outgoing, *incoming;
-	uint64_t outgoing_length, incoming_length;
-	uint64_t region_address, region_length;
+	struct transfer transfer;
+	uint8_t *outgoing; /* one pass of the payload */
+	uint64_t outgoing_length;
+	uint8_t *source, *sink; /* the rings */
+	uint8_t *incoming;      /* what was copied out of the sink's */
+	uint64_t incoming_size;
+	uint64_t region_address, region_length; /* the program's */
 	uint32_t region_rkey;
-	uint64_t digest;
-	bool has_region, transferred, done_received, verdict_sent, good;
+	struct transfer_request requests[PEER_DEPTH]; /* number n, from 0, at n modulo that */
+	uint64_t posted, landed;
+	uint64_t accessed;                 /* position that the program's operation has come to */
+	uint64_t known_ready, known_taken; /* what was delivered to it of the peer's numbers */
+	struct window told;                /* what the peer said last */
+	uint64_t digest, done_bytes;       /* of the program's MSG_DONE */
+	int64_t clock;                     /* when it looks again by itself; 0: it does not */
+	enum received received;
+	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good;
+	bool lied;           /* what the program answers is not judged */
+	bool silent;         /* it sends nothing any more */
+	bool pumping, again; /* see pump() */
 };
 
 void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
-/* The peer's hello, or its refusal; returns how long it is. */
-uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire);
-/* Decodes the program's private data. */
-void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size);
+/* The peer's hello, or its refusal; `passive`: it is the client. Returns how long it is. */
+uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
+/* Decodes the program's private data, and plans the session; `passive` as above. */
+void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
-/* Writes "!!!!" over the program's region, if it still may. The lock is held. */
+/* Writes "!!!!" over the program's region, if it still may. */
 void peer_scribbles(const struct peer *peer);
-/* The program's RDMA READ or WRITE. */
-void peer_is_accessed(struct peer *peer, const struct work *work, bool read);
-/* A message of the peer's is being delivered, and with it the operation that came before. */
-void peer_operates(struct peer *peer);
+/* The program's RDMA READ or WRITE sets out: may it be? */
+void peer_is_asked(struct peer *peer, const struct work *work);
+/* Its bytes move. */
+void peer_is_accessed(const struct work *work);
+/*
+ * A message of the peer's is being delivered, and before it what the peer had written: the first
+ * `posted` of its work requests.
+ */
+void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
+
+void peer_sends_message(struct peer *peer, enum message_type type, const struct fields *fields);
+void peer_sends_window(struct peer *peer, const struct window *window);
+void peer_sends_done(struct peer *peer, uint64_t bytes);
+void peer_sends_verdict(struct peer *peer, uint64_t status);
+/* The peer goes on at `time`, unless it does before. */
+void peer_wakes_at(struct peer *peer, int64_t time);
+/* Tells the lie of the script, if this is its moment. True: nothing true may follow now. */
+bool peer_lies(struct peer *peer, enum moment moment);
+/* What MSG_MR says where `ready` would be true. */
+uint64_t peer_announces(const struct peer *peer, uint64_t ready);
 
 /* ---- What cm.c offers: the connection manager ---- */
 

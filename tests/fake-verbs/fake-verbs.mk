@@ -8,6 +8,7 @@ SOURCES ?= .
 CC ?= cc
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
 FAKE_VERBS = tests/fake-verbs
+ARITHMETIC = rdma-common
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
@@ -20,12 +21,14 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 # Functions that fail on demand, and those that have to know the simulated time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read fcntl open_memstream fclose getrlimit getaddrinfo getnameinfo pthread_create \
-	clock_gettime nanosleep raise pthread_mutex_unlock
+	clock_gettime nanosleep raise pthread_mutex_unlock sem_wait sem_post
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 
 modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
-fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs scripted-peer cm)
+fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs peer cm)
+peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer)
+peer_headers = $(FAKE_VERBS)/fake-verbs.h $(ARITHMETIC)/transfer.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(OUTPUT)/smallest
 
@@ -40,8 +43,21 @@ $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SO
 $(OUTPUT)/smallest: tests/smallest/smallest.c $(fake_objects)
 	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) $(wrap_flags) -o $@ $^ -lxxhash
 
-$(OUTPUT)/fake-%.o: $(FAKE_VERBS)/%.c $(FAKE_VERBS)/fake-verbs.h
+$(OUTPUT)/fake-%.o: $(FAKE_VERBS)/%.c $(peer_headers)
 	@mkdir -p $(OUTPUT)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
+
+$(OUTPUT)/peer-%.o: $(FAKE_VERBS)/%.c $(peer_headers)
+	@mkdir -p $(OUTPUT)
+	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
+
+$(OUTPUT)/peer-transfer.o: $(ARITHMETIC)/transfer.c $(peer_headers)
+	@mkdir -p $(OUTPUT)
+	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
+
+# The peer's own copy of the arithmetic: the program's is another one, and another thread's.
+$(OUTPUT)/fake-peer.o: $(peer_objects)
+	$(LD) -r -o $@ $^
+	objcopy --wildcard --localize-symbol='transfer_*' $@
 
 .PHONY: fake-verbs

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: MIT
-/* The scripted peer: does everything right, unless the script says otherwise. */
+/*
+ * The scripted peer: does everything right, unless the script says otherwise. What it may send,
+ * read and write, and when, a copy of the programs' own arithmetic says, which has its proof
+ * elsewhere; all that the program sends and accesses is held against that, too.
+ */
 #include "fake-verbs.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#define MESSAGE_SIZE 56
-#define HELLO_SIZE   24
-#define RKEY         0x4242
-#define TEXT         "text of the scripted peer"
+#define RKEY 0x4242
+#define TEXT "text of the scripted peer"
+/* The payload of a peer without a hello, each way. */
+#define TUTORIAL_PAYLOAD 1024
+/* As the programs': a ring is as long as the stream, at most. */
+#define LONGEST_RING (8U << 20)
+/* What the peer keeps of a stream whose length it does not know, and its rings then. */
+#define LONGEST_UNKNOWN (1U << 20)
+#define RING_OF_UNKNOWN (16U << 10)
+/* A timed stream is ended by its source, this one's after so many passes. */
+#define TIMED_PASSES 3
 
-enum {
-	MR,
-	DONE,
-	VERDICT
-};
+#define HELLO_ONE_WAY    1
+#define HELLO_UNKNOWN    4
+#define HELLO_EVERY_PASS 8
+
+#define STATUS_CONTENTS_WRONG 7
 
 static unsigned int served;
 
@@ -29,9 +40,15 @@ static bool writes(void)
 	return scripted("write");
 }
 
-static uint64_t digest(const uint8_t *bytes, uint64_t size)
+/* Neither side of the session, or not the peer, knows more than the tutorial's program. */
+static bool is_tutorial(void)
 {
-	return XXH3_64bits(bytes, size);
+	return scripted("tutorial") || scripted("no-hello");
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* Numbers go over the wire in little-endian order; so do those of the machines that run this. */
@@ -43,193 +60,682 @@ static uint64_t get(const uint8_t *wire, size_t size)
 	return value;
 }
 
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	while (size > 0 && bytes[size - 1] == 0)
+		size--;
+	return size == 0;
+}
+
+/* ---- Hellos, and what follows from them ---- */
+
+/* One pass of the outgoing payload. What does not fit a tutorial's is different everywhere. */
 void peer_start(struct peer *peer, struct fake_id *id)
 {
 	peer->id = id;
-	peer->outgoing_length = scripted_number("payload", 1024);
+	peer->outgoing_length = scripted_number("payload", TUTORIAL_PAYLOAD);
 	peer->outgoing = allocate(peer->outgoing_length + sizeof(TEXT));
+	for (uint64_t i = TUTORIAL_PAYLOAD; i < peer->outgoing_length; i++)
+		peer->outgoing[i] = (uint8_t)(i * 2654435761U >> 16);
 	copy_bytes(peer->outgoing, TEXT, sizeof(TEXT));
-	peer->incoming_length = 1024; /* as long as there is no hello */
 }
 
 void peer_stop(struct peer *peer)
 {
 	free(peer->outgoing);
 	free(peer->incoming);
+	free(peer->source);
+	free(peer->sink);
 }
 
-uint32_t peer_hello(const struct peer *peer, unsigned int refusal, uint8_t *wire)
+/* In a one-way session the client alone operates, so one side sends nothing. `passive`: the peer is
+ * the client. */
+static bool peer_sends(bool passive)
 {
-	static const uint8_t magic[] = { 0x52, 0x57, 0x48, 0x4f, 1 };
+	return !scripted("one-way") || passive == writes();
+}
+
+uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
+{
+	static const uint8_t magic[] = { 'R', 'W', 'H', 'O' };
+	bool unknown = scripted("unknown") && peer_sends(passive);
+	uint64_t length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length;
+	uint64_t passes = scripted_number("passes", 1);
 
 	fill_bytes(wire, 0, HELLO_SIZE);
-	if (scripted("tutorial") || scripted("no-hello"))
+	if (is_tutorial())
 		return 0;
 	copy_bytes(wire, magic, sizeof(magic));
-	wire[4] = (uint8_t)scripted_number("version", 1);
+	wire[4] = (uint8_t)scripted_number("version", 2);
 	wire[5] = writes();
-	copy_bytes(wire + 8, &peer->outgoing_length, sizeof(peer->outgoing_length));
+	wire[6] = (uint8_t)((scripted("one-way") ? HELLO_ONE_WAY : 0) |
+			    (unknown ? HELLO_UNKNOWN : 0) |
+			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0));
+	copy_bytes(wire + 8, &length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
+	if (wire[4] == 1)
+		return VERSION_1_SIZE;
+	copy_bytes(wire + 24, &passes, sizeof(passes));
 	return HELLO_SIZE;
 }
 
-void peer_reads_hello(struct peer *peer, const uint8_t *wire, uint32_t size)
+/* Bytes of a ring of the peer's for this stream. */
+static uint64_t ring_size(const struct stream_plan *plan)
 {
-	const bool hello = !scripted("no-hello");
+	uint64_t most = RING_OF_UNKNOWN;
 
-	if (size != (hello ? HELLO_SIZE : 0) ||
-	    (hello && wire[5] != writes() && !scripted_number("refuse", 0)))
+	if (plan->length != TRANSFER_UNKNOWN)
+		most = smaller(plan->length, LONGEST_RING);
+	most = smaller(most, scripted_number("ring", LONGEST_RING));
+	return most > 0 ? most : 1;
+}
+
+/* The program's stream: who reads says how often, who sends says how long. */
+static struct stream_plan plan_incoming(const uint8_t *hello, bool passive)
+{
+	bool unknown = get(hello + 6, 2) & HELLO_UNKNOWN;
+	struct stream_plan plan = {
+		.present = !scripted("one-way") || !peer_sends(passive),
+		.every_pass =
+			writes() ? get(hello + 6, 2) & HELLO_EVERY_PASS : scripted("every-pass"),
+		.length = unknown ? TRANSFER_UNKNOWN : get(hello + 8, 8),
+		.passes = writes() ? get(hello + 24, 8) : scripted_number("passes", 1),
+	};
+
+	plan.passes = unknown ? 1 : plan.passes;
+	plan.ring = ring_size(&plan);
+	return plan;
+}
+
+static struct stream_plan plan_outgoing(const struct peer *peer, const uint8_t *hello, bool passive)
+{
+	bool unknown = scripted("unknown");
+	struct stream_plan plan = {
+		.present = peer_sends(passive),
+		.every_pass =
+			writes() ? scripted("every-pass") : get(hello + 6, 2) & HELLO_EVERY_PASS,
+		.length = unknown ? TRANSFER_UNKNOWN : peer->outgoing_length,
+		.passes = writes() ? scripted_number("passes", 1) : get(hello + 24, 8),
+	};
+
+	plan.passes = unknown ? 1 : plan.passes;
+	plan.ring = ring_size(&plan);
+	return plan;
+}
+
+/* Bytes of the program's stream that are kept: all that differ. */
+static uint64_t incoming_size(const struct transfer_stream *stream)
+{
+	uint64_t size = stream->length;
+
+	if (!stream->plan.present)
+		return 1;
+	if (stream->plan.passes == 0 || stream->length == TRANSFER_UNKNOWN)
+		size = LONGEST_UNKNOWN;
+	return smaller(size, LONGEST_RING);
+}
+
+static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
+{
+	struct transfer_plan plan = {
+		.writes = writes(),
+		.depth = PEER_DEPTH,
+		.request_size = scripted_number("request", TRANSFER_REQUEST_SIZE),
+		.in_flight = LONGEST_RING,
+		.credits = is_tutorial() ? 0 : TRANSFER_CREDITS,
+		.answer = TRANSFER_ANSWER,
+		.share = TRANSFER_SHARE,
+		.outgoing = plan_outgoing(peer, hello, passive),
+		.incoming = plan_incoming(hello, passive),
+	};
+
+	transfer_init(&peer->transfer, &plan, simulated_milliseconds());
+	peer->source = allocate(plan.outgoing.ring);
+	peer->sink = allocate(plan.incoming.ring);
+	peer->incoming_size = incoming_size(&peer->transfer.sink.stream);
+	peer->incoming = allocate(peer->incoming_size);
+}
+
+void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
+{
+	/* what a peer without a hello assumes; how many passes there are does not matter to it */
+	static const uint8_t tutorial[HELLO_SIZE] = { [9] = TUTORIAL_PAYLOAD >> 8 };
+	bool refused = scripted_number("refuse", 0);
+
+	if (scripted("no-hello")) {
+		if (size > 0)
+			violation("the program's hello, which it should not send");
+		plan_transfer(peer, tutorial, passive);
+		return;
+	}
+	if (size != HELLO_SIZE || wire[4] != 2 || (wire[5] != writes() && !refused))
 		violation("the program's hello is not what the peer expects");
-	if (hello && !scripted("tutorial"))
-		peer->incoming_length = get(wire + 8, 8);
-	peer->incoming = allocate(peer->incoming_length);
+	if (!is_zero(wire + 17, 7) || wire[16])
+		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
+	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);
 }
 
-static void send_message(struct peer *peer, unsigned int type, uint64_t value, uint64_t length)
+/* ---- Sending ---- */
+
+static struct fake_qp *qp_of(const struct peer *peer)
 {
-	static const char *const names[] = { "received-MR", "received-DONE", "received-VERDICT" };
-	uint8_t wire[MESSAGE_SIZE] = { (uint8_t)type };
-	const uint32_t rkey = type == MR ? RKEY : 0;
-
-	copy_bytes(wire + 24, &value, sizeof(value));
-	copy_bytes(wire + 32, &length, sizeof(length));
-	copy_bytes(wire + 48, &rkey, sizeof(rkey));
-	message_arrives((struct fake_qp *)peer->id->id.qp, names[type], wire, MESSAGE_SIZE);
+	return (struct fake_qp *)peer->id->id.qp;
 }
+
+void peer_sends_message(struct peer *peer, enum message_type type, const struct fields *fields)
+{
+	static const char *const names[] = { "received-MR", "received-DONE", "received-VERDICT",
+					     "received-WINDOW" };
+	uint8_t wire[MESSAGE_SIZE] = { (uint8_t)type };
+
+	copy_bytes(wire + 8, &fields->at_8, sizeof(fields->at_8));
+	copy_bytes(wire + 16, &fields->at_16, sizeof(fields->at_16));
+	copy_bytes(wire + 24, &fields->value, sizeof(fields->value));
+	copy_bytes(wire + 32, &fields->length, sizeof(fields->length));
+	copy_bytes(wire + 48, &fields->at_48, sizeof(fields->at_48));
+	message_arrives(qp_of(peer), names[type], wire, MESSAGE_SIZE);
+}
+
+void peer_sends_window(struct peer *peer, const struct window *window)
+{
+	const struct fields fields = { .at_8 = window->received,
+				       .at_16 = window->kept,
+				       .value = window->ready,
+				       .length = window->taken,
+				       .at_48 = window->end };
+
+	peer->told = *window;
+	peer_sends_message(peer, MSG_WINDOW, &fields);
+}
+
+static bool fill(struct peer *peer);
 
 static void send_region(struct peer *peer)
 {
-	uint8_t *memory = writes() ? peer->incoming : peer->outgoing;
+	const struct transfer *transfer = &peer->transfer;
+	const struct stream_plan *plan =
+		writes() ? &transfer->plan.incoming : &transfer->plan.outgoing;
+	struct fields fields = { .at_8 = 0 };
 
-	send_message(peer, MR, (uintptr_t)memory,
-		     writes() ? peer->incoming_length : peer->outgoing_length);
+	peer_lies(peer, MOMENT_BEFORE_MR);
+	while (!scripted("late-source") && fill(peer))
+		;
+	peer->told.ready = transfer_announce(&peer->transfer, simulated_milliseconds());
+	if (plan->present) {
+		fields.value = (uintptr_t)(writes() ? peer->sink : peer->source);
+		fields.length = plan->ring;
+		fields.at_48 = RKEY;
+	}
+	if (!is_tutorial())
+		fields.at_8 = peer_announces(peer, peer->told.ready);
+	peer->mr_sent = true;
+	peer_sends_message(peer, MSG_MR, &fields);
 }
 
-void peer_established(struct peer *peer)
+/* The digest of so many bytes of the outgoing stream. */
+static uint64_t outgoing_digest(const struct peer *peer, uint64_t size)
 {
-	if (peer->id->passive)
-		send_region(peer);
+	uint8_t *bytes = allocate(size + 1);
+	uint64_t digest;
+
+	for (uint64_t i = 0; i < size; i++)
+		bytes[i] = peer->outgoing[i % peer->outgoing_length];
+	digest = XXH3_64bits(bytes, size);
+	free(bytes);
+	return digest;
 }
 
-/* Sends the verdict, once the program's payload and its digest are here. */
-static void judge(struct peer *peer)
+void peer_sends_done(struct peer *peer, uint64_t bytes)
 {
-	if (!peer->transferred || !peer->done_received || peer->verdict_sent)
-		return;
+	const struct fields fields = { .value = outgoing_digest(peer, bytes), .length = bytes };
+
+	peer_sends_message(peer, MSG_DONE, &fields);
+}
+
+void peer_sends_verdict(struct peer *peer, uint64_t status)
+{
+	const struct fields fields = { .value = status };
+
 	peer->verdict_sent = true;
-	if (scripted("no-hello")) { /* no verdict: the program disconnects */
-		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
-		served++;
-		return;
-	}
-	if (scripted("tutorial")) {
-		peer_disconnects(peer->id);
-		peer->good = true;
-		served++;
-		return;
-	}
-	peer->good = digest(peer->incoming, peer->incoming_length) == peer->digest;
-	send_message(peer, VERDICT, peer->good ? 0 : 7, 0);
+	peer_sends_message(peer, MSG_VERDICT, &fields);
 }
 
-void peer_operates(struct peer *peer)
-{
-	struct fake_qp *qp = (struct fake_qp *)peer->id->id.qp;
-	uint64_t length = writes() ? peer->outgoing_length : peer->incoming_length;
-	uint8_t *memory = (uint8_t *)(uintptr_t)peer->region_address;
-	unsigned int access = IBV_ACCESS_REMOTE_READ;
-	struct fake_mr *mr;
+/* ---- The peer's workers ---- */
 
-	if (peer->transferred || !peer->has_region)
-		return;
-	peer->transferred = true;
-	if (writes())
-		access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
-	mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, length);
-	if (!mr || peer->region_length != length)
+/* The end of an outgoing stream whose length the program does not know. */
+static uint64_t source_end(const struct peer *peer)
+{
+	const struct stream_plan *plan = &peer->transfer.source.stream.plan;
+
+	return plan->length == TRANSFER_UNKNOWN ? peer->outgoing_length
+						: peer->outgoing_length * TIMED_PASSES;
+}
+
+static bool fill(struct peer *peer)
+{
+	struct transfer *transfer = &peer->transfer;
+	struct piece piece;
+	bool end = false;
+
+	if (!transfer_fill(transfer, &piece))
+		return false;
+	if (transfer->source.stream.length == TRANSFER_UNKNOWN &&
+	    !transfer->source.stream.repeats) {
+		uint64_t left = source_end(peer) - piece.position;
+
+		end = piece.size >= left;
+		piece.size = smaller(piece.size, left);
+	}
+	for (uint64_t i = 0; i < piece.size; i++)
+		copy_bytes(peer->source + piece.offset + i,
+			   peer->outgoing + (piece.position + i) % peer->outgoing_length, 1);
+	if (!transfer_filled(transfer, piece.size, end, simulated_milliseconds()))
+		violation("the scripted peer fills what does not fit");
+	return true;
+}
+
+/* Of a stream that repeats, the last pass is what stays. */
+static bool copy(struct peer *peer)
+{
+	struct transfer *transfer = &peer->transfer;
+	const struct transfer_stream *stream = &transfer->sink.stream;
+	struct piece piece;
+
+	if (!transfer_copy(transfer, &piece))
+		return false;
+	for (uint64_t i = 0; i < piece.size; i++) {
+		uint64_t position = piece.position + i;
+
+		if (stream->repeats)
+			position %= stream->plan.length;
+		if (position >= peer->incoming_size)
+			violation("the program's stream is longer than the peer can keep");
+		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
+	}
+	transfer_copied(transfer, piece.size, simulated_milliseconds());
+	transfer_kept(transfer, piece.position + piece.size, simulated_milliseconds());
+	return true;
+}
+
+/* ---- The peer's operation ---- */
+
+static void pump(struct peer *peer);
+
+/* Carries one work request of the peer's between its ring and the program's. */
+static void land_one(const struct peer *peer, const struct transfer_request *request)
+{
+	unsigned int access = writes() ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE
+				       : IBV_ACCESS_REMOTE_READ;
+	uint64_t address = peer->region_address + request->remote;
+	uint8_t *memory = (uint8_t *)(uintptr_t)address;
+	struct fake_mr *mr = mr_of_rkey(qp_of(peer), peer->region_rkey, address, request->size);
+
+	if (!mr)
 		violation("the region that MSG_MR announced is not there");
 	if (access & ~mr->access)
 		violation("the region that MSG_MR announced has access flags 0x%x", mr->access);
 	mr->needed |= access;
 	if (writes()) {
-		copy_bytes(memory, peer->outgoing, length);
-		memory[length / 2] ^= scripted("corrupt-in");
+		copy_bytes(memory, peer->source + request->local, request->size);
+		memory[request->size / 2] ^= take_order("corrupt-in", '\0') != NULL;
 	} else {
-		copy_bytes(peer->incoming, memory, length);
-		peer->incoming[length / 2] ^= scripted("corrupt-out");
+		copy_bytes(peer->sink + request->local, memory, request->size);
+		peer->sink[request->local + request->size / 2] ^=
+			take_order("corrupt-out", '\0') != NULL;
 	}
-	judge(peer);
+}
+
+static void land(struct peer *peer, uint64_t posted)
+{
+	for (; peer->landed < posted; peer->landed++) {
+		if (!qp_of(peer)->broken)
+			land_one(peer, &peer->requests[peer->landed % PEER_DEPTH]);
+	}
+}
+
+static void deliver_peer_operation(struct stimulus *stimulus)
+{
+	struct peer *peer;
+
+	if (!stimulus->id || !stimulus->id->id.qp)
+		return;
+	peer = &stimulus->id->peer;
+	land(peer, stimulus->position);
+	if (qp_of(peer)->broken)
+		return;
+	if (!transfer_completed(&peer->transfer, stimulus->request, simulated_milliseconds()))
+		violation("the scripted peer completes what was not posted");
+	pump(peer);
+}
+
+/* The bytes move when the completion comes or, before that, a message behind the WRITE. */
+static bool operate(struct peer *peer)
+{
+	struct transfer_request *request = &peer->requests[peer->posted % PEER_DEPTH];
+	struct stimulus *stimulus;
+
+	if (!peer->mr_sent || !transfer_next(&peer->transfer, request, simulated_milliseconds()))
+		return false;
+	peer->posted++;
+	if (!request->signaled || take_order("peer-operation", '!'))
+		return true;
+	stimulus = new_stimulus("peer-operation", deliver_peer_operation);
+	stimulus->id = peer->id;
+	stimulus->sequence = peer->requests;
+	stimulus->position = peer->posted;
+	stimulus->request = request->id;
+	produce(stimulus);
+	return true;
+}
+
+/* ---- When the peer sends ---- */
+
+static void deliver_peer_clock(struct stimulus *stimulus)
+{
+	if (!stimulus->id || !stimulus->id->id.qp)
+		return;
+	stimulus->id->peer.clock = 0;
+	pump(&stimulus->id->peer);
+}
+
+void peer_wakes_at(struct peer *peer, int64_t time)
+{
+	struct stimulus *stimulus;
+
+	if (peer->clock && peer->clock <= time)
+		return;
+	peer->clock = time;
+	stimulus = new_stimulus("peer-clock", deliver_peer_clock);
+	stimulus->id = peer->id;
+	stimulus->due = time;
+	produce(stimulus);
+}
+
+static bool tell(struct peer *peer)
+{
+	struct window window;
+	int64_t time;
+
+	if (!peer->mr_sent || peer->verdict_sent)
+		return false;
+	if (transfer_window(&peer->transfer, simulated_milliseconds(), &window)) {
+		peer_sends_window(peer, &window);
+		return true;
+	}
+	time = transfer_window_time(&peer->transfer);
+	if (time != TRANSFER_NEVER)
+		peer_wakes_at(peer, time);
+	return false;
+}
+
+static bool finish_operation(struct peer *peer)
+{
+	uint64_t bytes;
+
+	if (!peer->mr_sent || peer->received < RECEIVED_MR || peer->done_sent ||
+	    !transfer_done_due(&peer->transfer))
+		return false;
+	if (peer_lies(peer, MOMENT_BEFORE_DONE))
+		return false;
+	peer->done_sent = true;
+	bytes = transfer_done(&peer->transfer, simulated_milliseconds());
+	for (unsigned int i = scripted("repeat-DONE") ? 2 : 1; i > 0; i--)
+		peer_sends_done(peer, bytes);
+	return true;
+}
+
+/* The verdict, once the program's payload and its digest are here. */
+static bool judge(struct peer *peer)
+{
+	if (!peer->done_sent || peer->verdict_sent || !transfer_all_kept(&peer->transfer))
+		return false;
+	if (is_tutorial()) {
+		peer->verdict_sent = true;
+		peer->good = true;
+		served++;
+		if (scripted("tutorial")) /* else the program does that */
+			peer_disconnects(peer->id);
+		return false;
+	}
+	peer->good = !peer->transfer.sink.stream.plan.present ||
+		     XXH3_64bits(peer->incoming, peer->done_bytes) == peer->digest;
+	peer_sends_verdict(peer, peer->good ? 0 : STATUS_CONTENTS_WRONG);
+	return true;
+}
+
+/* All that can be done now. What is delivered meanwhile comes here again, and is left to the outer
+ * call. */
+static void pump(struct peer *peer)
+{
+	peer->again = true;
+	if (peer->pumping)
+		return;
+	peer->pumping = true;
+	while (peer->again && !peer->silent) {
+		peer->again = false;
+		if (peer->mr_sent && peer->received >= RECEIVED_MR &&
+		    peer_lies(peer, MOMENT_REGIONS_KNOWN))
+			break;
+		while (!peer->silent && (fill(peer) || copy(peer) || operate(peer) || tell(peer) ||
+					 finish_operation(peer) || judge(peer)))
+			;
+	}
+	peer->pumping = false;
+}
+
+void peer_established(struct peer *peer)
+{
+	if (!peer->id->passive)
+		return;
+	send_region(peer);
+	pump(peer);
+}
+
+/* ---- What the program does ---- */
+
+/* A program without a hello gets no verdict: its session is complete when both are done. */
+static void complete_without_hello(const struct peer *peer)
+{
+	if (scripted("no-hello") && peer->done_received && peer->done_delivered)
+		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
+}
+
+void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
+{
+	if (writes())
+		land(peer, posted);
+	if (bytes[0] == MSG_MR) {
+		peer->known_ready = is_tutorial() ? TUTORIAL_PAYLOAD : get(bytes + 8, 8);
+	} else if (bytes[0] == MSG_WINDOW) {
+		peer->known_ready = get(bytes + 24, 8);
+		peer->known_taken = get(bytes + 32, 8);
+	} else if (bytes[0] == MSG_DONE) {
+		peer->done_delivered = true;
+		complete_without_hello(peer);
+	}
 }
 
 void peer_scribbles(const struct peer *peer)
 {
-	const struct fake_qp *qp = (const struct fake_qp *)peer->id->id.qp;
+	const struct fake_qp *qp = qp_of(peer);
 	const struct fake_mr *mr = mr_of_rkey(qp, peer->region_rkey, peer->region_address, 1);
 
 	if (mr && mr->access & IBV_ACCESS_REMOTE_WRITE)
 		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
 }
 
-void peer_is_accessed(struct peer *peer, const struct work *work, bool read)
+/* The position up to which the program may operate, by what it has been told. */
+static uint64_t program_limit(const struct peer *peer)
 {
-	uint8_t *memory = read ? peer->outgoing : peer->incoming;
-	uint64_t length = read ? peer->outgoing_length : peer->incoming_length;
-	uint64_t offset = work->remote_address - (uintptr_t)memory;
+	const struct transfer *transfer = &peer->transfer;
+	const struct transfer_sink *sink = &transfer->sink;
+	const struct transfer_source *source = &transfer->source;
+
+	if (writes())
+		return sink->stream.repeats ? sink->stream.length
+					    : peer->known_taken + sink->stream.announced;
+	if (source->stream.repeats && peer->known_ready == source->stream.plan.length)
+		return source->stream.length;
+	return peer->known_ready;
+}
+
+void peer_is_asked(struct peer *peer, const struct work *work)
+{
+	const struct transfer_stream *stream =
+		writes() ? &peer->transfer.sink.stream : &peer->transfer.source.stream;
+	uint64_t ring = (uintptr_t)(writes() ? peer->sink : peer->source);
+	uint64_t span = stream->repeats ? stream->plan.length : stream->announced;
+	uint64_t offset = work->remote_address - ring;
 
 	if (work->length == 0) /* a probe: is the adapter there? */
 		return;
-	if (read == writes())
+	if ((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present)
 		violation("the program performs the other operation");
-	if (work->rkey != RKEY || offset > length || work->length > length - offset)
+	if (work->rkey != RKEY || offset > span || work->length > span - offset)
 		violation("the program accesses what the peer did not announce");
+	if (offset != peer->accessed % span)
+		violation(
+			"the program accesses byte %lu of the ring, behind byte %lu of the stream",
+			(unsigned long)offset, (unsigned long)peer->accessed);
+	peer->accessed += work->length;
+	if (peer->accessed > program_limit(peer))
+		violation("the program accesses byte %lu of the stream, and was told of %lu",
+			  (unsigned long)peer->accessed, (unsigned long)program_limit(peer));
+}
+
+void peer_is_accessed(const struct work *work)
+{
+	uint8_t *remote = (uint8_t *)(uintptr_t)work->remote_address;
+	bool damaged = false;
+
+	if (work->length > 0)
+		damaged = take_order(writes() ? "corrupt-out" : "corrupt-in", '\0');
 	for (int i = 0; i < work->sge_count; i++) {
 		uint8_t *local = (uint8_t *)(uintptr_t)work->sge[i].addr;
 
-		if (read)
-			copy_bytes(local, memory + offset, work->sge[i].length);
+		if (work->opcode == IBV_WR_RDMA_READ)
+			copy_bytes(local, remote, work->sge[i].length);
 		else
-			copy_bytes(memory + offset, local, work->sge[i].length);
-		offset += work->sge[i].length;
-		if (read && take_order("corrupt-in", '\0'))
-			local[0] ^= 1;
+			copy_bytes(remote, local, work->sge[i].length);
+		if (damaged)
+			*(writes() ? remote : local) ^= 1;
+		damaged = false;
+		remote += work->sge[i].length;
 	}
-	if (!read && scripted("corrupt-out"))
-		memory[length / 2] ^= 1;
+}
+
+/* ---- What the program sends ---- */
+
+static void receive_region(struct peer *peer, const uint8_t *bytes)
+{
+	const struct transfer_stream *stream =
+		writes() ? &peer->transfer.source.stream : &peer->transfer.sink.stream;
+	uint64_t ready = get(bytes + 8, 8);
+	const char *wrong;
+
+	peer->region_address = get(bytes + 24, 8);
+	peer->region_length = get(bytes + 32, 8);
+	peer->region_rkey = (uint32_t)get(bytes + 48, 4);
+	if (!is_zero(bytes + 16, 8) || !is_zero(bytes + 40, 8) || !is_zero(bytes + 52, 4))
+		violation("MSG_MR has reserved bytes that are not 0");
+	if (stream->plan.present &&
+	    !mr_of_rkey(qp_of(peer), peer->region_rkey, peer->region_address, peer->region_length))
+		violation("the region that MSG_MR announced is not there");
+	if (is_tutorial())
+		ready = writes() ? 0 : peer->region_length;
+	wrong = transfer_peer_region(&peer->transfer, peer->region_length, ready,
+				     simulated_milliseconds());
+	if (wrong)
+		violation("the program's memory region %s", wrong);
+	if (!peer->id->passive)
+		send_region(peer);
+}
+
+static void receive_done(struct peer *peer, const uint8_t *bytes)
+{
+	const char *wrong;
+
+	peer->done_received = true;
+	peer->digest = get(bytes + 24, 8);
+	peer->done_bytes = get(bytes + 32, 8);
+	if (is_tutorial())
+		peer->done_bytes = TUTORIAL_PAYLOAD;
+	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes, simulated_milliseconds());
+	if (wrong)
+		violation("the program %s", wrong);
+	complete_without_hello(peer);
+}
+
+static void receive_window(struct peer *peer, const uint8_t *bytes)
+{
+	const struct window window = { .received = get(bytes + 8, 8),
+				       .kept = get(bytes + 16, 8),
+				       .ready = get(bytes + 24, 8),
+				       .taken = get(bytes + 32, 8),
+				       .end = get(bytes + 48, 4) };
+	const char *wrong;
+
+	if (is_tutorial())
+		violation("MSG_WINDOW for a peer without a hello");
+	if (peer->lied)
+		return;
+	wrong = transfer_accept(&peer->transfer, &window, simulated_milliseconds());
+	if (wrong)
+		violation("the program's window %s", wrong);
+}
+
+/* A bad verdict may come early: the program gives up, the peer answers, and the client leaves. */
+static void receive_verdict(struct peer *peer, const uint8_t *bytes)
+{
+	uint64_t status = get(bytes + 24, 8);
+
+	if (status == 0 && peer->good) {
+		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
+		served++;
+	}
+	if (!peer->done_received) {
+		peer->silent = true;
+		if (!peer->verdict_sent)
+			peer_sends_verdict(peer, status);
+	}
+	if (peer->id->passive)
+		peer_disconnects(peer->id);
+}
+
+/* MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between. */
+static void check_order(struct peer *peer, const uint8_t *bytes)
+{
+	enum received before = peer->received;
+	bool early = bytes[0] == MSG_VERDICT && get(bytes + 24, 8) != 0 && before == RECEIVED_MR;
+
+	if (bytes[0] == MSG_WINDOW) {
+		if (before == RECEIVED_NOTHING || before == RECEIVED_VERDICT)
+			violation("MSG_WINDOW before MSG_MR, or behind MSG_VERDICT");
+		return;
+	}
+	if ((unsigned int)bytes[0] != before && !early)
+		violation("message %u, but %u of the three have come", bytes[0], before);
+	peer->received = (enum received)(bytes[0] + 1);
 }
 
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 {
-	if (size != MESSAGE_SIZE)
+	if (size != MESSAGE_SIZE || bytes[0] > MSG_WINDOW || !is_zero(bytes + 1, 7))
 		violation("the program sent %u bytes that are no message", size);
+	check_order(peer, bytes);
 	switch (bytes[0]) {
-	case MR:
-		peer->has_region = true;
-		peer->region_address = get(bytes + 24, 8);
-		peer->region_length = get(bytes + 32, 8);
-		peer->region_rkey = (uint32_t)get(bytes + 48, 4);
-		if (!peer->id->passive)
-			send_region(peer);
-		for (unsigned int i = scripted("repeat-DONE") ? 2 : 1; i > 0; i--)
-			send_message(peer, DONE, digest(peer->outgoing, peer->outgoing_length), 0);
+	case MSG_MR:
+		receive_region(peer, bytes);
 		break;
-	case DONE:
-		peer->done_received = true;
-		peer->digest = get(bytes + 24, 8);
-		judge(peer);
+	case MSG_DONE:
+		receive_done(peer, bytes);
 		break;
-	case VERDICT:
-		if (get(bytes + 24, 8) == 0 && peer->good) {
-			struct ibv_pd *pd = peer->id->id.qp->pd;
-
-			((struct fake_pd *)pd)->session_complete = true;
-			served++;
-		}
-		if (peer->id->passive)
-			peer_disconnects(peer->id);
+	case MSG_VERDICT:
+		receive_verdict(peer, bytes);
 		break;
-	default: /* progress */
-		if (peer->done_received)
-			violation("MSG_PROGRESS behind MSG_DONE");
+	default:
+		receive_window(peer, bytes);
 		break;
 	}
+	pump(peer);
 }

@@ -12,6 +12,7 @@
 
 #define DEVICE_NAME "double0"
 #define POISON      0xa5
+#define PAGE        4096
 /* Whoever waits for the lock must not wait for long: so many completions in one hold are enough. */
 #define COMPLETIONS_PER_HOLD 100
 #define REMOTE_ANY           (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -40,6 +41,7 @@ static struct {
 	LIST_HEAD(, fake_mr) regions;
 	LIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
+	uint64_t registered;           /* bytes, in pages */
 	struct stimulus *device_event; /* delivered, not taken yet */
 } adapter_state = { .next_number = 0x11 };
 
@@ -290,6 +292,15 @@ int ibv_dealloc_pd(struct ibv_pd *base)
 	return error;
 }
 
+/* Bytes that the adapter has to hold for a region: whole pages. */
+static uint64_t locked_bytes(const void *address, size_t length)
+{
+	uintptr_t first = (uintptr_t)address / PAGE,
+		  last = ((uintptr_t)address + length - 1) / PAGE;
+
+	return (last - first + 1) * PAGE;
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned int access)
 {
@@ -304,6 +315,12 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		violation("ibv_reg_mr: REMOTE_WRITE needs LOCAL_WRITE");
 	lock();
+	if (adapter_state.registered + locked_bytes(address, length) >
+	    scripted_number("memory", UINT_MAX)) {
+		leave(ENOMEM);
+		return NULL;
+	}
+	adapter_state.registered += locked_bytes(address, length);
 	mr = allocate(sizeof(*mr));
 	mr->mr = (struct ibv_mr){ .context = pd->context,
 				  .pd = pd,
@@ -340,6 +357,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
 		if (pd->session_complete && mr->access & ~mr->needed)
 			violation("a memory region has access flags 0x%x, needed were 0x%x",
 				  mr->access, mr->needed);
+		adapter_state.registered -= locked_bytes(mr->mr.addr, mr->mr.length);
 		pd->object.users--;
 		LIST_REMOVE(mr, link);
 		object_remove(&mr->object);
@@ -700,6 +718,7 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 	qp->cap = attributes->cap;
 	TAILQ_INIT(&qp->sends);
 	TAILQ_INIT(&qp->receives);
+	TAILQ_INIT(&qp->landing);
 	((struct fake_pd *)pd)->object.users++;
 	((struct fake_cq *)attributes->send_cq)->object.users++;
 	((struct fake_cq *)attributes->recv_cq)->object.users++;
@@ -961,6 +980,25 @@ void break_qp(struct fake_qp *qp)
 	produce_flush(qp);
 }
 
+/*
+ * WRITEs arrive at the peer, in their order, as late as may be: up to the completion of `last` or,
+ * when a SEND follows them, all. Over iWARP a completion says nothing of the kind.
+ */
+static void land(struct fake_qp *qp, const struct work *last)
+{
+	struct work *work;
+
+	if (last && last->landed)
+		return;
+	while ((work = TAILQ_FIRST(&qp->landing))) {
+		TAILQ_REMOVE(&qp->landing, work, landing_link);
+		work->landed = true;
+		peer_is_accessed(work);
+		if (work == last)
+			return;
+	}
+}
+
 /* Stimulus: a work request completes. A failed one breaks the queue pair. */
 static void deliver_completion(struct stimulus *stimulus)
 {
@@ -972,10 +1010,13 @@ static void deliver_completion(struct stimulus *stimulus)
 	if (stimulus->code == IBV_WC_SUCCESS && work->receive) {
 		work->length = stimulus->size;
 		qp->has_received = true;
-		peer_operates(&qp->id->peer);
+		peer_delivers(&qp->id->peer, stimulus->bytes, stimulus->position);
 		copy_bytes((void *)(uintptr_t)work->sge[0].addr, stimulus->bytes, stimulus->size);
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
-		peer_is_accessed(&qp->id->peer, work, true);
+		peer_is_accessed(work);
+	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_WRITE &&
+		   !is_iwarp()) {
+		land(qp, work);
 	}
 	complete(work, (enum ibv_wc_status)stimulus->code);
 	if (stimulus->code != IBV_WC_SUCCESS)
@@ -1009,7 +1050,7 @@ static struct stimulus *new_completion(struct work *work, const char *name)
 static const char *send_name(const struct work *work)
 {
 	static const char *const names[] = { "sent-MR", "sent-DONE", "sent-VERDICT",
-					     "sent-PROGRESS" };
+					     "sent-WINDOW" };
 
 	if (work->opcode != IBV_WR_SEND)
 		return work->length ? "operation" : "probe";
@@ -1028,8 +1069,12 @@ static bool execute(struct fake_qp *qp, struct work *work)
 	accepted = stimulus->code == IBV_WC_SUCCESS;
 	if (work->opcode == IBV_WR_SEND)
 		copy_bytes(bytes, (void *)(uintptr_t)work->sge[0].addr, work->length);
+	if (accepted && work->opcode != IBV_WR_SEND)
+		peer_is_asked(&qp->id->peer, work);
 	if (accepted && work->opcode == IBV_WR_RDMA_WRITE)
-		peer_is_accessed(&qp->id->peer, work, false);
+		TAILQ_INSERT_TAIL(&qp->landing, work, landing_link);
+	if (work->opcode == IBV_WR_SEND || work->flags & IBV_SEND_INLINE)
+		land(qp, NULL); /* who posts inline may use its memory again at once */
 	/* soft-iWARP calls a message failed that it has sent, if the peer leaves at once */
 	accepted |= is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR;
 	accepted = accepted && work->opcode == IBV_WR_SEND;
@@ -1069,6 +1114,7 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 	if (!stimulus)
 		return;
 	stimulus->size = size;
+	stimulus->position = qp->id->peer.posted;
 	copy_bytes(stimulus->bytes, bytes, size);
 	produce(stimulus);
 }

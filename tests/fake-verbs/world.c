@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ static struct {
 	int waiting[THREADS]; /* epoll descriptors that threads wait on */
 	int64_t deadlines[THREADS];
 	int waiting_count;
+	LIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
 } world = {
 	.clock = START_CLOCK,
@@ -214,6 +216,13 @@ unsigned int scripted_number(const char *word, unsigned int otherwise)
 	const struct order *order = find_order(word, ':');
 
 	return order ? (unsigned int)atoi(order->argument) : otherwise;
+}
+
+const char *scripted_text(const char *word)
+{
+	const struct order *order = find_order(word, ':');
+
+	return order ? order->argument : NULL;
 }
 
 const char *take_order(const char *name, char symbol)
@@ -665,6 +674,54 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 	return __real_pthread_create(id, attributes, run_thread, thread);
 }
 
+/* A thread in sem_wait(3), of which no clock nor stimulus is expected to wake it. */
+struct sleeper {
+	sem_t *semaphore;
+	LIST_ENTRY(sleeper) link;
+};
+
+int __real_sem_wait(sem_t *semaphore);
+int __wrap_sem_wait(sem_t *semaphore);
+int __wrap_sem_wait(sem_t *semaphore)
+{
+	struct sleeper *sleeper;
+
+	lock();
+	if (sem_trywait(semaphore) == 0)
+		return leave(0);
+	sleeper = allocate(sizeof(*sleeper));
+	sleeper->semaphore = semaphore;
+	LIST_INSERT_HEAD(&world.sleepers, sleeper, link);
+	world.threads--;
+	unlock();
+	while (__real_sem_wait(semaphore))
+		;
+	free(sleeper);
+	return 0;
+}
+
+/* Whom this wakes runs from now on, however long that takes it. */
+int __real_sem_post(sem_t *semaphore);
+int __wrap_sem_post(sem_t *semaphore);
+int __wrap_sem_post(sem_t *semaphore)
+{
+	struct sleeper *sleeper;
+
+	lock();
+	LIST_FOREACH(sleeper, &world.sleepers, link)
+	{
+		if (sleeper->semaphore == semaphore)
+			break;
+	}
+	if (sleeper) {
+		LIST_REMOVE(sleeper, link);
+		world.threads++;
+	}
+	__real_sem_post(semaphore);
+	unlock();
+	return 0;
+}
+
 /* ---- What else of libc can fail ---- */
 
 /* Defines the wrapper of a function that can be made to fail. */
@@ -691,7 +748,6 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
 WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
-WRAP(int, getrlimit, (int resource, struct rlimit *limit), (resource, limit), -1)
 WRAP(int, getaddrinfo,
      (const char *node, const char *service, const struct addrinfo *hints,
       struct addrinfo **result),
@@ -700,6 +756,19 @@ WRAP(int, getnameinfo,
      (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
+
+/* The limit on memory that may be locked is the script's. */
+int __real_getrlimit(int resource, struct rlimit *limit);
+int __wrap_getrlimit(int resource, struct rlimit *limit);
+int __wrap_getrlimit(int resource, struct rlimit *limit)
+{
+	if (fails("getrlimit"))
+		return -1;
+	if (resource != RLIMIT_MEMLOCK || !scripted_text("memory"))
+		return __real_getrlimit(resource, limit);
+	limit->rlim_cur = limit->rlim_max = scripted_number("memory", 0);
+	return 0;
+}
 
 /* A descriptor can always be asked whether it is open. */
 int __wrap_fcntl(int descriptor, int command, long argument);

@@ -38,6 +38,9 @@ static const struct event events[] = {
 	{ EVENT_DRAINED, STATUS_SUCCESS },
 	{ EVENT_DEADLINE, STATUS_SUCCESS },
 	{ EVENT_INTERRUPTED, STATUS_SUCCESS },
+	{ EVENT_PEER_GAVE_UP, STATUS_CONTENTS_WRONG },
+	{ EVENT_PEER_GAVE_UP, STATUS_REFUSED },
+	{ EVENT_GAVE_UP, STATUS_LOCAL_FAILURE },
 };
 
 /* Observations of a session from outside. */
@@ -56,26 +59,26 @@ static void require(bool condition)
 }
 
 /*
- * MSG_DONE is posted behind a WRITE, which it cannot overtake, or when a READ has completed, or,
- * where this side does not operate, once both MSG_MRs are exchanged.
+ * MSG_DONE is posted behind a WRITE, which it cannot overtake, or when a READ has completed. The
+ * operation of a side that does not operate is nothing, and completes as well.
  */
-static void watch_done(const struct protocol *before, struct event event, const struct step *step)
+static void watch_done(struct event event, const struct step *step)
 {
 	bool operation = step->actions & ACTION_POST_OPERATION;
 	bool done = step->actions & ACTION_SEND_DONE;
 
 	if (operation) {
-		require(before->operates);
-		require(done == (before->operation == OPERATION_WRITE));
-	} else if (done && before->operates) {
-		require(event.type == EVENT_OPERATION_COMPLETED);
-	} else if (done) {
-		require(event.type == EVENT_MR_SENT || event.type == EVENT_MR_RECEIVED);
 		require(step->protocol.remote >= REMOTE_MR);
+		require(event.type == EVENT_MR_SENT || event.type == EVENT_MR_RECEIVED);
 	}
+	if (done)
+		require(operation || event.type == EVENT_OPERATION_COMPLETED);
 }
 
-/* Posts come once each, in this order, and only while the connection stands. */
+/*
+ * Posts come once each, in this order, and only while the connection stands. Whoever gives up sends
+ * its verdict at once, and nothing behind it.
+ */
 static void watch_posts(struct witness *witness, const struct protocol *before,
 			const struct step *step)
 {
@@ -85,8 +88,11 @@ static void watch_posts(struct witness *witness, const struct protocol *before,
 
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 		if (step->actions & order[i]) {
-			require(!(witness->posted & order[i]));
-			require((witness->posted & earlier) == earlier);
+			bool early = order[i] == ACTION_SEND_VERDICT && step->protocol.gave_up;
+
+			require(!(witness->posted & (order[i] | ACTION_SEND_VERDICT)));
+			require(early ? witness->posted & ACTION_SEND_MR
+				      : (witness->posted & earlier) == earlier);
 			witness->posted |= order[i];
 		}
 		if (order[i] != ACTION_POST_OPERATION || before->operates)
@@ -114,7 +120,10 @@ static void watch_messages(const struct witness *witness, const struct protocol 
 	if (after->remote >= REMOTE_DONE)
 		require(witness->posted & ACTION_SEND_MR);
 	if (after->remote >= REMOTE_VERDICT)
-		require(after->verifying && witness->posted & ACTION_SEND_DONE);
+		require(after->verifying);
+	if (after->remote >= REMOTE_VERDICT && before->remote < REMOTE_VERDICT)
+		require(event.type == EVENT_PEER_GAVE_UP || before->gave_up ||
+			witness->posted & ACTION_SEND_DONE);
 }
 
 /* Watches this side's findings and the peer's first verdict: the bases of success. */
@@ -161,6 +170,7 @@ static void watch_outcome(const struct witness *witness, const struct protocol *
 {
 	if (after->phase != PHASE_FINISHED || after->status != STATUS_SUCCESS)
 		return;
+	require(!after->gave_up);
 	require(witness->checked && witness->check_good);
 	if (after->verifying)
 		require(witness->judged && witness->verdict_good);
@@ -172,7 +182,7 @@ static void watch(struct witness *witness, const struct protocol *before, struct
 		  const struct step *step)
 {
 	watch_phases(before, step);
-	watch_done(before, event, step);
+	watch_done(event, step);
 	watch_posts(witness, before, step);
 	watch_messages(witness, before, event, &step->protocol);
 	watch_findings(witness, before, event);

@@ -27,8 +27,8 @@
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600
-/* Reports of progress by --at STEP=slow, and their interval: four and a half seconds. */
-#define SLOW_REPORTS      18
+/* Windows sent by --at STEP=slow, and their interval: four and a half seconds. */
+#define SLOW_WINDOWS      18
 #define SLOW_MILLISECONDS 250
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
  * millisecond their host does nothing else. */
@@ -36,8 +36,9 @@
 /* So many waits, a quarter of a second, before the other side is nudged. */
 #define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
-/* Slots of the control memory: receives, then sends, which take turns. */
-#define RECEIVES  16
+/* Slots of the control memory: receives, for three messages and all windows that may be under way,
+ * then sends, which take turns. */
+#define RECEIVES  36
 #define SENDS     16
 #define SLOT_SIZE 256
 /* Messages of no proper size. */
@@ -62,11 +63,13 @@ static const char help[] =
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
-	"operation is seen to move), slow (for four seconds, but report progress), or to send one\n"
-	"more message: mr, done, verdict, progress, unknown, short, long.\n"
+	"operation is seen to move), slow (for four seconds, but send a window that moves by a byte\n"
+	"four times in each), or to send one more message: mr, done, verdict, window (which moves\n"
+	"what the operation moves, by a byte; once MSG_DONE is sent, kept), unknown, short, long.\n"
 	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation,\n"
-	"hello.length, hello.size (bytes of it that are sent), mr.address, mr.length, mr.rkey,\n"
-	"done.digest, verdict.status or progress.bytes.\n";
+	"hello.flags, hello.length, hello.passes, hello.size (bytes of it that are sent), mr.address,\n"
+	"mr.length, mr.ready, mr.rkey, done.digest, done.bytes, verdict.status, window.received,\n"
+	"window.ready, window.taken, window.kept or window.end.\n";
 
 struct session;
 
@@ -107,6 +110,8 @@ struct session {
 	unsigned int disconnected; /* the other side did, or answered */
 	unsigned int received[4];  /* messages by type */
 	struct message messages[4];
+	struct message window; /* the numbers that were sent last */
+	bool done_sent;
 	unsigned int posted, completed; /* send work requests */
 	bool skips;                     /* the next step */
 	const char *over;               /* why the session cannot go on; NULL: it can */
@@ -389,29 +394,51 @@ static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE]
 	post(session, &request);
 }
 
-static void send_message(struct session *session, enum message_type type, uint64_t value)
+static void send_message(struct session *session, const struct message *message)
 {
-	/* what the other side may use is what it is to write to, or to read from */
-	const struct ibv_mr *exposed =
-		session->peer->operation == OPERATION_WRITE ? session->incoming : session->outgoing;
-	struct message message = { .type = type, .value = value };
 	uint8_t wire[MESSAGE_SIZE];
 
-	if (type == MSG_MR) {
-		message.value = wire_value(session, "mr.address", (uintptr_t)exposed->addr);
-		message.length = wire_value(session, "mr.length", exposed->length);
-		message.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey);
-	}
-	encode_message(&message, wire);
+	encode_message(message, wire);
 	send_bytes(session, wire, MESSAGE_SIZE);
+}
+
+static void send_mr(struct session *session)
+{
+	const struct peer *peer = session->peer;
+	bool writing = peer->operation == OPERATION_WRITE;
+	/* what the other side may use is what it is to write to, or to read from */
+	const struct ibv_mr *exposed = writing ? session->incoming : session->outgoing;
+	uint64_t ready = writing || !peer->hello ? 0 : exposed->length;
+	const struct message message = {
+		.type = MSG_MR,
+		.value = wire_value(session, "mr.address", (uintptr_t)exposed->addr),
+		.length = wire_value(session, "mr.length", exposed->length),
+		.ready = wire_value(session, "mr.ready", ready),
+		.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey),
+	};
+
+	session->window.value = ready;
+	send_message(session, &message);
 }
 
 static void send_done(struct session *session)
 {
 	const struct ibv_mr *outgoing = session->outgoing;
-	uint64_t digest = session->peer->hello ? XXH3_64bits(outgoing->addr, outgoing->length) : 0;
+	struct message message = { .type = MSG_DONE };
 
-	send_message(session, MSG_DONE, wire_value(session, "done.digest", digest));
+	if (session->peer->hello) {
+		message.value = XXH3_64bits(outgoing->addr, outgoing->length);
+		message.length = outgoing->length;
+	}
+	message.value = wire_value(session, "done.digest", message.value);
+	message.length = wire_value(session, "done.bytes", message.length);
+	session->done_sent = true;
+	/* which it says as well */
+	if (session->peer->operation == OPERATION_WRITE)
+		session->window.value = outgoing->length;
+	else
+		session->window.length = session->incoming->length;
+	send_message(session, &message);
 }
 
 static void send_verdict(struct session *session)
@@ -419,20 +446,36 @@ static void send_verdict(struct session *session)
 	const struct ibv_mr *incoming = session->incoming;
 	bool good =
 		XXH3_64bits(incoming->addr, incoming->length) == session->messages[MSG_DONE].value;
+	const struct message message = {
+		.type = MSG_VERDICT,
+		.value = wire_value(session, "verdict.status",
+				    good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG),
+	};
 
-	send_message(session, MSG_VERDICT,
-		     wire_value(session, "verdict.status",
-				good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG));
+	send_message(session, &message);
 }
 
-static void send_mr(struct session *session)
+/* A true one, if it is sent when the operation is posted: then it could move by more. */
+static void send_window(struct session *session)
 {
-	send_message(session, MSG_MR, 0);
-}
+	struct message *told = &session->window;
+	struct message message;
 
-static void send_progress(struct session *session)
-{
-	send_message(session, MSG_PROGRESS, wire_value(session, "progress.bytes", 1));
+	if (session->done_sent)
+		told->kept++;
+	else if (session->peer->operation == OPERATION_WRITE)
+		told->value++;
+	else
+		told->length++;
+	message = (struct message){
+		.type = MSG_WINDOW,
+		.received = wire_value(session, "window.received", session->received[MSG_WINDOW]),
+		.value = wire_value(session, "window.ready", told->value),
+		.length = wire_value(session, "window.taken", told->length),
+		.kept = wire_value(session, "window.kept", told->kept),
+		.end = wire_value(session, "window.end", false),
+	};
+	send_message(session, &message);
 }
 
 static const uint8_t unknown_message[MESSAGE_SIZE] = { 77 };
@@ -462,7 +505,9 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 	const struct hello hello = {
 		.version = (uint8_t)wire_value(session, "hello.version", HELLO_VERSION),
 		.operation = (uint8_t)wire_value(session, "hello.operation", peer->operation),
+		.flags = (uint16_t)wire_value(session, "hello.flags", 0),
 		.length = wire_value(session, "hello.length", peer->length),
+		.passes = wire_value(session, "hello.passes", 1),
 	};
 
 	memset(parameters, 0, sizeof(*parameters));
@@ -643,45 +688,35 @@ static void skip(struct session *session)
 	session->skips = true;
 }
 
-/* Until the other side's operation moves: its first byte is here, or it reports progress or the
- * end. */
+/* Until the other side's operation moves: its first byte is here, or it says that more is taken, or
+ * the end. */
 static void await_flow(struct session *session)
 {
 	const volatile uint8_t *first = session->incoming->addr;
 	const unsigned int *received = session->received;
 
-	while (!*first && !received[MSG_PROGRESS] && !received[MSG_DONE] &&
-	       !session->disconnected && !session->over)
+	while (!*first && !received[MSG_WINDOW] && !received[MSG_DONE] && !session->disconnected &&
+	       !session->over)
 		pump(session);
 	printf("flowing\n");
 }
 
-/* Takes more than four seconds, and reports progress every quarter of a second. */
+/* Takes more than four seconds, and moves by a byte every quarter of a second. */
 static void be_slow(struct session *session)
 {
-	for (uint64_t done = 1; done <= SLOW_REPORTS && !session->over; done++) {
+	for (unsigned int sent = 0; sent < SLOW_WINDOWS && !session->over; sent++) {
 		poll(NULL, 0, SLOW_MILLISECONDS);
-		send_message(session, MSG_PROGRESS, done);
+		send_window(session);
 		pump(session);
 	}
 }
 
 static const struct deed actions[] = {
-	{ "kill", kill_peer },
-	{ "stop", stop_peer },
-	{ "hang", hang },
-	{ "disconnect", leave },
-	{ "skip", skip },
-	{ "flow", await_flow },
-	{ "slow", be_slow },
-	{ "mr", send_mr },
-	{ "done", send_done },
-	{ "verdict", send_verdict },
-	{ "progress", send_progress },
-	{ "unknown", send_unknown },
-	{ "short", send_short },
-	{ "long", send_long },
-	{ NULL, NULL },
+	{ "kill", kill_peer },       { "stop", stop_peer },     { "hang", hang },
+	{ "disconnect", leave },     { "skip", skip },          { "flow", await_flow },
+	{ "slow", be_slow },         { "mr", send_mr },         { "done", send_done },
+	{ "verdict", send_verdict }, { "window", send_window }, { "unknown", send_unknown },
+	{ "short", send_short },     { "long", send_long },     { NULL, NULL },
 };
 
 static void misbehave(struct session *session, const char *name)
