@@ -1320,9 +1320,10 @@ static void retire(struct connection *connection)
 }
 
 /* Frees the connection, in the one order in which that works. */
-void connection_destroy(struct connection *connection)
+bool connection_destroy(struct connection *connection)
 {
-	bool stranded; /* the completion queue lives on, and may yet name this connection */
+	bool rings_free; /* of any adapter */
+	bool stranded;   /* the completion queue lives on, and may yet name this connection */
 	int error;
 
 	retire(connection);
@@ -1335,8 +1336,9 @@ void connection_destroy(struct connection *connection)
 	if (error)
 		print_warning(connection->log.console, "cannot destroy a completion queue: %s",
 			      strerror(error));
-	region_destroy(connection, &connection->incoming);
-	if (!region_destroy(connection, &connection->outgoing))
+	rings_free = region_destroy(connection, &connection->incoming);
+	rings_free = region_destroy(connection, &connection->outgoing) && rings_free;
+	if (!rings_free)
 		connection->engine->payload.stays = true;
 	region_destroy(connection, &connection->control);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
@@ -1351,4 +1353,5 @@ void connection_destroy(struct connection *connection)
 			      strerror(errno));
 	if (!stranded)
 		free(connection);
+	return rings_free;
 }

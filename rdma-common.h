@@ -214,7 +214,10 @@ void session_check_clocks(struct connection *connection) NEEDS_LOCK;
 /* Work requests in the send queue that have not completed. */
 uint64_t outstanding_sends(const struct session *session) NEEDS_LOCK;
 
-/* Takes the connection down, in the one order in which that works, and frees it. Main thread. */
-void connection_destroy(struct connection *connection);
+/*
+ * Takes the connection down, in the one order in which that works, and frees it. False if an
+ * adapter may still use the memory of the rings, which then has to stay. Main thread.
+ */
+bool connection_destroy(struct connection *connection);
 
 #endif

@@ -402,7 +402,14 @@ static void disconnect(struct connection *connection, bool connected)
 	force_error(connection);
 }
 
-/* On a terminal, how far the session is. Only where the lines of one session are printed. */
+/* True if no other connection is there. */
+static bool is_alone(const struct connection *connection)
+{
+	return TAILQ_FIRST(&connection->engine->connections) == connection &&
+	       !TAILQ_NEXT(connection, link);
+}
+
+/* On a terminal, how far the session is, if there is one alone. */
 static NEEDS_LOCK void show_progress(const struct connection *connection)
 {
 	const struct session *session = &connection->session;
@@ -411,7 +418,7 @@ static NEEDS_LOCK void show_progress(const struct connection *connection)
 	const struct transfer_sink *sink = &transfer->sink;
 	uint64_t done, all;
 
-	if (session->protocol.local < LOCAL_OPERATION_POSTED || connection->log.session)
+	if (session->protocol.local < LOCAL_OPERATION_POSTED || !is_alone(connection))
 		return;
 	if (session->protocol.operates) {
 		done = transfer->operation.completed;
@@ -551,8 +558,8 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	report_session(&connection->log, &report);
 	if (outcome)
 		report_json(&connection->log, &report);
-	connection_destroy(connection);
-	workers_release(workers);
+	if (connection_destroy(connection))
+		workers_release(workers);
 	free(latency);
 }
 
