@@ -549,7 +549,8 @@ static NEEDS_LOCK int begin_operation(struct connection *connection)
 
 	session->figures.started = now_nanoseconds();
 	session->figures.completed = session->figures.started;
-	session_request_service(connection); /* a stream that is longer than its ring has a sink */
+	if (connection->incoming.mr && !transfer_is_whole(&session->transfer))
+		session_request_service(connection); /* the main thread starts a sink */
 	if (!session->protocol.operates)
 		return post_what_is_due(connection);
 	print_status(&connection->log, "received MSG_MR. %s remote memory...",

@@ -536,7 +536,9 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.bytes = bytes,
 		.nanoseconds = session->figures.completed - session->figures.started,
 		.latency = session->figures.latency,
-		.outgoing_digest_nanoseconds = connection->engine->payload.digest_nanoseconds,
+		.outgoing_digest_nanoseconds =
+			session->source ? source_nanoseconds(session->source)
+					: connection->engine->payload.digest_nanoseconds,
 		.verification_nanoseconds = session->figures.verification_nanoseconds,
 		.received_bytes = checked ? session->transfer.sink.kept : 0,
 		.verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS,
