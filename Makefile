@@ -14,7 +14,8 @@ PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
-DIALECT = -std=gnu11 -D_GNU_SOURCE -pthread
+# Files of more than 2 GiB on 32-bit machines, too.
+DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
@@ -195,10 +196,10 @@ format:
 lint:
 	tests/setup build check lint
 	clang-format --dry-run --Werror $(C_FILES)
-	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I FILE sh -ec 'for compiler in gcc "clang -Wthread-safety"; do \
-		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null FILE; \
+	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc "clang -Wthread-safety"; do \
+		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null {}; \
 	done'
-	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I FILE clang-tidy --quiet FILE -- $(DIALECT)
+	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		--suppress=missingIncludeSystem $(SOURCES)

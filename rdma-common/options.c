@@ -119,9 +119,6 @@ static enum parsed parse_bytes(const char *name, const char *argument, uint64_t 
 	if (!parse_size(argument, size))
 		return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name,
 				   argument);
-	if (*size > SIZE_MAX)
-		return usage_error("%s %s is more than a program of this machine can address", name,
-				   argument);
 	return PARSED_RUN;
 }
 

@@ -42,7 +42,8 @@ void payload_extend_digest(struct payload *payload, uint64_t size)
 	if (size <= payload->digested)
 		return;
 	started = now_nanoseconds();
-	digest_add(payload->digest, payload->memory + payload->digested, size - payload->digested);
+	digest_add(payload->digest, payload->memory + payload->digested,
+		   (size_t)(size - payload->digested));
 	payload->digested = size;
 	payload->digest_nanoseconds += now_nanoseconds() - started;
 }
@@ -117,7 +118,7 @@ ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *
 	uint64_t end = is_stored ? payload->size : payload->length;
 
 	if (size > end - position)
-		size = end - position;
+		size = (size_t)(end - position);
 	if (is_stored)
 		memcpy(memory, payload->memory + position, size);
 	else if (payload->is_pattern)

@@ -211,7 +211,7 @@ static bool open_output(struct sink *sink)
 	return sink->output || fail_to_store(sink);
 }
 
-static bool store(struct sink *sink, const uint8_t *bytes, uint64_t size)
+static bool store(struct sink *sink, const uint8_t *bytes, size_t size)
 {
 	if (!open_output(sink))
 		return false;
@@ -221,7 +221,7 @@ static bool store(struct sink *sink, const uint8_t *bytes, uint64_t size)
 		if (count < 0)
 			return fail_to_store(sink);
 		bytes += count;
-		size -= (uint64_t)count;
+		size -= (size_t)count;
 		call_kept(sink, (size_t)count);
 	}
 	return true;
@@ -249,7 +249,7 @@ static bool verify_whole(struct sink *sink)
 
 	for (uint64_t done = 0; done < incoming->length; done += PIECE_SIZE) {
 		uint64_t left = incoming->length - done;
-		size_t size = left < PIECE_SIZE ? left : PIECE_SIZE;
+		size_t size = left < PIECE_SIZE ? (size_t)left : PIECE_SIZE;
 
 		if (atomic_load(&sink->cancelled) || !verify(sink, incoming->ring + done, size))
 			return false;
@@ -265,7 +265,7 @@ static void run_whole(struct sink *sink)
 
 	if (!verify_whole(sink))
 		return;
-	if (incoming->output && !store(sink, incoming->ring, incoming->length))
+	if (incoming->output && !store(sink, incoming->ring, (size_t)incoming->length))
 		return;
 	commit(sink);
 }
@@ -295,7 +295,7 @@ static bool take_piece(struct sink *sink)
 
 	if (!call_next(sink, &piece))
 		return false;
-	size = piece.size < sink->buffer_size ? piece.size : sink->buffer_size;
+	size = piece.size < sink->buffer_size ? (size_t)piece.size : sink->buffer_size;
 	if (!is_within_limit(sink, size))
 		return true;
 	memcpy(sink->buffer, sink->incoming.ring + piece.offset, size);

@@ -182,6 +182,29 @@ static void a_digest_does_not_depend_on_its_steps(void **state)
 
 /* ---- Files ---- */
 
+/* On 32-bit machines, too: a file of 5 GiB, a hole but for its last bytes, and as long a pattern.
+ */
+static void what_is_longer_than_four_gibibytes_is_read_to_its_end(void **state)
+{
+	const uint64_t length = (uint64_t)5 << 30, tail = 1000;
+	struct payload payload;
+	int descriptor = open("file", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	(void)state;
+	assert_int_equal(pwrite(descriptor, bytes, tail, (off_t)(length - tail)), tail);
+	close(descriptor);
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+	assert_true(payload.length == length);
+	assert_int_equal(read_rest(&payload, length - tail), tail);
+	assert_memory_equal(found, bytes, tail);
+	payload_free(&payload);
+	assert_int_equal(unlink("file"), 0);
+	payload = load_pattern(length);
+	assert_int_equal(read_rest(&payload, length - tail), tail);
+	assert_int_equal(pattern_mismatch(found, length - tail, tail), tail);
+	payload_free(&payload);
+}
+
 static void a_file_is_whole_or_read_at_any_position(void **state)
 {
 	struct payload payload;
@@ -587,6 +610,7 @@ int main(void)
 		cmocka_unit_test(a_text_is_whole_and_zeros_follow_it),
 		cmocka_unit_test(a_pattern_is_whole_or_made_when_it_is_read),
 		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
+		cmocka_unit_test(what_is_longer_than_four_gibibytes_is_read_to_its_end),
 		cmocka_unit_test(a_file_is_whole_or_read_at_any_position),
 		cmocka_unit_test(a_file_on_standard_input_begins_where_that_stands),
 		cmocka_unit_test(of_a_file_that_grows_what_it_had_is_sent),
