@@ -363,7 +363,7 @@ static void service_lost_devices(struct engine *engine)
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
 {
 	int64_t due = timers_next(&engine->timers);
-	struct device_event device_event;
+	struct device_event device_event = { 0 };
 	enum wakeup wakeup = process_wait(&engine->process, due < deadline ? due : deadline, event,
 					  &device_event);
 
