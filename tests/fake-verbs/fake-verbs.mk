@@ -6,6 +6,7 @@
 SANITIZE ?= address
 SOURCES ?= .
 CC ?= cc
+OBJCOPY ?= objcopy
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
 FAKE_VERBS = tests/fake-verbs
 ARITHMETIC = rdma-common
@@ -58,6 +59,6 @@ $(OUTPUT)/peer-transfer.o: $(ARITHMETIC)/transfer.c $(peer_headers)
 # The peer's own copy of the arithmetic: the program's is another one, and another thread's.
 $(OUTPUT)/fake-peer.o: $(peer_objects)
 	$(LD) -r -o $@ $^
-	objcopy --wildcard --localize-symbol='transfer_*' $@
+	$(OBJCOPY) --wildcard --localize-symbol='transfer_*' $@
 
 .PHONY: fake-verbs

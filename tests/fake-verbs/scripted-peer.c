@@ -51,13 +51,20 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Numbers go over the wire in little-endian order; so do those of the machines that run this. */
+/* Numbers go over the wire in little-endian order, whatever the order of this machine. */
 static uint64_t get(const uint8_t *wire, size_t size)
 {
 	uint64_t value = 0;
 
-	copy_bytes(&value, wire, size);
+	while (size-- > 0)
+		value = value << 8 | wire[size];
 	return value;
+}
+
+static void put(uint8_t *wire, uint64_t value, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		wire[i] = (uint8_t)(value >> 8 * i);
 }
 
 static bool is_zero(const uint8_t *bytes, size_t size)
@@ -111,11 +118,11 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	wire[6] = (uint8_t)((scripted("one-way") ? HELLO_ONE_WAY : 0) |
 			    (unknown ? HELLO_UNKNOWN : 0) |
 			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0));
-	copy_bytes(wire + 8, &length, sizeof(length));
+	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
 	if (wire[4] == 1)
 		return VERSION_1_SIZE;
-	copy_bytes(wire + 24, &passes, sizeof(passes));
+	put(wire + 24, passes, sizeof(passes));
 	return HELLO_SIZE;
 }
 
@@ -228,11 +235,11 @@ void peer_sends_message(struct peer *peer, enum message_type type, const struct 
 					     "received-WINDOW" };
 	uint8_t wire[MESSAGE_SIZE] = { (uint8_t)type };
 
-	copy_bytes(wire + 8, &fields->at_8, sizeof(fields->at_8));
-	copy_bytes(wire + 16, &fields->at_16, sizeof(fields->at_16));
-	copy_bytes(wire + 24, &fields->value, sizeof(fields->value));
-	copy_bytes(wire + 32, &fields->length, sizeof(fields->length));
-	copy_bytes(wire + 48, &fields->at_48, sizeof(fields->at_48));
+	put(wire + 8, fields->at_8, sizeof(fields->at_8));
+	put(wire + 16, fields->at_16, sizeof(fields->at_16));
+	put(wire + 24, fields->value, sizeof(fields->value));
+	put(wire + 32, fields->length, sizeof(fields->length));
+	put(wire + 48, fields->at_48, sizeof(fields->at_48));
 	message_arrives(qp_of(peer), names[type], wire, MESSAGE_SIZE);
 }
 
