@@ -155,6 +155,10 @@ check check-all:
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run $(if $(filter check-all,$@),all)
 
+portability:
+	tests/setup build check portability
+	tests/portability
+
 fuzz:
 	tests/setup build check
 	$(MAKE) --no-print-directory $(FUZZERS)
@@ -188,6 +192,7 @@ fresh:
 
 C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] tests/*/*.[ch])
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/soak tests/fresh \
+	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
 
 format:
@@ -208,4 +213,21 @@ lint:
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-.PHONY: all install install-manuals uninstall deb clean tests check check-all fuzz soak demo bench lab fresh format lint
+# Not optimized, optimized as a whole, fortified; and gcc's analyzer, which does not follow a line into a list of
+# sys/queue.h (console.c) and calls it lost.
+FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
+ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
+
+compilers:
+	tests/setup build check
+	@mkdir -p build/compilers
+	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/smallest; do \
+		case $$program in tests/*) modules= ;; *) modules="$(MODULES)" ;; esac; \
+		$$compiler $(DIALECT) $(WARNINGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
+			$(LIBRARIES) || exit 1; \
+	done; done; done
+	printf '%s\n' $(filter-out %/console.c,$(SOURCES)) tests/smallest/smallest.c | \
+		xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
+	$(ANALYZE) -Wno-analyzer-malloc-leak rdma-common/console.c
+
+.PHONY: all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak demo bench lab fresh format lint
