@@ -52,6 +52,18 @@ files() {
 	diff <(installed /usr/local | grep -v /man/) <(files "$tree")
 }
 
+@test "on a system without apt-get, what would install something says in one line what to do; make needs nothing" {
+	local goal
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	find /usr/bin -maxdepth 1 -xtype f ! -name 'apt*' ! -name 'dpkg*' -exec cp -s -t "$BATS_TEST_TMPDIR/bin" {} +
+	PATH=$BATS_TEST_TMPDIR/bin run -0 make
+	for goal in demo check lint; do
+		PATH=$BATS_TEST_TMPDIR/bin run -2 --separate-stderr make "$goal"
+		[[ $stderr == "setup: this is not Debian: "*" use a Debian container or virtual machine"*" libibverbs-dev "* ]]
+		[ "$(grep -vc '^make' <<<"$stderr")" -eq 1 ]
+	done
+}
+
 @test "the manual pages have all sections, options and statuses, and render without a warning" {
 	make install "DESTDIR=$tree"
 	for program in rdma-server rdma-client; do
