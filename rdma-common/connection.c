@@ -522,6 +522,8 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 	const struct device *device = connection->device;
 	bool checked = protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
 	uint64_t pass = transfer_pass(&session->transfer), bytes = session->figures.bytes;
+	const struct transfer_sink *sink = &session->transfer.sink;
+	uint64_t length = sink->stream.plan.length, kept = checked ? sink->kept : 0;
 
 	return (struct report){
 		.status = status,
@@ -540,7 +542,7 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 			session->source ? source_nanoseconds(session->source)
 					: connection->engine->payload.digest_nanoseconds,
 		.verification_nanoseconds = session->figures.verification_nanoseconds,
-		.received_bytes = checked ? session->transfer.sink.kept : 0,
+		.received_bytes = kept < length ? kept : length, /* of one pass */
 		.verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS,
 		.unfinished_sends = outstanding_sends(session),
 		.unfinished_receives = session->outstanding_receives,
