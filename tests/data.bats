@@ -1,5 +1,5 @@
-# Data of the user's own: files, patterns, standard input and output, repeated operations, output
-# of them. Files lie in $LAB/share, where hosts may write.
+# Data of the user's own: patterns, standard input and output, files that cannot be sent or stored, repeated
+# operations, output of them. Payloads of all lengths are in streams.bats. Files lie in $LAB/share, where hosts may write.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -12,67 +12,6 @@ setup_file() {
 
 setup() {
 	folder=$(mktemp -d "$LAB/share/data.XXXXXX")
-}
-
-# random_file NAME LENGTH
-random_file() {
-	head -c "$2" /dev/urandom >"$folder/$1"
-}
-
-# start_quiet_server ARGUMENT...: one whose standard output is not for status lines; sets $port.
-start_quiet_server() {
-	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
-	server=$!
-	await_port "$server_err" "$server"
-}
-
-# json KEY...: their values in the object in $output, a line each, as Python writes them.
-json() {
-	python3 -c '
-import json, sys
-outcome = json.loads(sys.argv[1])
-for key in sys.argv[2:]:
-    print(outcome[key])' "$output" "$@"
-}
-
-# count FOLDER: what is in it.
-count() {
-	find "$1" -mindepth 1 | wc -l
-}
-
-# exchange MODE LENGTH-THERE LENGTH-HERE: random files, from the client to the server and back.
-exchange() {
-	random_file there "$2"
-	random_file back "$3"
-	start_server -1 -f "$folder/back" -o "$folder/arrived-there" "$1"
-	client -f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
-	expect 0
-	wait_server
-	[ "$status" -eq 0 ]
-	cmp "$folder/there" "$folder/arrived-there"
-	cmp "$folder/back" "$folder/arrived-back"
-	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
-	rm "$folder"/*
-}
-
-# A message is 8 MiB at most on Soft-RoCE, and no work request of ours is longer than 1 MiB.
-LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
-[ "${LAB_TRANSPORT:-}" != siw ] || LENGTHS="1 1024 1025 1048576 1048577"
-
-@test "files of many lengths arrive byte for byte: read" {
-	local length
-	for length in $LENGTHS; do exchange read "$length" "$length"; done
-}
-
-@test "files of many lengths arrive byte for byte: write" {
-	local length
-	for length in $LENGTHS; do exchange write "$length" "$length"; done
-}
-
-@test "files of 64 MiB, and of different lengths, arrive byte for byte" {
-	exchange read 67108864 1
-	exchange write 3 67108864
 }
 
 @test "--size: a pattern that both sides check" {
@@ -199,22 +138,6 @@ LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 8388607 8388608 8388609"
 	wait_server
 	[ "$status" -eq 0 ]
 	cmp "$folder/there" "$folder/arrived"
-}
-
-@test "a receiver that is killed half-way leaves no file" {
-	local killed=0
-	lab run b mkdir /dev/shm/to # where files without a name can be
-	start_server -s 256M read
-	start_client -v -o /dev/shm/to/file read 192.0.2.1 "$port"
-	wait_for_line "$client_err" 'RDMA READ' "$client" 5
-	kill -s KILL "$client"
-	wait "$client" || killed=$?
-	[ "$killed" -eq 137 ]
-	client=
-	lab run b true # begins when nothing is left of the client
-	run ! grep "remote buffer" "$client_out"
-	[ -z "$(lab run b ls -A /dev/shm/to)" ]
-	lab run b rmdir /dev/shm/to
 }
 
 @test "an operation once, twice, 100000 times (10000 over soft-iWARP); one at a time, or more than the device takes" {

@@ -763,17 +763,6 @@ good_or_failed() {
 
 # ---- This side ----
 
-# on HOST COMMAND...: sets $status and $stderr.
-on() {
-	run --separate-stderr lab run -w "$LIMIT" "$@"
-}
-
-# limited LIMIT COMMAND...: with a limit as ulimit takes it, and without the right to exceed it.
-limited() {
-	printf '%s\n' setpriv --bounding-set -ipc_lock,-sys_resource --inh-caps -ipc_lock,-sys_resource \
-		sh -c "ulimit $1 && exec \"\$@\"" sh "${@:2}"
-}
-
 @test "no RDMA device" {
 	lab run a rdma link del rdma0
 	repair="add_link a"
@@ -801,14 +790,6 @@ limited() {
 	stop_server
 	[ "$status" -eq 0 ]
 	grep -q "locked-memory limit of 4 KiB" "$server_err"
-}
-
-# start_command COMMAND...: a server by another command, on port 7471; sets $server.
-start_command() {
-	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	background a "$server_out" "$server_err" "$@"
-	server=$!
-	wait_for_line "$server_out" "^listening on port" "$server"
 }
 
 @test "too few file descriptors, and each time one more" {

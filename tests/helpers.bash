@@ -95,12 +95,25 @@ allow_memory() {
 	done
 }
 
-# start_server OPTION...: on host a; sets $server (a process here) and $port.
+# start_command COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and $port.
+start_command() {
+	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
+	background a "$server_out" "$server_err" "$@"
+	server=$!
+	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
+}
+
+# start_server OPTION...
 start_server() {
+	start_command "$PROGRAMS/rdma-server" "$@"
+}
+
+# start_quiet_server OPTION...: one whose standard output is not for status lines.
+start_quiet_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
 	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
 	server=$!
-	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
+	await_port "$server_err" "$server"
 }
 
 # stop_server [SIGNAL]: sets $status to its exit status.
@@ -162,6 +175,37 @@ wait_client() {
 	wait "$client" || status=$?
 	client=
 	stderr=$(<"$client_err")
+}
+
+# on HOST COMMAND...: sets $status, $output and $stderr.
+on() {
+	run --separate-stderr lab run -w "$LIMIT" "$@"
+}
+
+# limited LIMIT COMMAND...: a line for each word of the command with a limit as ulimit takes it, and without the right to
+# exceed it.
+limited() {
+	printf '%s\n' setpriv --bounding-set -ipc_lock,-sys_resource --inh-caps -ipc_lock,-sys_resource \
+		sh -c "ulimit $1 && exec \"\$@\"" sh "${@:2}"
+}
+
+# random_file NAME LENGTH: in $folder.
+random_file() {
+	head -c "$2" /dev/urandom >"$folder/$1"
+}
+
+# count FOLDER: what is in it.
+count() {
+	find "$1" -mindepth 1 | wc -l
+}
+
+# json KEY...: their values in the object in $output, a line each, as Python writes them.
+json() {
+	python3 -c '
+import json, sys
+outcome = json.loads(sys.argv[1])
+for key in sys.argv[2:]:
+    print(outcome[key])' "$output" "$@"
 }
 
 # transcript ROLE MODE BUFFER PORT: what a program prints, line for line.

@@ -1,0 +1,417 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Payloads of any size, through rings of bounded memory: files and pipes, little memory, slow and full disks, slow wires.
+# Files lie in $LAB/share, where hosts may write. Small limits on locked memory make short rings: long streams of few bytes.
+# Scripts in single quotes are expanded on the hosts.
+# shellcheck shell=bash disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set and use the variables
+
+load helpers
+
+: "${PROGRAMS:?}" # set by helpers.bash
+
+setup_file() {
+	allow_memory a b
+}
+
+setup() {
+	folder=$(mktemp -d "$LAB/share/streams.XXXXXX")
+}
+
+# limited_server LIMIT OPTION...: limits as limited() takes them.
+limited_server() {
+	local -a command
+	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-server" "${@:2}")
+	start_command "${command[@]}"
+}
+
+limited_client() {
+	local -a command
+	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-client" "${@:2}")
+	on b "${command[@]}"
+}
+
+# shell_client SCRIPT ARGUMENT...: a shell on host b, whose $CLIENT is the program; sets $status and $stderr.
+shell_client() {
+	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
+}
+
+# server_ends STATUS [TEXT]: by itself, and says so.
+server_ends() {
+	wait_server
+	[ "$status" -eq "$1" ] || { echo "server: exit status $status instead of $1"; return 1; }
+	[ -z "${2:-}" ] || grep -q -e "$2" "$server_err"
+}
+
+# exchange MODE LENGTH-THERE LENGTH-HERE: random files, from the client to the server and back.
+exchange() {
+	random_file there "$2"
+	random_file back "$3"
+	start_server -1 -f "$folder/back" -o "$folder/arrived-there" "$1"
+	client -f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
+	expect 0
+	server_ends 0
+	cmp "$folder/there" "$folder/arrived-there"
+	cmp "$folder/back" "$folder/arrived-back"
+	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
+	rm "$folder"/*
+}
+
+# exchange_each MODE LENGTH...: files of each length, both ways; short ones meet long ones.
+exchange_each() {
+	local mode=$1 lengths=("${@:2}") i
+	for i in "${!lengths[@]}"; do
+		exchange "$mode" "${lengths[i]}" "${lengths[-1 - i]}"
+	done
+}
+
+# ---- Lengths ----
+
+# A terminated text, a page, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): one less and one more, too.
+LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 2097151 2097152 2097153 8388607 8388608 8388609"
+
+@test "files of any length arrive byte for byte, both ways: read" {
+	# shellcheck disable=SC2086 # several
+	exchange_each read $LENGTHS
+}
+
+@test "files of any length arrive byte for byte, both ways: write" {
+	# shellcheck disable=SC2086 # several
+	exchange_each write $LENGTHS
+}
+
+# peak_below KIB: of resident memory, by the last line of standard input, as in /proc/PID/status.
+peak_below() {
+	local peak
+	peak=$(sed -n '$s/^VmHWM:[^0-9]*\([0-9]*\) kB$/\1/p')
+	echo "peak of resident memory: $peak KiB"
+	[ "$peak" -le "$1" ]
+}
+
+# The memory of the hosts is faster than what they share with this machine.
+@test "64 MiB both ways take less than 24 MiB of memory on each side" {
+	local mode
+	random_file there 67108864
+	for mode in read write; do
+		start_server -t "$LIMIT" -f "$folder/there" -o /run/arrived "$mode"
+		shell_client '"$CLIENT" -t "$1" -f "$2/there" -o /run/arrived "$3" 192.0.2.1 "$4" &
+			while grep VmHWM "/proc/$!/status"; do sleep 0.2; done >"$2/memory"
+			wait "$!" && cmp "$2/there" /run/arrived && rm /run/arrived' \
+			"$LIMIT" "$folder" "$mode" "$port"
+		expect 0
+		peak_below 24576 <"$folder/memory"
+		wait_for_line "$server_out" "peer disconnected" "$server"
+		lab run a sh -c 'grep VmHWM "/proc/$(pidof rdma-server)/status" >"$1/memory" &&
+			cmp "$1/there" /run/arrived && rm /run/arrived' - "$folder"
+		peak_below 24576 <"$folder/memory"
+		stop_server
+		expect 0
+	done
+}
+
+@test "a sparse file that grows while it is sent arrives as it was at the beginning" {
+	local length=25165824 mode
+	truncate -s "$length" "$folder/there"
+	printf end | dd of="$folder/there" bs=1 seek=$((length - 3)) conv=notrunc status=none
+	cp --sparse=always "$folder/there" "$folder/expected"
+	for mode in read write; do
+		start_server -1 -t "$LIMIT" -o "$folder/arrived" "$mode"
+		start_client -v -t "$LIMIT" -f "$folder/there" "$mode" 192.0.2.1 "$port"
+		wait_for_line "$client_err" MSG_WINDOW "$client"
+		echo more >>"$folder/there"
+		wait_client
+		expect 0
+		server_ends 0
+		cmp "$folder/expected" "$folder/arrived"
+		truncate -s "$length" "$folder/there"
+	done
+}
+
+@test "a file that becomes shorter while it is sent: both sides say so, nothing is stored" {
+	local mode
+	for mode in read write; do
+		truncate -s 67108864 "$folder/there"
+		start_server -1 -t "$LIMIT" -o "$folder/arrived" "$mode"
+		start_client -v -t "$LIMIT" -f "$folder/there" "$mode" 192.0.2.1 "$port"
+		wait_for_line "$client_err" MSG_WINDOW "$client"
+		truncate -s 9000000 "$folder/there"
+		wait_client
+		expect 1 "cannot read '$folder/there': it was cut short"
+		server_ends 4 "the peer gave up: it could not read what it sends"
+		[ "$(count "$folder")" -eq 1 ]
+	done
+}
+
+# ---- Pipes ----
+
+@test "pipes that are longer than a ring, both ways" {
+	local mode
+	random_file there 8500000
+	random_file back 9000001
+	for mode in read write; do
+		start_command sh -c 'cat "$1/back" | "$2" -1 -f - -o "$1/arrived-there" "$3"' - "$folder" \
+			"$PROGRAMS/rdma-server" "$mode"
+		shell_client 'cat "$1/there" | "$CLIENT" -f - -o - "$2" 192.0.2.1 "$3" >"$1/arrived-back"' \
+			"$folder" "$mode" "$port"
+		expect 0
+		server_ends 0
+		cmp "$folder/there" "$folder/arrived-there"
+		cmp "$folder/back" "$folder/arrived-back"
+		rm "$folder"/arrived-*
+	done
+}
+
+@test "a server of several clients keeps a copy of its pipe" {
+	local number
+	random_file back 8500000
+	start_command sh -c 'mkfifo /run/pipe && { cat "$1" >/run/pipe & } && exec "$2" -f - read </run/pipe' - \
+		"$folder/back" "$PROGRAMS/rdma-server"
+	for number in 1 2; do
+		client --one-way -o "$folder/arrived$number" read 192.0.2.1 "$port"
+		expect 0
+		cmp "$folder/back" "$folder/arrived$number"
+	done
+	stop_server
+	lab run a rm /run/pipe
+}
+
+# The second line is written when the first has arrived.
+@test "a trickling pipe is sent as it comes" {
+	local mode
+	for mode in read write; do
+		start_quiet_server -1 -t "$LIMIT" -o - "$mode"
+		{ await grep -q first "$server_out" && touch "$folder/$mode"; } 3>&- &
+		shell_client '{
+				echo first
+				until [ -e "$1/$2" ]; do sleep 0.05; done
+				echo second
+			} | "$CLIENT" -t "$3" -f - "$2" 192.0.2.1 "$4"' "$folder" "$mode" "$LIMIT" "$port"
+		expect 0
+		server_ends 0
+		[ "$(<"$server_out")" = $'first\nsecond' ]
+	done
+}
+
+@test "an empty pipe is refused before anything is connected" {
+	shell_client ': | "$CLIENT" -f - read 192.0.2.1 1'
+	expect 1 "it is empty; a payload has one byte at least"
+	on a sh -c ': | "$1" -f - read' - "$PROGRAMS/rdma-server"
+	expect 1 "it is empty; a payload has one byte at least"
+}
+
+@test "a pipe that is silent for --timeout ends the session on both sides, in words" {
+	local mode
+	for mode in read write; do
+		start_server -1 -t "$LIMIT" -o "$folder/arrived" "$mode"
+		shell_client 'mkfifo /run/pipe && exec 3<>/run/pipe && echo beginning >&3 || exit
+			"$CLIENT" -t 2 -f - "$1" 192.0.2.1 "$2" </run/pipe
+			status=$? && rm /run/pipe && exit "$status"' "$mode" "$port"
+		expect 5 "nothing more came of what this side sends for the time of --timeout"
+		server_ends 4 "the peer gave up: it could not read what it sends"
+		[ ! -e "$folder/arrived" ]
+	done
+}
+
+@test "tar on both ends" {
+	mkdir "$folder/from" "$folder/to"
+	cp -r "$top/tests/unit" "$top/tests/peer" "$folder/from"
+	background a "$BATS_TEST_TMPDIR/tar" "$BATS_TEST_TMPDIR/server.err" \
+		sh -c '"$1" -1 -o - write | tar x -C "$2"' - "$PROGRAMS/rdma-server" "$folder/to"
+	server=$! server_err=$BATS_TEST_TMPDIR/server.err
+	await_port "$server_err" "$server"
+	shell_client 'tar c -C "$1" . | "$CLIENT" --one-way -f - write 192.0.2.1 "$2"' "$folder/from" "$port"
+	expect 0
+	server_ends 0
+	diff -r "$folder/from" "$folder/to"
+}
+
+# ---- Little memory ----
+
+@test "each side may lock as much as it may: 64 KiB, 1 MiB, 8 MiB, all" {
+	local mode there here
+	random_file there 700000
+	random_file back 600000
+	while read -r mode there here; do
+		limited_server "-l $there" -1 -f "$folder/back" -o "$folder/arrived-there" "$mode"
+		limited_client "-l $here" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
+		expect 0
+		[ -z "$stderr" ]
+		server_ends 0
+		cmp "$folder/there" "$folder/arrived-there"
+		cmp "$folder/back" "$folder/arrived-back"
+		rm "$folder"/arrived-*
+	done <<-END
+	read 64 unlimited
+	write 64 unlimited
+	read unlimited 64
+	write unlimited 64
+	read 64 64
+	write 1024 64
+	read 8192 1024
+	END
+}
+
+@test "an ordinary user, who may lock 8 MiB, sends a file of 10 MB" {
+	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
+	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
+	random_file there 10000000
+	lab run b cp "$folder/there" /run/there # $folder is not for everybody
+	start_command "${ordinary[@]}" "$PROGRAMS/rdma-server" -o /tmp/arrived write
+	on b "${ordinary[@]}" "$PROGRAMS/rdma-client" -f /run/there write 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	stop_server
+	[ ! -s "$server_err" ]
+	lab run a cmp "$folder/there" /tmp/arrived
+	lab run b rm /run/there
+	lab run a rm /tmp/arrived
+}
+
+# With about 45 sessions at a time ibv_create_cq(3) begins to fail over soft-iWARP, and says no errno.
+@test "64 clients at a time (32 over soft-iWARP), with little memory for all of them" {
+	local clients=64
+	[ "$LAB_TRANSPORT" != siw ] || clients=32
+	random_file there 100000
+	limited_server "-l $((32 * clients))" -t "$LIMIT" read
+	shell_client 'for number in $(seq "$4"); do
+			"$CLIENT" -t "$1" -f "$2" read 192.0.2.1 "$3" &
+			clients="$clients $!"
+		done
+		for client in $clients; do wait "$client" || exit 1; done' "$LIMIT" "$folder/there" "$port" "$clients"
+	expect 0
+	[ -z "$stderr" ]
+	stop_server
+	expect 0
+	[ "$(grep -c 'peer disconnected' "$server_out")" -eq "$clients" ]
+	[ ! -s "$server_err" ]
+}
+
+# ---- Repeated operations ----
+
+@test "--iters and --verify-all, shorter and longer than a ring, one or many work requests at a time" {
+	local mode options size
+	for mode in read write; do
+		limited_server "-l 64" -s 50000 "$mode"
+		while read -r size options; do
+			# shellcheck disable=SC2086 # several options
+			client -J -s "$size" $options "$mode" 192.0.2.1 "$port"
+			expect 0
+			[ "$(json verified received_bytes)" = $'True\n50000' ]
+			[[ $options != *-n* ]] || [ "$(json operations)" -eq 5 ]
+		done <<-END
+		3000 -n 5
+		3000 -n 5 --verify-all
+		200000 -n 5
+		200000 -n 5 --verify-all --depth 1
+		200000 --depth 65536
+		END
+		stop_server
+		expect 0
+	done
+}
+
+# ---- Disks that are full, or gone ----
+
+# cannot_store MODE PLACE LIMIT REASON: the client or, in write mode, the server stores a stream without end there.
+cannot_store() {
+	if [ "$1" = write ]; then
+		limited_server "$3" -1 -t "$LIMIT" -o "$2" write
+		client --one-way -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
+		expect 4 "the peer gave up: it could not read what it sends, or keep what it receives"
+		server_ends 1 "cannot store in '$2': $4"
+	else
+		start_server -1 -t "$LIMIT" -f /dev/zero read
+		limited_client "$3" --one-way -t "$LIMIT" -o "$2" read 192.0.2.1 "$port"
+		expect 1 "cannot store in '$2': $4"
+		server_ends 4 "the peer gave up: it could not read what it sends, or keep what it receives"
+	fi
+}
+
+@test "the disk is full, or the file too long, in the middle of a stream: both sides say so, nothing is left" {
+	local mode host
+	for mode in read write; do
+		host=a
+		[ "$mode" = write ] || host=b
+		lab run "$host" sh -c 'mkdir -p /run/small && mount -t tmpfs -o size=2m tmpfs /run/small'
+		cannot_store "$mode" /run/small/file "-f unlimited" "No space left on device"
+		[ -z "$(lab run "$host" ls -A /run/small)" ]
+		lab run "$host" umount /run/small
+		cannot_store "$mode" "$folder/arrived" "-f 4096" "File too large"
+		cannot_store "$mode" /dev/full "-f unlimited" "No space left on device"
+		[ "$(count "$folder")" -eq 0 ]
+	done
+}
+
+@test "the folder goes in the middle of a stream: both sides say so" {
+	mkdir "$folder/to"
+	start_server -1 -t "$LIMIT" -o "$folder/to/file" write
+	start_client -v -t "$LIMIT" -s 24M write 192.0.2.1 "$port"
+	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3 # the file is open
+	rm -r "$folder/to"
+	wait_client
+	expect 4 "the peer received the payload and could not store it"
+	server_ends 1 "all is received and verified, but cannot be stored in '$folder/to/file': No such file or directory"
+	[ "$(count "$folder")" -eq 0 ]
+}
+
+# On a file system with O_TMPFILE: the folders of this machine are shared without.
+@test "a receiver that is killed in the middle of a stream leaves no file" {
+	lab run a mkdir /run/to
+	start_server -1 -t "$LIMIT" -o /run/to/file write
+	start_client -v -t "$LIMIT" -s 256M write 192.0.2.1 "$port"
+	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3
+	lab run a sh -c 'ls -l "/proc/$(pidof rdma-server)/fd"' | grep '/run/to/.*(deleted)'
+	stop_server KILL
+	wait_client
+	[ "$status" -eq 6 ] || [ "$status" -eq 4 ] # an operation may be refused first
+	lab run a rmdir /run/to                    # begins when nothing is left of the server
+}
+
+@test "a stream of unknown length may not pass --max-size" {
+	local mode
+	for mode in read write; do
+		start_server -1 -t "$LIMIT" --max-size 1M -o "$folder/arrived" "$mode"
+		shell_client 'head -c 9000000 /dev/zero | "$CLIENT" -t "$1" -f - "$2" 192.0.2.1 "$3"' "$LIMIT" "$mode" "$port"
+		expect 4 "the peer gave up"
+		server_ends 4 "the peer sends more than the 1048576 bytes that --max-size allows here"
+		[ "$(count "$folder")" -eq 0 ]
+	done
+}
+
+# ---- What is slow, but moves ----
+
+# read_slowly HOST PIPE FILE: 200 kB/s for seven seconds; sets $reader.
+read_slowly() {
+	lab run "$1" sh -c 'exec <"$1" >"$2"; for piece in $(seq 14); do head -c 100000; sleep 0.5; done' - "$2" "$3" 3>&- &
+}
+
+# The server's ring is as long as the payload, the client's is shorter: either way most is stored behind MSG_DONE.
+@test "readers on both sides that take longer than --timeout" {
+	local start
+	random_file there 1400000
+	mkfifo "$folder/pipe-a" "$folder/pipe-b"
+	start_server -1 -t 5 -f "$folder/there" -o "$folder/pipe-a" write
+	read_slowly a "$folder/pipe-a" "$folder/arrived-a"
+	read_slowly b "$folder/pipe-b" "$folder/arrived-b"
+	start=$(milliseconds)
+	limited_client "-l 2560" -t 5 -f "$folder/there" -o "$folder/pipe-b" write 192.0.2.1 "$port"
+	within 8 "$start" "slow readers" 6
+	expect 0
+	server_ends 0
+	await cmp -s "$folder/there" "$folder/arrived-a"
+	await cmp -s "$folder/there" "$folder/arrived-b"
+}
+
+@test "a wire of 1 Mbit/s, and a transfer that takes longer than --timeout" {
+	local start
+	repair="lab disturb"
+	random_file there 800000
+	start_server -1 -t 5 -f "$folder/there" -o "$folder/arrived-there" read
+	lab disturb rate 1mbit
+	start=$(milliseconds)
+	client -t 5 -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
+	within 7 "$start" "slow wire" 6
+	expect 0
+	server_ends 0
+	cmp "$folder/there" "$folder/arrived-there"
+	cmp "$folder/there" "$folder/arrived-back"
+}
