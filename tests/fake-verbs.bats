@@ -158,6 +158,58 @@ happy_path() {
 	done
 }
 
+@test "streams: a peer that gives up, at any moment: both sides end, in words" {
+	local role script step
+	for role in client "server -1"; do
+		for script in "" write "iwarp write"; do
+			for step in 1 2 3 5 8 13 21; do
+				# shellcheck disable=SC2086 # a role, and perhaps an option
+				outcomes $role -s 20000 <<-END
+				4	$script payload:30000 ring:3000 gives-up:$step	its own messages say why
+				7	$script payload:30000 ring:3000 finds-wrong:$step	contents are wrong
+				END
+			done
+		done
+	done
+}
+
+@test "streams: a file that cannot be read on, whichever pread(2) it is: both sides end, in words" {
+	local role operation number file=$BATS_TEST_TMPDIR/file
+	truncate -s 9000000 "$file"
+	for role in client "server -1"; do
+		for operation in read write; do
+			for number in 1 2 3 9 33 35; do
+				# shellcheck disable=SC2086
+				outcomes $role -f "$file" <<<"1	$operation fail:pread:$number:5	cannot read '$file': Input/output error"
+			done
+		done
+	done
+}
+
+@test "streams: what is received cannot be stored, at the beginning, half-way and at the end: nothing is left" {
+	local role operation kilobytes folder=$BATS_TEST_TMPDIR/folder
+	mkdir "$folder"
+	for role in client "server -1"; do
+		for operation in read write; do
+			for kilobytes in 5 30 130; do # what the program prints is shorter
+				# shellcheck disable=SC2086
+				(ulimit -f "$kilobytes" && outcomes $role -o "$folder/file" <<-END
+				1	$operation unknown payload:140000 ring:3000	cannot store in '$folder/file': File too large
+				END
+				)
+			done
+			# shellcheck disable=SC2086
+			outcomes $role -o "$folder/file" <<-END
+			1	$operation payload:30000 ring:3000 fail:fsync:1:5	cannot be stored in '$folder/file': Input/output error
+			1	$operation payload:30000 ring:3000 fail:linkat:1:13	cannot be stored in '$folder/file': Permission denied
+			END
+			# shellcheck disable=SC2086
+			outcomes $role -o /dev/full <<<"1	$operation unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device"
+			[ "$(count "$folder")" -eq 0 ]
+		done
+	done
+}
+
 @test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
 	local role
 	for role in client "server -1"; do

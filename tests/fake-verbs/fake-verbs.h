@@ -34,6 +34,8 @@
  *                             windows in lies.c, drip (24 windows of a byte at once), hoard (one
  *                             four times a second, none of the program's confirmed), mr-ready,
  *                             done-early, done-more, verdict-good or verdict-bad (too early)
+ *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
+ *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
@@ -299,6 +301,7 @@ struct peer {
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good;
 	bool lied;           /* what the program answers is not judged */
+	unsigned int steps;  /* behind MSG_MR, at which it may give up */
 	bool silent;         /* it sends nothing any more */
 	bool pumping, again; /* see pump() */
 };

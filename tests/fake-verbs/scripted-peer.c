@@ -26,6 +26,7 @@
 #define HELLO_UNKNOWN    4
 #define HELLO_EVERY_PASS 8
 
+#define STATUS_LOCAL_FAILURE  1
 #define STATUS_CONTENTS_WRONG 7
 
 static unsigned int served;
@@ -510,6 +511,20 @@ static bool judge(struct peer *peer)
 	return true;
 }
 
+/* Sends a bad verdict ahead of its turn, if the script has that at this step. */
+static bool gives_up(struct peer *peer)
+{
+	if (!peer->mr_sent || peer->verdict_sent)
+		return false;
+	peer->steps++;
+	if (peer->steps == scripted_number("gives-up", 0))
+		peer_sends_verdict(peer, STATUS_LOCAL_FAILURE);
+	else if (peer->steps == scripted_number("finds-wrong", 0))
+		peer_sends_verdict(peer, STATUS_CONTENTS_WRONG);
+	peer->silent = peer->lied = peer->verdict_sent;
+	return peer->silent;
+}
+
 /* All that can be done now. What is delivered meanwhile comes here again, and is left to the outer
  * call. */
 static void pump(struct peer *peer)
@@ -523,8 +538,9 @@ static void pump(struct peer *peer)
 		if (peer->mr_sent && peer->received >= RECEIVED_MR &&
 		    peer_lies(peer, MOMENT_REGIONS_KNOWN))
 			break;
-		while (!peer->silent && (fill(peer) || copy(peer) || operate(peer) || tell(peer) ||
-					 finish_operation(peer) || judge(peer)))
+		while (!gives_up(peer) && !peer->silent &&
+		       (fill(peer) || copy(peer) || operate(peer) || tell(peer) ||
+			finish_operation(peer) || judge(peer)))
 			;
 	}
 	peer->pumping = false;

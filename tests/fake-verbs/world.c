@@ -748,6 +748,11 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
 WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
+WRAP(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offset),
+     (descriptor, buffer, size, offset), -1)
+WRAP(int, fsync, (int descriptor), (descriptor), -1)
+WRAP(int, linkat, (int old_folder, const char *old, int new_folder, const char *new, int flags),
+     (old_folder, old, new_folder, new, flags), -1)
 WRAP(int, getaddrinfo,
      (const char *node, const char *service, const struct addrinfo *hints,
       struct addrinfo **result),
