@@ -1329,6 +1329,7 @@ bool connection_destroy(struct connection *connection)
 
 	retire(connection);
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
+	connection->engine->connection_count--;
 	timers_remove(&connection->engine->timers, &connection->timer);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);

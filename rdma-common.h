@@ -54,6 +54,7 @@ struct engine {
 	pthread_t completion_thread;
 	struct lock lock; /* of every session, and of the payload's digest */
 	TAILQ_HEAD(all_connections, connection) connections;
+	unsigned int connection_count;
 	/* Connections that the main thread services: those with something to do for it, and all in
 	 * time. An event costs the same, however many connections it does not concern. */
 	struct queue work GUARDED;

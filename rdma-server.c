@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 #define LISTENERS 16
 /* Attempts with other free ports when the one found for one address is taken on another. */
 #define PORT_ATTEMPTS 20
+/* What --max-sessions may be. */
+#define MOST_SESSIONS 1000000
 /* Attempts to find a device that was removed, and the time between them. */
 #define RETURN_ATTEMPTS     60
 #define RETURN_MILLISECONDS 1000
@@ -29,6 +32,7 @@ static const char help[] =
 	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all addresses\n"
 	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
 	"The operation:\n" OPERATION_OPTIONS_HELP OUTPUT_OPTIONS_HELP "Limits:\n" LIMIT_OPTIONS_HELP
+	"      --max-sessions N   sessions at a time, others are refused (default 1024)\n"
 	"\n" EXIT_STATUS_HELP;
 
 struct server {
@@ -48,9 +52,10 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 {
 	/* clang-format off */
 	static const struct option long_options[] = {
-		{ "port",    required_argument, NULL, 'p' },
-		{ "bind",    required_argument, NULL, 'B' },
-		{ "one-off", no_argument,       NULL, '1' },
+		{ "port",         required_argument, NULL, 'p' },
+		{ "bind",         required_argument, NULL, 'B' },
+		{ "one-off",      no_argument,       NULL, '1' },
+		{ "max-sessions", required_argument, NULL, OPTION_MAX_SESSIONS },
 		COMMON_LONG_OPTIONS
 	};
 	/* clang-format on */
@@ -72,6 +77,12 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 			break;
 		case '1':
 			options->one_off = true;
+			break;
+		case OPTION_MAX_SESSIONS:
+			if (!parse_number(optarg, 1, MOST_SESSIONS, &options->maximum_sessions))
+				return usage_error("--max-sessions takes a whole number from 1 to "
+						   "%d, not '%s'",
+						   MOST_SESSIONS, optarg);
 			break;
 		default:
 			parsed = parse_common_option(options, letter, optarg, help);
@@ -337,6 +348,20 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	return true;
 }
 
+/* True, with the reason for the server's own message, if the client exceeds --max-sessions. */
+static bool is_one_too_many(struct connection *connection)
+{
+	const struct engine *engine = connection->engine;
+	uint64_t most = engine->options->maximum_sessions;
+
+	if (engine->connection_count <= most) /* with this one */
+		return false;
+	connection_fail(connection, STATUS_REFUSED,
+			"refused: %" PRIu64 " sessions are open, as many as --max-sessions allows",
+			most);
+	return true;
+}
+
 static void handle_connect_request(struct server *server, const struct cm_event *event)
 {
 	const struct options *options = server->engine.options;
@@ -346,14 +371,15 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	bool alone;
 
 	service_connections(server); /* a session that is over is not there any more */
-	alone = TAILQ_EMPTY(&server->engine.connections);
+	alone = server->engine.connection_count == 0;
 	server->session_count++;
 	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
 				       alone ? 0 : server->session_count);
 	if (!connection)
 		return;
 	print_status(&connection->log, "received connection request.");
-	if (refusal == REFUSAL_NONE && (server->stopping || (options->one_off && !alone)))
+	if (refusal == REFUSAL_NONE &&
+	    (server->stopping || (options->one_off && !alone) || is_one_too_many(connection)))
 		refusal = REFUSAL_BUSY;
 	if (refusal != REFUSAL_NONE || !accept_client(connection, event, &client))
 		connection_finish(connection,

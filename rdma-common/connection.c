@@ -53,6 +53,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	unlock_sessions(&engine->lock);
 	connection->timer.owner = connection;
 	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
+	engine->connection_count++;
 	connection_extend_deadline(connection);
 	return connection;
 }

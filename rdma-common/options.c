@@ -38,6 +38,7 @@ struct options default_options(enum role role)
 		.depth = DEFAULT_DEPTH,
 		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
 		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
+		.maximum_sessions = DEFAULT_MAXIMUM_SESSIONS,
 	};
 
 	return options;

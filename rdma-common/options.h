@@ -51,18 +51,20 @@ struct options {
 	bool json;             /* print them, and the outcome, as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
-	uint64_t maximum_payload; /* bytes that are accepted from a peer at most */
-	bool one_off;             /* server: exit after the first session */
-	const char *address;      /* client: the peer; server: listen here only, NULL: everywhere */
-	const char *port;         /* decimal; server: NULL means any free port */
+	uint64_t maximum_payload;  /* bytes that are accepted from a peer at most */
+	bool one_off;              /* server: exit after the first session */
+	uint64_t maximum_sessions; /* server: that are open at a time */
+	const char *address; /* client: the peer; server: listen here only, NULL: everywhere */
+	const char *port;    /* decimal; server: NULL means any free port */
 };
 
 /* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
 #define DEFAULT_PAYLOAD 1024
 
-#define DEFAULT_DEPTH           16
-#define DEFAULT_TIMEOUT_SECONDS 10
-#define DEFAULT_MAXIMUM_PAYLOAD ((uint64_t)1 << 30)
+#define DEFAULT_DEPTH            16
+#define DEFAULT_TIMEOUT_SECONDS  10
+#define DEFAULT_MAXIMUM_PAYLOAD  ((uint64_t)1 << 30)
+#define DEFAULT_MAXIMUM_SESSIONS 1024
 
 #define COMMON_SHORT_OPTIONS "m:f:s:o:n:Jt:vh"
 /* Options that have no letter. */
@@ -75,6 +77,7 @@ enum long_option {
 	OPTION_ONE_WAY,
 	OPTION_CHECK,
 	OPTION_VERIFY_ALL,
+	OPTION_MAX_SESSIONS,
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \

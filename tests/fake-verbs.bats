@@ -816,6 +816,21 @@ over() {
 	[[ $stderr == *"refused"* ]]
 }
 
+# Two sessions stand still until --timeout; of two more clients one comes meanwhile, and one afterwards.
+@test "more clients than --max-sessions: refused in words, and served once a session has ended" {
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	outcomes server --max-sessions 3 <<-END
+	0	clients:3 together
+	0	clients:7
+	END
+	fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000" --max-sessions 2
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 1 ] && [ "$(calls rdma_reject)" -eq 1 ]
+	[ "$(grep -c 'refused: 2 sessions are open, as many as --max-sessions allows' <<<"$stderr")" -eq 1 ]
+	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
+	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
+}
+
 # calls FUNCTION: how often the program called it.
 calls() {
 	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"

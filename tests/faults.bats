@@ -348,6 +348,25 @@ has_descriptors() {
 	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
 }
 
+@test "a client that is one too many for --max-sessions is refused in words, and served when it comes again" {
+	start_server -t "$LIMIT" --max-sessions 3 write
+	start_peer b client write --hello --connections 3 --at mr=hang 192.0.2.1 "$port"
+	wait_for_line "$peer_out" '^hanging' "$peer"
+	client write 192.0.2.1 "$port"
+	# over soft-iWARP the end of the connection may overtake the reason
+	[[ $LAB_TRANSPORT = siw && $stderr = *"no reason arrived"* ]] ||
+		ends 4 "the server refused: the server is out of resources for another session; try again later"
+	ends 4 ""
+	end_peer
+	wait_for_line "$server_err" "the peer went away" "$server" 3
+	client -m "once more" -t "$LIMIT" write 192.0.2.1 "$port"
+	ends 0 ""
+	stop_server
+	[ "$status" -eq 0 ]
+	grep -q "refused: 3 sessions are open, as many as --max-sessions allows" "$server_err"
+	[ "$(grep -c "remote buffer: once more" "$server_out")" -eq 1 ]
+}
+
 # soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client
 # gets CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
 # and then a client gets a port that an earlier connection holds. All others are served.

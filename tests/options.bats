@@ -31,7 +31,7 @@ usage_error() {
 	run -0 rdma-client --help
 	[[ $output == *--one-way* && $output == *--check* ]]
 	run -0 rdma-server --help
-	for text in --port --bind --one-off; do
+	for text in --port --bind --one-off --max-sessions; do
 		[[ $output == *"$text"* ]]
 	done
 }
@@ -102,6 +102,9 @@ usage_error() {
 	for number in 0 -1 1.5 x '' 1000000001; do
 		usage_error "--iters takes a whole number" rdma-client "--iters=$number" read 192.0.2.1 1
 		usage_error "--depth takes a whole number" rdma-server "--depth=$number" read
+	done
+	for number in 0 -1 1.5 x '' 1000001; do
+		usage_error "--max-sessions takes a whole number" rdma-server "--max-sessions=$number" read
 	done
 	for size in 0 -1 1.5 x '' 1T 99999999999999999999 17179869184G; do
 		usage_error "--size takes bytes" rdma-client "--size=$size" read 192.0.2.1 1

@@ -640,6 +640,8 @@ int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 
 	if (((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
 		violation("rdma_reject: not now, or not with %u bytes", size);
+	if (size < HELLO_SIZE || ((const uint8_t *)private_data)[16] == 0)
+		violation("rdma_reject: without a reason");
 	return leave(error);
 }
 
