@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "rdma-common/memory.h"
 #include "rdma-common/work.h"
@@ -95,28 +96,26 @@ static int region_register(struct connection *connection, struct region *region,
 	if (!region->mr)
 		return errno;
 	connection->engine->registered += region->size;
+	region->counted = true;
 	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
 		    region->size, (void *)region->memory, region->mr->rkey, access_names(access));
 	return 0;
 }
 
 /* 0, or an errno value: then the adapter may still use the memory. */
-static int region_deregister(struct connection *connection, struct region *region)
+static int region_deregister(struct region *region)
 {
 	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
 
-	if (error)
-		return error;
-	if (region->mr)
-		connection->engine->registered -= region->size;
-	region->mr = NULL;
-	return 0;
+	if (!error)
+		region->mr = NULL;
+	return error;
 }
 
 /* False if the adapter may still use the memory, which then stays. */
 static bool region_destroy(struct connection *connection, struct region *region)
 {
-	int error = region_deregister(connection, region);
+	int error = region_deregister(region);
 
 	if (error)
 		print_warning(connection->log.console, "cannot deregister %zu bytes of memory: %s",
@@ -124,6 +123,8 @@ static bool region_destroy(struct connection *connection, struct region *region)
 	else if (region->owned && region->memory && memory_unmap(region->memory, region->size))
 		print_warning(connection->log.console, "cannot unmap %zu bytes of memory: %s",
 			      region->size, strerror(errno));
+	if (!error && region->counted)
+		connection->engine->registered -= region->size;
 	memset(region, 0, sizeof(*region));
 	return !error;
 }
@@ -147,20 +148,44 @@ static enum status region_create(struct connection *connection, struct region *r
 	return registration_failed(size, failure);
 }
 
+/* Bytes of the budget that no session has. */
+static uint64_t budget_left(const struct engine *engine)
+{
+	return engine->budget > engine->registered ? engine->budget - engine->registered : 0;
+}
+
+/* Fewer than `size` bytes of the budget are left. */
+static enum status budget_spent(const struct engine *engine, uint64_t size, struct failure *failure)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur == engine->budget) {
+		errno = ENOMEM;
+		return registration_failed((size_t)size, failure);
+	}
+	return failure_set(
+		failure, STATUS_LOCAL_FAILURE,
+		"cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
+		" KiB, and all may have %" PRIu64 " KiB, a quarter of this machine's memory",
+		size, engine->connection_count, engine->registered / 1024, engine->budget / 1024);
+}
+
 enum status register_control(struct connection *connection, struct failure *failure)
 {
-	return region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
-			     IBV_ACCESS_LOCAL_WRITE, failure);
+	uint64_t size = SLOTS * SLOT_SIZE;
+
+	if (size > budget_left(connection->engine))
+		return budget_spent(connection->engine, size, failure);
+	return region_create(connection, &connection->control, size, IBV_ACCESS_LOCAL_WRITE,
+			     failure);
 }
 
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
 static uint64_t ring_share(const struct engine *engine, unsigned int rings)
 {
 	const struct options *options = engine->options;
-	uint64_t left =
-		engine->budget > engine->registered ? engine->budget - engine->registered : 0;
-	uint64_t share =
-		left / (options->role == ROLE_SERVER && !options->one_off ? RING_SHARES : rings);
+	bool shared = options->role == ROLE_SERVER && !options->one_off;
+	uint64_t share = budget_left(engine) / (shared ? RING_SHARES : rings);
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)
@@ -182,6 +207,8 @@ static enum status ring_create(struct connection *connection, struct region *reg
 
 	if (size > length)
 		size = length;
+	if (size > budget_left(connection->engine))
+		return budget_spent(connection->engine, size, failure);
 	for (;;) {
 		status = region_create(connection, region, (size_t)size, access, failure);
 		if (status == STATUS_SUCCESS || size <= RING_PAGE)
@@ -205,6 +232,7 @@ static bool register_payload(struct connection *connection, const struct stream_
 
 	if (!payload_is_whole(payload) || !fixed ||
 	    payload->size > ring_share(connection->engine, 1) ||
+	    payload->size > budget_left(connection->engine) ||
 	    region_register(connection, &region, access))
 		return false;
 	connection->outgoing = region;
@@ -244,7 +272,7 @@ enum status register_incoming(struct connection *connection, struct stream_plan 
 enum status withdraw_incoming(struct connection *connection, struct failure *failure)
 {
 	struct region *incoming = &connection->incoming;
-	int error = region_deregister(connection, incoming);
+	int error = region_deregister(incoming);
 
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,

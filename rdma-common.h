@@ -49,7 +49,9 @@ struct engine {
 	struct console console;
 	struct log log; /* for what concerns no session */
 	struct payload payload;
-	uint64_t budget, registered; /* bytes that regions may have in all, and those they have */
+	/* Bytes that regions may have in all, and those they have. A region counts until its
+	 * connection ends: what is deregistered before is being verified, and not freed yet. */
+	uint64_t budget, registered;
 	bool completion_thread_runs;
 	pthread_t completion_thread;
 	struct lock lock; /* of every session, and of the payload's digest */
@@ -75,6 +77,7 @@ struct region {
 	size_t size; /* bytes */
 	struct ibv_mr *mr;
 	bool owned; /* the memory is freed with the region; the payload's and a worker's is not */
+	bool counted; /* in engine->registered, until the end of the connection */
 };
 
 /* Measurements of this side's operation. Times as now_nanoseconds() counts. */

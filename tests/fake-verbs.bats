@@ -831,6 +831,29 @@ over() {
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 }
 
+# The same with memory: two sessions have 9 KiB, or with streams 15 KiB.
+@test "the memory that all sessions may register is spent: refused in words, and served once a session has ended" {
+	local script
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	for script in "machine:$((12 * 4096))" "iwarp write machine:$((16 * 4096)) payload:50000"; do
+		fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 $script"
+		[ "$status" -eq 0 ]
+		[ "$(calls served)" -eq 1 ] && [ "$(calls rdma_reject)" -eq 1 ]
+		[ "$(grep -c 'cannot register .* bytes of memory: 3 sessions have .* and all may have 1[26] KiB, a quarter' <<<"$stderr")" -eq 1 ]
+		[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
+	done
+}
+
+@test "a session has two workers at most, and only if its payload is longer than a ring" {
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "clients:20 together" # besides main: the completion thread, and the console's
+	[ "$status" -eq 0 ] && [ "$(calls served)" -eq 20 ]
+	[ "$(calls pthread_create)" -eq 2 ]
+	fake server "clients:20 together payload:400000 ring:100000 machine:$((100 * 65536))" -s 400000
+	[ "$status" -eq 0 ] && [ "$(calls served)" -eq 20 ]
+	[ "$(calls pthread_create)" -eq $((2 + 20 * 2)) ]
+}
+
 # calls FUNCTION: how often the program called it.
 calls() {
 	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"

@@ -20,6 +20,7 @@
  *   ring:N request:N          bytes of the peer's rings; of its work requests
  *   late-source               the peer announces its ring before there is anything in it
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
+ *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   max_msg:N                 most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense

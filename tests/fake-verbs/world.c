@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -773,6 +774,20 @@ int __wrap_getrlimit(int resource, struct rlimit *limit)
 		return __real_getrlimit(resource, limit);
 	limit->rlim_cur = limit->rlim_max = scripted_number("memory", 0);
 	return 0;
+}
+
+/* So is the memory of the machine. */
+int __real_sysinfo(struct sysinfo *about);
+int __wrap_sysinfo(struct sysinfo *about);
+int __wrap_sysinfo(struct sysinfo *about)
+{
+	int error = fails("sysinfo") ? -1 : __real_sysinfo(about);
+
+	if (!error && scripted_text("machine")) {
+		about->totalram = scripted_number("machine", 0);
+		about->mem_unit = 1;
+	}
+	return error;
 }
 
 /* A descriptor can always be asked whether it is open. */
