@@ -258,6 +258,20 @@ happy_path() {
 	done
 }
 
+# A confirmation, or a byte, every 900 ms, and --timeout is a second.
+@test "bytes must move: who only confirms is given up in time, who moves a byte a message is waited for" {
+	local role script
+	for role in client "server -1"; do
+		for script in "" write iwarp "iwarp write"; do
+			# shellcheck disable=SC2086 # a role, and perhaps an option
+			outcomes $role -s 500000 <<-END
+			5	$script payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	nothing happened
+			5	$script payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	nothing happened
+			END
+		done
+	done
+}
+
 @test "a device whose driver leaves a limit out, or states nonsense" {
 	local role script operation
 	for role in client "server -1"; do

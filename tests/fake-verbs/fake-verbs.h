@@ -33,14 +33,17 @@
  *   repeat-DONE               the peer sends MSG_DONE twice
  *   lie:NAME                  the peer sends something that cannot be, and then nothing: one of the
  *                             windows in lies.c, drip (24 windows of a byte at once), hoard (one
- *                             four times a second, none of the program's confirmed), mr-ready,
- *                             done-early, done-more, verdict-good or verdict-bad (too early)
+ *                             four times a second, none of the program's confirmed), confirm (just
+ *                             before the --timeout of 1 s, windows of the program's, and nothing
+ *                             moves), crawl (ten times then, a byte moves), mr-ready, done-early,
+ *                             done-more, verdict-good or verdict-bad (too early)
  *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
  *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
- *   holds:N until:N           how often the program may take its lock; when it must have ended (ms)
+ *   holds:N                   how often the program may take its lock
+ *   until:N from:N            when it must have ended (ms), and not before
  *   roce-v1                   each of the GIDs is of that type, not of RoCE v2 as well
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
@@ -297,6 +300,7 @@ struct peer {
 	uint64_t accessed;                 /* position that the program's operation has come to */
 	uint64_t known_ready, known_taken; /* what was delivered to it of the peer's numbers */
 	struct window told;                /* what the peer said last */
+	uint64_t windows_received;         /* of the program's */
 	uint64_t digest, done_bytes;       /* of the program's MSG_DONE */
 	int64_t clock;                     /* when it looks again by itself; 0: it does not */
 	enum received received;

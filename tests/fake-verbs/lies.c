@@ -8,6 +8,9 @@
 #define DRIPS 24
 /* Slower than what is too many in any case. */
 #define HOARD_MILLISECONDS 250
+/* Just before a --timeout of one second; and how often, then no more. */
+#define CRAWL_MILLISECONDS 900
+#define CRAWLS             10
 
 #define STATUS_CONTENTS_WRONG 7
 
@@ -176,6 +179,40 @@ static bool hoard(struct peer *peer, enum moment moment, const char *name)
 	return true;
 }
 
+/* ---- True windows, each at the last moment ---- */
+
+/* One window of the program's after the other is confirmed, and nothing moves. */
+static bool confirm(struct peer *peer, enum moment moment, const char *name)
+{
+	struct window window = peer->told;
+
+	if (moment != MOMENT_REGIONS_KNOWN || strcmp(name, "confirm") != 0)
+		return false;
+	if (peer->clock != 0)
+		return true;
+	if (peer->lied && window.received < peer->windows_received) {
+		window.received++;
+		peer_sends_window(peer, &window);
+	}
+	if (!peer->lied || window.received < peer->windows_received)
+		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
+	return true;
+}
+
+/* One byte after the other, as long as that is allowed to go on here. */
+static bool crawl(struct peer *peer, enum moment moment, const char *name)
+{
+	uint64_t told = scripted("write") ? peer->told.ready : peer->told.taken;
+
+	if (moment != MOMENT_REGIONS_KNOWN || strcmp(name, "crawl") != 0)
+		return false;
+	if (peer->clock == 0 && told < CRAWLS) {
+		move_a_byte(peer);
+		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
+	}
+	return true;
+}
+
 /* ---- Other messages ---- */
 
 static bool tell_other(struct peer *peer, enum moment moment, const char *name)
@@ -211,7 +248,8 @@ bool peer_lies(struct peer *peer, enum moment moment)
 
 	if (!name || peer->silent)
 		return false;
-	if (hoard(peer, moment, name)) { /* goes on */
+	if (hoard(peer, moment, name) || confirm(peer, moment, name) ||
+	    crawl(peer, moment, name)) { /* goes on */
 		peer->lied = true;
 		return true;
 	}

@@ -700,6 +700,7 @@ static void receive_window(struct peer *peer, const uint8_t *bytes)
 
 	if (is_tutorial())
 		violation("MSG_WINDOW for a peer without a hello");
+	peer->windows_received++;
 	if (peer->lied)
 		return;
 	wrong = transfer_accept(&peer->transfer, &window, simulated_milliseconds());

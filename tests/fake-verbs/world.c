@@ -347,6 +347,8 @@ __attribute__((destructor)) static void finish(void)
 	world.finished = true;
 	if (world.clock - START_CLOCK > scripted_number("until", UINT_MAX))
 		violation("it took until %ld ms", (long)(world.clock - START_CLOCK));
+	if (world.clock - START_CLOCK < scripted_number("from", 0))
+		violation("it ended at %ld ms", (long)(world.clock - START_CLOCK));
 	for (int i = 0; i < DESCRIPTORS; i++) {
 		if (!world.descriptors[i] && __real_fcntl(i, F_GETFD, 0) >= 0)
 			violation("descriptor %d is left open", i);
