@@ -399,12 +399,12 @@ has_descriptors() {
 	[ "$(wc -l <"$server_err")" -le "$over" ]
 }
 
-# ten_sessions: the milliseconds that ten sessions take, one after the other.
+# ten_sessions [MODE]: the milliseconds that ten sessions take, one after the other.
 ten_sessions() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run b bash -ec 'start=${EPOCHREALTIME/[.,]/}
-		for i in {1..10}; do "$0" -t "$2" write 192.0.2.1 "$1" >/dev/null; done
-		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port" "$LIMIT"
+		for i in {1..10}; do "$0" -t "$2" "$3" 192.0.2.1 "$1" >/dev/null; done
+		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port" "$LIMIT" "${1:-write}"
 }
 
 # Silent clients cost their host, and the server's, a probe each now and then, but no session's time. Over soft-iWARP a
@@ -425,6 +425,30 @@ ten_sessions() {
 	end_peer
 	stop_server
 	[ "$status" -eq 0 ]
+}
+
+# Sixteen at once, and five in each second, are allowed. Over soft-iWARP a window counts as sent when TCP has it, and one
+# that finds no receive posted ends the connection.
+@test "a peer that floods with windows is cut off at once, and sessions beside it succeed" {
+	local start mode windows words="$WINDOW is one too many"
+	[ "$LAB_TRANSPORT" != siw ] || words="$words|$GONE|$NO_MESSAGE"
+	for mode in write read; do
+		start_server -t "$LIMIT" "$mode"
+		start=$(milliseconds)
+		start_peer b client "$mode" --hello --length 65536 --connections 8 --rounds 3 --at operation=flood 192.0.2.1 "$port"
+		ten_sessions "$mode"
+		within 10 "$start" "ten sessions beside floods"
+		wait_peer
+		within 10 "$start" "24 floods"
+		[ "$(grep -c "^flooded with" "$peer_out")" -eq 24 ]
+		windows=$(sed -n 's/^flooded with \([0-9]*\) .*/\1/p' "$peer_out" | sort -n | tail -n 1)
+		[ "$windows" -le 5000 ] || { echo "one flood had $windows windows"; return 1; }
+		stop_server
+		[ "$status" -eq 0 ]
+		[ "$(grep -c -E "$words" "$server_err")" -eq 24 ]
+		grep -q "is one too many" "$server_err"
+		[ "$(grep -c "remote buffer: message from active" "$server_out")" -eq 10 ]
+	done
 }
 
 @test "the servers that went through all this end well" {

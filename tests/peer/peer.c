@@ -30,6 +30,8 @@
 /* Windows sent by --at STEP=slow, and their interval: four and a half seconds. */
 #define SLOW_WINDOWS      18
 #define SLOW_MILLISECONDS 250
+/* Most windows that --at STEP=flood sends. */
+#define FLOOD_WINDOWS 20000
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
  * millisecond their host does nothing else. */
 #define LONGEST_WAIT 20
@@ -64,7 +66,7 @@ static const char help[] =
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
 	"operation is seen to move), slow (for four seconds, but send a window that moves by a byte\n"
-	"four times in each), or to send one more message: mr, done, verdict, window (which moves\n"
+	"four times in each), flood (send such windows without a pause), or to send one more message: mr, done, verdict, window (which moves\n"
 	"what the operation moves, by a byte; once MSG_DONE is sent, kept), unknown, short, long.\n"
 	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation,\n"
 	"hello.flags, hello.length, hello.passes, hello.size (bytes of it that are sent), mr.address,\n"
@@ -711,12 +713,27 @@ static void be_slow(struct session *session)
 	}
 }
 
+/* Windows one behind the other, each moved by a byte, for as long as the other side takes them. */
+static void flood(struct session *session)
+{
+	unsigned int sent;
+
+	for (sent = 0; sent < FLOOD_WINDOWS && !session->over; sent++) {
+		send_window(session);
+		await(session, &session->completed, session->posted);
+	}
+	printf("flooded with %u windows\n", sent);
+}
+
 static const struct deed actions[] = {
-	{ "kill", kill_peer },       { "stop", stop_peer },     { "hang", hang },
-	{ "disconnect", leave },     { "skip", skip },          { "flow", await_flow },
-	{ "slow", be_slow },         { "mr", send_mr },         { "done", send_done },
-	{ "verdict", send_verdict }, { "window", send_window }, { "unknown", send_unknown },
-	{ "short", send_short },     { "long", send_long },     { NULL, NULL },
+	{ "kill", kill_peer },     { "stop", stop_peer },
+	{ "hang", hang },          { "disconnect", leave },
+	{ "skip", skip },          { "flow", await_flow },
+	{ "slow", be_slow },       { "mr", send_mr },
+	{ "done", send_done },     { "verdict", send_verdict },
+	{ "window", send_window }, { "unknown", send_unknown },
+	{ "short", send_short },   { "long", send_long },
+	{ "flood", flood },        { NULL, NULL },
 };
 
 static void misbehave(struct session *session, const char *name)
@@ -856,6 +873,7 @@ int main(int argc, char **argv)
 	bool good = true;
 
 	alarm(DEADLINE_SECONDS);
+	signal(SIGPIPE, SIG_IGN); /* soft-iWARP raises it when the other side has closed */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	parse_arguments(&peer, argc, argv);
 	peer.channel = rdma_create_event_channel();
