@@ -430,8 +430,11 @@ static NEEDS_LOCK unsigned int make_batch(struct connection *connection, int64_t
 	struct transfer_request next;
 	unsigned int count = 0;
 
-	while (count < BATCH && transfer_next(&session->transfer, &next, now))
+	while (count < BATCH && transfer_next(&session->transfer, &next, now)) {
 		make_request(connection, &session->batch[count++], &next);
+		if (next.size > session->figures.request_bytes)
+			session->figures.request_bytes = next.size;
+	}
 	return count;
 }
 

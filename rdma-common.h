@@ -85,6 +85,7 @@ struct figures {
 	int64_t started;                  /* before the first posting; 0: never */
 	int64_t completed;                /* at the last completion so far */
 	uint64_t bytes;                   /* have completed by then */
+	uint64_t request_bytes;           /* of the longest work request */
 	int64_t verification_nanoseconds; /* time that it took to verify the incoming payload */
 	struct latency *latency;          /* NULL: not measured */
 };

@@ -522,6 +522,7 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 	const struct protocol *protocol = &session->protocol;
 	const struct device *device = connection->device;
 	bool checked = protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
+	bool verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS;
 	uint64_t pass = transfer_pass(&session->transfer), bytes = session->figures.bytes;
 	const struct transfer_sink *sink = &session->transfer.sink;
 	uint64_t length = sink->stream.plan.length, kept = checked ? sink->kept : 0;
@@ -537,6 +538,8 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.disconnected = protocol->disconnected,
 		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
 		.bytes = bytes,
+		.request_bytes = session->figures.request_bytes,
+		.depth = connection->limits.depth,
 		.nanoseconds = session->figures.completed - session->figures.started,
 		.latency = session->figures.latency,
 		.outgoing_digest_nanoseconds =
@@ -544,7 +547,8 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 					: connection->engine->payload.digest_nanoseconds,
 		.verification_nanoseconds = session->figures.verification_nanoseconds,
 		.received_bytes = kept < length ? kept : length, /* of one pass */
-		.verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS,
+		.verified = verified,
+		.verified_bytes = verified ? session->verified_bytes : 0,
 		.unfinished_sends = outstanding_sends(session),
 		.unfinished_receives = session->outstanding_receives,
 	};

@@ -325,11 +325,16 @@ static void print_figures(const struct log *log, const struct report *report)
 	if (report->operations)
 		print_status(log,
 			     "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
-			     "%.2f MB/s (%.2f MiB/s), %.0f operations/s",
+			     "%.2f MB/s (%.2f MiB/s, %.3f Gbit/s), %.0f operations/s",
 			     log->console->options->operation == OPERATION_WRITE ? "wrote" : "read",
 			     report->bytes, report->operations, rates.seconds,
 			     rates.bytes_per_second / 1e6, rates.bytes_per_second / 1048576,
-			     rates.operations_per_second);
+			     rates.bytes_per_second * 8 / 1e9, rates.operations_per_second);
+	if (report->operations)
+		print_status(log,
+			     "measured with one queue pair, work requests of at most %" PRIu64
+			     " bytes, and at most %u of them outstanding",
+			     report->request_bytes, report->depth);
 	if (latency && latency->total)
 		print_status(log,
 			     "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "
@@ -513,10 +518,14 @@ void report_json(const struct log *log, const struct report *report)
 	add_count(object, "operations", report->operations);
 	add_number(object, "seconds", rates.seconds, measured);
 	add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
+	add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
 	add_number(object, "ops_per_second", rates.operations_per_second, measured);
+	add_count(object, "request_bytes", report->request_bytes);
+	add_count(object, "depth", report->depth);
 	add_latency(object, report->latency);
 	add_count(object, "received_bytes", report->received_bytes);
 	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
+	add_count(object, "verified_bytes", report->verified_bytes);
 	json_object_object_add(object, "status", json_object_new_int(exit_status));
 	add_string(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
 	print_object(log->console, "%s",

@@ -42,11 +42,14 @@ struct report {
 	const char *transport, *device; /* NULL: not known */
 	bool connected, disconnected;   /* a connection stood; it was seen to end */
 	uint64_t operations, bytes;     /* of this side */
+	uint64_t request_bytes;         /* of its longest work request */
+	unsigned int depth;             /* work requests that may have been outstanding */
 	int64_t nanoseconds;            /* from the first posting to the last completion */
 	const struct latency *latency;  /* NULL: not measured */
 	int64_t outgoing_digest_nanoseconds, verification_nanoseconds;
 	uint64_t received_bytes; /* of payload */
 	bool verified;           /* they match the peer's digest */
+	uint64_t verified_bytes; /* if they do: of all passes that were verified */
 	uint64_t unfinished_sends;
 	unsigned int unfinished_receives; /* work requests that never completed */
 };

@@ -166,7 +166,8 @@ setup() {
 	start_server -s 8 read
 	client --one-way -n 100 --depth 1 read 192.0.2.1 "$port"
 	expect 0
-	[[ $output =~ "read 800 bytes in 100 operations and "[0-9.]+" s: "[0-9.]+" MB/s ("[0-9.]+" MiB/s), "[0-9]+" operations/s" ]]
+	[[ $output =~ "read 800 bytes in 100 operations and "[0-9.]+" s: "[0-9.]+" MB/s ("[0-9.]+" MiB/s, "[0-9.]+" Gbit/s), "[0-9]+" operations/s" ]]
+	[[ $output == *"measured with one queue pair, work requests of at most 8 bytes, and at most 1 of them outstanding"* ]]
 	[[ $output =~ "latency in us: minimum "[0-9.]+", median "[0-9.]+", 99th percentile "[0-9.]+", 99.9th "[0-9.]+", maximum " ]]
 	client --one-way -n 100 --depth 1 -J read 192.0.2.1 "$port"
 	expect 0

@@ -821,6 +821,27 @@ over() {
 	END
 }
 
+# values KEY...: of the object in $output, with blanks between.
+values() {
+	python3 -c 'import json, sys
+outcome = json.loads(sys.argv[1])
+print(*(outcome[key] for key in sys.argv[2:]))' "$output" "$@"
+}
+
+@test "--json: what was measured, in bits as well, and how much was verified" {
+	fake client "write every-pass passes:3 payload:1000 operation@10" -J -s 100 -n 5 --depth 4
+	[ "$status" -eq 0 ]
+	[ "$(values bytes operations request_bytes depth verified verified_bytes)" = "500 5 100 4 True 3000" ]
+	python3 -c 'import json, sys
+outcome = json.loads(sys.argv[1])
+rate = outcome["bytes"] / outcome["seconds"]
+assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_per_second"] / rate - 8) < 1e-6' "$output"
+	fake client "write tutorial" -J
+	[ "$(values status verified verified_bytes)" = "0 False 0" ]
+	fake client "write corrupt-in" -J
+	[ "$(values status verified verified_bytes)" = "7 False 0" ]
+}
+
 @test "several clients at a time, and one too many" {
 	fake server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]
