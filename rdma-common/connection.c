@@ -445,6 +445,35 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
+/* Turns success into STATUS_TOO_SLOW where this side's operation did not reach --min-rate. */
+static enum status judge_rate(struct connection *connection, enum status status)
+{
+	double wanted = (double)connection->engine->options->minimum_rate, rate = 0;
+	struct session *session = &connection->session;
+	const struct figures *figures = &session->figures;
+
+	if (status != STATUS_SUCCESS || wanted <= 0)
+		return status;
+	lock_sessions(&connection->engine->lock);
+	if (figures->completed > figures->started)
+		rate = (double)figures->bytes * 8e9 /
+		       (double)(figures->completed - figures->started);
+	if (!session->protocol.operates)
+		snprintf(
+			session->cause, sizeof(session->cause),
+			"--min-rate cannot be judged: with the client's --one-way this side has no "
+			"operation; give it to the client");
+	else if (rate < wanted)
+		snprintf(session->cause, sizeof(session->cause),
+			 "slower than --min-rate: %.6g Gbit/s instead of %.6g; the contents are "
+			 "right",
+			 rate / 1e9, wanted / 1e9);
+	else
+		wanted = 0;
+	unlock_sessions(&connection->engine->lock);
+	return wanted > 0 ? STATUS_TOO_SLOW : STATUS_SUCCESS;
+}
+
 /* Takes what is left to the main thread, and sets the connection's timer to when it looks again. */
 static NEEDS_LOCK unsigned int take_work(struct connection *connection)
 {
@@ -491,7 +520,7 @@ bool connection_service(struct connection *connection, enum status *status)
 	*status = protocol->status;
 	unlock_sessions(&connection->engine->lock);
 	if (finished) {
-		*status = explain_loss(connection, *status);
+		*status = judge_rate(connection, explain_loss(connection, *status));
 		return true;
 	}
 	streams_begin(connection);

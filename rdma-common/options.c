@@ -73,23 +73,35 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 	return !errno && !*end && *number >= minimum && *number <= maximum;
 }
 
-bool parse_size(const char *text, uint64_t *size)
+/* A number of at least 1 that may end in K, M or G, each `factor` times the one before. */
+static bool parse_scaled(const char *text, uint64_t factor, uint64_t *scaled)
 {
-	static const char units[] = "KMG"; /* each 1024 times the one before */
+	static const char units[] = "KMG";
 	size_t digits = strspn(text, "0123456789");
 	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
-	unsigned int shift = unit ? 10 * (unsigned int)(unit - units + 1) : 0;
 	char number[21]; /* as many digits as 64 bits can have */
-	uint64_t value;
+	uint64_t scale = 1, value;
 
 	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
 		return false;
+	for (const char *next = units; unit && next <= unit; next++)
+		scale *= factor;
 	memcpy(number, text, digits);
 	number[digits] = '\0';
-	if (!parse_number(number, 1, UINT64_MAX >> shift, &value))
+	if (!parse_number(number, 1, UINT64_MAX / scale, &value))
 		return false;
-	*size = value << shift;
+	*scaled = value * scale;
 	return true;
+}
+
+bool parse_size(const char *text, uint64_t *size)
+{
+	return parse_scaled(text, 1024, size);
+}
+
+bool parse_rate(const char *text, uint64_t *rate)
+{
+	return parse_scaled(text, 1000, rate);
 }
 
 bool parse_operation(const char *word, enum operation *operation)
@@ -134,6 +146,12 @@ static enum parsed parse_numeric_option(struct options *options, int letter, con
 		return parse_bytes("--size", argument, &options->pattern_size);
 	case OPTION_MAX_SIZE:
 		return parse_bytes("--max-size", argument, &options->maximum_payload);
+	case OPTION_MIN_RATE:
+		if (!parse_rate(argument, &options->minimum_rate))
+			return usage_error("--min-rate takes bit/s, or a number with K, M or G, "
+					   "not '%s'",
+					   argument);
+		return PARSED_RUN;
 	case 'n':
 		parsed = parse_count("--iters", argument, 1000000000, &number);
 		options->iterations = number;

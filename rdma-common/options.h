@@ -44,6 +44,7 @@ struct options {
 	uint64_t iterations;   /* how often the operation is performed */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool every_pass;       /* verify each performance of the operation, not the last */
+	uint64_t minimum_rate; /* bit/s: a slower operation of this side is a failure; 0: none */
 	bool one_way;          /* client: the server performs no operation */
 	bool check;            /* client: only examine the path to the address */
 	bool busy_poll;        /* spin for completions as long as a session lasts */
@@ -78,6 +79,7 @@ enum long_option {
 	OPTION_CHECK,
 	OPTION_VERIFY_ALL,
 	OPTION_MAX_SESSIONS,
+	OPTION_MIN_RATE,
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \
@@ -88,6 +90,7 @@ enum long_option {
 	{ "iters",     required_argument, NULL, 'n' },                \
 	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
 	{ "verify-all", no_argument,      NULL, OPTION_VERIFY_ALL },  \
+	{ "min-rate",  required_argument, NULL, OPTION_MIN_RATE },    \
 	{ "busy-poll", no_argument,       NULL, OPTION_BUSY_POLL },   \
 	{ "report",    no_argument,       NULL, OPTION_REPORT },      \
 	{ "json",      no_argument,       NULL, 'J' },                \
@@ -104,10 +107,11 @@ enum long_option {
 	"  -f, --file FILE        send the bytes in FILE; '-': standard input\n"     \
 	"  -s, --size SIZE        send a pattern of SIZE bytes (K, M, G)\n"          \
 	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
-#define OPERATION_OPTIONS_HELP                                                        \
-	"  -n, --iters N          perform the operation N times\n"                    \
-	"      --verify-all       verify every one of them, not only the last\n"      \
-	"      --depth D          at most D work requests outstanding (default 16)\n" \
+#define OPERATION_OPTIONS_HELP                                                         \
+	"  -n, --iters N          perform the operation N times\n"                     \
+	"      --verify-all       verify every one of them, not only the last\n"       \
+	"      --depth D          at most D work requests outstanding (default 16)\n"  \
+	"      --min-rate RATE    fail below RATE bit/s, with K, M or G (1000 each)\n" \
 	"      --busy-poll        spin for completions instead of sleeping\n"
 #define OUTPUT_OPTIONS_HELP                                                             \
 	"Output:\n"                                                                     \
@@ -153,6 +157,9 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 
 /* True if `text` is a size of at least one byte, like 1000, 64K, 8M or 1G, which is stored. */
 bool parse_size(const char *text, uint64_t *size);
+
+/* True if `text` is a rate of at least 1 bit/s, like 1000 or 90G, which is stored in bit/s. */
+bool parse_rate(const char *text, uint64_t *rate);
 
 /* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -21,17 +21,18 @@ enum status {
 	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
 	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
-	STATUS_INTERRUPTED = 8,    /* SIGINT or SIGTERM */
+	STATUS_TOO_SLOW = 8,       /* delivered and verified, but slower than --min-rate */
+	STATUS_INTERRUPTED = 9,    /* SIGINT or SIGTERM */
 };
 
 /* The exit statuses as --help lists them. */
 #define EXIT_STATUS_HELP                                                              \
 	"Exit status:\n"                                                              \
 	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
-	"  1  unexpected failure on this host     2  wrong usage\n"                   \
-	"  3  no usable RDMA device, or address or route not resolved\n"              \
-	"  4  refused by the peer                 5  timed out\n"                     \
-	"  6  peer lost                           7  contents wrong\n"
+	"  1  unexpected failure on this host          2  wrong usage\n"              \
+	"  3  no usable RDMA device, address or route  4  refused by the peer\n"      \
+	"  5  timed out                                6  peer lost\n"                \
+	"  7  contents wrong                           8  slower than --min-rate\n"
 
 /* Bytes for a reason in words, the terminating zero included. */
 #define CAUSE_SIZE 512

@@ -179,6 +179,17 @@ assert 0 < values[0] and values[0] <= values[4], values
 assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values' "$output"
 }
 
+@test "--min-rate: exit status 8 below it, and all is verified" {
+	start_server --min-rate 1 -n 50 -s 4K write
+	client -J --min-rate 1 -n 50 -s 4K write 192.0.2.1 "$port"
+	expect 0
+	client -J --min-rate 90000G -n 50 -s 4K write 192.0.2.1 "$port"
+	expect 8 "slower than --min-rate: "
+	[ "$(json operations received_bytes verified status)" = $'50\n4096\nTrue\n8' ]
+	stop_server
+	[ "$status" -eq 0 ] && [ ! -s "$server_err" ]
+}
+
 @test "--busy-poll: sessions are right, in both modes and with several clients" {
 	local mode number pid pids
 	for mode in read write; do

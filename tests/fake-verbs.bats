@@ -842,6 +842,24 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values status verified verified_bytes)" = "7 False 0" ]
 }
 
+@test "--min-rate: a slower operation has exit status 8, and its contents are verified all the same" {
+	fake client "operation@1000" --min-rate 8K
+	[ "$status" -eq 0 ]
+	fake client "operation@1000" -J --min-rate 9K
+	[ "$status" -eq 8 ]
+	[[ $stderr == *"slower than --min-rate: 8."*"e-06 Gbit/s instead of 9e-06"* ]]
+	[ "$(values status verified)" = "8 True" ]
+	fake client "corrupt-in operation@1000" --min-rate 9K # the worse news counts
+	[ "$status" -eq 7 ]
+	fake server "operation@1000 write" -1 --min-rate 90G
+	[ "$status" -eq 8 ]
+	fake server "operation@1000 write" --min-rate 90G # serves on, and reports it
+	[ "$status" -eq 0 ] && [[ $stderr == *"slower than --min-rate"* ]]
+	fake server "one-way write" -1 --min-rate 1
+	[ "$status" -eq 8 ]
+	[[ $stderr == *"with the client's --one-way this side has no operation"* ]]
+}
+
 @test "several clients at a time, and one too many" {
 	fake server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]

@@ -66,6 +66,29 @@ static void a_size_may_have_a_unit(void **state)
 	assert_true(is_size("5G", 5368709120)); /* more than 32 bits */
 }
 
+/* True if `text` is taken for `expected` bit/s. */
+static bool is_rate(const char *text, uint64_t expected)
+{
+	uint64_t rate = ~expected;
+
+	return parse_rate(text, &rate) && rate == expected;
+}
+
+static void a_rate_has_decimal_units(void **state)
+{
+	uint64_t rate;
+
+	(void)state;
+	assert_true(is_rate("1", 1));
+	assert_true(is_rate("64K", 64000));
+	assert_true(is_rate("100M", 100000000));
+	assert_true(is_rate("90G", 90000000000));
+	assert_true(is_rate("18446744073G", 18446744073000000000U));
+	assert_false(parse_rate("18446744074G", &rate));
+	assert_false(parse_rate("0", &rate));
+	assert_false(parse_rate("1T", &rate));
+}
+
 static void a_size_has_at_most_64_bits(void **state)
 {
 	uint64_t size;
@@ -144,6 +167,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_is_decimal_and_within_its_bounds),
 		cmocka_unit_test(a_size_may_have_a_unit),
+		cmocka_unit_test(a_rate_has_decimal_units),
 		cmocka_unit_test(a_size_has_at_most_64_bits),
 		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(the_operation_is_read_or_write),
