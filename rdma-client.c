@@ -15,18 +15,22 @@ static const char help[] =
 	"  or:  rdma-client [-t SECONDS] [-v] --check ADDRESS\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
-	"\n" PAYLOAD_OPTIONS_HELP "The operation:\n" OPERATION_OPTIONS_HELP
+	"\n"
+	"Connecting:\n"
+	"  -B, --bind ADDRESS     connect from ADDRESS, which is one of this host\n"
+	"      --check            examine the path to ADDRESS, step by step\n" PAYLOAD_OPTIONS_HELP
+	"The operation:\n" OPERATION_OPTIONS_HELP
 	"      --one-way          only the client reads or writes\n" OUTPUT_OPTIONS_HELP
-	"Limits:\n" LIMIT_OPTIONS_HELP "Diagnosis:\n"
-	"      --check            examine the path to ADDRESS, step by step\n\n" EXIT_STATUS_HELP;
+	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
 
 /* One attempt at a session with one address. */
 struct client {
 	struct engine *engine;
 	struct connection *connection;
 	const struct addrinfo *address;
-	int64_t resolve_deadline; /* as now_milliseconds() counts; INT64_MAX once resolved */
-	bool reported;            /* an outcome has been reported, with --json too */
+	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
+	int64_t resolve_deadline;       /* as now_milliseconds() counts; INT64_MAX once resolved */
+	bool reported;                  /* an outcome has been reported, with --json too */
 	bool reached; /* the peer answered as a server of this project: no other address is tried */
 };
 
@@ -77,21 +81,53 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 
 static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
 
+/* The address of --bind that fits the peer's; NULL: it gave none, or none of that family. */
+static struct sockaddr *choose_source(const struct client *client)
+{
+	const struct addrinfo *source = client->sources;
+
+	while (source && source->ai_family != client->address->ai_family)
+		source = source->ai_next;
+	return source ? source->ai_addr : NULL;
+}
+
+static void explain_resolving(struct client *client, int error)
+{
+	const char *bind = client->engine->options->bind;
+
+	if (error == ETIME)
+		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
+	else if (bind)
+		connection_fail(client->connection, STATUS_UNRESOLVED,
+				"cannot resolve the address from --bind '%s': %s; is that an "
+				"address of this host ('ip address'), of a network interface with "
+				"an RDMA device ('rdma link') that leads there?",
+				bind, strerror(error));
+	else
+		connection_fail(client->connection, STATUS_UNRESOLVED,
+				"cannot resolve the address: %s; does a network interface with an "
+				"RDMA device ('rdma link') lead there?",
+				strerror(error));
+}
+
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
 static void start_resolving(struct client *client)
 {
 	struct connection *connection = client->connection;
+	struct sockaddr *source = choose_source(client);
 
-	print_trace(&connection->log, "rdma_resolve_addr");
-	if (!resolve_address(connection->id, client->address->ai_addr, client->resolve_deadline))
-		return;
-	if (errno == ETIME)
-		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
-	else
+	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve the address: %s; does a network interface with an "
-				"RDMA device ('rdma link') lead there?",
-				strerror(errno));
+				"--bind '%s' is no %s address, as the one to connect to is; give "
+				"both of one family",
+				client->engine->options->bind,
+				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
+		return;
+	}
+	print_trace(&connection->log, "rdma_resolve_addr");
+	if (resolve_address(connection->id, source, client->address->ai_addr,
+			    client->resolve_deadline))
+		explain_resolving(client, errno);
 }
 
 static void address_failed(struct client *client, const struct cm_event *event)
@@ -260,30 +296,42 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 	return status;
 }
 
+/* The addresses of `name`, for messages `what`. 0, or a message and the failure are there. */
+static enum status look_up(struct engine *engine, const char *what, const char *name,
+			   const char *port, struct addrinfo **addresses)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	int error = getaddrinfo(name, port, &hints, addresses);
+
+	if (!error)
+		return STATUS_SUCCESS;
+	*addresses = NULL;
+	return process_fail(&engine->process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
+			    name, gai_strerror(error));
+}
+
 static enum status run_client(struct engine *engine)
 {
 	const struct options *options = engine->options;
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct client client = { .engine = engine };
-	struct addrinfo *addresses;
+	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
-	int error;
 
 	/* first: while names are resolved and files read, signals still end the program at once */
-	error = getaddrinfo(options->address, options->port, &hints, &addresses);
-	if (error) {
-		status = process_fail(&engine->process, STATUS_UNRESOLVED,
-				      "cannot resolve the host name '%s': %s", options->address,
-				      gai_strerror(error));
-		engine_report_json(engine, status);
-		return status;
-	}
-	status = engine_open(engine);
+	status = look_up(engine, "the host name", options->address, options->port, &addresses);
+	if (status == STATUS_SUCCESS && options->bind)
+		status = look_up(engine, "--bind", options->bind, NULL, &sources);
+	client.sources = sources;
+	if (status == STATUS_SUCCESS)
+		status = engine_open(engine);
 	if (status == STATUS_SUCCESS)
 		status = try_addresses(&client, addresses);
 	if (!client.reported)
 		engine_report_json(engine, status);
-	freeaddrinfo(addresses);
+	if (addresses)
+		freeaddrinfo(addresses);
+	if (sources)
+		freeaddrinfo(sources);
 	return status;
 }
 

@@ -53,7 +53,6 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	/* clang-format off */
 	static const struct option long_options[] = {
 		{ "port",         required_argument, NULL, 'p' },
-		{ "bind",         required_argument, NULL, 'B' },
 		{ "one-off",      no_argument,       NULL, '1' },
 		{ "max-sessions", required_argument, NULL, OPTION_MAX_SESSIONS },
 		COMMON_LONG_OPTIONS
@@ -63,17 +62,14 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	uint64_t port;
 	int letter;
 
-	while ((letter = getopt_long(argc, argv, "p:B:1" COMMON_SHORT_OPTIONS, long_options,
-				     NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, "p:1" COMMON_SHORT_OPTIONS, long_options, NULL)) !=
+	       -1) {
 		switch (letter) {
 		case 'p':
 			if (!parse_number(optarg, 0, 65535, &port))
 				return usage_error(
 					"--port takes a number from 0 to 65535, not '%s'", optarg);
 			options->port = optarg;
-			break;
-		case 'B':
-			options->address = optarg;
 			break;
 		case '1':
 			options->one_off = true;
@@ -183,7 +179,7 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 static enum status explain_listening(struct process *process)
 {
 	const struct options *options = process->options;
-	const char *where = options->address ? options->address : "all addresses";
+	const char *where = options->bind ? options->bind : "all addresses";
 	const char *port = options->port ? options->port : "any";
 	int error = errno;
 
@@ -209,13 +205,12 @@ static enum status start_listening(struct server *server)
 	enum status status = STATUS_SUCCESS;
 	struct addrinfo *addresses;
 	uint64_t port = 0;
-	int failed, error = getaddrinfo(options->address, port_text, &hints, &addresses);
+	int failed, error = getaddrinfo(options->bind, port_text, &hints, &addresses);
 
 	if (error)
 		return process_fail(&server->engine.process, STATUS_UNRESOLVED,
 				    "cannot resolve --bind '%s': %s",
-				    options->address ? options->address : "any",
-				    gai_strerror(error));
+				    options->bind ? options->bind : "any", gai_strerror(error));
 	parse_number(port_text, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
 		failed = listen_on_all(server, addresses, (uint16_t)port);
@@ -262,7 +257,7 @@ static void lose_listener(struct server *server, struct rdma_cm_id *id)
 /* The devices stay away: goes on with what is left, or ends when all sessions have. */
 static void give_up_absent(struct server *server, int error)
 {
-	const char *address = server->engine.options->address;
+	const char *address = server->engine.options->bind;
 
 	server->absent_count = 0;
 	process_fail(&server->engine.process, STATUS_LOCAL_FAILURE,

@@ -153,7 +153,7 @@ static void print_gid(struct rdma_cm_id *id)
 static int resolve(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline, bool verbose)
 {
 	for (;;) {
-		int error = resolve_address(id, address, deadline) ? errno : 0;
+		int error = resolve_address(id, NULL, address, deadline) ? errno : 0;
 
 		if (error != ETIMEDOUT)
 			return error == ETIME ? ETIMEDOUT : error;

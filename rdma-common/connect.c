@@ -42,7 +42,8 @@ const char *transport_name(const struct ibv_context *verbs, const struct ibv_por
 	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
 }
 
-int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline)
+int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
+		    int64_t deadline)
 {
 	int64_t remaining = deadline - now_milliseconds();
 
@@ -50,7 +51,7 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t dea
 		errno = ETIME;
 		return -1;
 	}
-	return rdma_resolve_addr(id, NULL, address,
+	return rdma_resolve_addr(id, source, address,
 				 remaining < RESOLVE_MILLISECONDS ? (int)remaining
 								  : RESOLVE_MILLISECONDS);
 }

@@ -63,12 +63,13 @@ socklen_t address_size(const struct sockaddr *address);
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 
 /*
- * Calls rdma_resolve_addr(3) once. The first packets to a new neighbour may be lost, so an attempt
- * is short, and whoever calls this does so again when it ends with ETIMEDOUT, until `deadline` (as
- * now_milliseconds() counts). 0, or -1 with errno: ETIME when what is left is less than a neighbour
- * takes to answer.
+ * Calls rdma_resolve_addr(3) once, from address `source` (NULL: from any). The first packets to a
+ * new neighbour may be lost, so an attempt is short, and whoever calls this does so again when it
+ * ends with ETIMEDOUT, until `deadline` (as now_milliseconds() counts). 0, or -1 with errno: ETIME
+ * when what is left is less than a neighbour takes to answer.
  */
-int resolve_address(struct rdma_cm_id *id, struct sockaddr *address, int64_t deadline);
+int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
+		    int64_t deadline);
 
 /* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);

@@ -173,6 +173,9 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 				const char *help)
 {
 	switch (letter) {
+	case 'B':
+		options->bind = argument;
+		return PARSED_RUN;
 	case 'm':
 		options->message = argument;
 		return PARSED_RUN;

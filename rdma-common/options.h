@@ -55,8 +55,9 @@ struct options {
 	uint64_t maximum_payload;  /* bytes that are accepted from a peer at most */
 	bool one_off;              /* server: exit after the first session */
 	uint64_t maximum_sessions; /* server: that are open at a time */
-	const char *address; /* client: the peer; server: listen here only, NULL: everywhere */
-	const char *port;    /* decimal; server: NULL means any free port */
+	const char *address;       /* client: the peer */
+	const char *bind; /* connect from, or listen on, this address of the host; NULL: any */
+	const char *port; /* decimal; server: NULL means any free port */
 };
 
 /* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
@@ -67,7 +68,7 @@ struct options {
 #define DEFAULT_MAXIMUM_PAYLOAD  ((uint64_t)1 << 30)
 #define DEFAULT_MAXIMUM_SESSIONS 1024
 
-#define COMMON_SHORT_OPTIONS "m:f:s:o:n:Jt:vh"
+#define COMMON_SHORT_OPTIONS "B:m:f:s:o:n:Jt:vh"
 /* Options that have no letter. */
 enum long_option {
 	OPTION_DEPTH = 256,
@@ -83,6 +84,7 @@ enum long_option {
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \
+	{ "bind",      required_argument, NULL, 'B' },                \
 	{ "message",   required_argument, NULL, 'm' },                \
 	{ "file",      required_argument, NULL, 'f' },                \
 	{ "size",      required_argument, NULL, 's' },                \

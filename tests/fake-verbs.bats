@@ -860,6 +860,23 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[[ $stderr == *"with the client's --one-way this side has no operation"* ]]
 }
 
+@test "--bind of a client: addresses of both families, and those that it cannot have" {
+	fake client "" -B 192.0.2.2
+	[ "$status" -eq 0 ]
+	outcomes client -B 192.0.2.3 <<-END
+		3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address
+		3	fail:rdma_resolve_addr:1:19	from --bind '192.0.2.3': No such device
+	END
+	fake client "" -J -B fd00::2
+	[ "$status" -eq 3 ]
+	[[ $stderr == *"--bind 'fd00::2' is no IPv4 address, as the one to connect to is"* ]]
+	[ "$(values status)" = 3 ]
+	fake client "" -J -B 192.0.2.300
+	[ "$status" -eq 3 ]
+	[[ $stderr == *"cannot resolve --bind '192.0.2.300': "* ]]
+	[ "$(values status)" = 3 ]
+}
+
 @test "several clients at a time, and one too many" {
 	fake server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]

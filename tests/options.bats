@@ -18,7 +18,7 @@ usage_error() {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[ -z "$stderr" ]
-		for text in --message --file --size --output --iters --depth --min-rate --busy-poll --report --json \
+		for text in --bind --message --file --size --output --iters --depth --min-rate --busy-poll --report --json \
 			--timeout --max-size --verbose --help --version 'read|write'; do
 			[[ $output == *"$text"* ]]
 		done
@@ -31,7 +31,7 @@ usage_error() {
 	run -0 rdma-client --help
 	[[ $output == *--one-way* && $output == *--check* ]]
 	run -0 rdma-server --help
-	for text in --port --bind --one-off --max-sessions; do
+	for text in --port --one-off --max-sessions; do
 		[[ $output == *"$text"* ]]
 	done
 }
@@ -63,7 +63,7 @@ usage_error() {
 
 @test "an option that means nothing to --check is a usage error" {
 	local option
-	for option in -mx -fx -s1 -ox -n1 --depth=16 --busy-poll --one-way --report -J --max-size=1G; do
+	for option in -B::1 -mx -fx -s1 -ox -n1 --depth=16 --busy-poll --one-way --report -J --max-size=1G; do
 		usage_error '--check goes with --timeout and --verbose alone' rdma-client "$option" --check 192.0.2.1
 		usage_error '--check goes with --timeout and --verbose alone' rdma-client --check "$option" -v 192.0.2.1
 	done

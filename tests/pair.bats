@@ -182,6 +182,23 @@ at_once() {
 	expect 0
 }
 
+@test "--bind of a client: the server sees that address; one of another host: exit status 3" {
+	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
+	lab run b ip address add 192.0.2.9/24 dev eth0
+	start_server write
+	client -t "$LIMIT" -B 192.0.2.9 write 192.0.2.1 "$port"
+	expect 0
+	client -t "$LIMIT" -B 192.0.2.9 read 192.0.2.1 "$port"
+	expect 4
+	wait_for_line "$server_err" '192\.0\.2\.9 port [0-9]+: refused' "$server"
+	client -B 192.0.2.1 write 192.0.2.1 "$port"
+	expect 3 "from --bind '192.0.2.1': "
+	client -B fd00::2 write 192.0.2.1 "$port"
+	expect 3 "--bind 'fd00::2' is no IPv4 address"
+	stop_server
+	expect 0
+}
+
 @test "--one-off ends after the first session, with its status" {
 	start_server -1 -p 4791 read
 	[ "$port" -eq 4791 ]

@@ -493,9 +493,10 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_addr");
 
-	(void)source;
 	if (timeout < 1)
 		violation("rdma_resolve_addr: no time to resolve in");
+	if (source && source->sa_family != address->sa_family)
+		violation("rdma_resolve_addr: from an address of another family");
 	if (!error) {
 		set_address(&base->route.addr.dst_storage, address);
 		id->resolve_timeout = timeout;
