@@ -17,7 +17,7 @@ static const char help[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n"
 	"Connecting:\n"
-	"  -B, --bind ADDRESS     connect from ADDRESS, which is one of this host\n"
+	"  -B, --bind ADDRESS     connect from ADDRESS, which is one of this host\n" ADDRESS_OPTIONS_HELP
 	"      --check            examine the path to ADDRESS, step by step\n" PAYLOAD_OPTIONS_HELP
 	"The operation:\n" OPERATION_OPTIONS_HELP
 	"      --one-way          only the client reads or writes\n" OUTPUT_OPTIONS_HELP
@@ -274,7 +274,8 @@ static enum status run_session(struct client *client)
 	client->connection = connection_create(engine, id, client->address->ai_addr, 0);
 	if (!client->connection)
 		return STATUS_LOCAL_FAILURE;
-	start_resolving(client);
+	if (connection_set_tos(client->connection) == STATUS_SUCCESS)
+		start_resolving(client);
 	status = run_events(client);
 	connection_finish(client->connection, status, client->reached || !client->address->ai_next);
 	client->reported = true;

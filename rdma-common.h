@@ -149,6 +149,7 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
+	int tos;             /* type of service in use; -1: not known */
 	bool device_removed; /* the device went while the connection was there */
 	struct timer timer;  /* of connection_service() */
 	TAILQ_ENTRY(connection) link;

@@ -29,7 +29,7 @@ static const char help[] =
 	"\n"
 	"Serving:\n"
 	"  -p, --port PORT        listen on PORT instead of any free one\n"
-	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all addresses\n"
+	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all addresses\n" ADDRESS_OPTIONS_HELP
 	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
 	"The operation:\n" OPERATION_OPTIONS_HELP OUTPUT_OPTIONS_HELP "Limits:\n" LIMIT_OPTIONS_HELP
 	"      --max-sessions N   sessions at a time, others are refused (default 1024)\n"
@@ -138,7 +138,8 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	/* IPv4 has a listener of its own: over iWARP one for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
-	    rdma_bind_addr(id, address) || rdma_listen(id, BACKLOG)) {
+	    set_type_of_service(id, server->engine.options) || rdma_bind_addr(id, address) ||
+	    rdma_listen(id, BACKLOG)) {
 		error = errno;
 		rdma_destroy_id(id);
 		errno = error;
@@ -331,7 +332,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	struct failure failure;
 	uint8_t hello[HELLO_SIZE];
 
-	if (connection_prepare(connection, one_way) != STATUS_SUCCESS ||
+	if (connection_set_tos(connection) != STATUS_SUCCESS ||
+	    connection_prepare(connection, one_way) != STATUS_SUCCESS ||
 	    connection_negotiate(connection, event) != STATUS_SUCCESS)
 		return false;
 	parameters = connection_parameters(connection, hello);

@@ -56,6 +56,22 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 								  : RESOLVE_MILLISECONDS);
 }
 
+int set_type_of_service(struct rdma_cm_id *id, const struct options *options)
+{
+	uint8_t tos = options->tos;
+
+	if (!options->has_tos)
+		return 0;
+	return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+}
+
+int type_of_service(const struct rdma_cm_id *id)
+{
+	bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+
+	return iwarp || id->route.num_paths < 1 ? -1 : id->route.path_rec[0].traffic_class;
+}
+
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted)
 {
 	/* what the kernel answers about a request that is no more; the last two over TCP */

@@ -71,6 +71,19 @@ const char *transport_name(const struct ibv_context *verbs, const struct ibv_por
 int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
 		    int64_t deadline);
 
+/*
+ * Sets the type of service of --tos, if it was given, before an id is resolved, listens or is
+ * accepted (rdma_set_option(3)). 0 or -1 with errno.
+ */
+int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
+
+/*
+ * The type of service of a connection whose path is known; -1: not known, since iWARP leaves it to
+ * the driver, and soft-iWARP does without. Over RoCE the client's counts for both directions: its
+ * connect request carries the path, and Linux accepts with that, whatever the server has set.
+ */
+int type_of_service(const struct rdma_cm_id *id);
+
 /* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);
 

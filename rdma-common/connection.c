@@ -42,6 +42,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	}
 	connection->engine = engine;
 	connection->id = id;
+	connection->tos = -1;
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
 	name_peer(connection, peer);
@@ -56,6 +57,14 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	engine->connection_count++;
 	connection_extend_deadline(connection);
 	return connection;
+}
+
+enum status connection_set_tos(struct connection *connection)
+{
+	if (!set_type_of_service(connection->id, connection->engine->options))
+		return STATUS_SUCCESS;
+	return connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot set --tos: %s",
+			       strerror(errno));
 }
 
 /* ---- Preparing it ---- */
@@ -215,6 +224,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		negotiate(options, event, connection->one_way, connection->engine->payload.length,
 			  &connection->limits, &connection->agreement, &failure);
 
+	connection->tos = type_of_service(connection->id);
+	if (connection->tos >= 0)
+		print_trace(&connection->log, "type of service %d", connection->tos);
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
@@ -563,6 +575,7 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.peer = connection->peer,
 		.transport = connection->limits.transport,
 		.device = device ? ibv_get_device_name(device->verbs->device) : NULL,
+		.tos = connection->tos,
 		.connected = protocol->connected,
 		.disconnected = protocol->disconnected,
 		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
@@ -654,6 +667,7 @@ void engine_report_json(struct engine *engine, enum status status)
 		.status = status,
 		.cause = engine->process.failure.cause,
 		.signal_number = engine->process.signal_number,
+		.tos = -1,
 	};
 
 	report_json(&engine->log, &report);

@@ -42,6 +42,9 @@ void engine_report_json(struct engine *engine, enum status status);
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct sockaddr *peer, unsigned int number);
 
+/* Sets --tos, before the client resolves the address or the server accepts. */
+enum status connection_set_tos(struct connection *connection);
+
 /*
  * Once the device is known, and whether the client alone operates: allocates protection domain,
  * completion queue and queue pair, registers the outgoing payload, and posts the receives, which

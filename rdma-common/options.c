@@ -152,6 +152,13 @@ static enum parsed parse_numeric_option(struct options *options, int letter, con
 					   "not '%s'",
 					   argument);
 		return PARSED_RUN;
+	case OPTION_TOS:
+		if (!parse_number(argument, 0, UINT8_MAX, &number))
+			return usage_error("--tos takes a number from 0 to 255, not '%s'",
+					   argument);
+		options->tos = (uint8_t)number;
+		options->has_tos = true;
+		return PARSED_RUN;
 	case 'n':
 		parsed = parse_count("--iters", argument, 1000000000, &number);
 		options->iterations = number;

@@ -57,6 +57,8 @@ struct options {
 	uint64_t maximum_sessions; /* server: that are open at a time */
 	const char *address;       /* client: the peer */
 	const char *bind; /* connect from, or listen on, this address of the host; NULL: any */
+	bool has_tos;     /* --tos was given: */
+	uint8_t tos;      /* the TOS byte of IPv4, or the traffic class of IPv6 and of a GRH */
 	const char *port; /* decimal; server: NULL means any free port */
 };
 
@@ -81,10 +83,12 @@ enum long_option {
 	OPTION_VERIFY_ALL,
 	OPTION_MAX_SESSIONS,
 	OPTION_MIN_RATE,
+	OPTION_TOS,
 };
 /* clang-format off */
 #define COMMON_LONG_OPTIONS                                           \
 	{ "bind",      required_argument, NULL, 'B' },                \
+	{ "tos",       required_argument, NULL, OPTION_TOS },         \
 	{ "message",   required_argument, NULL, 'm' },                \
 	{ "file",      required_argument, NULL, 'f' },                \
 	{ "size",      required_argument, NULL, 's' },                \
@@ -103,6 +107,8 @@ enum long_option {
 	{ "version",   no_argument,       NULL, OPTION_VERSION },     \
 	{ NULL,        0,                 NULL, 0 }
 /* clang-format on */
+#define ADDRESS_OPTIONS_HELP \
+	"      --tos N            type of service in IP headers, 0 to 255 (DSCP times 4)\n"
 #define PAYLOAD_OPTIONS_HELP                                                         \
 	"Payloads, outgoing and incoming:\n"                                         \
 	"  -m, --message TEXT     send TEXT instead of a line with the process id\n" \

@@ -514,6 +514,8 @@ void report_json(const struct log *log, const struct report *report)
 	add_string(object, "operation", operation_name(options->operation));
 	add_string(object, "transport", report->transport);
 	add_string(object, "device", report->device);
+	json_object_object_add(object, "tos",
+			       report->tos >= 0 ? json_object_new_int(report->tos) : NULL);
 	add_count(object, "bytes", report->bytes);
 	add_count(object, "operations", report->operations);
 	add_number(object, "seconds", rates.seconds, measured);

@@ -40,6 +40,7 @@ struct report {
 	int signal_number; /* with STATUS_INTERRUPTED */
 	const char *peer;  /* "ADDRESS port PORT" */
 	const char *transport, *device; /* NULL: not known */
+	int tos;                        /* type of service; -1: not known */
 	bool connected, disconnected;   /* a connection stood; it was seen to end */
 	uint64_t operations, bytes;     /* of this side */
 	uint64_t request_bytes;         /* of its longest work request */

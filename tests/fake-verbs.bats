@@ -877,6 +877,24 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values status)" = 3 ]
 }
 
+@test "--tos is set before an address is resolved, on listeners and before a client is accepted" {
+	fake client "" -J --tos 104
+	[ "$status" -eq 0 ] && [ "$(values tos)" = 104 ]
+	fake client "" -J
+	[ "$(values tos)" = 0 ] # the path's
+	fake client "iwarp" -J --tos 104
+	[ "$status" -eq 0 ] && [ "$(values tos)" = None ] # the driver's affair
+	fake server "tos:72" -1 -J --tos 104
+	[ "$status" -eq 0 ] && [ "$(values tos)" = 72 ] # over RoCE the client decides
+	fake client "" -v --tos 8
+	[[ $stderr == *"type of service 8"* ]]
+	outcomes client --tos 8 <<<$'1\tfail:rdma_set_option:1:12\tcannot set --tos: Cannot allocate memory'
+	outcomes server --tos 8 -1 <<-END
+		1	fail:rdma_set_option:1:12	Cannot allocate memory
+		0	fail:rdma_set_option:4:12	cannot set --tos: Cannot allocate memory
+	END
+}
+
 @test "several clients at a time, and one too many" {
 	fake server "together clients:3"
 	[ "$status" -eq 0 ] && [ -z "$stderr" ]

@@ -18,7 +18,7 @@ usage_error() {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[ -z "$stderr" ]
-		for text in --bind --message --file --size --output --iters --depth --min-rate --busy-poll --report --json \
+		for text in --bind --tos --message --file --size --output --iters --depth --min-rate --busy-poll --report --json \
 			--timeout --max-size --verbose --help --version 'read|write'; do
 			[[ $output == *"$text"* ]]
 		done
@@ -109,6 +109,9 @@ usage_error() {
 	for size in 0 -1 1.5 x '' 1T 99999999999999999999 17179869184G; do
 		usage_error "--size takes bytes" rdma-client "--size=$size" read 192.0.2.1 1
 		usage_error "--max-size takes bytes" rdma-server "--max-size=$size" read
+	done
+	for number in -1 256 1.5 0x10 x ''; do
+		usage_error "--tos takes a number from 0 to 255" rdma-server "--tos=$number" read
 	done
 	for rate in 0 -1 1.5 x '' 1T 90Gbit 18446744074G; do
 		usage_error "--min-rate takes bit/s" rdma-client "--min-rate=$rate" read 192.0.2.1 1

@@ -199,6 +199,48 @@ at_once() {
 	expect 0
 }
 
+# types_of_service SECONDS PORT: those of the packets that hosts send to or from the port in that time, on host a.
+types_of_service() {
+	lab run -w "$LIMIT" a python3 -c '
+import socket, struct, sys
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
+packets.settimeout(float(sys.argv[1]))
+print("listening", flush=True)
+seen = set()
+try:
+    while len(seen) < 2:
+        frame = packets.recv(65536)
+        header = 14 + frame[14] % 16 * 4
+        ports = struct.unpack_from("!HH", frame, header) if frame[12:14] == b"\x08\0" else ()
+        if int(sys.argv[2]) in ports:
+            seen.add((socket.inet_ntoa(frame[26:30]), frame[15]))
+except TimeoutError:
+    pass
+print(*(word for one in sorted(seen) for word in one))' "$@"
+}
+
+@test "--tos: over RoCE the client's is in the IP headers of both directions; soft-iWARP takes it and has none" {
+	types=$BATS_TEST_TMPDIR/types
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		start_server --tos 72 write
+		client -J --tos 104 write 192.0.2.1 "$port"
+		expect 0
+		[[ $output == *'"tos": null'* ]]
+		return
+	fi
+	types_of_service "$LIMIT" 4791 >"$types" 3>&- &
+	sniffer=$!
+	await grep -q listening "$types"
+	start_server -1 -v --tos 72 write
+	client -J --tos 104 write 192.0.2.1 "$port"
+	expect 0
+	[[ $output == *'"tos": 104'* ]]
+	wait "$sniffer"
+	grep -x "192.0.2.1 104 192.0.2.2 104" "$types"
+	wait_server
+	grep -q 'type of service 104' "$server_err"
+}
+
 @test "--one-off ends after the first session, with its status" {
 	start_server -1 -p 4791 read
 	[ "$port" -eq 4791 ]

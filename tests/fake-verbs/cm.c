@@ -299,6 +299,16 @@ void peer_disconnects(struct fake_id *id)
 	produce_cm_event(id, "DISCONNECTED", 0);
 }
 
+/* Over RoCE the path to the peer is known: all that is needed of it is the traffic class. */
+static void show_path(struct fake_id *id)
+{
+	id->route_known = true;
+	if (is_iwarp())
+		return;
+	id->id.route.path_rec = &id->path;
+	id->id.route.num_paths = 1;
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **event)
 {
 	struct channel *channel = (struct channel *)base;
@@ -317,6 +327,8 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 
 		id = new_id(base, listener->context);
 		id->passive = true;
+		id->path.traffic_class = (uint8_t)scripted_number("tos", 0);
+		show_path(id);
 		synchronize_devices();
 		id->id.verbs = adapter();
 		use_context(id->id.verbs);
@@ -365,9 +377,16 @@ static in_port_t *port_of(struct rdma_cm_id *id)
 
 int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, size_t size)
 {
-	if (level != RDMA_OPTION_ID || option != RDMA_OPTION_ID_AFONLY || size != sizeof(int))
-		violation("rdma_set_option: this is not expected here");
-	((struct fake_id *)id)->family_only = *(int *)value;
+	struct fake_id *fake = (struct fake_id *)id;
+
+	if (level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_AFONLY && size == sizeof(int))
+		fake->family_only = *(int *)value;
+	else if (level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_TOS && size == 1 &&
+		 (fake->passive || !fake->route_known) && !fake->asked)
+		fake->path.traffic_class =
+			fake->passive ? fake->path.traffic_class : *(uint8_t *)value;
+	else
+		violation("rdma_set_option: this is not expected here, or now");
 	return leave(enter("rdma_set_option"));
 }
 
@@ -521,6 +540,8 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 		error = resolve_at_once(id, "ROUTE_RESOLVED");
 	else if (!error)
 		produce_cm_event(id, "ROUTE_RESOLVED", 0);
+	if (!error && !id->synchronous)
+		show_path(id);
 	return leave(error);
 }
 

@@ -21,6 +21,7 @@
  *   late-source               the peer announces its ring before there is anything in it
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
+ *   tos:N                     the type of service that a client asks for
  *   max_msg:N                 most that one work request carries
  *   reads:N                   how many reads the peer serves at a time (8)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
@@ -350,10 +351,12 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	bool synchronous;   /* no channel was given: calls wait until they are done */
-	bool asked;         /* connected or accepted: there is something to disconnect */
-	bool peer_gone;     /* it disconnected */
-	unsigned int taken; /* events taken, and not acknowledged */
+	bool route_known;
+	struct ibv_sa_path_rec path; /* of a passive one the client's, whose --tos is tos:N */
+	bool synchronous;            /* no channel was given: calls wait until they are done */
+	bool asked;                  /* connected or accepted: there is something to disconnect */
+	bool peer_gone;              /* it disconnected */
+	unsigned int taken;          /* events taken, and not acknowledged */
 	int resolve_timeout;
 	LIST_ENTRY(fake_id) link;
 };
