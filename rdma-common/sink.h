@@ -30,8 +30,10 @@ struct incoming {
 	uint64_t pass_length; /* the payload begins again there; 0: there is one pass */
 	bool has_digest;      /* the peer's is to be compared: */
 	uint64_t digest;      /* of a whole one; sink_finish() has that of a streamed one */
-	uint64_t limit;       /* --max-size, for a payload whose length is unknown */
-	const char *output;   /* store it here; NULL: do not. Must outlive the sink */
+	bool repeats;   /* streamed: every pass has the same bytes, and the digest is of one of them
+			 */
+	uint64_t limit; /* --max-size, for a payload whose length is unknown */
+	const char *output; /* store it here; NULL: do not. Must outlive the sink */
 };
 
 /* The result. */

@@ -120,16 +120,29 @@ static void add_to_digest(struct source *source, const uint8_t *bytes, size_t si
 	atomic_fetch_add(&source->nanoseconds, now_nanoseconds() - started);
 }
 
+/*
+ * The most that may be filled at `position`. Of a payload that is longer than the ring no piece
+ * crosses the end of a pass: where passes repeat (transfer.h) the digest of one is wanted.
+ */
+static uint64_t step(const struct source *source, uint64_t position)
+{
+	uint64_t length = source->payload.length, left = source->end - position;
+
+	if (length != TRANSFER_UNKNOWN && length > source->ring_size &&
+	    left > length - position % length)
+		left = length - position % length;
+	return left < STEP ? left : STEP;
+}
+
 /* Fills the beginning of the piece. False at the end, which was reported, or if cancelled. */
 static bool fill(struct source *source, const struct piece *piece)
 {
-	uint64_t size = piece->size < STEP ? piece->size : STEP;
+	uint64_t most = step(source, piece->position);
+	uint64_t size = piece->size < most ? piece->size : most;
 	uint8_t *memory = source->ring + piece->offset;
 	ssize_t count;
 	bool end;
 
-	if (size > source->end - piece->position)
-		size = source->end - piece->position;
 	count = read_stream(source, piece->position, memory, (size_t)size);
 	if (count < 0) {
 		if (errno != ECANCELED)

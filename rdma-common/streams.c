@@ -176,6 +176,7 @@ static struct sink *start_sink(struct connection *connection, bool is_whole)
 	incoming.length = transfer_sink_end(&session->transfer);
 	incoming.pass_length = session->transfer.sink.stream.plan.length;
 	incoming.digest = session->peer_digest;
+	incoming.repeats = !is_whole && session->transfer.sink.stream.repeats;
 	unlock_sessions(&connection->engine->lock);
 	connection->incoming.owned = false;
 	return sink_start(&incoming, &calls);

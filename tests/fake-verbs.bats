@@ -828,6 +828,11 @@ outcome = json.loads(sys.argv[1])
 print(*(outcome[key] for key in sys.argv[2:]))' "$output" "$@"
 }
 
+@test "passes that repeat through a ring of this side's that is shorter than the payload" {
+	outcomes client -n 3 <<<$'0\tmemory:100000 payload:300000\n7\tmemory:100000 payload:300000 corrupt-in\tthe contents are wrong'
+	outcomes client -n 3 -s 300000 <<<$'0\twrite memory:100000\n7\twrite memory:100000 corrupt-out\tthe contents are wrong'
+}
+
 @test "--json: what was measured, in bits as well, and how much was verified" {
 	fake client "write every-pass passes:3 payload:1000 operation@10" -J -s 100 -n 5 --depth 4
 	[ "$status" -eq 0 ]

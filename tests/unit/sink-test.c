@@ -395,6 +395,31 @@ static void every_pass_is_verified_and_the_first_is_shown_and_stored(void **stat
 	}
 }
 
+/* The digest is that of one pass, and each has to have it. */
+static void each_pass_that_repeats_is_verified(void **state)
+{
+	for (int damaged = -1; damaged < 3; damaged++) {
+		struct owner *owner = owner_new(700, 3000);
+
+		(void)state;
+		owner->incoming.repeats = true;
+		owner->incoming.pass_length = 1000;
+		start(owner);
+		for (int pass = 0; pass < 3; pass++) {
+			bytes[5] ^= pass == damaged ? 0x40 : 0;
+			feed(owner, 1000 * (uint64_t)(pass + 1), 1000, 77);
+			bytes[5] ^= pass == damaged ? 0x40 : 0;
+		}
+		finish(owner, 3000, digest_of(1000, 1));
+		if (damaged < 0)
+			assert_good(owner, 3000);
+		else
+			assert_bad(owner, STATUS_CONTENTS_WRONG,
+				   status_in_words(STATUS_CONTENTS_WRONG));
+		owner_free(owner);
+	}
+}
+
 /* ---- Bad ones ---- */
 
 /* Feeds a pattern with one wrong byte, and never the end. */
@@ -787,6 +812,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_byte_in_a_whole_payload_is_found),
 		cmocka_unit_test(a_wrong_digest_leaves_no_file),
 		cmocka_unit_test(without_a_digest_nothing_is_compared),
+		cmocka_unit_test(each_pass_that_repeats_is_verified),
 		cmocka_unit_test(a_stream_that_passes_max_size_is_refused),
 		cmocka_unit_test(a_file_gets_the_stream_and_replaces_an_old_one),
 		cmocka_unit_test(a_pipe_gets_the_stream_and_is_seen_to_move),
