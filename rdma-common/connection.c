@@ -609,8 +609,7 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	report_session(&connection->log, &report);
 	if (outcome)
 		report_json(&connection->log, &report);
-	if (connection_destroy(connection))
-		workers_release(workers);
+	workers_release(workers, connection_destroy(connection));
 	free(latency);
 }
 

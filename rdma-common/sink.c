@@ -45,12 +45,14 @@ struct sink {
 	atomic_bool woken;     /* there is a post that the thread has not seen yet */
 	atomic_bool cancelled; /* by sink_stop(), which then passes through `mutex` */
 	pthread_mutex_t mutex; /* held during a call */
-	atomic_uint owners;    /* the thread and the main thread: the last one frees */
+	atomic_bool ring_stays;
+	atomic_uint owners; /* the thread and the main thread: the last one frees */
 };
 
 static void free_sink(struct sink *sink)
 {
-	if (memory_unmap(sink->incoming.ring, sink->incoming.ring_size))
+	if (!atomic_load(&sink->ring_stays) &&
+	    memory_unmap(sink->incoming.ring, sink->incoming.ring_size))
 		warn("cannot unmap %zu bytes of memory", sink->incoming.ring_size);
 	digest_free(sink->digest);
 	free(sink->buffer);
@@ -491,6 +493,12 @@ void sink_stop(struct sink *sink)
 	/* a call that is running ends first; each later one finds `cancelled` */
 	pthread_mutex_lock(&sink->mutex);
 	pthread_mutex_unlock(&sink->mutex);
+}
+
+void sink_keep_ring(struct sink *sink)
+{
+	if (sink)
+		atomic_store(&sink->ring_stays, true);
 }
 
 void sink_release(struct sink *sink)

@@ -88,6 +88,9 @@ void sink_finish(struct sink *sink, uint64_t length, uint64_t digest);
  */
 void sink_stop(struct sink *sink);
 
+/* Before sink_release(): an adapter may still use the ring, so it is not freed. Main thread. */
+void sink_keep_ring(struct sink *sink);
+
 /*
  * The owner lets go of a sink that is stopped; the ring is unmapped when its thread has ended, too.
  * NULL is allowed. Main thread.

@@ -27,6 +27,7 @@ struct source {
 	struct source_calls calls;
 	void *digest;                     /* thread's */
 	atomic_int_least64_t nanoseconds; /* that it took */
+	atomic_bool ring_stays;
 	atomic_bool cancelled;
 	atomic_bool woken; /* `wake` was posted and the thread has not seen it yet */
 	sem_t wake;
@@ -38,7 +39,7 @@ struct source {
 
 static void source_free(struct source *source)
 {
-	if (memory_unmap(source->ring, source->ring_size))
+	if (!atomic_load(&source->ring_stays) && memory_unmap(source->ring, source->ring_size))
 		warn("cannot unmap %zu bytes of memory", source->ring_size);
 	digest_free(source->digest);
 	sem_destroy(&source->wake);
@@ -249,6 +250,12 @@ void source_stop(struct source *source)
 	pthread_mutex_lock(&source->mutex);
 	source->ended = true;
 	pthread_mutex_unlock(&source->mutex);
+}
+
+void source_keep_ring(struct source *source)
+{
+	if (source)
+		atomic_store(&source->ring_stays, true);
 }
 
 void source_release(struct source *source)

@@ -56,6 +56,9 @@ void source_wake(struct source *source);
  */
 void source_stop(struct source *source);
 
+/* Before source_release(): an adapter may still use the ring, so it is not freed. Main thread. */
+void source_keep_ring(struct source *source);
+
 /*
  * Frees the source and its ring, once its thread, too, has nothing to do with them any more: the
  * ring is deregistered before. If an adapter may still use the ring, it is left out. After

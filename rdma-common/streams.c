@@ -286,8 +286,12 @@ void streams_interrupt(struct connection *connection)
 	tell_verdict(connection, &verdict);
 }
 
-void workers_release(struct workers workers)
+void workers_release(struct workers workers, bool rings_free)
 {
+	if (!rings_free) {
+		source_keep_ring(workers.source);
+		sink_keep_ring(workers.sink);
+	}
 	source_release(workers.source);
 	sink_release(workers.sink);
 }

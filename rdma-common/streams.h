@@ -37,9 +37,9 @@ struct workers {
 
 /*
  * No worker comes to the session any more when this returns. Once the connection is destroyed they
- * are released: their memory is that of the rings.
+ * are released, and with them the memory of the rings, unless an adapter may still use it.
  */
 struct workers streams_stop(struct connection *connection);
-void workers_release(struct workers workers);
+void workers_release(struct workers workers, bool rings_free);
 
 #endif

@@ -830,7 +830,7 @@ print(*(outcome[key] for key in sys.argv[2:]))' "$output" "$@"
 
 @test "passes that repeat through a ring of this side's that is shorter than the payload" {
 	outcomes client -n 3 <<<$'0\tmemory:100000 payload:300000\n7\tmemory:100000 payload:300000 corrupt-in\tthe contents are wrong'
-	outcomes client -n 3 -s 300000 <<<$'0\twrite memory:100000\n7\twrite memory:100000 corrupt-out\tthe contents are wrong'
+	outcomes client -n 3 -s 300000 <<<$'0\twrite memory:100000' # a damaged first pass is written over
 }
 
 @test "--json: what was measured, in bits as well, and how much was verified" {
