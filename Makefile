@@ -169,6 +169,11 @@ soak:
 	$(MAKE) --no-print-directory all build/peer
 	tests/soak
 
+# MUTANTS=100 SEED=2 make mutate; tests/mutate --help says the rest.
+mutate:
+	tests/setup build check
+	tests/mutate --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(FILES)
+
 demo:
 	tests/setup build lab
 	$(MAKE) --no-print-directory all
@@ -230,4 +235,4 @@ compilers:
 		xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 	$(ANALYZE) -Wno-analyzer-malloc-leak rdma-common/console.c
 
-.PHONY: all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak demo bench lab fresh format lint
+.PHONY: all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
