@@ -573,6 +573,30 @@ static NEEDS_LOCK int send_verdict(struct connection *connection)
 	return post_message(connection, &verdict);
 }
 
+/* The time that is so many seconds after `now`, where there are no passes to count. */
+static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
+{
+	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
+}
+
+/*
+ * How long a timed operation takes is for the side that performs it to say. Where it is a READ of a
+ * stream, the peer's source ends that; its time is in the hello.
+ */
+static NEEDS_LOCK void start_durations(struct connection *connection, int64_t now)
+{
+	const struct options *options = connection->engine->options;
+	const struct agreement *agreement = &connection->agreement;
+	struct session *session = &connection->session;
+
+	session->operation_time =
+		end_of_passes(operation_passes(options), options->duration_seconds, now);
+	session->source_time = session->operation_time;
+	if (session->protocol.operation == OPERATION_READ)
+		session->source_time =
+			end_of_passes(agreement->peer_passes, agreement->peer_seconds, now);
+}
+
 /* The peer's region is known: starts the clocks and the operation. */
 static NEEDS_LOCK int begin_operation(struct connection *connection)
 {
@@ -580,6 +604,7 @@ static NEEDS_LOCK int begin_operation(struct connection *connection)
 
 	session->figures.started = now_nanoseconds();
 	session->figures.completed = session->figures.started;
+	start_durations(connection, session->figures.started / 1000000);
 	if (connection->incoming.mr && !transfer_is_whole(&session->transfer))
 		session_request_service(connection); /* the main thread starts a sink */
 	if (!session->protocol.operates)
@@ -676,15 +701,22 @@ static NEEDS_LOCK bool next_event(struct connection *connection, struct event *e
 	       !outstanding_sends(session) && !session->outstanding_receives;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 int64_t session_due(const struct session *session)
 {
 	int64_t due = session->deadline, window = INT64_MAX;
 
 	if (window_is_allowed(session))
 		window = transfer_window_time(&session->transfer);
-	if (session->protocol.phase == PHASE_EXCHANGING && session->probe_time < due)
-		due = session->probe_time;
-	return window < due ? window : due;
+	if (session->protocol.phase == PHASE_EXCHANGING) {
+		due = earlier(due, session->probe_time);
+		due = earlier(due, earlier(session->operation_time, session->source_time));
+	}
+	return earlier(window, due);
 }
 
 /* The main thread need not know of what becomes due later: its timer lets it look again. */
@@ -1313,6 +1345,26 @@ static NEEDS_LOCK void expire_session(struct connection *connection)
 		session_give_up(connection, &failure);
 }
 
+/*
+ * Ends what is timed with the pass that has begun. Passes with the same bytes end by the operation;
+ * a stream by its source, whose end the peer is told.
+ */
+static NEEDS_LOCK void end_durations(struct connection *connection, int64_t now)
+{
+	struct session *session = &connection->session;
+
+	if (now >= session->source_time) {
+		session->source_time = INT64_MAX;
+		if (session->source && !session->transfer.source.stream.repeats)
+			source_end_pass(session->source);
+	}
+	if (now >= session->operation_time) {
+		session->operation_time = INT64_MAX;
+		transfer_stop(&session->transfer);
+		session_advance(connection);
+	}
+}
+
 void session_check_clocks(struct connection *connection)
 {
 	struct session *session = &connection->session;
@@ -1323,6 +1375,8 @@ void session_check_clocks(struct connection *connection)
 		poll_completions(connection);
 	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline)
 		expire_session(connection);
+	if (protocol->phase == PHASE_EXCHANGING)
+		end_durations(connection, now_milliseconds());
 	if (window_is_allowed(session) &&
 	    now_milliseconds() >= transfer_window_time(&session->transfer))
 		session_advance(connection);

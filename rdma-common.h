@@ -115,6 +115,8 @@ struct session {
 	int64_t deadline;       /* the session fails if nothing happens before */
 	int64_t probe_time;     /* the peer's adapter is probed if nothing happens before */
 	int64_t probe_interval; /* that led to it */
+	int64_t source_time;    /* a timed outgoing stream ends then; INT64_MAX: none does */
+	int64_t operation_time; /* the same of this side's operation */
 	int64_t serviced_by;    /* the main thread does so then without being woken */
 
 	bool done_posted;                  /* MSG_DONE */

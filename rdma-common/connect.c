@@ -317,6 +317,7 @@ static struct agreement agree(const struct introduction *peer)
 		.expects_pattern = hello->flags & HELLO_PATTERN,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
 		.peer_passes = hello->passes,
+		.peer_seconds = hello->seconds,
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
 	};
 }

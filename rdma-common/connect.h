@@ -52,8 +52,9 @@ struct agreement {
 	bool expects_pattern;     /* the peer sends the pattern of --size */
 	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
 				     TRANSFER_UNKNOWN */
-	uint64_t peer_passes;     /* how often the peer performs its operation */
-	bool peer_every_pass;     /* and every pass is verified */
+	uint64_t peer_passes;     /* how often the peer performs its operation; 0: for: */
+	uint32_t peer_seconds;
+	bool peer_every_pass; /* and every pass is verified */
 };
 
 /* Bytes of an address, IPv4 or IPv6. */

@@ -49,6 +49,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	lock_sessions(&engine->lock);
 	connection->session.protocol = protocol_start(options->role, options->operation);
 	connection->session.serviced_by = INT64_MAX;
+	connection->session.operation_time = INT64_MAX;
+	connection->session.source_time = INT64_MAX;
 	connection->session.work.owner = connection;
 	connection->session.polling.owner = connection;
 	unlock_sessions(&engine->lock);
@@ -141,8 +143,7 @@ static enum status create_latency(struct connection *connection, struct latency 
 	const struct options *options = connection->engine->options;
 
 	*latency = NULL;
-	if (connection->limits.depth > 1 ||
-	    !(options->report || options->json || options->iterations > 1))
+	if (connection->limits.depth > 1 || !(prints_figures(options) || options->json))
 		return STATUS_SUCCESS;
 	*latency = calloc(1, sizeof(**latency));
 	if (!*latency)
@@ -175,7 +176,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	struct stream_plan *own = writes ? &plan.outgoing : &plan.incoming;
 	struct stream_plan *other = writes ? &plan.incoming : &plan.outgoing;
 
-	own->passes = options->iterations;
+	own->passes = operation_passes(options);
 	own->every_pass = agreement->verifying && options->every_pass;
 	other->passes = agreement->peer_passes;
 	other->every_pass = agreement->peer_every_pass;
@@ -278,7 +279,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.operation = (uint8_t)engine->options->operation,
 		.flags = hello_flags(connection),
 		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
-		.passes = engine->options->iterations,
+		.passes = operation_passes(options),
+		.seconds = options->duration_seconds,
 	};
 
 	return connect_parameters(&connection->limits, &hello, wire);

@@ -34,7 +34,6 @@ struct options default_options(enum role role)
 {
 	struct options options = {
 		.role = role,
-		.iterations = 1,
 		.depth = DEFAULT_DEPTH,
 		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
 		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
@@ -47,6 +46,18 @@ struct options default_options(enum role role)
 int64_t timeout_milliseconds(const struct options *options)
 {
 	return (int64_t)options->timeout_seconds * 1000;
+}
+
+uint64_t operation_passes(const struct options *options)
+{
+	if (options->duration_seconds > 0)
+		return 0;
+	return options->iterations > 0 ? options->iterations : 1;
+}
+
+bool prints_figures(const struct options *options)
+{
+	return options->report || operation_passes(options) != 1;
 }
 
 enum parsed usage_error(const char *format, ...)
@@ -163,6 +174,10 @@ static enum parsed parse_numeric_option(struct options *options, int letter, con
 		parsed = parse_count("--iters", argument, 1000000000, &number);
 		options->iterations = number;
 		return parsed;
+	case OPTION_DURATION:
+		parsed = parse_count("--duration", argument, 1000000, &number);
+		options->duration_seconds = (unsigned int)number;
+		return parsed;
 	case OPTION_DEPTH:
 		parsed = parse_count("--depth", argument, 65536, &number);
 		options->depth = (unsigned int)number;
@@ -225,6 +240,8 @@ enum parsed check_options(const struct options *options)
 	if (payloads > 1)
 		return usage_error("--message, --file and --size exclude each other: there is one "
 				   "outgoing payload");
+	if (options->iterations > 0 && options->duration_seconds > 0)
+		return usage_error("--iters and --duration exclude each other: a count, or a time");
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))

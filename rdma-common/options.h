@@ -37,11 +37,12 @@ bool sends_payload(enum role role, enum operation operation, bool one_way);
 struct options {
 	enum role role;
 	enum operation operation;
-	const char *message;   /* send this text; NULL: the default line of this side */
-	const char *file;      /* send the bytes in this file, or on standard input: "-" */
-	uint64_t pattern_size; /* send a generated pattern of so many bytes; 0: none */
-	const char *output;    /* store what is received here, or on standard output: "-" */
-	uint64_t iterations;   /* how often the operation is performed */
+	const char *message;           /* send this text; NULL: the default line of this side */
+	const char *file;              /* send the bytes in this file, or on standard input: "-" */
+	uint64_t pattern_size;         /* send a generated pattern of so many bytes; 0: none */
+	const char *output;            /* store what is received here, or on standard output: "-" */
+	uint64_t iterations;           /* how often the operation is performed; 0: not given */
+	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool every_pass;       /* verify each performance of the operation, not the last */
 	uint64_t minimum_rate; /* bit/s: a slower operation of this side is a failure; 0: none */
@@ -82,6 +83,7 @@ enum long_option {
 	OPTION_CHECK,
 	OPTION_VERIFY_ALL,
 	OPTION_MAX_SESSIONS,
+	OPTION_DURATION,
 	OPTION_MIN_RATE,
 	OPTION_TOS,
 };
@@ -94,6 +96,7 @@ enum long_option {
 	{ "size",      required_argument, NULL, 's' },                \
 	{ "output",    required_argument, NULL, 'o' },                \
 	{ "iters",     required_argument, NULL, 'n' },                \
+	{ "duration",  required_argument, NULL, OPTION_DURATION },    \
 	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
 	{ "verify-all", no_argument,      NULL, OPTION_VERIFY_ALL },  \
 	{ "min-rate",  required_argument, NULL, OPTION_MIN_RATE },    \
@@ -117,6 +120,7 @@ enum long_option {
 	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
 #define OPERATION_OPTIONS_HELP                                                         \
 	"  -n, --iters N          perform the operation N times\n"                     \
+	"      --duration SECONDS repeat the operation for a time\n"                   \
 	"      --verify-all       verify every one of them, not only the last\n"       \
 	"      --depth D          at most D work requests outstanding (default 16)\n"  \
 	"      --min-rate RATE    fail below RATE bit/s, with K, M or G (1000 each)\n" \
@@ -139,6 +143,12 @@ bool is_standard_output(const char *name);
 struct options default_options(enum role role);
 
 int64_t timeout_milliseconds(const struct options *options);
+
+/* How often the operation is performed; 0: until --duration is over. */
+uint64_t operation_passes(const struct options *options);
+
+/* Whether amounts and rates are printed: --report, or --iters above 1, or --duration. */
+bool prints_figures(const struct options *options);
 
 /* The next step once the command line has been parsed. */
 enum parsed {

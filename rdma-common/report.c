@@ -545,7 +545,7 @@ void report_session(const struct log *log, const struct report *report)
 	if (report->disconnected)
 		print_status(log,
 			     options->role == ROLE_CLIENT ? "disconnected." : "peer disconnected.");
-	if ((options->report || options->iterations > 1) && report->connected)
+	if (prints_figures(options) && report->connected)
 		print_figures(log, report);
 	if (report->unfinished_sends || report->unfinished_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed",

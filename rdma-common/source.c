@@ -23,13 +23,14 @@ struct source {
 	struct payload *original; /* main thread's */
 	uint8_t *ring;
 	size_t ring_size;
-	uint64_t end; /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none */
+	uint64_t end; /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet; thread's */
 	struct source_calls calls;
 	void *digest;                     /* thread's */
 	atomic_int_least64_t nanoseconds; /* that it took */
 	atomic_bool ring_stays;
 	atomic_bool cancelled;
-	atomic_bool woken; /* `wake` was posted and the thread has not seen it yet */
+	atomic_bool ending; /* with the pass */
+	atomic_bool woken;  /* `wake` was posted and the thread has not seen it yet */
 	sem_t wake;
 	pthread_mutex_t mutex; /* held while a call runs */
 	/* `mutex` guards these: */
@@ -135,15 +136,31 @@ static uint64_t step(const struct source *source, uint64_t position)
 	return left < STEP ? left : STEP;
 }
 
+/* Once the time is up: the end of the pass that has begun, the first one at least. */
+static void find_end(struct source *source, uint64_t position)
+{
+	uint64_t length = source->payload.length, begun = position > 0 ? position : 1;
+
+	if (source->end == TRANSFER_UNKNOWN && length != TRANSFER_UNKNOWN &&
+	    atomic_load(&source->ending))
+		source->end = begun + (length - begun % length) % length;
+}
+
 /* Fills the beginning of the piece. False at the end, which was reported, or if cancelled. */
 static bool fill(struct source *source, const struct piece *piece)
 {
-	uint64_t most = step(source, piece->position);
-	uint64_t size = piece->size < most ? piece->size : most;
 	uint8_t *memory = source->ring + piece->offset;
+	uint64_t size, most;
 	ssize_t count;
 	bool end;
 
+	find_end(source, piece->position);
+	most = step(source, piece->position);
+	size = piece->size < most ? piece->size : most;
+	if (size == 0) {
+		call_filled(source, 0, true);
+		return false;
+	}
 	count = read_stream(source, piece->position, memory, (size_t)size);
 	if (count < 0) {
 		if (errno != ECANCELED)
@@ -239,6 +256,12 @@ void source_wake(struct source *source)
 {
 	if (!atomic_exchange(&source->woken, true))
 		sem_post(&source->wake);
+}
+
+void source_end_pass(struct source *source)
+{
+	atomic_store(&source->ending, true);
+	source_wake(source);
 }
 
 void source_stop(struct source *source)

@@ -50,6 +50,12 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 void source_wake(struct source *source);
 
 /*
+ * The time of a stream that has no other end is up: it ends with the pass that has begun, the first
+ * one at least. Any thread, as source_wake(). May be repeated.
+ */
+void source_end_pass(struct source *source);
+
+/*
  * No call comes any more once this has returned. Waits for a call that runs, so the lock of the
  * sessions may not be held, but not for a file or a pipe. May be repeated, NULL is allowed. Main
  * thread.

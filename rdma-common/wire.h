@@ -69,7 +69,8 @@ struct hello {
 	uint16_t flags;    /* HELLO_ONE_WAY and those below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
-	uint64_t passes;   /* how often this side performs its operation */
+	uint32_t seconds;  /* for how long, if `passes` is 0 */
+	uint64_t passes;   /* how often this side performs its operation; 0: until a time is up */
 };
 
 #define HELLO_ONE_WAY    (1 << 0) /* the client alone operates, so one side sends no payload */

@@ -179,6 +179,33 @@ assert 0 < values[0] and values[0] <= values[4], values
 assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values' "$output"
 }
 
+# timed OPTION...: a client that operates for a second, against the server; what it received is verified.
+timed() {
+	client -J --duration 1 "$@" 192.0.2.1 "$port"
+	expect 0
+	python3 -c '
+import json, sys
+outcome = json.loads(sys.argv[1])
+assert outcome["seconds"] >= 1 and outcome["operations"] >= 1 and outcome["verified"], outcome
+assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
+}
+
+@test "--duration: both sides for a time, in both modes, repeating, every pass verified, and longer than the ring" {
+	local mode
+	for mode in read write; do
+		start_server -s 100000 --duration 1 "$mode"
+		timed -s 64K "$mode"
+		timed -s 64K --verify-all "$mode"
+		timed -s 10M "$mode"
+		stop_server
+		[ "$status" -eq 0 ] && [ ! -s "$server_err" ]
+		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [1-9]" "$server_out")" -eq 3 ]
+	done
+	start_server -s 10M read # longer than the ring, and the time is the reader's
+	timed --one-way read
+	stop_server
+}
+
 @test "--min-rate: exit status 8 below it, and all is verified" {
 	start_server --min-rate 1 -n 50 -s 4K write
 	client -J --min-rate 1 -n 50 -s 4K write 192.0.2.1 "$port"

@@ -833,6 +833,43 @@ print(*(outcome[key] for key in sys.argv[2:]))' "$output" "$@"
 	outcomes client -n 3 -s 300000 <<<$'0\twrite memory:100000' # a damaged first pass is written over
 }
 
+# timed SCRIPT OPTION...: a client with --duration 1; its operation ended then, and with a whole pass of $pass bytes.
+timed() {
+	fake client "$1" -J --duration 1 "${@:2}"
+	[ "$status" -eq 0 ] || { echo "client '$*'"; return 1; }
+	python3 -c 'import json, sys
+outcome = json.loads(sys.argv[1])
+assert 1 <= outcome["seconds"] < 1.2, outcome
+assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] * int(sys.argv[2]), outcome' \
+		"$output" "$pass"
+}
+
+@test "--duration: passes that repeat, and a WRITE of a stream, end with a pass when the time is up" {
+	local pass=1024
+	timed ""
+	timed "iwarp"
+	timed "write"
+	timed "tutorial"
+	pass=10000 timed "write ring:4096" -s 10000
+	pass=30000 timed "memory:25000 payload:30000"
+	pass=30000 timed "write memory:25000" -s 30000
+}
+
+@test "--duration: a stream that is read ends when its source says so" {
+	fake client "ring:4096 payload:10000" -J --duration 1
+	[ "$status" -eq 0 ] && [ "$(values operations bytes verified_bytes)" = "3 30000 30000" ] # the peer's source
+	fake client "" -J --duration 1 --verify-all
+	[ "$status" -eq 0 ] && [ "$(values operations verified_bytes)" = "3 3072" ]
+	outcomes client -s 10000 <<-END
+		0	passes:0 seconds:1
+		0	write passes:0 seconds:1 every-pass
+	END
+	outcomes server -1 -s 10000 --duration 1 <<-END
+		0	passes:0 seconds:2
+		0	passes:0 seconds:0 every-pass memory:50000
+	END
+}
+
 @test "--json: what was measured, in bits as well, and how much was verified" {
 	fake client "write every-pass passes:3 payload:1000 operation@10" -J -s 100 -n 5 --depth 4
 	[ "$status" -eq 0 ]

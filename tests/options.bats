@@ -18,7 +18,7 @@ usage_error() {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[ -z "$stderr" ]
-		for text in --bind --tos --message --file --size --output --iters --depth --min-rate --busy-poll --report --json \
+		for text in --bind --tos --message --file --size --output --iters --duration --depth --min-rate --busy-poll --report --json \
 			--timeout --max-size --verbose --help --version 'read|write'; do
 			[[ $output == *"$text"* ]]
 		done
@@ -131,6 +131,7 @@ usage_error() {
 @test "options that cannot be had together are usage errors" {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 	usage_error "--message, --file and --size exclude each other" rdma-client -f x -s 1 read 192.0.2.1 1
+	usage_error "--iters and --duration exclude each other" rdma-server -n 1 --duration 5 read
 	usage_error "both need standard output" rdma-client -J -o - read 192.0.2.1 1
 	usage_error "this side sends no payload" rdma-client --one-way -s 1 read 192.0.2.1 1
 	usage_error "nothing is received" rdma-client --one-way -o x write 192.0.2.1 1

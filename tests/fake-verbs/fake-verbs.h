@@ -17,6 +17,7 @@
  *                             that nobody knows before, another version
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N passes:N        bytes that the peer sends; how often it performs its operation
+ *   seconds:N                 for how long, with passes:0
  *   ring:N request:N          bytes of the peer's rings; of its work requests
  *   late-source               the peer announces its ring before there is anything in it
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM

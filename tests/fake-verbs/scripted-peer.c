@@ -19,7 +19,7 @@
 /* What the peer keeps of a stream whose length it does not know, and its rings then. */
 #define LONGEST_UNKNOWN (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
-/* A timed stream is ended by its source, this one's after so many passes. */
+/* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
 #define HELLO_ONE_WAY    1
@@ -108,7 +108,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	static const uint8_t magic[] = { 'R', 'W', 'H', 'O' };
 	bool unknown = scripted("unknown") && peer_sends(passive);
 	uint64_t length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length;
-	uint64_t passes = scripted_number("passes", 1);
+	uint64_t passes = scripted_number("passes", 1), seconds = scripted_number("seconds", 0);
 
 	fill_bytes(wire, 0, HELLO_SIZE);
 	if (is_tutorial())
@@ -123,6 +123,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	wire[16] = (uint8_t)refusal;
 	if (wire[4] == 1)
 		return VERSION_1_SIZE;
+	put(wire + 20, seconds, 4);
 	put(wire + 24, passes, sizeof(passes));
 	return HELLO_SIZE;
 }
@@ -178,7 +179,7 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 
 	if (!stream->plan.present)
 		return 1;
-	if (stream->plan.passes == 0 || stream->length == TRANSFER_UNKNOWN)
+	if (stream->plan.length == TRANSFER_UNKNOWN)
 		size = LONGEST_UNKNOWN;
 	return smaller(size, LONGEST_RING);
 }
@@ -218,7 +219,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	}
 	if (size != HELLO_SIZE || wire[4] != 2 || (wire[5] != writes() && !refused))
 		violation("the program's hello is not what the peer expects");
-	if (!is_zero(wire + 17, 7) || wire[16])
+	if (!is_zero(wire + 17, 3) || wire[16] || (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
 	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);
 }
@@ -422,6 +423,8 @@ static bool operate(struct peer *peer)
 	struct transfer_request *request = &peer->requests[peer->posted % PEER_DEPTH];
 	struct stimulus *stimulus;
 
+	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
+		transfer_stop(&peer->transfer); /* else without effect */
 	if (!peer->mr_sent || !transfer_next(&peer->transfer, request, simulated_milliseconds()))
 		return false;
 	peer->posted++;

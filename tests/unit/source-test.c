@@ -305,6 +305,37 @@ static void a_pattern_goes_through_any_ring(void **state)
 	}
 }
 
+/* Whether it is called when `taken` bytes of it are taken, or at once: 0. */
+static void a_timed_stream_ends_with_the_pass_that_has_begun(void **state)
+{
+	static const struct {
+		size_t length, ring;
+		uint64_t taken;
+	} cases[] = {
+		{ 5, 4096, 0 },    { 1000, 1000, 0 },      { 1000, 1000, 3000 },
+		{ 1000, 4096, 1 }, { 1000, 4096, 100001 }, { 100003, 65536, 250000 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct payload payload = load(NULL, cases[i].length);
+		struct user user;
+		uint64_t most;
+
+		user_start(&user, &payload, cases[i].ring, TRANSFER_UNKNOWN);
+		take(&user, cases[i].ring / 3 + 1, cases[i].taken);
+		source_end_pass(user.source);
+		most = user.taken + cases[i].ring + cases[i].length;
+		take(&user, cases[i].ring / 3 + 1, UINT64_MAX);
+		assert_true(user.ended);
+		assert_int_equal(user.filled % cases[i].length, 0);
+		assert_in_range(user.filled, cases[i].length, most);
+		assert_true(user.digest == digest_of(&payload, cases[i].length, user.filled));
+		user_end(&user);
+		payload_free(&payload);
+	}
+}
+
 static void every_pass_begins_again(void **state)
 {
 	static const struct {
@@ -537,6 +568,7 @@ int main(void)
 		cmocka_unit_test(a_file_goes_through_any_ring),
 		cmocka_unit_test(a_pattern_goes_through_any_ring),
 		cmocka_unit_test(every_pass_begins_again),
+		cmocka_unit_test(a_timed_stream_ends_with_the_pass_that_has_begun),
 		cmocka_unit_test(a_stream_without_an_end_can_be_stopped),
 		cmocka_unit_test(a_pipe_goes_through_any_ring),
 		cmocka_unit_test(a_source_that_waits_for_a_pipe_is_stopped_without_waiting),

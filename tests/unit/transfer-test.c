@@ -1936,6 +1936,27 @@ static void a_time_that_is_up_ends_with_the_pass(void **state)
 	}
 }
 
+/* What is ready in MSG_MR is all that a timed READ of the same bytes needs: it has no other end. */
+static void a_timed_read_that_repeats_marks_no_end_again(void **state)
+{
+	struct transfer_plan plan = real_plan(false, 100000, 100000);
+	struct transfer source, reader;
+	struct window window;
+	uint64_t ready;
+
+	(void)state;
+	plan.outgoing.passes = plan.incoming.passes = 0;
+	transfer_init(&source, &plan, 0);
+	transfer_init(&reader, &plan, 0);
+	assert_true(transfer_filled(&source, 100000, false, 0));
+	ready = transfer_announce(&source, 0);
+	assert_int_equal(ready, 100000);
+	assert_null(transfer_peer_region(&reader, 100000, ready, 0));
+	if (transfer_window(&source, 1000, &window))
+		assert_null(transfer_accept(&reader, &window, 1000));
+	assert_true(transfer_window_time(&source) == TRANSFER_NEVER);
+}
+
 static void a_file_that_shrank_is_no_stream(void **state)
 {
 	struct transfer_plan plan = real_plan(true, 100000, 4096);
@@ -2137,6 +2158,7 @@ int main(void)
 		cmocka_unit_test(passes_that_fit_repeat),
 		cmocka_unit_test(verified_passes_are_one_stream),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
+		cmocka_unit_test(a_timed_read_that_repeats_marks_no_end_again),
 		cmocka_unit_test(a_file_that_shrank_is_no_stream),
 		cmocka_unit_test(windows_that_break_a_rule),
 		cmocka_unit_test(after_the_end_nothing_is_ready),
