@@ -26,6 +26,7 @@
 #include <sys/queue.h>
 
 #include "rdma-common/connect.h"
+#include "rdma-common/counters.h"
 #include "rdma-common/lock.h"
 #include "rdma-common/options.h"
 #include "rdma-common/payload.h"
@@ -151,9 +152,10 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	int tos;             /* type of service in use; -1: not known */
-	bool device_removed; /* the device went while the connection was there */
-	struct timer timer;  /* of connection_service() */
+	struct counters counters; /* of the port, when the session began, if wanted */
+	int tos;                  /* type of service in use; -1: not known */
+	bool device_removed;      /* the device went while the connection was there */
+	struct timer timer;       /* of connection_service() */
 	TAILQ_ENTRY(connection) link;
 
 	struct session session GUARDED;

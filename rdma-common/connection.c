@@ -110,6 +110,17 @@ static enum status create_queues(struct connection *connection, struct failure *
 	return STATUS_SUCCESS;
 }
 
+/* The counters of the port that the connection uses, where a report wants them. */
+static void read_counters(const struct connection *connection, struct counters *counters)
+{
+	const struct options *options = connection->engine->options;
+	const struct rdma_cm_id *id = connection->id;
+
+	memset(counters, 0, sizeof(*counters));
+	if (id->verbs && (options->json || prints_figures(options)))
+		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
+}
+
 enum status connection_prepare(struct connection *connection, bool one_way)
 {
 	const struct options *options = connection->engine->options;
@@ -119,6 +130,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	enum status status = query_limits(id, options, limits, &failure);
 
 	connection->one_way = one_way;
+	read_counters(connection, &connection->counters);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
@@ -602,12 +614,16 @@ void connection_finish(struct connection *connection, enum status status, bool o
 {
 	struct workers workers = streams_stop(connection);
 	struct latency *latency;
+	struct counters counters;
 	struct report report;
 
+	read_counters(connection, &counters);
 	lock_sessions(&connection->engine->lock);
 	report = make_report(connection, status);
 	latency = connection->session.figures.latency;
 	unlock_sessions(&connection->engine->lock);
+	report.before = &connection->counters;
+	report.after = &counters;
 	report_session(&connection->log, &report);
 	if (outcome)
 		report_json(&connection->log, &report);

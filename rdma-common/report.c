@@ -351,6 +351,26 @@ static void print_figures(const struct log *log, const struct report *report)
 		     (double)report->verification_nanoseconds / NANOSECONDS_PER_SECOND);
 }
 
+/* What the port's counters of errors say; nothing where it has none. */
+static void print_counters(const struct log *log, const struct report *report)
+{
+	bool clean = true;
+
+	if (!report->before || !report->before->any || !report->after->any)
+		return;
+	for (unsigned int i = 0; counter_name(i); i++) {
+		uint64_t growth = counter_growth(report->before, report->after, i);
+
+		if (growth == 0)
+			continue;
+		print_status(log, "counted by %s meanwhile: %s %" PRIu64, report->device,
+			     counter_name(i), growth);
+		clean = false;
+	}
+	if (clean)
+		print_status(log, "no errors counted by %s", report->device);
+}
+
 /* ---- Progress ---- */
 
 /* An amount of bytes in the largest unit of which there is one. */
@@ -486,6 +506,22 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
+/* The counters that have grown, by how much; null where the port has none. */
+static void add_counters(struct json_object *object, const struct report *report)
+{
+	struct json_object *inner = NULL;
+
+	if (report->before && report->before->any && report->after->any)
+		inner = json_object_new_object();
+	for (unsigned int i = 0; inner && counter_name(i); i++) {
+		uint64_t growth = counter_growth(report->before, report->after, i);
+
+		if (growth > 0)
+			add_count(inner, counter_name(i), growth);
+	}
+	json_object_object_add(object, "errors_counted", inner);
+}
+
 /* Prints a line on standard output, which carries JSON. */
 static __attribute__((format(printf, 2, 3))) void print_object(struct console *console,
 							       const char *format, ...)
@@ -528,6 +564,7 @@ void report_json(const struct log *log, const struct report *report)
 	add_count(object, "received_bytes", report->received_bytes);
 	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
 	add_count(object, "verified_bytes", report->verified_bytes);
+	add_counters(object, report);
 	json_object_object_add(object, "status", json_object_new_int(exit_status));
 	add_string(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
 	print_object(log->console, "%s",
@@ -545,8 +582,10 @@ void report_session(const struct log *log, const struct report *report)
 	if (report->disconnected)
 		print_status(log,
 			     options->role == ROLE_CLIENT ? "disconnected." : "peer disconnected.");
-	if (prints_figures(options) && report->connected)
+	if (prints_figures(options) && report->connected) {
 		print_figures(log, report);
+		print_counters(log, report);
+	}
 	if (report->unfinished_sends || report->unfinished_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed",
 			    report->unfinished_sends, report->unfinished_receives);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "console.h"
+#include "counters.h"
 #include "process.h"
 #include "status.h"
 
@@ -48,9 +49,10 @@ struct report {
 	int64_t nanoseconds;            /* from the first posting to the last completion */
 	const struct latency *latency;  /* NULL: not measured */
 	int64_t outgoing_digest_nanoseconds, verification_nanoseconds;
-	uint64_t received_bytes; /* of payload */
-	bool verified;           /* they match the peer's digest */
-	uint64_t verified_bytes; /* if they do: of all passes that were verified */
+	uint64_t received_bytes;               /* of payload */
+	bool verified;                         /* they match the peer's digest */
+	uint64_t verified_bytes;               /* if they do: of all passes that were verified */
+	const struct counters *before, *after; /* of the device's port; NULL: not wanted */
 	uint64_t unfinished_sends;
 	unsigned int unfinished_receives; /* work requests that never completed */
 };

@@ -206,6 +206,25 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 	stop_server
 }
 
+@test "what the device counts: retransmissions where packets are lost, no errors where none are; soft-iWARP has none" {
+	# shellcheck disable=SC2034 # teardown uses it
+	repair='lab disturb'
+	start_server write
+	client -J -n 100 -s 64K write 192.0.2.1 "$port"
+	expect 0
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		[ "$(json errors_counted)" = None ]
+		return
+	fi
+	[ "$(json errors_counted)" = "{}" ]
+	client -n 100 write 192.0.2.1 "$port"
+	[[ $output == *"no errors counted by rdma0"* ]]
+	lab disturb loss 2%
+	client -t "$LIMIT" -J -n 500 -s 1K write 192.0.2.1 "$port"
+	expect 0
+	[[ $(json errors_counted) =~ (completer_retry_err|rcvd_seq_err|duplicate_request|out_of_seq_request) ]]
+}
+
 @test "--min-rate: exit status 8 below it, and all is verified" {
 	start_server --min-rate 1 -n 50 -s 4K write
 	client -J --min-rate 1 -n 50 -s 4K write 192.0.2.1 "$port"

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "counters.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Names that drivers use, rdma_rxe, mlx5, bnxt_re, irdma, efa and cxgb4, and those that InfiniBand
+ * requires. Not those that flushed work requests raise: every session ends with some.
+ */
+static const char *const names[] = {
+	"duplicate_request",
+	"out_of_seq_request",
+	"rcvd_rnr_err",
+	"send_rnr_err",
+	"rcvd_seq_err",
+	"retry_exceeded_err",
+	"retry_rnr_exceeded_err",
+	"completer_retry_err",
+	"send_err",
+	"link_downed",
+	"out_of_sequence",
+	"out_of_buffer",
+	"rnr_nak_retry_err",
+	"packet_seq_err",
+	"implied_nak_seq_err",
+	"local_ack_timeout_err",
+	"resp_local_length_error",
+	"req_remote_invalid_request",
+	"req_remote_access_errors",
+	"resp_remote_access_errors",
+	"req_transport_retries_exceeded",
+	"req_rnr_retries_exceeded",
+	"roce_adp_retrans",
+	"roce_adp_retrans_to",
+	"roce_slow_restart",
+	"rx_icrc_encapsulated",
+	"np_cnp_sent",
+	"np_ecn_marked_roce_packets",
+	"rp_cnp_handled",
+	"rp_cnp_ignored",
+	"to_retransmits",
+	"seq_err_naks_rcvd",
+	"rnr_naks_rcvd",
+	"max_retry_exceeded",
+	"cnpHandled",
+	"cnpIgnored",
+	"cnpSent",
+	"tcpRetransSegs",
+	"retrans_pkts",
+	"ip4RetransSegs",
+	"symbol_error",
+	"link_error_recovery",
+	"port_rcv_errors",
+	"port_rcv_remote_physical_errors",
+	"port_xmit_discards",
+	"local_link_integrity_errors",
+	"excessive_buffer_overrun_errors",
+	"VL15_dropped",
+};
+
+_Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
+
+const char *counter_name(unsigned int number)
+{
+	return number < COUNTERS ? names[number] : NULL;
+}
+
+/* False if the port has no such counter there, or it does not say a number. */
+static bool read_counter(const char *device, unsigned int port, const char *folder,
+			 const char *name, uint64_t *value)
+{
+	char path[PATH_MAX];
+	bool found;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/ports/%u/%s/%s", device, port, folder, name);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	found = fscanf(file, "%" SCNu64, value) == 1;
+	fclose(file);
+	return found;
+}
+
+void counters_read(struct counters *counters, const char *device, unsigned int port)
+{
+	memset(counters, 0, sizeof(*counters));
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		if (read_counter(device, port, "hw_counters", names[i], &counters->values[i]) ||
+		    read_counter(device, port, "counters", names[i], &counters->values[i]))
+			counters->any = true;
+	}
+}
+
+uint64_t counter_growth(const struct counters *before, const struct counters *after,
+			unsigned int number)
+{
+	uint64_t old = before->values[number], new = after->values[number];
+
+	return new > old ? new - old : 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Counters of errors that a port of a device has in sysfs: what was retransmitted, came out of
+ * sequence, found no receive, was marked as congested. They count for all that uses the port.
+ *
+ * No lock, any thread. Reading them may ask the device's firmware, so it is done at the beginning
+ * and at the end of a session alone.
+ */
+#ifndef RDMA_COMMON_COUNTERS_H
+#define RDMA_COMMON_COUNTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Counters that are known; a device has some of them. */
+#define COUNTERS 48
+
+struct counters {
+	bool any; /* the port has at least one */
+	uint64_t values[COUNTERS];
+};
+
+/* A counter's name, as `rdma statistic` shows it; NULL from the number on that none has. Static. */
+const char *counter_name(unsigned int number);
+
+/* Reads those of a port of the device with this folder in sysfs (ibv_device's ibdev_path). */
+void counters_read(struct counters *counters, const char *device, unsigned int port);
+
+/* By how much a counter has grown; 0 if somebody has reset it meanwhile. */
+uint64_t counter_growth(const struct counters *before, const struct counters *after,
+			unsigned int number);
+
+#endif
