@@ -77,7 +77,7 @@ struct region {
 	uint8_t *memory;
 	size_t size; /* bytes */
 	struct ibv_mr *mr;
-	bool owned; /* the memory is freed with the region; the payload's and a worker's is not */
+	bool owned;   /* the memory is freed with the region; the payload's and a worker's is not */
 	bool counted; /* in engine->registered, until the end of the connection */
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "counters.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -72,17 +72,17 @@ const char *counter_name(unsigned int number)
 static bool read_counter(const char *device, unsigned int port, const char *folder,
 			 const char *name, uint64_t *value)
 {
-	char path[PATH_MAX];
-	bool found;
+	char path[PATH_MAX], line[32], *end = line;
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/ports/%u/%s/%s", device, port, folder, name);
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	found = fscanf(file, "%" SCNu64, value) == 1;
+	if (fgets(line, sizeof(line), file))
+		*value = strtoull(line, &end, 10);
 	fclose(file);
-	return found;
+	return end > line;
 }
 
 void counters_read(struct counters *counters, const char *device, unsigned int port)

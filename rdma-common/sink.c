@@ -32,21 +32,21 @@ struct sink {
 	size_t buffer_size;
 	void *digest;
 	uint64_t pass_digest; /* of the first pass, of a stream that repeats */
-	bool passes_differ;   /* a later one has another */
 	struct excerpt excerpt;
 	struct verdict verdict;
 	struct output *output; /* NULL: not open */
-	bool verified;         /* all of it */
 	uint64_t kept;         /* position */
+	bool passes_differ;    /* a later one has another digest than the first */
+	bool verified;         /* all of it */
 	/* Set by sink_finish(), before `finishing`: */
 	uint64_t final_length, final_digest;
 	atomic_bool finishing;
+	atomic_bool woken;      /* there is a post that the thread has not seen yet */
+	atomic_bool cancelled;  /* by sink_stop(), which then passes through `mutex` */
+	atomic_bool ring_stays; /* when the sink is freed */
+	atomic_uint owners;     /* the thread and the main thread: the last one frees */
 	sem_t wake;
-	atomic_bool woken;     /* there is a post that the thread has not seen yet */
-	atomic_bool cancelled; /* by sink_stop(), which then passes through `mutex` */
 	pthread_mutex_t mutex; /* held during a call */
-	atomic_bool ring_stays;
-	atomic_uint owners; /* the thread and the main thread: the last one frees */
 };
 
 static void free_sink(struct sink *sink)
