@@ -120,7 +120,7 @@ enum long_option {
 	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
 #define OPERATION_OPTIONS_HELP                                                         \
 	"  -n, --iters N          perform the operation N times\n"                     \
-	"      --duration SECONDS repeat the operation for a time\n"                   \
+	"      --duration TIME    repeat the operation for TIME seconds\n"             \
 	"      --verify-all       verify every one of them, not only the last\n"       \
 	"      --depth D          at most D work requests outstanding (default 16)\n"  \
 	"      --min-rate RATE    fail below RATE bit/s, with K, M or G (1000 each)\n" \

@@ -179,14 +179,15 @@ assert 0 < values[0] and values[0] <= values[4], values
 assert all(low <= high * 1.01 for low, high in zip(values, values[1:])), values' "$output"
 }
 
-# timed OPTION...: a client that operates for a second, against the server; what it received is verified.
+# timed OPTION...: a client that operates for a second, against the server; what it received is verified. The last
+# completion of a stream may come before its end does.
 timed() {
 	client -J --duration 1 "$@" 192.0.2.1 "$port"
 	expect 0
 	python3 -c '
 import json, sys
 outcome = json.loads(sys.argv[1])
-assert outcome["seconds"] >= 1 and outcome["operations"] >= 1 and outcome["verified"], outcome
+assert outcome["seconds"] > 0.5 and outcome["operations"] >= 1 and outcome["verified"], outcome
 assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 }
 
@@ -199,7 +200,7 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 		timed -s 10M "$mode"
 		stop_server
 		[ "$status" -eq 0 ] && [ ! -s "$server_err" ]
-		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [1-9]" "$server_out")" -eq 3 ]
+		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 3 ]
 	done
 	start_server -s 10M read # longer than the ring, and the time is the reader's
 	timed --one-way read

@@ -267,9 +267,9 @@ peak_below() {
 }
 
 # With about 45 sessions at a time ibv_create_cq(3) begins to fail over soft-iWARP, and says no errno.
-@test "64 clients at a time (32 over soft-iWARP), with little memory for all of them" {
+@test "64 clients at a time (16 over soft-iWARP), with little memory for all of them" {
 	local clients=64
-	[ "$LAB_TRANSPORT" != siw ] || clients=32
+	[ "$LAB_TRANSPORT" != siw ] || clients=16
 	random_file there 100000
 	limited_server "-l $((32 * clients))" -t "$LIMIT" read
 	shell_client 'for number in $(seq "$4"); do

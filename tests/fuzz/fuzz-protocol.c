@@ -117,7 +117,7 @@ static void watch_messages(const struct witness *witness, const struct protocol 
 		require(after->status != STATUS_PEER_LOST);
 	if (after->remote >= REMOTE_MR)
 		require(after->role == ROLE_SERVER || witness->posted & ACTION_SEND_MR);
-	if (after->remote >= REMOTE_DONE)
+	if (after->remote == REMOTE_DONE || after->remote == REMOTE_VERDICT)
 		require(witness->posted & ACTION_SEND_MR);
 	if (after->remote >= REMOTE_VERDICT)
 		require(after->verifying);
