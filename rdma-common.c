@@ -550,13 +550,13 @@ static NEEDS_LOCK int post_what_is_due(struct connection *connection)
 	return error;
 }
 
-/* True if EVENT_OPERATION_COMPLETED is due. */
+/* True if EVENT_OPERATION_COMPLETED is due, also when the disconnection has overtaken it. */
 static NEEDS_LOCK bool is_operation_over(const struct session *session)
 {
 	const struct protocol *protocol = &session->protocol;
 
-	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED &&
-	       transfer_outstanding(&session->transfer) == 0 &&
+	return protocol->phase < PHASE_FINISHED && protocol->local == LOCAL_OPERATION_POSTED &&
+	       !session->operation_failed && transfer_outstanding(&session->transfer) == 0 &&
 	       (done_follows_at_once(protocol) ? session->done_posted
 					       : transfer_done_due(&session->transfer));
 }
@@ -1071,6 +1071,8 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 			? ""
 			: "the peer sent something that is no message of this protocol: ";
 
+	if (wr_kind(completion->wr_id) == WR_OPERATION)
+		connection->session.operation_failed = true;
 	if (!receive) /* of receives there are too many */
 		print_trace(&connection->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));

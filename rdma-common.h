@@ -121,6 +121,7 @@ struct session {
 	int64_t serviced_by;    /* the main thread does so then without being woken */
 
 	bool done_posted;                  /* MSG_DONE */
+	bool operation_failed;             /* a work request of the operation did, or was flushed */
 	bool window_outstanding;           /* a MSG_WINDOW has not completed yet */
 	unsigned int outstanding_messages; /* in the send queue, besides the operation */
 	unsigned int outstanding_receives;

@@ -460,6 +460,7 @@ calls() {
 	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
 	END
 	outcomes server -1 <<-END
+	0	tutorial write operation>DISCONNECTED
 	0	sent-VERDICT>DISCONNECTED
 	0	received-VERDICT>DISCONNECTED
 	0	iwarp sent-VERDICT>DISCONNECTED
