@@ -944,7 +944,8 @@ static NEEDS_LOCK void handle_done(struct connection *connection, const struct m
 
 	if (!protocol->verifying) /* a program without a hello does not say */
 		bytes = incoming->present ? incoming->length : 0;
-	if (protocol->remote == REMOTE_MR) {
+	/* a side that gave up does not know the peer's numbers any more */
+	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
 		session->peer_digest = message->value;
 		wrong = transfer_accept_done(&session->transfer, bytes, now_milliseconds());
 	}
