@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sink.h"
 
-#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +12,15 @@
 #include "memory.h"
 #include "output.h"
 #include "process.h"
+#include "worker.h"
 
 /* A whole payload up to this is verified where it is received: a thread would take longer. */
 #define SMALL_PAYLOAD ((uint64_t)64 * 1024)
 /* Bytes that are copied out, or verified, at a time: they stay in a cache meanwhile. */
 #define PIECE_SIZE ((size_t)256 * 1024)
-/* Bytes of the thread's stack: so many sessions do not reserve 8 MiB each. */
-#define STACK_SIZE ((size_t)256 * 1024)
 
 struct sink {
+	struct worker worker;
 	struct incoming incoming;
 	struct sink_calls calls;
 	mode_t mode; /* of a new file */
@@ -41,30 +38,15 @@ struct sink {
 	/* Set by sink_finish(), before `finishing`: */
 	uint64_t final_length, final_digest;
 	atomic_bool finishing;
-	atomic_bool woken;      /* there is a post that the thread has not seen yet */
-	atomic_bool cancelled;  /* by sink_stop(), which then passes through `mutex` */
-	atomic_bool ring_stays; /* when the sink is freed */
-	atomic_uint owners;     /* the thread and the main thread: the last one frees */
-	sem_t wake;
-	pthread_mutex_t mutex; /* held during a call */
 };
-
-static void free_sink(struct sink *sink)
-{
-	if (!atomic_load(&sink->ring_stays) &&
-	    memory_unmap(sink->incoming.ring, sink->incoming.ring_size))
-		warn("cannot unmap %zu bytes of memory", sink->incoming.ring_size);
-	digest_free(sink->digest);
-	free(sink->buffer);
-	sem_destroy(&sink->wake);
-	pthread_mutex_destroy(&sink->mutex);
-	free(sink);
-}
 
 static void release(struct sink *sink)
 {
-	if (atomic_fetch_sub(&sink->owners, 1) == 1)
-		free_sink(sink);
+	if (!worker_release(&sink->worker))
+		return;
+	digest_free(sink->digest);
+	free(sink->buffer);
+	free(sink);
 }
 
 static bool has_failed(const struct sink *sink)
@@ -74,55 +56,40 @@ static bool has_failed(const struct sink *sink)
 
 /* ---- Calls ---- */
 
-/* Takes the mutex for a call, unless the sink is stopped. */
-static bool begin_call(struct sink *sink)
-{
-	pthread_mutex_lock(&sink->mutex);
-	if (!atomic_load(&sink->cancelled))
-		return true;
-	pthread_mutex_unlock(&sink->mutex);
-	return false;
-}
-
-static void end_call(struct sink *sink)
-{
-	pthread_mutex_unlock(&sink->mutex);
-}
-
 static bool call_next(struct sink *sink, struct piece *piece)
 {
 	bool found;
 
-	if (!begin_call(sink))
+	if (!worker_begin_call(&sink->worker))
 		return false;
 	found = sink->calls.next(sink->calls.context, piece);
-	end_call(sink);
+	worker_end_call(&sink->worker);
 	return found;
 }
 
 static void call_copied(struct sink *sink, size_t size)
 {
-	if (!begin_call(sink))
+	if (!worker_begin_call(&sink->worker))
 		return;
 	sink->calls.copied(sink->calls.context, size);
-	end_call(sink);
+	worker_end_call(&sink->worker);
 }
 
 static void call_kept(struct sink *sink, size_t size)
 {
 	sink->kept += size;
-	if (!begin_call(sink))
+	if (!worker_begin_call(&sink->worker))
 		return;
 	sink->calls.kept(sink->calls.context, sink->kept);
-	end_call(sink);
+	worker_end_call(&sink->worker);
 }
 
 static void call_finished(struct sink *sink)
 {
-	if (!begin_call(sink))
+	if (!worker_begin_call(&sink->worker))
 		return;
 	sink->calls.finished(sink->calls.context, &sink->verdict, &sink->excerpt);
-	end_call(sink);
+	worker_end_call(&sink->worker);
 }
 
 /* ---- Verifying ---- */
@@ -246,7 +213,8 @@ static bool fail_to_store(struct sink *sink)
 static bool open_output(struct sink *sink)
 {
 	if (!sink->output)
-		sink->output = output_open(sink->incoming.output, sink->mode, &sink->cancelled);
+		sink->output =
+			output_open(sink->incoming.output, sink->mode, &sink->worker.cancelled);
 	return sink->output || fail_to_store(sink);
 }
 
@@ -290,7 +258,8 @@ static bool verify_whole(struct sink *sink)
 		uint64_t left = incoming->length - done;
 		size_t size = left < PIECE_SIZE ? (size_t)left : PIECE_SIZE;
 
-		if (atomic_load(&sink->cancelled) || !verify(sink, incoming->ring + done, size))
+		if (atomic_load(&sink->worker.cancelled) ||
+		    !verify(sink, incoming->ring + done, size))
 			return false;
 		if (!incoming->output)
 			call_kept(sink, size);
@@ -347,14 +316,6 @@ static bool take_piece(struct sink *sink)
 	return true;
 }
 
-static void wait_for_work(struct sink *sink)
-{
-	while (sem_wait(&sink->wake) && errno == EINTR)
-		;
-	/* before the work is looked for: who comes from now on posts again */
-	atomic_exchange(&sink->woken, false);
-}
-
 /* All that the peer says it sent is kept. */
 static bool is_complete(struct sink *sink)
 {
@@ -365,8 +326,8 @@ static void run_streamed(struct sink *sink)
 {
 	while (!is_complete(sink)) {
 		if (!take_piece(sink))
-			wait_for_work(sink);
-		if (has_failed(sink) || atomic_load(&sink->cancelled))
+			worker_wait(&sink->worker);
+		if (has_failed(sink) || atomic_load(&sink->worker.cancelled))
 			return;
 	}
 	if (verify_end(sink, sink->final_length, sink->final_digest))
@@ -390,25 +351,6 @@ static void *run_thread(void *argument)
 	run(argument);
 	release(argument);
 	return NULL;
-}
-
-/* A detached thread: nobody waits for one that a disk or a reader holds up. 0 or an errno value. */
-static int start_thread(struct sink *sink)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int error = pthread_attr_init(&attributes);
-
-	if (error)
-		return error;
-	atomic_fetch_add(&sink->owners, 1);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE);
-	error = pthread_create(&thread, &attributes, run_thread, sink);
-	if (error)
-		atomic_fetch_sub(&sink->owners, 1);
-	pthread_attr_destroy(&attributes);
-	return error;
 }
 
 /* Allocates what the sink works with. 0 or an errno value. */
@@ -441,9 +383,7 @@ static struct sink *sink_new(const struct incoming *incoming, const struct sink_
 	sink->excerpt.is_pattern = incoming->is_pattern;
 	if (incoming->output)
 		sink->mode = output_mode();
-	pthread_mutex_init(&sink->mutex, NULL);
-	sem_init(&sink->wake, 0, 0);
-	atomic_init(&sink->owners, 1);
+	worker_init(&sink->worker, incoming->ring, incoming->ring_size);
 	return sink;
 }
 
@@ -461,7 +401,7 @@ struct sink *sink_start(const struct incoming *incoming, const struct sink_calls
 	if (!error && is_small(incoming))
 		run(sink);
 	else if (!error)
-		error = start_thread(sink);
+		error = worker_start(&sink->worker, run_thread, sink);
 	if (!error)
 		return sink;
 	if (sink)
@@ -472,8 +412,7 @@ struct sink *sink_start(const struct incoming *incoming, const struct sink_calls
 
 void sink_wake(struct sink *sink)
 {
-	if (!atomic_exchange(&sink->woken, true))
-		sem_post(&sink->wake);
+	worker_wake(&sink->worker);
 }
 
 void sink_finish(struct sink *sink, uint64_t length, uint64_t digest)
@@ -486,19 +425,14 @@ void sink_finish(struct sink *sink, uint64_t length, uint64_t digest)
 
 void sink_stop(struct sink *sink)
 {
-	if (!sink)
-		return;
-	atomic_store(&sink->cancelled, true);
-	sink_wake(sink);
-	/* a call that is running ends first; each later one finds `cancelled` */
-	pthread_mutex_lock(&sink->mutex);
-	pthread_mutex_unlock(&sink->mutex);
+	if (sink)
+		worker_stop(&sink->worker);
 }
 
 void sink_keep_ring(struct sink *sink)
 {
 	if (sink)
-		atomic_store(&sink->ring_stays, true);
+		worker_keep_ring(&sink->worker);
 }
 
 void sink_release(struct sink *sink)

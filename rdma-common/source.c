@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "source.h"
 
-#include <err.h>
 #include <errno.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,53 +9,30 @@
 #include "digest.h"
 #include "memory.h"
 #include "process.h"
+#include "worker.h"
 
 /* Bytes that are filled at once at most: the adapter goes on with them while more is filled. */
 #define STEP ((uint64_t)256 << 10)
-/* Bytes of the thread's stack: there may be a thread for each of many connections. */
-#define STACK_SIZE ((size_t)128 << 10)
 
 struct source {
+	struct worker worker;
 	struct payload payload;   /* a copy, for the thread: the original may go before it */
 	struct payload *original; /* main thread's */
-	uint8_t *ring;
-	size_t ring_size;
-	uint64_t end; /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet; thread's */
+	uint64_t end;             /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet; thread's */
 	struct source_calls calls;
 	void *digest;                     /* thread's */
 	atomic_int_least64_t nanoseconds; /* that it took */
-	atomic_bool ring_stays;
-	atomic_bool cancelled;
-	atomic_bool ending; /* with the pass */
-	atomic_bool woken;  /* `wake` was posted and the thread has not seen it yet */
-	sem_t wake;
-	pthread_mutex_t mutex; /* held while a call runs */
-	/* `mutex` guards these: */
-	bool ended;          /* no call comes any more */
-	unsigned int owners; /* the thread and the main thread: the last one frees */
+	atomic_bool ending;               /* with the pass */
 };
-
-static void source_free(struct source *source)
-{
-	if (!atomic_load(&source->ring_stays) && memory_unmap(source->ring, source->ring_size))
-		warn("cannot unmap %zu bytes of memory", source->ring_size);
-	digest_free(source->digest);
-	sem_destroy(&source->wake);
-	pthread_mutex_destroy(&source->mutex);
-	free(source);
-}
 
 /* Gives up one owner's share. Returns whether that was the last one: the source is freed. */
 static bool drop_owner(struct source *source)
 {
-	bool last;
-
-	pthread_mutex_lock(&source->mutex);
-	last = --source->owners == 0;
-	pthread_mutex_unlock(&source->mutex);
-	if (last)
-		source_free(source);
-	return last;
+	if (!worker_release(&source->worker))
+		return false;
+	digest_free(source->digest);
+	free(source);
+	return true;
 }
 
 /* ---- The thread ---- */
@@ -67,9 +41,10 @@ static bool call_next(struct source *source, struct piece *piece)
 {
 	bool found;
 
-	pthread_mutex_lock(&source->mutex);
-	found = !source->ended && source->calls.next(source->calls.context, piece);
-	pthread_mutex_unlock(&source->mutex);
+	if (!worker_begin_call(&source->worker))
+		return false;
+	found = source->calls.next(source->calls.context, piece);
+	worker_end_call(&source->worker);
 	return found;
 }
 
@@ -77,10 +52,10 @@ static void call_filled(struct source *source, uint64_t size, bool end)
 {
 	uint64_t digest = digest_value(source->digest);
 
-	pthread_mutex_lock(&source->mutex);
-	if (!source->ended)
-		source->calls.filled(source->calls.context, size, end, digest);
-	pthread_mutex_unlock(&source->mutex);
+	if (!worker_begin_call(&source->worker))
+		return;
+	source->calls.filled(source->calls.context, size, end, digest);
+	worker_end_call(&source->worker);
 }
 
 static void call_failed(struct source *source, const char *reason)
@@ -89,10 +64,10 @@ static void call_failed(struct source *source, const char *reason)
 
 	failure_set(&failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s", source->payload.name,
 		    reason);
-	pthread_mutex_lock(&source->mutex);
-	if (!source->ended)
-		source->calls.failed(source->calls.context, &failure);
-	pthread_mutex_unlock(&source->mutex);
+	if (!worker_begin_call(&source->worker))
+		return;
+	source->calls.failed(source->calls.context, &failure);
+	worker_end_call(&source->worker);
 }
 
 /* Fills memory from `position` of the stream on. As payload_read(), but it crosses passes. */
@@ -102,10 +77,10 @@ static ssize_t read_stream(struct source *source, uint64_t position, uint8_t *me
 	size_t done = 0;
 
 	if (payload->length == TRANSFER_UNKNOWN)
-		return payload_read(payload, position, memory, size, &source->cancelled);
+		return payload_read(payload, position, memory, size, &source->worker.cancelled);
 	while (done < size) {
 		ssize_t count = payload_read(payload, (position + done) % payload->length,
-					     memory + done, size - done, &source->cancelled);
+					     memory + done, size - done, &source->worker.cancelled);
 
 		if (count <= 0)
 			return count;
@@ -130,7 +105,7 @@ static uint64_t step(const struct source *source, uint64_t position)
 {
 	uint64_t length = source->payload.length, left = source->end - position;
 
-	if (length != TRANSFER_UNKNOWN && length > source->ring_size &&
+	if (length != TRANSFER_UNKNOWN && length > source->worker.ring_size &&
 	    left > length - position % length)
 		left = length - position % length;
 	return left < STEP ? left : STEP;
@@ -149,7 +124,7 @@ static void find_end(struct source *source, uint64_t position)
 /* Fills the beginning of the piece. False at the end, which was reported, or if cancelled. */
 static bool fill(struct source *source, const struct piece *piece)
 {
-	uint8_t *memory = source->ring + piece->offset;
+	uint8_t *memory = source->worker.ring + piece->offset;
 	uint64_t size, most;
 	ssize_t count;
 	bool end;
@@ -177,51 +152,23 @@ static bool fill(struct source *source, const struct piece *piece)
 	return !end;
 }
 
-/* Waits for source_wake(). */
-static void sleep_until_woken(struct source *source)
-{
-	while (sem_wait(&source->wake) && errno == EINTR)
-		;
-	/* before next() is asked: what changes from now on posts the semaphore again */
-	atomic_exchange(&source->woken, false);
-}
-
 static void *run(void *argument)
 {
 	struct source *source = argument;
 	struct piece piece;
 	bool more = true;
 
-	while (more && !atomic_load(&source->cancelled)) {
+	while (more && !atomic_load(&source->worker.cancelled)) {
 		if (call_next(source, &piece))
 			more = fill(source, &piece);
 		else
-			sleep_until_woken(source);
+			worker_wait(&source->worker);
 	}
 	drop_owner(source);
 	return NULL;
 }
 
 /* ---- Its owner ---- */
-
-/* A detached thread: nobody waits for one that a disk or a pipe holds up. 0 or an errno value. */
-static int start_thread(struct source *source)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int error = pthread_attr_init(&attributes);
-
-	if (error)
-		return error;
-	source->owners++;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
-	error = pthread_create(&thread, &attributes, run, source);
-	if (error)
-		source->owners--;
-	pthread_attr_destroy(&attributes);
-	return error;
-}
 
 struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_size, uint64_t end,
 			    const struct source_calls *calls)
@@ -236,15 +183,11 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 	}
 	source->payload = *payload;
 	source->original = payload;
-	source->ring = ring;
-	source->ring_size = ring_size;
+	worker_init(&source->worker, ring, ring_size);
 	source->end = end;
 	source->calls = *calls;
 	source->digest = digest_new();
-	sem_init(&source->wake, 0, 0);
-	pthread_mutex_init(&source->mutex, NULL);
-	source->owners = 1;
-	error = source->digest ? start_thread(source) : ENOMEM;
+	error = source->digest ? worker_start(&source->worker, run, source) : ENOMEM;
 	if (!error)
 		return source;
 	drop_owner(source);
@@ -254,8 +197,7 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 
 void source_wake(struct source *source)
 {
-	if (!atomic_exchange(&source->woken, true))
-		sem_post(&source->wake);
+	worker_wake(&source->worker);
 }
 
 void source_end_pass(struct source *source)
@@ -266,19 +208,14 @@ void source_end_pass(struct source *source)
 
 void source_stop(struct source *source)
 {
-	if (!source)
-		return;
-	atomic_store(&source->cancelled, true);
-	source_wake(source);
-	pthread_mutex_lock(&source->mutex);
-	source->ended = true;
-	pthread_mutex_unlock(&source->mutex);
+	if (source)
+		worker_stop(&source->worker);
 }
 
 void source_keep_ring(struct source *source)
 {
 	if (source)
-		atomic_store(&source->ring_stays, true);
+		worker_keep_ring(&source->worker);
 }
 
 void source_release(struct source *source)

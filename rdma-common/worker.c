@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "worker.h"
+
+#include <err.h>
+#include <errno.h>
+
+#include "memory.h"
+
+/* Bytes of the thread's stack: there may be two for each of many connections. */
+#define STACK_SIZE ((size_t)256 * 1024)
+
+void worker_init(struct worker *worker, uint8_t *ring, size_t ring_size)
+{
+	worker->ring = ring;
+	worker->ring_size = ring_size;
+	atomic_init(&worker->ring_stays, false);
+	atomic_init(&worker->woken, false);
+	atomic_init(&worker->cancelled, false);
+	atomic_init(&worker->owners, 1);
+	sem_init(&worker->wake, 0, 0);
+	pthread_mutex_init(&worker->mutex, NULL);
+}
+
+int worker_start(struct worker *worker, void *(*run)(void *), void *argument)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int error = pthread_attr_init(&attributes);
+
+	if (error)
+		return error;
+	atomic_fetch_add(&worker->owners, 1);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
+	error = pthread_create(&thread, &attributes, run, argument);
+	if (error)
+		atomic_fetch_sub(&worker->owners, 1);
+	pthread_attr_destroy(&attributes);
+	return error;
+}
+
+bool worker_begin_call(struct worker *worker)
+{
+	pthread_mutex_lock(&worker->mutex);
+	if (!atomic_load(&worker->cancelled))
+		return true;
+	pthread_mutex_unlock(&worker->mutex);
+	return false;
+}
+
+void worker_end_call(struct worker *worker)
+{
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+void worker_wait(struct worker *worker)
+{
+	while (sem_wait(&worker->wake) && errno == EINTR)
+		;
+	/* before the work is looked for: who comes from now on posts again */
+	atomic_exchange(&worker->woken, false);
+}
+
+void worker_wake(struct worker *worker)
+{
+	if (!atomic_exchange(&worker->woken, true))
+		sem_post(&worker->wake);
+}
+
+void worker_stop(struct worker *worker)
+{
+	atomic_store(&worker->cancelled, true);
+	worker_wake(worker);
+	/* a call that is running ends first; each later one finds `cancelled` */
+	pthread_mutex_lock(&worker->mutex);
+	pthread_mutex_unlock(&worker->mutex);
+}
+
+void worker_keep_ring(struct worker *worker)
+{
+	atomic_store(&worker->ring_stays, true);
+}
+
+bool worker_release(struct worker *worker)
+{
+	if (atomic_fetch_sub(&worker->owners, 1) > 1)
+		return false;
+	if (!atomic_load(&worker->ring_stays) && memory_unmap(worker->ring, worker->ring_size))
+		warn("cannot unmap %zu bytes of memory", worker->ring_size);
+	sem_destroy(&worker->wake);
+	pthread_mutex_destroy(&worker->mutex);
+	return true;
+}
