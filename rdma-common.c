@@ -129,25 +129,6 @@ static bool region_destroy(struct connection *connection, struct region *region)
 	return !error;
 }
 
-/* Maps and registers `size` bytes of zeros, which the connection owns. */
-static enum status region_create(struct connection *connection, struct region *region, size_t size,
-				 unsigned int access, struct failure *failure)
-{
-	int error;
-
-	*region = (struct region){ .memory = memory_map(size), .size = size, .owned = true };
-	if (!region->memory)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot allocate %zu bytes of memory: %s", size,
-				   strerror(errno));
-	error = region_register(connection, region, access);
-	if (!error)
-		return STATUS_SUCCESS;
-	region_destroy(connection, region);
-	errno = error;
-	return registration_failed(size, failure);
-}
-
 /* Bytes of the budget that no session has. */
 static uint64_t budget_left(const struct engine *engine)
 {
@@ -170,14 +151,31 @@ static enum status budget_spent(const struct engine *engine, uint64_t size, stru
 		size, engine->connection_count, engine->registered / 1024, engine->budget / 1024);
 }
 
-enum status register_control(struct connection *connection, struct failure *failure)
+/* Maps and registers `size` bytes of zeros, which the connection owns, if the budget has them. */
+static enum status region_create(struct connection *connection, struct region *region, size_t size,
+				 unsigned int access, struct failure *failure)
 {
-	uint64_t size = SLOTS * SLOT_SIZE;
+	int error;
 
 	if (size > budget_left(connection->engine))
 		return budget_spent(connection->engine, size, failure);
-	return region_create(connection, &connection->control, size, IBV_ACCESS_LOCAL_WRITE,
-			     failure);
+	*region = (struct region){ .memory = memory_map(size), .size = size, .owned = true };
+	if (!region->memory)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate %zu bytes of memory: %s", size,
+				   strerror(errno));
+	error = region_register(connection, region, access);
+	if (!error)
+		return STATUS_SUCCESS;
+	region_destroy(connection, region);
+	errno = error;
+	return registration_failed(size, failure);
+}
+
+enum status register_control(struct connection *connection, struct failure *failure)
+{
+	return region_create(connection, &connection->control, SLOTS * SLOT_SIZE,
+			     IBV_ACCESS_LOCAL_WRITE, failure);
 }
 
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
@@ -207,8 +205,6 @@ static enum status ring_create(struct connection *connection, struct region *reg
 
 	if (size > length)
 		size = length;
-	if (size > budget_left(connection->engine))
-		return budget_spent(connection->engine, size, failure);
 	for (;;) {
 		status = region_create(connection, region, (size_t)size, access, failure);
 		if (status == STATUS_SUCCESS || size <= RING_PAGE)
