@@ -527,23 +527,29 @@ static NEEDS_LOCK int send_done(struct connection *connection)
 }
 
 /*
- * Posts what is due of the operation and of MSG_WINDOW, which a WRITE's `ready` must precede, and
- * behind the last WRITE MSG_DONE. 0 or an errno value.
+ * Posts what is due behind the operation: MSG_WINDOW, whose `ready` counts what is posted of a
+ * WRITE, and behind the last WRITE MSG_DONE. 0 or an errno value.
  */
-static NEEDS_LOCK int post_what_is_due(struct connection *connection)
+static NEEDS_LOCK int send_what_is_due(struct connection *connection, int64_t now)
 {
 	struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
-	int64_t now = now_milliseconds();
-	int error = continue_operation(connection, now);
+	int error = send_window(connection, now);
 
-	if (!error)
-		error = send_window(connection, now);
 	if (!error && protocol->phase == PHASE_EXCHANGING &&
 	    protocol->local == LOCAL_OPERATION_POSTED && done_follows_at_once(protocol) &&
 	    !session->done_posted && transfer_done_due(&session->transfer))
 		error = send_done(connection);
 	return error;
+}
+
+/* Posts what is due of the operation and behind it. 0 or an errno value. */
+static NEEDS_LOCK int post_what_is_due(struct connection *connection)
+{
+	int64_t now = now_milliseconds();
+	int error = continue_operation(connection, now);
+
+	return error ? error : send_what_is_due(connection, now);
 }
 
 /* True if EVENT_OPERATION_COMPLETED is due, also when the disconnection has overtaken it. */
@@ -852,10 +858,10 @@ static NEEDS_LOCK void wake_workers(const struct session *session)
 		sink_wake(session->sink);
 }
 
-void session_advance(struct connection *connection)
+/* Follows up what was posted, or could not be: `error` is 0 or an errno value. */
+static NEEDS_LOCK void follow_posting(struct connection *connection, int error)
 {
 	struct session *session = &connection->session;
-	int error = post_what_is_due(connection);
 
 	if (error)
 		fail_posting(connection, "ibv_post_send", error);
@@ -864,6 +870,11 @@ void session_advance(struct connection *connection)
 	wake_workers(session);
 	if (session_due(session) < session->serviced_by)
 		session_request_service(connection);
+}
+
+void session_advance(struct connection *connection)
+{
+	follow_posting(connection, post_what_is_due(connection));
 }
 
 /* ---- Completions, in either thread ---- */
@@ -1030,10 +1041,9 @@ static NEEDS_LOCK void handle_operation_completion(struct connection *connection
 
 	measure(session, now);
 	session_set_deadline(connection, now / 1000000);
-	if (error)
-		fail_posting(connection, "ibv_post_send", error);
-	else
-		session_advance(connection);
+	if (!error)
+		error = send_what_is_due(connection, now / 1000000);
+	follow_posting(connection, error);
 }
 
 /* A message has been sent. Of verdict and window no status line is printed. */
