@@ -956,10 +956,13 @@ static NEEDS_LOCK void handle_done(struct connection *connection, const struct m
 		session->peer_digest = message->value;
 		wrong = transfer_accept_done(&session->transfer, bytes, now_milliseconds());
 	}
-	if (wrong)
+	if (wrong) {
 		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
-	else
-		handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+		return;
+	}
+	handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+	/* it may be the first to say that the rest is ready to be read */
+	session_advance(connection);
 }
 
 /* The peer's verdict on the outgoing payload, or that it gave up before it could have one. */

@@ -141,6 +141,16 @@ happy_path() {
 	done
 }
 
+# MSG_DONE overtakes the MSG_WINDOW that would have said it, and comes when all that was ready before has been read.
+@test "streams: what MSG_DONE alone says to be ready is read, too" {
+	local script
+	for script in "DONE-first received-DONE@100" "DONE-first received-DONE@100 iwarp"; do
+		outcomes client --one-way <<<"0	one-way payload:9100 ring:3000 $script"
+		outcomes client -s 100 <<<"0	payload:9100 ring:3000 $script"
+		outcomes server -1 -s 100 <<<"0	payload:9100 ring:3000 $script"
+	done
+}
+
 @test "streams: what is damaged on the way is found, what stands still is given up" {
 	local role script
 	for role in client "server -1"; do

@@ -20,6 +20,7 @@
  *   seconds:N                 for how long, with passes:0
  *   ring:N request:N          bytes of the peer's rings; of its work requests
  *   late-source               the peer announces its ring before there is anything in it
+ *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   tos:N                     the type of service that a client asks for

@@ -469,6 +469,9 @@ static bool tell(struct peer *peer)
 
 	if (!peer->mr_sent || peer->verdict_sent)
 		return false;
+	/* as when the MSG_WINDOW before has not completed: there is one slot for it */
+	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
+		return false;
 	if (transfer_window(&peer->transfer, simulated_milliseconds(), &window)) {
 		peer_sends_window(peer, &window);
 		return true;
@@ -577,6 +580,7 @@ void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 		peer->known_taken = get(bytes + 32, 8);
 	} else if (bytes[0] == MSG_DONE) {
 		peer->done_delivered = true;
+		peer->known_ready = peer->transfer.source.told_ready;
 		complete_without_hello(peer);
 	}
 }
