@@ -402,6 +402,28 @@ read_slowly() {
 	await cmp -s "$folder/there" "$folder/arrived-b"
 }
 
+# unmount_slowly: waits until what the disk has begun to write is written.
+unmount_slowly() {
+	lab run -w "$LIMIT" a umount /run/disk
+	lab run a rmdir /run/disk
+}
+
+# The ring takes most of it at once: that it is kept, bit by bit, is then all that the sender hears of.
+@test "a disk of 1 MB/s, and a file that takes longer than --timeout" {
+	local start
+	lab run a mkdir /run/disk
+	repair=unmount_slowly
+	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
+	random_file there 9000000
+	start_server -1 -t 5 -o /run/disk/arrived write
+	start=$(milliseconds)
+	client --one-way -t 5 -f "$folder/there" write 192.0.2.1 "$port"
+	within 10 "$start" "slow disk" 8
+	expect 0
+	server_ends 0
+	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
+}
+
 @test "a wire of 1 Mbit/s, and a transfer that takes longer than --timeout" {
 	local start
 	repair="lab disturb"
@@ -415,4 +437,71 @@ read_slowly() {
 	server_ends 0
 	cmp "$folder/there" "$folder/arrived-there"
 	cmp "$folder/there" "$folder/arrived-back"
+}
+
+# ---- What breaks in the middle of a stream ----
+
+# in_the_middle: a stream from host b to host a, which stores it, is under way; both sides run.
+in_the_middle() {
+	start_server -1 -t 5 -o "$folder/arrived" write
+	start_client --one-way -v -t 5 -f /dev/zero write 192.0.2.1 "$port"
+	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3
+}
+
+# gives_up STATUS: that of a side whose peer is gone, in words; the last megabytes may be refused, or unanswered.
+gives_up() {
+	[[ $1 =~ ^[56]$ ]] || { echo "exit status $1"; return 1; }
+}
+
+boot() {
+	lab on "$1"
+	allow_memory "$1"
+}
+
+@test "the receiving host loses power in the middle of a stream" {
+	in_the_middle
+	repair="boot a"
+	lab off a
+	wait_client
+	gives_up "$status"
+	wait_server
+}
+
+@test "the sending host loses power in the middle of a stream: nothing is left" {
+	in_the_middle
+	repair="boot b"
+	lab off b
+	wait_server
+	gives_up "$status"
+	[ "$(count "$folder")" -eq 0 ]
+	wait_client
+}
+
+@test "the network dies in the middle of a stream: both sides say so, nothing is left" {
+	in_the_middle
+	repair="lab link b up"
+	lab link b down
+	wait_client
+	gives_up "$status"
+	wait_server
+	gives_up "$status"
+	[ "$(count "$folder")" -eq 0 ]
+}
+
+# Through rings of a few pages, so that what is late or comes again is always some that all the rest waits for.
+@test "a stream over a network that loses and reorders packets" {
+	local mode
+	random_file there 100000
+	random_file back 70000
+	repair="lab disturb"
+	lab disturb loss 2% delay 1ms reorder 75%
+	for mode in read write; do
+		limited_server "-l 64" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
+		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
+		expect 0
+		server_ends 0
+		cmp "$folder/there" "$folder/arrived-there"
+		cmp "$folder/back" "$folder/arrived-back"
+		rm "$folder"/arrived-*
+	done
 }

@@ -141,6 +141,7 @@ class Host:
             *share("root", "/", ",readonly=on"),
             *share("project", PROJECT, ",readonly=on"),
             *share("share", lab.share, ""),
+            *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
             "-netdev",
             f"dgram,id=wire,local.type=unix,local.path={escape(f'{lab.folder}/{self.name}.wire')}"
             f",remote.type=unix,remote.path={escape(f'{lab.folder}/{other}.wire')}",
@@ -331,6 +332,7 @@ class Lab:
     def __init__(self, folder, transport, memory, capture):
         self.folder = folder
         self.share = f"{folder}/share"
+        self.slow = f"{folder}/slow"
         self.transport = transport
         self.memory = memory
         self.capture = capture
@@ -341,6 +343,7 @@ class Lab:
         self.signal = None
         self.failure = None
         os.mkdir(self.share)
+        os.mkdir(self.slow)
         require_room(folder, memory)
         self.kernel = prepare_kernel(transport, f"{folder}/initramfs")
         self.accelerator = choose_accelerator(self.kernel)
