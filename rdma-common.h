@@ -162,21 +162,24 @@ struct connection {
 	struct session session GUARDED;
 };
 
-/*
- * Memory registration, each with only the access that the operation needs. Main thread.
- *
- * Once the protection domain is there: the control region for messages.
- */
-enum status register_control(struct connection *connection, struct failure *failure);
+/* ---- Memory registration, in the main thread, each with only the access that is needed ---- */
+
+/* Bytes of the engine's budget that no session has. */
+uint64_t budget_left(const struct engine *engine);
 
 /*
- * Once the peer's hello is known: a ring for each stream that is present, whose length it stores in
- * the plan. One of the outgoing stream is the payload itself where that can be.
+ * Registers memory that stands in the region: ibv_reg_mr(3) with `access`. 0, or an errno value.
+ * The connection deregisters it when it is destroyed.
  */
-enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
-			      struct failure *failure);
-enum status register_incoming(struct connection *connection, struct stream_plan *plan,
-			      struct failure *failure);
+int region_register(struct connection *connection, struct region *region, unsigned int access);
+
+/* Maps `size` bytes of zeros, which the connection owns, and registers them, if the budget has
+ * them. */
+enum status region_create(struct connection *connection, struct region *region, size_t size,
+			  unsigned int access, struct failure *failure);
+
+/* Once the protection domain is there: the control region for messages. */
+enum status register_control(struct connection *connection, struct failure *failure);
 
 /*
  * Deregisters the incoming payload, so that the peer can change nothing of what is verified. Main

@@ -10,6 +10,7 @@
 
 #include "memory.h"
 #include "output.h"
+#include "rings.h"
 #include "streams.h"
 
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
