@@ -40,12 +40,14 @@ opcodes() {
 	done
 }
 
+# The neighbour is known from the first ping on: one that is still being looked for while all is lost is given up behind
+# that, and takes the packet with it that waits for it.
 @test "lab disturb: packets are late or lost, and no more when it is over" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- sh -c '
 		lab disturb delay 200ms && lab run b busybox ping -c 2 -W 120 host-a && echo over
-		lab disturb loss 100% && ! lab run b busybox ping -c 1 -W 1 192.0.2.1 >/dev/null
-		lab disturb && lab run b busybox ping -c 1 -W 120 192.0.2.1'
+		lab disturb loss 100% && ! lab run b busybox ping -c 1 -W 1 host-a >/dev/null
+		lab disturb && lab run b busybox ping -c 1 -W 120 host-a'
 	echo "$output"
 	[ "$status" -eq 0 ]
 	# late on both ways, and later if the machine is busy
