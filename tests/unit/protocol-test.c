@@ -1083,6 +1083,49 @@ static void after_the_end_nothing_happens_any_more(void **state)
 	assert_finished(&finished, STATUS_INTERRUPTED);
 }
 
+/* ---- Probes ---- */
+
+/* Each stage at which a probe begins, or ceases, to be in the way, and the one beside it. */
+static void a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left(void **state)
+{
+	static const struct {
+		enum role role;
+		bool iwarp, verifying;
+		enum local_stage local;
+		enum remote_stage remote;
+		bool disturbs;
+	} cases[] = {
+		/* over InfiniBand and RoCE the peer stays until its last message is here */
+		{ ROLE_SERVER, false, true, LOCAL_IDLE, REMOTE_SILENT, false },
+		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_POSTED, REMOTE_VERDICT, false },
+		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_DONE, false },
+		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
+		{ ROLE_SERVER, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
+		/* over iWARP it may leave when it has this side's, */
+		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_POSTED, REMOTE_VERDICT, false },
+		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_SENT, REMOTE_DONE, true },
+		{ ROLE_SERVER, true, true, LOCAL_DONE_SENT, REMOTE_DONE, false },
+		/* which is MSG_DONE where there are no verdicts, */
+		{ ROLE_CLIENT, true, false, LOCAL_DONE_POSTED, REMOTE_DONE, false },
+		{ ROLE_CLIENT, true, false, LOCAL_DONE_SENT, REMOTE_MR, true },
+		/* and the client is the first to send */
+		{ ROLE_SERVER, true, true, LOCAL_IDLE, REMOTE_SILENT, true },
+		{ ROLE_SERVER, true, true, LOCAL_MR_SENT, REMOTE_MR, false },
+		{ ROLE_CLIENT, true, true, LOCAL_MR_SENT, REMOTE_SILENT, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct protocol protocol = protocol_start(cases[i].role, OPERATION_READ);
+
+		protocol.phase = PHASE_EXCHANGING;
+		protocol.verifying = cases[i].verifying;
+		protocol.local = cases[i].local;
+		protocol.remote = cases[i].remote;
+		assert_int_equal(probe_disturbs(&protocol, cases[i].iwarp), cases[i].disturbs);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -1121,6 +1164,7 @@ int main(void)
 		cmocka_unit_test(who_gives_up_while_checking_waits_for_the_answer),
 		cmocka_unit_test(a_peer_without_verdicts_is_left_by_whom_gives_up),
 		cmocka_unit_test(after_the_end_nothing_happens_any_more),
+		cmocka_unit_test(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left),
 	};
 
 	return cmocka_run_group_tests_name("protocol", tests, NULL, NULL);
