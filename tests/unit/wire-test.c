@@ -395,6 +395,16 @@ static void the_flags_of_a_hello_are_little_endian(void **state)
 	assert_int_equal(hello.flags, 0x8002);
 }
 
+static void every_type_of_message_has_a_name(void **state)
+{
+	static const char *const names[] = { "MSG_MR", "MSG_DONE", "MSG_VERDICT", "MSG_WINDOW" };
+
+	(void)state;
+	for (unsigned int type = 0; type < MESSAGE_TYPES; type++)
+		assert_string_equal(message_name((enum message_type)type), names[type]);
+	assert_string_equal(message_name(MESSAGE_TYPES), "MSG_?");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -415,6 +425,7 @@ int main(void)
 			a_hello_of_version_1_is_one_of_another_version_although_it_is_shorter),
 		cmocka_unit_test(reserved_bytes_of_a_hello_are_ignored),
 		cmocka_unit_test(the_flags_of_a_hello_are_little_endian),
+		cmocka_unit_test(every_type_of_message_has_a_name),
 	};
 
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
