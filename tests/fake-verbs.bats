@@ -95,6 +95,17 @@ happy_path() {
 	0	inline:0
 	0	write iwarp
 	END
+	# lists of work requests that are as long as there may be at a time, then shorter, then longer again
+	outcomes client -n 300 --depth 48 <<-END
+	0	write
+	0	write coalesce iwarp
+	0	reads:128
+	END
+	outcomes server -1 -n 300 --depth 100 <<-END
+	0	write
+	0	write coalesce operation@300
+	0	reads:128
+	END
 	outcomes server -1 -n 33 --depth 65536 <<-END
 	0	write
 	0	iwarp inline:0 payload:5000 max_msg:64

@@ -681,10 +681,33 @@ static void receive_region(struct peer *peer, const uint8_t *bytes)
 		send_region(peer);
 }
 
+/*
+ * What the program calls done, all of it must have set out: of a timed operation whole passes, of a
+ * stream whose length nobody knew before what is marked as its end.
+ */
+static void check_operation(const struct peer *peer)
+{
+	const struct transfer *transfer = &peer->transfer;
+	const struct transfer_stream *stream =
+		writes() ? &transfer->sink.stream : &transfer->source.stream;
+	uint64_t marked = writes() ? transfer->sink.ready : transfer->source.filled;
+	uint64_t end = stream->length;
+
+	if (!stream->plan.present || peer->lied)
+		return;
+	if (end == TRANSFER_UNKNOWN)
+		end = stream->repeats ? peer->accessed - peer->accessed % stream->plan.length
+				      : marked;
+	if (peer->accessed != end || end == 0)
+		violation("the program is done, but has accessed %lu bytes of the stream, not %lu",
+			  (unsigned long)peer->accessed, (unsigned long)end);
+}
+
 static void receive_done(struct peer *peer, const uint8_t *bytes)
 {
 	const char *wrong;
 
+	check_operation(peer);
 	peer->done_received = true;
 	peer->digest = get(bytes + 24, 8);
 	peer->done_bytes = get(bytes + 32, 8);
