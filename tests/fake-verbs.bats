@@ -630,6 +630,11 @@ path() {
 		outcomes client <<<"0	sent-MR+async:$type"
 		outcomes server -1 <<<"0	sent-MR+async:$type"
 	done
+	outcomes client <<-END
+	1	sent-MR+async:1 fail:ibv_get_async_event:1:4	device event 1
+	1	sent-MR+async:1 fail:ibv_get_async_event:1:11	device event 1
+	0	sent-MR+async:1 fail:ibv_get_async_event:1:5
+	END
 }
 
 # smallest MODE SCRIPT: the client that includes nothing of this project; sets $status, $output and $stderr.
