@@ -1826,7 +1826,7 @@ static void a_rejected_request_was_not_posted(void **state)
 {
 	struct transfer_plan plan = real_plan(true, 1 << 20, 1 << 20);
 	struct transfer transfer;
-	struct transfer_request first, second, third;
+	struct transfer_request first, second, third, again;
 
 	(void)state;
 	transfer_init(&transfer, &plan, 0);
@@ -1839,6 +1839,11 @@ static void a_rejected_request_was_not_posted(void **state)
 	assert_int_equal(transfer.operation.requests_posted, 1);
 	assert_int_equal(transfer.operation.posted, first.size);
 	assert_false(transfer_completed(&transfer, third.id, 0));
+	assert_true(transfer_next(&transfer, &again, 0));
+	assert_true(again.id == second.id);
+	assert_int_equal(again.local, second.local);
+	assert_int_equal(again.remote, second.remote);
+	assert_int_equal(again.size, second.size);
 	assert_true(transfer_completed(&transfer, first.id, 0));
 	assert_false(transfer_completed(&transfer, first.id, 0));
 }
@@ -1866,6 +1871,215 @@ static void a_stream_of_terabytes(void **state)
 		}
 	}
 	assert_int_equal(transfer_done(&transfer, now), (uint64_t)3 << 39);
+}
+
+/* ---- Tables: how much is in flight ---- */
+
+/* WRITE one way of 1 GiB, or as long as it is said, into a ring as long; `first` bytes are there.
+ */
+static struct transfer in_flight(uint64_t limit, unsigned int depth, uint64_t length,
+				 uint64_t first)
+{
+	struct transfer_plan plan = real_plan(true, length, length);
+	struct transfer transfer;
+
+	plan.incoming.present = false;
+	plan.in_flight = limit;
+	plan.depth = depth;
+	plan.request_size = length;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, length, 0, 0));
+	assert_true(transfer_filled(&transfer, first, false, 0));
+	return transfer;
+}
+
+/* Posts what may be posted at `now`; how many requests, of which the first `ids` keeps the ids. */
+static unsigned int post_all(struct transfer *transfer, uint64_t *ids, unsigned int most,
+			     int64_t now)
+{
+	struct transfer_request request;
+	unsigned int count = 0;
+
+	while (transfer_next(transfer, &request, now)) {
+		if (count < most)
+			ids[count] = request.id;
+		count++;
+	}
+	return count;
+}
+
+/*
+ * 64 KiB may be in flight; posted at 5 s is a request of `first` bytes, which completes `time`
+ * later, and more behind it: as much as may be, or as many as `depth` lets.
+ */
+static void the_wire_is_measured(void **state)
+{
+	static const struct {
+		uint64_t first;
+		unsigned int depth;
+		int64_t time;
+		uint64_t limit;
+	} cases[] = {
+		{ 16384, 16, 100, 163840 },
+		{ 16384, 16, 10, 4 * 65536 }, /* at once no more than four times as much */
+		{ 16384, 16, 0, 4 * 65536 },
+		{ 16384, 16, 250, 65536 },
+		{ 16384, 16, 500, 32768 },
+		{ 16384, 2, 500, 65536 },   /* it did not wait for bytes in flight */
+		{ 16384, 16, 1001, 16384 }, /* never fewer */
+		{ 16384, 16, 999, 16400 },
+		{ 16383, 16, 999, 65536 }, /* too few bytes in too short a time to know */
+		{ 10000, 16, 1000, 16384 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer transfer =
+			in_flight(65536, cases[i].depth, 1 << 30, cases[i].first);
+		uint64_t id = 0;
+
+		assert_int_equal(post_all(&transfer, &id, 1, 5000), 1);
+		assert_true(transfer_filled(&transfer, 1 << 20, false, 5000));
+		post_all(&transfer, NULL, 0, 5001);
+		assert_true(transfer_completed(&transfer, id, 5000 + cases[i].time));
+		assert_int_equal(transfer.meter.limit, cases[i].limit);
+	}
+}
+
+/* What was too little to know is counted with what comes next, and then it begins anew. */
+static void measurements_follow_each_other(void **state)
+{
+	struct transfer transfer = in_flight(65536, 16, 1 << 30, 4096);
+	uint64_t ids[4] = { 0 };
+
+	(void)state;
+	post_all(&transfer, ids, 1, 5000);
+	assert_true(transfer_filled(&transfer, 1 << 20, false, 5000));
+	assert_int_equal(post_all(&transfer, ids + 1, 3, 5000), 3);
+	assert_true(transfer_completed(&transfer, ids[0], 5600));
+	assert_int_equal(transfer.meter.limit, 65536);
+	assert_true(transfer_completed(&transfer, ids[1], 6200)); /* 20 KiB in 1.2 s */
+	assert_int_equal(transfer.meter.limit, 17066);
+	assert_true(transfer_completed(&transfer, ids[2], 6700)); /* 16 KiB in 0.5 s */
+	assert_int_equal(transfer.meter.limit, 32768);
+	/* nothing had to wait since */
+	assert_true(transfer_completed(&transfer, ids[3], 7700));
+	assert_int_equal(transfer.meter.limit, 32768);
+	/* nor is counted how long nothing was in flight */
+	post_all(&transfer, ids, 2, 60000);
+	assert_true(transfer_completed(&transfer, ids[1], 60001));
+	assert_int_equal(transfer.meter.limit, 4 * 32768);
+}
+
+/* More bytes in flight than the id of a request can tell apart there are not. */
+static void a_wire_is_never_too_fast(void **state)
+{
+	struct transfer transfer =
+		in_flight((uint64_t)1 << 37, 16, (uint64_t)1 << 40, (uint64_t)1 << 40);
+	uint64_t id = 0;
+
+	(void)state;
+	post_all(&transfer, &id, 1, 0);
+	assert_true(transfer_completed(&transfer, id, 1));
+	assert_true(transfer.meter.limit == (uint64_t)1 << 38);
+}
+
+static void a_request_is_a_quarter_of_what_may_be_in_flight(void **state)
+{
+	static const struct {
+		uint64_t limit;
+		unsigned int depth;
+		uint64_t ring; /* the peer's; the stream has 1 MiB */
+		uint64_t most; /* the device's */
+		uint64_t size;
+	} cases[] = {
+		{ 65536, 16, 1 << 20, 1 << 20, 16384 },
+		{ 65536, 2, 1 << 20, 1 << 20, 16384 },
+		{ 65536, 1, 1 << 20, 1 << 20, 65536 },  /* there is one at a time */
+		{ 70000, 16, 1 << 20, 1 << 20, 16384 }, /* whole pages */
+		{ 32767, 16, 1 << 20, 1 << 20, 4096 },
+		{ 1000, 16, 1 << 20, 1 << 20, 4096 }, /* one at least */
+		{ 65536, 16, 1 << 20, 1000, 1000 },
+		{ 1 << 20, 16, 40000, 1 << 20,
+		  8192 }, /* a quarter of the ring, which is reported */
+		{ 1 << 20, 16, (1 << 20) - 1, 1 << 20, 258048 },
+		{ 1 << 20, 1, 1 << 20, 1 << 20, 1 << 20 }, /* all, which fits */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer transfer =
+			in_flight(cases[i].limit, cases[i].depth, 1 << 20, 1 << 20);
+		struct transfer_request request;
+
+		transfer.plan.request_size = cases[i].most;
+		assert_null(transfer_peer_region(&transfer, cases[i].ring, 0, 0));
+		assert_true(transfer_next(&transfer, &request, 0));
+		assert_int_equal(request.size, cases[i].size);
+	}
+}
+
+static void as_much_is_in_flight_as_may_be(void **state)
+{
+	struct transfer transfer = in_flight(65536, 16, 1 << 20, 1 << 20);
+	uint64_t id = 0;
+
+	(void)state;
+	assert_int_equal(post_all(&transfer, &id, 1, 0), 4);
+	assert_true(transfer.meter.bound);
+	assert_true(transfer_completed(&transfer, id, 250)); /* as fast as was thought */
+	assert_int_equal(post_all(&transfer, NULL, 0, 250), 1);
+	/* where nothing is in flight a request goes however long it is */
+	transfer = in_flight(1000, 16, 1 << 20, 1 << 20);
+	assert_int_equal(post_all(&transfer, &id, 1, 0), 1);
+	assert_true(transfer_completed(&transfer, id, 0));
+	assert_int_equal(post_all(&transfer, &id, 1, 0), 1);
+}
+
+/* The numbers of requests, from 1, whose completion is asked for: one of so many. */
+static void a_completion_is_asked_for_now_and_then(void **state)
+{
+	static const struct {
+		unsigned int depth;
+		uint64_t size, limit;
+		unsigned int interval;
+	} cases[] = {
+		{ 1, 100, 1 << 20, 1 },    { 3, 100, 1 << 20, 1 },  { 4, 100, 1 << 20, 1 },
+		{ 7, 100, 1 << 20, 1 },    { 8, 100, 1 << 20, 2 },  { 16, 100, 1 << 20, 4 },
+		{ 100, 100, 1 << 20, 25 }, { 100, 4096, 65536, 4 }, { 100, 4096, 65540, 5 },
+		{ 100, 16384, 262144, 4 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer transfer =
+			in_flight(cases[i].limit, cases[i].depth, 1 << 30, 1 << 20);
+		struct transfer_request request;
+		unsigned int number = 0;
+
+		transfer.plan.request_size = cases[i].size;
+		while (transfer_next(&transfer, &request, 0)) {
+			number++;
+			assert_int_equal(request.signaled, number % cases[i].interval == 0);
+		}
+		assert_true(number >= 1);
+	}
+}
+
+/* And for the last that can be posted for now: what comes next may depend on it. */
+static void the_last_request_for_now_is_signaled(void **state)
+{
+	struct transfer transfer = in_flight(1 << 20, 16, 1 << 20, 250);
+	struct transfer_request request;
+
+	(void)state;
+	transfer.plan.request_size = 100;
+	for (int i = 0; i < 3; i++) {
+		assert_true(transfer_next(&transfer, &request, 0));
+		assert_int_equal(request.signaled, i == 2);
+	}
+	assert_int_equal(request.size, 50);
+	assert_false(transfer_next(&transfer, &request, 0));
 }
 
 /* ---- Tables: passes ---- */
@@ -2155,6 +2369,13 @@ int main(void)
 		cmocka_unit_test(requests_end_where_a_ring_ends),
 		cmocka_unit_test(a_rejected_request_was_not_posted),
 		cmocka_unit_test(a_stream_of_terabytes),
+		cmocka_unit_test(the_wire_is_measured),
+		cmocka_unit_test(measurements_follow_each_other),
+		cmocka_unit_test(a_wire_is_never_too_fast),
+		cmocka_unit_test(a_request_is_a_quarter_of_what_may_be_in_flight),
+		cmocka_unit_test(as_much_is_in_flight_as_may_be),
+		cmocka_unit_test(a_completion_is_asked_for_now_and_then),
+		cmocka_unit_test(the_last_request_for_now_is_signaled),
 		cmocka_unit_test(passes_that_fit_repeat),
 		cmocka_unit_test(verified_passes_are_one_stream),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
