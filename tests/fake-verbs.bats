@@ -298,7 +298,7 @@ happy_path() {
 	for role in client "server -1"; do
 		for operation in read write "iwarp read" "iwarp write"; do
 			for script in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
-				max_cqe:-2147483648 max_cqe:2147483647 max_reads:0 max_reads:-1 max_reads:2147483647; do
+				max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:0 max_reads:-1 max_reads:2147483647; do
 				# shellcheck disable=SC2086 # a role, and perhaps an option
 				outcomes $role -n 3 --depth 65536 <<<"0	$script $operation"
 				# shellcheck disable=SC2086
@@ -350,6 +350,13 @@ calls() {
 		0	reads:3 iwarp payload:5000 max_msg:64
 		0	reads:255 coalesce
 		0	reads:0 write
+		END
+		# a driver that leaves it out of a connect request (irdma) has READs served all the same
+		# shellcheck disable=SC2086
+		outcomes $role <<-END
+		0	asks:1
+		0	asks:0 iwarp
+		0	asks:0 write
 		END
 	done
 	outcomes client <<<$'4\treads:0\tserves no RDMA READ'

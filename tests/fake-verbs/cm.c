@@ -12,7 +12,8 @@
 #define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
 #define REPLY_SIZE   196
 #define REJECT_SIZE  148
-#define PEER_READS   4 /* that the peer has outstanding at a time */
+/* That the peer has outstanding at a time, unless the script says otherwise. */
+#define PEER_READS 4
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -220,6 +221,11 @@ static uint8_t peer_serves_reads(void)
 	return (uint8_t)scripted_number("reads", 8);
 }
 
+static uint8_t peer_asks_reads(void)
+{
+	return (uint8_t)scripted_number("asks", PEER_READS);
+}
+
 static void deliver_event(struct stimulus *stimulus)
 {
 	struct fake_id *id = stimulus->id;
@@ -241,11 +247,11 @@ static void deliver_event(struct stimulus *stimulus)
 		pending->event.id = NULL; /* there is one when the program takes the event */
 	}
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST || !is_iwarp()) {
-		pending->event.param.conn.responder_resources = PEER_READS;
+		pending->event.param.conn.responder_resources = peer_asks_reads();
 		pending->event.param.conn.initiator_depth = peer_serves_reads();
 	} else { /* soft-iWARP reports to an accepted client its own numbers */
 		pending->event.param.conn.responder_resources = peer_serves_reads();
-		pending->event.param.conn.initiator_depth = PEER_READS;
+		pending->event.param.conn.initiator_depth = peer_asks_reads();
 	}
 	if (pending->event.event == RDMA_CM_EVENT_ESTABLISHED && id->id.qp)
 		id->id.qp->state = IBV_QPS_RTS;
@@ -568,6 +574,8 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 
 	if (!base->verbs || base->qp)
 		violation("rdma_create_qp: no device yet, or a second time");
+	if (!holds_requests(&attributes->cap))
+		violation("rdma_create_qp: more work requests than the device has for a queue");
 	if (attributes->cap.max_inline_data > scripted_number("inline", 64))
 		error = EINVAL;
 	if (exceeds_blocks(&attributes->cap))
@@ -607,6 +615,10 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 		violation("%u bytes of private data are too many", parameters->private_data_len);
 	if (parameters->initiator_depth > 128 || parameters->responder_resources > 128)
 		violation("read depths beyond what the device can do");
+	if (!scripted("write") && parameters->responder_resources == 0)
+		violation("the peer's RDMA READs are not served");
+	if (parameters->retry_count == 0 || parameters->rnr_retry_count == 0)
+		violation("a retry count of 0: one lost packet would be the end");
 	qp->read_depth = parameters->initiator_depth;
 	if (qp->read_depth > peer_serves_reads())
 		qp->read_depth = peer_serves_reads();
@@ -646,7 +658,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);
 	if (parameters->initiator_depth > peer_serves_reads() ||
-	    parameters->responder_resources > PEER_READS)
+	    (peer_asks_reads() > 0 && parameters->responder_resources > peer_asks_reads()))
 		violation("rdma_accept: read depths beyond what the client can do");
 	id->asked = true;
 	peer_reads_hello(&id->peer, true, parameters->private_data, parameters->private_data_len);

@@ -25,7 +25,8 @@
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   tos:N                     the type of service that a client asks for
  *   max_msg:N                 most that one work request carries
- *   reads:N                   how many reads the peer serves at a time (8)
+ *   reads:N asks:N            how many reads the peer serves at a time (8), and has outstanding
+ *                             (4; 0 over iWARP: its driver does not say)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
  *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
  *                             larger one fails with EINVAL, or with ENOMEM
@@ -243,6 +244,8 @@ struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t add
 			   uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
 void break_qp(struct fake_qp *qp);
+/* True if the device's queues hold so many work requests, as it has stated. */
+bool holds_requests(const struct ibv_qp_cap *cap);
 struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
 void destroy_fake_qp(struct fake_qp *qp);
 /* A message from the peer, into the next receive. */

@@ -159,6 +159,7 @@ void produce_return(void)
 /* The device's limits where the script makes it report something else, or nothing. */
 #define TRUE_MESSAGE_SIZE (8 << 20)
 #define TRUE_ENTRIES      4096
+#define TRUE_REQUESTS     1024
 
 static unsigned int message_size(void)
 {
@@ -172,6 +173,14 @@ static bool holds_entries(int entries)
 	int stated = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 
 	return entries >= 1 && entries <= (stated < 1 ? TRUE_ENTRIES : stated);
+}
+
+bool holds_requests(const struct ibv_qp_cap *cap)
+{
+	int stated = (int)scripted_number("max_wr", TRUE_REQUESTS);
+	uint32_t most = stated < 1 ? TRUE_REQUESTS : (uint32_t)stated;
+
+	return cap->max_send_wr <= most && cap->max_recv_wr <= most;
 }
 
 const char *ibv_get_device_name(struct ibv_device *device)
@@ -188,7 +197,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 		memset(attributes, 0, sizeof(*attributes));
 		attributes->max_qp_rd_atom = (int)scripted_number("max_reads", 128);
 		attributes->max_qp_init_rd_atom = (int)scripted_number("max_reads", 128);
-		attributes->max_qp_wr = (int)scripted_number("max_wr", 1024);
+		attributes->max_qp_wr = (int)scripted_number("max_wr", TRUE_REQUESTS);
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 		attributes->phys_port_cnt = 1;
 		attributes->max_sge = MAXIMUM_SGE;
