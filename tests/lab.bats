@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The lab for a learner: a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
+# The lab for a learner: more hosts, a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
 
 bats_require_minimum_version 1.5.0
 
@@ -40,6 +40,23 @@ opcodes() {
 	done
 }
 
+@test "lab up --hosts: each host reaches all others, also when one is off, and host a sees what they send" {
+	local capture=$BATS_TEST_TMPDIR/wire.pcap
+	# shellcheck disable=SC2016 # expanded by that shell
+	run lab up --hosts 3 --transport none --capture "$capture" -- sh -c '
+		for from in $LAB_HOSTS; do
+			for to in $LAB_HOSTS; do
+				lab run $from busybox ping -4 -c 1 -W 120 host-$to || exit
+			done
+		done
+		lab off a && lab run c busybox ping -c 1 -W 120 fd00::2 && lab run d true'
+	echo "$output"
+	[ "$status" -eq 125 ]
+	[ "$(grep -c ', 1 packets received' <<<"$output")" -eq 10 ]
+	[[ $output == *'no host "d": the hosts are a, b, c'* ]]
+	LC_ALL=C grep -qaP '\xc0\x00\x02\x03\xc0\x00\x02\x02' "$capture" # from host c to host b
+}
+
 # The neighbour is known from the first ping on: one that is still being looked for while all is lost is given up behind
 # that, and takes the packet with it that waits for it.
 @test "lab disturb: packets are late or lost, and no more when it is over" {
@@ -75,8 +92,8 @@ opcodes() {
 	[[ $output == *"the host went down by itself; its console ends with"*"Kernel panic"* ]]
 }
 
-@test "lab up: too little memory for two hosts is reported before they boot" {
+@test "lab up: too little memory for the hosts is reported before they boot" {
 	run lab up --transport none --memory 99999999 -- true
 	[ "$status" -eq 125 ]
-	[[ $output == *"two hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
+	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }

@@ -13,12 +13,6 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 LAB = os.path.join(HERE, "lab")
 CONSOLE = "/dev/hvc0"
-# The command that each side's user will want to type first.
-WELCOME = {
-    "a": "This is host a (192.0.2.1, fd00::1). Type:\n\n    rdma-server write\n",
-    "b": "This is host b (192.0.2.2, fd00::2). Type, with the port that the server on host a printed:\n\n"
-    "    rdma-client write 192.0.2.1 PORT\n",
-}
 # The run's process leads its session, so that the console it opens first becomes its controlling terminal.
 START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols "$3" && echo "$4" && exec bash --norc --noprofile -i'
 
@@ -26,6 +20,15 @@ START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols
 def lab_run(host, *command):
     """Starts `lab run` without a time limit."""
     return subprocess.Popen([LAB, "run", "-w", "0", host, *command], stdin=subprocess.DEVNULL)
+
+
+def welcome(host):
+    """Says which host this is, and the command that its user will want to type first."""
+    number = ord(host) - ord("a") + 1
+    text = f"This is host {host} (192.0.2.{number}, fd00::{number}). Type"
+    if host == "a":
+        return f"{text}:\n\n    rdma-server write\n"
+    return f"{text}, with the port that the server on host a printed:\n\n    rdma-client write 192.0.2.1 PORT\n"
 
 
 def size():
@@ -44,7 +47,7 @@ def shell(host):
     os.environ["PATH"] = f"{PROJECT}:{os.environ.get('PATH', '/usr/bin:/bin')}"
     os.environ["PS1"] = f"host-{host}:\\W\\$ "
     os.environ.pop("HISTFILE", None)
-    process = lab_run(host, "sh", "-c", START, "sh", PROJECT, *size(), WELCOME[host])
+    process = lab_run(host, "sh", "-c", START, "sh", PROJECT, *size(), welcome(host))
     signal.signal(signal.SIGWINCH, lambda *_: lab_run(host, "stty", "-F", CONSOLE, "rows", size()[0], "cols", size()[1]))
     before = termios.tcgetattr(0)
     try:
@@ -78,14 +81,15 @@ def bridge(console, process):
                     return
 
 
-def shells():
-    """lab shells: both hosts side by side in a tmux of its own; ends when both shells end, or on detaching."""
+def shells(hosts):
+    """lab shells: all hosts side by side in a tmux of its own; ends when all shells end, or on detaching."""
     server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
     os.environ.pop("TMUX", None)  # It may well run inside the user's own tmux.
-    panes = [shlex.join([LAB, "shell", host]) for host in "ab"]
-    hint = " Ctrl-b o: other host. Ctrl-b d, or leaving both shells: stop the lab "
+    first, *others = [shlex.join([LAB, "shell", host]) for host in hosts]
+    splits = [word for pane in others for word in ("split-window", "-h", pane, ";", "select-layout", "tiled", ";")]
+    hint = " Ctrl-b o: other host. Ctrl-b d, or leaving all shells: stop the lab "
     status = subprocess.call(
-        [*server, "new-session", panes[0], ";", "split-window", "-h", panes[1], ";", "select-pane", "-t", ":.0"]
+        [*server, "new-session", first, ";", *splits, "select-pane", "-t", ":.0"]
         + [";", "set", "status-left-length", "90", ";", "set", "status-left", hint]
         + [";", "set", "status-right", "", ";", "set", "window-status-current-format", ""]
     )

@@ -1,4 +1,4 @@
-"""`lab up`: owns the two hosts, and carries messages between `lab run` processes and the guests' agents."""
+"""`lab up`: owns the hosts, and carries messages between `lab run` processes and the guests' agents."""
 import collections
 import json
 import os
@@ -18,7 +18,10 @@ HEADER = struct.Struct("!cII")  # as in agent
 BOOT_SECONDS = 120
 ANSWER_SECONDS = 120
 STOP_SECONDS = 30
+# What waits for a host on the hub; a packet more is lost.
+HUB_PACKETS = 1000
 FAILED = 125
+HOSTS = "abcdefghi"  # as many as lab up can boot
 
 
 class LabError(Exception):
@@ -88,6 +91,7 @@ class Host:
         self.process = None
         self.agent = None
         self.monitor = None
+        self.wire = None  # the hub's end of the cable, if there is a hub
         self.received = bytearray()
         self.ready = False
         self.deadline = None
@@ -101,7 +105,8 @@ class Host:
         agent, agent_end = socket.socketpair()
         self.monitor, monitor_end = socket.socketpair()
         self.monitor.settimeout(ANSWER_SECONDS)
-        inherited = (agent_end.fileno(), monitor_end.fileno())
+        wire, wire_end = socket.socketpair(type=socket.SOCK_DGRAM)
+        inherited = (agent_end.fileno(), monitor_end.fileno(), wire_end.fileno())
         with open(self.console, "ab") as console:
             self.process = subprocess.Popen(
                 # QEMU must not outlive the supervisor, however that ends.
@@ -114,15 +119,17 @@ class Host:
             )
         agent_end.close()
         monitor_end.close()
+        wire_end.close()
         self.received.clear()
         self.deadline = time.monotonic() + BOOT_SECONDS
         self.agent = Channel(self.lab, agent, self.receive)
+        self.wire = Channel(self.lab, wire, self.spread)
 
-    def command(self, agent, monitor):
+    def command(self, agent, monitor, wire):
         """QEMU's command line."""
         lab = self.lab
-        other = "b" if self.name == "a" else "a"
-        words = {"HOST": self.name, "TRANSPORT": lab.transport, "PROJECT": PROJECT, "SHARE": lab.share}
+        words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.transport}
+        words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # A warning of the kernel belongs on the console, and an oops must end the host rather than hang a test.
         # Whether timer interrupts arrive the kernel judges within ten ticks, and calls a busy machine's timer broken.
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check"
@@ -143,16 +150,27 @@ class Host:
             *share("project", PROJECT, ",readonly=on"),
             *share("share", lab.share, ""),
             *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
-            "-netdev",
-            f"dgram,id=wire,local.type=unix,local.path={escape(f'{lab.folder}/{self.name}.wire')}"
-            f",remote.type=unix,remote.path={escape(f'{lab.folder}/{other}.wire')}",
-            "-device",
-            f"virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:0{'1' if self.name == 'a' else '2'}",
+            *("-netdev", f"dgram,id=wire,{self.cable(wire)}"),
+            *("-device", f"virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:{ord(self.name) - ord('a') + 1:02x}"),
             *self.capture(),
         ]
 
+    def cable(self, wire):
+        """Leads straight to the other host if there are two, else to the hub here."""
+        if len(self.lab.hosts) > 2:
+            return f"local.type=fd,local.str={wire}"
+        (other,) = self.lab.hosts.keys() - {self.name}
+        paths = [escape(f"{self.lab.folder}/{name}.wire") for name in (self.name, other)]
+        return f"local.type=unix,local.path={paths[0]},remote.type=unix,remote.path={paths[1]}"
+
+    def spread(self, packet):
+        """Repeats what this host sends to all others, as a hub does."""
+        for host in self.lab.hosts.values():
+            if packet and host is not self and host.process and len(host.wire.queue) < HUB_PACKETS:
+                host.wire.send(packet)
+
     def capture(self):
-        """Host a's end of the wire sees what both hosts send."""
+        """Host a's end of the wire sees what all hosts send."""
         if not self.lab.capture or self.name != "a":
             return []
         return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.capture)}"]
@@ -221,6 +239,7 @@ class Host:
         self.process.wait()
         self.process = None
         self.agent.close()
+        self.wire.close()
         self.monitor.close()
         booting = self.deadline is not None
         self.abandoned.clear()
@@ -328,9 +347,9 @@ class Client:
 
 
 class Lab:
-    """The supervisor: two hosts, a command, and the loop that serves them."""
+    """The supervisor: the hosts, a command, and the loop that serves them."""
 
-    def __init__(self, folder, transport, memory, capture):
+    def __init__(self, folder, names, transport, memory, capture):
         self.folder = folder
         self.share = f"{folder}/share"
         self.slow = f"{folder}/slow"
@@ -345,10 +364,10 @@ class Lab:
         self.failure = None
         os.mkdir(self.share)
         os.mkdir(self.slow)
-        require_room(folder, memory)
+        require_room(folder, len(names), memory)
         self.kernel = prepare_kernel(transport, f"{folder}/initramfs")
         self.accelerator = choose_accelerator(self.kernel)
-        self.hosts = {name: Host(self, name) for name in "ab"}
+        self.hosts = {name: Host(self, name) for name in names}
         self.listener = self.listen(f"{folder}/control")
 
     def listen(self, path):
@@ -396,7 +415,7 @@ class Lab:
                 host.lost(f"not ready after {BOOT_SECONDS} s")
 
     def boot(self):
-        """Boots both hosts at once."""
+        """Boots all hosts at once."""
 
         def failed(reason):
             self.failure = self.failure or reason
@@ -415,7 +434,7 @@ class Lab:
         self.boot()
         if self.signal:
             return 128 + self.signal
-        environment = dict(os.environ, LAB=self.folder, LAB_TRANSPORT=self.transport)
+        environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts), LAB_TRANSPORT=self.transport)
         try:
             self.command = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment)
         except OSError as error:
@@ -430,7 +449,7 @@ class Lab:
         return status if status >= 0 else 128 - status
 
     def close(self):
-        """Takes both hosts down."""
+        """Takes all hosts down."""
         for host in self.hosts.values():
             host.lost("the lab ended")
 
@@ -454,12 +473,12 @@ def tail(path):
         return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-100:])
 
 
-def require_room(folder, memory):
-    """Reports what is missing before a host hangs or is killed for want of it; both in MiB."""
+def require_room(folder, count, memory):
+    """Reports what is missing before a host hangs or is killed for want of it, memory or disk; in MiB."""
     with open("/proc/meminfo") as lines:
         available = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:"))
-    if available < 2 * memory:
-        raise LabError(f"two hosts take {2 * memory} MiB of memory, {available} MiB are left; end other programs")
+    if available < count * memory:
+        raise LabError(f"{count} hosts take {count * memory} MiB of memory, {available} MiB are left; end other programs")
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize >> 20
     if free < 256:
@@ -525,14 +544,16 @@ def kvm_works(kernel):
 
 
 def parse(arguments):
-    """Options of `lab up`: transport, memory, capture, command."""
-    transport, memory, capture = "rxe", 768, None
+    """Options of `lab up`: names of the hosts, transport, memory, capture, command."""
+    names, transport, memory, capture = HOSTS[:2], "rxe", 768, None
     while arguments and arguments[0].startswith("--"):
         option, *arguments = arguments
         if option == "--":
             break
         value, *arguments = arguments or [""]
-        if option == "--transport" and value in ("rxe", "siw", "none"):
+        if option == "--hosts" and value in ("2", "3", "4", "5", "6", "7", "8", "9"):
+            names = HOSTS[: int(value)]
+        elif option == "--transport" and value in ("rxe", "siw", "none"):
             transport = value
         elif option == "--memory" and value.isdigit():
             memory = int(value)
@@ -542,7 +563,7 @@ def parse(arguments):
             raise LabError(f"up: cannot understand \"{option} {value}\"; \"lab help\" shows the options")
     if not arguments:
         raise LabError("up: which COMMAND? \"lab help\" shows an example")
-    return transport, memory, capture, arguments
+    return names, transport, memory, capture, arguments
 
 
 def make_folder():
@@ -559,10 +580,10 @@ def up(arguments):
     folder, remover = make_folder()
     lab = None
     try:
-        transport, memory, capture, command = parse(arguments)
+        *options, command = parse(arguments)
         if len(f"{folder}/control") > 107:
             raise LabError(f"the path {folder} is too long for sockets (107 characters); set TMPDIR to a shorter one")
-        lab = Lab(folder, transport, memory, capture)
+        lab = Lab(folder, *options)
         return lab.run(command)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr, flush=True)
