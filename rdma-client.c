@@ -12,7 +12,7 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"  or:  rdma-client [-t SECONDS] [-v] --check ADDRESS\n"
+	"  or:  rdma-client [-J] [-t SECONDS] [-v] --check ADDRESS\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n"
@@ -50,7 +50,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
 		enum parsed parsed = PARSED_RUN;
 
-		session_options |= letter != OPTION_CHECK && letter != 't' && letter != 'v';
+		session_options |=
+			letter != OPTION_CHECK && letter != 't' && letter != 'v' && letter != 'J';
 		if (letter == OPTION_ONE_WAY)
 			options->one_way = true;
 		else if (letter == OPTION_CHECK)
@@ -64,7 +65,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 		if (argc - optind != 1)
 			return usage_error("--check needs one argument: ADDRESS");
 		if (session_options)
-			return usage_error("--check goes with --timeout and --verbose alone");
+			return usage_error(
+				"--check goes with --json, --timeout and --verbose alone");
 		options->address = argv[optind];
 		return PARSED_RUN;
 	}
@@ -336,6 +338,18 @@ static enum status run_client(struct engine *engine)
 	return status;
 }
 
+/* --check: the path, and no session. */
+static enum status run_check(struct engine *engine)
+{
+	struct check check;
+	enum status status;
+
+	check_init(&check, engine->options, &engine->console);
+	status = check_path(&check);
+	check_finish(&check, status);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_CLIENT);
@@ -348,7 +362,7 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	engine_init(&engine, &options);
 	if (parsed == PARSED_RUN)
-		status = options.check ? check_path(&options) : run_client(&engine);
+		status = options.check ? run_check(&engine) : run_client(&engine);
 	engine_close(&engine);
 	output = flush_output(&engine.console, engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED)

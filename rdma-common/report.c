@@ -71,6 +71,15 @@ void print_trace(const struct log *log, const char *format, ...)
 	va_end(arguments);
 }
 
+void print_result(struct console *console, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	console_print(console, STREAM_OUTPUT, "", format, arguments);
+	va_end(arguments);
+}
+
 /* ---- The end of the program ---- */
 
 /* Waits until all is written or the time is up; a second signal ends the process. */
@@ -467,7 +476,7 @@ static char *make_utf8(const char *text)
 }
 
 /* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
-static void add_string(struct json_object *object, const char *key, const char *value)
+void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = value ? make_utf8(value) : NULL;
 
@@ -522,15 +531,10 @@ static void add_counters(struct json_object *object, const struct report *report
 	json_object_object_add(object, "errors_counted", inner);
 }
 
-/* Prints a line on standard output, which carries JSON. */
-static __attribute__((format(printf, 2, 3))) void print_object(struct console *console,
-							       const char *format, ...)
+void print_json(struct console *console, struct json_object *object)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	console_print(console, STREAM_OUTPUT, "", format, arguments);
-	va_end(arguments);
+	print_result(console, "%s",
+		     json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
 }
 
 void report_json(const struct log *log, const struct report *report)
@@ -546,10 +550,10 @@ void report_json(const struct log *log, const struct report *report)
 	object = json_object_new_object();
 	if (report->status == STATUS_INTERRUPTED) /* as a shell shows it */
 		exit_status = 128 + report->signal_number;
-	add_string(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
-	add_string(object, "operation", operation_name(options->operation));
-	add_string(object, "transport", report->transport);
-	add_string(object, "device", report->device);
+	json_add_text(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
+	json_add_text(object, "operation", operation_name(options->operation));
+	json_add_text(object, "transport", report->transport);
+	json_add_text(object, "device", report->device);
 	json_object_object_add(object, "tos",
 			       report->tos >= 0 ? json_object_new_int(report->tos) : NULL);
 	add_count(object, "bytes", report->bytes);
@@ -566,9 +570,8 @@ void report_json(const struct log *log, const struct report *report)
 	add_count(object, "verified_bytes", report->verified_bytes);
 	add_counters(object, report);
 	json_object_object_add(object, "status", json_object_new_int(exit_status));
-	add_string(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
-	print_object(log->console, "%s",
-		     json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
+	json_add_text(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
+	print_json(log->console, object);
 	json_object_put(object);
 }
 

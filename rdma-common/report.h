@@ -17,6 +17,8 @@
 #include "process.h"
 #include "status.h"
 
+struct json_object; /* of json-c */
+
 /* The origin of a line: who prints. */
 struct log {
 	struct console *console;
@@ -65,6 +67,16 @@ void print_status(const struct log *log, const char *format, ...)
 /* With --verbose, prints one line on standard error. */
 void print_trace(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* Prints a line on standard output: what --check finds, or JSON. */
+void print_result(struct console *console, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
+void json_add_text(struct json_object *object, const char *key, const char *text);
+
+/* Prints an object, which stays the caller's, as a line on standard output. */
+void print_json(struct console *console, struct json_object *object);
 
 /*
  * Waits until all that was printed is written: for --timeout at most, and for a second at most if

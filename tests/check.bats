@@ -1,5 +1,5 @@
 # 'rdma-client --check ADDRESS': the path to ADDRESS, and what to change.
-# shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
+# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
 
@@ -91,6 +91,30 @@ restore_mtu() {
 	check 0 192.0.2.1
 	says "device    rdma0 port 1: RoCE, active, MTU 1024 of 4096 bytes"
 	says "  -> larger packets are faster: .*"
+}
+
+# finds STEP KEY...: these of the last finding of a step, a line each.
+finds() {
+	python3 -c '
+import json, sys
+finding = json.loads(sys.argv[1])[sys.argv[2]][-1]
+for key in sys.argv[3:]:
+    print(finding[key])' "$output" "$@"
+}
+
+@test "--check --json: one object, with status and advice for each step" {
+	check 0 --json 192.0.2.1
+	[ "${#lines[@]}" -eq 1 ]
+	[ "$(json status)" = 0 ]
+	[ "$(finds name status text advice)" = $'ok\n\'192.0.2.1\' is 192.0.2.1\nNone' ]
+	[[ $(finds device text) == "rdma0 port 1: "*", active"* ]]
+	[[ $(finds address text) == "resolved: from 192.0.2.2 by rdma0 port 1"* ]]
+	[[ $(finds route text) == resolved* ]]
+	[[ $(finds memory text) == *"may be locked"* ]]
+	check 3 --json $'a"\xff'
+	[ "$(json status)" = 3 ]
+	[ "$(finds name status advice)" = $'failed\ngive an address, or add the name to /etc/hosts' ]
+	[[ $(finds name text) == "'a\"\\xff' not resolved: "* ]]
 }
 
 @test "--check: memory without limit is reported; standard output full is a failure" {
