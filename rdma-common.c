@@ -380,7 +380,7 @@ static NEEDS_LOCK int continue_operation(struct connection *connection, int64_t 
 		if (error)
 			return error;
 		if (digests_payload(connection))
-			payload_extend_digest(&connection->engine->payload, *posted);
+			payload_extend_digest(connection->payload, *posted);
 		before = *posted;
 	}
 	return 0;
@@ -423,7 +423,7 @@ static NEEDS_LOCK int send_done(struct connection *connection)
 	if (session->protocol.verifying)
 		done.length = bytes;
 	if (digests_payload(connection))
-		done.value = payload_digest(&connection->engine->payload);
+		done.value = payload_digest(connection->payload);
 	else if (session->protocol.verifying)
 		done.value = session->outgoing_digest;
 	session->done_posted = true;

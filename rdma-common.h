@@ -155,6 +155,8 @@ struct connection {
 	struct agreement agreement;
 	struct counters counters; /* of the port, when the session began, if wanted */
 	int tos;                  /* type of service in use; -1: not known */
+	struct payload *payload;  /* what this side sends: the engine's, or the pattern: */
+	struct payload pattern;   /* for a client that examines the path */
 	bool device_removed;      /* the device went while the connection was there */
 	struct timer timer;       /* of connection_service() */
 	TAILQ_ENTRY(connection) link;

@@ -136,6 +136,7 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	limits->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	limits->transport = transport_name(id->verbs, &port);
 	limits->maximum_message = message_limit(port.max_msg_sz);
+	limits->mtu = port.active_mtu;
 	limits->depth = at_most_requests(options->depth, &attributes);
 	limits->request_size = limits->maximum_message < TRANSFER_REQUEST_SIZE
 				       ? limits->maximum_message
@@ -315,6 +316,8 @@ static struct agreement agree(const struct introduction *peer)
 	return (struct agreement){
 		.verifying = true,
 		.expects_pattern = hello->flags & HELLO_PATTERN,
+		.checks = hello->flags & HELLO_CHECK && hello->length > 0,
+		.peer_mtu = (enum ibv_mtu)hello->mtu,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
 		.peer_passes = hello->passes,
 		.peer_seconds = hello->seconds,
@@ -337,6 +340,10 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 			"the server accepted with a hello that does not fit: version %u, "
 			"operation %u, %" PRIu64 " bytes",
 			hello->version, hello->operation, hello->length);
+	if (options->check && !(hello->flags & HELLO_CHECK))
+		return failure_set(failure, STATUS_REFUSED,
+				   "the server does not know --check with PORT: it is older, or no "
+				   "rdma-server of this project; start this release's there");
 	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes both ways and "

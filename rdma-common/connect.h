@@ -33,6 +33,7 @@ struct limits {
 	const char *transport;    /* as transport_name() has it */
 	bool iwarp;               /* which needs some things done differently */
 	uint32_t maximum_message; /* bytes, of the port */
+	enum ibv_mtu mtu;         /* of the port; 0: the driver does not say */
 	uint64_t request_size;    /* bytes that one work request of the operation carries at most */
 	unsigned int depth;       /* work requests of the operation that are outstanding at most */
 	unsigned int inline_size; /* bytes that a work request may carry in itself */
@@ -50,6 +51,8 @@ struct introduction {
 struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
 	bool expects_pattern;     /* the peer sends the pattern of --size */
+	bool checks;              /* HELLO_CHECK, with a payload whose length is known */
+	enum ibv_mtu peer_mtu;    /* of the peer's port; any number, as the peer says */
 	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
 				     TRANSFER_UNKNOWN */
 	uint64_t peer_passes;     /* how often the peer performs its operation; 0: for: */

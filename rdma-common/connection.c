@@ -44,6 +44,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->engine = engine;
 	connection->id = id;
 	connection->tos = -1;
+	connection->payload = &engine->payload;
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
 	name_peer(connection, peer);
@@ -182,7 +183,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 		.share = TRANSFER_SHARE,
 		.outgoing = { .present = sends_payload(options->role, options->operation,
 						       connection->one_way),
-			      .length = connection->engine->payload.length },
+			      .length = connection->payload->length },
 		.incoming = { .present = agreement->incoming_length > 0,
 			      .length = agreement->incoming_length },
 	};
@@ -221,11 +222,23 @@ static enum status check_output(const struct connection *connection, struct fail
 	const char *output = connection->engine->options->output;
 	uint64_t size = connection->agreement.incoming_length;
 
-	if (!output || size == 0 || !output_check(output, size))
+	if (!output || size == 0 || connection->agreement.checks || !output_check(output, size))
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size, output,
 			   strerror(errno));
+}
+
+/*
+ * The client examines the path: the server sends a pattern as long as the client's payload, which
+ * is made as the ring empties.
+ */
+static void mirror_payload(struct connection *connection)
+{
+	connection->pattern = (struct payload){ .is_pattern = true,
+						.length = connection->agreement.incoming_length,
+						.descriptor = -1 };
+	connection->payload = &connection->pattern;
 }
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
@@ -235,7 +248,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	struct transfer_plan plan;
 	struct failure failure;
 	enum status status =
-		negotiate(options, event, connection->one_way, connection->engine->payload.length,
+		negotiate(options, event, connection->one_way, connection->payload->length,
 			  &connection->limits, &connection->agreement, &failure);
 
 	connection->tos = type_of_service(connection->id);
@@ -244,6 +257,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS && options->operation == OPERATION_READ)
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
+	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
+	    connection->agreement.checks)
+		mirror_payload(connection);
 	if (status == STATUS_SUCCESS)
 		status = check_output(connection, &failure);
 	if (status == STATUS_SUCCESS) {
@@ -267,7 +283,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 static uint16_t hello_flags(const struct connection *connection)
 {
 	const struct options *options = connection->engine->options;
-	const struct payload *payload = &connection->engine->payload;
+	const struct payload *payload = connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	unsigned int flags = connection->one_way ? HELLO_ONE_WAY : 0;
 
@@ -277,6 +293,8 @@ static uint16_t hello_flags(const struct connection *connection)
 		flags |= HELLO_UNKNOWN;
 	if (options->every_pass)
 		flags |= HELLO_EVERY_PASS;
+	if (options->check || connection->agreement.checks)
+		flags |= HELLO_CHECK;
 	return (uint16_t)flags;
 }
 
@@ -285,7 +303,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 {
 	const struct engine *engine = connection->engine;
 	const struct options *options = engine->options;
-	const struct payload *payload = &engine->payload;
+	const struct payload *payload = connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	const struct hello hello = {
 		.version = HELLO_VERSION,
@@ -294,6 +312,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
 		.seconds = options->duration_seconds,
+		.mtu = (uint8_t)connection->limits.mtu,
 	};
 
 	return connect_parameters(&connection->limits, &hello, wire);
@@ -599,9 +618,9 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.depth = connection->limits.depth,
 		.nanoseconds = session->figures.completed - session->figures.started,
 		.latency = session->figures.latency,
-		.outgoing_digest_nanoseconds =
-			session->source ? source_nanoseconds(session->source)
-					: connection->engine->payload.digest_nanoseconds,
+		.outgoing_digest_nanoseconds = session->source
+						       ? source_nanoseconds(session->source)
+						       : connection->payload->digest_nanoseconds,
 		.verification_nanoseconds = session->figures.verification_nanoseconds,
 		.received_bytes = kept < length ? kept : length, /* of one pass */
 		.verified = verified,

@@ -51,7 +51,7 @@ static enum status ring_create(struct connection *connection, struct region *reg
 static bool register_payload(struct connection *connection, const struct stream_plan *plan,
 			     unsigned int access)
 {
-	const struct payload *payload = &connection->engine->payload;
+	const struct payload *payload = connection->payload;
 	bool fixed = plan->passes == 1 || (access && !plan->every_pass);
 	struct region region = { .memory = payload->memory, .size = payload->size };
 

@@ -17,7 +17,7 @@
 struct source {
 	struct worker worker;
 	struct payload payload;   /* a copy, for the thread: the original may go before it */
-	struct payload *original; /* main thread's */
+	struct payload *original; /* main thread's; NULL: the thread reads nothing of it */
 	uint64_t end;             /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet; thread's */
 	struct source_calls calls;
 	void *digest;                     /* thread's */
@@ -182,7 +182,7 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 		return NULL;
 	}
 	source->payload = *payload;
-	source->original = payload;
+	source->original = payload->memory || payload->descriptor >= 0 ? payload : NULL;
 	worker_init(&source->worker, ring, ring_size);
 	source->end = end;
 	source->calls = *calls;
@@ -225,7 +225,7 @@ void source_release(struct source *source)
 	if (!source)
 		return;
 	payload = source->original;
-	if (!drop_owner(source))
+	if (!drop_owner(source) && payload)
 		payload->stays = true; /* the thread may be reading it */
 }
 

@@ -142,7 +142,7 @@ enum status streams_open(struct connection *connection, struct failure *failure)
 	if (!ring->owned)
 		return STATUS_SUCCESS;
 	ring->owned = false;
-	source = source_start(&connection->engine->payload, ring->memory, ring->size, end, &calls);
+	source = source_start(connection->payload, ring->memory, ring->size, end, &calls);
 	if (!source)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start a thread that reads what this side sends: %s",
@@ -169,7 +169,8 @@ static struct sink *start_sink(struct connection *connection, bool is_whole)
 				     .has_digest = connection->agreement.verifying,
 				     .is_pattern = connection->agreement.expects_pattern,
 				     .limit = options->maximum_payload,
-				     .output = options->output };
+				     .output = connection->agreement.checks ? NULL
+									    : options->output };
 	struct session *session = &connection->session;
 
 	lock_sessions(&connection->engine->lock);

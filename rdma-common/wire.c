@@ -112,6 +112,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_FLAGS     6
 #define HELLO_AT_LENGTH    8
 #define HELLO_AT_REFUSAL   16
+#define HELLO_AT_MTU       17
 #define HELLO_AT_SECONDS   20
 #define HELLO_AT_PASSES    24
 
@@ -124,6 +125,7 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put16(wire + HELLO_AT_FLAGS, hello->flags);
 	put64(wire + HELLO_AT_LENGTH, hello->length);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
+	wire[HELLO_AT_MTU] = hello->mtu;
 	put32(wire + HELLO_AT_SECONDS, hello->seconds);
 	put64(wire + HELLO_AT_PASSES, hello->passes);
 }
@@ -143,6 +145,7 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->flags = get16(wire + HELLO_AT_FLAGS);
 	hello->length = get64(wire + HELLO_AT_LENGTH);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
+	hello->mtu = wire[HELLO_AT_MTU];
 	hello->seconds = get32(wire + HELLO_AT_SECONDS);
 	hello->passes = get64(wire + HELLO_AT_PASSES);
 	return GREETING_HELLO;

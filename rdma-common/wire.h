@@ -68,6 +68,7 @@ struct hello {
 	uint8_t operation; /* enum operation, but a peer may send any number */
 	uint16_t flags;    /* HELLO_ONE_WAY and those below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
+	uint8_t mtu;       /* of this side's port: enum ibv_mtu, but a peer may send any number */
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
 	uint32_t seconds;  /* for how long, if `passes` is 0 */
 	uint64_t passes;   /* how often this side performs its operation; 0: until a time is up */
@@ -77,6 +78,11 @@ struct hello {
 #define HELLO_PATTERN    (1 << 1) /* the payload of this side is the pattern of --size */
 #define HELLO_UNKNOWN    (1 << 2) /* the payload of this side has a length that its end tells */
 #define HELLO_EVERY_PASS (1 << 3) /* every pass of this side's operation is verified */
+/*
+ * The client examines the path: the server sends a pattern as long as the client's payload in place
+ * of its own, and stores nothing. It says so in its acceptance, which an older one does not.
+ */
+#define HELLO_CHECK (1 << 4)
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

@@ -83,6 +83,18 @@ happy_path() {
 	[ "$status" -eq 0 ]
 }
 
+@test "a client that examines the path gets a pattern as long as what it sends, and nothing of that is stored" {
+	local leaks=yes
+	outcomes server -1 -m "not this" -o "$BATS_TEST_TMPDIR/stored" <<-END
+	0	check
+	0	write check payload:1
+	0	iwarp check payload:200000 ring:5000
+	0	write check payload:200000 coalesce
+	END
+	[ ! -e "$BATS_TEST_TMPDIR/stored" ]
+	outcomes server -1 --max-size 1K <<<"0	check payload:1025	refused"
+}
+
 @test "many operations, few of whose completions are asked for" {
 	outcomes client -n 100 <<-END
 	0	inline:0

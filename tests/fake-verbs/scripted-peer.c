@@ -23,8 +23,10 @@
 #define TIMED_PASSES 3
 
 #define HELLO_ONE_WAY    1
+#define HELLO_PATTERN    2
 #define HELLO_UNKNOWN    4
 #define HELLO_EVERY_PASS 8
+#define HELLO_CHECK      16
 
 #define STATUS_LOCAL_FAILURE  1
 #define STATUS_CONTENTS_WRONG 7
@@ -118,7 +120,8 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	wire[5] = writes();
 	wire[6] = (uint8_t)((scripted("one-way") ? HELLO_ONE_WAY : 0) |
 			    (unknown ? HELLO_UNKNOWN : 0) |
-			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0));
+			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
+			    (scripted("check") ? HELLO_CHECK : 0));
 	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
 	if (wire[4] == 1)
@@ -205,6 +208,20 @@ static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
 	peer->incoming = allocate(peer->incoming_size);
 }
 
+/*
+ * A server that a client asks for as long a pattern as it sends says so. Where the peer is that
+ * server, it does so.
+ */
+static void agree_on_check(struct peer *peer, bool passive, const uint8_t *hello)
+{
+	uint64_t wanted = HELLO_CHECK | HELLO_PATTERN, length = get(hello + 8, 8);
+
+	if (!passive)
+		peer->outgoing_length = length;
+	else if ((get(hello + 6, 2) & wanted) != wanted || length != peer->outgoing_length)
+		violation("the program does not send a pattern as long as the peer's");
+}
+
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
 	/* what a peer without a hello assumes; how many passes there are does not matter to it */
@@ -219,8 +236,11 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	}
 	if (size != HELLO_SIZE || wire[4] != 2 || (wire[5] != writes() && !refused))
 		violation("the program's hello is not what the peer expects");
-	if (!is_zero(wire + 17, 3) || wire[16] || (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
+	if (wire[17] > IBV_MTU_4096 || !is_zero(wire + 18, 2) || wire[16] ||
+	    (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
+	if (scripted("check"))
+		agree_on_check(peer, passive, wire);
 	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);
 }
 

@@ -234,7 +234,7 @@ static void a_message_of_unknown_type_is_refused(void **state)
 static const uint8_t greeting_bytes[HELLO_SIZE] = {
 	'R',  'W',  'H',  'O',  2,    1,    0x0b, 0x80, /* magic, version, write, flags */
 	0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* length */
-	0,    0,    0,    0,    0x24, 0x23, 0x22, 0x21, /* no refusal, reserved, seconds */
+	0,    3,    0,    0,    0x24, 0x23, 0x22, 0x21, /* no refusal, MTU, reserved, seconds */
 	0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* passes */
 };
 
@@ -254,6 +254,7 @@ static void a_hello_has_its_fields_at_the_documented_offsets(void **state)
 			       .operation = OPERATION_WRITE,
 			       .flags = 0x800b,
 			       .length = 0x0102030405060708,
+			       .mtu = 3,
 			       .seconds = 0x21222324,
 			       .passes = 0x1112131415161718 };
 	uint8_t wire[HELLO_SIZE];
@@ -300,6 +301,7 @@ static void a_hello_is_found_whatever_the_transport_pads(void **state)
 		assert_int_equal(hello.flags, 0x800b);
 		assert_int_equal(hello.refusal, REFUSAL_NONE);
 		assert_true(hello.length == 0x0102030405060708);
+		assert_int_equal(hello.mtu, 3);
 		assert_int_equal(hello.seconds, 0x21222324);
 		assert_true(hello.passes == 0x1112131415161718);
 	}
