@@ -151,7 +151,7 @@ build/smallest: tests/smallest/smallest.c
 tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer build/smallest
 
 check check-all:
-	tests/setup build lab check
+	tests/setup build lab check $(if $(filter check-all,$@),pairs)
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run $(if $(filter check-all,$@),all)
 
