@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rdma-common/check.h"
@@ -12,13 +13,13 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"  or:  rdma-client [-J] [-t SECONDS] [-v] --check ADDRESS\n"
+	"  or:  rdma-client [-J] [-t SECONDS] [-v] --check ADDRESS [PORT]\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n"
 	"Connecting:\n"
 	"  -B, --bind ADDRESS     connect from ADDRESS, which is one of this host\n" ADDRESS_OPTIONS_HELP
-	"      --check            examine the path to ADDRESS, step by step\n" PAYLOAD_OPTIONS_HELP
+	"      --check            examine the path to ADDRESS, with PORT by sessions, too\n" PAYLOAD_OPTIONS_HELP
 	"The operation:\n" OPERATION_OPTIONS_HELP
 	"      --one-way          only the client reads or writes\n" OUTPUT_OPTIONS_HELP
 	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
@@ -34,6 +35,24 @@ struct client {
 	bool reached; /* the peer answered as a server of this project: no other address is tried */
 };
 
+/* read|write ADDRESS PORT, or with --check ADDRESS and perhaps PORT. */
+static enum parsed parse_words(struct options *options, int count, char **words)
+{
+	uint64_t port;
+
+	if (options->check && count != 1 && count != 2)
+		return usage_error("--check needs ADDRESS, or ADDRESS and PORT");
+	if (!options->check && count != 3)
+		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
+	if (!options->check && !parse_operation(*words++, &options->operation))
+		return PARSED_FAILED;
+	options->address = words[0];
+	options->port = words[1]; /* NULL behind the last word */
+	if (options->port && !parse_number(options->port, 1, 65535, &port))
+		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
+	return check_options(options);
+}
+
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
 {
 	/* clang-format off */
@@ -44,7 +63,6 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	};
 	/* clang-format on */
 	bool session_options = false; /* some that mean nothing to --check */
-	uint64_t port;
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
@@ -61,24 +79,9 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 		if (parsed != PARSED_RUN)
 			return parsed;
 	}
-	if (options->check) {
-		if (argc - optind != 1)
-			return usage_error("--check needs one argument: ADDRESS");
-		if (session_options)
-			return usage_error(
-				"--check goes with --json, --timeout and --verbose alone");
-		options->address = argv[optind];
-		return PARSED_RUN;
-	}
-	if (argc - optind != 3)
-		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
-	if (!parse_operation(argv[optind], &options->operation))
-		return PARSED_FAILED;
-	options->address = argv[optind + 1];
-	options->port = argv[optind + 2];
-	if (!parse_number(options->port, 1, 65535, &port))
-		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
-	return check_options(options);
+	if (options->check && session_options)
+		return usage_error("--check goes with --json, --timeout and --verbose alone");
+	return parse_words(options, argc - optind, argv + optind);
 }
 
 static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
@@ -192,6 +195,8 @@ static void rejected(struct client *client, const struct cm_event *event)
 {
 	struct failure failure;
 
+	if (client->engine->check)
+		check_rejected(client->engine->check, event);
 	client->reached = explain_rejection(event, &failure);
 	connection_fail(client->connection, failure.status, "%s", failure.cause);
 }
@@ -338,16 +343,36 @@ static enum status run_client(struct engine *engine)
 	return status;
 }
 
-/* --check: the path, and no session. */
-static enum status run_check(struct engine *engine)
+/* --check with PORT: sessions with the server, as many as it takes; how the last one ended. */
+static enum status check_server(struct engine *engine, struct check *check)
+{
+	const struct addrinfo address = { .ai_family = check->address.ss_family,
+					  .ai_addr = (struct sockaddr *)&check->address };
+	struct client client = { .engine = engine, .address = &address };
+	enum status status = STATUS_SUCCESS;
+
+	fflush(stdout); /* before the console has a thread that writes there, too */
+	engine->check = check;
+	while (check_next(check, status)) {
+		status = engine->completion_thread_runs ? engine_reload(engine)
+							: engine_open(engine);
+		if (status == STATUS_SUCCESS)
+			status = run_session(&client);
+	}
+	engine->check = NULL;
+	return status;
+}
+
+static enum status run_check(struct engine *engine, struct options *options)
 {
 	struct check check;
 	enum status status;
 
-	check_init(&check, engine->options, &engine->console);
+	check_init(&check, options, &engine->process);
 	status = check_path(&check);
-	check_finish(&check, status);
-	return status;
+	if (status == STATUS_SUCCESS && options->port)
+		status = check_server(engine, &check);
+	return check_finish(&check, status);
 }
 
 int main(int argc, char **argv)
@@ -362,7 +387,7 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	engine_init(&engine, &options);
 	if (parsed == PARSED_RUN)
-		status = options.check ? run_check(&engine) : run_client(&engine);
+		status = options.check ? run_check(&engine, &options) : run_client(&engine);
 	engine_close(&engine);
 	output = flush_output(&engine.console, engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED)

@@ -43,12 +43,15 @@
 
 /* ---- The engine ---- */
 
+struct check; /* rdma-common/check.h */
+
 /* The state of a program. The main thread's, but for what the completion thread only reads. */
 struct engine {
 	const struct options *options;
 	struct process process;
 	struct console console;
-	struct log log; /* for what concerns no session */
+	struct log log;      /* for what concerns no session */
+	struct check *check; /* what reports of sessions go to; NULL: they are printed */
 	struct payload payload;
 	/* Bytes that regions may have in all, and those they have. A region counts until its
 	 * connection ends: what is deregistered before is being verified, and not freed yet. */

@@ -21,14 +21,16 @@
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */
 #define MODEST_LOCKED_MEMORY ((rlim_t)64 * 1024 * 1024)
+/* The RDMA MTU of Ethernet's usual 1500 bytes: a limit on the path is below that or above. */
+#define USUAL_MTU 1024
 /* Bytes of the text of a finding. */
 #define TEXT_SIZE 1024
 
 /* ---- Findings ---- */
 
 /* With --json: an object for the finding, in the array of its step. */
-static void add_object(struct check *check, const char *step, bool good, const char *text,
-		       const char *advice)
+static struct json_object *add_object(struct check *check, const char *step, bool good,
+				      const char *text, const char *advice)
 {
 	struct json_object *finding = json_object_new_object(), *all;
 
@@ -40,13 +42,15 @@ static void add_object(struct check *check, const char *step, bool good, const c
 		json_object_object_add(check->findings, step, all);
 	}
 	json_object_array_add(all, finding);
+	return finding;
 }
 
-/* One finding of a step: whether it is `good`, what was found, and what to change (NULL: nothing).
+/* One finding of a step, which with --json is returned (else NULL): whether it is `good`, what was
+ * found, and what to change (NULL: nothing).
  */
-__attribute__((format(printf, 5, 6))) static void add_finding(struct check *check, const char *step,
-							      bool good, const char *advice,
-							      const char *format, ...)
+__attribute__((format(printf, 5, 6))) static struct json_object *add_finding(
+	struct check *check, const char *step, bool good, const char *advice, const char *format,
+	...)
 {
 	char text[TEXT_SIZE];
 	va_list arguments;
@@ -54,13 +58,12 @@ __attribute__((format(printf, 5, 6))) static void add_finding(struct check *chec
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (check->findings) {
-		add_object(check, step, good, text, advice);
-		return;
-	}
-	print_result(check->console, "%-9s %s", step, text);
+	if (check->findings)
+		return add_object(check, step, good, text, advice);
+	print_result(check->process->console, "%-9s %s", step, text);
 	if (advice)
-		print_result(check->console, "  -> %s", advice);
+		print_result(check->process->console, "  -> %s", advice);
+	return NULL;
 }
 
 /* ---- Devices ---- */
@@ -254,6 +257,22 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, struct socka
 	return true;
 }
 
+/* Keeps what the sessions are judged by. */
+static void keep_route(struct check *check, struct rdma_cm_id *id, const struct sockaddr *address)
+{
+	struct ibv_port_attr port;
+
+	memcpy(&check->address, address, address_size(address));
+	check->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	if (!check->iwarp)
+		inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, check->gid,
+			  sizeof(check->gid));
+	if (id->route.num_paths > 0)
+		check->mtu = mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu);
+	else if (!ibv_query_port(id->verbs, id->port_num, &port))
+		check->mtu = mtu_bytes(port.active_mtu);
+}
+
 /* Each address of the host in turn, until a route to one is found. */
 static bool check_addresses(struct check *check)
 {
@@ -263,7 +282,7 @@ static bool check_addresses(struct check *check)
 	struct rdma_cm_id *id;
 	char text[NI_MAXHOST];
 	bool found = false;
-	int error = getaddrinfo(options->address, NULL, &hints, &addresses);
+	int error = getaddrinfo(options->address, options->port, &hints, &addresses);
 
 	if (error) {
 		add_finding(check, "name", false, "give an address, or add the name to /etc/hosts",
@@ -281,6 +300,8 @@ static bool check_addresses(struct check *check)
 		}
 		found = check_route(check, id, address->ai_addr,
 				    now_milliseconds() + timeout_milliseconds(options));
+		if (found)
+			keep_route(check, id, address->ai_addr);
 		rdma_destroy_id(id);
 	}
 	freeaddrinfo(addresses);
@@ -307,13 +328,283 @@ static void check_locked_memory(struct check *check)
 			    (uintmax_t)limit.rlim_cur / 1024);
 }
 
+/* ---- Sessions ---- */
+
+/* What is known of one direction of a session. The words are those of passage_name(). */
+enum passage {
+	PASSAGE_UNKNOWN,
+	PASSAGE_FAILED,
+	PASSAGE_ARRIVED, /* by what the adapters say; the session ended before it was verified */
+	PASSAGE_VERIFIED,
+};
+
+static const char *passage_name(enum passage passage)
+{
+	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
+
+	return names[passage];
+}
+
+static void add_size(struct check *check, uint64_t size)
+{
+	check->sizes[check->size_count++] = size;
+}
+
+/* Around the length of a packet, to which over iWARP messages do not keep, and of many packets. */
+static void choose_sizes(struct check *check)
+{
+	const uint64_t mtu = check->mtu;
+
+	add_size(check, 1);
+	if (mtu > USUAL_MTU)
+		add_size(check, USUAL_MTU);
+	if (mtu > 0 && !check->iwarp) {
+		add_size(check, mtu - 1);
+		add_size(check, mtu);
+	}
+	if (mtu > 0)
+		add_size(check, mtu + 1);
+	add_size(check, (uint64_t)64 << 10);
+	add_size(check, (uint64_t)1 << 20);
+}
+
+bool check_next(struct check *check, enum status last)
+{
+	struct options *options = check->options;
+
+	check->explained = false;
+	if (check->wrong_mode) {
+		check->wrong_mode = false;
+		options->operation =
+			options->operation == OPERATION_READ ? OPERATION_WRITE : OPERATION_READ;
+		return true;
+	}
+	if (check->narrowing) {
+		check->narrowing = false;
+		options->short_reply = true;
+		return true;
+	}
+	if (check->size_count == 0)
+		choose_sizes(check);
+	if (check->failure.status != STATUS_SUCCESS || last != STATUS_SUCCESS ||
+	    check->next == check->size_count)
+		return false;
+	options->pattern_size = check->sizes[check->next++];
+	return true;
+}
+
+void check_rejected(struct check *check, const struct cm_event *event)
+{
+	const struct introduction server = peer_introduction(event);
+
+	check->explained = server.greeting != GREETING_NONE;
+	check->wrong_mode = !check->mode_is_known && server.greeting == GREETING_HELLO &&
+			    server.hello.refusal == REFUSAL_OPERATION;
+	check->mode_is_known = true;
+}
+
+/* True if packets may have been lost: the peer is silent, or its adapter. */
+static bool is_silence(enum status status)
+{
+	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
+}
+
+/* What to change where no connection stood. NULL: the cause says all. */
+static const char *advise_connecting(const struct check *check, const struct report *report)
+{
+	if (is_silence(report->status) && check->iwarp)
+		return "the host answers, but not this TCP port: open it in the firewalls of both "
+		       "hosts and between ('nft list ruleset'); is the server running?";
+	if (is_silence(report->status))
+		return "the host answers, but not its RDMA connection manager: open UDP port 4791 "
+		       "in the firewalls of both hosts and between ('nft list ruleset'); does the "
+		       "address belong to the server's RDMA device?";
+	if (report->status == STATUS_REFUSED && check->verified > 0 && !check->explained)
+		return "the server has served a session and is gone: start it without --one-off";
+	return NULL;
+}
+
+/* What the server told of itself. */
+static void report_server(struct check *check, const struct report *report)
+{
+	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(report->peer_mtu);
+	bool differs = mtu > 0 && check->mtu > 0 && mtu != check->mtu;
+	char words[64] = "", advice[TEXT_SIZE];
+
+	if (mtu > 0)
+		snprintf(words, sizeof(words), ", MTU of its port %u bytes", mtu);
+	snprintf(advice, sizeof(advice),
+		 "the MTU is %u bytes here and %u there: set it the same on both hosts and between "
+		 "('ip link set ... mtu'), or packets above %u bytes may vanish",
+		 check->mtu, mtu, mtu < check->mtu ? mtu : check->mtu);
+	add_finding(check, "server", true, differs ? advice : NULL, "%s: rdma-server %s%s%s%s",
+		    report->peer, operation_name(check->options->operation),
+		    check->gid[0] ? ", GID " : "", check->gid, words);
+}
+
+/* What to change where a connection stood, but packets of this size are lost. */
+static void advise_size(const struct check *check, const char *direction, char *advice, size_t size)
+{
+	uint64_t failed = check->options->pattern_size;
+
+	if (check->verified == 0)
+		snprintf(advice, size,
+			 "not a byte passes %s, though the connection stands: let the firewalls "
+			 "pass %s whatever the other port is",
+			 direction, check->iwarp ? "the TCP port" : "UDP port 4791");
+	else if (check->verified <= check->mtu)
+		snprintf(advice, size,
+			 "packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
+			 " at the latest: a host or switch on the path has a smaller MTU than the "
+			 "adapters use, %u bytes and headers; set it the same everywhere ('ip link "
+			 "set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
+			 "' from both hosts tries it)",
+			 check->verified, direction, failed, check->mtu, failed);
+	else
+		snprintf(advice, size,
+			 "packets of every size pass, but not so many of them %s: look at the "
+			 "counters, at flow control (PFC, ECN), and at cables and switches",
+			 direction);
+}
+
+/* The result of one session: each direction, and what to change. */
+static void report_transfer(struct check *check, const struct report *report,
+			    enum passage to_server, enum passage to_client)
+{
+	bool good = report->status == STATUS_SUCCESS;
+	uint64_t size = check->options->pattern_size;
+	const char *direction = "in one direction at least";
+	char advice[TEXT_SIZE] = "";
+	struct json_object *finding;
+
+	if (to_server == PASSAGE_FAILED)
+		direction = "from client to server";
+	else if (to_client == PASSAGE_FAILED)
+		direction = "from server to client";
+	if (is_silence(report->status) &&
+	    (to_server < PASSAGE_ARRIVED || to_client < PASSAGE_ARRIVED))
+		advise_size(check, direction, advice, sizeof(advice));
+	finding = add_finding(check, "transfer", good, advice[0] ? advice : NULL,
+			      "%" PRIu64 " byte%s: client to server %s, server to client %s%s%s",
+			      size, size > 1 ? "s" : "", passage_name(to_server),
+			      passage_name(to_client), good ? "" : ": ", good ? "" : report->cause);
+	if (!finding)
+		return;
+	json_object_object_add(finding, "bytes", json_object_new_uint64(size));
+	json_add_text(finding, "client_to_server", passage_name(to_server));
+	json_add_text(finding, "server_to_client", passage_name(to_client));
+}
+
+/*
+ * How far both directions came in a session. Digests are compared once both operations are done; of
+ * one alone the adapters say that it has completed. If one direction came that far before there was
+ * silence, it is the other that does not work.
+ */
+static void judge_session(struct check *check, const struct report *report)
+{
+	bool writes = check->options->operation == OPERATION_WRITE;
+	enum passage to_server = PASSAGE_UNKNOWN, to_client = PASSAGE_UNKNOWN;
+
+	if (report->delivered)
+		to_server = PASSAGE_VERIFIED;
+	else if (writes ? report->operated : report->peer_operated)
+		to_server = PASSAGE_ARRIVED;
+	if (report->verified)
+		to_client = PASSAGE_VERIFIED;
+	else if (writes ? report->peer_operated : report->operated)
+		to_client = PASSAGE_ARRIVED;
+	if (!to_server && !to_client && check->verified > 0 && is_silence(report->status)) {
+		check->narrowing = true;
+		return;
+	}
+	if (is_silence(report->status) && to_server && !to_client)
+		to_client = PASSAGE_FAILED;
+	else if (is_silence(report->status) && to_client && !to_server)
+		to_server = PASSAGE_FAILED;
+	report_transfer(check, report, to_server, to_client);
+}
+
+/*
+ * The same once more, but the server sent one byte, after a session in which neither direction came
+ * as far: then this tells which it was.
+ */
+static void judge_narrowed(struct check *check, const struct report *report)
+{
+	bool writes = check->options->operation == OPERATION_WRITE;
+	const struct report failed = { .status = check->failure.status,
+				       .cause = check->failure.cause };
+
+	if (report->delivered)
+		report_transfer(check, &failed, PASSAGE_VERIFIED, PASSAGE_FAILED);
+	else if (writes ? report->operated : report->peer_operated)
+		report_transfer(check, &failed, PASSAGE_ARRIVED, PASSAGE_UNKNOWN);
+	else if (report->connected && is_silence(report->status))
+		report_transfer(check, &failed, PASSAGE_FAILED, PASSAGE_UNKNOWN);
+	else
+		report_transfer(check, &failed, PASSAGE_UNKNOWN, PASSAGE_UNKNOWN);
+}
+
+/* The server refused, or nobody did. */
+static void report_refusal(struct check *check, const struct report *report)
+{
+	uint64_t size = check->options->pattern_size;
+
+	add_finding(check, "server", false, advise_connecting(check, report),
+		    "%s: with %" PRIu64 " byte%s: %s", report->peer, size, size > 1 ? "s" : "",
+		    report->cause);
+}
+
+void check_session(struct check *check, const struct report *report)
+{
+	bool narrowed = check->options->short_reply;
+
+	if (check->wrong_mode)
+		return;
+	if (!check->before.any && report->before)
+		check->before = *report->before;
+	if (report->after)
+		check->after = *report->after;
+	if (report->status != STATUS_SUCCESS && (!narrowed || report->status == STATUS_INTERRUPTED))
+		failure_set(&check->failure, report->status, "%s", report->cause);
+	if (report->connected && check->verified == 0)
+		report_server(check, report);
+	if (narrowed)
+		judge_narrowed(check, report);
+	else if (report->connected)
+		judge_session(check, report);
+	else
+		report_refusal(check, report);
+	if (report->status == STATUS_SUCCESS && !narrowed)
+		check->verified = check->options->pattern_size;
+}
+
+/* The counters of errors that grew during the sessions; nothing where the port has none. */
+static void report_counters(struct check *check)
+{
+	char text[TEXT_SIZE] = "";
+	size_t length = 0;
+
+	if (!check->before.any || !check->after.any)
+		return;
+	for (unsigned int i = 0; counter_name(i); i++) {
+		uint64_t growth = counter_growth(&check->before, &check->after, i);
+
+		if (growth > 0 && length < sizeof(text))
+			length += (size_t)snprintf(text + length, sizeof(text) - length,
+						   "%s%s %" PRIu64, length > 0 ? ", " : "",
+						   counter_name(i), growth);
+	}
+	add_finding(check, "counters", length == 0, NULL, "%s",
+		    length > 0 ? text : "no errors counted by this host's device meanwhile");
+}
+
 /* ---- All of it ---- */
 
-void check_init(struct check *check, const struct options *options, struct console *console)
+void check_init(struct check *check, struct options *options, const struct process *process)
 {
 	memset(check, 0, sizeof(*check));
 	check->options = options;
-	check->console = console;
+	check->process = process;
 	if (options->json)
 		check->findings = json_object_new_object();
 }
@@ -324,20 +615,49 @@ enum status check_path(struct check *check)
 
 	usable = check_addresses(check) && usable;
 	check_locked_memory(check);
-	if (usable && !check->findings)
-		print_result(check->console,
-			     "Ready. Start 'rdma-server read' on the other host, then here:\n"
-			     "  rdma-client read %s PORT",
-			     check->options->address);
 	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;
 }
 
-void check_finish(struct check *check, enum status status)
+/* The last line, when all is right. */
+static void print_ready(const struct check *check)
 {
+	struct console *console = check->process->console;
+
+	if (check->options->port)
+		print_result(console, "Ready. All sizes arrived in both directions, verified.");
+	else
+		print_result(console,
+			     "Ready. Start 'rdma-server read' on the other host, then here:\n"
+			     "  rdma-client read %s PORT",
+			     check->options->address);
+}
+
+/* Why not all is right, if a message says so; NULL: the findings do. */
+static const char *cause_of(const struct check *check)
+{
+	if (check->failure.cause[0])
+		return check->failure.cause;
+	return check->process->failure.cause[0] ? check->process->failure.cause : NULL;
+}
+
+enum status check_finish(struct check *check, enum status status)
+{
+	int exit_status;
+
+	if (check->failure.status != STATUS_SUCCESS)
+		status = check->failure.status;
+	exit_status = status == STATUS_INTERRUPTED /* as a shell shows it */
+			      ? 128 + check->process->signal_number
+			      : (int)status;
+	report_counters(check);
+	if (!check->findings && status == STATUS_SUCCESS)
+		print_ready(check);
 	if (!check->findings)
-		return;
-	json_object_object_add(check->findings, "status", json_object_new_int((int)status));
-	print_json(check->console, check->findings);
+		return status;
+	json_object_object_add(check->findings, "status", json_object_new_int(exit_status));
+	json_add_text(check->findings, "error", cause_of(check));
+	print_json(check->process->console, check->findings);
 	json_object_put(check->findings);
 	check->findings = NULL;
+	return status;
 }

@@ -1,26 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * 'rdma-client --check ADDRESS': the path to an address, step by step, and what to change. It
- * connects to nobody.
+ * 'rdma-client --check ADDRESS [PORT]': the path to an address, step by step, and what to change.
+ * With PORT, by sessions with the server there, which whoever calls this runs: of growing size, in
+ * both directions, until one fails.
+ *
+ * All of it is the main thread's.
  */
 #ifndef RDMA_COMMON_CHECK_H
 #define RDMA_COMMON_CHECK_H
 
-#include "console.h"
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "counters.h"
 #include "options.h"
+#include "process.h"
+#include "report.h"
 #include "status.h"
 
-struct json_object;
+/* Sizes of sessions, at most. */
+#define CHECK_SIZES 7
 
-/* What was found so far. The main thread's. */
+/* What was found so far. */
 struct check {
-	const struct options *options;
-	struct console *console;
+	struct options *options;
+	const struct process *process;
 	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
+	/* Of the address to which a route leads: */
+	struct sockaddr_storage address; /* with PORT */
+	char gid[INET6_ADDRSTRLEN];      /* empty: iWARP has none */
+	unsigned int mtu;                /* bytes of payload in a packet; 0: not known */
+	bool iwarp;
+	/* Of the sessions: */
+	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
+	unsigned int size_count, next;
+	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
+	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known by that */
+	bool explained;                 /* the server said why it refused */
+	struct counters before, after;  /* of the device's port */
+	bool narrowing;         /* one failed, in which direction is to be found out by another */
+	struct failure failure; /* the first */
 };
 
-/* Begins without findings. `options` and `console` must outlive `check`. */
-void check_init(struct check *check, const struct options *options, struct console *console);
+/*
+ * Begins without findings. `options` and `process` must outlive `check`; the options are those of
+ * the process, and check_next() changes them.
+ */
+void check_init(struct check *check, struct options *options, const struct process *process);
 
 /*
  * Finds out which devices there are, how options->address is reached, and what to change.
@@ -28,7 +57,23 @@ void check_init(struct check *check, const struct options *options, struct conso
  */
 enum status check_path(struct check *check);
 
-/* With --json: prints the findings, and `status`, as one object. Frees what check_init() made. */
-void check_finish(struct check *check, enum status status);
+/*
+ * Sets operation and size of the next session in the options; `last` is how the one before ended,
+ * STATUS_SUCCESS at first. False: there is none.
+ */
+bool check_next(struct check *check, enum status last);
+
+/* The server rejected the connection: it may say that it does the other operation. */
+void check_rejected(struct check *check, const struct cm_event *event);
+
+/* A session is over: reports what that shows. */
+void check_session(struct check *check, const struct report *report);
+
+/*
+ * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as
+ * one object. Frees what check_init() made. Returns how it ended: as the first session that failed,
+ * or with `status`, which comes from what went before.
+ */
+enum status check_finish(struct check *check, enum status status);
 
 #endif

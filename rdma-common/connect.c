@@ -306,6 +306,14 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
+/* Bytes of pattern that a client which examines the path asks for; 0: it does not. */
+static uint64_t wanted_length(const struct hello *hello)
+{
+	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
+		return 0;
+	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
+}
+
 /* What a peer that is not refused will do. */
 static struct agreement agree(const struct introduction *peer)
 {
@@ -316,7 +324,7 @@ static struct agreement agree(const struct introduction *peer)
 	return (struct agreement){
 		.verifying = true,
 		.expects_pattern = hello->flags & HELLO_PATTERN,
-		.checks = hello->flags & HELLO_CHECK && hello->length > 0,
+		.wanted_length = wanted_length(hello),
 		.peer_mtu = (enum ibv_mtu)hello->mtu,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
 		.peer_passes = hello->passes,

@@ -51,7 +51,7 @@ struct introduction {
 struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
 	bool expects_pattern;     /* the peer sends the pattern of --size */
-	bool checks;              /* HELLO_CHECK, with a payload whose length is known */
+	uint64_t wanted_length;   /* HELLO_CHECK: bytes of pattern that the client asks for, or 0 */
 	enum ibv_mtu peer_mtu;    /* of the peer's port; any number, as the peer says */
 	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
 				     TRANSFER_UNKNOWN */

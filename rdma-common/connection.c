@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "memory.h"
 #include "output.h"
 #include "rings.h"
@@ -119,7 +120,7 @@ static void read_counters(const struct connection *connection, struct counters *
 	const struct rdma_cm_id *id = connection->id;
 
 	memset(counters, 0, sizeof(*counters));
-	if (id->verbs && (options->json || prints_figures(options)))
+	if (id->verbs && (options->json || options->check || prints_figures(options)))
 		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
@@ -222,7 +223,8 @@ static enum status check_output(const struct connection *connection, struct fail
 	const char *output = connection->engine->options->output;
 	uint64_t size = connection->agreement.incoming_length;
 
-	if (!output || size == 0 || connection->agreement.checks || !output_check(output, size))
+	if (!output || size == 0 || connection->agreement.wanted_length > 0 ||
+	    !output_check(output, size))
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size, output,
@@ -230,13 +232,13 @@ static enum status check_output(const struct connection *connection, struct fail
 }
 
 /*
- * The client examines the path: the server sends a pattern as long as the client's payload, which
- * is made as the ring empties.
+ * The client examines the path: the server sends a pattern as long as it asks for, which is made as
+ * the ring empties.
  */
-static void mirror_payload(struct connection *connection)
+static void send_pattern(struct connection *connection)
 {
 	connection->pattern = (struct payload){ .is_pattern = true,
-						.length = connection->agreement.incoming_length,
+						.length = connection->agreement.wanted_length,
 						.descriptor = -1 };
 	connection->payload = &connection->pattern;
 }
@@ -258,8 +260,8 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
 	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
-	    connection->agreement.checks)
-		mirror_payload(connection);
+	    connection->agreement.wanted_length > 0)
+		send_pattern(connection);
 	if (status == STATUS_SUCCESS)
 		status = check_output(connection, &failure);
 	if (status == STATUS_SUCCESS) {
@@ -293,8 +295,10 @@ static uint16_t hello_flags(const struct connection *connection)
 		flags |= HELLO_UNKNOWN;
 	if (options->every_pass)
 		flags |= HELLO_EVERY_PASS;
-	if (options->check || connection->agreement.checks)
+	if (options->check || connection->agreement.wanted_length > 0)
 		flags |= HELLO_CHECK;
+	if (options->short_reply)
+		flags |= HELLO_CHECK_SHORT;
 	return (uint16_t)flags;
 }
 
@@ -612,6 +616,14 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.tos = connection->tos,
 		.connected = protocol->connected,
 		.disconnected = protocol->disconnected,
+		/* of a WRITE over iWARP a completion says no more than that TCP has it */
+		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED &&
+			    !(connection->limits.iwarp && session->transfer.plan.writes),
+		.peer_operated =
+			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
+		.delivered =
+			protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS,
+		.peer_mtu = connection->agreement.peer_mtu,
 		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
 		.bytes = bytes,
 		.request_bytes = session->figures.request_bytes,
@@ -644,8 +656,11 @@ void connection_finish(struct connection *connection, enum status status, bool o
 	unlock_sessions(&connection->engine->lock);
 	report.before = &connection->counters;
 	report.after = &counters;
-	report_session(&connection->log, &report);
-	if (outcome)
+	if (connection->engine->check)
+		check_session(connection->engine->check, &report);
+	else
+		report_session(&connection->log, &report);
+	if (outcome && !connection->engine->check)
 		report_json(&connection->log, &report);
 	workers_release(workers, connection_destroy(connection));
 	free(latency);
@@ -685,6 +700,13 @@ enum status engine_open(struct engine *engine)
 				    "cannot start the completion thread: %s", strerror(error));
 	engine->completion_thread_runs = true;
 	return STATUS_SUCCESS;
+}
+
+enum status engine_reload(struct engine *engine)
+{
+	payload_free(&engine->payload);
+	memset(&engine->payload, 0, sizeof(engine->payload));
+	return payload_load(&engine->payload, &engine->process);
 }
 
 void engine_close(struct engine *engine)

@@ -19,6 +19,12 @@ void engine_init(struct engine *engine, const struct options *options);
  */
 enum status engine_open(struct engine *engine);
 
+/*
+ * Loads the outgoing payload anew, as the options say by now. No connection may be left. On failure
+ * a message has been printed.
+ */
+enum status engine_reload(struct engine *engine);
+
 /* Stops the completion thread and frees everything. No connection and no id may be left. */
 void engine_close(struct engine *engine);
 
@@ -80,8 +86,9 @@ bool connection_service(struct connection *connection, enum status *status);
 void connection_extend_deadline(struct connection *connection);
 
 /*
- * Reports how the session ended, also with --json if it is an `outcome` (another address of the
- * peer may yet be tried), and frees the connection, its id and all that belongs to it.
+ * Reports how the session ended, to engine->check or to the user, also with --json if it is an
+ * `outcome` (another address of the peer may yet be tried), and frees the connection, its id and
+ * all that belongs to it.
  */
 void connection_finish(struct connection *connection, enum status status, bool outcome);
 

@@ -48,6 +48,7 @@ struct options {
 	uint64_t minimum_rate; /* bit/s: a slower operation of this side is a failure; 0: none */
 	bool one_way;          /* client: the server performs no operation */
 	bool check;            /* client: only examine the path to the address */
+	bool short_reply;      /* a session of that: the server sends one byte */
 	bool busy_poll;        /* spin for completions as long as a session lasts */
 	bool report;           /* print amounts, rates and latencies */
 	bool json;             /* print them, and the outcome, as a JSON object */

@@ -29,7 +29,9 @@
 /* Standard output carries one thing: the status lines, unless an option puts another there. */
 static enum stream status_stream(const struct options *options)
 {
-	return options->json || is_standard_output(options->output) ? STREAM_ERROR : STREAM_OUTPUT;
+	return options->json || options->check || is_standard_output(options->output)
+		       ? STREAM_ERROR
+		       : STREAM_OUTPUT;
 }
 
 /* "[N] " of a session with a number. */
@@ -53,10 +55,13 @@ __attribute__((format(printf, 3, 0))) static void print_line(const struct log *l
 
 void print_status(const struct log *log, const char *format, ...)
 {
+	const struct options *options = log->console->options;
 	va_list arguments;
 
+	if (options->check && !options->verbose)
+		return;
 	va_start(arguments, format);
-	print_line(log, status_stream(log->console->options), format, arguments);
+	print_line(log, status_stream(options), format, arguments);
 	va_end(arguments);
 }
 

@@ -45,11 +45,15 @@ struct report {
 	const char *transport, *device; /* NULL: not known */
 	int tos;                        /* type of service; -1: not known */
 	bool connected, disconnected;   /* a connection stood; it was seen to end */
-	uint64_t operations, bytes;     /* of this side */
-	uint64_t request_bytes;         /* of its longest work request */
-	unsigned int depth;             /* work requests that may have been outstanding */
-	int64_t nanoseconds;            /* from the first posting to the last completion */
-	const struct latency *latency;  /* NULL: not measured */
+	bool operated;         /* this side's operation has completed where that says something */
+	bool peer_operated;    /* and the peer's: its MSG_DONE is here */
+	bool delivered;        /* what this side sent matches its digest there, the peer says */
+	enum ibv_mtu peer_mtu; /* of the peer's port; any number, as the peer says */
+	uint64_t operations, bytes;    /* of this side */
+	uint64_t request_bytes;        /* of its longest work request */
+	unsigned int depth;            /* work requests that may have been outstanding */
+	int64_t nanoseconds;           /* from the first posting to the last completion */
+	const struct latency *latency; /* NULL: not measured */
 	int64_t outgoing_digest_nanoseconds, verification_nanoseconds;
 	uint64_t received_bytes;               /* of payload */
 	bool verified;                         /* they match the peer's digest */
@@ -60,7 +64,7 @@ struct report {
 };
 
 /* Prints one status line, at once: on standard output, or on standard error if that is taken by
- * --json or --output. */
+ * --json, --check or --output. Those of the sessions of --check are traces. */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

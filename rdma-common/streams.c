@@ -169,8 +169,9 @@ static struct sink *start_sink(struct connection *connection, bool is_whole)
 				     .has_digest = connection->agreement.verifying,
 				     .is_pattern = connection->agreement.expects_pattern,
 				     .limit = options->maximum_payload,
-				     .output = connection->agreement.checks ? NULL
-									    : options->output };
+				     .output = connection->agreement.wanted_length > 0
+						       ? NULL
+						       : options->output };
 	struct session *session = &connection->session;
 
 	lock_sessions(&connection->engine->lock);

@@ -82,7 +82,8 @@ struct hello {
  * The client examines the path: the server sends a pattern as long as the client's payload in place
  * of its own, and stores nothing. It says so in its acceptance, which an older one does not.
  */
-#define HELLO_CHECK (1 << 4)
+#define HELLO_CHECK       (1 << 4)
+#define HELLO_CHECK_SHORT (1 << 5) /* with that: a pattern of one byte */
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

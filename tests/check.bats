@@ -83,7 +83,7 @@ restore_mtu() {
 }
 
 @test "--check: a small MTU is reported, and how to raise it" {
-	[ "$LAB_TRANSPORT" != siw ] || return 0 # TCP finds its own
+	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair=restore_mtu
 	lab run b rdma link del rdma0
 	lab run b ip link set eth0 mtu 1500
@@ -115,6 +115,160 @@ for key in sys.argv[3:]:
 	[ "$(json status)" = 3 ]
 	[ "$(finds name status advice)" = $'failed\ngive an address, or add the name to /etc/hosts' ]
 	[[ $(finds name text) == "'a\"\\xff' not resolved: "* ]]
+}
+
+# transfers SIZE...: each was verified in both directions, and nothing else was tried.
+transfers() {
+	diff <(printf 'transfer  %s: client to server verified, server to client verified\n' "$@" | sed 's/  1:/  1 byte:/; s/\([0-9][0-9]\):/\1 bytes:/') \
+		<(grep '^transfer' <<<"$output")
+}
+
+@test "--check with PORT: every size arrives in both directions, whatever the server's mode and payload" {
+	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
+	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
+	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
+	for mode in read write; do
+		start_server -m "its own payload" -o "$folder/stored" -n 3 "$mode"
+		check 0 192.0.2.1 "$port"
+		says "server    192.0.2.1 port $port: rdma-server $mode$mtu"
+		transfers "${sizes[@]}"
+		says "Ready. All sizes arrived in both directions, verified."
+		[ "$LAB_TRANSPORT" = siw ] || says "counters  .*"
+		stop_server
+		expect 0
+		[ "$(grep -c '^remote buffer: a pattern of' "$server_out")" -eq "${#sizes[@]}" ]
+		[ ! -e "$folder/stored" ]
+	done
+}
+
+@test "--check with PORT: a server that refuses, has ended or does not know --check is reported, exit status 4" {
+	start_server --max-size 2K read
+	check 4 192.0.2.1 "$port"
+	transfers 1 1024
+	says "server    192.0.2.1 port $port: with 409[57] bytes: the server refused: .*--max-size.*"
+	stop_server
+	start_server -1 write
+	check 4 192.0.2.1 "$port"
+	transfers 1
+	says "  -> the server has served a session and is gone: start it without --one-off"
+	wait_server
+	expect 0
+	start_peer_server read --hello
+	check 4 192.0.2.1 "$port"
+	says "server    192.0.2.1 port $port: with 1 byte: the server does not know --check with PORT: .*"
+	[ "$(grep -c '^transfer' <<<"$output")" -eq 0 ]
+	end_peer
+	start_peer_server read
+	check 4 192.0.2.1 "$port"
+	says "server    192.0.2.1 port $port: with 1 byte: the server does not know --check with PORT: .*"
+}
+
+# loses ARGUMENT...: --check finds that packets are lost, because nothing comes in time, or the transport or the server
+# gives up before; sets what check does.
+loses() {
+	client -t 10 --check "$@"
+	[ "$status" -eq 5 ] || expect 6
+	[ -z "$stderr" ]
+}
+
+# small_mtu HOST: an Ethernet of 1500 bytes, so that the RDMA MTU is 1024.
+small_mtu() {
+	lab run "$1" rdma link del rdma0
+	lab run "$1" ip link set eth0 mtu 1500
+	lab run "$1" rdma link add rdma0 type rxe netdev eth0
+}
+
+large_mtu() {
+	lab run a rdma link del rdma0
+	lab run a ip link set eth0 mtu 4200
+	lab run a rdma link add rdma0 type rxe netdev eth0
+}
+
+@test "--check with PORT: a server's MTU that is smaller than the client's is found" {
+	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
+	repair=large_mtu
+	small_mtu a
+	start_server write
+	loses 192.0.2.1 "$port"
+	says "server    192.0.2.1 .*, MTU of its port 1024 bytes"
+	says "  -> the MTU is 4096 bytes here and 1024 there: set it the same on both hosts .*"
+	transfers_up_to 1024 "arrived|verified" failed
+	says "  -> packets above 1024 bytes vanish from server to client, .*"
+}
+
+@test "--check with PORT: a client's MTU that is smaller than the server's is found" {
+	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
+	repair=restore_mtu
+	small_mtu b
+	start_server read
+	check 0 192.0.2.1 "$port"
+	says "  -> the MTU is 1024 bytes here and 4096 there: set it the same on both hosts .*"
+	transfers 1 1023 1024 1025 65536 1048576
+}
+
+# transfers_up_to SIZE TO_SERVER TO_CLIENT: sizes up to this were verified, of the next the directions are as said, and
+# that was the last.
+transfers_up_to() {
+	local lines
+	mapfile -t lines < <(grep '^transfer' <<<"$output")
+	[ "${lines[-2]}" = "transfer  $1 bytes: client to server verified, server to client verified" ]
+	grep -E -x -q "transfer  4095 bytes: client to server ($2), server to client ($3): .*" <<<"${lines[-1]}"
+}
+
+# drop_large HOST: what it sends in packets above 1500 bytes is lost; as a switch would, behind the interface.
+drop_large() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run "$1" sh -c 'ip route change $(ip -4 route show 192.0.2.0/24) '"$2"
+}
+
+pass_large() {
+	drop_large a "mtu 0"
+	drop_large b "mtu 0"
+}
+
+@test "--check with PORT: packets above a size vanish in one direction: it is named, and what to change" {
+	local mode
+	[ "$LAB_TRANSPORT" != siw ] || skip "TCP keeps to the MTU of the route"
+	repair=pass_large
+	for mode in read write; do
+		start_server "$mode"
+		drop_large a "mtu 1500"
+		loses 192.0.2.1 "$port"
+		transfers_up_to 1024 "arrived|verified" failed
+		says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"
+		pass_large
+		drop_large b "mtu 1500"
+		loses --json 192.0.2.1 "$port"
+		[ "$(json status)" = "$status" ]
+		[ "$(finds transfer status bytes client_to_server)" = $'failed\n4095\nfailed' ]
+		[[ $(finds transfer server_to_client) =~ arrived|"not known" ]]
+		[[ $(finds transfer advice) == "packets above 1024 bytes vanish from client to server, "* ]]
+		[[ $(finds transfer text) == *"$(json error)" ]]
+		pass_large
+		stop_server
+	done
+}
+
+# Rules are looked at in turn; that for addresses of the host itself comes first, elsewhere.
+firewall() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run a sh -c 'ip rule add pref 100 lookup local && ip rule add pref 10 iif eth0 $1 blackhole && ip rule del pref 0' - "$1"
+}
+
+end_firewall() {
+	lab run a sh -c 'ip rule add pref 0 lookup local && ip rule del pref 100 && ip rule del pref 10'
+}
+
+@test "--check with PORT: a firewall in front of the server is found, exit status 5" {
+	local protocol="ipproto udp dport 4791" opens="open UDP port 4791 in the firewalls"
+	start_server write
+	[ "$LAB_TRANSPORT" != siw ] || protocol="ipproto tcp dport $port" opens="open it in the firewalls"
+	repair=end_firewall
+	firewall "$protocol"
+	timeout=3 check 5 192.0.2.1 "$port"
+	says "address   resolved: .*"
+	says "server    192.0.2.1 port $port: with 1 byte: .*"
+	says "  -> the host answers, but .*: $opens .*"
 }
 
 @test "--check: memory without limit is reported; standard output full is a failure" {

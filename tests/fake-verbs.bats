@@ -90,6 +90,8 @@ happy_path() {
 	0	write check payload:1
 	0	iwarp check payload:200000 ring:5000
 	0	write check payload:200000 coalesce
+	0	check-short
+	0	write check-short iwarp payload:200000
 	END
 	[ ! -e "$BATS_TEST_TMPDIR/stored" ]
 	outcomes server -1 --max-size 1K <<<"0	check payload:1025	refused"
@@ -601,11 +603,12 @@ calls() {
 	END
 }
 
-# path SCRIPT [OPTION...]: a run of --check; sets $status and $output.
+# path SCRIPT [OPTION...]: a run of --check, with $port as PORT if that is set; sets $status and $output.
 path() {
 	local script=$1
 	shift
-	ASAN_OPTIONS=$options FAKE_VERBS=$script timeout -s KILL 20 "$programs/rdma-client" "$@" --check 192.0.2.1 \
+	# shellcheck disable=SC2086 # a number, or none
+	FAKE_VERBS=$script timeout -s KILL 20 "$programs/rdma-client" "$@" --check 192.0.2.1 ${port:-} \
 		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out")
 	echo "$script $*: status $status, $output"
@@ -637,6 +640,32 @@ path() {
 	path "iwarp"
 	[ "$status" -eq 0 ]
 	[[ $output == *"by double0 port 1"* && $output != *GID* ]]
+}
+
+@test "--check with PORT: sessions until one fails, whose end is the exit status" {
+	local port=20000 script expected text
+	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+		while IFS=$'\t' read -r expected script text; do
+			path "$script" -t 1
+			[ "$status" -eq "$expected" ]
+			[[ $output == *"$text"* ]]
+		done < <(tr -s '\t' <<-END
+		0	check payload:1048576	Ready. All sizes arrived in both directions, verified.
+		0	check payload:1048576 iwarp coalesce	Ready. All sizes arrived in both directions, verified.
+		4		the server does not know --check with PORT
+		4	tutorial	the server does not know --check with PORT
+		4	check refuse:2	mismatched modes
+		4	check refuse:4	out of resources
+		5	check ESTABLISHED!	-> the host answers, but not its RDMA connection manager: open UDP port 4791
+		5	check iwarp ESTABLISHED!	-> the host answers, but not this TCP port
+		5	check received-VERDICT!	transfer  1 byte: client to server arrived, server to client verified: nothing
+		5	check sent-MR!	-> not a byte passes in one direction at least
+		6	check operation=12	transfer  1 byte: client to server not known, server to client not known: RDMA READ failed
+		7	check corrupt-in	transfer  1 byte: client to server verified, server to client arrived: the contents are wrong
+		143	check sent-MR+signal	interrupted
+		END
+		)
+	done
 }
 
 @test "device events: those of the connection end it, others do not" {

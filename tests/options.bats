@@ -57,8 +57,9 @@ usage_error() {
 	usage_error 'three arguments are needed' rdma-client read
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
-	usage_error '--check needs one argument' rdma-client --check
-	usage_error '--check needs one argument' rdma-client --check read 192.0.2.1 1
+	usage_error '--check needs ADDRESS' rdma-client --check
+	usage_error '--check needs ADDRESS' rdma-client --check read 192.0.2.1 1
+	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
 }
 
 @test "an option that means nothing to --check is a usage error" {

@@ -12,7 +12,7 @@
  * The environment variable FAKE_VERBS holds blank-separated words:
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   no-hello                  the program under test sends no hello, and so gets none
- *   one-way every-pass check unknown version:N
+ *   one-way every-pass check check-short unknown version:N
  *                             what else the peer's hello says: flags, that its payload has an end
  *                             that nobody knows before, another version
  *   clients:N together        how many clients come to a server; all at once

@@ -22,11 +22,12 @@
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
-#define HELLO_ONE_WAY    1
-#define HELLO_PATTERN    2
-#define HELLO_UNKNOWN    4
-#define HELLO_EVERY_PASS 8
-#define HELLO_CHECK      16
+#define HELLO_ONE_WAY     1
+#define HELLO_PATTERN     2
+#define HELLO_UNKNOWN     4
+#define HELLO_EVERY_PASS  8
+#define HELLO_CHECK       16
+#define HELLO_CHECK_SHORT 32
 
 #define STATUS_LOCAL_FAILURE  1
 #define STATUS_CONTENTS_WRONG 7
@@ -121,7 +122,8 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	wire[6] = (uint8_t)((scripted("one-way") ? HELLO_ONE_WAY : 0) |
 			    (unknown ? HELLO_UNKNOWN : 0) |
 			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
-			    (scripted("check") ? HELLO_CHECK : 0));
+			    (scripted("check") ? HELLO_CHECK : 0) |
+			    (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0));
 	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
 	if (wire[4] == 1)
@@ -209,17 +211,21 @@ static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
 }
 
 /*
- * A server that a client asks for as long a pattern as it sends says so. Where the peer is that
- * server, it does so.
+ * A server that a client asks for as long a pattern as it sends, or for one of a byte, says so.
+ * Where the peer is that server, it does so.
  */
 static void agree_on_check(struct peer *peer, bool passive, const uint8_t *hello)
 {
-	uint64_t wanted = HELLO_CHECK | HELLO_PATTERN, length = get(hello + 8, 8);
+	uint64_t wanted = HELLO_CHECK | HELLO_PATTERN, flags = get(hello + 6, 2);
+	uint64_t length = get(hello + 8, 8), longest = peer->outgoing_length;
+	uint64_t asked = scripted("check-short") ? 1 : longest;
 
+	if (passive && ((flags & wanted) != wanted || length != asked))
+		violation("the program does not send a pattern of the length that the peer wants");
+	if (!passive && length > longest)
+		violation("the script needs payload:%llu", (unsigned long long)length);
 	if (!passive)
-		peer->outgoing_length = length;
-	else if ((get(hello + 6, 2) & wanted) != wanted || length != peer->outgoing_length)
-		violation("the program does not send a pattern as long as the peer's");
+		peer->outgoing_length = flags & HELLO_CHECK_SHORT ? 1 : length;
 }
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
@@ -239,7 +245,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	if (wire[17] > IBV_MTU_4096 || !is_zero(wire + 18, 2) || wire[16] ||
 	    (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
-	if (scripted("check"))
+	if (scripted("check") || scripted("check-short"))
 		agree_on_check(peer, passive, wire);
 	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);
 }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What --check with PORT concludes from its sessions, and which it asks for next.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "rdma-common/check.h"
+#include "rdma-common/wire.h"
+
+#define MTU 4096
+
+/* A path of this MTU, examined with --json. */
+struct path {
+	struct options options;
+	struct console console;
+	struct process process;
+	struct check check;
+};
+
+static void start(struct path *path, bool iwarp)
+{
+	memset(path, 0, sizeof(*path));
+	path->options = default_options(ROLE_CLIENT);
+	path->options.check = true;
+	path->options.json = true;
+	console_init(&path->console, &path->options);
+	process_init(&path->process, &path->options, &path->console);
+	check_init(&path->check, &path->options, &path->process);
+	path->check.mtu = MTU;
+	path->check.iwarp = iwarp;
+}
+
+/* A session that succeeds; `size` is what it is expected to be of. */
+static void succeed(struct path *path, uint64_t size)
+{
+	const struct report report = { .status = STATUS_SUCCESS,
+				       .connected = true,
+				       .operated = true,
+				       .peer_operated = true,
+				       .delivered = true,
+				       .verified = true };
+
+	assert_true(check_next(&path->check, STATUS_SUCCESS));
+	assert_int_equal(path->options.pattern_size, size);
+	assert_false(path->options.short_reply);
+	check_session(&path->check, &report);
+}
+
+static void end(struct path *path, enum status expected)
+{
+	assert_false(check_next(&path->check, expected));
+	assert_int_equal(path->check.failure.status, expected);
+	json_object_put(path->check.findings);
+}
+
+/* A text of the last finding of a step. */
+static const char *found(const struct path *path, const char *step, const char *key)
+{
+	struct json_object *all, *value;
+
+	assert_true(json_object_object_get_ex(path->check.findings, step, &all));
+	all = json_object_array_get_idx(all, json_object_array_length(all) - 1);
+	assert_true(json_object_object_get_ex(all, key, &value));
+	return json_object_get_string(value);
+}
+
+static void expect_directions(const struct path *path, const char *to_server, const char *to_client)
+{
+	assert_string_equal(found(path, "transfer", "status"), "failed");
+	assert_string_equal(found(path, "transfer", "client_to_server"), to_server);
+	assert_string_equal(found(path, "transfer", "server_to_client"), to_client);
+}
+
+static void every_size_is_tried_around_the_length_of_a_packet(void **state)
+{
+	static const uint64_t sizes[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 65536, 1048576 };
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		succeed(&path, sizes[i]);
+	end(&path, STATUS_SUCCESS);
+	start(&path, true);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (sizes[i] + 1 != MTU && sizes[i] != MTU)
+			succeed(&path, sizes[i]);
+	}
+	end(&path, STATUS_SUCCESS);
+}
+
+/* What of a session that nothing came of in time was seen, and what that says. */
+static void a_direction_that_works_shows_which_one_does_not(void **state)
+{
+	static const struct {
+		enum operation operation;
+		bool operated, peer_operated;
+		const char *to_server, *to_client, *advice;
+	} cases[] = {
+		{ OPERATION_WRITE, true, false, "arrived", "failed", "from server to client" },
+		{ OPERATION_WRITE, false, true, "failed", "arrived", "from client to server" },
+		{ OPERATION_READ, true, false, "failed", "arrived", "from client to server" },
+		{ OPERATION_READ, false, true, "arrived", "failed", "from server to client" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct report report = { .status = STATUS_TIMED_OUT,
+					       .cause = "silence",
+					       .connected = true,
+					       .operated = cases[i].operated,
+					       .peer_operated = cases[i].peer_operated };
+		struct path path;
+
+		start(&path, false);
+		path.options.operation = cases[i].operation;
+		succeed(&path, 1);
+		succeed(&path, 1024);
+		assert_true(check_next(&path.check, STATUS_SUCCESS));
+		check_session(&path.check, &report);
+		expect_directions(&path, cases[i].to_server, cases[i].to_client);
+		assert_non_null(strstr(found(&path, "transfer", "advice"), cases[i].advice));
+		assert_non_null(strstr(found(&path, "transfer", "advice"), "above 1024 bytes"));
+		end(&path, STATUS_TIMED_OUT);
+	}
+}
+
+static void where_neither_direction_is_seen_to_work_another_session_tells(void **state)
+{
+	static const struct {
+		enum status status;
+		bool delivered, operated;
+		const char *to_server, *to_client;
+	} cases[] = {
+		{ STATUS_SUCCESS, true, true, "verified", "failed" },
+		{ STATUS_TIMED_OUT, false, true, "arrived", "not known" },
+		{ STATUS_TIMED_OUT, false, false, "failed", "not known" },
+		{ STATUS_REFUSED, false, false, "not known", "not known" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct report nothing = { .status = STATUS_PEER_LOST,
+						.cause = "lost",
+						.connected = true };
+		const struct report narrowed = { .status = cases[i].status,
+						 .cause = "silence",
+						 .connected = true,
+						 .operated = cases[i].operated,
+						 .delivered = cases[i].delivered };
+		struct path path;
+
+		start(&path, true);
+		path.options.operation = OPERATION_WRITE;
+		succeed(&path, 1);
+		assert_true(check_next(&path.check, STATUS_SUCCESS));
+		check_session(&path.check, &nothing);
+		assert_true(check_next(&path.check, STATUS_PEER_LOST));
+		assert_true(path.options.short_reply);
+		assert_int_equal(path.options.pattern_size, 1024);
+		check_session(&path.check, &narrowed);
+		expect_directions(&path, cases[i].to_server, cases[i].to_client);
+		assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
+		end(&path, STATUS_PEER_LOST);
+	}
+}
+
+/* The server rejects the connection, with this hello. */
+static void reject(struct path *path, enum refusal refusal, enum operation operation)
+{
+	const struct hello hello = { .version = HELLO_VERSION,
+				     .operation = (uint8_t)operation,
+				     .refusal = (uint8_t)refusal };
+	const struct report report = { .status = STATUS_REFUSED, .cause = "no" };
+	struct cm_event event = { .private_data_size = HELLO_SIZE };
+
+	encode_hello(&hello, event.private_data);
+	check_rejected(&path->check, &event);
+	check_session(&path->check, &report);
+}
+
+static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state)
+{
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	assert_int_equal(path.options.operation, OPERATION_READ);
+	reject(&path, REFUSAL_OPERATION, OPERATION_WRITE);
+	assert_true(check_next(&path.check, STATUS_REFUSED));
+	assert_int_equal(path.options.operation, OPERATION_WRITE);
+	assert_int_equal(path.options.pattern_size, 1);
+	reject(&path, REFUSAL_OPERATION, OPERATION_READ);
+	assert_string_equal(found(&path, "server", "status"), "failed");
+	end(&path, STATUS_REFUSED);
+}
+
+static void what_the_server_refuses_is_not_repeated(void **state)
+{
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	assert_null(found(&path, "server", "advice"));
+	end(&path, STATUS_REFUSED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_size_is_tried_around_the_length_of_a_packet),
+		cmocka_unit_test(a_direction_that_works_shows_which_one_does_not),
+		cmocka_unit_test(where_neither_direction_is_seen_to_work_another_session_tells),
+		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
+		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
