@@ -554,6 +554,61 @@ calls() {
 	END
 }
 
+# endings ROLE: lines of standard input are exit status, milliseconds until the program ends, give or take 50, and script.
+endings() {
+	local expected time script
+	while read -r expected time script; do
+		printf '%s\t%s' "$expected" "$script from:$((time - 50)) until:$((time + 50))"
+		[ "$expected" -eq 0 ] && echo || printf '\trdma-\n'
+	done | outcomes "$1" -t 10 "${@:2}"
+}
+
+# --timeout for each thing that the peer owes; then a second to close, and where nothing is flushed another by force.
+@test "each ending takes the time that it should" {
+	endings client <<-END
+	0	60	write
+	3	10000	ADDR_RESOLVED!
+	3	10000	ROUTE_RESOLVED!
+	5	10000	ESTABLISHED!
+	5	12000	sent-MR!
+	5	12270	operation!
+	5	12270	iwarp operation!
+	5	12270	iwarp operation! DISCONNECTED!
+	5	12270	sent-DONE!
+	5	10030	received-DONE! received-VERDICT!
+	5	10030	received-VERDICT!
+	5	12030	received-VERDICT! flush@90000
+	0	18030	ESTABLISHED@9000 received-MR@9000
+	0	18030	sent-MR@9000 operation@9000
+	0	18030	received-DONE@9000 received-VERDICT@18000
+	5	10030	payload:30000 ring:3000 99*received-WINDOW!
+	0	12030	sent-VERDICT! received-VERDICT>sent-DONE
+	0	1030	lazy-flush
+	0	2030	flush@90000
+	0	10030	DISCONNECTED!
+	0	11030	DISCONNECTED! flush@90000
+	6	2020	sent-MR+DISCONNECTED flush@90000
+	6	2030	received-DONE+DISCONNECTED received-VERDICT! flush@90000
+	143	2030	sent-MR+signal flush@90000
+	143	1020	sent-MR+signal DISCONNECTED!
+	6	2030	operation=12 flush@90000
+	0	4040	2*ADDR_RESOLVED=ADDR_ERROR:-110
+	END
+	endings client --depth 1 -n 4 <<<$'0\t16030\t4*operation@4000'
+	endings server -1 <<-END
+	5	10020	received-MR!
+	5	10020	iwarp received-MR!
+	5	12020	sent-MR!
+	5	12270	iwarp operation!
+	5	11020	received-DONE! received-VERDICT! DISCONNECTED!
+	5	12270	sent-DONE! flush@90000 DISCONNECTED!
+	0	1030	lazy-flush
+	0	20030	DISCONNECTED!
+	0	21030	DISCONNECTED! flush@90000
+	143	2030	sent-MR+signal flush@90000
+	END
+}
+
 @test "the connection manager says no" {
 	outcomes client <<-END
 	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve

@@ -688,7 +688,8 @@ int rdma_disconnect(struct rdma_cm_id *base)
 		error = EINVAL;
 	if (!error) {
 		((struct fake_qp *)base->qp)->closing = true;
-		break_qp((struct fake_qp *)base->qp);
+		if (!scripted("lazy-flush"))
+			break_qp((struct fake_qp *)base->qp);
 		peer_disconnects(id);
 	}
 	return leave(error);

@@ -46,6 +46,7 @@
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
+ *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
  *   roce-v1                   each of the GIDs is of that type, not of RoCE v2 as well
