@@ -1772,6 +1772,27 @@ static void a_window_for_its_age(void **state)
 	assert_int_equal(transfer_window_time(&sides[0]), TRANSFER_NEVER);
 }
 
+/* What is on the disk is news as well, when all that was copied has been told. */
+static void what_is_kept_later_is_reported(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 1 << 20, 64 << 10);
+	struct window window = { .ready = 32 << 10 };
+	struct transfer transfer;
+
+	(void)state;
+	plan.outgoing.present = false;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 0, 0, 0));
+	assert_null(transfer_accept(&transfer, &window, 100));
+	transfer_copied(&transfer, 32 << 10, 200);
+	assert_true(transfer_window(&transfer, 200, &window));
+	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
+	transfer_kept(&transfer, 1000, 1000);
+	assert_int_equal(transfer_window_time(&transfer), 1250);
+	assert_true(transfer_window(&transfer, 1250, &window));
+	assert_int_equal(window.kept, 1000);
+}
+
 static void a_quarter_ring_is_reported_at_once(void **state)
 {
 	struct transfer_plan plan = real_plan(true, 4 << 20, 1 << 20);
@@ -1822,6 +1843,24 @@ static void requests_end_where_a_ring_ends(void **state)
 	}
 }
 
+/* WRITE one way of 1 GiB, or as long as it is said, into a ring as long; `first` bytes are there.
+ */
+static struct transfer in_flight(uint64_t limit, unsigned int depth, uint64_t length,
+				 uint64_t first)
+{
+	struct transfer_plan plan = real_plan(true, length, length);
+	struct transfer transfer;
+
+	plan.incoming.present = false;
+	plan.in_flight = limit;
+	plan.depth = depth;
+	plan.request_size = length;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, length, 0, 0));
+	assert_true(transfer_filled(&transfer, first, false, 0));
+	return transfer;
+}
+
 static void a_rejected_request_was_not_posted(void **state)
 {
 	struct transfer_plan plan = real_plan(true, 1 << 20, 1 << 20);
@@ -1846,6 +1885,23 @@ static void a_rejected_request_was_not_posted(void **state)
 	assert_int_equal(again.size, second.size);
 	assert_true(transfer_completed(&transfer, first.id, 0));
 	assert_false(transfer_completed(&transfer, first.id, 0));
+}
+
+/* An id that was never given out: of a request that is outstanding, with bytes that are not. */
+static void an_id_that_cannot_be_completes_nothing(void **state)
+{
+	struct transfer transfer = in_flight(65536, 16, 1 << 20, 1 << 20), before;
+	struct transfer_request request;
+
+	(void)state;
+	assert_true(transfer_next(&transfer, &request, 0));
+	before = transfer;
+	assert_false(transfer_completed(&transfer, 1, 0));
+	assert_false(transfer_completed(&transfer, (request.size + 1) << 17 | 1, 0));
+	assert_false(transfer_completed(&transfer, request.size << 17, 0));
+	assert_false(transfer_completed(&transfer, request.size << 17 | 2, 0));
+	assert_memory_equal(&transfer, &before, sizeof(before));
+	assert_true(transfer_completed(&transfer, request.size << 17 | 1, 0));
 }
 
 /* More requests than 17 bits count and more bytes than 39 bits do. */
@@ -1874,24 +1930,6 @@ static void a_stream_of_terabytes(void **state)
 }
 
 /* ---- Tables: how much is in flight ---- */
-
-/* WRITE one way of 1 GiB, or as long as it is said, into a ring as long; `first` bytes are there.
- */
-static struct transfer in_flight(uint64_t limit, unsigned int depth, uint64_t length,
-				 uint64_t first)
-{
-	struct transfer_plan plan = real_plan(true, length, length);
-	struct transfer transfer;
-
-	plan.incoming.present = false;
-	plan.in_flight = limit;
-	plan.depth = depth;
-	plan.request_size = length;
-	transfer_init(&transfer, &plan, 0);
-	assert_null(transfer_peer_region(&transfer, length, 0, 0));
-	assert_true(transfer_filled(&transfer, first, false, 0));
-	return transfer;
-}
 
 /* Posts what may be posted at `now`; how many requests, of which the first `ids` keeps the ids. */
 static unsigned int post_all(struct transfer *transfer, uint64_t *ids, unsigned int most,
@@ -2150,6 +2188,32 @@ static void a_time_that_is_up_ends_with_the_pass(void **state)
 	}
 }
 
+/* Through a ring of this side's that is shorter than a pass, the source is ahead of the wire. */
+static void a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 100000, 30000);
+	struct transfer transfer;
+
+	(void)state;
+	plan.outgoing.passes = 0;
+	plan.incoming.present = false;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 100000, 0, 0));
+	while (transfer.source.filled < 90000) {
+		assert_true(transfer_filled(&transfer, 30000, false, 0));
+		operate(&transfer, 0);
+	}
+	assert_true(transfer_filled(&transfer, 30000, false, 0));
+	transfer_stop(&transfer);
+	assert_int_equal(transfer.operation.stop, 200000);
+	while (!transfer_operated(&transfer)) {
+		operate(&transfer, 0);
+		fill_all(&transfer);
+	}
+	transfer_stop(&transfer); /* once is enough */
+	assert_int_equal(transfer.operation.stop, 200000);
+}
+
 /* What is ready in MSG_MR is all that a timed READ of the same bytes needs: it has no other end. */
 static void a_timed_read_that_repeats_marks_no_end_again(void **state)
 {
@@ -2360,14 +2424,78 @@ static void a_peer_that_waits_for_this_side_owes_nothing(void **state)
 	assert_int_equal(transfer_heard(&transfer), 60);
 }
 
+/* READ: what is ready is for the peer to read, and what it was not told is not. */
+static void a_peer_owes_to_read_what_is_ready(void **state)
+{
+	struct transfer_plan plan = real_plan(false, 1 << 20, 64 << 10);
+	struct window window = { .taken = 40000 };
+	struct transfer transfer;
+
+	(void)state;
+	plan.incoming.present = false;
+	transfer_init(&transfer, &plan, 0);
+	assert_true(transfer_filled(&transfer, 40000, false, 0));
+	assert_int_equal(transfer_announce(&transfer, 0), 40000);
+	assert_null(transfer_peer_region(&transfer, 0, 0, 10));
+	assert_int_equal(transfer_owed_since(&transfer), 10);
+	assert_null(transfer_accept(&transfer, &window, 20));
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_true(transfer_filled(&transfer, 1000, false, 30));
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_true(transfer_window(&transfer, 300, &window));
+	assert_int_equal(transfer_owed_since(&transfer), 300);
+}
+
+/* MSG_DONE says that the peer has read all passes: it owes nothing more. */
+static void who_is_done_has_read_everything(void **state)
+{
+	struct transfer_plan plan = real_plan(false, 100000, 100000);
+	struct transfer transfer;
+
+	(void)state;
+	plan.incoming.present = false;
+	for (plan.outgoing.passes = 1; plan.outgoing.passes < 4; plan.outgoing.passes++) {
+		transfer_init(&transfer, &plan, 0);
+		fill_all(&transfer);
+		transfer_announce(&transfer, 0);
+		assert_null(transfer_peer_region(&transfer, 0, 0, 10));
+		assert_int_equal(transfer_owed_since(&transfer), 10);
+		assert_null(transfer_accept_done(&transfer, 0, 20));
+		assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+		assert_int_equal(transfer.source.taken, plan.outgoing.passes * 100000);
+	}
+}
+
+/* Even where the peer's program has nothing left to do. */
+static void the_wire_owes_what_is_in_flight(void **state)
+{
+	struct transfer_plan plan = real_plan(false, 100000, 100000);
+	struct transfer_request request;
+	struct transfer transfer;
+
+	(void)state;
+	plan.outgoing.present = false;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 100000, 100000, 10));
+	while (transfer_next(&transfer, &request, 20))
+		;
+	assert_null(transfer_accept_done(&transfer, 100000, 30));
+	assert_int_equal(transfer_owed_since(&transfer), 30);
+	assert_true(transfer_completed(&transfer, request.id, 40));
+	assert_true(transfer_operated(&transfer));
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_fits_needs_no_window),
 		cmocka_unit_test(a_window_for_its_age),
+		cmocka_unit_test(what_is_kept_later_is_reported),
 		cmocka_unit_test(a_quarter_ring_is_reported_at_once),
 		cmocka_unit_test(requests_end_where_a_ring_ends),
 		cmocka_unit_test(a_rejected_request_was_not_posted),
+		cmocka_unit_test(an_id_that_cannot_be_completes_nothing),
 		cmocka_unit_test(a_stream_of_terabytes),
 		cmocka_unit_test(the_wire_is_measured),
 		cmocka_unit_test(measurements_follow_each_other),
@@ -2379,6 +2507,7 @@ int main(void)
 		cmocka_unit_test(passes_that_fit_repeat),
 		cmocka_unit_test(verified_passes_are_one_stream),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
+		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun),
 		cmocka_unit_test(a_timed_read_that_repeats_marks_no_end_again),
 		cmocka_unit_test(a_file_that_shrank_is_no_stream),
 		cmocka_unit_test(windows_that_break_a_rule),
@@ -2387,6 +2516,9 @@ int main(void)
 		cmocka_unit_test(a_flood_is_refused),
 		cmocka_unit_test(credits_run_out_and_come_back),
 		cmocka_unit_test(a_peer_that_waits_for_this_side_owes_nothing),
+		cmocka_unit_test(a_peer_owes_to_read_what_is_ready),
+		cmocka_unit_test(who_is_done_has_read_everything),
+		cmocka_unit_test(the_wire_owes_what_is_in_flight),
 		cmocka_unit_test(a_slow_wire_is_seen_to_move),
 		cmocka_unit_test(a_slow_disk_is_seen_to_move),
 		cmocka_unit_test(no_honest_side_is_refused),
