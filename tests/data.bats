@@ -199,7 +199,8 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 		timed -s 64K --verify-all "$mode"
 		timed -s 10M "$mode"
 		stop_server
-		[ "$status" -eq 0 ] && [ ! -s "$server_err" ]
+		[ "$status" -eq 0 ]
+		[ ! -s "$server_err" ]
 		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 3 ]
 	done
 	start_server -s 10M read # longer than the ring, and the time is the reader's
@@ -234,7 +235,8 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 	expect 8 "slower than --min-rate: "
 	[ "$(json operations received_bytes verified status)" = $'50\n4096\nTrue\n8' ]
 	stop_server
-	[ "$status" -eq 0 ] && [ ! -s "$server_err" ]
+	[ "$status" -eq 0 ]
+	[ ! -s "$server_err" ]
 }
 
 @test "--busy-poll: sessions are right, in both modes and with several clients" {

@@ -55,10 +55,12 @@ happy_path() {
 		for operation in read write; do
 			fake client "$transport $operation"
 			diff <(transcript client "$operation" "text of the scripted peer") <(echo "$output")
-			[ "$status" -eq 0 ] && [ -z "$stderr" ]
+			[ "$status" -eq 0 ]
+			[ -z "$stderr" ]
 			fake server "$transport $operation" -1
 			diff <(transcript server "$operation" "text of the scripted peer" 20000) <(echo "$output")
-			[ "$status" -eq 0 ] && [ -z "$stderr" ]
+			[ "$status" -eq 0 ]
+			[ -z "$stderr" ]
 		done
 	done
 }
@@ -899,12 +901,14 @@ unheard() {
 			start=$(milliseconds)
 			unheard 1
 			within 2 "$start" "standard output"
-			[ "$status" -eq 1 ] && [ "$served" -eq 400 ]
+			[ "$status" -eq 1 ]
+			[ "$served" -eq 400 ]
 			grep -q 'the last [0-9]* lines are lost: nobody read them in time' "$other"
 			start=$(milliseconds)
 			unheard 2 --verbose
 			within 2 "$start" "standard error"
-			[ "$status" -eq 1 ] && [ "$served" -eq 400 ]
+			[ "$status" -eq 1 ]
+			[ "$served" -eq 400 ]
 			[ "$(grep -c 'remote buffer: text of the scripted peer' "$other")" -eq 400 ]
 		done
 	done
@@ -987,9 +991,11 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 
 @test "--duration: a stream that is read ends when its source says so" {
 	fake client "ring:4096 payload:10000" -J --duration 1
-	[ "$status" -eq 0 ] && [ "$(values operations bytes verified_bytes)" = "3 30000 30000" ] # the peer's source
+	[ "$status" -eq 0 ]
+	[ "$(values operations bytes verified_bytes)" = "3 30000 30000" ] # the peer's source
 	fake client "" -J --duration 1 --verify-all
-	[ "$status" -eq 0 ] && [ "$(values operations verified_bytes)" = "3 3072" ]
+	[ "$status" -eq 0 ]
+	[ "$(values operations verified_bytes)" = "3 3072" ]
 	outcomes client -s 10000 <<-END
 		0	passes:0 seconds:1
 		0	write passes:0 seconds:1 every-pass
@@ -1026,7 +1032,8 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	fake server "operation@1000 write" -1 --min-rate 90G
 	[ "$status" -eq 8 ]
 	fake server "operation@1000 write" --min-rate 90G # serves on, and reports it
-	[ "$status" -eq 0 ] && [[ $stderr == *"slower than --min-rate"* ]]
+	[ "$status" -eq 0 ]
+	[[ $stderr == *"slower than --min-rate"* ]]
 	fake server "one-way write" -1 --min-rate 1
 	[ "$status" -eq 8 ]
 	[[ $stderr == *"with the client's --one-way this side has no operation"* ]]
@@ -1051,13 +1058,16 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 
 @test "--tos is set before an address is resolved, on listeners and before a client is accepted" {
 	fake client "" -J --tos 104
-	[ "$status" -eq 0 ] && [ "$(values tos)" = 104 ]
+	[ "$status" -eq 0 ]
+	[ "$(values tos)" = 104 ]
 	fake client "" -J
 	[ "$(values tos)" = 0 ] # the path's
 	fake client "iwarp" -J --tos 104
-	[ "$status" -eq 0 ] && [ "$(values tos)" = None ] # the driver's affair
+	[ "$status" -eq 0 ]
+	[ "$(values tos)" = None ] # the driver's affair
 	fake server "tos:72" -1 -J --tos 104
-	[ "$status" -eq 0 ] && [ "$(values tos)" = 72 ] # over RoCE the client decides
+	[ "$status" -eq 0 ]
+	[ "$(values tos)" = 72 ] # over RoCE the client decides
 	fake client "" -v --tos 8
 	[[ $stderr == *"type of service 8"* ]]
 	outcomes client --tos 8 <<<$'1\tfail:rdma_set_option:1:12\tcannot set --tos: Cannot allocate memory'
@@ -1069,7 +1079,8 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 
 @test "several clients at a time, and one too many" {
 	fake server "together clients:3"
-	[ "$status" -eq 0 ] && [ -z "$stderr" ]
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
 	fake server "together clients:2" -1
 	[ "$status" -eq 0 ]
@@ -1085,7 +1096,8 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	END
 	fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000" --max-sessions 2
 	[ "$status" -eq 0 ]
-	[ "$(calls served)" -eq 1 ] && [ "$(calls rdma_reject)" -eq 1 ]
+	[ "$(calls served)" -eq 1 ]
+	[ "$(calls rdma_reject)" -eq 1 ]
 	[ "$(grep -c 'refused: 2 sessions are open, as many as --max-sessions allows' <<<"$stderr")" -eq 1 ]
 	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
@@ -1098,7 +1110,8 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	for script in "machine:$((12 * 4096))" "iwarp write machine:$((16 * 4096)) payload:50000"; do
 		fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 $script"
 		[ "$status" -eq 0 ]
-		[ "$(calls served)" -eq 1 ] && [ "$(calls rdma_reject)" -eq 1 ]
+		[ "$(calls served)" -eq 1 ]
+		[ "$(calls rdma_reject)" -eq 1 ]
 		[ "$(grep -c 'cannot register .* bytes of memory: 3 sessions have .* and all may have 1[26] KiB, a quarter' <<<"$stderr")" -eq 1 ]
 		[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
 	done
@@ -1107,10 +1120,12 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 @test "a session has two workers at most, and only if its payload is longer than a ring" {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "clients:20 together" # besides main: the completion thread, and the console's
-	[ "$status" -eq 0 ] && [ "$(calls served)" -eq 20 ]
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 20 ]
 	[ "$(calls pthread_create)" -eq 2 ]
 	fake server "clients:20 together payload:400000 ring:100000 machine:$((100 * 65536))" -s 400000
-	[ "$status" -eq 0 ] && [ "$(calls served)" -eq 20 ]
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 20 ]
 	[ "$(calls pthread_create)" -eq $((2 + 20 * 2)) ]
 }
 
