@@ -863,13 +863,44 @@ returns() {
 	143	ROUTE_RESOLVED+signal	interrupted
 	143	ESTABLISHED+signal	interrupted
 	143	sent-MR+signal	interrupted
+	130	sent-MR+signal:2	interrupted
 	0	DISCONNECTED+signal
 	END
 	outcomes server -1 <<-END
 	143	sent-MR+signal	interrupted
+	130	sent-MR+signal:2	interrupted
 	143	iwarp received-MR+signal	interrupted
 	0	DISCONNECTED+signal
 	END
+}
+
+@test "one signal ends all sessions of a server, each in words" {
+	local number
+	for number in 2 15; do
+		fake server "together clients:3 3*received-MR! ESTABLISHED+signal:$number until:500"
+		[ "$status" -eq 0 ]
+		[ "$(grep -c 'interrupted before the session was complete' <<<"$stderr")" -eq 3 ]
+	done
+}
+
+# lines_of NUMBER: what a server has printed about that session.
+lines_of() {
+	sed -n "s/^\[$1\] //p" <<<"$output"
+}
+
+@test "sessions at a time have their numbers in front of each line, sessions one after the other none" {
+	local number
+	fake server "together clients:3"
+	[ "$status" -eq 0 ]
+	for number in 2 3; do
+		diff <(transcript server read "text of the scripted peer" 20000 | tail -n +2) <(lines_of "$number")
+	done
+	diff <(transcript server read "text of the scripted peer" 20000) <(grep -v '^\[' <<<"$output")
+	fake server "together clients:3 3*received-MR!"
+	[ "$(grep -c '^\[[23]\] rdma-server: \|^rdma-server: \[[23]\] ' <<<"$stderr")" -eq 2 ]
+	fake server "clients:3"
+	[ "$status" -eq 0 ]
+	[[ $output != *"["* ]]
 }
 
 # unread: a pipe that is open for reading, but nobody reads it; sets $pipe, and $unread to what holds it open.

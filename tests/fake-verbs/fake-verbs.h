@@ -60,8 +60,9 @@
  *   X=N     the first X is a completion with status N
  *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
  *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
- *           without a completion, or "signal", or "async:N", a device event, or "leave": the device
- *           is removed, or "return": it is back; 2*X+E:N: after the second X, too
+ *           without a completion, or "signal" or "signal:N", SIGTERM or that one, or "async:N", a
+ *           device event, or "leave": the device is removed, or "return": it is back; 2*X+E:N:
+ *           after the second X, too
  * and leave and return are stimuli as well: leave+return return@500
  */
 #ifndef FAKE_VERBS_H

@@ -404,9 +404,16 @@ static bool is_held(const struct stimulus *stimulus)
 
 static void deliver_signal(struct stimulus *stimulus)
 {
-	(void)stimulus;
 	world.signalled = true;
-	kill(getpid(), SIGTERM);
+	kill(getpid(), stimulus->code);
+}
+
+static void produce_signal(int number)
+{
+	struct stimulus *stimulus = new_stimulus("signal", deliver_signal);
+
+	stimulus->code = number;
+	produce(stimulus);
 }
 
 /* Produces what the script wants to happen after something else. */
@@ -420,7 +427,7 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 
 	snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(what, ":"), what);
 	if (!strcmp(name, "signal"))
-		produce(new_stimulus("signal", deliver_signal));
+		produce_signal(number ? number : SIGTERM);
 	else if (!strcmp(name, "spurious"))
 		produce_spurious(qp);
 	else if (!strcmp(name, "async"))
@@ -557,7 +564,7 @@ static void advance(void)
 	} else if (!next_client()) {
 		if (world.signalled)
 			violation("waits for ever");
-		produce(new_stimulus("signal", deliver_signal));
+		produce_signal(SIGTERM);
 	}
 }
 
