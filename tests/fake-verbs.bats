@@ -903,6 +903,29 @@ lines_of() {
 	[[ $output != *"["* ]]
 }
 
+@test "a server listens on every address that there is, on the same port" {
+	local reason
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "" -1
+	[ "$status" -eq 0 ]
+	[ "$(calls rdma_listen)" -eq 2 ] # IPv4 and IPv6
+	for reason in 99 97 19; do # EADDRNOTAVAIL EAFNOSUPPORT ENODEV
+		fake server "fail:rdma_bind_addr:2+:$reason" -1
+		[ "$status" -eq 0 ]
+		[ "$(calls rdma_listen)" -eq 1 ]
+		outcomes server -1 <<<"3	fail:rdma_bind_addr:1+:$reason	give --bind an address of a network interface"
+	done
+	for reason in 98 99; do # EADDRINUSE, or what the kernel reports for a wildcard's: another port is tried
+		fake server "fail:rdma_bind_addr:2:$reason" -1
+		[ "$status" -eq 0 ]
+		[ "$(calls rdma_listen)" -eq 3 ]
+	done
+	outcomes server -p 20000 <<<"1	fail:rdma_bind_addr:2:98	port 20000: another program does; choose another --port"
+	fake server "fail:rdma_bind_addr:1+:98"
+	[ "$status" -eq 1 ]
+	[ "$(calls rdma_bind_addr)" -eq 20 ]
+}
+
 # unread: a pipe that is open for reading, but nobody reads it; sets $pipe, and $unread to what holds it open.
 unread() {
 	pipe=$BATS_TEST_TMPDIR/pipe
