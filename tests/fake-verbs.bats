@@ -926,6 +926,26 @@ lines_of() {
 	[ "$(calls rdma_bind_addr)" -eq 20 ]
 }
 
+# without_descriptor REDIRECTION: a client that is started so; sets $status.
+without_descriptor() {
+	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/rdma-client" -t 1 read 192.0.2.1 1 \
+		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
+}
+
+@test "a client without standard input, output or error: only what it cannot print is a failure" {
+	local redirection
+	for redirection in "<&-" "2>&-" "<&- 2>&-"; do
+		without_descriptor "$redirection"
+		[ "$status" -eq 0 ]
+		diff <(transcript client read "text of the scripted peer") "$BATS_TEST_TMPDIR/out"
+	done
+	without_descriptor ">&-"
+	[ "$status" -eq 1 ]
+	grep -q 'cannot write to standard output;' "$BATS_TEST_TMPDIR/err"
+	without_descriptor "<&- >&- 2>&-"
+	[ "$status" -eq 1 ]
+}
+
 # unread: a pipe that is open for reading, but nobody reads it; sets $pipe, and $unread to what holds it open.
 unread() {
 	pipe=$BATS_TEST_TMPDIR/pipe

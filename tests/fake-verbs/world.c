@@ -250,8 +250,9 @@ __attribute__((constructor)) static void start(void)
 	}
 	free(words);
 	adapter(); /* the libraries keep devices open until the process ends */
+	/* a standard one that is closed may be occupied */
 	for (int i = 0; i < DESCRIPTORS; i++)
-		world.descriptors[i] = __real_fcntl(i, F_GETFD, 0) >= 0;
+		world.descriptors[i] = i <= STDERR_FILENO || __real_fcntl(i, F_GETFD, 0) >= 0;
 }
 
 /* ---- Calls that fail ---- */
