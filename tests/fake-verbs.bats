@@ -1094,6 +1094,31 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values status verified verified_bytes)" = "7 False 0" ]
 }
 
+# figures SCRIPT OPTION...: what a client prints with --report, in the units of its --json: bytes, operations, seconds, MB/s,
+# MiB/s, Gbit/s, operations/s, and latencies in us.
+figures() {
+	fake client "$1" --report "${@:2}"
+	[ "$status" -eq 0 ]
+	python3 - "$output" <<-'END'
+	import re, sys
+	numbers = re.search(r"(?:read|wrote) (\d+) bytes in (\d+) operations and ([\d.]+) s: "
+	                    r"([\d.]+) MB/s \(([\d.]+) MiB/s, ([\d.]+) Gbit/s\), (\d+) operations/s\n", sys.argv[1])
+	amount, operations, seconds, mb, mib, gbit, rate = map(float, numbers.groups())
+	for shown, true, precision in ((mb, amount / seconds / 1e6, 2), (mib, amount / seconds / 2**20, 2),
+	                               (gbit, amount / seconds * 8e-9, 3), (rate, operations / seconds, 0)):
+	    assert abs(shown - true) <= 0.51 * 10**-precision, (shown, true)
+	latencies = re.search(r"in us: minimum ([\d.]+), median ([\d.]+), 99th percentile ([\d.]+), 99.9th ([\d.]+), "
+	                      r"maximum ([\d.]+)\n", sys.argv[1])
+	print(int(amount), int(operations), round(seconds, 1), *(round(float(us) / 1e5) for us in latencies.groups()))
+	END
+}
+
+# Simulated time: of 200 READs of 5000 bytes three take a second each, or one does.
+@test "--report: amounts, rates and percentiles are those of what happened, in their units" {
+	[ "$(figures "payload:5000 3*operation@1000" -t 2 -n 200 --depth 1)" = "1000000 200 3.4 0 0 10 10 10" ]
+	[ "$(figures "payload:5000 operation@1000" -t 2 -n 200 --depth 1)" = "1000000 200 1.4 0 0 0 10 10" ]
+}
+
 @test "--min-rate: a slower operation has exit status 8, and its contents are verified all the same" {
 	fake client "operation@1000" --min-rate 8K
 	[ "$status" -eq 0 ]
