@@ -1304,7 +1304,9 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	programs=build/fake-verbs/thread
 	happy_path
 	for script in immediate "immediate write iwarp" coalesce "flush>DISCONNECTED" "operation!" \
-		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1"; do
+		"sent-MR+signal" "payload:5000 max_msg:64 operation@300" "sent-MR+async:1" "lazy-flush" \
+		"sent-MR+UNREACHABLE:-110 received-DONE+async:4" "received-VERDICT+TIMEWAIT_EXIT DISCONNECTED+spurious" \
+		"slow-events coalesce operation+spurious DISCONNECTED+spurious" "sent-DONE+DEVICE_REMOVAL"; do
 		for i in first second third; do
 			fake client "$script"
 			[ "$status" -ne 98 ] && [ "$status" -ne 99 ] && [ "$status" -ne 124 ] || { echo "$i $script: $stderr"; return 1; }
