@@ -1856,6 +1856,7 @@ static struct transfer in_flight(uint64_t limit, unsigned int depth, uint64_t le
 	plan.depth = depth;
 	plan.request_size = length;
 	transfer_init(&transfer, &plan, 0);
+	assert_int_equal(transfer_announce(&transfer, 0), 0); /* nothing is there to be read */
 	assert_null(transfer_peer_region(&transfer, length, 0, 0));
 	assert_true(transfer_filled(&transfer, first, false, 0));
 	return transfer;
@@ -1875,7 +1876,7 @@ static void a_rejected_request_was_not_posted(void **state)
 	assert_true(transfer_next(&transfer, &second, 0));
 	assert_true(transfer_next(&transfer, &third, 0));
 	transfer_rejected(&transfer, &second);
-	assert_int_equal(transfer.operation.requests_posted, 1);
+	assert_int_equal(transfer_outstanding(&transfer), 1);
 	assert_int_equal(transfer.operation.posted, first.size);
 	assert_false(transfer_completed(&transfer, third.id, 0));
 	assert_true(transfer_next(&transfer, &again, 0));
@@ -1885,6 +1886,7 @@ static void a_rejected_request_was_not_posted(void **state)
 	assert_int_equal(again.size, second.size);
 	assert_true(transfer_completed(&transfer, first.id, 0));
 	assert_false(transfer_completed(&transfer, first.id, 0));
+	assert_int_equal(transfer_outstanding(&transfer), 1);
 }
 
 /* An id that was never given out: of a request that is outstanding, with bytes that are not. */
@@ -2188,6 +2190,23 @@ static void a_time_that_is_up_ends_with_the_pass(void **state)
 	}
 }
 
+/* A stream that is timed ends by its source, and one of counted passes by its length. */
+static void only_passes_that_repeat_are_stopped(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 2; kind++) {
+		struct transfer_plan plan = real_plan(true, 100000, 100000);
+		struct transfer transfer;
+
+		plan.outgoing.passes = kind ? 3 : 0;
+		plan.outgoing.every_pass = !kind;
+		transfer_init(&transfer, &plan, 0);
+		assert_null(transfer_peer_region(&transfer, 100000, 0, 0));
+		transfer_stop(&transfer);
+		assert_true(transfer.operation.stop == TRANSFER_UNKNOWN);
+	}
+}
+
 /* Through a ring of this side's that is shorter than a pass, the source is ahead of the wire. */
 static void a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun(void **state)
 {
@@ -2247,7 +2266,67 @@ static void a_file_that_shrank_is_no_stream(void **state)
 	assert_true(transfer_filled(&transfer, 1000, false, 0));
 }
 
+/* ---- Tables: lengths ---- */
+
+static void a_product_that_overflows_is_no_unknown_length(void **state)
+{
+	struct stream_plan plan = { .present = true,
+				    .every_pass = true,
+				    .length = (uint64_t)1 << 40,
+				    .passes = (uint64_t)1 << 40 };
+
+	(void)state;
+	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN - 1);
+	plan.passes = 0;
+	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN);
+	plan.passes = 3;
+	assert_true(transfer_stream_length(&plan) == (uint64_t)3 << 40);
+	plan.every_pass = false;
+	assert_true(transfer_stream_length(&plan) == (uint64_t)1 << 40);
+}
+
+/* A quarter of a ring, and of the shortest ones a byte. */
+static void every_move_in_a_tiny_ring_is_reported(void **state)
+{
+	struct transfer_plan plan = real_plan(false, 1 << 20, 1);
+
+	(void)state;
+	for (plan.outgoing.ring = 1; plan.outgoing.ring < 10; plan.outgoing.ring++) {
+		struct transfer transfer;
+
+		transfer_init(&transfer, &plan, 0);
+		assert_int_equal(transfer.source.stream.quarter, plan.outgoing.ring < 8 ? 1 : 2);
+	}
+}
+
 /* ---- Tables: what a peer may say ---- */
+
+/* READ: of its region no more can be ready than there is, nor than the stream has. */
+static void a_region_that_is_ready_beyond_its_end(void **state)
+{
+	static const struct {
+		uint64_t ring, ready;
+		const char *error;
+	} cases[] = {
+		{ 1000, 1000, NULL },      { 1000, 1001, "is ready beyond its end" },
+		{ 1 << 20, 100000, NULL }, { 1 << 20, 100001, "is ready beyond its end" },
+		{ 0, 0, "has no memory" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer_plan plan = real_plan(false, 100000, 100000);
+		struct transfer transfer;
+		const char *error;
+
+		transfer_init(&transfer, &plan, 0);
+		error = transfer_peer_region(&transfer, cases[i].ring, cases[i].ready, 0);
+		if (cases[i].error)
+			assert_string_equal(error, cases[i].error);
+		else
+			assert_null(error);
+	}
+}
 
 /* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; heard: the same. */
 static struct transfer in_the_middle(void)
@@ -2477,6 +2556,7 @@ static void the_wire_owes_what_is_in_flight(void **state)
 	plan.outgoing.present = false;
 	transfer_init(&transfer, &plan, 0);
 	assert_null(transfer_peer_region(&transfer, 100000, 100000, 10));
+	assert_int_equal(transfer_owed_since(&transfer), 10); /* MSG_DONE at least */
 	while (transfer_next(&transfer, &request, 20))
 		;
 	assert_null(transfer_accept_done(&transfer, 100000, 30));
@@ -2508,6 +2588,10 @@ int main(void)
 		cmocka_unit_test(verified_passes_are_one_stream),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun),
+		cmocka_unit_test(only_passes_that_repeat_are_stopped),
+		cmocka_unit_test(a_product_that_overflows_is_no_unknown_length),
+		cmocka_unit_test(every_move_in_a_tiny_ring_is_reported),
+		cmocka_unit_test(a_region_that_is_ready_beyond_its_end),
 		cmocka_unit_test(a_timed_read_that_repeats_marks_no_end_again),
 		cmocka_unit_test(a_file_that_shrank_is_no_stream),
 		cmocka_unit_test(windows_that_break_a_rule),
