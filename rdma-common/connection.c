@@ -207,12 +207,15 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	bool operates = options->role == ROLE_CLIENT || !connection->one_way;
 	const struct region *region = options->operation == OPERATION_WRITE ? &connection->outgoing
 									    : &connection->incoming;
+	int64_t now = now_milliseconds();
 
 	connection->transfer_region = operates ? region : NULL;
 	lock_sessions(&connection->engine->lock);
 	session->protocol.operates = operates;
 	session->protocol.verifying = connection->agreement.verifying;
-	transfer_init(&session->transfer, plan, now_milliseconds());
+	transfer_init(&session->transfer, plan, now);
+	if (plan->outgoing.present && !connection->outgoing.owned) /* the payload itself */
+		transfer_filled(&session->transfer, connection->outgoing.size, false, now);
 	session->figures.latency = latency;
 	unlock_sessions(&connection->engine->lock);
 }

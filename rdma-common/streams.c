@@ -129,18 +129,13 @@ enum status streams_open(struct connection *connection, struct failure *failure)
 	struct session *session = &connection->session;
 	struct region *ring = &connection->outgoing;
 	struct source *source;
-	int64_t now = now_milliseconds();
 	uint64_t end;
 
-	if (!ring->mr)
+	if (!ring->mr || !ring->owned)
 		return STATUS_SUCCESS;
 	lock_sessions(&connection->engine->lock);
-	if (!ring->owned) /* the payload itself */
-		transfer_filled(&session->transfer, ring->size, false, now);
 	end = session->transfer.source.stream.length;
 	unlock_sessions(&connection->engine->lock);
-	if (!ring->owned)
-		return STATUS_SUCCESS;
 	ring->owned = false;
 	source = source_start(connection->payload, ring->memory, ring->size, end, &calls);
 	if (!source)
