@@ -91,11 +91,14 @@ static enum status create_queues(struct connection *connection, struct failure *
 	if (!connection->pd)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
 				   strerror(errno));
+	errno = 0;
 	connection->cq = ibv_create_cq(verbs, completion_queue_size(&connection->limits),
 				       connection, connection->device->completion_channel, 0);
 	if (!connection->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
-				   strerror(errno));
+				   errno ? strerror(errno)
+					 : "the driver gives no reason; it may have no more for "
+					   "this process: try fewer sessions at a time");
 	error = ibv_req_notify_cq(connection->cq, 0);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",

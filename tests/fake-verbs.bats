@@ -450,6 +450,10 @@ calls() {
 	tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read
 }
 
+@test "a driver that gives no reason" {
+	outcomes client <<<"1	no-cq	ibv_create_cq failed: the driver gives no reason"
+}
+
 @test "what was posted of a list that is refused half-way comes back" {
 	local number
 	for number in {1..9}; do

@@ -28,6 +28,7 @@
  *   reads:N asks:N            how many reads the peer serves at a time (8), and has outstanding
  *                             (4; 0 over iWARP: its driver does not say)
  *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
+ *   no-cq                     no completion queue is to be had; the driver leaves errno alone
  *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
  *                             larger one fails with EINVAL, or with ENOMEM
  *   max_reads:N               the same of max_qp_rd_atom and max_qp_init_rd_atom
