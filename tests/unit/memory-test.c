@@ -5,12 +5,16 @@
 #include "rdma-common/memory.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -67,11 +71,49 @@ static void large_memory_is_advised_to_be_of_transparent_huge_pages(void **state
 	assert_int_equal(memory_unmap(memory, size), 0);
 }
 
+/* Whether this process may lock memory beyond its limit; false if it cannot be allowed to. */
+static bool allow_locking(bool allowed)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	uint32_t capability = (uint32_t)1 << CAP_IPC_LOCK;
+
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	data[0].effective =
+		allowed ? data[0].effective | capability : data[0].effective & ~capability;
+	return !syscall(SYS_capset, &header, data);
+}
+
+static void the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked(void **state)
+{
+	struct sysinfo about;
+	struct rlimit before, limit;
+	uint64_t quarter;
+
+	(void)state;
+	assert_int_equal(sysinfo(&about), 0);
+	quarter = (uint64_t)about.totalram * about.mem_unit / 4;
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	limit = before;
+	limit.rlim_cur = 4096;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	if (allow_locking(true)) /* else it is an ordinary user's */
+		assert_true(memory_budget() == quarter);
+	assert_true(allow_locking(false));
+	assert_int_equal(memory_budget(), 4096);
+	limit.rlim_cur = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	assert_true(memory_budget() == (limit.rlim_max < quarter ? limit.rlim_max : quarter));
+	allow_locking(true);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
 		cmocka_unit_test(large_memory_is_advised_to_be_of_transparent_huge_pages),
+		cmocka_unit_test(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked),
 	};
 
 	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
