@@ -208,6 +208,8 @@ static void a_file_that_is_replaced_leaves_its_mode(void **state)
 
 static void a_symbolic_link_is_followed(void **state)
 {
+	char target[sizeof(folder) + 32];
+
 	(void)state;
 	assert_int_equal(mkdir("elsewhere", 0700), 0);
 	assert_int_equal(symlink("elsewhere/target", "link"), 0);
@@ -215,6 +217,16 @@ static void a_symbolic_link_is_followed(void **state)
 	assert_int_equal(store("link", 1), 0); /* dangling */
 	assert_int_equal(store("link", SIZE), 0);
 	assert_int_equal(unlink("link"), 0); /* still a link */
+	assert_stored("elsewhere/target", SIZE);
+	/* from the folder that it is in, or from the root */
+	assert_int_equal(symlink("target", "elsewhere/link"), 0);
+	assert_int_equal(store("elsewhere/link", SIZE), 0);
+	assert_stored("elsewhere/target", SIZE);
+	assert_int_equal(unlink("elsewhere/link"), 0);
+	snprintf(target, sizeof(target), "%s/elsewhere/target", folder);
+	assert_int_equal(symlink(target, "link"), 0);
+	assert_int_equal(store("link", SIZE), 0);
+	assert_int_equal(unlink("link"), 0);
 	assert_stored("elsewhere/target", SIZE);
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(symlink("round", "round"), 0);
