@@ -162,6 +162,29 @@ static void another_word_for_the_operation_is_refused_with_a_message(void **stat
 	assert_true(refused_with_a_message(""));
 }
 
+/* One pass, unless there are more or a time: then there are figures to be printed, too. */
+static void passes_are_counted_or_timed(void **state)
+{
+	struct options options = default_options(ROLE_CLIENT);
+
+	(void)state;
+	assert_int_equal(operation_passes(&options), 1);
+	assert_false(prints_figures(&options));
+	options.iterations = 1;
+	assert_int_equal(operation_passes(&options), 1);
+	assert_false(prints_figures(&options));
+	options.iterations = 2;
+	assert_int_equal(operation_passes(&options), 2);
+	assert_true(prints_figures(&options));
+	options.iterations = 0;
+	options.duration_seconds = 1;
+	assert_int_equal(operation_passes(&options), 0);
+	assert_true(prints_figures(&options));
+	options = default_options(ROLE_CLIENT);
+	options.report = true;
+	assert_true(prints_figures(&options));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -172,6 +195,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(the_operation_is_read_or_write),
 		cmocka_unit_test(another_word_for_the_operation_is_refused_with_a_message),
+		cmocka_unit_test(passes_are_counted_or_timed),
 	};
 
 	return cmocka_run_group_tests_name("options", tests, NULL, NULL);
