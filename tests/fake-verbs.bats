@@ -149,7 +149,7 @@ happy_path() {
 					"payload:30000 ring:3000 coalesce" "payload:30000 ring:3000 immediate" \
 					"payload:9000 ring:4097 max_msg:64 late-source" "payload:9000 ring:4000 passes:3 every-pass" \
 					"payload:30000 ring:3000 peer-operation@300 operation@700" "payload:30000 ring:3000 received-WINDOW@400" \
-					"payload:30000 ring:3000 sent-WINDOW@900" \
+					"payload:30000 ring:3000 sent-WINDOW@900 inline:0" \
 					"payload:30000 ring:3000 peer-operation>sent-WINDOW" "payload:30000 memory:300000 reads:1 unknown"; do
 					# shellcheck disable=SC2086 # a role, and perhaps an option
 					outcomes $role -s 20000 <<<"0	$transport $operation $script"

@@ -909,6 +909,10 @@ static void check_send(const struct work *work)
 		    other->length && !other->complete &&
 		    *(uint8_t *)(uintptr_t)work->sge[0].addr == 1)
 			violation("MSG_DONE may overtake the RDMA READ before it");
+		if (work->opcode == IBV_WR_SEND && other != work && other->opcode == IBV_WR_SEND &&
+		    !other->complete && !(other->flags & IBV_SEND_INLINE) &&
+		    other->sge[0].addr == work->sge[0].addr)
+			violation("a message is written over before it was sent");
 	}
 }
 
