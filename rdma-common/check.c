@@ -74,11 +74,28 @@ static unsigned int mtu_bytes(enum ibv_mtu mtu)
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
 }
 
+/*
+ * True if a port has a GID that is not zero: over RoCE it has one for each address of its network
+ * interface, none without one. What cannot be queried is empty.
+ */
+static bool has_gid(struct ibv_context *verbs, uint8_t number, const struct ibv_port_attr *port)
+{
+	static const union ibv_gid none;
+	struct ibv_gid_entry entry;
+
+	for (int i = 0; i < port->gid_tbl_len; i++) {
+		if (!ibv_query_gid_ex(verbs, number, (uint32_t)i, &entry, 0) &&
+		    memcmp(&entry.gid, &none, sizeof(none)) != 0)
+			return true;
+	}
+	return false;
+}
+
 /* One port of a device; whether it can be used. */
 static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t number)
 {
 	const char *name = ibv_get_device_name(verbs->device), *advice = NULL;
-	bool iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP, usable;
 	struct ibv_port_attr port;
 	char mtu[64] = "";
 	int error = ibv_query_port(verbs, number, &port);
@@ -88,9 +105,15 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 			    number, strerror(error));
 		return false;
 	}
+	usable = port.state == IBV_PORT_ACTIVE && (iwarp || has_gid(verbs, number, &port));
 	if (port.state != IBV_PORT_ACTIVE)
 		advice = "it carries nothing; plug the cable in, set the network interface up ('ip "
 			 "link'), or start the subnet manager of InfiniBand";
+	else if (!usable)
+		advice =
+			"all of its GIDs are zero: its network interface has no address, or is not "
+			"in this container; give the container that interface, or the host's "
+			"network ('rdma link', 'ip address')";
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
 		 !iwarp)
 		advice = "larger packets are faster: raise the MTU of the network interface, as on "
@@ -98,10 +121,9 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 	if (!iwarp)
 		snprintf(mtu, sizeof(mtu), ", MTU %u of %u bytes", mtu_bytes(port.active_mtu),
 			 mtu_bytes(port.max_mtu));
-	add_finding(check, "device", port.state == IBV_PORT_ACTIVE, advice, "%s port %u: %s, %s%s",
-		    name, number, transport_name(verbs, &port), ibv_port_state_str(port.state),
-		    mtu);
-	return port.state == IBV_PORT_ACTIVE;
+	add_finding(check, "device", usable, advice, "%s port %u: %s, %s%s", name, number,
+		    transport_name(verbs, &port), ibv_port_state_str(port.state), mtu);
+	return usable;
 }
 
 /* All ports of all devices; whether one can be used. */

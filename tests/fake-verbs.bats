@@ -703,6 +703,14 @@ path() {
 	[[ $output == *"by double0 port 1"* && $output != *GID* ]]
 }
 
+@test "--check: a device whose GIDs are all zero cannot be used: exit status 3" {
+	path "no-gids"
+	[ "$status" -eq 3 ]
+	[[ $output == *"-> all of its GIDs are zero: "* ]]
+	path "no-gids iwarp"
+	[ "$status" -eq 0 ]
+}
+
 @test "--check with PORT: sessions until one fails, whose end is the exit status" {
 	local port=20000 script expected text
 	for programs in build/fake-verbs/address build/fake-verbs/thread; do

@@ -50,7 +50,7 @@
  *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
- *   roce-v1                   each of the GIDs is of that type, not of RoCE v2 as well
+ *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
  * received-MR, received-DONE, received-VERDICT, sent-WINDOW, received-WINDOW, flush, peer-operation

@@ -243,6 +243,8 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 		*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port };
 		local_gid(&entry->gid);
 		entry->gid.raw[0] = index < 4 ? 0xfe : 0; /* another address first */
+		if (scripted("no-gids"))
+			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
 								    : IBV_GID_TYPE_ROCE_V1;
 		entry->ndev_ifindex = 1; /* "lo" */
