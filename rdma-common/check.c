@@ -394,7 +394,7 @@ bool check_next(struct check *check, enum status last)
 {
 	struct options *options = check->options;
 
-	check->explained = false;
+	check->refusal = REFUSAL_NONE;
 	if (check->wrong_mode) {
 		check->wrong_mode = false;
 		options->operation =
@@ -419,9 +419,11 @@ void check_rejected(struct check *check, const struct cm_event *event)
 {
 	const struct introduction server = peer_introduction(event);
 
-	check->explained = server.greeting != GREETING_NONE;
-	check->wrong_mode = !check->mode_is_known && server.greeting == GREETING_HELLO &&
-			    server.hello.refusal == REFUSAL_OPERATION;
+	if (server.greeting == GREETING_VERSION)
+		check->refusal = REFUSAL_VERSION;
+	else
+		check->refusal = (enum refusal)server.hello.refusal;
+	check->wrong_mode = !check->mode_is_known && check->refusal == REFUSAL_OPERATION;
 	check->mode_is_known = true;
 }
 
@@ -434,15 +436,20 @@ static bool is_silence(enum status status)
 /* What to change where no connection stood. NULL: the cause says all. */
 static const char *advise_connecting(const struct check *check, const struct report *report)
 {
-	if (is_silence(report->status) && check->iwarp)
+	bool told = check->refusal != REFUSAL_NONE && check->refusal != REFUSAL_BUSY;
+	bool silent = is_silence(report->status);
+
+	if (check->verified > 0 && !told && (silent || report->status == STATUS_REFUSED))
+		return "the server took a session, and no other behind it: start it without "
+		       "--one-off, and with --max-sessions of 2 at least, since the last session "
+		       "may end there later than here";
+	if (silent && check->iwarp)
 		return "the host answers, but not this TCP port: open it in the firewalls of both "
 		       "hosts and between ('nft list ruleset'); is the server running?";
-	if (is_silence(report->status))
+	if (silent)
 		return "the host answers, but not its RDMA connection manager: open UDP port 4791 "
 		       "in the firewalls of both hosts and between ('nft list ruleset'); does the "
 		       "address belong to the server's RDMA device?";
-	if (report->status == STATUS_REFUSED && check->verified > 0 && !check->explained)
-		return "the server has served a session and is gone: start it without --one-off";
 	return NULL;
 }
 

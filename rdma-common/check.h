@@ -20,6 +20,7 @@
 #include "process.h"
 #include "report.h"
 #include "status.h"
+#include "wire.h"
 
 /* Sizes of sessions, at most. */
 #define CHECK_SIZES 7
@@ -39,7 +40,7 @@ struct check {
 	unsigned int size_count, next;
 	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
 	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known by that */
-	bool explained;                 /* the server said why it refused */
+	enum refusal refusal;           /* why the server refused, if it said so */
 	struct counters before, after;  /* of the device's port */
 	bool narrowing;         /* one failed, in which direction is to be found out by another */
 	struct failure failure; /* the first */

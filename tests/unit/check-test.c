@@ -211,8 +211,14 @@ static void what_the_server_refuses_is_not_repeated(void **state)
 	start(&path, false);
 	succeed(&path, 1);
 	assert_true(check_next(&path.check, STATUS_SUCCESS));
-	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	reject(&path, REFUSAL_LENGTH, OPERATION_READ);
 	assert_null(found(&path, "server", "advice"));
+	end(&path, STATUS_REFUSED);
+	start(&path, false);
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	assert_non_null(strstr(found(&path, "server", "advice"), "--one-off"));
 	end(&path, STATUS_REFUSED);
 }
 
