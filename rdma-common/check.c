@@ -423,7 +423,10 @@ void check_rejected(struct check *check, const struct cm_event *event)
 		check->refusal = REFUSAL_VERSION;
 	else
 		check->refusal = (enum refusal)server.hello.refusal;
-	check->wrong_mode = !check->mode_is_known && check->refusal == REFUSAL_OPERATION;
+	/* over iWARP the reason may be lost: the reset of the connection overtakes it */
+	if (!check->mode_is_known)
+		check->wrong_mode =
+			check->refusal == REFUSAL_OPERATION || server.greeting == GREETING_NONE;
 	check->mode_is_known = true;
 }
 
@@ -597,6 +600,8 @@ void check_session(struct check *check, const struct report *report)
 		failure_set(&check->failure, report->status, "%s", report->cause);
 	if (report->connected && check->verified == 0)
 		report_server(check, report);
+	if (report->connected)
+		check->mode_is_known = true;
 	if (narrowed)
 		judge_narrowed(check, report);
 	else if (report->connected)

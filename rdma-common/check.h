@@ -39,7 +39,8 @@ struct check {
 	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
 	unsigned int size_count, next;
 	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
-	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known by that */
+	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
+					   were tried */
 	enum refusal refusal;           /* why the server refused, if it said so */
 	struct counters before, after;  /* of the device's port */
 	bool narrowing;         /* one failed, in which direction is to be found out by another */

@@ -203,6 +203,38 @@ static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state
 	end(&path, STATUS_REFUSED);
 }
 
+/* The server rejects the connection, and nothing says why. */
+static void reset(struct path *path)
+{
+	const struct report report = { .status = STATUS_REFUSED,
+				       .cause = "no reason",
+				       .peer = "x" };
+	const struct cm_event event = { .private_data_size = 0 };
+
+	check_rejected(&path->check, &event);
+	check_session(&path->check, &report);
+}
+
+static void the_mode_is_tried_out_where_the_rejection_gives_no_reason(void **state)
+{
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	reset(&path);
+	assert_true(check_next(&path.check, STATUS_REFUSED));
+	assert_int_equal(path.options.operation, OPERATION_WRITE);
+	reset(&path);
+	assert_non_null(strstr(found(&path, "server", "text"), "with 1 byte: no reason"));
+	end(&path, STATUS_REFUSED);
+	start(&path, false);
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	reset(&path);
+	end(&path, STATUS_REFUSED);
+}
+
 static void what_the_server_refuses_is_not_repeated(void **state)
 {
 	struct path path;
@@ -229,6 +261,7 @@ int main(void)
 		cmocka_unit_test(a_direction_that_works_shows_which_one_does_not),
 		cmocka_unit_test(where_neither_direction_is_seen_to_work_another_session_tells),
 		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
+		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
 	};
 
