@@ -168,7 +168,7 @@ transfers() {
 # loses ARGUMENT...: --check finds that packets are lost, because nothing comes in time, or the transport or the server
 # gives up before; sets what check does.
 loses() {
-	client -t 10 --check "$@"
+	client -t 5 --check "$@"
 	[ "$status" -eq 5 ] || expect 6
 	[ -z "$stderr" ]
 }
