@@ -13,7 +13,7 @@
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"  or:  rdma-client [-J] [-t SECONDS] [-v] --check ADDRESS [PORT]\n"
+	"  or:  rdma-client [OPTION]... --check ADDRESS [PORT]\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n"
@@ -68,8 +68,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
 		enum parsed parsed = PARSED_RUN;
 
-		session_options |=
-			letter != OPTION_CHECK && letter != 't' && letter != 'v' && letter != 'J';
+		session_options |= letter != OPTION_CHECK && letter != 'B' && letter != 't' &&
+				   letter != 'v' && letter != 'J';
 		if (letter == OPTION_ONE_WAY)
 			options->one_way = true;
 		else if (letter == OPTION_CHECK)
@@ -80,7 +80,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 			return parsed;
 	}
 	if (options->check && session_options)
-		return usage_error("--check goes with --json, --timeout and --verbose alone");
+		return usage_error(
+			"--check goes with --bind, --json, --timeout and --verbose alone");
 	return parse_words(options, argc - optind, argv + optind);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "connect.h"
 #include "process.h"
@@ -126,6 +127,19 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 	return usable;
 }
 
+/* What to change where there is no device: to most of them this user may have no access. */
+static const char *advise_no_device(void)
+{
+	if (access("/dev/infiniband", X_OK))
+		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
+		       "container, give it the files of that folder ('--device')";
+	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK))
+		return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see "
+		       "its mode, and load the module rdma_ucm";
+	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
+	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
+}
+
 /* All ports of all devices; whether one can be used. */
 static bool check_devices(struct check *check)
 {
@@ -144,12 +158,7 @@ static bool check_devices(struct check *check)
 	if (devices)
 		rdma_free_devices(devices);
 	if (!devices || count == 0)
-		add_finding(
-			check, "device", false,
-			"see 'rdma link'; load the driver's modules and rdma_ucm, or make a "
-			"software device ('rdma link add rdma0 type rxe netdev eth0'); may this "
-			"user open the files in /dev/infiniband?",
-			"none");
+		add_finding(check, "device", false, advise_no_device(), "none");
 	return usable;
 }
 
@@ -230,11 +239,11 @@ static const char *describe_gid(struct rdma_cm_id *id, char *buffer, size_t size
 }
 
 /* Resolves the address, in as many attempts as fit in before `deadline`; 0 or an errno value. */
-static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *address,
-		   int64_t deadline)
+static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *source,
+		   struct sockaddr *address, int64_t deadline)
 {
 	for (;;) {
-		int error = resolve_address(id, NULL, address, deadline) ? errno : 0;
+		int error = resolve_address(id, source, address, deadline) ? errno : 0;
 
 		if (error != ETIMEDOUT)
 			return error == ETIME ? ETIMEDOUT : error;
@@ -243,20 +252,24 @@ static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *
 	}
 }
 
-/* Resolves the address and then the route, before `deadline` as now_milliseconds() counts. */
-static bool check_route(struct check *check, struct rdma_cm_id *id, struct sockaddr *address,
-			int64_t deadline)
+/*
+ * Resolves the address, from `source` unless that is NULL, and then the route, before `deadline` as
+ * now_milliseconds() counts.
+ */
+static bool check_route(struct check *check, struct rdma_cm_id *id, struct sockaddr *source,
+			struct sockaddr *address, int64_t deadline)
 {
-	int error = resolve(check, id, address, deadline);
+	int error = resolve(check, id, source, address, deadline);
 	char text[NI_MAXHOST], gid[128], mtu[64] = "";
 	int64_t remaining;
 
 	if (error) {
-		add_finding(
-			check, "address", false,
-			"is the host up ('ping')? Does 'ip route get' lead over a network interface "
-			"that 'rdma link' names?",
-			"not resolved: %s", strerror(error));
+		add_finding(check, "address", false,
+			    error == EADDRNOTAVAIL
+				    ? "give --bind an address of this host ('ip address')"
+				    : "is the host up ('ping')? Does 'ip route get' lead over a "
+				      "network interface that 'rdma link' names?",
+			    "not resolved: %s", strerror(error));
 		return false;
 	}
 	add_finding(check, "address", true, NULL, "resolved: from %s by %s port %u%s",
@@ -295,13 +308,59 @@ static void keep_route(struct check *check, struct rdma_cm_id *id, const struct 
 		check->mtu = mtu_bytes(port.active_mtu);
 }
 
+/*
+ * The address of --bind that fits one of this family, to be freed; NULL without --bind. False if it
+ * has none.
+ */
+static bool find_source(struct check *check, int family, struct addrinfo **source)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = family };
+	const char *bind = check->options->bind;
+	int error = 0;
+
+	*source = NULL;
+	if (bind)
+		error = getaddrinfo(bind, NULL, &hints, source);
+	if (error)
+		add_finding(check, "address", false,
+			    "give --bind an address of this host ('ip address') of the family of "
+			    "the one to connect to",
+			    "not resolved: cannot connect from '%s': %s", bind,
+			    gai_strerror(error));
+	return !error;
+}
+
+/* Finds the route to one address. False: it has none, and the findings say why. */
+static bool check_address(struct check *check, struct sockaddr *address)
+{
+	int64_t deadline = now_milliseconds() + timeout_milliseconds(check->options);
+	struct addrinfo *source;
+	struct rdma_cm_id *id;
+	bool found;
+
+	if (!find_source(check, address->sa_family, &source))
+		return false;
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		add_finding(check, "address", false, "is the module rdma_ucm loaded?",
+			    "not resolved: cannot use the connection manager: %s", strerror(errno));
+		found = false;
+	} else {
+		found = check_route(check, id, source ? source->ai_addr : NULL, address, deadline);
+		if (found)
+			keep_route(check, id, address);
+		rdma_destroy_id(id);
+	}
+	if (source)
+		freeaddrinfo(source);
+	return found;
+}
+
 /* Each address of the host in turn, until a route to one is found. */
 static bool check_addresses(struct check *check)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	const struct options *options = check->options;
 	struct addrinfo *addresses, *address;
-	struct rdma_cm_id *id;
 	char text[NI_MAXHOST];
 	bool found = false;
 	int error = getaddrinfo(options->address, options->port, &hints, &addresses);
@@ -314,17 +373,7 @@ static bool check_addresses(struct check *check)
 	for (address = addresses; address && !found; address = address->ai_next) {
 		add_finding(check, "name", true, NULL, "'%s' is %s", options->address,
 			    print_address(address->ai_addr, text, sizeof(text)));
-		if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
-			add_finding(check, "address", false, "is the module rdma_ucm loaded?",
-				    "not resolved: cannot use the connection manager: %s",
-				    strerror(errno));
-			break;
-		}
-		found = check_route(check, id, address->ai_addr,
-				    now_milliseconds() + timeout_milliseconds(options));
-		if (found)
-			keep_route(check, id, address->ai_addr);
-		rdma_destroy_id(id);
+		found = check_address(check, address->ai_addr);
 	}
 	freeaddrinfo(addresses);
 	return found;

@@ -76,6 +76,24 @@ add_device() {
 	says "  -> see 'rdma link'; .*"
 }
 
+@test "--check: no access to the connection manager: exit status 3" {
+	# shellcheck disable=SC2016 # expanded on the host
+	on b unshare --mount sh -c 'mount -t tmpfs none /dev/infiniband && exec "$@"' sh "$PROGRAMS/rdma-client" --check 192.0.2.1
+	expect 3
+	says "device    none"
+	says "  -> this user may not open /dev/infiniband/rdma_cm, or it is not there: .*"
+}
+
+@test "--check --bind: the address is one of this host, and of the other's family" {
+	check 0 --bind fd00::2 fd00::1
+	says "address   resolved: from fd00::2 by rdma0 .*"
+	check 3 --bind 192.0.2.1 192.0.2.1
+	says "address   not resolved: Cannot assign requested address"
+	says "  -> give --bind an address of this host .*"
+	check 3 --bind fd00::2 192.0.2.1
+	says "address   not resolved: cannot connect from 'fd00::2': .*"
+}
+
 restore_mtu() {
 	lab run b rdma link del rdma0
 	lab run b ip link set eth0 mtu 4200

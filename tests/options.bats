@@ -64,9 +64,9 @@ usage_error() {
 
 @test "an option that means nothing to --check is a usage error" {
 	local option
-	for option in -B::1 -mx -fx -s1 -ox -n1 --depth=16 --busy-poll --one-way --report --max-size=1G; do
-		usage_error '--check goes with --json, --timeout and --verbose alone' rdma-client "$option" --check 192.0.2.1
-		usage_error '--check goes with --json, --timeout and --verbose alone' rdma-client --check "$option" -v 192.0.2.1
+	for option in -mx -fx -s1 -ox -n1 --depth=16 --busy-poll --one-way --report --max-size=1G; do
+		usage_error '--check goes with --bind, --json, --timeout and --verbose alone' rdma-client "$option" --check 192.0.2.1
+		usage_error '--check goes with --bind, --json, --timeout and --verbose alone' rdma-client --check "$option" -v 192.0.2.1
 	done
 }
 
