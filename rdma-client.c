@@ -349,7 +349,11 @@ static enum status check_server(struct engine *engine, struct check *check)
 {
 	const struct addrinfo address = { .ai_family = check->address.ss_family,
 					  .ai_addr = (struct sockaddr *)&check->address };
-	struct client client = { .engine = engine, .address = &address };
+	const struct addrinfo source = { .ai_family = check->source.ss_family,
+					 .ai_addr = (struct sockaddr *)&check->source };
+	struct client client = { .engine = engine,
+				 .address = &address,
+				 .sources = engine->options->bind ? &source : NULL };
 	enum status status = STATUS_SUCCESS;
 
 	fflush(stdout); /* before the console has a thread that writes there, too */
@@ -359,6 +363,10 @@ static enum status check_server(struct engine *engine, struct check *check)
 							: engine_open(engine);
 		if (status == STATUS_SUCCESS)
 			status = run_session(&client);
+		if (engine->process.signal_number) { /* perhaps when the session had succeeded */
+			status = STATUS_INTERRUPTED;
+			break;
+		}
 	}
 	engine->check = NULL;
 	return status;

@@ -348,6 +348,8 @@ static bool check_address(struct check *check, struct sockaddr *address)
 		found = check_route(check, id, source ? source->ai_addr : NULL, address, deadline);
 		if (found)
 			keep_route(check, id, address);
+		if (found && source)
+			memcpy(&check->source, source->ai_addr, source->ai_addrlen);
 		rdma_destroy_id(id);
 	}
 	if (source)
@@ -450,8 +452,7 @@ bool check_next(struct check *check, enum status last)
 			options->operation == OPERATION_READ ? OPERATION_WRITE : OPERATION_READ;
 		return true;
 	}
-	if (check->narrowing) {
-		check->narrowing = false;
+	if (check->narrowing && !options->short_reply) {
 		options->short_reply = true;
 		return true;
 	}
@@ -491,7 +492,7 @@ static const char *advise_connecting(const struct check *check, const struct rep
 	bool told = check->refusal != REFUSAL_NONE && check->refusal != REFUSAL_BUSY;
 	bool silent = is_silence(report->status);
 
-	if (check->verified > 0 && !told && (silent || report->status == STATUS_REFUSED))
+	if (check->next == 2 && !told && (silent || report->status == STATUS_REFUSED))
 		return "the server took a session, and no other behind it: start it without "
 		       "--one-off, and with --max-sessions of 2 at least, since the last session "
 		       "may end there later than here";
@@ -612,9 +613,12 @@ static void judge_session(struct check *check, const struct report *report)
 static void judge_narrowed(struct check *check, const struct report *report)
 {
 	bool writes = check->options->operation == OPERATION_WRITE;
-	const struct report failed = { .status = check->failure.status,
+	/* of who went away in the meantime nothing is known, of sizes neither */
+	const struct report failed = { .status = report->connected ? check->failure.status
+								   : STATUS_REFUSED,
 				       .cause = check->failure.cause };
 
+	check->narrowing = false;
 	if (report->delivered)
 		report_transfer(check, &failed, PASSAGE_VERIFIED, PASSAGE_FAILED);
 	else if (writes ? report->operated : report->peer_operated)
@@ -725,9 +729,12 @@ static const char *cause_of(const struct check *check)
 
 enum status check_finish(struct check *check, enum status status)
 {
+	const struct report none = { .status = STATUS_INTERRUPTED };
 	int exit_status;
 
-	if (check->failure.status != STATUS_SUCCESS)
+	if (check->narrowing) /* the other session did not come about */
+		judge_narrowed(check, &none);
+	if (check->failure.status != STATUS_SUCCESS && status != STATUS_INTERRUPTED)
 		status = check->failure.status;
 	exit_status = status == STATUS_INTERRUPTED /* as a shell shows it */
 			      ? 128 + check->process->signal_number

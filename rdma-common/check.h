@@ -32,6 +32,7 @@ struct check {
 	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
 	/* Of the address to which a route leads: */
 	struct sockaddr_storage address; /* with PORT */
+	struct sockaddr_storage source;  /* of --bind; of no family without it */
 	char gid[INET6_ADDRSTRLEN];      /* empty: iWARP has none */
 	unsigned int mtu;                /* bytes of payload in a packet; 0: not known */
 	bool iwarp;

@@ -315,7 +315,7 @@ static uint64_t wanted_length(const struct hello *hello)
 }
 
 /* What a peer that is not refused will do. */
-static struct agreement agree(const struct introduction *peer)
+static struct agreement agree(enum role role, const struct introduction *peer)
 {
 	const struct hello *hello = &peer->hello;
 
@@ -324,13 +324,23 @@ static struct agreement agree(const struct introduction *peer)
 	return (struct agreement){
 		.verifying = true,
 		.expects_pattern = hello->flags & HELLO_PATTERN,
-		.wanted_length = wanted_length(hello),
+		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
 		.peer_mtu = (enum ibv_mtu)hello->mtu,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
 		.peer_passes = hello->passes,
 		.peer_seconds = hello->seconds,
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
 	};
+}
+
+/* True if the server will send the pattern that --check has asked for, as long as that is. */
+static bool sends_wanted_pattern(const struct options *options, const struct hello *hello,
+				 uint64_t outgoing_length)
+{
+	unsigned int flags = HELLO_CHECK | HELLO_PATTERN;
+
+	return (hello->flags & flags) == flags &&
+	       hello->length == (options->short_reply ? 1 : outgoing_length);
 }
 
 enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
@@ -348,7 +358,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 			"the server accepted with a hello that does not fit: version %u, "
 			"operation %u, %" PRIu64 " bytes",
 			hello->version, hello->operation, hello->length);
-	if (options->check && !(hello->flags & HELLO_CHECK))
+	if (options->check && !sends_wanted_pattern(options, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not know --check with PORT: it is older, or no "
 				   "rdma-server of this project; start this release's there");
@@ -364,7 +374,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 			"the peer sent no hello, so nothing that it sends can be "
 			"verified, and --output stores nothing else; leave --output out, "
 			"or start this project's program there");
-	*agreement = agree(&peer);
+	*agreement = agree(options->role, &peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   limits, failure);
 }

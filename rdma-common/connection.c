@@ -623,7 +623,7 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.connected = protocol->connected,
 		.disconnected = protocol->disconnected,
 		/* of a WRITE over iWARP a completion says no more than that TCP has it */
-		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED &&
+		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up &&
 			    !(connection->limits.iwarp && session->transfer.plan.writes),
 		.peer_operated =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,

@@ -732,6 +732,7 @@ path() {
 		6	check operation=12	transfer  1 byte: client to server not known, server to client not known: RDMA READ failed
 		7	check corrupt-in	transfer  1 byte: client to server verified, server to client arrived: the contents are wrong
 		143	check sent-MR+signal	interrupted
+		143	check payload:1048576 DISCONNECTED+signal	transfer  1 byte: client to server verified, server to client verified
 		END
 		)
 	done

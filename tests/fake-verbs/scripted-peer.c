@@ -123,6 +123,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 			    (unknown ? HELLO_UNKNOWN : 0) |
 			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
 			    (scripted("check") ? HELLO_CHECK : 0) |
+			    (scripted("check") && !passive ? HELLO_PATTERN : 0) |
 			    (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0));
 	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
@@ -224,8 +225,12 @@ static void agree_on_check(struct peer *peer, bool passive, const uint8_t *hello
 		violation("the program does not send a pattern of the length that the peer wants");
 	if (!passive && length > longest)
 		violation("the script needs payload:%llu", (unsigned long long)length);
-	if (!passive)
-		peer->outgoing_length = flags & HELLO_CHECK_SHORT ? 1 : length;
+	if (passive)
+		return;
+	peer->outgoing_length = flags & HELLO_CHECK_SHORT ? 1 : length;
+	for (uint64_t i = 0; i < peer->outgoing_length; i++)
+		peer->outgoing[i] =
+			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)

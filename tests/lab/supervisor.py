@@ -91,7 +91,7 @@ class Host:
         self.process = None
         self.agent = None
         self.monitor = None
-        self.wire = None  # the hub's end of the cable, if there is a hub
+        self.wire = None  # the hub's end of the cable; where there is none, of nothing
         self.received = bytearray()
         self.ready = False
         self.deadline = None

@@ -172,6 +172,28 @@ static void where_neither_direction_is_seen_to_work_another_session_tells(void *
 	}
 }
 
+/* Nothing is concluded from sizes where there is nobody any more. */
+static void of_a_server_that_is_gone_no_size_is_blamed(void **state)
+{
+	const struct report nothing = { .status = STATUS_PEER_LOST,
+					.cause = "lost",
+					.connected = true };
+	const struct report gone = { .status = STATUS_REFUSED, .cause = "nobody listens" };
+	struct path path;
+
+	(void)state;
+	start(&path, true);
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, STATUS_SUCCESS));
+	check_session(&path.check, &nothing);
+	assert_true(check_next(&path.check, STATUS_PEER_LOST));
+	check_session(&path.check, &gone);
+	expect_directions(&path, "not known", "not known");
+	assert_null(found(&path, "transfer", "advice"));
+	assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
+	end(&path, STATUS_PEER_LOST);
+}
+
 /* The server rejects the connection, with this hello. */
 static void reject(struct path *path, enum refusal refusal, enum operation operation)
 {
@@ -260,6 +282,7 @@ int main(void)
 		cmocka_unit_test(every_size_is_tried_around_the_length_of_a_packet),
 		cmocka_unit_test(a_direction_that_works_shows_which_one_does_not),
 		cmocka_unit_test(where_neither_direction_is_seen_to_work_another_session_tells),
+		cmocka_unit_test(of_a_server_that_is_gone_no_size_is_blamed),
 		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
 		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),

@@ -130,6 +130,64 @@ static void a_server_says_which_clients_it_refuses(void **state)
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 }
 
+/* What negotiate() makes of a peer's hello; `*agreement` is what was agreed. */
+static enum status agreed(const struct options *options, const struct hello *hello,
+			  struct agreement *agreement)
+{
+	struct cm_event event = { .private_data_size = HELLO_SIZE, .responder_resources = 16 };
+	struct limits limits = { .depth = 1 };
+	struct failure failure;
+
+	encode_hello(hello, event.private_data);
+	return negotiate(options, &event, false, 100, &limits, agreement, &failure);
+}
+
+static void what_check_asks_for_is_sent_or_the_client_ends(void **state)
+{
+	struct options options = { .role = ROLE_CLIENT,
+				   .operation = OPERATION_WRITE,
+				   .maximum_payload = 4096,
+				   .check = true };
+	struct hello hello = { .version = HELLO_VERSION,
+			       .operation = OPERATION_WRITE,
+			       .flags = HELLO_CHECK | HELLO_PATTERN,
+			       .length = 100,
+			       .passes = 1 };
+	struct agreement agreement;
+
+	(void)state;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	hello.length = 1;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+	options.short_reply = true;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	hello.flags = HELLO_CHECK;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+	hello.flags = HELLO_PATTERN;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+}
+
+/* A server that says so of itself must not keep a client from storing what it receives. */
+static void only_a_server_is_asked_for_a_pattern(void **state)
+{
+	struct options options = { .role = ROLE_SERVER,
+				   .operation = OPERATION_WRITE,
+				   .maximum_payload = 4096 };
+	const struct hello hello = { .version = HELLO_VERSION,
+				     .operation = OPERATION_WRITE,
+				     .flags = HELLO_CHECK | HELLO_PATTERN,
+				     .length = 100,
+				     .passes = 1 };
+	struct agreement agreement;
+
+	(void)state;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	assert_int_equal(agreement.wanted_length, 100);
+	options.role = ROLE_CLIENT;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	assert_int_equal(agreement.wanted_length, 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -138,6 +196,8 @@ int main(void)
 		cmocka_unit_test(a_region_may_end_with_the_address_space_but_not_wrap),
 		cmocka_unit_test(one_way_a_payload_flows_in_one_direction),
 		cmocka_unit_test(a_server_says_which_clients_it_refuses),
+		cmocka_unit_test(what_check_asks_for_is_sent_or_the_client_ends),
+		cmocka_unit_test(only_a_server_is_asked_for_a_pattern),
 	};
 
 	return cmocka_run_group_tests_name("negotiation", tests, NULL, NULL);
