@@ -84,7 +84,7 @@ add_device() {
 	says "  -> this user may not open /dev/infiniband/rdma_cm, or it is not there: .*"
 }
 
-@test "--check --bind: the address is one of this host, and of the other's family" {
+@test "--check --bind: an address of this host, and of the other's family; the sessions come from it as well" {
 	check 0 --bind fd00::2 fd00::1
 	says "address   resolved: from fd00::2 by rdma0 .*"
 	check 3 --bind 192.0.2.1 192.0.2.1
@@ -92,6 +92,13 @@ add_device() {
 	says "  -> give --bind an address of this host .*"
 	check 3 --bind fd00::2 192.0.2.1
 	says "address   not resolved: cannot connect from 'fd00::2': .*"
+	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
+	lab run b ip address add 192.0.2.9/24 dev eth0
+	start_server write
+	check 0 --bind 192.0.2.9 192.0.2.1 "$port"
+	wait_for_line "$server_err" '192\.0\.2\.9 port [0-9]+: refused' "$server"
+	stop_server
+	expect 0
 }
 
 restore_mtu() {
@@ -235,15 +242,16 @@ transfers_up_to() {
 	grep -E -x -q "transfer  4095 bytes: client to server ($2), server to client ($3): .*" <<<"${lines[-1]}"
 }
 
-# drop_large HOST: what it sends in packets above 1500 bytes is lost; as a switch would, behind the interface.
+# drop_large HOST MTU: what it sends in packets above that is lost; as a switch would, behind the interface. Locked: else
+# the host learns the length from its own refusals, and keeps to it for ten minutes. No MTU: that of the interface.
 drop_large() {
 	# shellcheck disable=SC2016 # expanded on the host
-	lab run "$1" sh -c 'ip route change $(ip -4 route show 192.0.2.0/24) '"$2"
+	lab run "$1" sh -c 'ip route change $(ip -4 route show 192.0.2.0/24 | sed "s/ mtu .*//") '"$2"
 }
 
 pass_large() {
-	drop_large a "mtu 0"
-	drop_large b "mtu 0"
+	drop_large a ""
+	drop_large b ""
 }
 
 @test "--check with PORT: packets above a size vanish in one direction: it is named, and what to change" {
@@ -252,12 +260,12 @@ pass_large() {
 	repair=pass_large
 	for mode in read write; do
 		start_server "$mode"
-		drop_large a "mtu 1500"
+		drop_large a "mtu lock 1500"
 		loses 192.0.2.1 "$port"
 		transfers_up_to 1024 "arrived|verified" failed
 		says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"
 		pass_large
-		drop_large b "mtu 1500"
+		drop_large b "mtu lock 1500"
 		loses --json 192.0.2.1 "$port"
 		[ "$(json status)" = "$status" ]
 		[ "$(finds transfer status bytes client_to_server)" = $'failed\n4095\nfailed' ]
