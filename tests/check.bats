@@ -107,6 +107,7 @@ restore_mtu() {
 	add_device
 }
 
+# bats test_tags=roce
 @test "--check: a small MTU is reported, and how to raise it" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair=restore_mtu
@@ -211,6 +212,7 @@ large_mtu() {
 	lab run a rdma link add rdma0 type rxe netdev eth0
 }
 
+# bats test_tags=roce
 @test "--check with PORT: a server's MTU that is smaller than the client's is found" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair=large_mtu
@@ -223,6 +225,7 @@ large_mtu() {
 	says "  -> packets above 1024 bytes vanish from server to client, .*"
 }
 
+# bats test_tags=roce
 @test "--check with PORT: a client's MTU that is smaller than the server's is found" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair=restore_mtu
@@ -254,6 +257,7 @@ pass_large() {
 	drop_large b ""
 }
 
+# bats test_tags=roce
 @test "--check with PORT: packets above a size vanish in one direction: it is named, and what to change" {
 	local mode
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP keeps to the MTU of the route"
