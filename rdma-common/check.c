@@ -577,6 +577,20 @@ static void report_transfer(struct check *check, const struct report *report,
 	json_add_text(finding, "server_to_client", passage_name(to_client));
 }
 
+/* Whether the operation that carries bytes to the server has completed, as far as that is known. */
+static bool has_reached_server(const struct check *check, const struct report *report)
+{
+	return check->options->operation == OPERATION_WRITE ? report->operated
+							    : report->peer_operated;
+}
+
+/* The same of the one that carries them to the client. */
+static bool has_reached_client(const struct check *check, const struct report *report)
+{
+	return check->options->operation == OPERATION_WRITE ? report->peer_operated
+							    : report->operated;
+}
+
 /*
  * How far both directions came in a session. Digests are compared once both operations are done; of
  * one alone the adapters say that it has completed. If one direction came that far before there was
@@ -584,16 +598,15 @@ static void report_transfer(struct check *check, const struct report *report,
  */
 static void judge_session(struct check *check, const struct report *report)
 {
-	bool writes = check->options->operation == OPERATION_WRITE;
 	enum passage to_server = PASSAGE_UNKNOWN, to_client = PASSAGE_UNKNOWN;
 
 	if (report->delivered)
 		to_server = PASSAGE_VERIFIED;
-	else if (writes ? report->operated : report->peer_operated)
+	else if (has_reached_server(check, report))
 		to_server = PASSAGE_ARRIVED;
 	if (report->verified)
 		to_client = PASSAGE_VERIFIED;
-	else if (writes ? report->peer_operated : report->operated)
+	else if (has_reached_client(check, report))
 		to_client = PASSAGE_ARRIVED;
 	if (!to_server && !to_client && check->verified > 0 && is_silence(report->status)) {
 		check->narrowing = true;
@@ -612,7 +625,6 @@ static void judge_session(struct check *check, const struct report *report)
  */
 static void judge_narrowed(struct check *check, const struct report *report)
 {
-	bool writes = check->options->operation == OPERATION_WRITE;
 	/* of who went away in the meantime nothing is known, of sizes neither */
 	const struct report failed = { .status = report->connected ? check->failure.status
 								   : STATUS_REFUSED,
@@ -621,7 +633,7 @@ static void judge_narrowed(struct check *check, const struct report *report)
 	check->narrowing = false;
 	if (report->delivered)
 		report_transfer(check, &failed, PASSAGE_VERIFIED, PASSAGE_FAILED);
-	else if (writes ? report->operated : report->peer_operated)
+	else if (has_reached_server(check, report))
 		report_transfer(check, &failed, PASSAGE_ARRIVED, PASSAGE_UNKNOWN);
 	else if (report->connected && is_silence(report->status))
 		report_transfer(check, &failed, PASSAGE_FAILED, PASSAGE_UNKNOWN);
@@ -730,21 +742,17 @@ static const char *cause_of(const struct check *check)
 enum status check_finish(struct check *check, enum status status)
 {
 	const struct report none = { .status = STATUS_INTERRUPTED };
-	int exit_status;
 
 	if (check->narrowing) /* the other session did not come about */
 		judge_narrowed(check, &none);
 	if (check->failure.status != STATUS_SUCCESS && status != STATUS_INTERRUPTED)
 		status = check->failure.status;
-	exit_status = status == STATUS_INTERRUPTED /* as a shell shows it */
-			      ? 128 + check->process->signal_number
-			      : (int)status;
 	report_counters(check);
 	if (!check->findings && status == STATUS_SUCCESS)
 		print_ready(check);
 	if (!check->findings)
 		return status;
-	json_object_object_add(check->findings, "status", json_object_new_int(exit_status));
+	json_add_status(check->findings, status, check->process->signal_number);
 	json_add_text(check->findings, "error", cause_of(check));
 	print_json(check->process->console, check->findings);
 	json_object_put(check->findings);

@@ -287,12 +287,11 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	return status;
 }
 
-/* What the hello of this side says besides numbers. */
-static uint16_t hello_flags(const struct connection *connection)
+/* What the hello of this side, which `sends` a payload or not, says besides numbers. */
+static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->engine->options;
 	const struct payload *payload = connection->payload;
-	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	unsigned int flags = connection->one_way ? HELLO_ONE_WAY : 0;
 
 	if (payload->is_pattern)
@@ -311,14 +310,13 @@ static uint16_t hello_flags(const struct connection *connection)
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE])
 {
-	const struct engine *engine = connection->engine;
-	const struct options *options = engine->options;
+	const struct options *options = connection->engine->options;
 	const struct payload *payload = connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	const struct hello hello = {
 		.version = HELLO_VERSION,
-		.operation = (uint8_t)engine->options->operation,
-		.flags = hello_flags(connection),
+		.operation = (uint8_t)options->operation,
+		.flags = hello_flags(connection, sends),
 		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
 		.seconds = options->duration_seconds,

@@ -542,19 +542,24 @@ void print_json(struct console *console, struct json_object *object)
 		     json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
 }
 
+void json_add_status(struct json_object *object, enum status status, int signal_number)
+{
+	/* as a shell shows it */
+	int number = status == STATUS_INTERRUPTED ? 128 + signal_number : (int)status;
+
+	json_object_object_add(object, "status", json_object_new_int(number));
+}
+
 void report_json(const struct log *log, const struct report *report)
 {
 	const struct options *options = log->console->options;
 	const struct rates rates = calculate_rates(report);
 	bool measured = rates.seconds > 0;
 	struct json_object *object;
-	int exit_status = (int)report->status;
 
 	if (!options->json)
 		return;
 	object = json_object_new_object();
-	if (report->status == STATUS_INTERRUPTED) /* as a shell shows it */
-		exit_status = 128 + report->signal_number;
 	json_add_text(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
 	json_add_text(object, "operation", operation_name(options->operation));
 	json_add_text(object, "transport", report->transport);
@@ -574,7 +579,7 @@ void report_json(const struct log *log, const struct report *report)
 	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
 	add_count(object, "verified_bytes", report->verified_bytes);
 	add_counters(object, report);
-	json_object_object_add(object, "status", json_object_new_int(exit_status));
+	json_add_status(object, report->status, report->signal_number);
 	json_add_text(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
 	print_json(log->console, object);
 	json_object_put(object);

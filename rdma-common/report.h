@@ -79,6 +79,9 @@ void print_result(struct console *console, const char *format, ...)
 /* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
+/* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
+void json_add_status(struct json_object *object, enum status status, int signal_number);
+
 /* Prints an object, which stays the caller's, as a line on standard output. */
 void print_json(struct console *console, struct json_object *object);
 

@@ -649,11 +649,6 @@ power_off() {
 	lab off "$1"
 }
 
-power_on() {
-	lab on "$1"
-	allow_memory "$1"
-}
-
 # remove_link HOST: its RDMA device. Ends when no program has the device open any more.
 remove_link() {
 	end_shared_servers

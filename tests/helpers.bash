@@ -95,6 +95,12 @@ allow_memory() {
 	done
 }
 
+# power_on HOST: boots it, as the tests need it.
+power_on() {
+	lab on "$1"
+	allow_memory "$1"
+}
+
 # start_command COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and $port.
 start_command() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err

@@ -42,6 +42,11 @@ server_ends() {
 	[ -z "${2:-}" ] || grep -q -e "$2" "$server_err"
 }
 
+# both_arrived: what either side has stored is what the other one sent.
+both_arrived() {
+	cmp "$folder/there" "$folder/arrived-there" && cmp "$folder/back" "$folder/arrived-back"
+}
+
 # exchange MODE LENGTH-THERE LENGTH-HERE: random files, from the client to the server and back.
 exchange() {
 	random_file there "$2"
@@ -50,8 +55,7 @@ exchange() {
 	client -f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
 	expect 0
 	server_ends 0
-	cmp "$folder/there" "$folder/arrived-there"
-	cmp "$folder/back" "$folder/arrived-back"
+	both_arrived
 	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
 	rm "$folder"/*
 }
@@ -154,8 +158,7 @@ peak_below() {
 			"$folder" "$mode" "$port"
 		expect 0
 		server_ends 0
-		cmp "$folder/there" "$folder/arrived-there"
-		cmp "$folder/back" "$folder/arrived-back"
+		both_arrived
 		rm "$folder"/arrived-*
 	done
 }
@@ -236,8 +239,7 @@ peak_below() {
 		expect 0
 		[ -z "$stderr" ]
 		server_ends 0
-		cmp "$folder/there" "$folder/arrived-there"
-		cmp "$folder/back" "$folder/arrived-back"
+		both_arrived
 		rm "$folder"/arrived-*
 	done <<-END
 	read 64 unlimited
@@ -453,14 +455,9 @@ gives_up() {
 	[[ $1 =~ ^[56]$ ]] || { echo "exit status $1"; return 1; }
 }
 
-boot() {
-	lab on "$1"
-	allow_memory "$1"
-}
-
 @test "the receiving host loses power in the middle of a stream" {
 	in_the_middle
-	repair="boot a"
+	repair="power_on a"
 	lab off a
 	wait_client
 	gives_up "$status"
@@ -469,7 +466,7 @@ boot() {
 
 @test "the sending host loses power in the middle of a stream: nothing is left" {
 	in_the_middle
-	repair="boot b"
+	repair="power_on b"
 	lab off b
 	wait_server
 	gives_up "$status"
@@ -500,8 +497,7 @@ boot() {
 		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
 		expect 0
 		server_ends 0
-		cmp "$folder/there" "$folder/arrived-there"
-		cmp "$folder/back" "$folder/arrived-back"
+		both_arrived
 		rm "$folder"/arrived-*
 	done
 }

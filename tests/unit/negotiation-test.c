@@ -130,6 +130,13 @@ static void a_server_says_which_clients_it_refuses(void **state)
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 }
 
+/* A peer asks for a pattern, or says that it sends the one that was asked for. */
+static const struct hello check_hello = { .version = HELLO_VERSION,
+					  .operation = OPERATION_WRITE,
+					  .flags = HELLO_CHECK | HELLO_PATTERN,
+					  .length = 100,
+					  .passes = 1 };
+
 /* What negotiate() makes of a peer's hello; `*agreement` is what was agreed. */
 static enum status agreed(const struct options *options, const struct hello *hello,
 			  struct agreement *agreement)
@@ -148,11 +155,7 @@ static void what_check_asks_for_is_sent_or_the_client_ends(void **state)
 				   .operation = OPERATION_WRITE,
 				   .maximum_payload = 4096,
 				   .check = true };
-	struct hello hello = { .version = HELLO_VERSION,
-			       .operation = OPERATION_WRITE,
-			       .flags = HELLO_CHECK | HELLO_PATTERN,
-			       .length = 100,
-			       .passes = 1 };
+	struct hello hello = check_hello;
 	struct agreement agreement;
 
 	(void)state;
@@ -173,18 +176,13 @@ static void only_a_server_is_asked_for_a_pattern(void **state)
 	struct options options = { .role = ROLE_SERVER,
 				   .operation = OPERATION_WRITE,
 				   .maximum_payload = 4096 };
-	const struct hello hello = { .version = HELLO_VERSION,
-				     .operation = OPERATION_WRITE,
-				     .flags = HELLO_CHECK | HELLO_PATTERN,
-				     .length = 100,
-				     .passes = 1 };
 	struct agreement agreement;
 
 	(void)state;
-	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	assert_int_equal(agreed(&options, &check_hello, &agreement), STATUS_SUCCESS);
 	assert_int_equal(agreement.wanted_length, 100);
 	options.role = ROLE_CLIENT;
-	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	assert_int_equal(agreed(&options, &check_hello, &agreement), STATUS_SUCCESS);
 	assert_int_equal(agreement.wanted_length, 0);
 }
 
