@@ -61,25 +61,9 @@ static void settle(struct transfer_stream *stream, uint64_t announced, unsigned 
 	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
 	stream->quiet = stream->repeats || stream->length <= announced;
 	stream->quarter = announced / share > 0 ? announced / share : 1;
-}
-
-/* Whether this side's ring holds all the bytes that differ. */
-static bool ring_holds(const struct transfer_stream *stream)
-{
-	uint64_t length = stream->repeats ? stream->plan.length : stream->length;
-
-	return length <= stream->plan.ring;
-}
-
-/* Where byte `position` lies: modulo this in this side's ring, or in the announced one. */
-static uint64_t local_span(const struct transfer_stream *stream)
-{
-	return stream->repeats && ring_holds(stream) ? stream->plan.length : stream->plan.ring;
-}
-
-static uint64_t remote_span(const struct transfer_stream *stream)
-{
-	return stream->repeats ? stream->plan.length : stream->announced;
+	stream->held = (stream->repeats ? plan->length : stream->length) <= plan->ring;
+	stream->local_span = stream->repeats && stream->held ? plan->length : plan->ring;
+	stream->remote_span = stream->repeats ? plan->length : announced;
 }
 
 /* The stream that this side's operation carries. */
@@ -115,7 +99,7 @@ static uint64_t source_end(const struct transfer *transfer)
 	const struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
 
-	if (stream->repeats && (!transfer->plan.writes || ring_holds(stream)))
+	if (stream->repeats && (!transfer->plan.writes || stream->held))
 		return stream->plan.length;
 	if (stream->repeats)
 		return operation_end(transfer);
@@ -133,7 +117,7 @@ uint64_t transfer_sink_end(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	if (sink->stream.repeats && ring_holds(&sink->stream))
+	if (sink->stream.repeats && sink->stream.held)
 		return sink->stream.plan.length;
 	if (sink->stream.repeats) /* READ through a ring that is shorter than the payload */
 		return operation_end(transfer);
@@ -176,7 +160,7 @@ static uint64_t taken(const struct transfer *transfer)
 
 	if (!transfer->plan.writes)
 		return transfer->operation.completed;
-	return ring_holds(&sink->stream) ? sink->ready : sink->copied;
+	return sink->stream.held ? sink->ready : sink->copied;
 }
 
 static bool sink_moved(const struct transfer *transfer, uint64_t bytes)
@@ -273,19 +257,28 @@ static bool peer_owes(const struct transfer *transfer)
 	       owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
 }
 
+/* What began earlier goes on. */
+static void start_clock(int64_t *since, int64_t now)
+{
+	if (*since == TRANSFER_NEVER)
+		*since = now;
+}
+
 /* After each change: the two clocks. `moved`: the peer or the wire did something. */
 static void refresh(struct transfer *transfer, bool moved, int64_t now)
 {
-	if (!has_news(transfer))
+	bool owes = peer_owes(transfer);
+
+	if (has_news(transfer))
+		start_clock(&transfer->moved, now);
+	else
 		transfer->moved = TRANSFER_NEVER;
-	else if (transfer->moved == TRANSFER_NEVER)
-		transfer->moved = now;
 	if (moved)
 		transfer->heard = now;
-	if (!peer_owes(transfer))
+	if (moved || !owes)
 		transfer->owed_since = TRANSFER_NEVER;
-	else if (moved || transfer->owed_since == TRANSFER_NEVER)
-		transfer->owed_since = now;
+	if (owes)
+		start_clock(&transfer->owed_since, now);
 }
 
 int64_t transfer_owed_since(const struct transfer *transfer)
@@ -304,12 +297,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, 
 {
 	*transfer = (struct transfer){
 		.plan = *plan,
-		.source.stream = { .plan = plan->outgoing,
-				   .length = all_passes(&plan->outgoing),
-				   .quarter = 1 },
-		.sink.stream = { .plan = plan->incoming,
-				 .length = all_passes(&plan->incoming),
-				 .quarter = 1 },
+		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
+		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
 		.operation.stop = TRANSFER_UNKNOWN,
 		.meter.limit = plan->in_flight,
 		.started = now,
@@ -317,10 +306,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, 
 		.moved = TRANSFER_NEVER,
 		.owed_since = TRANSFER_NEVER,
 	};
-	if (plan->writes)
-		settle(&transfer->sink.stream, plan->incoming.ring, plan->share);
-	else
-		settle(&transfer->source.stream, plan->outgoing.ring, plan->share);
+	settle(&transfer->sink.stream, plan->writes ? plan->incoming.ring : 0, plan->share);
+	settle(&transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring, plan->share);
 }
 
 uint64_t transfer_announce(struct transfer *transfer, int64_t now)
@@ -628,7 +615,7 @@ static uint64_t write_limit(const struct transfer *transfer)
 
 	if (!stream->repeats)
 		return smaller(source->filled, plus(source->taken, stream->announced));
-	if (ring_holds(stream) && source->filled == stream->plan.length)
+	if (stream->held && source->filled == stream->plan.length)
 		return TRANSFER_UNKNOWN;
 	return source->filled;
 }
@@ -640,7 +627,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->ready == stream->plan.length;
 	uint64_t remote = all ? TRANSFER_UNKNOWN : sink->ready;
 
-	if (stream->repeats && ring_holds(stream))
+	if (stream->repeats && stream->held)
 		return remote;
 	return smaller(remote, plus(sink->copied, stream->plan.ring));
 }
@@ -673,18 +660,15 @@ static uint64_t request_limit(const struct transfer *transfer)
 	return smaller(transfer->plan.request_size, part);
 }
 
-/* The size of the next request, if depth and bytes in flight did not matter; 0: there is none. */
-static uint64_t next_size(const struct transfer *transfer)
+/* The size of the next request up to `limit`, if depth and bytes in flight did not matter. */
+static uint64_t next_size(const struct transfer *transfer, uint64_t limit)
 {
+	const struct transfer_operation *operation = &transfer->operation;
 	const struct transfer_stream *stream = operated(transfer);
-	uint64_t position = transfer->operation.posted, limit = operation_limit(transfer);
-	uint64_t local, remote;
+	uint64_t size = smaller(limit - operation->posted, request_limit(transfer));
 
-	if (position >= limit)
-		return 0;
-	local = local_span(stream) - transfer->operation.local;
-	remote = remote_span(stream) - transfer->operation.remote;
-	return smaller(smaller(limit - position, request_limit(transfer)), smaller(local, remote));
+	return smaller(size, smaller(stream->local_span - operation->local,
+				     stream->remote_span - operation->remote));
 }
 
 /* Whether so many bytes more may be in flight. If no completion is to come, nothing is waited for.
@@ -702,14 +686,14 @@ static bool fits_in_flight(const struct transfer *transfer, uint64_t size)
  * and one for the last that can be posted for now, since what comes after it may depend on it.
  * Where the rest waits for bytes in flight or for depth, a completion is on its way.
  */
-static bool needs_signal(const struct transfer *transfer)
+static bool needs_signal(const struct transfer *transfer, uint64_t limit)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t interval = transfer->plan.depth < 4 ? 1 : transfer->plan.depth / 4;
 
 	return operation->requests_posted - operation->last_signaled >= interval ||
 	       operation->posted - operation->last_signaled_byte >= transfer->meter.limit / 4 ||
-	       next_size(transfer) == 0;
+	       operation->posted == limit;
 }
 
 /* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
@@ -722,11 +706,12 @@ bool transfer_next(struct transfer *transfer, struct transfer_request *request, 
 {
 	struct transfer_operation *operation = &transfer->operation;
 	const struct transfer_stream *stream = operated(transfer);
-	uint64_t size = next_size(transfer);
+	uint64_t size, limit = operation_limit(transfer);
 
-	if (size == 0 ||
+	if (operation->posted >= limit ||
 	    operation->requests_posted - operation->requests_completed >= transfer->plan.depth)
 		return false;
+	size = next_size(transfer, limit);
 	if (!fits_in_flight(transfer, size)) {
 		transfer->meter.bound = true;
 		return false;
@@ -737,17 +722,20 @@ bool transfer_next(struct transfer *transfer, struct transfer_request *request, 
 	request->remote = operation->remote;
 	request->size = size;
 	operation->posted += size;
-	operation->local = advance(operation->local, size, local_span(stream));
-	operation->remote = advance(operation->remote, size, remote_span(stream));
+	operation->local = advance(operation->local, size, stream->local_span);
+	operation->remote = advance(operation->remote, size, stream->remote_span);
 	operation->requests_posted++;
 	request->id = (operation->posted & POSITION_MASK) << NUMBER_BITS |
 		      (operation->requests_posted & NUMBER_MASK);
-	request->signaled = needs_signal(transfer);
+	request->signaled = needs_signal(transfer, limit);
 	if (request->signaled) {
 		operation->last_signaled = operation->requests_posted;
 		operation->last_signaled_byte = operation->posted;
 	}
-	refresh(transfer, false, now);
+	/* as refresh() would, which is more work: a completion is owed, and WRITE is news */
+	start_clock(&transfer->owed_since, now);
+	if (transfer->plan.writes)
+		start_clock(&transfer->moved, now);
 	return true;
 }
 
@@ -769,8 +757,8 @@ void transfer_rejected(struct transfer *transfer, const struct transfer_request 
 	operation->requests_posted =
 		operation->requests_completed + requests_to(operation, request->id) - 1;
 	operation->posted = operation->completed + bytes_to(operation, request->id) - request->size;
-	operation->local = operation->posted % local_span(operated(transfer));
-	operation->remote = operation->posted % remote_span(operated(transfer));
+	operation->local = operation->posted % operated(transfer)->local_span;
+	operation->remote = operation->posted % operated(transfer)->remote_span;
 }
 
 uint64_t transfer_pass(const struct transfer *transfer)
@@ -808,7 +796,7 @@ void transfer_stop(struct transfer *transfer)
 	if (!stream->repeats || stream->length != TRANSFER_UNKNOWN ||
 	    operation->stop != TRANSFER_UNKNOWN || pass == 0)
 		return;
-	if (transfer->plan.writes && !ring_holds(stream) && transfer->source.filled > begun)
+	if (transfer->plan.writes && !stream->held && transfer->source.filled > begun)
 		begun = transfer->source.filled;
 	/* a request must be left to post, the last one, whose completion tells the end */
 	operation->stop = (begun / pass + 1) * pass;
@@ -871,7 +859,7 @@ bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t
 
 bool transfer_is_whole(const struct transfer *transfer)
 {
-	return transfer->sink.stream.plan.present && ring_holds(&transfer->sink.stream);
+	return transfer->sink.stream.plan.present && transfer->sink.stream.held;
 }
 
 /* The position up to which the sink's ring holds what nobody else touches any more. */

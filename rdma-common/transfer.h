@@ -83,8 +83,10 @@ struct transfer_stream {
 	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
 	uint64_t length;  /* bytes in all, all passes; TRANSFER_UNKNOWN: until the end is marked */
 	uint64_t quarter; /* bytes of a move that is reported at once */
-	bool repeats;     /* passes are sent with the same bytes, without flow control */
-	bool quiet;       /* fits into the announced ring: reported by the clock alone */
+	uint64_t local_span, remote_span; /* in the rings: a byte is at its position modulo this */
+	bool held;                        /* this side's ring holds all the bytes that differ */
+	bool repeats; /* passes are sent with the same bytes, without flow control */
+	bool quiet;   /* fits into the announced ring: reported by the clock alone */
 };
 
 /* The source of the outgoing stream: positions. */

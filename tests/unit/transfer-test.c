@@ -1889,6 +1889,22 @@ static void a_rejected_request_was_not_posted(void **state)
 	assert_int_equal(transfer_outstanding(&transfer), 1);
 }
 
+static void the_first_request_starts_both_clocks(void **state)
+{
+	struct transfer transfer = in_flight(65536, 16, 1 << 20, 1 << 20);
+	struct transfer_request request;
+
+	(void)state;
+	assert_null(transfer_accept_done(&transfer, 0, 0)); /* or that would be owed */
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
+	for (int64_t now = 100; now <= 200; now += 100) {
+		assert_true(transfer_next(&transfer, &request, now));
+		assert_int_equal(transfer_owed_since(&transfer), 100);
+		assert_int_equal(transfer_window_time(&transfer), 350);
+	}
+}
+
 /* An id that was never given out: of a request that is outstanding, with bytes that are not. */
 static void an_id_that_cannot_be_completes_nothing(void **state)
 {
@@ -2575,6 +2591,7 @@ int main(void)
 		cmocka_unit_test(a_quarter_ring_is_reported_at_once),
 		cmocka_unit_test(requests_end_where_a_ring_ends),
 		cmocka_unit_test(a_rejected_request_was_not_posted),
+		cmocka_unit_test(the_first_request_starts_both_clocks),
 		cmocka_unit_test(an_id_that_cannot_be_completes_nothing),
 		cmocka_unit_test(a_stream_of_terabytes),
 		cmocka_unit_test(the_wire_is_measured),
