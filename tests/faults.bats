@@ -327,9 +327,7 @@ has_descriptors() {
 
 @test "a server with 256 descriptors survives 300 clients that connect and leave" {
 	local start held
-	local -a command
-	mapfile -t command < <(limited "-n 256" "$PROGRAMS/rdma-server" -p 7471 -m "from the server" write)
-	start_command "${command[@]}"
+	limited_server "-n 256" -p 7471 -m "from the server" write
 	client -t "$LIMIT" -m "the first" write 192.0.2.1 7471
 	ends 0 ""
 	wait_for_line "$server_out" "peer disconnected" "$server"
@@ -735,21 +733,26 @@ good_or_failed() {
 }
 
 @test "a bit that the network flips ends in no good verdict for wrong bytes" {
-	local mode before
+	local mode memory before
 	folder=$(mktemp -d "$LAB/share/faults.XXXXXX")
 	head -c 1048576 /dev/urandom >"$folder/there"
 	head -c 1048576 /dev/urandom >"$folder/back"
 	before=$(($(discarded a) + $(discarded b)))
 	repair="lab disturb"
 	lab disturb corrupt 1%
-	for mode in read read write write; do
-		start_server -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
+	while read -r mode memory; do # little memory: a ring that is filled over and over
+		limited_server "-l $memory" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
 		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
 		good_or_failed "$status" "$folder/back" "$folder/arrived-back"
 		wait_server
 		good_or_failed "$status" "$folder/there" "$folder/arrived-there"
 		rm -f "$folder"/arrived-*
-	done
+	done <<-END
+	read unlimited
+	read 256
+	write unlimited
+	write 256
+	END
 	echo "discarded: $(discarded a) and $(discarded b), $before before"
 	[ $(($(discarded a) + $(discarded b))) -gt "$before" ]
 }
@@ -811,18 +814,14 @@ good_or_failed() {
 }
 
 @test "client: too little memory may be locked" {
-	local -a command
 	shared_server write
-	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-client" write 192.0.2.1 "$port")
-	on b "${command[@]}"
+	limited_client "-l 4" write 192.0.2.1 "$port"
 	ends 1 "it would exceed the locked-memory limit of 4 KiB"
 	serves_well write
 }
 
 @test "server: too little memory may be locked" {
-	local -a command
-	mapfile -t command < <(limited "-l 4" "$PROGRAMS/rdma-server" -p 7471 write)
-	start_command "${command[@]}"
+	limited_server "-l 4" -p 7471 write
 	client write 192.0.2.1 7471
 	ends 4 "the server refused: the server is out of resources"
 	stop_server
@@ -831,12 +830,10 @@ good_or_failed() {
 }
 
 @test "too few file descriptors, and each time one more" {
-	local -a command
 	local count enough=
 	shared_server read
 	for count in {4..24}; do
-		mapfile -t command < <(limited "-n $count" "$PROGRAMS/rdma-client" -t "$LIMIT" read 192.0.2.1 "$port")
-		on b "${command[@]}"
+		limited_client "-n $count" -t "$LIMIT" read 192.0.2.1 "$port"
 		[ "$status" -ne 0 ] || { enough=yes; break; }
 		[ "$count" -lt 6 ] || ends 1 "open files" # with fewer no library can be opened
 	done

@@ -195,6 +195,20 @@ limited() {
 		sh -c "ulimit $1 && exec \"\$@\"" sh "${@:2}"
 }
 
+# limited_server LIMIT OPTION...: limits as limited() takes them; as start_server() else.
+limited_server() {
+	local -a command
+	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-server" "${@:2}")
+	start_command "${command[@]}"
+}
+
+# limited_client LIMIT OPTION...: the same; as client() else.
+limited_client() {
+	local -a command
+	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-client" "${@:2}")
+	on b "${command[@]}"
+}
+
 # random_file NAME LENGTH: in $folder.
 random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"

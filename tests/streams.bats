@@ -17,19 +17,6 @@ setup() {
 	folder=$(mktemp -d "$LAB/share/streams.XXXXXX")
 }
 
-# limited_server LIMIT OPTION...: limits as limited() takes them.
-limited_server() {
-	local -a command
-	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-server" "${@:2}")
-	start_command "${command[@]}"
-}
-
-limited_client() {
-	local -a command
-	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-client" "${@:2}")
-	on b "${command[@]}"
-}
-
 # shell_client SCRIPT ARGUMENT...: a shell on host b, whose $CLIENT is the program; sets $status and $stderr.
 shell_client() {
 	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
