@@ -347,10 +347,8 @@ static enum status run_client(struct engine *engine)
 /* --check with PORT: sessions with the server, as many as it takes; how the last one ended. */
 static enum status check_server(struct engine *engine, struct check *check)
 {
-	const struct addrinfo address = { .ai_family = check->address.ss_family,
-					  .ai_addr = (struct sockaddr *)&check->address };
-	const struct addrinfo source = { .ai_family = check->source.ss_family,
-					 .ai_addr = (struct sockaddr *)&check->source };
+	struct addrinfo address = { .ai_addr = (struct sockaddr *)&check->address };
+	struct addrinfo source = { .ai_addr = (struct sockaddr *)&check->source };
 	struct client client = { .engine = engine,
 				 .address = &address,
 				 .sources = engine->options->bind ? &source : NULL };
@@ -358,7 +356,9 @@ static enum status check_server(struct engine *engine, struct check *check)
 
 	fflush(stdout); /* before the console has a thread that writes there, too */
 	engine->check = check;
-	while (check_next(check, status)) {
+	while (check_next(check, client.reached)) {
+		address.ai_family = check->address.ss_family;
+		source.ai_family = check->source.ss_family;
 		status = engine->completion_thread_runs ? engine_reload(engine)
 							: engine_open(engine);
 		if (status == STATUS_SUCCESS)

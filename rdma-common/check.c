@@ -298,6 +298,8 @@ static void keep_route(struct check *check, struct rdma_cm_id *id, const struct 
 	struct ibv_port_attr port;
 
 	memcpy(&check->address, address, address_size(address));
+	check->gid[0] = '\0';
+	check->mtu = 0;
 	check->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	if (!check->iwarp)
 		inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, check->gid,
@@ -357,27 +359,37 @@ static bool check_address(struct check *check, struct sockaddr *address)
 	return found;
 }
 
-/* Each address of the host in turn, until a route to one is found. */
-static bool check_addresses(struct check *check)
+/* The addresses of the host. False: it has none. */
+static bool look_up(struct check *check)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	const struct options *options = check->options;
-	struct addrinfo *addresses, *address;
-	char text[NI_MAXHOST];
-	bool found = false;
-	int error = getaddrinfo(options->address, options->port, &hints, &addresses);
+	int error = getaddrinfo(options->address, options->port, &hints, &check->addresses);
 
 	if (error) {
+		check->addresses = NULL;
 		add_finding(check, "name", false, "give an address, or add the name to /etc/hosts",
 			    "'%s' not resolved: %s", options->address, gai_strerror(error));
 		return false;
 	}
-	for (address = addresses; address && !found; address = address->ai_next) {
-		add_finding(check, "name", true, NULL, "'%s' is %s", options->address,
+	check->untried = check->addresses;
+	return true;
+}
+
+/* Each of them in turn, until a route to one is found. False: there is none to the rest. */
+static bool find_next_address(struct check *check)
+{
+	char text[NI_MAXHOST];
+	bool found = false;
+
+	while (check->untried && !found) {
+		struct addrinfo *address = check->untried;
+
+		check->untried = address->ai_next;
+		add_finding(check, "name", true, NULL, "'%s' is %s", check->options->address,
 			    print_address(address->ai_addr, text, sizeof(text)));
 		found = check_address(check, address->ai_addr);
 	}
-	freeaddrinfo(addresses);
 	return found;
 }
 
@@ -441,11 +453,26 @@ static void choose_sizes(struct check *check)
 	add_size(check, (uint64_t)1 << 20);
 }
 
-bool check_next(struct check *check, enum status last)
+/* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
+static bool go_on(struct check *check)
+{
+	if (!find_next_address(check))
+		return false;
+	check->size_count = check->next = 0;
+	check->mode_is_known = false;
+	check->before.any = check->after.any = false;
+	memset(&check->failure, 0, sizeof(check->failure));
+	return true;
+}
+
+bool check_next(struct check *check, bool reached)
 {
 	struct options *options = check->options;
 
+	if (check->asked) /* that session did not come about */
+		return false;
 	check->refusal = REFUSAL_NONE;
+	check->asked = true;
 	if (check->wrong_mode) {
 		check->wrong_mode = false;
 		options->operation =
@@ -456,10 +483,11 @@ bool check_next(struct check *check, enum status last)
 		options->short_reply = true;
 		return true;
 	}
+	if (check->failure.status != STATUS_SUCCESS && (reached || !go_on(check)))
+		return false;
 	if (check->size_count == 0)
 		choose_sizes(check);
-	if (check->failure.status != STATUS_SUCCESS || last != STATUS_SUCCESS ||
-	    check->next == check->size_count)
+	if (check->next == check->size_count)
 		return false;
 	options->pattern_size = check->sizes[check->next++];
 	return true;
@@ -655,6 +683,7 @@ void check_session(struct check *check, const struct report *report)
 {
 	bool narrowed = check->options->short_reply;
 
+	check->asked = false;
 	if (check->wrong_mode)
 		return;
 	if (!check->before.any && report->before)
@@ -712,7 +741,7 @@ enum status check_path(struct check *check)
 {
 	bool usable = check_devices(check);
 
-	usable = check_addresses(check) && usable;
+	usable = look_up(check) && find_next_address(check) && usable;
 	check_locked_memory(check);
 	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;
 }
@@ -748,6 +777,8 @@ enum status check_finish(struct check *check, enum status status)
 	if (check->failure.status != STATUS_SUCCESS && status != STATUS_INTERRUPTED)
 		status = check->failure.status;
 	report_counters(check);
+	if (check->addresses)
+		freeaddrinfo(check->addresses);
 	if (!check->findings && status == STATUS_SUCCESS)
 		print_ready(check);
 	if (!check->findings)

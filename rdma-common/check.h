@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -30,13 +31,15 @@ struct check {
 	struct options *options;
 	const struct process *process;
 	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
+	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	/* Of the address to which a route leads: */
 	struct sockaddr_storage address; /* with PORT */
 	struct sockaddr_storage source;  /* of --bind; of no family without it */
 	char gid[INET6_ADDRSTRLEN];      /* empty: iWARP has none */
 	unsigned int mtu;                /* bytes of payload in a packet; 0: not known */
 	bool iwarp;
-	/* Of the sessions: */
+	/* Of the sessions with it: */
+	bool asked;                  /* one was asked for, and is not over */
 	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
 	unsigned int size_count, next;
 	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
@@ -61,10 +64,11 @@ void check_init(struct check *check, struct options *options, const struct proce
 enum status check_path(struct check *check);
 
 /*
- * Sets operation and size of the next session in the options; `last` is how the one before ended,
- * STATUS_SUCCESS at first. False: there is none.
+ * Sets operation and size of the next session in the options, and its address in check->address.
+ * Where no server of this project was `reached` at an address, the next one of the host is resolved
+ * for that, each within --timeout. False: there is none.
  */
-bool check_next(struct check *check, enum status last);
+bool check_next(struct check *check, bool reached);
 
 /* The server rejected the connection: it may say that it does the other operation. */
 void check_rejected(struct check *check, const struct cm_event *event);

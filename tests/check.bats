@@ -167,6 +167,26 @@ transfers() {
 	done
 }
 
+@test "--check with PORT: where nobody answers at an address of the host the next one is tried; if none does, all are named" {
+	local address
+	for address in 192.0.2.1 fd00::1; do
+		start_server --bind "$address" read
+		check 0 host-a "$port"
+		says "server    $address port $port: rdma-server read.*"
+		says "transfer  1048576 bytes: client to server verified, server to client verified"
+		stop_server
+		expect 0
+	done
+	check 4 host-a "$port"
+	[ "$(grep -c '^server ' <<<"$output")" -eq 2 ]
+	for address in 192.0.2.1 fd00::1; do
+		says "server    $address port $port: with 1 byte: .*is rdma-server running there.*"
+	done
+	check 4 --json host-a "$port"
+	[ "$(finds server status)" = failed ]
+	[[ $(finds server text) == *"$(json error)" ]]
+}
+
 @test "--check with PORT: a server that refuses, has ended or does not know --check is reported" {
 	start_server --max-size 2K read
 	check 4 192.0.2.1 "$port"
