@@ -344,6 +344,16 @@ static enum status run_client(struct engine *engine)
 	return status;
 }
 
+/* Waits until then, as now_milliseconds() counts, or for a signal. */
+static void wait_until(struct engine *engine, int64_t time)
+{
+	struct cm_event event;
+
+	while (now_milliseconds() < time && !engine->process.signal_number &&
+	       engine_wait(engine, time, &event) != WAKEUP_EXHAUSTED)
+		;
+}
+
 /* --check with PORT: sessions with the server, as many as it takes; how the last one ended. */
 static enum status check_server(struct engine *engine, struct check *check)
 {
@@ -363,6 +373,8 @@ static enum status check_server(struct engine *engine, struct check *check)
 							: engine_open(engine);
 		if (status == STATUS_SUCCESS)
 			status = run_session(&client);
+		if (check->busy)
+			wait_until(engine, check->retry_time);
 		if (engine->process.signal_number) { /* perhaps when the session had succeeded */
 			status = STATUS_INTERRUPTED;
 			break;

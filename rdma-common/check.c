@@ -24,6 +24,8 @@
 #define MODEST_LOCKED_MEMORY ((rlim_t)64 * 1024 * 1024)
 /* The RDMA MTU of Ethernet's usual 1500 bytes: a limit on the path is below that or above. */
 #define USUAL_MTU 1024
+/* A busy server, where a session ends a little later than here, is asked again so soon. */
+#define BUSY_MILLISECONDS 100
 /* Bytes of the text of a finding. */
 #define TEXT_SIZE 1024
 
@@ -473,6 +475,11 @@ bool check_next(struct check *check, bool reached)
 		return false;
 	check->refusal = REFUSAL_NONE;
 	check->asked = true;
+	if (check->busy) { /* the same once more */
+		check->busy = false;
+		return true;
+	}
+	check->busy_deadline = now_milliseconds() + timeout_milliseconds(options);
 	if (check->wrong_mode) {
 		check->wrong_mode = false;
 		options->operation =
@@ -496,16 +503,20 @@ bool check_next(struct check *check, bool reached)
 void check_rejected(struct check *check, const struct cm_event *event)
 {
 	const struct introduction server = peer_introduction(event);
+	/* over iWARP the reason may be lost: the reset of the connection overtakes it */
+	bool silent = server.greeting == GREETING_NONE;
 
 	if (server.greeting == GREETING_VERSION)
 		check->refusal = REFUSAL_VERSION;
 	else
 		check->refusal = (enum refusal)server.hello.refusal;
-	/* over iWARP the reason may be lost: the reset of the connection overtakes it */
 	if (!check->mode_is_known)
-		check->wrong_mode =
-			check->refusal == REFUSAL_OPERATION || server.greeting == GREETING_NONE;
+		check->wrong_mode = check->refusal == REFUSAL_OPERATION || silent;
 	check->mode_is_known = true;
+	check->retry_time = now_milliseconds() + BUSY_MILLISECONDS;
+	check->busy = (check->refusal == REFUSAL_BUSY ||
+		       (silent && check->iwarp && check->verified > 0)) &&
+		      check->retry_time < check->busy_deadline;
 }
 
 /* True if packets may have been lost: the peer is silent, or its adapter. */
@@ -517,13 +528,11 @@ static bool is_silence(enum status status)
 /* What to change where no connection stood. NULL: the cause says all. */
 static const char *advise_connecting(const struct check *check, const struct report *report)
 {
-	bool told = check->refusal != REFUSAL_NONE && check->refusal != REFUSAL_BUSY;
-	bool silent = is_silence(report->status);
+	bool told = check->refusal != REFUSAL_NONE, silent = is_silence(report->status);
 
 	if (check->next == 2 && !told && (silent || report->status == STATUS_REFUSED))
 		return "the server took a session, and no other behind it: start it without "
-		       "--one-off, and with --max-sessions of 2 at least, since the last session "
-		       "may end there later than here";
+		       "--one-off";
 	if (silent && check->iwarp)
 		return "the host answers, but not this TCP port: open it in the firewalls of both "
 		       "hosts and between ('nft list ruleset'); is the server running?";
@@ -684,7 +693,7 @@ void check_session(struct check *check, const struct report *report)
 	bool narrowed = check->options->short_reply;
 
 	check->asked = false;
-	if (check->wrong_mode)
+	if (check->wrong_mode || check->busy)
 		return;
 	if (!check->before.any && report->before)
 		check->before = *report->before;

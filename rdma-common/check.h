@@ -46,7 +46,9 @@ struct check {
 	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
 					   were tried */
 	enum refusal refusal;           /* why the server refused, if it said so */
-	struct counters before, after;  /* of the device's port */
+	bool busy;                      /* it may take the same session a little later */
+	int64_t retry_time, busy_deadline; /* when, and until when it may; now_milliseconds() */
+	struct counters before, after;     /* of the device's port */
 	bool narrowing;         /* one failed, in which direction is to be found out by another */
 	struct failure failure; /* the first */
 };
@@ -70,7 +72,10 @@ enum status check_path(struct check *check);
  */
 bool check_next(struct check *check, bool reached);
 
-/* The server rejected the connection: it may say that it does the other operation. */
+/*
+ * The server rejected the connection: it may say that it does the other operation, or is busy. Then
+ * check->busy is set, and the next session is to begin at check->retry_time.
+ */
 void check_rejected(struct check *check, const struct cm_event *event);
 
 /* A session is over: reports what that shows. */

@@ -198,7 +198,7 @@ transfers() {
 	[ "$status" -eq 4 ] || expect 6 # it ends just when it is asked again
 	[ -z "$stderr" ]
 	transfers 1
-	says "  -> the server took a session, and no other behind it: start it without --one-off, .*"
+	says "  -> the server took a session, and no other behind it: start it without --one-off"
 	wait_server
 	expect 0
 	start_peer_server read --hello
@@ -209,6 +209,22 @@ transfers() {
 	start_peer_server read
 	check 4 192.0.2.1 "$port"
 	says "server    192.0.2.1 port $port: with 1 byte: the server does not know --check with PORT: .*"
+}
+
+@test "--check with PORT: a server that takes one session at a time is examined, once it is not busy with another client" {
+	local sizes=(1 1024 4095 4096 4097 65536 1048576)
+	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576)
+	start_server -t "$LIMIT" --max-sessions 1 write
+	start_peer b client write --hello --at mr=hang 192.0.2.1 "$port"
+	wait_for_line "$peer_out" '^hanging' "$peer"
+	[ "$LAB_TRANSPORT" != siw ] || end_peer # there the reason may be lost
+	start_client -t "$LIMIT" --check 192.0.2.1 "$port"
+	[ -z "$peer" ] || wait_for_line "$server_err" 'refused: 1 sessions are open' "$server"
+	end_peer
+	wait_client
+	expect 0
+	output=$(<"$client_out")
+	transfers "${sizes[@]}"
 }
 
 # loses ARGUMENT...: --check finds that packets are lost, because nothing comes in time, or the transport or the server

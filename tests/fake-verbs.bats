@@ -724,7 +724,9 @@ path() {
 		4		the server does not know --check with PORT
 		4	tutorial	the server does not know --check with PORT
 		4	check refuse:2	mismatched modes
-		4	check refuse:4	out of resources
+		0	check payload:1048576 3*accept=busy from:300	Ready. All sizes arrived in both directions, verified.
+		4	check refuse:4 from:900 until:1000	with 1 byte: the server refused: the server is out of resources
+		143	check 2*accept=busy REJECTED+signal until:99	memory
 		5	check ESTABLISHED!	-> the host answers, but not its RDMA connection manager: open UDP port 4791
 		5	check iwarp ESTABLISHED!	-> the host answers, but not this TCP port
 		5	check received-VERDICT!	transfer  1 byte: client to server arrived, server to client verified: nothing

@@ -14,6 +14,8 @@
 #define REJECT_SIZE  148
 /* That the peer has outstanding at a time, unless the script says otherwise. */
 #define PEER_READS 4
+/* Why a server refuses that may accept a little later. */
+#define BUSY 4
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -627,7 +629,7 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
-	unsigned int refusal = scripted_number("refuse", 0);
+	unsigned int refusal = take_order("accept", '=') ? BUSY : scripted_number("refuse", 0);
 	int error = enter("rdma_connect");
 	struct stimulus *stimulus;
 

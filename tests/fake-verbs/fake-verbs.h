@@ -45,6 +45,7 @@
  *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
  *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
+ *   N*accept=busy             it refuses the first N clients, being busy
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does

@@ -268,12 +268,32 @@ static void what_the_server_refuses_is_not_repeated(void **state)
 	reject(&path, REFUSAL_LENGTH, OPERATION_READ);
 	assert_null(found(&path, "server", "advice"));
 	end(&path, STATUS_REFUSED);
+}
+
+static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
+{
+	struct path path;
+
+	(void)state;
 	start(&path, false);
-	succeed(&path, 1);
 	assert_true(check_next(&path.check, true));
 	reject(&path, REFUSAL_BUSY, OPERATION_READ);
-	assert_non_null(strstr(found(&path, "server", "advice"), "--one-off"));
+	assert_true(path.check.busy);
+	assert_int_equal(json_object_object_length(path.check.findings), 0);
+	succeed(&path, 1);
+	path.options.timeout_seconds = 0;
+	assert_true(check_next(&path.check, true));
+	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	assert_false(path.check.busy);
+	assert_string_equal(found(&path, "server", "status"), "failed");
+	assert_null(found(&path, "server", "advice"));
 	end(&path, STATUS_REFUSED);
+	start(&path, true); /* the reason may be lost here */
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, true));
+	reset(&path);
+	succeed(&path, 1024);
+	json_object_put(path.check.findings);
 }
 
 static void where_a_session_does_not_come_about_none_follows(void **state)
@@ -296,6 +316,7 @@ int main(void)
 		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
 		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
+		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
 		cmocka_unit_test(where_a_session_does_not_come_about_none_follows),
 	};
 
