@@ -417,14 +417,6 @@ static void check_locked_memory(struct check *check)
 
 /* ---- Sessions ---- */
 
-/* What is known of one direction of a session. The words are those of passage_name(). */
-enum passage {
-	PASSAGE_UNKNOWN,
-	PASSAGE_FAILED,
-	PASSAGE_ARRIVED, /* by what the adapters say; the session ended before it was verified */
-	PASSAGE_VERIFIED,
-};
-
 static const char *passage_name(enum passage passage)
 {
 	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
@@ -467,6 +459,19 @@ static bool go_on(struct check *check)
 	return true;
 }
 
+/* The next size, perhaps of the next address. False: there is none. */
+static bool choose_size(struct check *check, bool reached)
+{
+	if (check->failure.status != STATUS_SUCCESS && (reached || !go_on(check)))
+		return false;
+	if (check->size_count == 0)
+		choose_sizes(check);
+	if (check->next == check->size_count)
+		return false;
+	check->size = check->sizes[check->next++];
+	return true;
+}
+
 bool check_next(struct check *check, bool reached)
 {
 	struct options *options = check->options;
@@ -484,19 +489,11 @@ bool check_next(struct check *check, bool reached)
 		check->wrong_mode = false;
 		options->operation =
 			options->operation == OPERATION_READ ? OPERATION_WRITE : OPERATION_READ;
-		return true;
-	}
-	if (check->narrowing && !options->short_reply) {
-		options->short_reply = true;
-		return true;
-	}
-	if (check->failure.status != STATUS_SUCCESS && (reached || !go_on(check)))
+	} else if (check->question == QUESTION_SIZE && !choose_size(check, reached)) {
 		return false;
-	if (check->size_count == 0)
-		choose_sizes(check);
-	if (check->next == check->size_count)
-		return false;
-	options->pattern_size = check->sizes[check->next++];
+	}
+	options->pattern_size = check->question == QUESTION_PRESENCE ? 1 : check->size;
+	options->short_reply = check->question == QUESTION_DIRECTION;
 	return true;
 }
 
@@ -562,10 +559,14 @@ static void report_server(struct check *check, const struct report *report)
 }
 
 /* What to change where a connection stood, but packets of this size are lost. */
-static void advise_size(const struct check *check, const char *direction, char *advice, size_t size)
+static void advise_size(const struct check *check, char *advice, size_t size)
 {
-	uint64_t failed = check->options->pattern_size;
+	const char *direction = "in one direction at least";
 
+	if (check->to_server == PASSAGE_FAILED)
+		direction = "from client to server";
+	else if (check->to_client == PASSAGE_FAILED)
+		direction = "from server to client";
 	if (check->verified == 0)
 		snprintf(advice, size,
 			 "not a byte passes %s, though the connection stands: let the firewalls "
@@ -578,7 +579,7 @@ static void advise_size(const struct check *check, const char *direction, char *
 			 "adapters use, %u bytes and headers; set it the same everywhere ('ip link "
 			 "set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
 			 "' from both hosts tries it)",
-			 check->verified, direction, failed, check->mtu, failed);
+			 check->verified, direction, check->size, check->mtu, check->size);
 	else
 		snprintf(advice, size,
 			 "packets of every size pass, but not so many of them %s: look at the "
@@ -586,111 +587,129 @@ static void advise_size(const struct check *check, const char *direction, char *
 			 direction);
 }
 
-/* The result of one session: each direction, and what to change. */
-static void report_transfer(struct check *check, const struct report *report,
-			    enum passage to_server, enum passage to_client)
+/* The result of the session of a size: each direction, and what to change (NULL: nothing). */
+static void report_transfer(struct check *check, const char *advice)
 {
-	bool good = report->status == STATUS_SUCCESS;
-	uint64_t size = check->options->pattern_size;
-	const char *direction = "in one direction at least";
-	char advice[TEXT_SIZE] = "";
+	bool good = check->failure.status == STATUS_SUCCESS;
+	const char *to_server = passage_name(check->to_server);
+	const char *to_client = passage_name(check->to_client);
 	struct json_object *finding;
 
-	if (to_server == PASSAGE_FAILED)
-		direction = "from client to server";
-	else if (to_client == PASSAGE_FAILED)
-		direction = "from server to client";
-	if (is_silence(report->status) &&
-	    (to_server < PASSAGE_ARRIVED || to_client < PASSAGE_ARRIVED))
-		advise_size(check, direction, advice, sizeof(advice));
-	finding = add_finding(check, "transfer", good, advice[0] ? advice : NULL,
+	finding = add_finding(check, "transfer", good, advice,
 			      "%" PRIu64 " byte%s: client to server %s, server to client %s%s%s",
-			      size, size > 1 ? "s" : "", passage_name(to_server),
-			      passage_name(to_client), good ? "" : ": ", good ? "" : report->cause);
+			      check->size, check->size > 1 ? "s" : "", to_server, to_client,
+			      good ? "" : ": ", check->failure.cause);
 	if (!finding)
 		return;
-	json_object_object_add(finding, "bytes", json_object_new_uint64(size));
-	json_add_text(finding, "client_to_server", passage_name(to_server));
-	json_add_text(finding, "server_to_client", passage_name(to_client));
+	json_object_object_add(finding, "bytes", json_object_new_uint64(check->size));
+	json_add_text(finding, "client_to_server", to_server);
+	json_add_text(finding, "server_to_client", to_client);
 }
 
-/* Whether the operation that carries bytes to the server has completed, as far as that is known. */
-static bool has_reached_server(const struct check *check, const struct report *report)
+/* The same after silence, with what to change about packets of that size. */
+static void report_silence(struct check *check)
 {
-	return check->options->operation == OPERATION_WRITE ? report->operated
-							    : report->peer_operated;
-}
+	bool passed = check->to_server >= PASSAGE_ARRIVED && check->to_client >= PASSAGE_ARRIVED;
+	char advice[TEXT_SIZE];
 
-/* The same of the one that carries them to the client. */
-static bool has_reached_client(const struct check *check, const struct report *report)
-{
-	return check->options->operation == OPERATION_WRITE ? report->peer_operated
-							    : report->operated;
+	advise_size(check, advice, sizeof(advice));
+	report_transfer(check, passed ? NULL : advice);
 }
 
 /*
- * How far both directions came in a session. Digests are compared once both operations are done; of
- * one alone the adapters say that it has completed. If one direction came that far before there was
- * silence, it is the other that does not work.
+ * How far one direction came. Digests are compared once both operations are done; of one alone the
+ * adapters say that it has completed.
  */
-static void judge_session(struct check *check, const struct report *report)
+static enum passage judge_passage(bool verified, bool completed)
 {
-	enum passage to_server = PASSAGE_UNKNOWN, to_client = PASSAGE_UNKNOWN;
-
-	if (report->delivered)
-		to_server = PASSAGE_VERIFIED;
-	else if (has_reached_server(check, report))
-		to_server = PASSAGE_ARRIVED;
-	if (report->verified)
-		to_client = PASSAGE_VERIFIED;
-	else if (has_reached_client(check, report))
-		to_client = PASSAGE_ARRIVED;
-	if (!to_server && !to_client && check->verified > 0 && is_silence(report->status)) {
-		check->narrowing = true;
-		return;
-	}
-	if (is_silence(report->status) && to_server && !to_client)
-		to_client = PASSAGE_FAILED;
-	else if (is_silence(report->status) && to_client && !to_server)
-		to_server = PASSAGE_FAILED;
-	report_transfer(check, report, to_server, to_client);
+	if (verified)
+		return PASSAGE_VERIFIED;
+	return completed ? PASSAGE_ARRIVED : PASSAGE_UNKNOWN;
 }
 
 /*
- * The same once more, but the server sent one byte, after a session in which neither direction came
- * as far: then this tells which it was.
+ * There was silence, though the server is there. If one direction came that far, it is the other
+ * that does not work.
  */
-static void judge_narrowed(struct check *check, const struct report *report)
+static void conclude(struct check *check)
 {
-	/* of who went away in the meantime nothing is known, of sizes neither */
-	const struct report failed = { .status = report->connected ? check->failure.status
-								   : STATUS_REFUSED,
-				       .cause = check->failure.cause };
+	if (check->to_server && !check->to_client)
+		check->to_client = PASSAGE_FAILED;
+	else if (check->to_client && !check->to_server)
+		check->to_server = PASSAGE_FAILED;
+	report_silence(check);
+}
 
-	check->narrowing = false;
-	if (report->delivered)
-		report_transfer(check, &failed, PASSAGE_VERIFIED, PASSAGE_FAILED);
-	else if (has_reached_server(check, report))
-		report_transfer(check, &failed, PASSAGE_ARRIVED, PASSAGE_UNKNOWN);
-	else if (report->connected && is_silence(report->status))
-		report_transfer(check, &failed, PASSAGE_FAILED, PASSAGE_UNKNOWN);
+/* How far both directions came with a size: what is seen of a session that connected. */
+static void judge_size(struct check *check, const struct report *report)
+{
+	bool writes = check->options->operation == OPERATION_WRITE;
+
+	check->to_server =
+		judge_passage(report->delivered, writes ? report->operated : report->peer_operated);
+	check->to_client =
+		judge_passage(report->verified, writes ? report->peer_operated : report->operated);
+	if (report->status == STATUS_SUCCESS)
+		check->verified = check->size;
+	if (!is_silence(report->status))
+		report_transfer(check, NULL);
+	else if (check->verified == 0)
+		conclude(check);
 	else
-		report_transfer(check, &failed, PASSAGE_UNKNOWN, PASSAGE_UNKNOWN);
+		check->question = QUESTION_PRESENCE;
+}
+
+/* After silence, one byte each way: if that fails as well, no size is to blame. */
+static void judge_presence(struct check *check, const struct report *report)
+{
+	bool present = report->status == STATUS_SUCCESS || check->refusal != REFUSAL_NONE;
+	bool gone = is_silence(report->status) || report->status == STATUS_REFUSED ||
+		    report->status == STATUS_UNRESOLVED;
+	char advice[TEXT_SIZE];
+
+	check->question = QUESTION_SIZE;
+	if (present && !check->to_server && !check->to_client) {
+		check->question = QUESTION_DIRECTION;
+	} else if (present) {
+		conclude(check);
+	} else {
+		snprintf(advice, sizeof(advice),
+			 "not even 1 byte passes any more (%s): the server has ended, or the path "
+			 "to it is down; see to that, and begin again",
+			 report->cause);
+		report_transfer(check, gone ? advice : NULL);
+	}
+}
+
+/* After silence in both directions, this size to the server, and one byte back. */
+static void judge_direction(struct check *check, const struct report *report)
+{
+	bool writes = check->options->operation == OPERATION_WRITE;
+
+	check->question = QUESTION_SIZE;
+	check->to_server =
+		judge_passage(report->delivered, writes ? report->operated : report->peer_operated);
+	if (report->delivered)
+		check->to_client = PASSAGE_FAILED;
+	else if (!check->to_server && report->connected && is_silence(report->status))
+		check->to_server = PASSAGE_FAILED;
+	if (report->connected && is_silence(check->failure.status))
+		report_silence(check);
+	else
+		report_transfer(check, NULL);
 }
 
 /* The server refused, or nobody did. */
 static void report_refusal(struct check *check, const struct report *report)
 {
-	uint64_t size = check->options->pattern_size;
-
 	add_finding(check, "server", false, advise_connecting(check, report),
-		    "%s: with %" PRIu64 " byte%s: %s", report->peer, size, size > 1 ? "s" : "",
-		    report->cause);
+		    "%s: with %" PRIu64 " byte%s: %s", report->peer, check->size,
+		    check->size > 1 ? "s" : "", report->cause);
 }
 
 void check_session(struct check *check, const struct report *report)
 {
-	bool narrowed = check->options->short_reply;
+	enum question question = check->question;
 
 	check->asked = false;
 	if (check->wrong_mode || check->busy)
@@ -699,20 +718,21 @@ void check_session(struct check *check, const struct report *report)
 		check->before = *report->before;
 	if (report->after)
 		check->after = *report->after;
-	if (report->status != STATUS_SUCCESS && (!narrowed || report->status == STATUS_INTERRUPTED))
+	if (report->status != STATUS_SUCCESS &&
+	    (question == QUESTION_SIZE || report->status == STATUS_INTERRUPTED))
 		failure_set(&check->failure, report->status, "%s", report->cause);
 	if (report->connected && check->verified == 0)
 		report_server(check, report);
 	if (report->connected)
 		check->mode_is_known = true;
-	if (narrowed)
-		judge_narrowed(check, report);
+	if (question == QUESTION_PRESENCE)
+		judge_presence(check, report);
+	else if (question == QUESTION_DIRECTION)
+		judge_direction(check, report);
 	else if (report->connected)
-		judge_session(check, report);
+		judge_size(check, report);
 	else
 		report_refusal(check, report);
-	if (report->status == STATUS_SUCCESS && !narrowed)
-		check->verified = check->options->pattern_size;
 }
 
 /* The counters of errors that grew during the sessions; nothing where the port has none. */
@@ -779,10 +799,8 @@ static const char *cause_of(const struct check *check)
 
 enum status check_finish(struct check *check, enum status status)
 {
-	const struct report none = { .status = STATUS_INTERRUPTED };
-
-	if (check->narrowing) /* the other session did not come about */
-		judge_narrowed(check, &none);
+	if (check->question != QUESTION_SIZE) /* that session did not come about */
+		report_transfer(check, NULL);
 	if (check->failure.status != STATUS_SUCCESS && status != STATUS_INTERRUPTED)
 		status = check->failure.status;
 	report_counters(check);

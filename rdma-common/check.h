@@ -26,6 +26,21 @@
 /* Sizes of sessions, at most. */
 #define CHECK_SIZES 7
 
+/* What is known of one direction of a session. */
+enum passage {
+	PASSAGE_UNKNOWN,
+	PASSAGE_FAILED,
+	PASSAGE_ARRIVED, /* by what the adapters say; the session ended before it was verified */
+	PASSAGE_VERIFIED,
+};
+
+/* What a session is to find out. */
+enum question {
+	QUESTION_SIZE,      /* whether the next size passes in both directions */
+	QUESTION_PRESENCE,  /* after silence: one byte each way, is the server still there? */
+	QUESTION_DIRECTION, /* in which direction it was: the same size, but one byte back */
+};
+
 /* What was found so far. */
 struct check {
 	struct options *options;
@@ -42,6 +57,9 @@ struct check {
 	bool asked;                  /* one was asked for, and is not over */
 	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
 	unsigned int size_count, next;
+	enum question question;
+	uint64_t size; /* that is in question, and how far it came: */
+	enum passage to_server, to_client;
 	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
 	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
 					   were tried */
@@ -49,8 +67,7 @@ struct check {
 	bool busy;                      /* it may take the same session a little later */
 	int64_t retry_time, busy_deadline; /* when, and until when it may; now_milliseconds() */
 	struct counters before, after;     /* of the device's port */
-	bool narrowing;         /* one failed, in which direction is to be found out by another */
-	struct failure failure; /* the first */
+	struct failure failure;            /* the first */
 };
 
 /*

@@ -53,6 +53,19 @@ static void succeed(struct path *path, uint64_t size)
 	check_session(&path->check, &report);
 }
 
+/* After silence: the session of one byte each way ends like this. */
+static void answer(struct path *path, enum status status)
+{
+	const struct report report = { .status = status,
+				       .cause = "no answer",
+				       .connected = status == STATUS_SUCCESS };
+
+	assert_true(check_next(&path->check, true));
+	assert_int_equal(path->options.pattern_size, 1);
+	assert_false(path->options.short_reply);
+	check_session(&path->check, &report);
+}
+
 static void end(struct path *path, enum status expected)
 {
 	assert_false(check_next(&path->check, true));
@@ -125,6 +138,7 @@ static void a_direction_that_works_shows_which_one_does_not(void **state)
 		succeed(&path, 1024);
 		assert_true(check_next(&path.check, true));
 		check_session(&path.check, &report);
+		answer(&path, STATUS_SUCCESS);
 		expect_directions(&path, cases[i].to_server, cases[i].to_client);
 		assert_non_null(strstr(found(&path, "transfer", "advice"), cases[i].advice));
 		assert_non_null(strstr(found(&path, "transfer", "advice"), "above 1024 bytes"));
@@ -162,36 +176,73 @@ static void where_neither_direction_is_seen_to_work_another_session_tells(void *
 		succeed(&path, 1);
 		assert_true(check_next(&path.check, true));
 		check_session(&path.check, &nothing);
+		answer(&path, STATUS_SUCCESS);
 		assert_true(check_next(&path.check, true));
 		assert_true(path.options.short_reply);
 		assert_int_equal(path.options.pattern_size, 1024);
 		check_session(&path.check, &narrowed);
 		expect_directions(&path, cases[i].to_server, cases[i].to_client);
+		assert_non_null(strstr(found(&path, "transfer", "text"), "1024 bytes: "));
 		assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
 		end(&path, STATUS_PEER_LOST);
 	}
 }
 
-/* Nothing is concluded from sizes where there is nobody any more. */
+/* Nothing is concluded from sizes where there is nobody any more, even if one direction arrived. */
 static void of_a_server_that_is_gone_no_size_is_blamed(void **state)
 {
-	const struct report nothing = { .status = STATUS_PEER_LOST,
-					.cause = "lost",
-					.connected = true };
-	const struct report gone = { .status = STATUS_REFUSED, .cause = "nobody listens" };
-	struct path path;
+	static const struct {
+		enum status status;
+		bool arrived;
+		const char *to_server;
+	} cases[] = {
+		{ STATUS_REFUSED, false, "not known" }, { STATUS_REFUSED, true, "arrived" },
+		{ STATUS_TIMED_OUT, true, "arrived" },  { STATUS_PEER_LOST, true, "arrived" },
+		{ STATUS_UNRESOLVED, true, "arrived" },
+	};
 
 	(void)state;
-	start(&path, true);
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &nothing);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &gone);
-	expect_directions(&path, "not known", "not known");
-	assert_null(found(&path, "transfer", "advice"));
-	assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
-	end(&path, STATUS_PEER_LOST);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct report lost = { .status = STATUS_PEER_LOST,
+					     .cause = "lost",
+					     .connected = true,
+					     .peer_operated = cases[i].arrived };
+		struct path path;
+
+		start(&path, false);
+		succeed(&path, 1);
+		assert_true(check_next(&path.check, true));
+		check_session(&path.check, &lost);
+		answer(&path, cases[i].status);
+		expect_directions(&path, cases[i].to_server, "not known");
+		assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
+		assert_non_null(
+			strstr(found(&path, "transfer", "advice"), "1 byte passes any more (no"));
+		end(&path, STATUS_PEER_LOST);
+	}
+}
+
+/* What this host could not do says nothing of the server. */
+static void a_question_that_could_not_be_asked_has_no_answer(void **state)
+{
+	static const enum status statuses[] = { STATUS_LOCAL_FAILURE, STATUS_INTERRUPTED };
+	const struct report lost = {
+		.status = STATUS_TIMED_OUT, .cause = "silence", .connected = true, .operated = true
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		struct path path;
+
+		start(&path, false);
+		succeed(&path, 1);
+		assert_true(check_next(&path.check, true));
+		check_session(&path.check, &lost);
+		answer(&path, statuses[i]);
+		expect_directions(&path, "not known", "arrived");
+		assert_null(found(&path, "transfer", "advice"));
+		end(&path, statuses[i] == STATUS_INTERRUPTED ? statuses[i] : STATUS_TIMED_OUT);
+	}
 }
 
 /* The server rejects the connection, with this hello. */
@@ -313,6 +364,7 @@ int main(void)
 		cmocka_unit_test(a_direction_that_works_shows_which_one_does_not),
 		cmocka_unit_test(where_neither_direction_is_seen_to_work_another_session_tells),
 		cmocka_unit_test(of_a_server_that_is_gone_no_size_is_blamed),
+		cmocka_unit_test(a_question_that_could_not_be_asked_has_no_answer),
 		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
 		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
