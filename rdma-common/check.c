@@ -11,6 +11,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -545,7 +546,10 @@ static void report_server(struct check *check, const struct report *report)
 {
 	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(report->peer_mtu);
 	bool differs = mtu > 0 && check->mtu > 0 && mtu != check->mtu;
+	char *device = escape((const uint8_t *)report->peer_device, strlen(report->peer_device));
+	bool named = device && *device;
 	char words[64] = "", advice[TEXT_SIZE];
+	struct json_object *finding;
 
 	if (mtu > 0)
 		snprintf(words, sizeof(words), ", MTU of its port %u bytes", mtu);
@@ -553,9 +557,13 @@ static void report_server(struct check *check, const struct report *report)
 		 "the MTU is %u bytes here and %u there: set it the same on both hosts and between "
 		 "('ip link set ... mtu'), or packets above %u bytes may vanish",
 		 check->mtu, mtu, mtu < check->mtu ? mtu : check->mtu);
-	add_finding(check, "server", true, differs ? advice : NULL, "%s: rdma-server %s%s%s%s",
-		    report->peer, operation_name(check->options->operation),
-		    check->gid[0] ? ", GID " : "", check->gid, words);
+	finding = add_finding(
+		check, "server", true, differs ? advice : NULL, "%s: rdma-server %s%s%s%s%s%s",
+		report->peer, operation_name(check->options->operation), named ? ", device " : "",
+		named ? device : "", check->gid[0] ? ", GID " : "", check->gid, words);
+	if (finding)
+		json_add_text(finding, "device", *report->peer_device ? report->peer_device : NULL);
+	free(device);
 }
 
 /* What to change where a connection stood, but packets of this size are lost. */

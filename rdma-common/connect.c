@@ -318,10 +318,11 @@ static uint64_t wanted_length(const struct hello *hello)
 static struct agreement agree(enum role role, const struct introduction *peer)
 {
 	const struct hello *hello = &peer->hello;
+	struct agreement agreement = { .incoming_length = DEFAULT_PAYLOAD, .peer_passes = 1 };
 
 	if (peer->greeting != GREETING_HELLO)
-		return (struct agreement){ .incoming_length = DEFAULT_PAYLOAD, .peer_passes = 1 };
-	return (struct agreement){
+		return agreement;
+	agreement = (struct agreement){
 		.verifying = true,
 		.expects_pattern = hello->flags & HELLO_PATTERN,
 		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
@@ -331,6 +332,8 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 		.peer_seconds = hello->seconds,
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
 	};
+	memcpy(agreement.peer_device, hello->device, sizeof(agreement.peer_device));
+	return agreement;
 }
 
 /* True if the server will send the pattern that --check has asked for, as long as that is. */

@@ -313,7 +313,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 	const struct options *options = connection->engine->options;
 	const struct payload *payload = connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
-	const struct hello hello = {
+	struct hello hello = {
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)options->operation,
 		.flags = hello_flags(connection, sends),
@@ -323,6 +323,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.mtu = (uint8_t)connection->limits.mtu,
 	};
 
+	snprintf(hello.device, sizeof(hello.device), "%s",
+		 ibv_get_device_name(connection->id->verbs->device));
 	return connect_parameters(&connection->limits, &hello, wire);
 }
 
@@ -628,6 +630,7 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.delivered =
 			protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS,
 		.peer_mtu = connection->agreement.peer_mtu,
+		.peer_device = connection->agreement.peer_device,
 		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
 		.bytes = bytes,
 		.request_bytes = session->figures.request_bytes,

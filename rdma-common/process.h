@@ -18,6 +18,7 @@
 #include "console.h"
 #include "options.h"
 #include "status.h"
+#include "wire.h"
 
 /*
  * An RDMA device that connections use, and the channel that reports its completion events. One that
@@ -51,7 +52,7 @@ struct process {
 };
 
 /* Bytes that are kept of a connection manager event's private data: a hello. */
-#define PRIVATE_DATA_KEPT 32
+#define PRIVATE_DATA_KEPT HELLO_SIZE
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {

@@ -49,6 +49,8 @@ struct report {
 	bool peer_operated;    /* and the peer's: its MSG_DONE is here */
 	bool delivered;        /* what this side sent matches its digest there, the peer says */
 	enum ibv_mtu peer_mtu; /* of the peer's port; any number, as the peer says */
+	/* The name of the peer's device: any bytes, as the peer says; empty: not known. */
+	const char *peer_device;
 	uint64_t operations, bytes;    /* of this side */
 	uint64_t request_bytes;        /* of its longest work request */
 	unsigned int depth;            /* work requests that may have been outstanding */

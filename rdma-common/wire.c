@@ -115,6 +115,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_MTU       17
 #define HELLO_AT_SECONDS   20
 #define HELLO_AT_PASSES    24
+#define HELLO_AT_DEVICE    32
 
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 {
@@ -128,6 +129,8 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	wire[HELLO_AT_MTU] = hello->mtu;
 	put32(wire + HELLO_AT_SECONDS, hello->seconds);
 	put64(wire + HELLO_AT_PASSES, hello->passes);
+	memcpy(wire + HELLO_AT_DEVICE, hello->device,
+	       strnlen(hello->device, HELLO_DEVICE_SIZE - 1));
 }
 
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
@@ -139,7 +142,7 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->version = wire[HELLO_AT_VERSION];
 	if (hello->version != HELLO_VERSION)
 		return GREETING_VERSION;
-	if (size < HELLO_SIZE)
+	if (size < HELLO_LEAST)
 		return GREETING_NONE;
 	hello->operation = wire[HELLO_AT_OPERATION];
 	hello->flags = get16(wire + HELLO_AT_FLAGS);
@@ -148,6 +151,8 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->mtu = wire[HELLO_AT_MTU];
 	hello->seconds = get32(wire + HELLO_AT_SECONDS);
 	hello->passes = get64(wire + HELLO_AT_PASSES);
+	if (size >= HELLO_SIZE) /* what stands for the terminating zero is not copied */
+		memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
 	return GREETING_HELLO;
 }
 

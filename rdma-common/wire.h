@@ -56,8 +56,10 @@ enum refusal {
 	REFUSAL_BUSY = 4,      /* the server is out of resources for another session */
 };
 
-#define HELLO_SIZE    32 /* bytes; a connect request over InfiniBand carries up to 56 */
-#define HELLO_VERSION 2
+#define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */
+#define HELLO_LEAST       32 /* bytes of an older release's, which does not name the device */
+#define HELLO_DEVICE_SIZE 16 /* bytes of that name, the terminating zero included */
+#define HELLO_VERSION     2
 
 /*
  * The connection manager's private data: in the connect request and its acceptance what either side
@@ -72,6 +74,8 @@ struct hello {
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
 	uint32_t seconds;  /* for how long, if `passes` is 0 */
 	uint64_t passes;   /* how often this side performs its operation; 0: until a time is up */
+	/* Of this side's RDMA device, as much of the name as fits; a peer may send any bytes. */
+	char device[HELLO_DEVICE_SIZE];
 };
 
 #define HELLO_ONE_WAY    (1 << 0) /* the client alone operates, so one side sends no payload */

@@ -156,7 +156,7 @@ transfers() {
 	for mode in read write; do
 		start_server -m "its own payload" -o "$folder/stored" -n 3 "$mode"
 		check 0 192.0.2.1 "$port"
-		says "server    192.0.2.1 port $port: rdma-server $mode$mtu"
+		says "server    192.0.2.1 port $port: rdma-server $mode, device rdma0$mtu"
 		transfers "${sizes[@]}"
 		says "Ready. All sizes arrived in both directions, verified."
 		[ "$LAB_TRANSPORT" = siw ] || says "counters  .*"

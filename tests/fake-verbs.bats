@@ -740,6 +740,17 @@ path() {
 	done
 }
 
+@test "--check with PORT: the server's device is named, and nothing in the name reaches a terminal" {
+	local port=20000
+	path $'check payload:1048576 device:peer\e[7m-with-a-long-name'
+	[ "$status" -eq 0 ]
+	[[ $output == *"rdma-server read, device peer\\x1b[7m-with-a, "* ]]
+	path "check payload:1048576 iwarp device:peer0" --json
+	[[ $output == *'"device": "peer0"'* ]]
+	path "check payload:1048576" --json
+	[[ $output == *'"device": null'* ]]
+}
+
 @test "device events: those of the connection end it, others do not" {
 	local type
 	for type in 0 1 2 3; do # CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR

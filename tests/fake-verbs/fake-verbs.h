@@ -23,6 +23,7 @@
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
+ *   device:NAME               in the peer's hello, else it is that of an older release
  *   tos:N                     the type of service that a client asks for
  *   max_msg:N                 most that one work request carries
  *   reads:N asks:N            how many reads the peer serves at a time (8), and has outstanding
@@ -262,7 +263,8 @@ void produce_device_event(struct fake_qp *qp, int type);
 /* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */
 
 #define MESSAGE_SIZE   56
-#define HELLO_SIZE     32
+#define HELLO_SIZE     48
+#define HELLO_LEAST    32 /* of an older release's, without the device */
 #define VERSION_1_SIZE 24 /* of a hello of that version */
 #define PEER_DEPTH     16 /* work requests that the peer has outstanding */
 

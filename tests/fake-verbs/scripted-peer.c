@@ -19,6 +19,8 @@
 /* What the peer keeps of a stream whose length it does not know, and its rings then. */
 #define LONGEST_UNKNOWN (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
+/* The name of the program's device. */
+#define DEVICE "double0"
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
@@ -112,6 +114,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	bool unknown = scripted("unknown") && peer_sends(passive);
 	uint64_t length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length;
 	uint64_t passes = scripted_number("passes", 1), seconds = scripted_number("seconds", 0);
+	const char *device = scripted_text("device");
 
 	fill_bytes(wire, 0, HELLO_SIZE);
 	if (is_tutorial())
@@ -131,6 +134,9 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 		return VERSION_1_SIZE;
 	put(wire + 20, seconds, 4);
 	put(wire + 24, passes, sizeof(passes));
+	if (!device)
+		return HELLO_LEAST;
+	copy_bytes(wire + HELLO_LEAST, device, strnlen(device, HELLO_SIZE - HELLO_LEAST));
 	return HELLO_SIZE;
 }
 
@@ -250,6 +256,8 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	if (wire[17] > IBV_MTU_4096 || !is_zero(wire + 18, 2) || wire[16] ||
 	    (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
+	if (strncmp((const char *)wire + HELLO_LEAST, DEVICE, HELLO_SIZE - HELLO_LEAST) != 0)
+		violation("the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
 		agree_on_check(peer, passive, wire);
 	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);

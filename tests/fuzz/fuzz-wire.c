@@ -121,7 +121,7 @@ static void try_hello(const uint8_t *data, size_t size)
 
 	if (greeting == GREETING_NONE) {
 		require(size < 5 || memcmp(data, "RWHO", 4) != 0 ||
-			(data[4] == HELLO_VERSION && size < HELLO_SIZE));
+			(data[4] == HELLO_VERSION && size < HELLO_LEAST));
 		require(refusal == REFUSAL_NONE);
 		return;
 	}
@@ -130,13 +130,13 @@ static void try_hello(const uint8_t *data, size_t size)
 		require(hello.version != HELLO_VERSION && refusal == REFUSAL_VERSION);
 		return;
 	}
-	require(hello.version == HELLO_VERSION && size >= HELLO_SIZE);
+	require(hello.version == HELLO_VERSION && size >= HELLO_LEAST);
 	encode_hello(&hello, wire);
 	require(!memcmp(wire, data, 17) && !memcmp(wire + 24, data + 24, 8));
 	require(decode_hello(wire, sizeof(wire), &again) == GREETING_HELLO);
 	require(again.operation == hello.operation && again.length == hello.length &&
 		again.refusal == hello.refusal && again.flags == hello.flags &&
-		again.passes == hello.passes);
+		again.passes == hello.passes && !strcmp(again.device, hello.device));
 	if (hello.flags & HELLO_UNKNOWN)
 		return; /* then the length is no length */
 	require((refusal == REFUSAL_NONE) ==

@@ -45,7 +45,8 @@ static void succeed(struct path *path, uint64_t size)
 				       .operated = true,
 				       .peer_operated = true,
 				       .delivered = true,
-				       .verified = true };
+				       .verified = true,
+				       .peer_device = "" };
 
 	assert_true(check_next(&path->check, true));
 	assert_int_equal(path->options.pattern_size, size);

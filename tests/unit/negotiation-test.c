@@ -135,7 +135,8 @@ static const struct hello check_hello = { .version = HELLO_VERSION,
 					  .operation = OPERATION_WRITE,
 					  .flags = HELLO_CHECK | HELLO_PATTERN,
 					  .length = 100,
-					  .passes = 1 };
+					  .passes = 1,
+					  .device = "mlx5_0" };
 
 /* What negotiate() makes of a peer's hello; `*agreement` is what was agreed. */
 static enum status agreed(const struct options *options, const struct hello *hello,
@@ -181,6 +182,7 @@ static void only_a_server_is_asked_for_a_pattern(void **state)
 	(void)state;
 	assert_int_equal(agreed(&options, &check_hello, &agreement), STATUS_SUCCESS);
 	assert_int_equal(agreement.wanted_length, 100);
+	assert_string_equal(agreement.peer_device, "mlx5_0");
 	options.role = ROLE_CLIENT;
 	assert_int_equal(agreed(&options, &check_hello, &agreement), STATUS_SUCCESS);
 	assert_int_equal(agreement.wanted_length, 0);

@@ -236,6 +236,8 @@ static const uint8_t greeting_bytes[HELLO_SIZE] = {
 	0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* length */
 	0,    3,    0,    0,    0x24, 0x23, 0x22, 0x21, /* no refusal, MTU, reserved, seconds */
 	0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* passes */
+	'm',  'l',  'x',  '5',  '_',  'b',  'o',  'n',  /* device */
+	'd',  '_',  '0',  0,    0,    0,    0,    0,
 };
 
 static const uint8_t refusal_bytes[HELLO_SIZE] = {
@@ -256,13 +258,17 @@ static void a_hello_has_its_fields_at_the_documented_offsets(void **state)
 			       .length = 0x0102030405060708,
 			       .mtu = 3,
 			       .seconds = 0x21222324,
-			       .passes = 0x1112131415161718 };
+			       .passes = 0x1112131415161718,
+			       .device = "mlx5_bond_0" };
 	uint8_t wire[HELLO_SIZE];
 
 	(void)state;
 	memset(wire, 0xaa, sizeof(wire));
 	encode_hello(&hello, wire);
 	assert_memory_equal(wire, greeting_bytes, HELLO_SIZE);
+	memset(hello.device, 'x', sizeof(hello.device)); /* too long: the last byte stays 0 */
+	encode_hello(&hello, wire);
+	assert_memory_equal(wire + 32, "xxxxxxxxxxxxxxx", 16);
 }
 
 static void a_refusal_says_why_and_what_the_limit_is(void **state)
@@ -304,7 +310,37 @@ static void a_hello_is_found_whatever_the_transport_pads(void **state)
 		assert_int_equal(hello.mtu, 3);
 		assert_int_equal(hello.seconds, 0x21222324);
 		assert_true(hello.passes == 0x1112131415161718);
+		assert_string_equal(hello.device, "mlx5_bond_0");
 	}
+}
+
+static void an_older_release_does_not_name_its_device(void **state)
+{
+	uint8_t *exact = malloc(HELLO_LEAST); /* so that a sanitizer sees what is read behind it */
+	struct hello hello;
+
+	(void)state;
+	assert_non_null(exact);
+	memcpy(exact, greeting_bytes, HELLO_LEAST);
+	assert_int_equal(decode_hello(exact, HELLO_LEAST, &hello), GREETING_HELLO);
+	free(exact);
+	assert_true(hello.passes == 0x1112131415161718);
+	assert_string_equal(hello.device, "");
+	assert_int_equal(decode_hello(greeting_bytes, HELLO_SIZE - 1, &hello), GREETING_HELLO);
+	assert_string_equal(hello.device, "");
+}
+
+static void the_name_of_a_device_ends_whatever_the_peer_sends(void **state)
+{
+	uint8_t wire[HELLO_SIZE];
+	struct hello hello;
+
+	(void)state;
+	memcpy(wire, greeting_bytes, HELLO_SIZE);
+	memset(wire + 32, 0xff, 16);
+	memset(&hello, 0xaa, sizeof(hello));
+	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(strlen(hello.device), 15);
 }
 
 static void a_peer_without_hello_is_taken_for_the_tutorials_program(void **state)
@@ -317,7 +353,7 @@ static void a_peer_without_hello_is_taken_for_the_tutorials_program(void **state
 	assert_int_equal(decode_hello(NULL, 196, &hello), GREETING_NONE);
 	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_NONE);
 	memcpy(wire, greeting_bytes, HELLO_SIZE);
-	for (size_t size = 0; size < HELLO_SIZE; size++)
+	for (size_t size = 0; size < HELLO_LEAST; size++)
 		assert_int_equal(decode_hello(wire, size, &hello), GREETING_NONE);
 	for (size_t byte = 0; byte < 4; byte++) { /* all of the magic counts */
 		wire[byte] ^= 0x20;
@@ -421,6 +457,8 @@ int main(void)
 		cmocka_unit_test(a_hello_has_its_fields_at_the_documented_offsets),
 		cmocka_unit_test(a_refusal_says_why_and_what_the_limit_is),
 		cmocka_unit_test(a_hello_is_found_whatever_the_transport_pads),
+		cmocka_unit_test(an_older_release_does_not_name_its_device),
+		cmocka_unit_test(the_name_of_a_device_ends_whatever_the_peer_sends),
 		cmocka_unit_test(a_peer_without_hello_is_taken_for_the_tutorials_program),
 		cmocka_unit_test(of_a_hello_of_another_version_only_the_version_is_read),
 		cmocka_unit_test(
