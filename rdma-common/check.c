@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "congestion.h"
 #include "connect.h"
 #include "process.h"
 #include "report.h"
@@ -255,6 +256,19 @@ static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *
 	}
 }
 
+/* How the network interface keeps RoCE's packets from being dropped where the network is full. */
+static void report_congestion(struct check *check, struct rdma_cm_id *id)
+{
+	char name[IF_NAMESIZE], text[128];
+	int tos = type_of_service(id);
+	struct ibv_gid_entry gid;
+
+	if (tos < 0 || !find_gid(id, &gid) || !if_indextoname(gid.ndev_ifindex, name))
+		return;
+	congestion_describe(name, text, sizeof(text));
+	add_finding(check, "lossless", true, NULL, "%s: type of service %d; %s", name, tos, text);
+}
+
 /*
  * Resolves the address, from `source` unless that is NULL, and then the route, before `deadline` as
  * now_milliseconds() counts.
@@ -292,6 +306,7 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, struct socka
 		snprintf(mtu, sizeof(mtu), ", MTU of the path %u bytes",
 			 mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu));
 	add_finding(check, "route", true, NULL, "resolved%s", mtu);
+	report_congestion(check, id);
 	return true;
 }
 

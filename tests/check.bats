@@ -27,10 +27,12 @@ says() {
 			says "device    rdma0 port 1: iWARP, active"
 			says "address   resolved: from $from by rdma0 port 1"
 			says "route     resolved"
+			[[ $output != *lossless* ]]
 		else
 			says "device    rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
 			says "address   resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
 			says "route     resolved, MTU of the path 4096 bytes"
+			says "lossless  eth0: type of service 0; its driver tells nothing of PFC and ECN"
 		fi
 		says "name      '$name' is [0-9a-f.:]+"
 		says "memory    [0-9]+ KiB may be locked: .*"
@@ -117,6 +119,18 @@ restore_mtu() {
 	check 0 192.0.2.1
 	says "device    rdma0 port 1: RoCE, active, MTU 1024 of 4096 bytes"
 	says "  -> larger packets are faster: .*"
+}
+
+# bats test_tags=roce
+@test "--check: the type of service that sessions will have is reported, and ECN where the driver has files for it" {
+	[ "$LAB_TRANSPORT" != siw ] || skip "TCP sends again what is lost"
+	# shellcheck disable=SC2016 # expanded on the host
+	on b unshare --mount sh -c 'mount -t tmpfs none /sys/class/net && cd /sys/class/net &&
+		mkdir -p eth0/ecn/roce_np/enable eth0/ecn/roce_rp/enable && cd eth0/ecn &&
+		for i in 0 1 2 3 4 5 6 7; do echo $((i != 5)) >roce_np/enable/$i && echo $((i > 3)) >roce_rp/enable/$i; done &&
+		exec "$@"' sh "$PROGRAMS/rdma-client" --check 192.0.2.1
+	expect 0
+	says "lossless  eth0: type of service 0; PFC not known, ECN on for priority 4 6 7"
 }
 
 # finds STEP KEY...: these of the last finding of a step, a line each.

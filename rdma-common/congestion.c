@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include "congestion.h"
+
+#include <linux/dcbnl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Bytes of an answer at most: all that the kernel knows of an interface's DCB. */
+#define ANSWER_SIZE 8192
+/* Bytes in front of the attributes of question and answer. */
+#define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
+
+/*
+ * The contents of the first attribute of a type among `*size` bytes of them; their size takes the
+ * place of that. NULL: there is none, or it is cut off.
+ */
+static const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type)
+{
+	struct nlattr header;
+
+	for (size_t at = 0; at + sizeof(header) <= *size; at += (header.nla_len + 3U) & ~3U) {
+		memcpy(&header, bytes + at, sizeof(header));
+		if (header.nla_len < sizeof(header) || header.nla_len > *size - at)
+			return NULL;
+		if ((header.nla_type & NLA_TYPE_MASK) != type)
+			continue;
+		*size = header.nla_len - sizeof(header);
+		return bytes + at + sizeof(header);
+	}
+	return NULL;
+}
+
+int congestion_decode_pfc(const uint8_t *answer, size_t size)
+{
+	const uint8_t *attribute;
+	struct nlmsghdr header;
+	struct ieee_pfc pfc;
+
+	if (size < HEADERS_SIZE)
+		return -1;
+	memcpy(&header, answer, sizeof(header));
+	if (header.nlmsg_type != RTM_GETDCB || header.nlmsg_len < HEADERS_SIZE ||
+	    header.nlmsg_len > size)
+		return -1;
+	size = header.nlmsg_len - HEADERS_SIZE;
+	attribute = find_attribute(answer + HEADERS_SIZE, &size, DCB_ATTR_IEEE);
+	if (attribute)
+		attribute = find_attribute(attribute, &size, DCB_ATTR_IEEE_PFC);
+	if (!attribute || size < sizeof(pfc))
+		return -1;
+	memcpy(&pfc, attribute, sizeof(pfc));
+	return pfc.pfc_en;
+}
+
+/* The priorities for which PFC is on, a bit each; -1: the driver tells nothing of it. */
+static int read_pfc(const char *interface)
+{
+	struct {
+		struct nlmsghdr header;
+		struct dcbmsg dcb;
+		struct nlattr attribute;
+		char name[IF_NAMESIZE];
+	} question = {
+		.header = { .nlmsg_len = sizeof(question),
+			    .nlmsg_type = RTM_GETDCB,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.dcb = { .cmd = DCB_CMD_IEEE_GET },
+		.attribute = { .nla_len = sizeof(struct nlattr) + IF_NAMESIZE,
+			       .nla_type = DCB_ATTR_IFNAME },
+	};
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	uint8_t answer[ANSWER_SIZE];
+	ssize_t size = -1;
+
+	if (descriptor < 0)
+		return -1;
+	snprintf(question.name, sizeof(question.name), "%s", interface);
+	if (send(descriptor, &question, sizeof(question), 0) > 0)
+		size = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
+	close(descriptor);
+	return congestion_decode_pfc(answer, size > 0 ? (size_t)size : 0);
+}
+
+/* The same of ECN: where it is on both for who notifies and for who reacts. */
+static int read_ecn(const char *interface)
+{
+	static const char *const points[] = { "roce_np", "roce_rp" };
+	unsigned int priorities = UINT8_MAX;
+	bool known = false;
+
+	for (unsigned int i = 0; i < 2 * IEEE_8021QAZ_MAX_TCS; i++) {
+		unsigned int priority = i % IEEE_8021QAZ_MAX_TCS;
+		char path[128];
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/%s/enable/%u", interface,
+			 points[i / IEEE_8021QAZ_MAX_TCS], priority);
+		file = fopen(path, "re");
+		if (!file || fgetc(file) != '1')
+			priorities &= ~(1U << priority);
+		known = known || file;
+		if (file)
+			fclose(file);
+	}
+	return known ? (int)priorities : -1;
+}
+
+/* Appends for which priorities something is on. */
+static void describe(const char *name, int priorities, char *text, size_t size)
+{
+	const char *words = priorities ? "on for priority" : "off";
+	size_t length = strlen(text);
+
+	snprintf(text + length, size - length, "%s %s", name, priorities < 0 ? "not known" : words);
+	for (int i = 0; priorities > 0 && i < IEEE_8021QAZ_MAX_TCS; i++) {
+		length = strlen(text);
+		if (priorities >> i & 1)
+			snprintf(text + length, size - length, " %d", i);
+	}
+}
+
+void congestion_describe(const char *interface, char *text, size_t size)
+{
+	int pfc = read_pfc(interface), ecn = read_ecn(interface);
+
+	text[0] = '\0';
+	if (pfc < 0 && ecn < 0) {
+		snprintf(text, size, "its driver tells nothing of PFC and ECN");
+		return;
+	}
+	describe("PFC", pfc, text, size);
+	describe(", ECN", ecn, text, size);
+}
