@@ -51,7 +51,7 @@ static int follow_links(const char *name, struct place *place)
 	char target[PATH_MAX], path[PATH_MAX];
 	int used = snprintf(path, sizeof(path), "%s", name);
 
-	for (int links = 0; links < LINKS && used < PATH_MAX; links++) {
+	for (int links = 0; links <= LINKS && used < PATH_MAX; links++) {
 		ssize_t length = readlink(path, target, sizeof(target) - 1);
 
 		snprintf(place->name, sizeof(place->name), "%s", path);

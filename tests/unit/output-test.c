@@ -234,6 +234,29 @@ static void a_symbolic_link_is_followed(void **state)
 	assert_int_equal(unlink("round"), 0);
 }
 
+/* path_resolution(7): 40. */
+static void as_many_symbolic_links_are_followed_as_by_the_kernel(void **state)
+{
+	char name[16], target[16] = "target";
+
+	(void)state;
+	for (int number = 1; number <= 41; number++) {
+		snprintf(name, sizeof(name), "link%d", number);
+		assert_int_equal(symlink(target, name), 0);
+		memcpy(target, name, sizeof(target));
+	}
+	assert_int_equal(output_check("link40", SIZE), 0);
+	assert_int_equal(store("link40", SIZE), 0);
+	assert_stored("target", SIZE);
+	assert_int_equal(output_check("link41", SIZE), -1);
+	assert_int_equal(errno, ELOOP);
+	assert_fails("link41", ELOOP);
+	for (int number = 1; number <= 41; number++) {
+		snprintf(name, sizeof(name), "link%d", number);
+		assert_int_equal(unlink(name), 0);
+	}
+}
+
 static void what_cannot_be_stored_is_found_before(void **state)
 {
 	static const char *const names[] = { "", "new/", "missing/file", ".", "./" };
@@ -536,6 +559,7 @@ int main(void)
 		cmocka_unit_test_setup(a_new_file_has_the_bytes_and_the_mode, reset),
 		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_mode, reset),
 		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
+		cmocka_unit_test_setup(as_many_symbolic_links_are_followed_as_by_the_kernel, reset),
 		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
 		cmocka_unit_test_setup(a_file_beyond_the_limit_is_an_error_and_leaves_nothing,
 				       reset),
