@@ -103,8 +103,8 @@ int output_check(const char *name, uint64_t size)
 		return 0;
 	exists = !stat(name, &about);
 	if (exists && !S_ISREG(about.st_mode)) {
-		errno = EISDIR;
-		return S_ISDIR(about.st_mode) ? -1 : access(name, W_OK);
+		errno = S_ISDIR(about.st_mode) ? EISDIR : ENXIO;
+		return S_ISDIR(about.st_mode) || S_ISSOCK(about.st_mode) ? -1 : access(name, W_OK);
 	}
 	if ((!exists && errno != ENOENT) || length == 0)
 		return -1;
@@ -142,12 +142,13 @@ static void wait_for_reader(int descriptor)
 }
 
 /* A device, or a pipe once it has a reader. The descriptor, or -1 with errno. */
-static int open_special(const char *name, const atomic_bool *cancelled)
+static int open_special(const char *name, bool is_pipe, const atomic_bool *cancelled)
 {
 	int descriptor;
 
 	while ((descriptor = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
-		if (errno != ENXIO || is_cancelled(cancelled)) /* ENXIO: no reader yet */
+		/* ENXIO: a pipe has no reader yet; a socket has none ever (open(2)) */
+		if (errno != ENXIO || !is_pipe || is_cancelled(cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
@@ -302,7 +303,7 @@ static int open_descriptor(struct output *output, const char *name)
 	if (is_standard_output(name))
 		return open_standard_output();
 	if (!stat(name, &about) && !S_ISREG(about.st_mode))
-		return open_special(name, output->cancelled);
+		return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
 	output->is_file = true;
 	return follow_links(name, &output->place) ? -1 : create_file(output);
 }

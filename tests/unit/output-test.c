@@ -19,8 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -276,6 +278,21 @@ static void what_cannot_be_stored_is_found_before(void **state)
 	assert_int_equal(output_check("missing/file", OUTPUT_SIZE_UNKNOWN), -1);
 	assert_int_equal(output_check("-", SIZE), 0);
 	assert_int_equal(output_check("/dev/null", SIZE), 0);
+}
+
+/* Nobody reads from a socket by its name: it is not to be waited for. */
+static void a_socket_is_an_error(void **state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "socket" };
+	int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_int_equal(bind(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(output_check("socket", 1), -1);
+	assert_int_equal(errno, ENXIO);
+	assert_fails("socket", ENXIO);
+	close(descriptor);
+	assert_int_equal(unlink("socket"), 0);
 }
 
 static void a_file_beyond_the_limit_is_an_error_and_leaves_nothing(void **state)
@@ -561,6 +578,7 @@ int main(void)
 		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
 		cmocka_unit_test_setup(as_many_symbolic_links_are_followed_as_by_the_kernel, reset),
 		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
+		cmocka_unit_test_setup(a_socket_is_an_error, reset),
 		cmocka_unit_test_setup(a_file_beyond_the_limit_is_an_error_and_leaves_nothing,
 				       reset),
 		cmocka_unit_test_setup(a_full_device_is_an_error, reset),
