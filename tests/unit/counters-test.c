@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Counters of errors of a port, in folders like those of sysfs.
+ */
+#include "rdma-common/counters.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/counters-test.XXXXXX";
+
+/* The folders of port 2 of a device, in the order in which they are made. */
+static const char *const folders[] = { "device", "device/ports", "device/ports/2",
+				       "device/ports/2/counters", "device/ports/2/hw_counters" };
+#define FOLDERS (sizeof(folders) / sizeof(folders[0]))
+
+static int make_folders(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder) || chdir(folder))
+		return -1;
+	for (size_t i = 0; i < FOLDERS; i++) {
+		if (mkdir(folders[i], 0700))
+			return -1;
+	}
+	return 0;
+}
+
+static int remove_folders(void **state)
+{
+	(void)state;
+	for (size_t i = FOLDERS; i-- > 0;) {
+		if (rmdir(folders[i])) /* fails if anything is left in it */
+			return -1;
+	}
+	return chdir("/") || rmdir(folder);
+}
+
+/* What a counter says, in `place`; NULL: it is not there. */
+static void set_counter(const char *place, const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "device/ports/2/%s/%s", place, name);
+	if (!text) {
+		assert_int_equal(unlink(path), 0);
+		return;
+	}
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+/* What is read replaces whatever stood there. */
+static struct counters read_port(unsigned int port)
+{
+	struct counters counters;
+
+	memset(&counters, 0xee, sizeof(counters));
+	counters_read(&counters, "device", port);
+	return counters;
+}
+
+static void each_counter_has_a_name_and_no_other_number_has(void **state)
+{
+	(void)state;
+	assert_string_equal(counter_name(0), "duplicate_request");
+	for (unsigned int i = 0; i < COUNTERS; i++)
+		assert_non_null(counter_name(i));
+	assert_string_equal(counter_name(COUNTERS - 1), "VL15_dropped");
+	assert_null(counter_name(COUNTERS));
+	assert_null(counter_name(UINT32_MAX));
+}
+
+/* Wherever it stands: a driver's own (hw_counters), or one that InfiniBand requires (counters). */
+static void every_counter_is_read_in_either_folder(void **state)
+{
+	static const char *const places[] = { "hw_counters", "counters" };
+
+	(void)state;
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		struct counters counters;
+
+		set_counter(places[i % 2], counter_name(i), "12345678901\n"); /* above 32 bits */
+		counters = read_port(2);
+		set_counter(places[i % 2], counter_name(i), NULL);
+		assert_true(counters.any);
+		for (unsigned int other = 0; other < COUNTERS; other++)
+			assert_int_equal(counters.values[other],
+					 other == i ? UINT64_C(12345678901) : 0);
+	}
+}
+
+static void where_both_have_a_counter_the_drivers_own_counts(void **state)
+{
+	(void)state;
+	set_counter("hw_counters", counter_name(3), "3\n");
+	set_counter("counters", counter_name(3), "4\n");
+	assert_int_equal(read_port(2).values[3], 3);
+	set_counter("hw_counters", counter_name(3), NULL);
+	set_counter("counters", counter_name(3), NULL);
+}
+
+static void a_port_without_counters_has_none(void **state)
+{
+	static const struct counters none;
+	struct counters counters = read_port(2);
+
+	(void)state;
+	assert_false(counters.any);
+	assert_memory_equal(counters.values, none.values, sizeof(none.values));
+	set_counter("counters", counter_name(0), "1\n");
+	assert_true(read_port(2).any);
+	assert_false(read_port(1).any);
+	set_counter("counters", counter_name(0), NULL);
+}
+
+/* As of a driver that cannot read it. */
+static void what_is_no_number_does_not_count(void **state)
+{
+	static const char *const texts[] = { "", "\n", "N/A (no PMA)\n" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		set_counter("hw_counters", counter_name(5), texts[i]);
+		assert_false(read_port(2).any);
+		set_counter("counters", counter_name(5), "7\n"); /* then the other one does */
+		assert_int_equal(read_port(2).values[5], 7);
+		set_counter("counters", counter_name(5), NULL);
+	}
+	set_counter("hw_counters", counter_name(5), NULL);
+}
+
+/* The lowest descriptor that is free: a higher one afterwards means that some were left open. */
+static int free_descriptor(void)
+{
+	int descriptor = open("/", O_RDONLY);
+
+	close(descriptor);
+	return descriptor;
+}
+
+static void no_descriptor_is_left_open(void **state)
+{
+	int before = free_descriptor();
+
+	(void)state;
+	set_counter("hw_counters", counter_name(1), "1\n");
+	read_port(2);
+	set_counter("hw_counters", counter_name(1), NULL);
+	assert_int_equal(free_descriptor(), before);
+}
+
+static void a_counter_that_was_reset_has_not_grown(void **state)
+{
+	static const struct {
+		uint64_t before, after, growth;
+	} cases[] = {
+		{ 0, 0, 0 }, { 5, 5, 0 }, { 5, 9, 4 }, { 9, 5, 0 }, { 0, UINT64_MAX, UINT64_MAX }
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct counters before = { 0 }, after = { 0 };
+
+		before.values[3] = cases[i].before;
+		after.values[3] = cases[i].after;
+		assert_true(counter_growth(&before, &after, 3) == cases[i].growth);
+		assert_true(counter_growth(&before, &after, 4) == 0);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_counter_has_a_name_and_no_other_number_has),
+		cmocka_unit_test(every_counter_is_read_in_either_folder),
+		cmocka_unit_test(where_both_have_a_counter_the_drivers_own_counts),
+		cmocka_unit_test(a_port_without_counters_has_none),
+		cmocka_unit_test(what_is_no_number_does_not_count),
+		cmocka_unit_test(no_descriptor_is_left_open),
+		cmocka_unit_test(a_counter_that_was_reset_has_not_grown),
+	};
+
+	return cmocka_run_group_tests_name("counters", tests, make_folders, remove_folders);
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The rings of a connection: their length, by stream, budget and kernel, their access flags, and
+ * when the payload itself is the ring.
+ */
+#include "rdma-common/rings.h"
+#include "rdma-common/memory.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PAGE     ((uint64_t)4096)
+#define MEBIBYTE ((uint64_t)1 << 20)
+#define LONGEST  (8 * MEBIBYTE)
+
+/* ---- A kernel that locks no more than it is told, in the place of libibverbs ---- */
+
+static struct {
+	size_t most;      /* bytes that it locks at a time */
+	size_t tried[16]; /* sizes, in the order of the calls */
+	unsigned int calls;
+	unsigned int access; /* of the last call */
+	struct ibv_mr mr;
+} kernel;
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *memory, size_t size, uint64_t iova,
+				unsigned int access)
+{
+	(void)pd;
+	(void)memory;
+	(void)iova;
+	assert_in_range(kernel.calls, 0, 15);
+	kernel.tried[kernel.calls++] = size;
+	kernel.access = access;
+	if (size <= kernel.most)
+		return &kernel.mr;
+	errno = ENOMEM;
+	return NULL;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *memory, size_t size, int access)
+{
+	return ibv_reg_mr_iova2(pd, memory, size, 0, (unsigned int)access);
+}
+
+/* ---- A connection ---- */
+
+static struct options options;
+static struct engine engine;
+static struct connection connection;
+static struct payload payload;
+static struct failure failure;
+
+/* The payload of these tests that is whole in memory; nothing reads it. */
+static uint8_t bytes[100000];
+
+/* A client that reads, both ways, with a pipe as its payload, and memory for everything. */
+static int reset(void **state)
+{
+	(void)state;
+	memset(&kernel, 0, sizeof(kernel));
+	kernel.most = SIZE_MAX;
+	options = default_options(ROLE_CLIENT);
+	options.operation = OPERATION_READ;
+	memset(&engine, 0, sizeof(engine));
+	engine.options = &options;
+	engine.budget = UINT64_MAX;
+	console_init(&engine.console, &options);
+	payload = (struct payload){ .length = TRANSFER_UNKNOWN };
+	memset(&connection, 0, sizeof(connection));
+	connection.engine = &engine;
+	connection.log.console = &engine.console;
+	connection.payload = &payload;
+	memset(&failure, 0, sizeof(failure));
+	return 0;
+}
+
+static struct stream_plan plan_of(uint64_t length, uint64_t passes)
+{
+	return (struct stream_plan){ .present = true, .length = length, .passes = passes };
+}
+
+/* What was made, and what the connection would do with it in the end. */
+static uint64_t give_back(struct region *region, enum status status)
+{
+	uint64_t size = region->size;
+
+	assert_int_equal(status, STATUS_SUCCESS);
+	assert_ptr_equal(region->mr, &kernel.mr);
+	assert_true(region->counted);
+	assert_int_equal(engine.registered, size);
+	engine.registered = 0;
+	if (region->owned)
+		assert_int_equal(memory_unmap(region->memory, region->size), 0);
+	memset(region, 0, sizeof(*region));
+	return size;
+}
+
+/* The length of the ring of a stream of one pass, which the plan has then, too. */
+static uint64_t incoming_ring(uint64_t length)
+{
+	struct stream_plan plan = plan_of(length, 1);
+	uint64_t size =
+		give_back(&connection.incoming, register_incoming(&connection, &plan, &failure));
+
+	assert_int_equal(plan.ring, size);
+	return size;
+}
+
+static uint64_t outgoing_ring(struct stream_plan plan)
+{
+	uint64_t size =
+		give_back(&connection.outgoing, register_outgoing(&connection, &plan, &failure));
+
+	assert_int_equal(plan.ring, size);
+	return size;
+}
+
+/* Whether the payload itself was registered; else it is copied into a ring as long. */
+static bool is_payload_itself(struct stream_plan plan)
+{
+	enum status status = register_outgoing(&connection, &plan, &failure);
+	bool itself = connection.outgoing.memory == payload.memory;
+
+	assert_int_equal(connection.outgoing.owned, !itself);
+	assert_int_equal(give_back(&connection.outgoing, status), plan.ring);
+	return itself;
+}
+
+/* ---- Tests ---- */
+
+static void a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib(void **state)
+{
+	struct stream_plan passes = plan_of(1000, 5);
+
+	(void)state;
+	assert_int_equal(incoming_ring(1), 1);
+	assert_int_equal(incoming_ring(5000), 5000);
+	assert_int_equal(incoming_ring(LONGEST - 1), LONGEST - 1);
+	assert_int_equal(incoming_ring(LONGEST + 1), LONGEST);
+	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), LONGEST);
+	assert_int_equal(outgoing_ring(plan_of(5000, 1)), 5000);
+	assert_int_equal(outgoing_ring(passes), 1000);
+	passes.every_pass = true; /* then they are one stream */
+	assert_int_equal(outgoing_ring(passes), 5000);
+}
+
+static void a_stream_that_is_not_there_has_no_ring(void **state)
+{
+	struct stream_plan none = { .length = 1000, .passes = 1 };
+
+	(void)state;
+	assert_int_equal(register_outgoing(&connection, &none, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_incoming(&connection, &none, &failure), STATUS_SUCCESS);
+	assert_int_equal(kernel.calls, 0);
+	assert_null(connection.outgoing.memory);
+	assert_null(connection.incoming.memory);
+}
+
+static void a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it(void **state)
+{
+	static const size_t tried[] = { 9 * PAGE, 5 * PAGE, 3 * PAGE, 2 * PAGE, PAGE };
+
+	(void)state;
+	kernel.most = PAGE;
+	assert_int_equal(incoming_ring(9 * PAGE), PAGE);
+	assert_int_equal(kernel.calls, sizeof(tried) / sizeof(tried[0]));
+	assert_memory_equal(kernel.tried, tried, sizeof(tried));
+	reset(NULL);
+	kernel.most = 5 * PAGE;
+	assert_int_equal(incoming_ring(8 * PAGE + 2), 5 * PAGE);
+	reset(NULL);
+	kernel.most = MEBIBYTE + 1;
+	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE);
+	assert_int_equal(kernel.calls, 4);
+}
+
+/* And nothing of it is left. */
+static void not_even_a_page_is_a_failure_in_words(void **state)
+{
+	struct stream_plan plan = plan_of(TRANSFER_UNKNOWN, 1);
+
+	(void)state;
+	kernel.most = PAGE - 1;
+	assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
+	assert_int_equal(kernel.tried[kernel.calls - 1], PAGE);
+	assert_null(connection.incoming.memory);
+	assert_int_equal(engine.registered, 0);
+	reset(NULL);
+	engine.budget = PAGE - 1;
+	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
+	assert_int_equal(kernel.calls, 0);
+}
+
+/* What is left of it is for both rings of a connection, the outgoing one first, or for one. */
+static void a_ring_has_its_share_of_the_budget_in_whole_pages(void **state)
+{
+	(void)state;
+	engine.budget = 10 * PAGE - 1;
+	assert_int_equal(incoming_ring(MEBIBYTE), 9 * PAGE);
+	assert_int_equal(outgoing_ring(plan_of(MEBIBYTE, 1)), 4 * PAGE);
+	connection.one_way = true;
+	assert_int_equal(outgoing_ring(plan_of(MEBIBYTE, 1)), 9 * PAGE);
+	engine.budget = PAGE;
+	assert_int_equal(incoming_ring(MEBIBYTE), PAGE);
+}
+
+static void a_server_of_many_clients_gives_one_a_sixteenth(void **state)
+{
+	(void)state;
+	options.role = ROLE_SERVER;
+	engine.budget = 16 * MEBIBYTE;
+	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE);
+	assert_int_equal(outgoing_ring(plan_of(TRANSFER_UNKNOWN, 1)), MEBIBYTE);
+	options.one_off = true;
+	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), LONGEST);
+	engine.budget = 4 * MEBIBYTE;
+	assert_int_equal(outgoing_ring(plan_of(TRANSFER_UNKNOWN, 1)), 2 * MEBIBYTE);
+}
+
+static void no_side_gives_more_access_than_the_operation_needs(void **state)
+{
+	static const struct {
+		enum operation operation;
+		bool iwarp;
+		unsigned int outgoing, incoming;
+	} cases[] = {
+		{ OPERATION_READ, false, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE },
+		{ OPERATION_READ, true, IBV_ACCESS_REMOTE_READ,
+		  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+		{ OPERATION_WRITE, false, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+		{ OPERATION_WRITE, true, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		options.operation = cases[i].operation;
+		connection.limits.iwarp = cases[i].iwarp;
+		outgoing_ring(plan_of(5000, 1));
+		assert_int_equal(kernel.access, cases[i].outgoing);
+		incoming_ring(5000);
+		assert_int_equal(kernel.access, cases[i].incoming);
+	}
+}
+
+/* The same of a payload that is whole in memory, with the bytes of one pass. */
+static struct stream_plan plan_of_payload(size_t size, uint64_t passes)
+{
+	payload = (struct payload){ .memory = bytes, .size = size, .length = size };
+	return plan_of(size, passes);
+}
+
+static void a_payload_in_memory_is_the_ring_while_its_bytes_stay(void **state)
+{
+	struct stream_plan plan = plan_of_payload(sizeof(bytes), 1);
+
+	(void)state;
+	assert_true(is_payload_itself(plan));
+	plan.every_pass = true; /* of one */
+	assert_true(is_payload_itself(plan));
+	plan = plan_of_payload(1000, 5);
+	assert_true(is_payload_itself(plan));
+	assert_int_equal(kernel.access, IBV_ACCESS_REMOTE_READ);
+	plan.every_pass = true;
+	assert_false(is_payload_itself(plan));
+	plan.every_pass = false;
+	options.operation = OPERATION_WRITE; /* into a ring of the peer's that may be shorter */
+	assert_false(is_payload_itself(plan));
+	plan.passes = 1;
+	assert_true(is_payload_itself(plan));
+	payload.length++; /* a pipe whose beginning is in memory */
+	assert_false(is_payload_itself(plan));
+}
+
+static void a_payload_that_may_not_be_locked_as_a_whole_goes_through_a_ring(void **state)
+{
+	struct stream_plan plan = plan_of_payload(20 * PAGE, 1);
+
+	(void)state;
+	engine.budget = 20 * PAGE;
+	assert_true(is_payload_itself(plan));
+	engine.budget--;
+	assert_int_equal(outgoing_ring(plan), 9 * PAGE);
+	engine.budget = 16 * 20 * PAGE;
+	options.role = ROLE_SERVER;
+	assert_true(is_payload_itself(plan));
+	engine.budget--;
+	assert_int_equal(outgoing_ring(plan), 19 * PAGE);
+	reset(NULL);
+	plan = plan_of_payload(20 * PAGE, 1);
+	kernel.most = 15 * PAGE;
+	assert_int_equal(outgoing_ring(plan), 10 * PAGE);
+	reset(NULL);
+	plan = plan_of_payload(1000, 1); /* shorter than a page */
+	engine.budget = 1000;
+	assert_true(is_payload_itself(plan));
+	engine.budget = 999;
+	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	assert_int_equal(kernel.calls, 1);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib,
+				       reset),
+		cmocka_unit_test_setup(a_stream_that_is_not_there_has_no_ring, reset),
+		cmocka_unit_test_setup(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it,
+				       reset),
+		cmocka_unit_test_setup(not_even_a_page_is_a_failure_in_words, reset),
+		cmocka_unit_test_setup(a_ring_has_its_share_of_the_budget_in_whole_pages, reset),
+		cmocka_unit_test_setup(a_server_of_many_clients_gives_one_a_sixteenth, reset),
+		cmocka_unit_test_setup(no_side_gives_more_access_than_the_operation_needs, reset),
+		cmocka_unit_test_setup(a_payload_in_memory_is_the_ring_while_its_bytes_stay, reset),
+		cmocka_unit_test_setup(
+			a_payload_that_may_not_be_locked_as_a_whole_goes_through_a_ring, reset),
+	};
+
+	return cmocka_run_group_tests_name("rings", tests, NULL, NULL);
+}
