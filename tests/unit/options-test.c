@@ -105,6 +105,8 @@ static void a_size_has_at_most_64_bits(void **state)
 	assert_false(parse_size("18446744073709551615G", &size));
 	assert_false(parse_size("99999999999999999999", &size));
 	assert_false(parse_size("100000000000000000000", &size)); /* a digit too many */
+	assert_true(is_size("00000000000000000001", 1));
+	assert_false(parse_size("000000000000000000001", &size));
 	assert_false(parse_size("999999999999999999999999999999999999999999G", &size));
 }
 
@@ -133,20 +135,40 @@ static void the_operation_is_read_or_write(void **state)
 	assert_int_equal(operation, OPERATION_READ);
 }
 
+/* What is printed on a stream from capture() to release(). */
+struct printed {
+	FILE **stream, *before;
+	char *text;
+	size_t size;
+};
+
+static void capture(struct printed *printed, FILE **stream)
+{
+	printed->stream = stream;
+	printed->before = *stream;
+	*stream = open_memstream(&printed->text, &printed->size);
+	assert_non_null(*stream);
+}
+
+/* The caller frees the text. */
+static char *release(struct printed *printed)
+{
+	fclose(*printed->stream);
+	*printed->stream = printed->before;
+	return printed->text;
+}
+
 /* True if `word` is refused with a message that repeats it. */
 static bool refused_with_a_message(const char *word)
 {
-	FILE *terminal = stderr;
-	char *text = NULL;
-	size_t size = 0;
 	enum operation operation = OPERATION_WRITE;
+	struct printed printed;
 	bool refused, said;
+	char *text;
 
-	stderr = open_memstream(&text, &size);
-	assert_non_null(stderr);
+	capture(&printed, &stderr);
 	refused = !parse_operation(word, &operation);
-	fclose(stderr);
-	stderr = terminal;
+	text = release(&printed);
 	said = strstr(text, word) && strstr(text, "'read' or 'write'") && strstr(text, "--help");
 	free(text);
 	return refused && said && operation == OPERATION_WRITE;
@@ -185,6 +207,203 @@ static void passes_are_counted_or_timed(void **state)
 	assert_true(prints_figures(&options));
 }
 
+/* ---- Options that both programs have ---- */
+
+/* What a program begins with, and what an option should make of that. */
+static struct options options, expected;
+
+static int reset(void **state)
+{
+	(void)state;
+	options = default_options(ROLE_CLIENT);
+	memcpy(&expected, &options, sizeof(options)); /* what lies between its fields, too */
+	return 0;
+}
+
+/* Parses an option that sets what was expected, and nothing else. */
+static void parse(int letter, const char *argument)
+{
+	assert_int_equal(parse_common_option(&options, letter, argument, "help"), PARSED_RUN);
+	assert_memory_equal(&options, &expected, sizeof(options));
+}
+
+static void what_is_not_given_has_its_default(void **state)
+{
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		options = default_options(roles[i]);
+		assert_int_equal(options.role, roles[i]);
+		assert_int_equal(options.depth, 16);
+		assert_int_equal(timeout_milliseconds(&options), 10000);
+		assert_int_equal(options.maximum_payload, 1 << 30);
+		assert_int_equal(options.maximum_sessions, 1024);
+		assert_int_equal(check_options(&options), PARSED_RUN);
+	}
+}
+
+static void an_option_sets_its_field_and_no_other(void **state)
+{
+	(void)state;
+	parse('B', expected.bind = "host");
+	parse('m', expected.message = "text");
+	parse('f', expected.file = "file");
+	parse('o', expected.output = "output");
+	expected.pattern_size = 65536;
+	parse('s', "64K");
+	expected.maximum_payload = 1 << 20;
+	parse(OPTION_MAX_SIZE, "1M");
+	expected.minimum_rate = 90000;
+	parse(OPTION_MIN_RATE, "90K");
+	expected.has_tos = true;
+	parse(OPTION_TOS, "0");
+	expected.tos = 255;
+	parse(OPTION_TOS, "255");
+	expected.every_pass = true;
+	parse(OPTION_VERIFY_ALL, NULL);
+	expected.busy_poll = true;
+	parse(OPTION_BUSY_POLL, NULL);
+	expected.report = true;
+	parse(OPTION_REPORT, NULL);
+	expected.json = true;
+	parse('J', NULL);
+	expected.verbose = true;
+	parse('v', NULL);
+}
+
+static void a_count_begins_with_1_and_has_a_bound(void **state)
+{
+	(void)state;
+	expected.iterations = 1;
+	parse('n', "1");
+	expected.iterations = 1000000000;
+	parse('n', "1000000000");
+	expected.duration_seconds = 1;
+	parse(OPTION_DURATION, "1");
+	expected.duration_seconds = 1000000;
+	parse(OPTION_DURATION, "1000000");
+	expected.depth = 1;
+	parse(OPTION_DEPTH, "1");
+	expected.depth = 65536;
+	parse(OPTION_DEPTH, "65536");
+	expected.timeout_seconds = 1;
+	parse('t', "1");
+	expected.timeout_seconds = 1000000;
+	parse('t', "1000000");
+}
+
+static void an_argument_that_cannot_be_is_refused_in_words(void **state)
+{
+	static const struct {
+		int letter;
+		const char *argument, *words;
+	} cases[] = {
+		{ 's', "0", "--size takes bytes, or a number with K, M or G, not '0'" },
+		{ OPTION_MAX_SIZE, "1T", "--max-size takes bytes" },
+		{ OPTION_MIN_RATE, "x", "--min-rate takes bit/s, or a number with K, M or G, not" },
+		{ OPTION_TOS, "256", "--tos takes a number from 0 to 255, not '256'" },
+		{ 'n', "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
+		{ 'n', "1000000001", "--iters takes" },
+		{ OPTION_DURATION, "0", "--duration takes a whole number from 1 to 1000000, not" },
+		{ OPTION_DURATION, "1000001", "--duration takes" },
+		{ OPTION_DEPTH, "0", "--depth takes a whole number from 1 to 65536, not '0'" },
+		{ OPTION_DEPTH, "65537", "--depth takes" },
+		{ 't', "0", "--timeout takes a whole number from 1 to 1000000, not '0'" },
+		{ 't', "1000001", "--timeout takes" },
+		{ '?', NULL, "Try '" }, /* getopt_long(3) has said what is wrong */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct printed printed;
+		enum parsed parsed;
+		char *text;
+
+		capture(&printed, &stderr);
+		parsed = parse_common_option(&options, cases[i].letter, cases[i].argument, "help");
+		text = release(&printed);
+		assert_int_equal(parsed, PARSED_FAILED);
+		assert_non_null(strstr(text, cases[i].words));
+		assert_non_null(strstr(text, "--help'.\n"));
+		free(text);
+	}
+}
+
+static void help_and_version_are_printed_and_end_the_program(void **state)
+{
+	static const struct {
+		int letter;
+		const char *words;
+	} cases[] = { { 'h', "help" }, { OPTION_VERSION, " " PROGRAM_VERSION "\n" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct printed printed;
+		enum parsed parsed;
+		char *text;
+
+		capture(&printed, &stdout);
+		parsed = parse_common_option(&options, cases[i].letter, NULL, "help");
+		text = release(&printed);
+		assert_int_equal(parsed, PARSED_EXIT);
+		assert_non_null(strstr(text, cases[i].words));
+		free(text);
+	}
+}
+
+/* The client writes its payload, or reads the server's. */
+static void in_a_one_way_session_one_side_sends_a_payload(void **state)
+{
+	(void)state;
+	assert_int_equal(other_role(ROLE_CLIENT), ROLE_SERVER);
+	assert_int_equal(other_role(ROLE_SERVER), ROLE_CLIENT);
+	assert_true(sends_payload(ROLE_CLIENT, OPERATION_WRITE, true));
+	assert_false(sends_payload(ROLE_CLIENT, OPERATION_READ, true));
+	assert_false(sends_payload(ROLE_SERVER, OPERATION_WRITE, true));
+	assert_true(sends_payload(ROLE_SERVER, OPERATION_READ, true));
+	assert_true(sends_payload(ROLE_CLIENT, OPERATION_READ, false));
+	assert_true(sends_payload(ROLE_SERVER, OPERATION_WRITE, false));
+}
+
+static void options_that_do_not_go_together_are_refused_in_words(void **state)
+{
+	static const struct {
+		struct options options;
+		const char *words; /* NULL: they do */
+	} cases[] = {
+		{ { .message = "text", .file = "file" }, "--message, --file and --size exclude" },
+		{ { .message = "text", .pattern_size = 1 }, "--message, --file and --size" },
+		{ { .file = "file", .pattern_size = 1 }, "--message, --file and --size exclude" },
+		{ { .file = "file", .output = "file", .iterations = 2, .json = true }, NULL },
+		{ { .message = "text", .duration_seconds = 2, .output = "-" }, NULL },
+		{ { .iterations = 1, .duration_seconds = 1 }, "--iters and --duration exclude" },
+		{ { .output = "-", .json = true }, "--json and --output - both need" },
+		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload" },
+		{ { .one_way = true, .operation = OPERATION_WRITE, .pattern_size = 1 }, NULL },
+		{ { .one_way = true, .operation = OPERATION_WRITE, .output = "file" },
+		  "nothing is received that --output could store" },
+		{ { .one_way = true, .output = "file" }, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct printed printed;
+		enum parsed parsed;
+		char *text;
+
+		capture(&printed, &stderr);
+		parsed = check_options(&cases[i].options);
+		text = release(&printed);
+		assert_int_equal(parsed, cases[i].words ? PARSED_FAILED : PARSED_RUN);
+		if (cases[i].words)
+			assert_non_null(strstr(text, cases[i].words));
+		else
+			assert_string_equal(text, "");
+		free(text);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -196,6 +415,13 @@ int main(void)
 		cmocka_unit_test(the_operation_is_read_or_write),
 		cmocka_unit_test(another_word_for_the_operation_is_refused_with_a_message),
 		cmocka_unit_test(passes_are_counted_or_timed),
+		cmocka_unit_test(what_is_not_given_has_its_default),
+		cmocka_unit_test_setup(an_option_sets_its_field_and_no_other, reset),
+		cmocka_unit_test_setup(a_count_begins_with_1_and_has_a_bound, reset),
+		cmocka_unit_test_setup(an_argument_that_cannot_be_is_refused_in_words, reset),
+		cmocka_unit_test_setup(help_and_version_are_printed_and_end_the_program, reset),
+		cmocka_unit_test(in_a_one_way_session_one_side_sends_a_payload),
+		cmocka_unit_test(options_that_do_not_go_together_are_refused_in_words),
 	};
 
 	return cmocka_run_group_tests_name("options", tests, NULL, NULL);
