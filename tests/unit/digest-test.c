@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -88,9 +90,46 @@ static void a_pattern_elsewhere_differs_in_every_word(void **state)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
 }
 
+/* Two pages between two that cannot be touched: what reads or writes beyond either end, crashes. */
+static uint8_t *map_guarded(size_t *size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *memory = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(memory != MAP_FAILED);
+	assert_int_equal(mprotect(memory + page, 2 * page, PROT_READ | PROT_WRITE), 0);
+	*size = 2 * page;
+	return memory + page;
+}
+
+/* Even if the pattern goes on there. */
+static void nothing_beyond_the_memory_is_read(void **state)
+{
+	size_t all, size;
+	uint8_t *memory = map_guarded(&all);
+
+	(void)state;
+	for (uint64_t position = 0; position < 9; position++) {
+		pattern_fill(memory, position, all);
+		assert_int_equal(pattern_mismatch(memory, position, all), all);
+		for (size = 0; size <= SIZE; size++) {
+			size_t start = all - size;
+
+			assert_int_equal(pattern_mismatch(memory, position, size), size);
+			assert_int_equal(pattern_mismatch(memory + start, position + start, size),
+					 size);
+		}
+	}
+	memset(memory, 0, all);
+	for (size = 0; size <= SIZE; size++) {
+		assert_int_equal(text_length(memory, size), 0);
+		assert_int_equal(text_length(memory + all - size, size), 0);
+	}
+}
+
 static void the_text_ends_behind_its_last_byte(void **state)
 {
-	uint8_t memory[SIZE] = { 0 };
+	uint8_t before[8 + SIZE] = { 0 }, *memory = before + 8; /* zeros in front are not its */
 
 	(void)state;
 	for (size_t size = 0; size <= SIZE; size++)
@@ -137,6 +176,23 @@ static void a_digest_does_not_depend_on_its_steps(void **state)
 	digest_free(whole);
 }
 
+static void a_digest_that_is_restarted_is_that_of_what_follows(void **state)
+{
+	uint8_t memory[SIZE];
+	void *digest = digest_new(), *other = digest_new();
+
+	(void)state;
+	pattern_fill(memory, 0, SIZE);
+	digest_add(digest, memory, SIZE);
+	digest_restart(digest);
+	assert_true(digest_value(digest) == digest_value(other));
+	digest_add(digest, memory, 5);
+	digest_add(other, memory, 5);
+	assert_true(digest_value(digest) == digest_value(other));
+	digest_free(digest);
+	digest_free(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,9 +200,11 @@ int main(void)
 		cmocka_unit_test(a_pattern_ends_where_it_is_told),
 		cmocka_unit_test(the_first_byte_that_differs_is_found),
 		cmocka_unit_test(a_pattern_elsewhere_differs_in_every_word),
+		cmocka_unit_test(nothing_beyond_the_memory_is_read),
 		cmocka_unit_test(the_text_ends_behind_its_last_byte),
 		cmocka_unit_test(a_digest_is_xxh3),
 		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
+		cmocka_unit_test(a_digest_that_is_restarted_is_that_of_what_follows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
