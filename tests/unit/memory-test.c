@@ -12,12 +12,33 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* ---- A kernel of which advice and answers are known, in the place of the C library ---- */
+
+static size_t advised; /* bytes that were to be of huge pages */
+static bool hides_its_memory;
+
+int madvise(void *memory, size_t size, int advice)
+{
+	if (advice == MADV_HUGEPAGE)
+		advised += size;
+	return (int)syscall(SYS_madvise, memory, size, advice);
+}
+
+int sysinfo(struct sysinfo *about)
+{
+	errno = EPERM;
+	return hides_its_memory ? -1 : (int)syscall(SYS_sysinfo, about);
+}
+
+/* ---- Tests ---- */
 
 static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **state)
 {
@@ -37,6 +58,21 @@ static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **st
 	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]); i++) {
 		assert_null(memory_map(impossible[i]));
 		assert_int_equal(errno, ENOMEM);
+	}
+}
+
+static void memory_is_large_from_the_size_of_a_huge_page_on(void **state)
+{
+	static const size_t sizes[] = { (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		void *memory;
+
+		advised = 0;
+		memory = memory_map(sizes[i]);
+		assert_int_equal(advised, i == 0 ? 0 : sizes[i]);
+		assert_int_equal(memory_unmap(memory, sizes[i]), 0);
 	}
 }
 
@@ -108,12 +144,28 @@ static void the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked(void **
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
+static void what_the_kernel_does_not_say_limits_nothing(void **state)
+{
+	struct rlimit limit;
+
+	(void)state;
+	hides_its_memory = true;
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	assert_true(allow_locking(false));
+	assert_true(memory_budget() == limit.rlim_cur);
+	if (allow_locking(true))
+		assert_true(memory_budget() == UINT64_MAX);
+	hides_its_memory = false;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
+		cmocka_unit_test(memory_is_large_from_the_size_of_a_huge_page_on),
 		cmocka_unit_test(large_memory_is_advised_to_be_of_transparent_huge_pages),
 		cmocka_unit_test(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked),
+		cmocka_unit_test(what_the_kernel_does_not_say_limits_nothing),
 	};
 
 	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
