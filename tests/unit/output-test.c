@@ -6,8 +6,10 @@
 #include "rdma-common/output.h"
 #include "rdma-common/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -21,8 +23,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +46,13 @@ static struct {
 	unsigned int syncs; /* with fdatasync(2) */
 	int error;          /* that syncs have; 0: none */
 	int64_t time;       /* nanoseconds that it has taken so far */
-	bool nameless;      /* it knows no O_TMPFILE */
+	int nameless;       /* the error of O_TMPFILE, which it does not know; 0: it does */
+	int taken;          /* the error of looking for a temporary name; 0: there is one */
+	int owner;          /* the error of fchown(2); 0: it gives the file away */
+	int end;            /* the error of close(2), which closes all the same; 0: none */
+	uint64_t room;      /* blocks of 4 KiB that are free; 0: as many as there are */
+	unsigned int calls; /* of open(2) and write(2) */
+	unsigned int stops; /* calls of write(2) that are still to come to nothing */
 } disk;
 static atomic_bool cancelled;
 static bool cancels_at_sync; /* fsync(2) comes back to somebody who has cancelled */
@@ -92,11 +102,57 @@ int open(const char *name, int flags, ...)
 	va_start(arguments, flags);
 	mode = va_arg(arguments, mode_t);
 	va_end(arguments);
+	disk.calls++;
 	if (disk.nameless && (flags & O_TMPFILE) == O_TMPFILE) {
-		errno = EOPNOTSUPP;
+		errno = disk.nameless;
 		return -1;
 	}
 	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+int mkostemp(char *name, int flags)
+{
+	errno = disk.taken;
+	return errno ? -1 : mkostemps(name, 0, flags);
+}
+
+int fchown(int descriptor, uid_t owner, gid_t group)
+{
+	errno = disk.owner;
+	return errno ? -1 : fchownat(descriptor, "", owner, group, AT_EMPTY_PATH);
+}
+
+int statvfs(const char *name, struct statvfs *about)
+{
+	int descriptor = open(name, O_PATH), result = fstatvfs(descriptor, about);
+
+	close(descriptor);
+	if (disk.room) {
+		about->f_frsize = 4096;
+		about->f_bavail = disk.room;
+	}
+	return result;
+}
+
+/* A signal, a pipe that is full again, and no byte at all are no failures. */
+ssize_t write(int descriptor, const void *from, size_t size)
+{
+	static const int errors[] = { 0, EAGAIN, EINTR };
+
+	disk.calls++;
+	if (!disk.stops)
+		return syscall(SYS_write, descriptor, from, size);
+	errno = errors[--disk.stops];
+	return errno ? -1 : 0;
+}
+
+/* Leaves something in errno, as any function may that succeeds. */
+int close(int descriptor)
+{
+	int result = (int)syscall(SYS_close, descriptor);
+
+	errno = disk.end ? disk.end : ENOTTY;
+	return disk.end ? -1 : result;
 }
 
 /* ---- Tests ---- */
@@ -110,20 +166,29 @@ static int reset(void **state)
 	return 0;
 }
 
+/* How many descriptors are open. */
+static int count_descriptors(void)
+{
+	DIR *open_ones = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(open_ones))
+		count++;
+	closedir(open_ones);
+	return count;
+}
+
+static int descriptors_before;
+
 static int make_folder(void **state)
 {
 	(void)state;
+	descriptors_before = count_descriptors();
 	for (size_t i = 0; i < SIZE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
 	signal(SIGPIPE, SIG_IGN);
 	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-	(void)state;
-	return chdir("/") || rmdir(folder); /* fails if anything is left in it */
 }
 
 /* All bytes, a few at a time; the number of them that were written is kept. */
@@ -259,16 +324,57 @@ static void as_many_symbolic_links_are_followed_as_by_the_kernel(void **state)
 	}
 }
 
+/* "./././new" or "././/new", of so many characters. */
+static const char *long_name(size_t length)
+{
+	static char name[2 * PATH_MAX];
+	size_t prefix = length - strlen("new");
+
+	for (size_t i = 0; i < prefix; i++)
+		name[i] = i % 2 ? '/' : '.';
+	name[prefix - 1] = '/';
+	memcpy(name + prefix, "new", sizeof("new"));
+	return name;
+}
+
+static void a_name_that_is_too_long_is_no_other_name(void **state)
+{
+	const size_t with_suffix = PATH_MAX - sizeof(".XXXXXX");
+
+	(void)state;
+	assert_int_equal(output_check(long_name(PATH_MAX), SIZE), -1);
+	assert_int_equal(errno, ENAMETOOLONG);
+	assert_fails(long_name(PATH_MAX), ENAMETOOLONG);
+	assert_int_equal(store(long_name(PATH_MAX - 1), SIZE), 0);
+	assert_int_equal(store("new.XXXXX", 7), 0); /* another's, with a name that is cut */
+	assert_fails(long_name(with_suffix + 1), ENAMETOOLONG);
+	assert_stored("new.XXXXX", 7);
+	assert_stored("new", SIZE);
+	disk.nameless = EOPNOTSUPP;
+	assert_fails(long_name(with_suffix + 1), ENAMETOOLONG);
+	assert_int_equal(store(long_name(with_suffix), SIZE), 0);
+	assert_stored("new", SIZE);
+	assert_int_equal(symlink("longer", "new"), 0);
+	assert_fails(long_name(PATH_MAX - 1), ENAMETOOLONG);
+	assert_int_equal(unlink("new"), 0);
+}
+
 static void what_cannot_be_stored_is_found_before(void **state)
 {
-	static const char *const names[] = { "", "new/", "missing/file", ".", "./" };
+	static const struct {
+		const char *name;
+		int error;
+	} cases[] = { { "", ENOENT },  { "new/", EISDIR }, { "missing/file", ENOENT },
+		      { ".", EISDIR }, { "./", EISDIR },   { "/dev/null/file", ENOTDIR } };
 	char long_name[300];
 
 	(void)state;
 	memset(long_name, 'x', sizeof(long_name) - 1);
 	long_name[sizeof(long_name) - 1] = '\0';
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		assert_int_equal(output_check(names[i], 1), -1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(output_check(cases[i].name, 1), -1);
+		assert_int_equal(errno, cases[i].error);
+	}
 	assert_int_equal(output_check(long_name, 1), -1);
 	assert_int_equal(errno, ENAMETOOLONG);
 	assert_int_equal(output_check("new", UINT64_MAX / 2), -1);
@@ -278,6 +384,39 @@ static void what_cannot_be_stored_is_found_before(void **state)
 	assert_int_equal(output_check("missing/file", OUTPUT_SIZE_UNKNOWN), -1);
 	assert_int_equal(output_check("-", SIZE), 0);
 	assert_int_equal(output_check("/dev/null", SIZE), 0);
+	disk.room = 100;
+	assert_int_equal(output_check("new", 100 * 4096), 0);
+	assert_int_equal(output_check("new", 101 * 4096), -1);
+	assert_int_equal(errno, ENOSPC);
+}
+
+/* In a process of its own, which gives up what root may. */
+static void a_folder_that_others_own_is_found_before(void **state)
+{
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(chmod(folder, 0755), 0);
+	assert_int_equal(mkdir("locked", 0555), 0);
+	child = fork();
+	if (child == 0) {
+		if (geteuid() == 0 && setuid(65534))
+			_exit(2);
+		_exit(output_check("locked/new", 1) != -1 || errno != EACCES);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(rmdir("locked"), 0);
+}
+
+static void a_new_file_has_the_mode_that_the_mask_leaves(void **state)
+{
+	mode_t before = umask(027);
+
+	(void)state;
+	assert_int_equal(output_mode(), 0640);
+	assert_int_equal(umask(before), 027); /* as it was */
 }
 
 /* Nobody reads from a socket by its name: it is not to be waited for. */
@@ -304,6 +443,7 @@ static void a_file_beyond_the_limit_is_an_error_and_leaves_nothing(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	assert_int_equal(output_check("new", SIZE), -1);
 	assert_int_equal(errno, EFBIG);
+	assert_int_equal(output_check("new", 1000), 0);
 	assert_fails("new", EFBIG);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
 	assert_int_equal(access("new", F_OK), -1);
@@ -345,6 +485,22 @@ static void a_pipe_gets_all_once_it_has_a_reader(void **state)
 	assert_int_equal(unlink("fifo"), 0);
 }
 
+/* Whatever write(2) and close(2) come to. */
+static void only_what_is_a_failure_fails(void **state)
+{
+	struct output *output = output_open("new", 0600, &cancelled);
+
+	(void)state;
+	disk.stops = 3;
+	assert_int_equal(output_write(output, bytes, 5), 5);
+	assert_int_equal(disk.stops, 0);
+	assert_int_equal(output_write(output, bytes + 5, 1), 1);
+	assert_int_equal(output_commit(output), 0);
+	assert_stored("new", 6);
+	disk.end = EIO;
+	assert_fails("/dev/null", EIO);
+}
+
 static void *cancel(void *argument)
 {
 	(void)argument;
@@ -361,12 +517,15 @@ static void a_reader_that_does_not_read_can_be_cancelled(void **state)
 	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
-	assert_fails("fifo", ECANCELED); /* no reader */
+	assert_fails("fifo", ECANCELED);     /* no reader */
+	assert_in_range(disk.calls, 1, 200); /* it waits, rather than ask again and again */
 	pthread_join(canceller, NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	atomic_store(&cancelled, false);
+	disk.calls = 0;
 	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
 	assert_fails("fifo", ECANCELED); /* a full pipe */
+	assert_in_range(disk.calls, 1, 200);
 	assert_in_range(written, 1, SIZE - 1);
 	pthread_join(canceller, NULL);
 	close(reader);
@@ -398,7 +557,7 @@ static void a_file_that_is_not_committed_is_not_there(void **state)
 
 	(void)state;
 	for (int round = 0; round < 4; round++) {
-		disk.nameless = round & 1;
+		disk.nameless = round & 1 ? EOPNOTSUPP : 0;
 		output = output_open("new", 0600, &cancelled);
 		assert_non_null(output);
 		assert_int_equal(write_all(output, SIZE), 0);
@@ -422,7 +581,7 @@ static void a_commit_that_is_cancelled_leaves_the_old_file(void **state)
 {
 	(void)state;
 	for (int round = 0; round < 2; round++) {
-		disk.nameless = round;
+		disk.nameless = round ? EOPNOTSUPP : 0;
 		cancels_at_sync = false;
 		assert_int_equal(store("old", 5), 0);
 		cancels_at_sync = true;
@@ -434,15 +593,41 @@ static void a_commit_that_is_cancelled_leaves_the_old_file(void **state)
 
 static void a_file_system_without_nameless_files_does_as_well(void **state)
 {
+	static const int errors[] = { EOPNOTSUPP, EISDIR, ENOENT };
 	struct stat about;
 
 	(void)state;
-	disk.nameless = true;
-	assert_int_equal(store("new", SIZE), 0);
-	assert_int_equal(stat("new", &about), 0);
-	assert_int_equal(about.st_mode & 07777, 0640);
-	assert_int_equal(store("new", 3), 0);
-	assert_stored("new", 3);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		disk.nameless = errors[i];
+		assert_int_equal(store("new", SIZE), 0);
+		assert_int_equal(stat("new", &about), 0);
+		assert_int_equal(about.st_mode & 07777, 0640);
+		assert_int_equal(store("new", 3), 0);
+		assert_stored("new", 3);
+	}
+	disk.nameless = EIO; /* it knows them, but something is wrong */
+	assert_fails("new", EIO);
+}
+
+/* The owner stays if this user may give a file away, which is no failure otherwise. */
+static void a_file_that_is_replaced_leaves_its_owner(void **state)
+{
+	struct stat about;
+
+	(void)state;
+	assert_int_equal(store("old", 5), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown("old", 12345, 54321), 0);
+		assert_int_equal(store("old", SIZE), 0);
+		assert_int_equal(stat("old", &about), 0);
+		assert_int_equal(about.st_uid, 12345);
+		assert_int_equal(about.st_gid, 54321);
+	}
+	disk.owner = EPERM;
+	assert_int_equal(store("old", 7), 0);
+	disk.owner = EIO;
+	assert_fails("old", EIO);
+	assert_stored("old", 7);
 }
 
 static void a_disk_that_fails_leaves_nothing(void **state)
@@ -454,6 +639,50 @@ static void a_disk_that_fails_leaves_nothing(void **state)
 	disk.error = EINVAL; /* a file system that cannot sync */
 	assert_int_equal(store("new", SIZE), 0);
 	assert_stored("new", SIZE);
+}
+
+/* While it is still being written, too. */
+static void a_disk_that_fails_is_noticed_early(void **state)
+{
+	struct output *output = output_open("new", 0600, &cancelled);
+	ssize_t count = 1;
+
+	(void)state;
+	disk.error = EIO;
+	for (uint64_t done = 0; done < 2 * 1024 * 1024 && count > 0; done += (uint64_t)count)
+		count = output_write(output, bytes, SIZE);
+	assert_int_equal(count, -1);
+	assert_int_equal(errno, EIO);
+	output_abandon(output);
+	assert_int_equal(access("new", F_OK), -1);
+}
+
+/* Nor takes it anything away: a file that has the template for a temporary name is another's. */
+static void a_name_that_cannot_be_given_leaves_nothing(void **state)
+{
+	struct output *output;
+
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		disk.nameless = round ? EOPNOTSUPP : 0;
+		output = output_open("new", 0600, &cancelled);
+		assert_int_equal(mkdir("new", 0700), 0);
+		assert_int_equal(output_commit(output), -1);
+		assert_int_equal(errno, EISDIR);
+		assert_int_equal(rmdir("new"), 0);
+	}
+	disk.nameless = 0;
+	assert_int_equal(mkdir("elsewhere", 0700), 0);
+	output = output_open("elsewhere/new", 0600, &cancelled);
+	assert_int_equal(rmdir("elsewhere"), 0);
+	assert_int_equal(output_commit(output), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(store("new", 5), 0);
+	assert_int_equal(store("new.XXXXXX", 7), 0);
+	disk.taken = ENOSPC;
+	assert_fails("new", ENOSPC);
+	assert_stored("new", 5);
+	assert_stored("new.XXXXXX", 7);
 }
 
 /* Writes `size` bytes of no importance to a file that is not kept. */
@@ -494,7 +723,7 @@ static void a_fast_disk_is_not_held_up(void **state)
 
 	(void)state;
 	write_much(256 * mebibyte);
-	assert_in_range(disk.syncs, 6, 10); /* 1, 2, 4 ... 64, 64 MiB */
+	assert_in_range(disk.syncs, 8, 9); /* 1, 2, 4 ... 64, 64 MiB */
 	assert_in_range(disk.most, 64 * mebibyte, 64 * mebibyte + SIZE); /* and never more */
 	reset(NULL);
 	disk.rate = 20 * mebibyte;
@@ -517,6 +746,41 @@ static void restore(int before)
 {
 	dup2(before, STDOUT_FILENO);
 	close(before);
+}
+
+/* That its reader has stopped holds up nobody for good; and it blocks whoever else has it. */
+static void a_terminal_that_takes_nothing_can_be_cancelled(void **state)
+{
+	int terminal = posix_openpt(O_RDWR | O_NOCTTY), before, error, flags;
+	pthread_t canceller;
+
+	(void)state;
+	assert_int_equal(grantpt(terminal) | unlockpt(terminal), 0);
+	before = redirect(open(ptsname(terminal), O_RDWR | O_NOCTTY));
+	pthread_create(&canceller, NULL, cancel, NULL);
+	store("-", SIZE);
+	error = errno;
+	flags = fcntl(STDOUT_FILENO, F_GETFL);
+	restore(before);
+	assert_int_equal(error, ECANCELED);
+	pthread_join(canceller, NULL);
+	assert_in_range(written, 1, SIZE - 1);
+	assert_int_equal(flags & O_NONBLOCK, 0);
+	close(terminal);
+}
+
+static void a_standard_output_that_is_closed_is_an_error(void **state)
+{
+	int before = dup(STDOUT_FILENO), result, error;
+
+	(void)state;
+	fflush(stdout);
+	close(STDOUT_FILENO);
+	result = store("-", SIZE);
+	error = errno;
+	restore(before);
+	assert_int_equal(result, -1);
+	assert_int_equal(error, EBADF);
 }
 
 static void a_standard_output_that_does_not_block_gets_all(void **state)
@@ -546,7 +810,9 @@ static void a_standard_output_that_is_a_file_stays_that_file(void **state)
 
 	(void)state;
 	before = redirect(open("file", O_WRONLY | O_CREAT, 0600));
-	result = store("-", SIZE);
+	result = store("-", SIZE - 1);
+	if (!result && write(STDOUT_FILENO, bytes + SIZE - 1, 1) != 1) /* others may write on */
+		result = -1;
 	restore(before);
 	assert_int_equal(result, 0);
 	assert_stored("file", SIZE);
@@ -570,6 +836,15 @@ static void a_standard_output_without_a_reader_is_an_error(void **state)
 	assert_int_equal(unlink("fifo"), 0);
 }
 
+/* A failure of a group's teardown would not be one of the program. */
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(count_descriptors(), descriptors_before);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -577,24 +852,34 @@ int main(void)
 		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_mode, reset),
 		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
 		cmocka_unit_test_setup(as_many_symbolic_links_are_followed_as_by_the_kernel, reset),
+		cmocka_unit_test_setup(a_name_that_is_too_long_is_no_other_name, reset),
 		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
+		cmocka_unit_test_setup(a_folder_that_others_own_is_found_before, reset),
+		cmocka_unit_test_setup(a_new_file_has_the_mode_that_the_mask_leaves, reset),
 		cmocka_unit_test_setup(a_socket_is_an_error, reset),
 		cmocka_unit_test_setup(a_file_beyond_the_limit_is_an_error_and_leaves_nothing,
 				       reset),
 		cmocka_unit_test_setup(a_full_device_is_an_error, reset),
+		cmocka_unit_test_setup(only_what_is_a_failure_fails, reset),
 		cmocka_unit_test_setup(a_pipe_gets_all_once_it_has_a_reader, reset),
 		cmocka_unit_test_setup(a_reader_that_does_not_read_can_be_cancelled, reset),
 		cmocka_unit_test_setup(a_reader_that_goes_away_is_an_error, reset),
 		cmocka_unit_test_setup(a_file_that_is_not_committed_is_not_there, reset),
 		cmocka_unit_test_setup(a_commit_that_is_cancelled_leaves_the_old_file, reset),
 		cmocka_unit_test_setup(a_file_system_without_nameless_files_does_as_well, reset),
+		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_owner, reset),
 		cmocka_unit_test_setup(a_disk_that_fails_leaves_nothing, reset),
+		cmocka_unit_test_setup(a_disk_that_fails_is_noticed_early, reset),
+		cmocka_unit_test_setup(a_name_that_cannot_be_given_leaves_nothing, reset),
 		cmocka_unit_test_setup(a_slow_disk_is_seen_to_move, reset),
 		cmocka_unit_test_setup(a_fast_disk_is_not_held_up, reset),
 		cmocka_unit_test_setup(a_standard_output_that_does_not_block_gets_all, reset),
 		cmocka_unit_test_setup(a_standard_output_that_is_a_file_stays_that_file, reset),
 		cmocka_unit_test_setup(a_standard_output_without_a_reader_is_an_error, reset),
+		cmocka_unit_test_setup(a_standard_output_that_is_closed_is_an_error, reset),
+		cmocka_unit_test_setup(a_terminal_that_takes_nothing_can_be_cancelled, reset),
+		cmocka_unit_test(nothing_is_left),
 	};
 
-	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+	return cmocka_run_group_tests(tests, make_folder, NULL);
 }
