@@ -6,7 +6,10 @@
 #include "rdma-common/sink.h"
 #include "rdma-common/digest.h"
 #include "rdma-common/memory.h"
+#include "rdma-common/process.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -35,6 +38,21 @@
 static uint8_t bytes[LARGEST];
 static char folder[] = "/tmp/sink-test.XXXXXX";
 
+/* ---- Threads, of which there may be no more, in the place of the C library's ---- */
+
+static int no_thread; /* the error of pthread_create(3); 0: none */
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *argument)
+{
+	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	*(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+	return no_thread ? no_thread : create(thread, attributes, run, argument);
+}
+
+/* ---- Sinks ---- */
+
 /* The owner of a sink, and the peer that fills its ring. */
 struct owner {
 	pthread_mutex_t lock; /* the sessions' */
@@ -42,11 +60,12 @@ struct owner {
 	struct incoming incoming;
 	struct sink *sink;
 	uint8_t *ring;
+	int64_t started; /* as now_nanoseconds() counts */
 	/* `lock` guards these: */
 	uint64_t filled, copied, kept; /* positions */
 	bool finished, stopped;
 	unsigned int violations; /* of the rules for calls */
-	unsigned int kept_calls;
+	unsigned int kept_calls, next_calls;
 	struct verdict verdict;
 	struct excerpt excerpt;
 };
@@ -75,6 +94,7 @@ static bool next(void *context, struct piece *piece)
 	struct owner *owner = enter(context);
 	uint64_t ring_size = owner->incoming.ring_size;
 
+	owner->next_calls++;
 	piece->position = owner->copied;
 	piece->offset = owner->copied % ring_size;
 	piece->size = owner->filled - owner->copied;
@@ -89,7 +109,7 @@ static void copied(void *context, uint64_t size)
 {
 	struct owner *owner = enter(context);
 
-	if (size == 0 || size > owner->filled - owner->copied)
+	if (size == 0 || size > owner->filled - owner->copied || size > PIECE)
 		owner->violations++;
 	memset(owner->ring + owner->copied % owner->incoming.ring_size, 0xdd, size);
 	owner->copied += size;
@@ -164,7 +184,8 @@ static struct owner *whole_new(uint64_t size)
 	return owner;
 }
 
-static void start(struct owner *owner)
+/* False, with errno: there is no sink. */
+static bool try_start(struct owner *owner)
 {
 	const struct sink_calls calls = {
 		.context = owner,
@@ -174,8 +195,14 @@ static void start(struct owner *owner)
 		.finished = finished,
 	};
 
+	owner->started = now_nanoseconds();
 	owner->sink = sink_start(&owner->incoming, &calls);
-	assert_non_null(owner->sink);
+	return owner->sink;
+}
+
+static void start(struct owner *owner)
+{
+	assert_true(try_start(owner));
 }
 
 /* The peer fills the ring up to `end` in steps, with the bytes of passes of `pass` bytes. */
@@ -194,6 +221,14 @@ static void feed(struct owner *owner, uint64_t end, uint64_t pass, uint64_t step
 		if (owner->filled - owner->copied == ring_size)
 			pthread_cond_wait(&owner->moved, &owner->lock);
 	}
+	pthread_mutex_unlock(&owner->lock);
+}
+
+static void await_copied(struct owner *owner, uint64_t position)
+{
+	pthread_mutex_lock(&owner->lock);
+	while (owner->copied < position && !owner->finished)
+		pthread_cond_wait(&owner->moved, &owner->lock);
 	pthread_mutex_unlock(&owner->lock);
 }
 
@@ -250,7 +285,8 @@ static void owner_free(struct owner *owner)
 {
 	stop(owner);
 	stop(owner);
-	sink_wake(owner->sink);
+	if (owner->sink)
+		sink_wake(owner->sink);
 	sink_release(owner->sink);
 	wait_for_release(owner);
 	assert_int_equal(owner->violations, 0);
@@ -265,6 +301,8 @@ static void assert_good(struct owner *owner, uint64_t size)
 	assert_string_equal(owner->verdict.failure.cause, "");
 	assert_int_equal(owner->verdict.failure.status, STATUS_SUCCESS);
 	assert_int_equal(owner->verdict.verified_bytes, size);
+	assert_in_range(owner->verdict.nanoseconds, size > PIECE,
+			now_nanoseconds() - owner->started);
 	assert_int_equal(owner->kept, size);
 }
 
@@ -328,8 +366,8 @@ static void a_stream_fits_through_any_ring(void **state)
 
 static void a_whole_payload_is_verified_in_place(void **state)
 {
-	static const uint64_t sizes[] = { 1,         1024,      SMALL,        SMALL + 1,
-					  PIECE - 1, PIECE + 1, 4 * PIECE + 5 };
+	static const uint64_t sizes[] = { 1,     1024,      SMALL,     SMALL + 1,    PIECE - 1,
+					  PIECE, PIECE + 1, 2 * PIECE, 4 * PIECE + 5 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -392,6 +430,29 @@ static void every_pass_is_verified_and_the_first_is_shown_and_stored(void **stat
 		assert_excerpt(owner, 1000, 1000);
 		owner_free(owner);
 		assert_stored("new", 1000);
+	}
+}
+
+/* Behind it in the sink's copy are old bytes, with which the pattern goes on. */
+static void a_piece_may_end_in_another_pass(void **state)
+{
+	static const uint64_t ends[] = { 500, 3500, 5900, 6000 };
+
+	(void)state;
+	for (int repeats = 0; repeats < 2; repeats++) {
+		struct owner *owner = owner_new(8000, 6000);
+
+		owner->incoming.is_pattern = true;
+		owner->incoming.pass_length = 1000;
+		owner->incoming.repeats = repeats;
+		start(owner);
+		for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+			feed(owner, ends[i], 1000, ends[i]);
+			await_copied(owner, ends[i]);
+		}
+		finish(owner, 6000, digest_of(1000, repeats ? 1 : 6));
+		assert_good(owner, 6000);
+		owner_free(owner);
 	}
 }
 
@@ -600,6 +661,39 @@ static void a_file_gets_the_stream_and_replaces_an_old_one(void **state)
 	assert_stored("new", 100);
 }
 
+static void a_single_byte_is_stored(void **state)
+{
+	(void)state;
+	for (int whole = 0; whole < 2; whole++) {
+		struct owner *owner = whole ? whole_new(1) : owner_new(1, 3);
+		uint64_t size = owner->incoming.length;
+
+		owner->incoming.output = "new";
+		start(owner);
+		feed(owner, size, LARGEST, 1);
+		if (!whole)
+			finish(owner, size, digest_of(size, 1));
+		assert_good(owner, size);
+		owner_free(owner);
+		assert_stored("new", size);
+	}
+}
+
+/* As in /proc, where no file can be created. */
+static void without_an_output_none_is_opened(void **state)
+{
+	struct owner *owner = owner_new(100, 250);
+
+	(void)state;
+	assert_int_equal(chdir("/proc"), 0);
+	start(owner);
+	feed(owner, 250, LARGEST, 50);
+	finish(owner, 250, digest_of(250, 1));
+	assert_good(owner, 250);
+	owner_free(owner);
+	assert_int_equal(chdir(folder), 0);
+}
+
 /* Reads a FIFO slowly, to its end. */
 static void *read_fifo(void *argument)
 {
@@ -739,9 +833,38 @@ static void a_sink_that_waits_can_be_stopped(void **state)
 	start(owner);
 	feed(owner, 150, LARGEST, 50);
 	assert_false(wait_for_end(owner, 20));
+	assert_in_range(owner->next_calls, 1, 20); /* it waits, rather than ask again and again */
 	owner_free(owner);
 	sink_stop(NULL);
 	sink_release(NULL);
+}
+
+static void without_a_thread_there_is_no_sink_and_no_ring(void **state)
+{
+	struct owner *owner = owner_new(5000, LARGEST);
+
+	(void)state;
+	no_thread = EAGAIN;
+	assert_false(try_start(owner));
+	assert_int_equal(errno, EAGAIN);
+	no_thread = 0;
+	owner_free(owner);
+}
+
+static void a_ring_that_an_adapter_may_still_use_stays(void **state)
+{
+	struct owner *owner = whole_new(1000);
+
+	(void)state;
+	start(owner); /* verified at once, without a thread */
+	stop(owner);
+	sink_keep_ring(owner->sink);
+	sink_keep_ring(NULL);
+	sink_release(owner->sink);
+	assert_memory_equal(owner->ring, bytes, 1000);
+	assert_int_equal(memory_unmap(owner->ring, 1000), 0);
+	owner->sink = NULL;
+	owner_free(owner);
 }
 
 /* At whatever time: no call afterwards, and a file is whole or not there. */
@@ -769,21 +892,24 @@ static void a_sink_can_be_stopped_at_any_time(void **state)
 
 /* ---- All of them ---- */
 
-/* The lowest descriptor that is free: a higher one afterwards means that some were left open. */
-static int free_descriptor(void)
+/* How many descriptors are open. */
+static int count_descriptors(void)
 {
-	int descriptor = dup(STDIN_FILENO);
+	DIR *open_ones = opendir("/proc/self/fd");
+	int count = 0;
 
-	close(descriptor);
-	return descriptor;
+	while (readdir(open_ones))
+		count++;
+	closedir(open_ones);
+	return count;
 }
 
-static int descriptor_before;
+static int descriptors_before;
 
 static int make_folder(void **state)
 {
 	(void)state;
-	descriptor_before = free_descriptor();
+	descriptors_before = count_descriptors();
 	pattern_fill(bytes, 0, sizeof(bytes));
 	umask(022);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
@@ -791,12 +917,13 @@ static int make_folder(void **state)
 	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
 }
 
-static int remove_folder(void **state)
+/* A failure of a group's teardown would not be one of the program. */
+static void nothing_is_left(void **state)
 {
 	(void)state;
-	if (free_descriptor() != descriptor_before)
-		return -1;
-	return chdir("/") || rmdir(folder); /* fails if anything is left in it */
+	assert_int_equal(count_descriptors(), descriptors_before);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 int main(void)
@@ -807,6 +934,7 @@ int main(void)
 		cmocka_unit_test(the_end_may_be_known_before_the_last_bytes),
 		cmocka_unit_test(a_stream_may_be_empty),
 		cmocka_unit_test(every_pass_is_verified_and_the_first_is_shown_and_stored),
+		cmocka_unit_test(a_piece_may_end_in_another_pass),
 		cmocka_unit_test(a_wrong_byte_ends_a_stream_at_once),
 		cmocka_unit_test(a_wrong_byte_in_a_later_pass_is_found),
 		cmocka_unit_test(a_wrong_byte_in_a_whole_payload_is_found),
@@ -815,13 +943,18 @@ int main(void)
 		cmocka_unit_test(each_pass_that_repeats_is_verified),
 		cmocka_unit_test(a_stream_that_passes_max_size_is_refused),
 		cmocka_unit_test(a_file_gets_the_stream_and_replaces_an_old_one),
+		cmocka_unit_test(a_single_byte_is_stored),
+		cmocka_unit_test(without_an_output_none_is_opened),
 		cmocka_unit_test(a_pipe_gets_the_stream_and_is_seen_to_move),
 		cmocka_unit_test(what_cannot_be_stored_ends_a_stream_at_once),
 		cmocka_unit_test(a_name_that_cannot_be_given_is_an_error),
 		cmocka_unit_test(a_fifo_without_a_reader_does_not_hold_up_a_stop),
 		cmocka_unit_test(a_sink_that_waits_can_be_stopped),
+		cmocka_unit_test(without_a_thread_there_is_no_sink_and_no_ring),
+		cmocka_unit_test(a_ring_that_an_adapter_may_still_use_stays),
 		cmocka_unit_test(a_sink_can_be_stopped_at_any_time),
+		cmocka_unit_test(nothing_is_left),
 	};
 
-	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+	return cmocka_run_group_tests(tests, make_folder, NULL);
 }
