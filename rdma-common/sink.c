@@ -235,17 +235,16 @@ static bool store(struct sink *sink, const uint8_t *bytes, size_t size)
 }
 
 /* Gives the output its name. Nothing to do where there is none. */
-static bool commit(struct sink *sink)
+static void commit(struct sink *sink)
 {
 	struct output *output;
 
-	if (!sink->incoming.output)
-		return true;
-	if (!open_output(sink))
-		return false;
+	if (!sink->incoming.output || !open_output(sink))
+		return;
 	output = sink->output;
 	sink->output = NULL;
-	return !output_commit(output) || fail_to_store(sink);
+	if (output_commit(output))
+		fail_to_store(sink);
 }
 
 /* ---- A whole payload ---- */
