@@ -5,8 +5,10 @@
  */
 #include "rdma-common/payload.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,7 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -26,7 +32,9 @@
 
 #define LARGE ((size_t)20 << 20)
 
-static const size_t sizes[] = { 1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, LARGE };
+static const size_t sizes[] = {
+	1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, PAYLOAD_WHOLE + 2, LARGE
+};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static uint8_t *bytes; /* LARGE of them, what files and pipes begin with */
@@ -34,9 +42,149 @@ static uint8_t *found; /* room for as many */
 static char folder[] = "/tmp/payload-test.XXXXXX";
 static char cause[CAUSE_SIZE]; /* of the load() that failed last */
 
-static int set_up(void **state)
+/* ---- Files, pipes and a clock in the place of the C library's; feeds have the real ones ---- */
+
+static pthread_t tester; /* the thread whose calls these are */
+static struct {
+	size_t most;        /* bytes at once, and every other call is interrupted; 0: neither */
+	unsigned int count; /* calls so far */
+	uint64_t bytes;     /* that they have moved */
+	bool fails;         /* with `error`, or at the end of the file if that is 0, */
+	int error;
+	uint64_t later;             /* once so many bytes have moved */
+	int64_t step;               /* nanoseconds that read(2) takes */
+	int64_t time;               /* nanoseconds that it has taken so far */
+	int nameless;               /* the error of O_TMPFILE, which no folder knows; 0: they do */
+	int taken;                  /* the error of looking for a temporary name; 0: there is one */
+	unsigned int interruptions; /* calls of poll(2) that a signal is still to end */
+} calls;
+
+static int reset(void **state)
 {
 	(void)state;
+	memset(&calls, 0, sizeof(calls));
+	tester = pthread_self();
+	return 0;
+}
+
+/* Prepares a call for `*size` bytes. False: `*result` is what it comes to. */
+static bool begin_call(size_t *size, int interruption, ssize_t *result)
+{
+	if (!pthread_equal(pthread_self(), tester))
+		return true;
+	calls.count++;
+	if (calls.fails && calls.bytes >= calls.later) {
+		errno = calls.error;
+		*result = errno ? -1 : 0;
+		return false;
+	}
+	if (!calls.most)
+		return true;
+	if (*size > calls.most)
+		*size = calls.most;
+	errno = interruption;
+	*result = -1;
+	return calls.count % 2;
+}
+
+static ssize_t end_call(ssize_t result)
+{
+	if (result > 0 && pthread_equal(pthread_self(), tester))
+		calls.bytes += (uint64_t)result;
+	return result;
+}
+
+ssize_t read(int descriptor, void *memory, size_t size)
+{
+	ssize_t result;
+
+	calls.time += calls.step;
+	if (!begin_call(&size, calls.count % 4 == 1 ? EAGAIN : EINTR, &result))
+		return result;
+	return end_call(syscall(SYS_read, descriptor, memory, size));
+}
+
+ssize_t pread(int descriptor, void *memory, size_t size, off_t position)
+{
+	struct iovec part = { .iov_base = memory };
+	ssize_t result;
+
+	if (!begin_call(&size, EINTR, &result))
+		return result;
+	part.iov_len = size;
+	return end_call(preadv(descriptor, &part, 1, position));
+}
+
+ssize_t write(int descriptor, const void *memory, size_t size)
+{
+	ssize_t result;
+
+	if (!begin_call(&size, EINTR, &result))
+		return result;
+	return end_call(syscall(SYS_write, descriptor, memory, size));
+}
+
+int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
+{
+	struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000L };
+
+	if (calls.interruptions > 0) {
+		calls.interruptions--;
+		errno = EINTR;
+		return -1;
+	}
+	return ppoll(descriptors, count, milliseconds < 0 ? NULL : &time, NULL);
+}
+
+int open(const char *name, int flags, ...)
+{
+	va_list arguments;
+	mode_t mode;
+
+	va_start(arguments, flags);
+	mode = va_arg(arguments, mode_t);
+	va_end(arguments);
+	if (calls.nameless && (flags & O_TMPFILE) == O_TMPFILE) {
+		errno = calls.nameless;
+		return -1;
+	}
+	return openat(AT_FDCWD, name, flags, mode);
+}
+
+int mkostemp(char *name, int flags)
+{
+	errno = calls.taken;
+	return errno ? -1 : mkostemps(name, 0, flags);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int result = (int)syscall(SYS_clock_gettime, clock, time);
+
+	time->tv_sec += calls.time / 1000000000;
+	return result;
+}
+
+/* ---- Payloads ---- */
+
+/* How many descriptors are open. */
+static int count_descriptors(void)
+{
+	DIR *open_ones = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(open_ones))
+		count++;
+	closedir(open_ones);
+	return count;
+}
+
+static int descriptors_before;
+
+static int set_up(void **state)
+{
+	reset(state);
+	descriptors_before = count_descriptors();
 	bytes = malloc(LARGE);
 	found = malloc(LARGE);
 	if (!bytes || !found)
@@ -52,7 +200,7 @@ static int tear_down(void **state)
 	(void)state;
 	free(bytes);
 	free(found);
-	return chdir("/") || rmdir(folder); /* fails if anything is left in it */
+	return 0;
 }
 
 static enum status load_as(struct payload *payload, const struct options *options)
@@ -148,6 +296,44 @@ static void a_text_is_whole_and_zeros_follow_it(void **state)
 	payload_free(&payload);
 }
 
+static void a_text_that_is_longer_has_one_zero(void **state)
+{
+	struct options options = default_options(ROLE_CLIENT);
+	char text[2 * DEFAULT_PAYLOAD];
+	struct payload payload;
+
+	(void)state;
+	options.message = text;
+	for (size_t length = DEFAULT_PAYLOAD - 2; length <= DEFAULT_PAYLOAD; length++) {
+		memset(text, 'x', sizeof(text));
+		text[length] = '\0';
+		assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
+		assert_true(payload_is_whole(&payload));
+		assert_int_equal(payload.length,
+				 length < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : DEFAULT_PAYLOAD + 1);
+		assert_string_equal((char *)payload.memory, text);
+		payload_free(&payload);
+	}
+}
+
+static void without_a_text_there_is_a_line_of_this_side(void **state)
+{
+	static const char *const sides[] = { "active/client", "passive/server" };
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+	struct payload payload;
+	char line[80];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(load(&payload, roles[i], NULL), STATUS_SUCCESS);
+		snprintf(line, sizeof(line), "message from %s side with pid %d", sides[i],
+			 getpid());
+		assert_string_equal((char *)payload.memory, line);
+		assert_int_equal(payload.length, DEFAULT_PAYLOAD);
+		payload_free(&payload);
+	}
+}
+
 static void a_pattern_is_whole_or_made_when_it_is_read(void **state)
 {
 	(void)state;
@@ -165,15 +351,22 @@ static void a_pattern_is_whole_or_made_when_it_is_read(void **state)
 static void a_digest_does_not_depend_on_its_steps(void **state)
 {
 	struct payload one, other;
+	int64_t started, ended;
 	uint64_t whole;
 
 	(void)state;
 	one = load_pattern(10000);
 	other = load_pattern(10000);
+	started = now_nanoseconds();
 	whole = payload_digest(&one);
-	for (uint64_t size = 0; size <= 10000; size += 625)
+	ended = now_nanoseconds();
+	assert_in_range(one.digest_nanoseconds, 1, ended - started);
+	for (uint64_t size = 0; size <= 10000; size += 625) {
 		payload_extend_digest(&other, size);
-	payload_extend_digest(&other, 5); /* is covered already */
+		assert_int_equal(other.digested, size);
+	}
+	payload_extend_digest(&other, 5);          /* is covered already */
+	payload_extend_digest(&other, UINT64_MAX); /* up to its end */
 	assert_true(payload_digest(&other) == whole);
 	assert_int_equal(other.digested, 10000);
 	payload_free(&one);
@@ -223,6 +416,73 @@ static void a_file_is_whole_or_read_at_any_position(void **state)
 	}
 }
 
+static void of_a_file_that_is_whole_no_descriptor_is_kept(void **state)
+{
+	struct payload payload;
+
+	(void)state;
+	write_file("file", 5);
+	assert_int_equal(load(&payload, ROLE_SERVER, "file"), STATUS_SUCCESS);
+	assert_int_equal(payload.descriptor, -1);
+	assert_int_equal(count_descriptors(), descriptors_before);
+	payload_free(&payload);
+	assert_int_equal(unlink("file"), 0);
+}
+
+static void signals_and_short_reads_lose_no_byte_of_a_file(void **state)
+{
+	static const size_t lengths[] = { 100003, LARGE };
+	const atomic_bool never = false;
+	struct payload payload;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		write_file("file", lengths[i]);
+		calls.most = 70001;
+		assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+		assert_has_bytes(&payload, lengths[i]);
+		found[100000] = 0xee; /* what is behind it is not to be written over */
+		assert_int_equal(payload_read(&payload, 1, found, 100000, &never), 100000);
+		assert_memory_equal(found, bytes + 1, 100000);
+		assert_int_equal(found[100000], 0xee);
+		payload_free(&payload);
+		calls.most = 0;
+	}
+	assert_int_equal(unlink("file"), 0);
+}
+
+/* Of a small file while it is loaded, of a large one later. */
+static void a_disk_that_fails_is_an_error_in_words(void **state)
+{
+	static const struct {
+		int error; /* 0: the file is shorter than it was */
+		const char *words;
+	} cases[] = { { EIO, "cannot read 'file': Input/output error" },
+		      { 0, "cannot read 'file': " PAYLOAD_CUT_SHORT } };
+	const atomic_bool never = false;
+	struct payload payload;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		write_file("file", 1000);
+		calls.fails = true;
+		calls.error = cases[i].error;
+		assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_LOCAL_FAILURE);
+		assert_string_equal(cause, cases[i].words);
+		payload_free(&payload);
+		calls.fails = false;
+	}
+	write_file("file", LARGE);
+	calls.fails = true;
+	calls.error = EIO;
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+	assert_int_equal(payload_read(&payload, 0, found, 5, &never), -1);
+	assert_int_equal(errno, EIO);
+	payload_free(&payload);
+	reset(NULL);
+	assert_int_equal(unlink("file"), 0);
+}
+
 /* As a shell that has read a line of it leaves it. */
 static void a_file_on_standard_input_begins_where_that_stands(void **state)
 {
@@ -242,7 +502,12 @@ static void a_file_on_standard_input_begins_where_that_stands(void **state)
 		assert_int_equal(read_rest(&payload, 0), LARGE - skipped[i]);
 		assert_memory_equal(found, bytes + skipped[i], LARGE - skipped[i]);
 		payload_free(&payload);
+		assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0); /* it stays open */
 	}
+	assert_int_equal(lseek(STDIN_FILENO, 0, SEEK_END), LARGE);
+	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_LOCAL_FAILURE);
+	assert_string_equal(cause, "cannot read '-': it is empty; a payload has one byte at least");
+	payload_free(&payload);
 	assert_int_equal(unlink("file"), 0);
 }
 
@@ -342,6 +607,7 @@ static void an_endless_device_is_sent_as_it_comes(void **state)
 
 /* What is written to a pipe. */
 struct feed {
+	const char *name; /* a FIFO; NULL: standard input */
 	int descriptor;
 	size_t size, step;  /* bytes in all and at once */
 	useconds_t pause;   /* before each step but the first, in microseconds */
@@ -351,9 +617,11 @@ struct feed {
 
 static void *run_feed(void *argument)
 {
-	const struct feed *feed = argument;
+	struct feed *feed = argument;
 	size_t done = 0;
 
+	if (feed->name)
+		feed->descriptor = open(feed->name, O_WRONLY);
 	while (done < feed->size) {
 		size_t left = feed->size - done;
 		ssize_t count = write(feed->descriptor, bytes + done,
@@ -405,6 +673,7 @@ static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **
 		assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 		assert_int_equal(payload_is_whole(&payload), whole);
 		assert_true(payload.length == (whole ? sizes[i] : TRANSFER_UNKNOWN));
+		assert_in_range(payload.size, 1, PAYLOAD_WHOLE + 1);
 		assert_has_bytes(&payload, sizes[i]);
 		payload_free(&payload);
 		feed_end(&feed);
@@ -503,6 +772,104 @@ static void *cancel(void *argument)
 	return NULL;
 }
 
+static void signals_and_short_reads_lose_no_byte_of_a_pipe(void **state)
+{
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+	struct payload payload;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct feed feed = { .size = LARGE, .step = LARGE };
+
+		calls.most = 32768; /* one byte is left of PAYLOAD_WHOLE + 1 */
+		feed_start(&feed);
+		assert_int_equal(load(&payload, roles[i], "-"), STATUS_SUCCESS);
+		assert_has_bytes(&payload, LARGE);
+		payload_free(&payload);
+		calls.most = 0;
+		feed_end(&feed);
+	}
+}
+
+/* A byte at a time, each of which takes longer than the end of a pipe is waited for. */
+static void only_who_needs_it_all_waits_for_a_trickle(void **state)
+{
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+	struct payload payload;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct feed feed = { .size = 100, .step = 100 };
+
+		calls.most = 1;
+		calls.step = INT64_C(5000000000);
+		feed_start(&feed);
+		assert_int_equal(load(&payload, roles[i], "-"), STATUS_SUCCESS);
+		if (roles[i] == ROLE_CLIENT)
+			assert_int_equal(payload.size, 1);
+		else
+			assert_int_equal(payload.size, 100);
+		assert_has_bytes(&payload, 100);
+		payload_free(&payload);
+		reset(NULL);
+		feed_end(&feed);
+	}
+}
+
+/* While it is loaded, while it is sent, and while it is copied. */
+static void a_pipe_that_fails_is_an_error_in_words(void **state)
+{
+	struct feed feed = { .size = LARGE, .step = LARGE };
+	const atomic_bool never = false;
+	struct payload payload;
+
+	(void)state;
+	feed_start(&feed);
+	calls.error = EIO;
+	calls.fails = true;
+	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_LOCAL_FAILURE);
+	assert_string_equal(cause, "cannot read '-': Input/output error");
+	payload_free(&payload);
+	calls.fails = false;
+	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
+	calls.fails = true;
+	assert_int_equal(payload_read(&payload, payload.size, found, LARGE, &never), -1);
+	assert_int_equal(errno, EIO);
+	payload_free(&payload);
+	feed_end(&feed);
+	reset(NULL);
+	feed_start(&feed);
+	calls.fails = true;
+	calls.error = EIO;
+	calls.later = 2 * (PAYLOAD_WHOLE + 1); /* read, and written */
+	assert_int_equal(load(&payload, ROLE_SERVER, "-"), STATUS_LOCAL_FAILURE);
+	assert_string_equal(cause, "cannot read '-': Input/output error");
+	payload_free(&payload);
+	reset(NULL);
+	feed_end(&feed);
+}
+
+/* By its name; and it is closed. */
+static void a_fifo_is_a_pipe(void **state)
+{
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+	struct payload payload;
+
+	(void)state;
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	for (size_t i = 0; i < 2; i++) {
+		struct feed feed = { .name = "fifo", .size = LARGE, .step = LARGE };
+
+		assert_int_equal(pthread_create(&feed.thread, NULL, run_feed, &feed), 0);
+		assert_int_equal(load(&payload, roles[i], "fifo"), STATUS_SUCCESS);
+		assert_has_bytes(&payload, LARGE);
+		payload_free(&payload);
+		pthread_join(feed.thread, NULL);
+		assert_int_equal(count_descriptors(), descriptors_before);
+	}
+	assert_int_equal(unlink("fifo"), 0);
+}
+
 static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 {
 	struct feed feed = { .size = 1, .step = 1, .silence = 1000000 };
@@ -514,6 +881,7 @@ static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_int_equal(pthread_create(&canceller, NULL, cancel, &cancelled), 0);
+	calls.interruptions = 1;
 	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), -1);
 	assert_int_equal(errno, ECANCELED);
 	pthread_join(canceller, NULL);
@@ -558,19 +926,37 @@ static void a_server_of_one_client_needs_no_copy(void **state)
 	feed_end(&feed);
 }
 
-static void a_folder_that_takes_no_copy_is_passed_over(void **state)
+/* A server keeps a copy, and sends it. */
+static void assert_copied(void)
 {
 	struct feed feed = { .size = LARGE, .step = LARGE };
 	struct payload payload;
 
-	(void)state;
-	setenv("TMPDIR", "/proc", 1);
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_SERVER, "-"), STATUS_SUCCESS);
+	assert_string_equal(cause, "");
+	assert_null(payload.memory);
 	assert_has_bytes(&payload, LARGE);
 	payload_free(&payload);
 	feed_end(&feed);
+}
+
+static void a_folder_that_takes_no_copy_is_passed_over(void **state)
+{
+	(void)state;
+	setenv("TMPDIR", "/proc", 1);
+	assert_copied();
+	unsetenv("TMPDIR");
+	assert_copied();
 	setenv("TMPDIR", folder, 1);
+}
+
+static void a_folder_without_nameless_files_takes_a_copy_as_well(void **state)
+{
+	(void)state;
+	calls.nameless = EOPNOTSUPP;
+	assert_copied();
+	calls.nameless = 0;
 }
 
 static void a_copy_for_which_there_is_no_room_is_an_error_in_words(void **state)
@@ -591,7 +977,68 @@ static void a_copy_for_which_there_is_no_room_is_an_error_in_words(void **state)
 	feed_end(&feed);
 }
 
+static void a_copy_that_cannot_be_kept_is_an_error_in_words(void **state)
+{
+	static const struct {
+		int taken, error;
+		const char *words;
+	} cases[] = { { EROFS, 0, "in /tmp: Read-only file system; set TMPDIR to a folder" },
+		      { 0, ENOSPC, ": No space left on device; set TMPDIR to a folder" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct feed feed = { .size = LARGE, .step = LARGE };
+		struct payload payload;
+
+		calls.nameless = EOPNOTSUPP;
+		calls.taken = cases[i].taken;
+		calls.fails = cases[i].error;
+		calls.error = cases[i].error;
+		calls.later = PAYLOAD_WHOLE + 1; /* read */
+		feed_start(&feed);
+		assert_int_equal(load(&payload, ROLE_SERVER, "-"), STATUS_LOCAL_FAILURE);
+		assert_non_null(strstr(cause, "cannot keep a copy of '-' in /"));
+		assert_non_null(strstr(cause, cases[i].words));
+		payload_free(&payload);
+		feed_end(&feed);
+		reset(NULL);
+	}
+}
+
 /* ---- The end ---- */
+
+/* What warnings say when it is freed. */
+static char *free_in_words(struct payload *payload)
+{
+	FILE *terminal = stderr;
+	char *text = NULL;
+	size_t size = 0;
+
+	stderr = open_memstream(&text, &size);
+	assert_non_null(stderr);
+	payload_free(payload);
+	fclose(stderr);
+	stderr = terminal;
+	return text;
+}
+
+static void memory_that_cannot_be_unmapped_is_reported(void **state)
+{
+	struct payload payload = load_pattern(5000);
+	uint8_t *memory = payload.memory;
+	char *text;
+
+	(void)state;
+	payload.memory++; /* where no page begins */
+	text = free_in_words(&payload);
+	assert_non_null(strstr(text, "cannot unmap 5000 bytes of memory: Invalid argument"));
+	free(text);
+	payload = load_pattern(5000);
+	text = free_in_words(&payload);
+	assert_string_equal(text, "");
+	free(text);
+	assert_int_equal(memory_unmap(memory, 5000), 0);
+}
 
 static void what_is_in_use_is_left(void **state)
 {
@@ -604,14 +1051,28 @@ static void what_is_in_use_is_left(void **state)
 	assert_int_equal(memory_unmap(payload.memory, payload.size), 0);
 }
 
+/* A failure of a group's teardown would not be one of the program. */
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(count_descriptors(), descriptors_before);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_text_is_whole_and_zeros_follow_it),
+		cmocka_unit_test(a_text_that_is_longer_has_one_zero),
+		cmocka_unit_test(without_a_text_there_is_a_line_of_this_side),
 		cmocka_unit_test(a_pattern_is_whole_or_made_when_it_is_read),
 		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
 		cmocka_unit_test(what_is_longer_than_four_gibibytes_is_read_to_its_end),
 		cmocka_unit_test(a_file_is_whole_or_read_at_any_position),
+		cmocka_unit_test(of_a_file_that_is_whole_no_descriptor_is_kept),
+		cmocka_unit_test_setup(signals_and_short_reads_lose_no_byte_of_a_file, reset),
+		cmocka_unit_test_setup(a_disk_that_fails_is_an_error_in_words, reset),
 		cmocka_unit_test(a_file_on_standard_input_begins_where_that_stands),
 		cmocka_unit_test(of_a_file_that_grows_what_it_had_is_sent),
 		cmocka_unit_test(a_file_that_shrinks_ends_early),
@@ -625,12 +1086,20 @@ int main(void)
 		cmocka_unit_test(the_first_byte_is_waited_for),
 		cmocka_unit_test(a_pipe_that_does_not_block_is_waited_for),
 		cmocka_unit_test(signals_do_not_end_a_pipe),
+		cmocka_unit_test_setup(signals_and_short_reads_lose_no_byte_of_a_pipe, reset),
+		cmocka_unit_test_setup(only_who_needs_it_all_waits_for_a_trickle, reset),
+		cmocka_unit_test_setup(a_pipe_that_fails_is_an_error_in_words, reset),
+		cmocka_unit_test(a_fifo_is_a_pipe),
 		cmocka_unit_test(a_wait_for_a_pipe_can_be_cancelled),
 		cmocka_unit_test(a_server_of_many_clients_keeps_a_copy_of_a_pipe),
 		cmocka_unit_test(a_server_of_one_client_needs_no_copy),
 		cmocka_unit_test(a_folder_that_takes_no_copy_is_passed_over),
+		cmocka_unit_test_setup(a_folder_without_nameless_files_takes_a_copy_as_well, reset),
 		cmocka_unit_test(a_copy_for_which_there_is_no_room_is_an_error_in_words),
+		cmocka_unit_test_setup(a_copy_that_cannot_be_kept_is_an_error_in_words, reset),
+		cmocka_unit_test(memory_that_cannot_be_unmapped_is_reported),
 		cmocka_unit_test(what_is_in_use_is_left),
+		cmocka_unit_test(nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("payload", tests, set_up, tear_down);
