@@ -5,15 +5,20 @@
  */
 #include "rdma-common/source.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -23,8 +28,40 @@
 
 #define LARGE ((size_t)20 << 20)
 
+/* What is filled at once at most. */
+#define STEP ((uint64_t)256 << 10)
+
 static const size_t sizes[] = { 1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, LARGE };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/* ---- Threads, of which there may be no more, in the place of the C library's ---- */
+
+static int no_thread; /* the error of pthread_create(3); 0: none */
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *argument)
+{
+	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	*(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+	return no_thread ? no_thread : create(thread, attributes, run, argument);
+}
+
+/* A thread that asks for the time waits here, if it is not the tests' own. */
+static pthread_t tester;
+static atomic_bool is_gate_closed;
+static sem_t at_gate, gate;
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	if (is_gate_closed && !pthread_equal(pthread_self(), tester)) {
+		sem_post(&at_gate);
+		sem_wait(&gate);
+	}
+	return (int)syscall(SYS_clock_gettime, clock, time);
+}
+
+/* ---- Payloads ---- */
 
 static uint8_t *bytes; /* LARGE of them, what files and pipes begin with */
 static char folder[] = "/tmp/source-test.XXXXXX";
@@ -39,6 +76,9 @@ static int set_up(void **state)
 	pthread_t first; /* with which a sanitizer may start one of its own, for await_threads() */
 
 	(void)state;
+	tester = pthread_self();
+	sem_init(&at_gate, 0, 0);
+	sem_init(&gate, 0, 0);
 	if (!pthread_create(&first, NULL, do_nothing, NULL))
 		pthread_join(first, NULL);
 	bytes = malloc(LARGE);
@@ -54,7 +94,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	free(bytes);
-	return chdir("/") || rmdir(folder); /* fails if anything is left in it */
+	return 0;
 }
 
 static struct payload load(const char *file, uint64_t pattern_size)
@@ -164,13 +204,21 @@ static bool next(void *context, struct piece *piece)
 	return room > 0;
 }
 
+/* Of a payload that is longer than the ring, where passes may repeat. */
+static bool crosses_passes(const struct user *user, uint64_t size)
+{
+	uint64_t length = user->payload->length;
+
+	return length > user->ring_size && user->filled % length + size > length;
+}
+
 static void filled(void *context, uint64_t size, bool end, uint64_t digest)
 {
 	struct user *user = context;
 
 	pthread_mutex_lock(&user->lock);
 	user->calls++;
-	user->wrong |= user->ended || (size == 0 && !end) ||
+	user->wrong |= user->ended || (size == 0 && !end) || crosses_passes(user, size) ||
 		       !stream_is_right(user->payload, user->filled,
 					user->ring + user->filled % user->ring_size, size);
 	if (size > user->largest)
@@ -195,7 +243,8 @@ static void failed(void *context, const struct failure *failure)
 	pthread_mutex_unlock(&user->lock);
 }
 
-static void user_start(struct user *user, struct payload *payload, size_t ring_size, uint64_t end)
+/* False, with errno: there is no source. */
+static bool user_try(struct user *user, struct payload *payload, size_t ring_size, uint64_t end)
 {
 	const struct source_calls calls = {
 		.context = user, .next = next, .filled = filled, .failed = failed
@@ -209,7 +258,12 @@ static void user_start(struct user *user, struct payload *payload, size_t ring_s
 	pthread_mutex_init(&user->lock, NULL);
 	pthread_cond_init(&user->changed, NULL);
 	user->source = source_start(payload, user->ring, ring_size, end, &calls);
-	assert_non_null(user->source);
+	return user->source;
+}
+
+static void user_start(struct user *user, struct payload *payload, size_t ring_size, uint64_t end)
+{
+	assert_true(user_try(user, payload, ring_size, end));
 }
 
 static void user_end(struct user *user)
@@ -219,6 +273,14 @@ static void user_end(struct user *user)
 	pthread_mutex_destroy(&user->lock);
 	pthread_cond_destroy(&user->changed);
 	assert_false(user->wrong);
+}
+
+/* Waits until the thread, too, has let go of the source: its ring is unmapped. */
+static void await_release(const struct user *user)
+{
+	for (int i = 0; i < 1000 && !msync(user->ring, 1, MS_ASYNC); i++)
+		usleep(10000);
+	assert_int_equal(msync(user->ring, 1, MS_ASYNC), -1);
 }
 
 /* Takes what is filled, at most `step` bytes at once, until `until` or the end. */
@@ -256,22 +318,34 @@ static uint64_t digest_of(const struct payload *payload, uint64_t length, uint64
 	return value;
 }
 
+/* What is filled first: as much as there may be. */
+static uint64_t first_piece(const struct payload *payload, size_t ring_size, uint64_t end)
+{
+	uint64_t size = ring_size < STEP ? ring_size : STEP;
+
+	if (payload->length > ring_size && size > payload->length)
+		size = payload->length;
+	return size < end ? size : end;
+}
+
 /* Runs a stream of `end` bytes, of a payload of `length`, through a ring. */
 static void run_stream(struct payload *payload, uint64_t length, size_t ring_size, uint64_t end)
 {
+	bool is_pipe = payload->length == TRANSFER_UNKNOWN;
 	int threads = count_threads();
+	int64_t started = now_nanoseconds();
 	struct user user;
 
-	user_start(&user, payload, ring_size,
-		   payload->length == TRANSFER_UNKNOWN ? TRANSFER_UNKNOWN : end);
+	user_start(&user, payload, ring_size, is_pipe ? TRANSFER_UNKNOWN : end);
 	take(&user, ring_size / 3 + 1, UINT64_MAX);
 	assert_int_equal(user.failure.status, STATUS_SUCCESS);
 	assert_int_equal(user.filled, end);
 	assert_true(user.digest == digest_of(payload, length, end));
-	assert_in_range(user.largest, 1, 256 << 10);
-	assert_true(source_nanoseconds(user.source) > 0);
+	assert_in_range(user.largest, is_pipe ? 1 : first_piece(payload, ring_size, end), STEP);
+	assert_in_range(source_nanoseconds(user.source), 1, now_nanoseconds() - started);
 	user_end(&user);
 	await_threads(threads);
+	await_release(&user);
 }
 
 static const size_t rings[] = { 4096, 1000003, PAYLOAD_WHOLE };
@@ -474,10 +548,49 @@ static void a_source_that_waits_for_a_pipe_is_stopped_without_waiting(void **sta
 	close_pipe();
 }
 
+/* The thread is between two calls when it is stopped: so it is not waited for. */
+static void a_payload_that_the_thread_may_read_on_stays(void **state)
+{
+	static const struct {
+		size_t size;
+		bool is_file, stays; /* a pattern that is not in memory is the thread's own */
+	} cases[] = { { LARGE, true, true }, { LARGE, false, false }, { 1000, false, true } };
+	int threads = count_threads();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct payload payload;
+		struct user user;
+
+		if (cases[i].is_file) {
+			int descriptor;
+
+			write_file("file", cases[i].size);
+			descriptor = open("file", O_RDONLY);
+			dup2(descriptor, STDIN_FILENO);
+			close(descriptor);
+			assert_int_equal(unlink("file"), 0);
+		}
+		payload = load(cases[i].is_file ? "-" : NULL, cases[i].size);
+		is_gate_closed = true;
+		user_start(&user, &payload, 4096, cases[i].size);
+		sem_wait(&at_gate);
+		user_end(&user);
+		assert_int_equal(payload.stays, cases[i].stays);
+		is_gate_closed = false;
+		sem_post(&gate);
+		await_threads(threads);
+		payload.stays = false;
+		payload_free(&payload);
+	}
+	close_pipe();
+}
+
 /* ---- Failures ---- */
 
 static void a_file_that_shrinks_is_a_failure_in_words(void **state)
 {
+	int threads = count_threads();
 	struct payload payload;
 	struct user user;
 
@@ -488,6 +601,7 @@ static void a_file_that_shrinks_is_a_failure_in_words(void **state)
 	take(&user, 65536, 1 << 20);
 	assert_int_equal(truncate("file", 5 << 20), 0);
 	take(&user, 65536, UINT64_MAX);
+	await_threads(threads); /* it asks for nothing more */
 	assert_true(user.ended);
 	assert_int_equal(user.failure.status, STATUS_LOCAL_FAILURE);
 	assert_string_equal(user.failure.cause, "cannot read 'file': it was cut short meanwhile; "
@@ -500,6 +614,7 @@ static void a_file_that_shrinks_is_a_failure_in_words(void **state)
 
 static void a_file_that_cannot_be_read_any_more_is_a_failure_in_words(void **state)
 {
+	int threads = count_threads();
 	struct payload payload;
 	struct user user;
 
@@ -509,6 +624,7 @@ static void a_file_that_cannot_be_read_any_more_is_a_failure_in_words(void **sta
 	assert_int_equal(close(payload.descriptor), 0);
 	user_start(&user, &payload, 1 << 20, LARGE);
 	take(&user, 65536, UINT64_MAX);
+	await_threads(threads); /* it asks for nothing more */
 	assert_string_equal(user.failure.cause, "cannot read 'file': Bad file descriptor");
 	user_end(&user);
 	payload.descriptor = -1;
@@ -516,7 +632,42 @@ static void a_file_that_cannot_be_read_any_more_is_a_failure_in_words(void **sta
 	assert_int_equal(unlink("file"), 0);
 }
 
+static void without_a_thread_there_is_no_source_and_no_ring(void **state)
+{
+	struct payload payload = load(NULL, 1000);
+	struct user user;
+
+	(void)state;
+	no_thread = EAGAIN;
+	assert_false(user_try(&user, &payload, 4096, 1000));
+	assert_int_equal(errno, EAGAIN);
+	no_thread = 0;
+	assert_int_equal(msync(user.ring, 1, MS_ASYNC), -1);
+	user_end(&user);
+	assert_false(payload.stays);
+	payload_free(&payload);
+}
+
 /* ---- Stopping ---- */
+
+static void a_ring_that_an_adapter_may_still_use_stays(void **state)
+{
+	struct payload payload = load(NULL, 1000);
+	int threads = count_threads();
+	struct user user;
+
+	(void)state;
+	user_start(&user, &payload, 4096, 1000);
+	take(&user, 1000, UINT64_MAX);
+	await_threads(threads);
+	source_keep_ring(user.source);
+	source_keep_ring(NULL);
+	user_end(&user);
+	assert_false(payload.stays); /* the thread has ended */
+	assert_int_equal(pattern_mismatch(user.ring, 0, 1000), 1000);
+	assert_int_equal(memory_unmap(user.ring, 4096), 0);
+	payload_free(&payload);
+}
 
 /* At any moment: before the first call, between two, while one runs, after the last one. */
 static void nothing_comes_from_a_source_that_was_stopped(void **state)
@@ -546,6 +697,22 @@ static void nothing_comes_from_a_source_that_was_stopped(void **state)
 	source_release(NULL);
 }
 
+/* It does not ask again and again. */
+static void a_source_without_room_waits_for_a_wake(void **state)
+{
+	struct payload payload = load(NULL, 50000);
+	struct user user;
+
+	(void)state;
+	user_start(&user, &payload, 1000, 50000);
+	take(&user, 1000, 1000);
+	usleep(20000); /* nothing is taken */
+	source_stop(user.source);
+	assert_in_range(user.calls, 3, 10);
+	user_end(&user);
+	payload_free(&payload);
+}
+
 /* Each byte needs a wake of its own. */
 static void no_wake_is_lost(void **state)
 {
@@ -562,6 +729,14 @@ static void no_wake_is_lost(void **state)
 	await_threads(threads);
 }
 
+/* A failure of a group's teardown would not be one of the program. */
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -572,10 +747,15 @@ int main(void)
 		cmocka_unit_test(a_stream_without_an_end_can_be_stopped),
 		cmocka_unit_test(a_pipe_goes_through_any_ring),
 		cmocka_unit_test(a_source_that_waits_for_a_pipe_is_stopped_without_waiting),
+		cmocka_unit_test(a_payload_that_the_thread_may_read_on_stays),
 		cmocka_unit_test(a_file_that_shrinks_is_a_failure_in_words),
 		cmocka_unit_test(a_file_that_cannot_be_read_any_more_is_a_failure_in_words),
+		cmocka_unit_test(without_a_thread_there_is_no_source_and_no_ring),
+		cmocka_unit_test(a_ring_that_an_adapter_may_still_use_stays),
 		cmocka_unit_test(nothing_comes_from_a_source_that_was_stopped),
+		cmocka_unit_test(a_source_without_room_waits_for_a_wake),
 		cmocka_unit_test(no_wake_is_lost),
+		cmocka_unit_test(nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("source", tests, set_up, tear_down);
