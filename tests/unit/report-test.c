@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * Output: bytes of a peer, escaped before they reach a terminal, and latencies.
+ * Output: bytes of a peer, escaped before they reach a terminal, latencies, and each line, figure
+ * and JSON object as it is printed.
  */
 #include "rdma-common.h"
 
+#include <fcntl.h>
+#include <json-c/json.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <wchar.h>
+#include <wctype.h>
 
 #include <cmocka.h>
 
@@ -216,22 +222,23 @@ static void every_character_that_formats_or_is_invisible_is_escaped(void **state
 		{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
 		{ 0xe0000, 0xe0fff },
 	};
-	static const unsigned int shown[] = { 0xa0,   0xac,   0xae,   0x34e,   0x350,   0x606,
-					      0x61b,  0x61d,  0x6de,  0x8e3,   0x115e,  0x1161,
-					      0x2010, 0x202f, 0x3163, 0x3165,  0xfdff,  0xfe10,
-					      0xff9f, 0xffa1, 0xfffc, 0x1d172, 0x1d17b, 0x1f600 };
+	const size_t count = sizeof(ranges) / sizeof(ranges[0]);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+	for (size_t i = 0; i < count; i++) {
 		for (unsigned int c = ranges[i][0]; c <= ranges[i][1]; c++) {
 			if (!is_escaped(c))
 				fail_msg("U+%04X is shown", c);
 		}
+		/* its neighbours are in no other range */
+		for (unsigned int c = ranges[i][0] - 1; c <= ranges[i][1] + 1;
+		     c += ranges[i][1] - ranges[i][0] + 2) {
+			if (iswprint(c) && is_escaped(c))
+				fail_msg("U+%04X is escaped", c);
+		}
 	}
-	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
-		if (is_escaped(shown[i]))
-			fail_msg("U+%04X is escaped", shown[i]);
-	}
+	assert_false(is_escaped(0xa0));
+	assert_false(is_escaped(0x1f600));
 }
 
 /* The middle of a bucket may be beyond all that is in it. */
@@ -255,6 +262,476 @@ static void no_quantile_lies_outside_of_what_was_counted(void **state)
 	}
 }
 
+/* ---- What is printed ---- */
+
+/* A program whose standard output and standard error are pipes. */
+struct program {
+	struct options options;
+	struct console console;
+	int readers[STREAMS], writers[STREAMS];
+};
+
+static void start(struct program *program, enum role role)
+{
+	program->options = default_options(role);
+	for (int i = 0; i < STREAMS; i++) {
+		int ends[2];
+
+		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+		program->readers[i] = ends[0];
+		program->writers[i] = ends[1];
+	}
+	console_init(&program->console, &program->options);
+	assert_int_equal(console_open(&program->console, program->writers[0], program->writers[1]),
+			 0);
+}
+
+/* Ends it: all that it has printed is this. */
+static void assert_printed(struct program *program, const char *output, const char *error)
+{
+	const char *const expected[] = { output, error };
+	char text[8192];
+	bool failed;
+
+	assert_int_equal(console_drain(&program->console, 10000, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&program->console, &failed), 0);
+	for (int i = 0; i < STREAMS; i++) {
+		ssize_t size = 0;
+
+		close(program->writers[i]);
+		while (size < (ssize_t)sizeof(text) - 1) {
+			ssize_t count = read(program->readers[i], text + size,
+					     sizeof(text) - 1 - (size_t)size);
+
+			assert_true(count >= 0);
+			if (count == 0)
+				break;
+			size += count;
+		}
+		text[size] = '\0';
+		assert_string_equal(text, expected[i]);
+		close(program->readers[i]);
+	}
+}
+
+static void status_lines_go_where_standard_output_is_not_taken(void **state)
+{
+	static const struct {
+		bool json, check, verbose;
+		const char *output_file, *output, *error;
+	} cases[] = {
+		{ .output = "[7] line 1\n", .error = "" },
+		{ .verbose = true, .output = "[7] line 1\n", .error = "[7] trace 2\n" },
+		{ .output_file = "file", .output = "[7] line 1\n", .error = "" },
+		{ .output_file = "-", .output = "", .error = "[7] line 1\n" },
+		{ .json = true, .output = "", .error = "[7] line 1\n" },
+		{ .check = true, .output = "", .error = "" },
+		{ .check = true,
+		  .verbose = true,
+		  .output = "",
+		  .error = "[7] line 1\n[7] trace 2\n" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct program program;
+		const struct log log = { .console = &program.console, .session = 7 };
+
+		start(&program, ROLE_CLIENT);
+		program.options.json = cases[i].json;
+		program.options.check = cases[i].check;
+		program.options.verbose = cases[i].verbose;
+		program.options.output = cases[i].output_file;
+		print_status(&log, "line %d", 1);
+		print_trace(&log, "trace %d", 2);
+		assert_printed(&program, cases[i].output, cases[i].error);
+	}
+}
+
+static void a_payload_is_shown_up_to_a_screen_of_text(void **state)
+{
+	struct excerpt excerpt = { .head = "three\0", .text_length = 5, .size = 100 };
+	char expected[3 * SHOWN_PAYLOAD];
+	struct program program;
+	const struct log log = { .console = &program.console };
+
+	(void)state;
+	start(&program, ROLE_CLIENT);
+	print_payload(&log, &excerpt);
+	memset(excerpt.head, 'x', SHOWN_PAYLOAD);
+	excerpt.text_length = SHOWN_PAYLOAD;
+	print_payload(&log, &excerpt);
+	excerpt.text_length++;
+	excerpt.size = 12345678901;
+	print_payload(&log, &excerpt);
+	excerpt.is_pattern = true;
+	print_payload(&log, &excerpt);
+	snprintf(expected, sizeof(expected),
+		 "remote buffer: three\nremote buffer: %.1024s\n"
+		 "remote buffer: %.1024s... (1024 of 12345678901 bytes)\n"
+		 "remote buffer: a pattern of 12345678901 bytes\n",
+		 (const char *)excerpt.head, (const char *)excerpt.head);
+	assert_printed(&program, expected, "");
+}
+
+/* The program itself never calls setlocale(3). */
+static void a_payload_is_shown_in_the_locale_of_the_user(void **state)
+{
+	static const struct excerpt excerpt = { .head = "a gr\xc3\xbcn", .text_length = 7 };
+	struct program program;
+	const struct log log = { .console = &program.console };
+
+	(void)state;
+	assert_non_null(setlocale(LC_CTYPE, "C"));
+	start(&program, ROLE_CLIENT);
+	setenv("LC_ALL", "C.UTF-8", 1);
+	print_payload(&log, &excerpt);
+	setenv("LC_ALL", "C", 1);
+	print_payload(&log, &excerpt);
+	assert_printed(&program, "remote buffer: a gr\xc3\xbcn\nremote buffer: a gr\\xc3\\xbcn\n",
+		       "");
+}
+
+/* Each number of it is another one: 2000 operations on 1.5 MiB each, in 2 s. */
+static const struct report measured = {
+	.peer = "192.0.2.1 port 7",
+	.cause = "it \"failed\"",
+	.transport = "RoCE",
+	.device = "rxe0",
+	.tos = 104,
+	.connected = true,
+	.disconnected = true,
+	.operations = 2000,
+	.bytes = 3145728000,
+	.request_bytes = 131072,
+	.depth = 3,
+	.nanoseconds = 2000000000,
+	.outgoing_digest_nanoseconds = 250000000,
+	.verification_nanoseconds = 1125000000,
+	.received_bytes = 77,
+	.verified = true,
+	.verified_bytes = 154,
+	.unfinished_sends = 5,
+};
+
+/* 2000 latencies, in buckets that are no wider than a nanosecond. */
+static void count_latencies(struct latency *latency)
+{
+	static const struct {
+		int count, nanoseconds;
+	} counted[] = { { 1, 50 }, { 1199, 100 }, { 790, 150 }, { 9, 200 }, { 1, 250 } };
+
+	memset(latency, 0, sizeof(*latency));
+	for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+		for (int number = 0; number < counted[i].count; number++)
+			latency_count(latency, counted[i].nanoseconds);
+	}
+}
+
+/* The first counter grows by 3, the second has been reset, the third grows by 1. */
+static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
+static const struct counters counted_after = { .any = true, .values = { 7, 2, 1 } };
+
+static void figures_are_printed_of_a_session_that_stood(void **state)
+{
+	static struct latency latency;
+	struct report report = measured;
+	struct program program;
+	const struct log log = { .console = &program.console };
+
+	(void)state;
+	count_latencies(&latency);
+	report.latency = &latency;
+	report.before = &counted_before;
+	report.after = &counted_after;
+	start(&program, ROLE_CLIENT);
+	report_session(&log, &report); /* nobody asks for figures */
+	program.options.report = true;
+	report_session(&log, &report);
+	program.options.operation = OPERATION_WRITE;
+	report.nanoseconds = 0;
+	report.latency = NULL;
+	report.before = NULL;
+	report_session(&log, &report);
+	report.before = &counted_before;
+	report.operations = 0; /* the peer alone has one */
+	report.after = &counted_before;
+	report.disconnected = false;
+	report_session(&log, &report);
+	report.connected = false;
+	report_session(&log, &report);
+	assert_printed(
+		&program,
+		"disconnected.\n"
+		"disconnected.\n"
+		"read 3145728000 bytes in 2000 operations and 2.000000 s: 1572.86 MB/s (1500.00 "
+		"MiB/s, 12.583 Gbit/s), 1000 operations/s\n"
+		"measured with one queue pair, work requests of at most 131072 bytes, and at most "
+		"3 of them outstanding\n"
+		"latency in us: minimum 0.05, median 0.10, 99th percentile 0.15, 99.9th 0.20, "
+		"maximum 0.25\n"
+		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming "
+		"payload\n"
+		"counted by rxe0 meanwhile: duplicate_request 3\n"
+		"counted by rxe0 meanwhile: rcvd_rnr_err 1\n"
+		"disconnected.\n"
+		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, "
+		"0.000 Gbit/s), 0 operations/s\n"
+		"measured with one queue pair, work requests of at most 131072 bytes, and at most "
+		"3 of them outstanding\n"
+		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming "
+		"payload\n"
+		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming "
+		"payload\n"
+		"no errors counted by rxe0\n",
+		"");
+}
+
+static void counters_are_compared_where_there_are_some_before_and_after(void **state)
+{
+	static const struct counters none = { .any = false };
+	static const struct counters *const missing[][2] = {
+		{ NULL, NULL },
+		{ &none, &counted_after },
+		{ &counted_before, &none },
+	};
+	struct program program;
+	const struct log log = { .console = &program.console };
+
+	(void)state;
+	start(&program, ROLE_SERVER);
+	program.options.report = true;
+	program.options.operation = OPERATION_WRITE;
+	for (size_t i = 0; i < sizeof(missing) / sizeof(missing[0]); i++) {
+		const struct report report = { .connected = true,
+					       .before = missing[i][0],
+					       .after = missing[i][1] };
+
+		report_session(&log, &report);
+	}
+	assert_printed(&program,
+		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
+		       "incoming payload\n"
+		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
+		       "incoming payload\n"
+		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
+		       "incoming payload\n",
+		       "");
+}
+
+static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
+{
+	struct report report = measured;
+	struct program program;
+	const struct log log = { .console = &program.console, .session = 42 };
+
+	(void)state;
+	start(&program, ROLE_SERVER);
+	program.options.verbose = true;
+	report_session(&log, &report);
+	report.disconnected = false;
+	report.unfinished_sends = 0;
+	report.unfinished_receives = 6;
+	report.status = STATUS_TOO_SLOW;
+	report_session(&log, &report);
+	report.unfinished_receives = 0;
+	report.status = STATUS_SUCCESS;
+	report_session(&log, &report);
+	assert_printed(&program, "[42] peer disconnected.\n",
+		       "[42] 5 sends and 0 receives never completed\n"
+		       "[42] 0 sends and 6 receives never completed\n"
+		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
+}
+
+static void an_outcome_in_json_has_all_that_was_measured(void **state)
+{
+	static struct latency latency;
+	struct report report = measured;
+	struct program program;
+	const struct log log = { .console = &program.console, .session = 42 };
+
+	(void)state;
+	count_latencies(&latency);
+	report.latency = &latency;
+	report.before = &counted_before;
+	report.after = &counted_after;
+	start(&program, ROLE_CLIENT);
+	report_json(&log, &report); /* nobody asks for it */
+	program.options.json = true;
+	report_json(&log, &report);
+	assert_printed(
+		&program,
+		"{ \"role\": \"client\", \"operation\": \"read\", \"transport\": \"RoCE\", "
+		"\"device\": \"rxe0\", \"tos\": 104, \"bytes\": 3145728000, \"operations\": 2000, "
+		"\"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
+		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, "
+		"\"request_bytes\": 131072, \"depth\": 3, "
+		"\"latency_us\": { \"min\": 0.05, \"p50\": 0.1, \"p99\": 0.15, \"p999\": 0.2, "
+		"\"max\": 0.25 }, \"received_bytes\": 77, \"verified\": true, "
+		"\"verified_bytes\": 154, "
+		"\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
+		"\"status\": 0, \"error\": null }\n",
+		"");
+}
+
+static void what_was_not_measured_is_null_in_json(void **state)
+{
+	static const struct {
+		uint64_t operations;
+		int64_t nanoseconds;
+		const char *rates;
+	} cases[] = {
+		{ 0, 1,
+		  "\"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, "
+		  "\"ops_per_second\": null" },
+		{ 1, 0,
+		  "\"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, "
+		  "\"ops_per_second\": null" },
+		{ 1, 1,
+		  "\"seconds\": 1e-09, \"bytes_per_second\": 3e+09, \"bits_per_second\": 2.4e+10, "
+		  "\"ops_per_second\": 1e+09" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		static const struct latency nothing;
+		struct program program;
+		const struct log log = { .console = &program.console };
+		const struct report report = { .operations = cases[i].operations,
+					       .nanoseconds = cases[i].nanoseconds,
+					       .bytes = 3,
+					       .tos = -1,
+					       .latency = &nothing,
+					       .status = STATUS_INTERRUPTED,
+					       .signal_number = 15,
+					       .cause = "\xff" };
+		char expected[1024];
+
+		snprintf(expected, sizeof(expected),
+			 "{ \"role\": \"server\", \"operation\": \"write\", \"transport\": null, "
+			 "\"device\": null, \"tos\": null, \"bytes\": 3, \"operations\": %u, %s, "
+			 "\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, "
+			 "\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
+			 "\"errors_counted\": null, \"status\": 143, \"error\": \"\\\\xff\" }\n",
+			 (unsigned int)cases[i].operations, cases[i].rates);
+		start(&program, ROLE_SERVER);
+		program.options.operation = OPERATION_WRITE;
+		program.options.json = true;
+		report_json(&log, &report);
+		assert_printed(&program, expected, "");
+	}
+}
+
+/* Of each length of UTF-8 the first and the last, and what is just no such character (RFC 3629). */
+static void json_keeps_utf8_and_escapes_all_else(void **state)
+{
+	static const char *const kept[] = {
+		"\x01",         "\x7f",         "\xc2\x80",         "\xdf\xbf",
+		"\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",     "\xef\xbf\xbf",
+		"\xe1\xbf\xbf", "\xec\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf",
+	};
+	static const char *const escaped[][2] = {
+		{ "\x80", "\\x80" },
+		{ "\xbf", "\\xbf" },
+		{ "\xff", "\\xff" },
+		{ "\xc2", "\\xc2" },
+		{ "\xc1\xbf", "\\xc1\\xbf" },
+		{ "\xc3(", "\\xc3(" },
+		{ "\xc3\xc0", "\\xc3\\xc0" },
+		{ "\xe2\x82", "\\xe2\\x82" },
+		{ "\xe0\x9f\xbf", "\\xe0\\x9f\\xbf" },
+		{ "\xed\xa0\x80", "\\xed\\xa0\\x80" },
+		{ "\xed\xbf\xbf", "\\xed\\xbf\\xbf" },
+		{ "\xf0\x8f\xbf\xbf", "\\xf0\\x8f\\xbf\\xbf" },
+		{ "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },
+		{ "\xf8\x84\x80\x80\x80", "\\xf8\\x84\\x80\\x80\\x80" },
+	};
+	struct json_object *object = json_object_new_object();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		json_add_text(object, "text", kept[i]);
+		assert_string_equal(json_object_get_string(json_object_object_get(object, "text")),
+				    kept[i]);
+	}
+	for (size_t i = 0; i < sizeof(escaped) / sizeof(escaped[0]); i++) {
+		json_add_text(object, "text", escaped[i][0]);
+		assert_string_equal(json_object_get_string(json_object_object_get(object, "text")),
+				    escaped[i][1]);
+	}
+	json_object_put(object);
+}
+
+/* ---- Progress ---- */
+
+/* What a terminal gets when so much is done. */
+static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
+			 const char *expected)
+{
+	const int before = dup(STDERR_FILENO), terminal = posix_openpt(O_RDWR | O_NOCTTY);
+	struct program program = { .options = default_options(ROLE_CLIENT) };
+	char text[256] = "", *end = text;
+	bool failed;
+	int line;
+
+	assert_true(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal));
+	line = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+	assert_true(line >= 0);
+	dup2(line, STDERR_FILENO);
+	program.options.verbose = verbose;
+	console_init(&program.console, &program.options);
+	assert_int_equal(console_open(&program.console, before, line), 0);
+	print_progress(&program.console, done, all, nanoseconds);
+	assert_int_equal(console_drain(&program.console, 10000, -1), DRAINED_ALL);
+	dup2(before, STDERR_FILENO);
+	console_close(&program.console, &failed);
+	assert_int_equal(write(line, "|", 1), 1);
+	while (!strchr(text, '|')) {
+		ssize_t count = read(terminal, end, (size_t)(text + sizeof(text) - 1 - end));
+
+		assert_true(count > 0);
+		end += count;
+	}
+	assert_string_equal(text, expected);
+	close(terminal);
+	close(line);
+	close(before);
+}
+
+static void progress_is_drawn_after_a_second_with_what_is_left(void **state)
+{
+	static const int64_t second = 1000000000;
+	static const uint64_t mib = 1 << 20, tib = (uint64_t)1 << 40;
+
+	(void)state;
+	setenv("TERM", "xterm", 1);
+	setenv("NO_COLOR", "", 1);
+	assert_drawn(false, 1023, 2046, second,
+		     "\r1023 bytes of 2.0 KiB, 1023 bytes/s, 1 s left\033[K|");
+	assert_drawn(false, 1024, UINT64_MAX, 2 * second, "\r1.0 KiB, 512 bytes/s\033[K|");
+	assert_drawn(false, 3 * mib, 13 * mib, 3 * second / 2,
+		     "\r3.0 MiB of 13.0 MiB, 2.0 MiB/s, 5 s left\033[K|");
+	assert_drawn(false, tib, 3072 * tib, 1024 * second,
+		     "\r1.0 TiB of 3072.0 TiB, 1.0 GiB/s, 3144704 s left\033[K|");
+	assert_drawn(false, 1024, 2048, second - 1, "|");
+	assert_drawn(false, 0, 2048, 2 * second, "|");
+	assert_drawn(true, 1024, 2048, 2 * second, "|");
+}
+
+static void nothing_is_drawn_where_that_is_not_wanted(void **state)
+{
+	(void)state;
+	setenv("NO_COLOR", "1", 1);
+	assert_drawn(false, 1024, 2048, 2000000000, "|");
+	unsetenv("NO_COLOR");
+	assert_drawn(false, 1024, 2048, 2000000000,
+		     "\r1.0 KiB of 2.0 KiB, 512 bytes/s, 2 s left\033[K|");
+	setenv("TERM", "dumb", 1);
+	assert_drawn(false, 1024, 2048, 2000000000, "|");
+	unsetenv("TERM");
+	assert_drawn(false, 1024, 2048, 2000000000, "|");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -272,6 +749,17 @@ int main(void)
 		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
 		cmocka_unit_test(every_time_has_a_bucket_near_it),
 		cmocka_unit_test(no_quantile_lies_outside_of_what_was_counted),
+		cmocka_unit_test(status_lines_go_where_standard_output_is_not_taken),
+		cmocka_unit_test(a_payload_is_shown_up_to_a_screen_of_text),
+		cmocka_unit_test(a_payload_is_shown_in_the_locale_of_the_user),
+		cmocka_unit_test(figures_are_printed_of_a_session_that_stood),
+		cmocka_unit_test(counters_are_compared_where_there_are_some_before_and_after),
+		cmocka_unit_test(the_end_of_a_session_is_reported_by_who_left_and_why),
+		cmocka_unit_test(an_outcome_in_json_has_all_that_was_measured),
+		cmocka_unit_test(what_was_not_measured_is_null_in_json),
+		cmocka_unit_test(json_keeps_utf8_and_escapes_all_else),
+		cmocka_unit_test(progress_is_drawn_after_a_second_with_what_is_left),
+		cmocka_unit_test(nothing_is_drawn_where_that_is_not_wanted),
 	};
 
 	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
