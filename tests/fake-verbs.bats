@@ -15,7 +15,8 @@ setup_file() {
 
 setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	programs=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/address}
+	every_build=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/address build/fake-verbs/thread}
+	programs=${every_build% *}
 	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
 }
 
@@ -713,7 +714,7 @@ path() {
 
 @test "--check with PORT: sessions until one fails, whose end is the exit status" {
 	local port=20000 script expected text
-	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+	for programs in $every_build; do
 		while IFS=$'\t' read -r expected script text; do
 			path "$script" -t 1
 			[ "$status" -eq "$expected" ]
@@ -831,9 +832,8 @@ returns() {
 }
 
 @test "a device that goes and comes back under a server: it serves again" {
-	local kind bind script
-	for kind in address thread; do
-		programs=build/fake-verbs/$kind
+	local bind script
+	for programs in $every_build; do
 		for bind in "" "--bind=192.0.2.1"; do
 			for script in "leave@100 leave@100" "" "iwarp leave@100" "write leave@2000 leave@700"; do
 				# shellcheck disable=SC2086 # an option, or none
@@ -854,7 +854,7 @@ returns() {
 }
 
 @test "a device goes and is back before the server has seen either: nothing of the closed one is used" {
-	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+	for programs in $every_build; do
 		outcomes server <<-END
 		0	coalesce CONNECT_REQUEST+leave leave+return	cannot get completion events
 		0	iwarp coalesce CONNECT_REQUEST+leave leave+return	cannot get completion events
@@ -863,9 +863,8 @@ returns() {
 }
 
 @test "a device goes under several sessions at a time: each ends, the server goes on" {
-	local bind kind
-	for kind in address thread; do
-		programs=build/fake-verbs/$kind
+	local bind
+	for programs in $every_build; do
 		for bind in "" "--bind=192.0.2.1"; do
 			# shellcheck disable=SC2086 # an option, or none
 			fake server "together clients:3 sent-MR+leave leave+return return@5000" $bind
@@ -878,7 +877,7 @@ returns() {
 
 @test "a device that does not come back: a server that is bound to its address ends, status 1" {
 	outcomes server --bind 192.0.2.1 <<-END
-	1	clients:2 DISCONNECTED+leave leave@100	cannot listen on 192.0.2.1 again: No such device
+	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on 192.0.2.1 again: No such device
 	1	clients:2 sent-MR+leave	cannot listen on 192.0.2.1 again: No such device
 	END
 }
@@ -952,6 +951,70 @@ lines_of() {
 	[ "$(calls rdma_bind_addr)" -eq 20 ]
 }
 
+@test "--bind of a server: a name with several addresses, one of which is taken, or not there" {
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	local reason several=addresses:192.0.2.1,fd00::1,192.0.2.3
+	fake server "$several" -1 -B name
+	[ "$status" -eq 0 ]
+	[ "$(calls rdma_listen)" -eq 3 ] # on one port
+	for reason in 99 97 19; do # EADDRNOTAVAIL EAFNOSUPPORT ENODEV
+		fake server "$several fail:rdma_bind_addr:3+:$reason" -1 -B name -p 4000
+		[ "$status" -eq 0 ]
+		[ "$(calls rdma_listen)" -eq 2 ]
+		outcomes server -B name <<<"3	$several fail:rdma_bind_addr:1+:$reason	on name port any: "
+	done
+	fake server "$several fail:rdma_bind_addr:3:98" -1 -B name
+	[ "$status" -eq 0 ]
+	[ "$(calls rdma_listen)" -eq 5 ] # another port is tried
+	outcomes server -B name -p 4000 <<-END
+	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: another program does
+	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: another program does
+	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
+	END
+	fake server addresses:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 -1 -B name
+	[ "$status" -eq 0 ]
+	[ "$(calls rdma_listen)" -eq 16 ] # as many as the program has room for
+}
+
+@test "a device comes back under a server with several addresses: it listens on each that is there again" {
+	local returns="clients:2 DISCONNECTED+leave leave+return return@500"
+	local several="addresses:192.0.2.1,192.0.2.3,192.0.2.5 $returns"
+	outcomes server -B name <<-END
+	0	addresses:fd00::1,192.0.2.1 $returns	waiting 60 s for it to come back
+	0	$several fail:rdma_bind_addr:5:19 until:5000	waiting 60 s for it to come back
+	0	$several fail:rdma_bind_addr:5+:99 from:60000 until:63000	cannot listen on name again: Cannot assign requested address
+	1	$several fail:rdma_bind_addr:4+:99 from:60000 until:63000 by-itself	cannot listen on name again: Cannot assign requested address
+	END
+	fake server "$several fail:rdma_bind_addr:5:19" -B name
+	[[ $stderr != *"cannot destroy"* ]]
+	[ "$(grep -c '^listening on port 20000 again\.' <<<"$output")" -eq 3 ]
+	fake server "$several fail:rdma_bind_addr:5+:19" -B name
+	[ "$(grep -c '^listening on port 20000 again\.' <<<"$output")" -eq 1 ]
+	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 2 ]
+}
+
+# next_tried TIMES STATUS SCRIPT [OPTION...]: a client with two addresses reports one outcome, and whether it tries the second.
+next_tried() {
+	fake client "addresses:192.0.2.1,fd00::1 $3" -J "${@:4}"
+	echo "$*: status $status, $output, $stderr"
+	[ "$status" -eq "$2" ]
+	[ "$(grep -c "trying the next address of '192.0.2.1'" <<<"$stderr")" -eq "$1" ]
+	[[ $output != *$'\n'* && $output == *"\"status\": $2,"* ]]
+}
+
+@test "a client tries the next address of a name until a server of this project answers" {
+	next_tried 0 0 ""
+	next_tried 1 0 "ADDR_RESOLVED=ADDR_ERROR:-19"
+	next_tried 1 3 "2*ADDR_RESOLVED=ADDR_ERROR:-19"
+	next_tried 1 0 "ROUTE_RESOLVED!"
+	next_tried 1 0 "ESTABLISHED!"
+	next_tried 1 4 "refuse:255"
+	next_tried 0 4 "refuse:2"
+	next_tried 0 6 "operation=12"
+	next_tried 0 143 "ADDR_RESOLVED+signal"
+	next_tried 1 0 "ADDR_RESOLVED=ADDR_ERROR:-19" -B name
+}
+
 # without_descriptor REDIRECTION: a client that is started so; sets $status.
 without_descriptor() {
 	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/rdma-client" -t 1 read 192.0.2.1 1 \
@@ -996,7 +1059,7 @@ unheard() {
 @test "nobody reads standard output, or error: sessions succeed, SIGTERM ends the server, lines are lost with a word" {
 	local programs script="" start
 	unread
-	for programs in build/fake-verbs/address build/fake-verbs/thread; do
+	for programs in $every_build; do
 		for script in "" together; do
 			start=$(milliseconds)
 			unheard 1
@@ -1252,11 +1315,6 @@ figures() {
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 20 ]
 	[ "$(calls pthread_create)" -eq $((2 + 20 * 2)) ]
-}
-
-# calls FUNCTION: how often the program called it.
-calls() {
-	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"
 }
 
 @test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {

@@ -405,7 +405,29 @@ static bool has_address(const struct rdma_cm_id *id)
 	       id->route.addr.src_sin.sin_addr.s_addr != htonl(INADDR_ANY);
 }
 
-/* IPv6 takes the port of IPv4 too, unless AFONLY is set. */
+/* True if two ids cannot both listen on one port. IPv6 takes IPv4 too, unless AFONLY is set. */
+static bool share_address(const struct fake_id *one, const struct fake_id *other)
+{
+	const struct sockaddr_in *here = &one->id.route.addr.src_sin;
+	const struct sockaddr_in *there = &other->id.route.addr.src_sin;
+
+	if (here->sin_family != there->sin_family)
+		return !one->family_only && !other->family_only;
+	return here->sin_family == AF_INET6 || !has_address(&one->id) || !has_address(&other->id) ||
+	       here->sin_addr.s_addr == there->sin_addr.s_addr;
+}
+
+/* A free port is another one for each listener. */
+static uint16_t free_port(void)
+{
+	const struct fake_id *id;
+	uint16_t port = PORT;
+
+	LIST_FOREACH(id, &ids, link)
+	port += id->listening;
+	return port;
+}
+
 int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 {
 	const struct fake_id *id = (struct fake_id *)base;
@@ -416,11 +438,11 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 		return leave(error);
 	set_address(&base->route.addr.src_storage, address);
 	if (*port_of(base) == 0)
-		*port_of(base) = htons(PORT);
+		*port_of(base) = htons(free_port());
 	LIST_FOREACH(other, &ids, link)
 	{
 		if (other != id && other->listening && *port_of(&other->id) == *port_of(base) &&
-		    !(address->sa_family == AF_INET6 && id->family_only) && !other->family_only)
+		    share_address(id, other))
 			return leave(EADDRINUSE);
 	}
 	if (!has_address(base))
@@ -448,11 +470,16 @@ void remove_device_of_ids(const struct ibv_context *context)
 
 int rdma_listen(struct rdma_cm_id *base, int backlog)
 {
-	struct fake_id *id = (struct fake_id *)base;
+	struct fake_id *id = (struct fake_id *)base, *other;
 	int error = enter("rdma_listen");
 
 	if (backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC)
 		violation("rdma_listen: no backlog or no address");
+	LIST_FOREACH(other, &ids, link)
+	{
+		if (other->listening && *port_of(&other->id) != *port_of(base))
+			violation("the program listens on two ports");
+	}
 	if (!error) {
 		id->listening = true;
 		id->peer.outgoing_length = scripted_number("payload", 1024);

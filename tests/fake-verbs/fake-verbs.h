@@ -25,6 +25,7 @@
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   device:NAME               in the peer's hello, else it is that of an older release
  *   tos:N                     the type of service that a client asks for
+ *   addresses:A,B,...         what any name is resolved to
  *   max_msg:N                 most that one work request carries
  *   reads:N asks:N            how many reads the peer serves at a time (8), and has outstanding
  *                             (4; 0 over iWARP: its driver does not say)
@@ -52,6 +53,7 @@
  *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
+ *   by-itself                 it ends without the SIGTERM that comes when nothing else will
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,

@@ -563,7 +563,7 @@ static void advance(void)
 	if (moment < INT64_MAX) {
 		world.clock = moment;
 	} else if (!next_client()) {
-		if (world.signalled)
+		if (world.signalled || scripted("by-itself"))
 			violation("waits for ever");
 		produce_signal(SIGTERM);
 	}
@@ -764,14 +764,36 @@ WRAP(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offset),
 WRAP(int, fsync, (int descriptor), (descriptor), -1)
 WRAP(int, linkat, (int old_folder, const char *old, int new_folder, const char *new, int flags),
      (old_folder, old, new_folder, new, flags), -1)
-WRAP(int, getaddrinfo,
-     (const char *node, const char *service, const struct addrinfo *hints,
-      struct addrinfo **result),
-     (node, service, hints, result), EAI_AGAIN)
 WRAP(int, getnameinfo,
      (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
+
+/* A name that the program asks for has the script's addresses, if it says any. */
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+		       struct addrinfo **result);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+		       struct addrinfo **result);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+		       struct addrinfo **result)
+{
+	const char *addresses = scripted_text("addresses");
+	char *words, *rest, *word;
+	int error = 0;
+
+	if (fails("getaddrinfo"))
+		return EAI_AGAIN;
+	if (!node || !addresses)
+		return __real_getaddrinfo(node, service, hints, result);
+	words = rest = strdup(addresses);
+	while (!error && (word = strsep(&rest, ","))) {
+		error = __real_getaddrinfo(word, service, hints, result);
+		while (!error && *result)
+			result = &(*result)->ai_next;
+	}
+	free(words);
+	return error;
+}
 
 /* The limit on memory that may be locked is the script's. */
 int __real_getrlimit(int resource, struct rlimit *limit);
