@@ -1275,6 +1275,18 @@ figures() {
 	[[ $stderr == *"refused"* ]]
 }
 
+# Two sessions stand still, from 0 and from 4000 ms on. Of two more clients one comes just before the end of the first session,
+# and one just after that.
+@test "of several sessions each ends at its own time" {
+	local clients="clients:4 together CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200"
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "$clients 2*received-MR! from:14000 until:14200" --max-sessions 2 -t 10
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 1 ]
+	[ "$(calls rdma_reject)" -eq 1 ]
+	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
+}
+
 # Two sessions stand still until --timeout; of two more clients one comes meanwhile, and one afterwards.
 @test "more clients than --max-sessions: refused in words, and served once a session has ended" {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
