@@ -890,6 +890,9 @@ returns() {
 	143	sent-MR+signal	interrupted
 	130	sent-MR+signal:2	interrupted
 	0	DISCONNECTED+signal
+	143	connect-signal:15	interrupted
+	130	connect-signal:2	interrupted
+	5	connect-signal:14	no answer to the connect request
 	END
 	outcomes server -1 <<-END
 	143	sent-MR+signal	interrupted

@@ -3,6 +3,7 @@
 #include "fake-verbs.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -424,7 +425,9 @@ static uint16_t free_port(void)
 	uint16_t port = PORT;
 
 	LIST_FOREACH(id, &ids, link)
-	port += id->listening;
+	{
+		port += id->listening;
+	}
 	return port;
 }
 
@@ -657,9 +660,11 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
 	unsigned int refusal = take_order("accept", '=') ? BUSY : scripted_number("refuse", 0);
-	int error = enter("rdma_connect");
+	int error = enter("rdma_connect"), number = (int)scripted_number("connect-signal", 0);
 	struct stimulus *stimulus;
 
+	if (number && !kill(getpid(), number))
+		error = EINTR;
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REQUEST_SIZE);

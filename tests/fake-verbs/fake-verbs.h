@@ -48,6 +48,7 @@
  *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   N*accept=busy             it refuses the first N clients, being busy
+ *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does

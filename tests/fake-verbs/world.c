@@ -864,6 +864,9 @@ int __real_raise(int number);
 int __wrap_raise(int number);
 int __wrap_raise(int number)
 {
-	finish();
+	struct sigaction action;
+
+	if (!sigaction(number, NULL, &action) && action.sa_handler == SIG_DFL)
+		finish();
 	return __real_raise(number);
 }
