@@ -1211,6 +1211,32 @@ figures() {
 	[ "$(figures "payload:5000 operation@1000" -t 2 -n 200 --depth 1)" = "1000000 200 1.4 0 0 0 10 10" ]
 }
 
+# drawn ROLE SCRIPT ARGUMENT...: a program on a terminal; prints what it draws there but for the rates, the first two of it,
+# and fails unless the last one is taken away again.
+drawn() {
+	local text
+	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' timeout -s KILL "$LIMIT" script -qec "$programs/rdma-$1 -t 10 ${*:3}" /dev/null)
+	[[ $text != *left* || ${text##*left$'\e[K'} == $'\r\e[K'* ]] || return 1
+	tr '\r' '\n' <<<"$text" | sed -n 's/, [^,]*\(, .* left\)\x1b\[K$/\1/p' | uniq | head -n 2 | paste -s -d ' '
+}
+
+@test "progress is drawn on a terminal, of the operation, or the peer's, of one session alone, and is gone in the end" {
+	local -x TERM=xterm ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
+	local late="request:1000 99*peer-operation@1200" mode
+	fake client "2*operation@1500" -t 10 --depth 1 -n 2 # without a terminal
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	for mode in read write; do
+		[ "$(drawn client "$mode 2*operation@1500" --depth 1 -n 2 "$mode" 192.0.2.1 1)" = "1.0 KiB of 2.0 KiB, 2 s left" ]
+		[ "$(drawn client "$mode 2*operation@1500" -v --depth 1 -n 2 "$mode" 192.0.2.1 1)" = "" ]
+		[ "$(drawn server "$mode together clients:2 4*operation@1500" --depth 1 -n 2 "$mode")" = "" ]
+	done
+	[ "$(drawn server "one-way memory:20000 $late" -1 -s 30000 read)" = \
+		"3.9 KiB of 29.3 KiB, 8 s left 8.0 KiB of 29.3 KiB, 4 s left" ]
+	[ "$(drawn server "write one-way payload:30000 ring:3000 $late" -1 write)" = \
+		"2.9 KiB of 29.3 KiB, 9 s left 5.9 KiB of 29.3 KiB, 6 s left" ]
+}
+
 @test "--min-rate: a slower operation has exit status 8, and its contents are verified all the same" {
 	fake client "operation@1000" --min-rate 8K
 	[ "$status" -eq 0 ]
