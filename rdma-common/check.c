@@ -188,43 +188,6 @@ static const char *gid_type_name(uint32_t type)
 	}
 }
 
-/* True if an entry of the table of GIDs stands for the address that `id` is bound to. */
-static bool is_local(const struct ibv_gid_entry *entry, struct rdma_cm_id *id)
-{
-	const struct sockaddr_in6 *address = (const void *)rdma_get_local_addr(id);
-	/* of a link-local address alone, which several network interfaces may have */
-	uint32_t scope = address->sin6_family == AF_INET6 ? address->sin6_scope_id : 0;
-
-	return !memcmp(&entry->gid, &id->route.addr.addr.ibaddr.sgid, sizeof(entry->gid)) &&
-	       (!scope || entry->ndev_ifindex == scope);
-}
-
-/*
- * Finds the entry of the port's table of GIDs that the connection would use. An adapter has one for
- * each version of RoCE, and the connection manager takes version 2 where there is one; an
- * administrator can change that (default_roce_mode in configfs).
- */
-static bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
-{
-	struct ibv_gid_entry entry;
-	struct ibv_port_attr port;
-	bool found = false;
-
-	if (ibv_query_port(id->verbs, id->port_num, &port))
-		return false;
-	for (int i = 0; i < port.gid_tbl_len; i++) {
-		if (ibv_query_gid_ex(id->verbs, id->port_num, (uint32_t)i, &entry, 0) ||
-		    !is_local(&entry, id))
-			continue;
-		if (!found || entry.gid_type == IBV_GID_TYPE_ROCE_V2)
-			*used = entry;
-		found = true;
-		if (entry.gid_type == IBV_GID_TYPE_ROCE_V2)
-			break;
-	}
-	return found;
-}
-
 /* ", GID ..." of the address that `id` is bound to; nothing where it has none. */
 static const char *describe_gid(struct rdma_cm_id *id, char *buffer, size_t size)
 {

@@ -100,8 +100,8 @@ void check_session(struct check *check, const struct report *report);
 
 /*
  * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as
- * one object. Frees what check_init() made. Returns how it ended: as the first session that failed,
- * or with `status`, which comes from what went before.
+ * one object. Frees what the others made. Returns how it ended: as the first session that failed
+ * with the last address, or with `status`, which comes from what went before.
  */
 enum status check_finish(struct check *check, enum status status);
 

@@ -90,6 +90,14 @@ int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
  */
 int type_of_service(const struct rdma_cm_id *id);
 
+/*
+ * Finds the entry of the port's table of GIDs that the connection would use, once its address is
+ * resolved. An adapter has one for each version of RoCE, and the connection manager takes version 2
+ * where there is one; an administrator can change that (default_roce_mode in configfs). False:
+ * there is none.
+ */
+bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
+
 /* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);
 
