@@ -88,7 +88,7 @@ happy_path() {
 
 @test "a client that examines the path gets a pattern as long as what it sends, and nothing of that is stored" {
 	local leaks=yes
-	outcomes server -1 -m "not this" -o "$BATS_TEST_TMPDIR/stored" <<-END
+	outcomes server -1 -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
 	0	check
 	0	write check payload:1
 	0	iwarp check payload:200000 ring:5000
@@ -96,7 +96,6 @@ happy_path() {
 	0	check-short
 	0	write check-short iwarp payload:200000
 	END
-	[ ! -e "$BATS_TEST_TMPDIR/stored" ]
 	outcomes server -1 --max-size 1K <<<"0	check payload:1025	refused"
 }
 
@@ -127,6 +126,16 @@ happy_path() {
 	0	write
 	0	iwarp inline:0 payload:5000 max_msg:64
 	END
+}
+
+@test "--busy-poll asks for no completion event" {
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake client immediate --busy-poll
+	[ "$status" -eq 0 ]
+	[ "$(calls ibv_req_notify_cq)" -eq 1 ] # when the queue is created
+	fake server immediate --busy-poll -1
+	[ "$status" -eq 0 ]
+	[ "$(calls ibv_req_notify_cq)" -eq 1 ]
 }
 
 @test "the lock is released while completions keep coming, and all of them are handled" {
@@ -241,6 +250,8 @@ happy_path() {
 			1	$operation payload:30000 ring:3000 fail:fsync:1:5	cannot be stored in '$folder/file': Input/output error
 			1	$operation payload:30000 ring:3000 fail:linkat:1:13	cannot be stored in '$folder/file': Permission denied
 			END
+			fake "${role% -1}" "$operation" -o "$folder/none/file"
+			[[ $stderr == *"cannot store 1024 bytes in '$folder/none/file': No such file or directory"* ]]
 			# shellcheck disable=SC2086
 			outcomes $role -o /dev/full <<<"1	$operation unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device"
 			[ "$(count "$folder")" -eq 0 ]
@@ -372,6 +383,7 @@ calls() {
 		# shellcheck disable=SC2086
 		outcomes $role <<-END
 		0	asks:1
+		0	asks:1 iwarp
 		0	asks:0 iwarp
 		0	asks:0 write
 		END
@@ -410,6 +422,19 @@ calls() {
 			END
 		done
 	done
+}
+
+@test "what is shown is all that came, damaged or of unknown length, and nothing of what did not all come" {
+	local script
+	for script in "" corrupt-in "unknown payload:9001" "write unknown payload:9001"; do
+		fake client "$script"
+		[[ $output == *"remote buffer: "* ]]
+		fake server "$script" -1
+		[[ $output == *"remote buffer: "* ]]
+	done
+	fake client "write unknown payload:30000 gives-up:3"
+	[ "$status" -eq 4 ]
+	[[ $output != *"remote buffer"* ]]
 }
 
 @test "what is shown is what was verified, whatever the peer still writes" {
@@ -452,7 +477,10 @@ calls() {
 }
 
 @test "a driver that gives no reason" {
-	outcomes client <<<"1	no-cq	ibv_create_cq failed: the driver gives no reason"
+	outcomes client <<-END
+	1	no-cq	ibv_create_cq failed: the driver gives no reason
+	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
+	END
 }
 
 @test "what was posted of a list that is refused half-way comes back" {
@@ -640,7 +668,11 @@ endings() {
 	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
 	1	sent-MR+DEVICE_REMOVAL	removed
 	1	sent-MR+DISCONNECTED DISCONNECTED+DEVICE_REMOVAL	removed
-	3	no-device	cannot find an RDMA device
+	3	no-device	cannot find an RDMA device: No such device; is there an RDMA device
+	3	fail:rdma_create_event_channel:1:19	connection manager: No such device; is there an RDMA device
+	3	fail:rdma_create_event_channel:1:13	Permission denied; may this user open the files in /dev/infiniband?
+	3	fail:rdma_create_event_channel:1:1	Operation not permitted; may this user open the files in /dev/infiniband?
+	1	fail:rdma_create_event_channel:1:24	raise that ('ulimit -n')
 	0	ADDR_RESOLVED+ADDR_CHANGE
 	0	sent-MR+UNREACHABLE:-110
 	0	received-DONE+UNREACHABLE:-110
@@ -1180,6 +1212,10 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 outcome = json.loads(sys.argv[1])
 rate = outcome["bytes"] / outcome["seconds"]
 assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_per_second"] / rate - 8) < 1e-6' "$output"
+	[ "$(values role operation transport device latency_us received_bytes)" = "client write RoCE double0 None 1000" ]
+	fake client "iwarp" -J --depth 1
+	[ "$(values operation transport received_bytes)" = "read iWARP 1024" ]
+	[[ $output == *'"latency_us": { "min": '* ]]
 	fake client "write tutorial" -J
 	[ "$(values status verified verified_bytes)" = "0 False 0" ]
 	fake client "write corrupt-in" -J
@@ -1409,6 +1445,11 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	done >"$BATS_TEST_TMPDIR/table"
 	outcomes client <"$BATS_TEST_TMPDIR/table"
 	outcomes server -1 <"$BATS_TEST_TMPDIR/table"
+	outcomes client <<-END # soft-iWARP's way to report that the connection has broken
+	6	iwarp sent-MR=2	peer went away
+	1	iwarp sent-MR=4	MSG_MR failed
+	7	iwarp received-MR=2	no message of this protocol
+	END
 }
 
 @test "what a peer of another protocol sends is called that first" {
@@ -1433,11 +1474,15 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 		"sent-MR+UNREACHABLE:-110 received-DONE+async:4" "received-VERDICT+TIMEWAIT_EXIT DISCONNECTED+spurious" \
 		"slow-events coalesce operation+spurious DISCONNECTED+spurious" "sent-DONE+DEVICE_REMOVAL"; do
 		for i in first second third; do
-			fake client "$script"
+			fake client "$script" -J --min-rate 1
 			[ "$status" -ne 98 ] && [ "$status" -ne 99 ] && [ "$status" -ne 124 ] || { echo "$i $script: $stderr"; return 1; }
 			fake server "together clients:2 $script"
 			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
 		done
+	done
+	for script in "write" "iwarp"; do # with workers in both directions
+		outcomes client -s 500000 <<<"0	$script payload:500000 memory:300000 ring:40000"
+		outcomes server -s 500000 <<<"0	$script payload:500000 memory:900000 ring:40000 together clients:2"
 	done
 }
 
