@@ -448,30 +448,37 @@ calls() {
 	done
 }
 
+# bats test_tags=slow
 @test "every call of the client fails: InfiniBand, read" {
 	tests/fake-verbs/faults client "" read
 }
 
+# bats test_tags=slow
 @test "every call of the client fails: iWARP, write, many work requests" {
 	tests/fake-verbs/faults client "iwarp write payload:3000 max_msg:64" write
 }
 
+# bats test_tags=slow
 @test "every call of a one-off server fails: InfiniBand, read" {
 	tests/fake-verbs/faults one-off "" read
 }
 
+# bats test_tags=slow
 @test "every call of a one-off server fails: iWARP, write" {
 	tests/fake-verbs/faults one-off "iwarp write" write
 }
 
+# bats test_tags=slow
 @test "every call of a server fails, it goes on serving: iWARP, read" {
 	tests/fake-verbs/faults server "iwarp" read
 }
 
+# bats test_tags=slow
 @test "every call of a server fails, it goes on serving: InfiniBand, write" {
 	tests/fake-verbs/faults server "write" write
 }
 
+# bats test_tags=slow
 @test "every call of a server fails whose device goes and comes back" {
 	tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read
 }
@@ -818,6 +825,7 @@ smallest() {
 	done
 }
 
+# bats test_tags=slow
 @test "every call of the smallest client fails" {
 	tests/fake-verbs/faults smallest "no-hello" read
 	tests/fake-verbs/faults smallest "no-hello iwarp" read
@@ -1091,6 +1099,7 @@ unheard() {
 	served=$(calls served)
 }
 
+# bats test_tags=slow
 @test "nobody reads standard output, or error: sessions succeed, SIGTERM ends the server, lines are lost with a word" {
 	local programs script="" start
 	unread
@@ -1465,6 +1474,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	outcomes client <<<"1	received-MR=4	192.0.2.1 port 20000: receive failed"
 }
 
+# bats test_tags=slow
 @test "no data race: everything at once, and one after the other" {
 	local script i
 	programs=build/fake-verbs/thread
@@ -1486,6 +1496,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	done
 }
 
+# bats test_tags=slow
 @test "valgrind finds nothing" {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
