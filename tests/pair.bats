@@ -192,7 +192,7 @@ at_once() {
 	expect 4
 	wait_for_line "$server_err" '192\.0\.2\.9 port [0-9]+: refused' "$server"
 	client -B 192.0.2.1 write 192.0.2.1 "$port"
-	expect 3 "from --bind '192.0.2.1': "
+	expect 3 "cannot resolve the address from --bind '192.0.2.1': "
 	client -B fd00::2 write 192.0.2.1 "$port"
 	expect 3 "--bind 'fd00::2' is no IPv4 address"
 	stop_server
