@@ -135,9 +135,9 @@ build/fuzz/%: tests/fuzz/%.c $(MODULES) $(HEADERS)
 	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< $(MODULES) $(LIBRARIES)
 $(FUZZERS): CC = clang
 
-build/unit/%: tests/unit/%.c $(MODULES:.c=.o)
+build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
-	$(COMPILE) -I. $(LDFLAGS) -o $@ $^ $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
+	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 
 build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)

@@ -5,7 +5,6 @@
  */
 #include "rdma-common/console.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "rdma-common/process.h"
 
 #define PATIENCE 10000 /* milliseconds for what comes at once */
@@ -588,18 +588,6 @@ static void without_a_queue_nothing_is_left(void **state)
 	assert_int_equal(console_drain(&console, INT32_MAX, -1), DRAINED_ALL);
 	assert_int_equal(console_close(&console, &failed), 0);
 	assert_false(failed);
-}
-
-/* How many descriptors are open. */
-static int count_descriptors(void)
-{
-	DIR *open_ones = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(open_ones))
-		count++;
-	closedir(open_ones);
-	return count;
 }
 
 static void no_descriptor_is_left_open(void **state)

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
+
 static char folder[] = "/tmp/counters-test.XXXXXX";
 
 /* The folders of port 2 of a device, in the order in which they are made. */
@@ -26,23 +28,13 @@ static const char *const folders[] = { "device", "device/ports", "device/ports/2
 static int make_folders(void **state)
 {
 	(void)state;
-	if (!mkdtemp(folder) || chdir(folder))
+	if (enter_folder(folder))
 		return -1;
 	for (size_t i = 0; i < FOLDERS; i++) {
 		if (mkdir(folders[i], 0700))
 			return -1;
 	}
 	return 0;
-}
-
-static int remove_folders(void **state)
-{
-	(void)state;
-	for (size_t i = FOLDERS; i-- > 0;) {
-		if (rmdir(folders[i])) /* fails if anything is left in it */
-			return -1;
-	}
-	return chdir("/") || rmdir(folder);
 }
 
 /* What a counter says, in `place`; NULL: it is not there. */
@@ -181,6 +173,14 @@ static void a_counter_that_was_reset_has_not_grown(void **state)
 	}
 }
 
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	for (size_t i = FOLDERS; i-- > 0;)
+		assert_int_equal(rmdir(folders[i]), 0);
+	assert_nothing_is_left(folder);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -191,7 +191,8 @@ int main(void)
 		cmocka_unit_test(what_is_no_number_does_not_count),
 		cmocka_unit_test(no_descriptor_is_left_open),
 		cmocka_unit_test(a_counter_that_was_reset_has_not_grown),
+		cmocka_unit_test(nothing_is_left),
 	};
 
-	return cmocka_run_group_tests_name("counters", tests, make_folders, remove_folders);
+	return cmocka_run_group_tests_name("counters", tests, make_folders, NULL);
 }

@@ -293,6 +293,18 @@ static void a_count_begins_with_1_and_has_a_bound(void **state)
 	parse('t', "1000000");
 }
 
+/* Parses an option of `options`; `*text` is what that prints on the stream, to be freed. */
+static enum parsed parse_captured(int letter, const char *argument, FILE **stream, char **text)
+{
+	struct printed printed;
+	enum parsed parsed;
+
+	capture(&printed, stream);
+	parsed = parse_common_option(&options, letter, argument, "help");
+	*text = release(&printed);
+	return parsed;
+}
+
 static void an_argument_that_cannot_be_is_refused_in_words(void **state)
 {
 	static const struct {
@@ -316,13 +328,10 @@ static void an_argument_that_cannot_be_is_refused_in_words(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct printed printed;
-		enum parsed parsed;
 		char *text;
+		enum parsed parsed =
+			parse_captured(cases[i].letter, cases[i].argument, &stderr, &text);
 
-		capture(&printed, &stderr);
-		parsed = parse_common_option(&options, cases[i].letter, cases[i].argument, "help");
-		text = release(&printed);
 		assert_int_equal(parsed, PARSED_FAILED);
 		assert_non_null(strstr(text, cases[i].words));
 		assert_non_null(strstr(text, "--help'.\n"));
@@ -339,13 +348,9 @@ static void help_and_version_are_printed_and_end_the_program(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct printed printed;
-		enum parsed parsed;
 		char *text;
+		enum parsed parsed = parse_captured(cases[i].letter, NULL, &stdout, &text);
 
-		capture(&printed, &stdout);
-		parsed = parse_common_option(&options, cases[i].letter, NULL, "help");
-		text = release(&printed);
 		assert_int_equal(parsed, PARSED_EXIT);
 		assert_non_null(strstr(text, cases[i].words));
 		free(text);

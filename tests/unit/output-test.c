@@ -32,6 +32,8 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
+
 #define SIZE ((uint64_t)200000)
 
 static uint8_t bytes[SIZE];
@@ -166,18 +168,6 @@ static int reset(void **state)
 	return 0;
 }
 
-/* How many descriptors are open. */
-static int count_descriptors(void)
-{
-	DIR *open_ones = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(open_ones))
-		count++;
-	closedir(open_ones);
-	return count;
-}
-
 static int descriptors_before;
 
 static int make_folder(void **state)
@@ -188,7 +178,7 @@ static int make_folder(void **state)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
 	signal(SIGPIPE, SIG_IGN);
-	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
+	return enter_folder(folder);
 }
 
 /* All bytes, a few at a time; the number of them that were written is kept. */
@@ -836,13 +826,11 @@ static void a_standard_output_without_a_reader_is_an_error(void **state)
 	assert_int_equal(unlink("fifo"), 0);
 }
 
-/* A failure of a group's teardown would not be one of the program. */
 static void nothing_is_left(void **state)
 {
 	(void)state;
 	assert_int_equal(count_descriptors(), descriptors_before);
-	assert_int_equal(chdir("/"), 0);
-	assert_int_equal(rmdir(folder), 0);
+	assert_nothing_is_left(folder);
 }
 
 int main(void)

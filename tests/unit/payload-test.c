@@ -26,6 +26,7 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "rdma-common/digest.h"
 #include "rdma-common/memory.h"
 #include "rdma-common/transfer.h"
@@ -167,18 +168,6 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 
 /* ---- Payloads ---- */
 
-/* How many descriptors are open. */
-static int count_descriptors(void)
-{
-	DIR *open_ones = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(open_ones))
-		count++;
-	closedir(open_ones);
-	return count;
-}
-
 static int descriptors_before;
 
 static int set_up(void **state)
@@ -192,7 +181,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < LARGE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251 + i / 65521);
 	signal(SIGPIPE, SIG_IGN);
-	return mkdtemp(folder) && !chdir(folder) && !setenv("TMPDIR", folder, 1) ? 0 : -1;
+	return enter_folder(folder) || setenv("TMPDIR", folder, 1) ? -1 : 0;
 }
 
 static int tear_down(void **state)
@@ -1051,13 +1040,11 @@ static void what_is_in_use_is_left(void **state)
 	assert_int_equal(memory_unmap(payload.memory, payload.size), 0);
 }
 
-/* A failure of a group's teardown would not be one of the program. */
 static void nothing_is_left(void **state)
 {
 	(void)state;
 	assert_int_equal(count_descriptors(), descriptors_before);
-	assert_int_equal(chdir("/"), 0);
-	assert_int_equal(rmdir(folder), 0);
+	assert_nothing_is_left(folder);
 }
 
 int main(void)

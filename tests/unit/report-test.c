@@ -432,18 +432,26 @@ static void count_latencies(struct latency *latency)
 static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
 static const struct counters counted_after = { .any = true, .values = { 7, 2, 1 } };
 
-static void figures_are_printed_of_a_session_that_stood(void **state)
+/* With latencies and counters. */
+static struct report all_measured(void)
 {
 	static struct latency latency;
 	struct report report = measured;
-	struct program program;
-	const struct log log = { .console = &program.console };
 
-	(void)state;
 	count_latencies(&latency);
 	report.latency = &latency;
 	report.before = &counted_before;
 	report.after = &counted_after;
+	return report;
+}
+
+static void figures_are_printed_of_a_session_that_stood(void **state)
+{
+	struct report report = all_measured();
+	struct program program;
+	const struct log log = { .console = &program.console };
+
+	(void)state;
 	start(&program, ROLE_CLIENT);
 	report_session(&log, &report); /* nobody asks for figures */
 	program.options.report = true;
@@ -545,16 +553,11 @@ static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
 
 static void an_outcome_in_json_has_all_that_was_measured(void **state)
 {
-	static struct latency latency;
-	struct report report = measured;
+	struct report report = all_measured();
 	struct program program;
 	const struct log log = { .console = &program.console, .session = 42 };
 
 	(void)state;
-	count_latencies(&latency);
-	report.latency = &latency;
-	report.before = &counted_before;
-	report.after = &counted_after;
 	start(&program, ROLE_CLIENT);
 	report_json(&log, &report); /* nobody asks for it */
 	program.options.json = true;

@@ -8,7 +8,6 @@
 #include "rdma-common/memory.h"
 #include "rdma-common/process.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +27,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "folder.h"
 
 /* What the sink copies or verifies at a time, and what is verified without a thread. */
 #define PIECE ((uint64_t)256 * 1024)
@@ -892,18 +893,6 @@ static void a_sink_can_be_stopped_at_any_time(void **state)
 
 /* ---- All of them ---- */
 
-/* How many descriptors are open. */
-static int count_descriptors(void)
-{
-	DIR *open_ones = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(open_ones))
-		count++;
-	closedir(open_ones);
-	return count;
-}
-
 static int descriptors_before;
 
 static int make_folder(void **state)
@@ -914,16 +903,14 @@ static int make_folder(void **state)
 	umask(022);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
 	signal(SIGPIPE, SIG_IGN);
-	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
+	return enter_folder(folder);
 }
 
-/* A failure of a group's teardown would not be one of the program. */
 static void nothing_is_left(void **state)
 {
 	(void)state;
 	assert_int_equal(count_descriptors(), descriptors_before);
-	assert_int_equal(chdir("/"), 0);
-	assert_int_equal(rmdir(folder), 0);
+	assert_nothing_is_left(folder);
 }
 
 int main(void)

@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "rdma-common/digest.h"
 #include "rdma-common/memory.h"
 
@@ -87,7 +88,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < LARGE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251 + i / 65521);
 	signal(SIGPIPE, SIG_IGN);
-	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
+	return enter_folder(folder);
 }
 
 static int tear_down(void **state)
@@ -729,12 +730,10 @@ static void no_wake_is_lost(void **state)
 	await_threads(threads);
 }
 
-/* A failure of a group's teardown would not be one of the program. */
 static void nothing_is_left(void **state)
 {
 	(void)state;
-	assert_int_equal(chdir("/"), 0);
-	assert_int_equal(rmdir(folder), 0);
+	assert_nothing_is_left(folder);
 }
 
 int main(void)

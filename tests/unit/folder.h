@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The folder that a test of files works in, and what it may leave behind: nothing. To be included
+ * behind cmocka.h.
+ */
+#ifndef UNIT_FOLDER_H
+#define UNIT_FOLDER_H
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* How many descriptors are open. */
+static inline int count_descriptors(void)
+{
+	DIR *open_ones = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(open_ones))
+		count++;
+	closedir(open_ones);
+	return count;
+}
+
+/* Makes a folder of `template`, as mkdtemp(3) does, and works there from now on. 0 or -1. */
+static inline int enter_folder(char *template)
+{
+	return mkdtemp(template) && !chdir(template) ? 0 : -1;
+}
+
+/* For a last test: in a group's teardown a failure would not be one of the program. */
+static inline void assert_nothing_is_left(const char *folder)
+{
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+#endif
