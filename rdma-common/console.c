@@ -19,7 +19,7 @@
 /* Bytes of one write(2): a pipe for which poll(2) reports POLLOUT takes so many (pipe(7)). */
 #define BUFFER_SIZE 4096
 #define DRAWN_SIZE  128
-/* The time in which the thread ends, unless write(2) holds it up. */
+/* The time in which the thread ends; after that write(2) may hold it up. */
 #define END_MILLISECONDS 200
 /* A pause when waiting fails, which is not to become a loop without one. */
 #define PAUSE_NANOSECONDS 10000000
@@ -63,6 +63,7 @@ struct writer {
 	bool sleeping;  /* the thread has to be woken */
 	bool draining;  /* somebody waits for `done` */
 	bool stopped;   /* the thread shall end */
+	bool writing;   /* it is in write(2), which may hold it up */
 	bool drawing;   /* `drawn` has changed */
 	char drawn[DRAWN_SIZE];
 	bool shown; /* the cursor stands behind what was drawn */
@@ -299,9 +300,11 @@ static void *run_writer(void *argument)
 			wait_for_work(writer);
 			continue;
 		}
+		writer->writing = true;
 		pthread_mutex_unlock(&writer->mutex);
 		full = write_buffer(outlet);
 		pthread_mutex_lock(&writer->mutex);
+		writer->writing = false;
 		if (full)
 			block(writer, outlet);
 	}
@@ -465,6 +468,16 @@ static uint64_t count_taken(const struct writer *writer)
 	return taken;
 }
 
+static bool is_writing(struct writer *writer)
+{
+	bool writing;
+
+	pthread_mutex_lock(&writer->mutex);
+	writing = writer->writing;
+	pthread_mutex_unlock(&writer->mutex);
+	return writing;
+}
+
 uint64_t console_close(struct console *console, bool *failed)
 {
 	struct writer *writer = console->writer;
@@ -482,7 +495,8 @@ uint64_t console_close(struct console *console, bool *failed)
 	left = count_waiting(writer);
 	pthread_mutex_unlock(&writer->mutex);
 	eventfd_write(writer->wake, 1);
-	if (poll(&ended, 1, END_MILLISECONDS) <= 0) {
+	/* if it is not there the machine has other things to do, and it ends when it gets to run */
+	if (poll(&ended, 1, END_MILLISECONDS) <= 0 && is_writing(writer)) {
 		pthread_detach(writer->thread);
 		return left + 1; /* what write(2) was called with */
 	}

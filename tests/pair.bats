@@ -133,19 +133,19 @@ check_sessions() {
 	done < <(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1")
 }
 
-# at_once MODE: 20 clients in parallel.
+# at_once MODE: 20 clients in parallel. Host b lists a folder of its own: below its /tmp lies this machine's, which changes.
 at_once() {
 	start_server "$1"
-	lab run b sh -c 'for i in $(seq 20); do
-			{ "$1/rdma-client" -t "$4" -m "client $i" "$2" 192.0.2.1 "$3" >/tmp/out.$i 2>&1
-			  echo $? >/tmp/status.$i; } &
+	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
+		for i in $(seq 20); do
+			{ "$1/rdma-client" -t "$4" -m "client $i" "$2" 192.0.2.1 "$3" >out.$i 2>&1; echo $? >status.$i; } &
 		done; wait
-		cat /tmp/out.*; cat /tmp/status.* | sort | uniq -c' - "$PROGRAMS" "$1" "$port" "$LIMIT" \
+		cat out.*; cat status.* | sort | uniq -c; rm -r /run/at-once' - "$PROGRAMS" "$1" "$port" "$LIMIT" \
 		>"$BATS_TEST_TMPDIR/clients.out"
 	wait_for_line "$server_out" 'peer disconnected' "$server" 20
 	stop_server
 	expect 0
-	grep -x ' *20 0' "$BATS_TEST_TMPDIR/clients.out"
+	grep -x ' *20 0' "$BATS_TEST_TMPDIR/clients.out" || { cat "$BATS_TEST_TMPDIR/clients.out"; return 1; }
 	diff <(seq -f 'client %.0f' 20 | sort) \
 		<(sed -n 's/^\(\[[0-9]*\] \)\{0,1\}remote buffer: //p' "$server_out" | sort)
 	[ "$(grep -c 'remote buffer: message from passive/server' "$BATS_TEST_TMPDIR/clients.out")" -eq 20 ]

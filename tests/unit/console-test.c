@@ -75,11 +75,16 @@ ssize_t write(int descriptor, const void *from, size_t size)
 }
 
 static unsigned int interruptions; /* calls of poll(2) that a signal is still to end */
+static unsigned int expirations;   /* calls of poll(2) whose time is up at once */
 
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
 	struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000L };
 
+	if (expirations > 0) {
+		expirations--;
+		return 0;
+	}
 	if (interruptions > 0) {
 		interruptions--;
 		errno = EINTR;
@@ -442,6 +447,22 @@ static void every_line_that_is_left_is_counted(void **state)
 	}
 }
 
+/* A machine with much to do lets the thread run late. */
+static void what_is_written_is_not_lost_because_the_thread_ends_late(void **state)
+{
+	struct fixture fixture;
+	bool failed;
+
+	(void)state;
+	start(&fixture, false);
+	print(&fixture, STREAM_OUTPUT, "line");
+	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
+	expirations = 1;
+	assert_int_equal(stop(&fixture, &failed), 0);
+	assert_false(failed);
+	assert_int_equal(expirations, 0);
+}
+
 static void the_end_does_not_wait_for_ever(void **state)
 {
 	int interruption = eventfd(0, 0);
@@ -632,6 +653,7 @@ int main(void)
 		cmocka_unit_test(nobody_waits_for_the_reader_of_a_socket),
 		cmocka_unit_test(a_file_is_written_on_where_it_stands),
 		cmocka_unit_test(every_line_that_is_left_is_counted),
+		cmocka_unit_test(what_is_written_is_not_lost_because_the_thread_ends_late),
 		cmocka_unit_test(the_end_does_not_wait_for_ever),
 		cmocka_unit_test(a_slow_reader_gets_everything),
 		cmocka_unit_test(a_reader_that_is_gone_is_an_error_once),
