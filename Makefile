@@ -181,7 +181,7 @@ demo:
 
 bench:
 	tests/setup build lab bench
-	$(MAKE) --no-print-directory all
+	$(MAKE) --no-print-directory all build/peer
 	tests/bench
 
 lab:
