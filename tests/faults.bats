@@ -325,18 +325,18 @@ has_descriptors() {
 	[ "$(descriptors)" -eq "$1" ]
 }
 
-@test "a server with 256 descriptors survives 300 clients that connect and leave" {
+@test "a server with 64 descriptors survives 80 clients that connect and leave" {
 	local start held
-	limited_server "-n 256" -p 7471 -m "from the server" write
+	limited_server "-n 64" -p 7471 -m "from the server" write
 	client -t "$LIMIT" -m "the first" write 192.0.2.1 7471
 	ends 0 ""
 	wait_for_line "$server_out" "peer disconnected" "$server"
 	held=$(descriptors)
 	start=$(milliseconds)
-	start_peer b client write --hello --rounds 300 --at mr=disconnect 192.0.2.1 7471
+	start_peer b client write --hello --rounds 80 --at mr=disconnect 192.0.2.1 7471
 	wait_peer
-	within 60 "$start" "300 clients"
-	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 300 ]
+	within 20 "$start" "80 clients"
+	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 80 ]
 	client -t "$LIMIT" -m "one more" write 192.0.2.1 7471
 	ends 0 ""
 	[[ $output == *"remote buffer: from the server"* ]]
@@ -374,9 +374,9 @@ has_descriptors() {
 	start_server -t "$LIMIT" -m "from the server" read
 	start=$(milliseconds)
 	# shellcheck disable=SC2016 # expanded on the host
-	run lab run b sh -c 'for i in $(seq "$3"); do
-			"$1" client read --hello --connections 4 192.0.2.1 "$2" &
-		done; wait' - "$PEER" "$port" $((count / 4))
+	run lab run b sh -c 'for i in $(seq 8); do
+			"$1" client read --hello --connections "$3" 192.0.2.1 "$2" &
+		done; wait' - "$PEER" "$port" $((count / 8))
 	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
 	given_up=$(grep -c -x -e "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" \
 		-e "over at connect: RDMA_CM_EVENT_UNREACHABLE" \
@@ -403,29 +403,6 @@ ten_sessions() {
 	lab run b bash -ec 'start=${EPOCHREALTIME/[.,]/}
 		for i in {1..10}; do "$0" -t "$2" "$3" 192.0.2.1 "$1" >/dev/null; done
 		echo $(((${EPOCHREALTIME/[.,]/} - start) / 1000))' "$PROGRAMS/rdma-client" "$port" "$LIMIT" "${1:-write}"
-}
-
-# Silent clients cost their host, and the server's, a probe each now and then, but no session's time. Over soft-iWARP a
-# process gets no more than about 36 connections.
-@test "a session beside many silent clients takes as long as alone" {
-	local start alone again beside count=800
-	[ "$LAB_TRANSPORT" != siw ] || count=24
-	start_server -t "$LIMIT" write
-	alone=$(ten_sessions)
-	start=$(milliseconds)
-	start_peer b client write --hello --connections "$count" --at mr=hang 192.0.2.1 "$port"
-	wait_for_line "$peer_out" '^hanging' "$peer"
-	within 20 "$start" "$count clients connect"
-	beside=$(ten_sessions)
-	[ "$(grep -c "connection request" "$server_out")" -eq $((count + 20)) ]
-	end_peer
-	wait_for_line "$server_err" "went away" "$server" "$count"
-	again=$(ten_sessions) # what else the machine does may have changed meanwhile
-	echo "ten sessions: $alone and $again ms alone, $beside ms beside $count silent clients" | tee -a "$TIMES"
-	[ "$again" -le "$alone" ] || alone=$again
-	[ "$beside" -le $((alone * 3)) ] # 4 and 5 times, where each event costs all sessions something
-	stop_server
-	[ "$status" -eq 0 ]
 }
 
 # Sixteen at once, and five in each second, are allowed. Over soft-iWARP a window counts as sent when TCP has it, and one
@@ -652,6 +629,12 @@ power_off() {
 	lab off "$1"
 }
 
+# stop_host HOST: to everybody else that is as if it had lost power, and it need not boot.
+stop_host() {
+	repair="lab resume $1"
+	lab pause "$1"
+}
+
 # remove_link HOST: its RDMA device. Ends when no program has the device open any more.
 remove_link() {
 	end_shared_servers
@@ -667,16 +650,16 @@ add_link() {
 
 #                                                 modes options    st s text       when                     what
 @test "client: the server's host loses power"   { client_when read  "-t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- power_off a; }
-@test "client: it does with nothing outstanding" { client_when write "-t 5" 5     8 "$SILENT"   --at done=hang       -- power_off a; }
+@test "client: it stops, with nothing outstanding" { client_when write "-t 5" 5   8 "$SILENT"   --at done=hang       -- stop_host a; }
 @test "client: the network is cut for good"     { client_when read  "-t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut_network b; }
-@test "client: the network is cut for a while"  { client_when read  "$PATIENT" 0  15 ""        --length 67108864 --at done=flow -- cut_for_a_while b; }
-@test "client: the server's MAC address is lost" { client_when read "$PATIENT" 0  10 ""        --length 67108864 --at done=flow -- forget_neighbour b 192.0.2.1; }
+@test "client: the network is cut for a while"  { client_when read  "$PATIENT" 0  15 ""        --length 33554432 --at done=flow -- cut_for_a_while b; }
+@test "client: the server's MAC address is lost" { client_when read "$PATIENT" 0  10 ""        --length 33554432 --at done=flow -- forget_neighbour b 192.0.2.1; }
 @test "client: the server's RDMA link goes"     { client_when read  "$PATIENT" 6  5 "$GONE"    --at mr=hang         -- remove_link a; }
 @test "client: its own RDMA link goes"          { client_when write "$PATIENT" 1  5 "device was removed" --at mr=hang -- remove_link b; }
 #                                                 modes options       st s text       when                     what
-@test "one-off: the client's host loses power"  { server_when write "-1 -t 5"     5     8 "$SILENT" --at mr=hang   -- power_off b; }
+@test "one-off: the client's host stops"        { server_when write "-1 -t 5"     5     8 "$SILENT" --at mr=hang   -- stop_host b; }
 @test "one-off: the network is cut for good"    { server_when read  "-1 -t 5 $ENDLESS" "5|6" 9 "" --length 1048576 --at done=flow -- cut_network a; }
-@test "one-off: the network is cut for a while" { server_when read  "-1 $PATIENT" 0    15 ""        --length 67108864 --at done=flow -- cut_for_a_while a; }
+@test "one-off: the network is cut for a while" { server_when read  "-1 $PATIENT" 0    15 ""        --length 33554432 --at done=flow -- cut_for_a_while a; }
 @test "one-off: the client's RDMA link goes"    { server_when write "-1 $PATIENT" 6     5 "$GONE"   --at mr=hang   -- remove_link b; }
 @test "one-off: its own RDMA link goes"         { server_when read  "-1 $PATIENT" 1     5 "device was removed" --at mr=hang -- remove_link a; }
 

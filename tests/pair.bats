@@ -5,7 +5,7 @@
 # shellcheck disable=SC2016,SC2034,SC2154 # what $ means inside is for the shell there; helpers set and use variables
 load helpers
 
-SESSIONS=${SESSIONS:-100}
+SESSIONS=${SESSIONS:-50}
 
 setup() {
 	: "${LAB_TRANSPORT:?these tests run in the lab}"

@@ -60,14 +60,18 @@ exchange_each() {
 # A terminated text, a page, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): one less and one more, too.
 LENGTHS="1 1023 1024 1025 4096 1048575 1048576 1048577 2097151 2097152 2097153 8388607 8388608 8388609"
 
+# Soft-iWARP, of which nothing here depends on the length, gets each second one.
+FEWER="1 1024 4096 1048576 2097151 2097153 8388608"
+[ "$LAB_TRANSPORT" = siw ] || FEWER=$LENGTHS
+
 @test "files of any length arrive byte for byte, both ways: read" {
 	# shellcheck disable=SC2086 # several
-	exchange_each read $LENGTHS
+	exchange_each read $FEWER
 }
 
 @test "files of any length arrive byte for byte, both ways: write" {
 	# shellcheck disable=SC2086 # several
-	exchange_each write $LENGTHS
+	exchange_each write $FEWER
 }
 
 # peak_below KIB: of resident memory, by the last line of standard input, as in /proc/PID/status.
@@ -79,9 +83,9 @@ peak_below() {
 }
 
 # The memory of the hosts is faster than what they share with this machine.
-@test "64 MiB both ways take less than 24 MiB of memory on each side" {
+@test "32 MiB both ways take less than 24 MiB of memory on each side" {
 	local mode
-	random_file there 67108864
+	random_file there 33554432
 	for mode in read write; do
 		start_server -t "$LIMIT" -f "$folder/there" -o /run/arrived "$mode"
 		shell_client '"$CLIENT" -t "$1" -f "$2/there" -o /run/arrived "$3" 192.0.2.1 "$4" &
@@ -451,6 +455,8 @@ gives_up() {
 	wait_server
 }
 
+# Over soft-iWARP the receiving one is enough: each time a host has to boot.
+# bats test_tags=roce
 @test "the sending host loses power in the middle of a stream: nothing is left" {
 	in_the_middle
 	repair="power_on b"
