@@ -733,6 +733,78 @@ path() {
 	[[ $output == *"route     not resolved: Connection timed out"* ]]
 }
 
+# found EXPECTED-STATUS SCRIPT [OPTION...]: that and no other is what --check prints, line for line: standard input.
+found() {
+	path "memory:9000000 $2" "${@:3}"
+	[ "$status" -eq "$1" ]
+	diff - <(echo "$output")
+}
+
+@test "--check: all that it prints of a path, line for line" {
+	local port="" modest gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
+	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
+	local lossless="lossless  lo: type of service 0; its driver tells nothing of PFC and ECN"
+	modest="for more, raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
+	found 0 "" <<-END
+		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		name      '192.0.2.1' is 192.0.2.1
+		address   resolved: from 192.0.2.2 by double0 port 1, $gid
+		route     resolved, MTU of the path 4096 bytes
+		$lossless
+		memory    $memory
+		  -> $modest
+		Ready. Start 'rdma-server read' on the other host, then here:
+		  rdma-client read 192.0.2.1 PORT
+	END
+	found 0 "iwarp mtu:3" <<-END
+		device    double0 port 1: iWARP, active
+		name      '192.0.2.1' is 192.0.2.1
+		address   resolved: from 192.0.2.2 by double0 port 1
+		route     resolved
+		memory    $memory
+		  -> $modest
+		Ready. Start 'rdma-server read' on the other host, then here:
+		  rdma-client read 192.0.2.1 PORT
+	END
+	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" <<-END
+		device    double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
+		  -> it carries nothing; plug the cable in, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
+		name      '192.0.2.1' is 192.0.2.1
+		address   not resolved: Cannot assign requested address
+		  -> give --bind an address of this host ('ip address')
+		name      '192.0.2.1' is 192.0.2.3
+		address   not resolved: Cannot assign requested address
+		  -> give --bind an address of this host ('ip address')
+		name      '192.0.2.1' is 192.0.2.5
+		address   resolved: from 192.0.2.2 by double0 port 1, $gid
+		route     resolved, MTU of the path 256 bytes
+		$lossless
+		memory    $memory
+		  -> $modest
+	END
+}
+
+@test "--check: each call that fails has a finding, status 3; what could be better is advised" {
+	local port="" script text
+	while IFS=$'\t' read -r script text; do
+		path "$script" -B 192.0.2.2
+		[ "$status" -eq 3 ]
+		[[ $output == *"$text"* && $output != *Ready* ]]
+	done < <(tr -s '\t' <<-END
+	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
+	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
+	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
+	fail:ibv_query_port:1:5	device    double0 port 1: cannot be queried: Input/output error
+	fail:rdma_get_devices:1:19	device    none
+	no-device	device    none
+	END
+	)
+	path "mtu:3 memory:67108864"
+	[ "$status" -eq 0 ]
+	[[ $output == *$'MTU 1024 of 4096 bytes\n  -> larger packets are faster'* ]]
+	[[ $output == *$'65536 KiB may be locked: the rings of longer payloads are made to fit\nReady'* ]]
+}
+
 @test "--check: the GID is the one that the connection would use, with its type and network interface" {
 	path ""
 	[[ $output == *"from 192.0.2.2 by double0 port 1, GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"* ]]
@@ -778,6 +850,25 @@ path() {
 		END
 		)
 	done
+}
+
+@test "--check with PORT: which sizes are tried, and all of them anew with the next address" {
+	local port=20000 script sizes
+	while IFS=$'\t' read -r script sizes; do
+		path "check payload:1048576 $script" -t 1
+		[ "$status" -eq 0 ]
+		# shellcheck disable=SC2086 # a line each
+		diff <(printf '%s bytes: client to server verified, server to client verified\n' $sizes | sed '1s/bytes/byte/') \
+			<(sed -n 's/^transfer  //p' <<<"$output")
+	done < <(tr -s '\t' <<-END
+	mtu:3	1 1023 1024 1025 65536 1048576
+	mtu:2 iwarp	1 513 65536 1048576
+	mtu:0	1 65536 1048576
+	addresses:192.0.2.1,192.0.2.3 ESTABLISHED!	1 1024 4095 4096 4097 65536 1048576
+	END
+	)
+	[[ $output == *"server    192.0.2.1 port 20000: with 1 byte: nothing happened"* ]]
+	[[ $output == *$'\n'"server    192.0.2.3 port 20000: rdma-server read, GID ::ffff:192.0.2.3"$'\n'* ]]
 }
 
 @test "--check with PORT: the server's device is named, and nothing in the name reaches a terminal" {

@@ -308,12 +308,17 @@ void peer_disconnects(struct fake_id *id)
 	produce_cm_event(id, "DISCONNECTED", 0);
 }
 
-/* Over RoCE the path to the peer is known: all that is needed of it is the traffic class. */
+/* Over RoCE the path to the peer is known: its MTU, its traffic class, and an IPv4 address' GID. */
 static void show_path(struct fake_id *id)
 {
+	struct rdma_addr *ends = &id->id.route.addr;
+
 	id->route_known = true;
 	if (is_iwarp())
 		return;
+	local_gid(&ends->addr.ibaddr.dgid);
+	copy_bytes(ends->addr.ibaddr.dgid.raw + 12, &ends->dst_sin.sin_addr, 4);
+	id->path.mtu = (uint8_t)scripted_number("mtu", IBV_MTU_4096);
 	id->id.route.path_rec = &id->path;
 	id->id.route.num_paths = 1;
 }
@@ -578,7 +583,7 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 		error = resolve_at_once(id, "ROUTE_RESOLVED");
 	else if (!error)
 		produce_cm_event(id, "ROUTE_RESOLVED", 0);
-	if (!error && !id->synchronous)
+	if (!error)
 		show_path(id);
 	return leave(error);
 }

@@ -55,6 +55,7 @@
  *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
+ *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,

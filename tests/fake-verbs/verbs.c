@@ -218,10 +218,11 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	if (port != 1)
 		violation("ibv_query_port: there is no port %u", port);
 	if (!error) {
-		attributes->state = IBV_PORT_ACTIVE;
+		attributes->state = scripted("down") ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 		attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
 		attributes->gid_tbl_len = GIDS;
-		attributes->active_mtu = attributes->max_mtu = IBV_MTU_4096;
+		attributes->active_mtu = (enum ibv_mtu)scripted_number("mtu", IBV_MTU_4096);
+		attributes->max_mtu = IBV_MTU_4096;
 		attributes->max_msg_sz = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
 	}
 	leave(error);

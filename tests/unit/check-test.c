@@ -8,8 +8,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rdma-common/check.h"
 #include "rdma-common/wire.h"
@@ -358,6 +361,271 @@ static void where_a_session_does_not_come_about_none_follows(void **state)
 	end(&path, STATUS_SUCCESS);
 }
 
+/* What a server tells of itself, in its hello and by its address. */
+static void expect_server(bool iwarp, enum ibv_mtu mtu, const char *gid, const char *device,
+			  const char *text, const char *advice)
+{
+	const struct report report = { .status = STATUS_SUCCESS,
+				       .connected = true,
+				       .delivered = true,
+				       .verified = true,
+				       .peer = "peer",
+				       .peer_mtu = mtu,
+				       .peer_device = device };
+	struct path path;
+
+	start(&path, iwarp);
+	snprintf(path.check.gid, sizeof(path.check.gid), "%s", gid);
+	assert_true(check_next(&path.check, true));
+	check_session(&path.check, &report);
+	assert_string_equal(found(&path, "server", "status"), "ok");
+	assert_string_equal(found(&path, "server", "text"), text);
+	if (advice)
+		assert_non_null(strstr(found(&path, "server", "advice"), advice));
+	else
+		assert_null(found(&path, "server", "advice"));
+	json_object_put(path.check.findings);
+}
+
+static void a_server_whose_mtu_differs_is_reported_with_both(void **state)
+{
+	(void)state;
+	expect_server(false, IBV_MTU_4096, "::1", "rdma0",
+		      "peer: rdma-server read, device rdma0, GID ::1, MTU of its port 4096 bytes",
+		      NULL);
+	expect_server(false, IBV_MTU_256, "", "",
+		      "peer: rdma-server read, MTU of its port 256 bytes",
+		      "is 4096 bytes here and 256 there: set it the same on both hosts and between "
+		      "('ip link set ... mtu'), or packets above 256 bytes");
+	expect_server(false, (enum ibv_mtu)0, "", "", "peer: rdma-server read", NULL);
+	expect_server(false, (enum ibv_mtu)6, "", "", "peer: rdma-server read", NULL);
+	expect_server(true, IBV_MTU_256, "", "x", "peer: rdma-server read, device x", NULL);
+}
+
+/* After as many sizes that were verified, silence: neither direction is seen to work, or both are.
+ */
+static void be_silent(struct path *path, size_t passed, bool arrived)
+{
+	static const uint64_t sizes[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 65536, 1048576 };
+	const struct report silence = { .status = STATUS_TIMED_OUT,
+					.cause = "silence",
+					.connected = true,
+					.operated = arrived,
+					.peer_operated = arrived,
+					.peer_device = "" };
+
+	for (size_t i = 0; i < passed; i++)
+		succeed(path, sizes[i]);
+	assert_true(check_next(&path->check, true));
+	assert_int_equal(path->options.pattern_size, sizes[passed]);
+	check_session(&path->check, &silence);
+	if (passed == 0)
+		return;
+	answer(path, STATUS_SUCCESS);
+	if (arrived)
+		return;
+	assert_true(check_next(&path->check, true));
+	assert_true(path->options.short_reply);
+	check_session(&path->check, &silence);
+}
+
+static void what_to_change_depends_on_what_had_passed(void **state)
+{
+	static const struct {
+		size_t passed;
+		const char *advice;
+	} cases[] = {
+		{ 0, "not a byte passes in one direction at least, though the connection stands: "
+		     "let the firewalls pass UDP port 4791 whatever the other port is" },
+		{ 4, "packets above 4096 bytes vanish from client to server, at 4097 at the "
+		     "latest: a host or switch on the path has a smaller MTU than the adapters "
+		     "use, 4096 bytes and headers; set it the same everywhere ('ip link set ... "
+		     "mtu', and the ports of switches; 'ping -M do -s 4097' from both hosts tries "
+		     "it)" },
+		{ 5, "packets of every size pass, but not so many of them from client to server: "
+		     "look at the counters, at flow control (PFC, ECN), and at cables and "
+		     "switches" },
+	};
+	struct path path;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start(&path, false);
+		be_silent(&path, cases[i].passed, false);
+		assert_string_equal(found(&path, "transfer", "advice"), cases[i].advice);
+		end(&path, STATUS_TIMED_OUT);
+	}
+	start(&path, true);
+	be_silent(&path, 0, false);
+	assert_non_null(strstr(found(&path, "transfer", "advice"), "pass the TCP port whatever"));
+	end(&path, STATUS_TIMED_OUT);
+	start(&path, false); /* all has arrived: packets are not to blame */
+	be_silent(&path, 2, true);
+	expect_directions(&path, "arrived", "arrived");
+	assert_null(found(&path, "transfer", "advice"));
+	end(&path, STATUS_TIMED_OUT);
+}
+
+/* No connection came about, after as many sizes that were verified. */
+static void expect_refusal(bool iwarp, size_t passed, enum status status, const char *advice)
+{
+	static const uint64_t sizes[] = { 1, 1024 };
+	const struct report report = { .status = status, .cause = "no", .peer = "peer" };
+	struct path path;
+
+	start(&path, iwarp);
+	for (size_t i = 0; i < passed; i++)
+		succeed(&path, sizes[i]);
+	assert_true(check_next(&path.check, true));
+	check_session(&path.check, &report);
+	assert_string_equal(found(&path, "server", "status"), "failed");
+	assert_string_equal(found(&path, "server", "text"), passed == 0 ? "peer: with 1 byte: no"
+							    : passed == 1
+								    ? "peer: with 1024 bytes: no"
+							    : iwarp ? "peer: with 4097 bytes: no"
+								    : "peer: with 4095 bytes: no");
+	if (advice)
+		assert_non_null(strstr(found(&path, "server", "advice"), advice));
+	else
+		assert_null(found(&path, "server", "advice"));
+	end(&path, status);
+}
+
+static void what_to_change_where_no_connection_stood(void **state)
+{
+	static const char one_off[] = "took a session, and no other behind it";
+	static const char roce[] = "open UDP port 4791", tcp[] = "not this TCP port";
+
+	(void)state;
+	expect_refusal(false, 0, STATUS_TIMED_OUT, roce);
+	expect_refusal(false, 0, STATUS_PEER_LOST, roce);
+	expect_refusal(true, 0, STATUS_TIMED_OUT, tcp);
+	expect_refusal(false, 0, STATUS_REFUSED, NULL);
+	expect_refusal(true, 0, STATUS_LOCAL_FAILURE, NULL);
+	expect_refusal(false, 1, STATUS_TIMED_OUT, one_off);
+	expect_refusal(true, 1, STATUS_REFUSED, one_off);
+	expect_refusal(false, 1, STATUS_LOCAL_FAILURE, NULL);
+	expect_refusal(false, 2, STATUS_REFUSED, NULL);
+	expect_refusal(true, 2, STATUS_PEER_LOST, tcp);
+}
+
+/* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
+static struct json_object *finish(struct path *path, enum status status, enum status expected)
+{
+	struct json_object *findings = json_object_get(path->check.findings);
+	int nobody = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	bool failed;
+
+	assert_int_equal(console_open(&path->console, nobody, nobody), 0);
+	assert_int_equal(check_finish(&path->check, status), expected);
+	assert_int_equal(console_drain(&path->console, 10000, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&path->console, &failed), 0);
+	close(nobody);
+	assert_null(path->check.findings);
+	path->check.findings = findings;
+	return findings;
+}
+
+static void counters_that_grew_during_all_sessions_are_reported(void **state)
+{
+	static const struct {
+		bool before, after;   /* the port has counters */
+		uint64_t first, last; /* by how much two of them grow in each session */
+		const char *status, *text;
+	} cases[] = {
+		{ true, true, 0, 0, "ok", "no errors counted by this host's device meanwhile" },
+		{ true, true, 0, 3, "failed", "VL15_dropped 6" },
+		{ true, true, 1, 2, "failed", "duplicate_request 2, VL15_dropped 4" },
+		{ false, true, 3, 0, NULL, NULL },
+		{ true, false, 3, 0, NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct counters before = { .any = cases[i].before }, after;
+		struct json_object *findings, *all;
+		struct path path;
+
+		start(&path, false);
+		for (unsigned int session = 0; session < 2; session++) {
+			const struct report report = { .status = STATUS_SUCCESS,
+						       .connected = true,
+						       .delivered = true,
+						       .verified = true,
+						       .peer_device = "",
+						       .before = &before,
+						       .after = &after };
+
+			after = before;
+			after.any = cases[i].after;
+			after.values[0] += cases[i].first;
+			after.values[COUNTERS - 1] += cases[i].last;
+			assert_true(check_next(&path.check, true));
+			check_session(&path.check, &report);
+			before.values[0] = after.values[0];
+			before.values[COUNTERS - 1] = after.values[COUNTERS - 1];
+		}
+		findings = finish(&path, STATUS_SUCCESS, STATUS_SUCCESS);
+		assert_int_equal(json_object_object_get_ex(findings, "counters", &all),
+				 cases[i].text != NULL);
+		if (cases[i].text) {
+			assert_string_equal(found(&path, "counters", "text"), cases[i].text);
+			assert_string_equal(found(&path, "counters", "status"), cases[i].status);
+		}
+		json_object_put(findings);
+	}
+}
+
+/* The same, with the object's own words. */
+static void expect_end(struct path *path, enum status status, enum status expected,
+		       const char *number, const char *error)
+{
+	struct json_object *findings = finish(path, status, expected), *value;
+
+	assert_true(json_object_object_get_ex(findings, "status", &value));
+	assert_string_equal(json_object_get_string(value), number);
+	assert_true(json_object_object_get_ex(findings, "error", &value));
+	if (error)
+		assert_string_equal(json_object_get_string(value), error);
+	else
+		assert_null(value);
+}
+
+static void the_first_failure_decides_how_it_ends_but_for_a_signal(void **state)
+{
+	const struct report lost = { .status = STATUS_PEER_LOST,
+				     .cause = "lost",
+				     .connected = true };
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	succeed(&path, 1);
+	expect_end(&path, STATUS_SUCCESS, STATUS_SUCCESS, "0", NULL);
+	json_object_put(path.check.findings);
+	start(&path, false);
+	be_silent(&path, 0, false);
+	expect_end(&path, STATUS_SUCCESS, STATUS_TIMED_OUT, "5", "silence");
+	json_object_put(path.check.findings);
+	start(&path, false);
+	be_silent(&path, 0, false);
+	path.process.signal_number = 15;
+	expect_end(&path, STATUS_INTERRUPTED, STATUS_INTERRUPTED, "143", "silence");
+	json_object_put(path.check.findings);
+	start(&path, false);
+	failure_set(&path.process.failure, STATUS_LOCAL_FAILURE, "no memory");
+	expect_end(&path, STATUS_LOCAL_FAILURE, STATUS_LOCAL_FAILURE, "1", "no memory");
+	json_object_put(path.check.findings);
+	start(&path, false); /* whether the server was still there could not be asked */
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, true));
+	check_session(&path.check, &lost);
+	expect_end(&path, STATUS_LOCAL_FAILURE, STATUS_PEER_LOST, "6", "lost");
+	expect_directions(&path, "not known", "not known");
+	assert_string_equal(found(&path, "transfer", "bytes"), "1024");
+	json_object_put(path.check.findings);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,6 +639,11 @@ int main(void)
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
 		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
 		cmocka_unit_test(where_a_session_does_not_come_about_none_follows),
+		cmocka_unit_test(a_server_whose_mtu_differs_is_reported_with_both),
+		cmocka_unit_test(what_to_change_depends_on_what_had_passed),
+		cmocka_unit_test(what_to_change_where_no_connection_stood),
+		cmocka_unit_test(counters_that_grew_during_all_sessions_are_reported),
+		cmocka_unit_test(the_first_failure_decides_how_it_ends_but_for_a_signal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
