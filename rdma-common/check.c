@@ -153,10 +153,12 @@ static bool check_devices(struct check *check)
 
 	for (int i = 0; devices && i < count; i++) {
 		struct ibv_device_attr attributes;
+		int error = ibv_query_device(devices[i], &attributes);
 
-		if (ibv_query_device(devices[i], &attributes))
-			continue;
-		for (uint8_t port = 1; port <= attributes.phys_port_cnt; port++)
+		if (error)
+			add_finding(check, "device", false, NULL, "%s: cannot be queried: %s",
+				    ibv_get_device_name(devices[i]->device), strerror(error));
+		for (uint8_t port = 1; !error && port <= attributes.phys_port_cnt; port++)
 			usable = check_port(check, devices[i], port) || usable;
 	}
 	if (devices)

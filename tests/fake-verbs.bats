@@ -794,6 +794,7 @@ found() {
 	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
 	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
 	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
+	fail:ibv_query_device:1:5	device    double0: cannot be queried: Input/output error
 	fail:ibv_query_port:1:5	device    double0 port 1: cannot be queried: Input/output error
 	fail:rdma_get_devices:1:19	device    none
 	no-device	device    none
