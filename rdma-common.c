@@ -1227,18 +1227,19 @@ static NEEDS_LOCK const char *own_delay(const struct connection *connection)
 {
 	const struct session *session = &connection->session;
 	const struct protocol *protocol = &session->protocol;
+	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
 	struct piece piece;
 
 	if (protocol->phase != PHASE_EXCHANGING)
 		return NULL;
 	if (protocol->local == LOCAL_CHECKING)
 		return "all is received, but storing it did not move";
-	if (protocol->local != LOCAL_OPERATION_POSTED ||
+	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
 	    transfer_owed_since(&session->transfer) != TRANSFER_NEVER)
 		return NULL;
 	if (session->sink && transfer_copy(&session->transfer, &piece))
 		return "storing what is received did not move";
-	return session->source ? "nothing more came of what this side sends" : NULL;
+	return sends && session->source ? "nothing more came of what this side sends" : NULL;
 }
 
 /* The time for the next event of the session is over. */

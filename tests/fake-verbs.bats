@@ -259,6 +259,29 @@ happy_path() {
 	done
 }
 
+# Simulated time: --timeout, and where all is received a second to close. Of 1.7 MB the first MiB is synced meanwhile.
+@test "a disk that does not answer: the session ends after --timeout, and says what did not move" {
+	local role operation file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
+	truncate -s 9000000 "$file"
+	while read -r role operation; do
+		[ "$role" = client ] || role="server -1"
+		# shellcheck disable=SC2086 # a role, and perhaps an option
+		outcomes $role -t 10 -f "$file" <<-END
+		5	$operation pread! from:10000 until:10100	: nothing more came of what this side sends for the time of --timeout
+		END
+		# shellcheck disable=SC2086
+		outcomes $role -t 10 -o "$stored" <<-END
+		5	$operation fsync! unknown from:11000 until:11100	: all is received, but storing it did not move for the time of --timeout
+		5	$operation payload:1700000 memory:300000 fdatasync! from:10000 until:10400	: storing what is received did not move for
+		END
+	done <<-END
+	client read
+	client iwarp write
+	server write
+	END
+	[ ! -e "$stored" ]
+}
+
 @test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
 	local role
 	for role in client "server -1"; do

@@ -62,7 +62,7 @@
  * received-MR, received-DONE, received-VERDICT, sent-WINDOW, received-WINDOW, flush, peer-operation
  * (the completion of one of the peer's own), or an event like DISCONNECTED:
  *   X>Y     X waits until Y has been delivered and handled
- *   X!      the first X never comes
+ *   X!      the first X never comes; pread!, fsync! or fdatasync!: that call does not return
  *   X@N     the first X comes N milliseconds later
  *   X=N     the first X is a completion with status N
  *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three

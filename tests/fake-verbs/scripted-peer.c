@@ -786,7 +786,7 @@ static void receive_verdict(struct peer *peer, const uint8_t *bytes)
 		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
 		served++;
 	}
-	if (!peer->done_received) {
+	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
 		if (!peer->verdict_sent)
 			peer_sends_verdict(peer, status);

@@ -759,15 +759,43 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
 WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
-WRAP(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offset),
-     (descriptor, buffer, size, offset), -1)
-WRAP(int, fsync, (int descriptor), (descriptor), -1)
 WRAP(int, linkat, (int old_folder, const char *old, int new_folder, const char *new, int flags),
      (old_folder, old, new_folder, new, flags), -1)
 WRAP(int, getnameinfo,
      (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
+
+/* A disk that does not answer keeps the thread, and its descriptor, until the program ends. */
+static void wait_for_disk(const char *function, int descriptor)
+{
+	bool answers;
+
+	lock();
+	answers = !take_order(function, '!');
+	if (!answers) {
+		world.descriptors[descriptor] = true;
+		world.threads--;
+	}
+	unlock();
+	while (!answers)
+		pause();
+}
+
+/* The same of a function that waits for a disk. */
+#define WRAP_DISK(type, function, parameters, arguments)                    \
+	type __real_##function parameters;                                  \
+	type __wrap_##function parameters;                                  \
+	type __wrap_##function parameters                                   \
+	{                                                                   \
+		wait_for_disk(#function, descriptor);                       \
+		return fails(#function) ? -1 : __real_##function arguments; \
+	}
+
+WRAP_DISK(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offset),
+	  (descriptor, buffer, size, offset))
+WRAP_DISK(int, fsync, (int descriptor), (descriptor))
+WRAP_DISK(int, fdatasync, (int descriptor), (descriptor))
 
 /* A name that the program asks for has the script's addresses, if it says any. */
 int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
