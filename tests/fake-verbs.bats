@@ -205,6 +205,15 @@ happy_path() {
 	done
 }
 
+@test "streams: rings that cannot be deregistered stay mapped" {
+	outcomes client -s 500000 <<-END
+	0	payload:500000 memory:300000 fail:ibv_dereg_mr:1+:16	cannot deregister 32768 bytes of memory: Device or resource busy
+	END
+	outcomes server -s 500000 <<-END
+	0	write clients:2 payload:500000 memory:900000 fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
+	END
+}
+
 @test "streams: a peer that gives up, at any moment: both sides end, in words" {
 	local role script step
 	for role in client "server -1"; do
