@@ -535,6 +535,8 @@ static void bind_to_device(struct rdma_cm_id *id)
 	id->port_num = 1;
 	id->route.addr.src_sin.sin_family = AF_INET;
 	id->route.addr.src_sin.sin_addr.s_addr = htonl(0xc0000202);
+	if (IN6_IS_ADDR_LINKLOCAL(&id->route.addr.dst_sin6.sin6_addr))
+		id->route.addr.src_sin6 = id->route.addr.dst_sin6;
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 

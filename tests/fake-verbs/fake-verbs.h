@@ -9,6 +9,7 @@
  * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
  * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time.
  *
+ * FAKE_VERBS_DEVICE is the device's folder in sysfs, with the counters of its ports; else none.
  * The environment variable FAKE_VERBS holds blank-separated words:
  *   iwarp write tutorial      transport; operation of the peer; peer without a hello
  *   no-hello                  the program under test sends no hello, and so gets none

@@ -253,8 +253,9 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	}
 	if (size != HELLO_SIZE || wire[4] != 2 || (wire[5] != writes() && !refused))
 		violation("the program's hello is not what the peer expects");
-	if (wire[17] > IBV_MTU_4096 || !is_zero(wire + 18, 2) || wire[16] ||
-	    (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
+	if (wire[17] != scripted_number("mtu", IBV_MTU_4096))
+		violation("the program's hello has another MTU than its port");
+	if (!is_zero(wire + 18, 2) || wire[16] || (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
 	if (strncmp((const char *)wire + HELLO_LEAST, DEVICE, HELLO_SIZE - HELLO_LEAST) != 0)
 		violation("the program's hello does not name its device");

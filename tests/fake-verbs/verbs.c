@@ -58,10 +58,13 @@ bool is_iwarp(void)
 struct ibv_context *adapter(void)
 {
 	struct ibv_context *context = &adapter_state.contexts[adapter_state.generation].context;
+	const char *folder = getenv("FAKE_VERBS_DEVICE");
 
 	if (context->device)
 		return context;
 	strcpy(adapter_state.device.name, DEVICE_NAME);
+	snprintf(adapter_state.device.ibdev_path, sizeof(adapter_state.device.ibdev_path), "%s",
+		 folder ? folder : "");
 	adapter_state.device.node_type = is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
 	adapter_state.device.transport_type = is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	context->device = &adapter_state.device;
@@ -248,7 +251,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
 								    : IBV_GID_TYPE_ROCE_V1;
-		entry->ndev_ifindex = 1; /* "lo" */
+		entry->ndev_ifindex = index % 2; /* "lo", or not known */
 	}
 	leave(error);
 	return error;
