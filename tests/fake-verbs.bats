@@ -887,6 +887,24 @@ found() {
 	done
 }
 
+@test "--check with PORT: a server in either mode, and how far each direction came" {
+	local port=20000 script text
+	while IFS=$'\t' read -r script text; do
+		path "check $script" -t 1
+		[ "$status" -eq 5 ]
+		[[ $output == *$'\n'"transfer  1 byte: client to server $text: nothing happened"* ]]
+	done < <(tr -s '\t' <<-END
+	operation!	arrived, server to client failed
+	received-DONE! received-VERDICT!	failed, server to client arrived
+	write operation!	failed, server to client arrived
+	write received-VERDICT!	arrived, server to client verified
+	write received-DONE! received-VERDICT!	arrived, server to client failed
+	write iwarp received-DONE! received-VERDICT!	not known, server to client not known
+	END
+	)
+	[[ $output == *$'\n'"server    192.0.2.1 port 20000: rdma-server write"$'\n'* ]]
+}
+
 @test "--check with PORT: which sizes are tried, and all of them anew with the next address" {
 	local port=20000 script sizes
 	while IFS=$'\t' read -r script sizes; do

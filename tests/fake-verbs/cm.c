@@ -15,8 +15,9 @@
 #define REJECT_SIZE  148
 /* That the peer has outstanding at a time, unless the script says otherwise. */
 #define PEER_READS 4
-/* Why a server refuses that may accept a little later. */
-#define BUSY 4
+/* Why a server refuses that may accept a little later, or the operation that is its own. */
+#define BUSY            4
+#define OTHER_OPERATION 2
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -670,6 +671,9 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	int error = enter("rdma_connect"), number = (int)scripted_number("connect-signal", 0);
 	struct stimulus *stimulus;
 
+	if (scripted("check") &&
+	    ((const uint8_t *)parameters->private_data)[5] != scripted("write"))
+		refusal = OTHER_OPERATION;
 	if (number && !kill(getpid(), number))
 		error = EINTR;
 	if (error)

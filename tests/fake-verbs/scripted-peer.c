@@ -243,7 +243,8 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 {
 	/* what a peer without a hello assumes; how many passes there are does not matter to it */
 	static const uint8_t tutorial[HELLO_SIZE] = { [9] = TUTORIAL_PAYLOAD >> 8 };
-	bool refused = scripted_number("refuse", 0);
+	/* a client that examines the path asks for READs first */
+	bool refused = scripted_number("refuse", 0) || scripted("check");
 
 	if (scripted("no-hello")) {
 		if (size > 0)

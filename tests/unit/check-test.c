@@ -325,6 +325,25 @@ static void what_the_server_refuses_is_not_repeated(void **state)
 	end(&path, STATUS_REFUSED);
 }
 
+/* Of one session behind which there is no other it is said that the server takes no second. */
+static void a_server_of_another_version_has_refused(void **state)
+{
+	const struct hello hello = { .version = HELLO_VERSION + 1 };
+	const struct report report = { .status = STATUS_REFUSED, .cause = "no" };
+	struct cm_event event = { .private_data_size = HELLO_SIZE };
+	struct path path;
+
+	(void)state;
+	start(&path, false);
+	succeed(&path, 1);
+	assert_true(check_next(&path.check, true));
+	encode_hello(&hello, event.private_data);
+	check_rejected(&path.check, &event);
+	check_session(&path.check, &report);
+	assert_null(found(&path, "server", "advice"));
+	end(&path, STATUS_REFUSED);
+}
+
 static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 {
 	struct path path;
@@ -361,9 +380,10 @@ static void where_a_session_does_not_come_about_none_follows(void **state)
 	end(&path, STATUS_SUCCESS);
 }
 
-/* What a server tells of itself, in its hello and by its address. */
-static void expect_server(bool iwarp, enum ibv_mtu mtu, const char *gid, const char *device,
-			  const char *text, const char *advice)
+/* What a server tells of itself, in its hello and by its address, where packets have `own` bytes.
+ */
+static void expect_server(bool iwarp, unsigned int own, enum ibv_mtu mtu, const char *gid,
+			  const char *device, const char *text, const char *advice)
 {
 	const struct report report = { .status = STATUS_SUCCESS,
 				       .connected = true,
@@ -375,6 +395,7 @@ static void expect_server(bool iwarp, enum ibv_mtu mtu, const char *gid, const c
 	struct path path;
 
 	start(&path, iwarp);
+	path.check.mtu = own;
 	snprintf(path.check.gid, sizeof(path.check.gid), "%s", gid);
 	assert_true(check_next(&path.check, true));
 	check_session(&path.check, &report);
@@ -390,16 +411,18 @@ static void expect_server(bool iwarp, enum ibv_mtu mtu, const char *gid, const c
 static void a_server_whose_mtu_differs_is_reported_with_both(void **state)
 {
 	(void)state;
-	expect_server(false, IBV_MTU_4096, "::1", "rdma0",
+	expect_server(false, MTU, IBV_MTU_4096, "::1", "rdma0",
 		      "peer: rdma-server read, device rdma0, GID ::1, MTU of its port 4096 bytes",
 		      NULL);
-	expect_server(false, IBV_MTU_256, "", "",
+	expect_server(false, MTU, IBV_MTU_256, "", "",
 		      "peer: rdma-server read, MTU of its port 256 bytes",
 		      "is 4096 bytes here and 256 there: set it the same on both hosts and between "
 		      "('ip link set ... mtu'), or packets above 256 bytes");
-	expect_server(false, (enum ibv_mtu)0, "", "", "peer: rdma-server read", NULL);
-	expect_server(false, (enum ibv_mtu)6, "", "", "peer: rdma-server read", NULL);
-	expect_server(true, IBV_MTU_256, "", "x", "peer: rdma-server read, device x", NULL);
+	expect_server(false, MTU, (enum ibv_mtu)0, "", "", "peer: rdma-server read", NULL);
+	expect_server(false, MTU, (enum ibv_mtu)6, "", "", "peer: rdma-server read", NULL);
+	expect_server(false, 0, IBV_MTU_256, "", "",
+		      "peer: rdma-server read, MTU of its port 256 bytes", NULL);
+	expect_server(true, MTU, IBV_MTU_256, "", "x", "peer: rdma-server read, device x", NULL);
 }
 
 /* After as many sizes that were verified, silence: neither direction is seen to work, or both are.
@@ -637,6 +660,7 @@ int main(void)
 		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
 		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
+		cmocka_unit_test(a_server_of_another_version_has_refused),
 		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
 		cmocka_unit_test(where_a_session_does_not_come_about_none_follows),
 		cmocka_unit_test(a_server_whose_mtu_differs_is_reported_with_both),
