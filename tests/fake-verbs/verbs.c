@@ -699,7 +699,7 @@ static void complete(struct work *work, enum ibv_wc_status status)
 	completion->wr_id = work->wr_id;
 	completion->status = status;
 	completion->qp_num = work->qp->qp.qp_num;
-	completion->vendor_err = 0;
+	completion->vendor_err = 0x5a;
 	if (status == IBV_WC_SUCCESS) {
 		completion->opcode = work->receive                       ? IBV_WC_RECV
 				     : work->opcode == IBV_WR_RDMA_READ  ? IBV_WC_RDMA_READ
