@@ -371,10 +371,8 @@ static struct sink *sink_new(const struct incoming *incoming, const struct sink_
 {
 	struct sink *sink = calloc(1, sizeof(*sink));
 
-	if (!sink) {
-		memory_unmap(incoming->ring, incoming->ring_size);
+	if (!sink)
 		return NULL;
-	}
 	sink->incoming = *incoming;
 	sink->calls = *calls;
 	if (incoming->pass_length == 0)
@@ -403,8 +401,10 @@ struct sink *sink_start(const struct incoming *incoming, const struct sink_calls
 		error = worker_start(&sink->worker, run_thread, sink);
 	if (!error)
 		return sink;
-	if (sink)
+	if (sink) {
+		sink_keep_ring(sink);
 		release(sink);
+	}
 	errno = error;
 	return NULL;
 }

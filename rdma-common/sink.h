@@ -65,10 +65,10 @@ struct sink_calls {
 struct sink;
 
 /*
- * Starts. The ring belongs to the sink from now on, also on failure, and no adapter may use it when
- * the sink is released. A whole payload that is small and goes to no output is verified at once:
- * the last call is over when this returns. NULL when there is no memory or thread, with errno. Main
- * thread, without the lock of the sessions.
+ * Starts. The ring belongs to the sink from now on, and no adapter may use it when the sink is
+ * released. A whole payload that is small and goes to no output is verified at once: the last call
+ * is over when this returns. NULL when there is no memory or thread, with errno; the ring stays the
+ * caller's then. Main thread, without the lock of the sessions.
  */
 struct sink *sink_start(const struct incoming *incoming, const struct sink_calls *calls);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "digest.h"
-#include "memory.h"
 #include "process.h"
 #include "worker.h"
 
@@ -176,11 +175,8 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 	struct source *source = calloc(1, sizeof(*source));
 	int error;
 
-	if (!source) {
-		memory_unmap(ring, ring_size);
-		errno = ENOMEM;
+	if (!source)
 		return NULL;
-	}
 	source->payload = *payload;
 	source->original = payload->memory || payload->descriptor >= 0 ? payload : NULL;
 	worker_init(&source->worker, ring, ring_size);
@@ -190,6 +186,7 @@ struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_
 	error = source->digest ? worker_start(&source->worker, run, source) : ENOMEM;
 	if (!error)
 		return source;
+	source_keep_ring(source);
 	drop_owner(source);
 	errno = error;
 	return NULL;

@@ -38,8 +38,8 @@ struct source_calls {
  * Starts to fill `ring`, which is from memory_map() and belongs to the source from now on. The
  * stream ends behind `end` bytes, all passes counted; TRANSFER_UNKNOWN: with the end of a pipe, or,
  * of a payload of known length, never. NULL with errno when there is no memory or no thread; the
- * ring is freed then, too. The payload must outlive source_release(), unless it is a pattern that
- * is not in memory. Main thread.
+ * ring stays the caller's then. The payload must outlive source_release(), unless it is a pattern
+ * that is not in memory. Main thread.
  */
 struct source *source_start(struct payload *payload, uint8_t *ring, size_t ring_size, uint64_t end,
 			    const struct source_calls *calls);

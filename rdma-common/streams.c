@@ -136,12 +136,12 @@ enum status streams_open(struct connection *connection, struct failure *failure)
 	lock_sessions(&connection->engine->lock);
 	end = session->transfer.source.stream.length;
 	unlock_sessions(&connection->engine->lock);
-	ring->owned = false;
 	source = source_start(connection->payload, ring->memory, ring->size, end, &calls);
 	if (!source)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start a thread that reads what this side sends: %s",
 				   strerror(errno));
+	ring->owned = false;
 	lock_sessions(&connection->engine->lock);
 	session->source = source;
 	unlock_sessions(&connection->engine->lock);
@@ -149,7 +149,7 @@ enum status streams_open(struct connection *connection, struct failure *failure)
 	return STATUS_SUCCESS;
 }
 
-/* The sink gets the ring. NULL with errno. */
+/* The sink gets the ring. NULL with errno: it does not. */
 static struct sink *start_sink(struct connection *connection, bool is_whole)
 {
 	const struct options *options = connection->engine->options;
@@ -168,6 +168,7 @@ static struct sink *start_sink(struct connection *connection, bool is_whole)
 						       ? NULL
 						       : options->output };
 	struct session *session = &connection->session;
+	struct sink *sink;
 
 	lock_sessions(&connection->engine->lock);
 	incoming.length = transfer_sink_end(&session->transfer);
@@ -175,8 +176,9 @@ static struct sink *start_sink(struct connection *connection, bool is_whole)
 	incoming.digest = session->peer_digest;
 	incoming.repeats = !is_whole && session->transfer.sink.stream.repeats;
 	unlock_sessions(&connection->engine->lock);
-	connection->incoming.owned = false;
-	return sink_start(&incoming, &calls);
+	sink = sink_start(&incoming, &calls);
+	connection->incoming.owned = !sink;
+	return sink;
 }
 
 /* True if the incoming stream needs a sink from now on. */

@@ -229,6 +229,27 @@ happy_path() {
 	done
 }
 
+# A source that does not start is a reason to refuse a client: the one-off server takes the next one.
+@test "streams: no memory or no thread for a source, or for a sink: the session ends in words, its ring goes last" {
+	local leaks=yes script operation reads="cannot start a thread that reads what this side sends"
+	local keeps="cannot start a thread that keeps what is received"
+	for operation in read write; do
+		script="$operation payload:8400000"
+		outcomes client -s 8400000 <<-END
+		1	$script fail:calloc:4:12	$reads: Cannot allocate memory
+		1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+		1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
+		1	$script fail:pthread_create:4:11	$keeps: Resource temporarily unavailable
+		END
+		outcomes server -1 -s 8400000 <<-END
+		0	$script clients:2 fail:calloc:4:12	$reads: Cannot allocate memory
+		0	$script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+		1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
+		1	$script fail:pthread_create:4:11	$keeps: Resource temporarily unavailable
+		END
+	done
+}
+
 @test "streams: a file that cannot be read on, whichever pread(2) it is: both sides end, in words" {
 	local role operation number file=$BATS_TEST_TMPDIR/file
 	truncate -s 9000000 "$file"

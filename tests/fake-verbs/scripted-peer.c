@@ -16,7 +16,9 @@
 #define TUTORIAL_PAYLOAD 1024
 /* As the programs': a ring is as long as the stream, at most. */
 #define LONGEST_RING (8U << 20)
-/* What the peer keeps of a stream whose length it does not know, and its rings then. */
+/* What the peer keeps of a stream, which may be longer than a ring. */
+#define LONGEST_KEPT (2 * LONGEST_RING)
+/* The same of a stream whose length it does not know, and its rings then. */
 #define LONGEST_UNKNOWN (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
 /* The name of the program's device. */
@@ -193,7 +195,7 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 		return 1;
 	if (stream->plan.length == TRANSFER_UNKNOWN)
 		size = LONGEST_UNKNOWN;
-	return smaller(size, LONGEST_RING);
+	return smaller(size, LONGEST_KEPT);
 }
 
 static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)

@@ -840,7 +840,7 @@ static void a_sink_that_waits_can_be_stopped(void **state)
 	sink_release(NULL);
 }
 
-static void without_a_thread_there_is_no_sink_and_no_ring(void **state)
+static void without_a_thread_there_is_no_sink_and_the_ring_stays(void **state)
 {
 	struct owner *owner = owner_new(5000, LARGEST);
 
@@ -849,6 +849,8 @@ static void without_a_thread_there_is_no_sink_and_no_ring(void **state)
 	assert_false(try_start(owner));
 	assert_int_equal(errno, EAGAIN);
 	no_thread = 0;
+	assert_int_equal(msync(owner->ring, 1, MS_ASYNC), 0);
+	assert_int_equal(memory_unmap(owner->ring, owner->incoming.ring_size), 0);
 	owner_free(owner);
 }
 
@@ -937,7 +939,7 @@ int main(void)
 		cmocka_unit_test(a_name_that_cannot_be_given_is_an_error),
 		cmocka_unit_test(a_fifo_without_a_reader_does_not_hold_up_a_stop),
 		cmocka_unit_test(a_sink_that_waits_can_be_stopped),
-		cmocka_unit_test(without_a_thread_there_is_no_sink_and_no_ring),
+		cmocka_unit_test(without_a_thread_there_is_no_sink_and_the_ring_stays),
 		cmocka_unit_test(a_ring_that_an_adapter_may_still_use_stays),
 		cmocka_unit_test(a_sink_can_be_stopped_at_any_time),
 		cmocka_unit_test(nothing_is_left),
