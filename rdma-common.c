@@ -327,13 +327,15 @@ static NEEDS_LOCK void make_request(const struct connection *connection,
 static NEEDS_LOCK unsigned int make_batch(struct connection *connection, int64_t now)
 {
 	struct session *session = &connection->session;
-	struct transfer_request next;
-	unsigned int count = 0;
+	struct transfer_request next[BATCH];
+	unsigned int more, count = 0;
 
-	while (count < BATCH && transfer_next(&session->transfer, &next, now)) {
-		make_request(connection, &session->batch[count++], &next);
-		if (next.size > session->figures.request_bytes)
-			session->figures.request_bytes = next.size;
+	while ((more = transfer_next(&session->transfer, next + count, BATCH - count, now)) > 0)
+		count += more;
+	for (unsigned int i = 0; i < count; i++) {
+		make_request(connection, &session->batch[i], &next[i]);
+		if (next[i].size > session->figures.request_bytes)
+			session->figures.request_bytes = next[i].size;
 	}
 	return count;
 }

@@ -660,40 +660,55 @@ static uint64_t request_limit(const struct transfer *transfer)
 	return smaller(transfer->plan.request_size, part);
 }
 
-/* The size of the next request up to `limit`, if depth and bytes in flight did not matter. */
-static uint64_t next_size(const struct transfer *transfer, uint64_t limit)
-{
-	const struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t size = smaller(limit - operation->posted, request_limit(transfer));
-
-	return smaller(size, smaller(stream->local_span - operation->local,
-				     stream->remote_span - operation->remote));
-}
-
-/* Whether so many bytes more may be in flight. If no completion is to come, nothing is waited for.
- */
-static bool fits_in_flight(const struct transfer *transfer, uint64_t size)
-{
-	const struct transfer_operation *operation = &transfer->operation;
-
-	return operation->last_signaled <= operation->requests_completed ||
-	       operation->posted - operation->completed + size <= transfer->meter.limit;
-}
+/* What the requests up to the next one that asks for a completion have in common. */
+struct run {
+	const struct transfer_stream *stream;
+	uint64_t limit;     /* the position up to which the rings allow to operate */
+	uint64_t in_flight; /* the position up to which bytes may be in flight */
+	uint64_t size;      /* bytes of a request at most */
+	uint64_t requests;  /* the last one of so many, at least 1, asks for a completion, */
+	uint64_t signal;    /* and so does the first one that comes to this position */
+};
 
 /*
  * Selective signaling: one completion for depth/4 requests or a quarter of what may be in flight,
  * and one for the last that can be posted for now, since what comes after it may depend on it.
  * Where the rest waits for bytes in flight or for depth, a completion is on its way.
  */
-static bool needs_signal(const struct transfer *transfer, uint64_t limit)
+static struct run plan_run(const struct transfer *transfer)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t interval = transfer->plan.depth < 4 ? 1 : transfer->plan.depth / 4;
+	uint64_t unsignaled = operation->requests_posted - operation->last_signaled;
+	uint64_t limit = operation_limit(transfer), in_flight = transfer->meter.limit;
 
-	return operation->requests_posted - operation->last_signaled >= interval ||
-	       operation->posted - operation->last_signaled_byte >= transfer->meter.limit / 4 ||
-	       operation->posted == limit;
+	return (struct run){
+		.stream = operated(transfer),
+		.limit = limit,
+		.in_flight = plus(operation->completed, in_flight),
+		.size = request_limit(transfer),
+		/* else the last one that asked was rejected */
+		.requests = unsignaled < interval ? interval - unsignaled : 1,
+		.signal = smaller(limit, plus(operation->last_signaled_byte, in_flight / 4)),
+	};
+}
+
+/* The size of the next request, if depth and bytes in flight did not matter. */
+static uint64_t next_size(const struct run *run, const struct transfer_operation *operation)
+{
+	uint64_t size = smaller(run->size, run->limit - operation->posted);
+
+	return smaller(size, smaller(run->stream->local_span - operation->local,
+				     run->stream->remote_span - operation->remote));
+}
+
+/* Whether so many bytes more may be in flight. If no completion is to come, nothing is waited for.
+ */
+static bool fits_in_flight(const struct run *run, const struct transfer_operation *operation,
+			   uint64_t size)
+{
+	return operation->posted + size <= run->in_flight ||
+	       operation->last_signaled <= operation->requests_completed;
 }
 
 /* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
@@ -702,41 +717,67 @@ static uint64_t advance(uint64_t offset, uint64_t size, uint64_t span)
 	return offset + size == span ? 0 : offset + size;
 }
 
-bool transfer_next(struct transfer *transfer, struct transfer_request *request, int64_t now)
+/* The next request, of `size` bytes. */
+static struct transfer_request make_request(const struct run *run,
+					    struct transfer_operation *operation, uint64_t size)
 {
-	struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t size, limit = operation_limit(transfer);
+	struct transfer_request request = { .local = operation->local,
+					    .remote = operation->remote,
+					    .size = size };
 
-	if (operation->posted >= limit ||
-	    operation->requests_posted - operation->requests_completed >= transfer->plan.depth)
-		return false;
-	size = next_size(transfer, limit);
-	if (!fits_in_flight(transfer, size)) {
-		transfer->meter.bound = true;
-		return false;
-	}
-	if (operation->posted == operation->completed)
-		transfer->meter.since = now;
-	request->local = operation->local;
-	request->remote = operation->remote;
-	request->size = size;
 	operation->posted += size;
-	operation->local = advance(operation->local, size, stream->local_span);
-	operation->remote = advance(operation->remote, size, stream->remote_span);
+	operation->local = advance(operation->local, size, run->stream->local_span);
+	operation->remote = advance(operation->remote, size, run->stream->remote_span);
 	operation->requests_posted++;
-	request->id = (operation->posted & POSITION_MASK) << NUMBER_BITS |
-		      (operation->requests_posted & NUMBER_MASK);
-	request->signaled = needs_signal(transfer, limit);
-	if (request->signaled) {
-		operation->last_signaled = operation->requests_posted;
-		operation->last_signaled_byte = operation->posted;
+	request.id = (operation->posted & POSITION_MASK) << NUMBER_BITS |
+		     (operation->requests_posted & NUMBER_MASK);
+	return request;
+}
+
+/* Makes the requests of a run, `most` at most, which is at least 1; how many. */
+static uint64_t make_run(struct transfer *transfer, struct transfer_request *requests,
+			 uint64_t most)
+{
+	const struct run run = plan_run(transfer);
+	struct transfer_operation operation = transfer->operation; /* stays in registers */
+	uint64_t count = 0;
+
+	if (operation.posted >= run.limit)
+		return 0;
+	do {
+		uint64_t size = next_size(&run, &operation);
+
+		if (!fits_in_flight(&run, &operation, size)) {
+			transfer->meter.bound = true;
+			break;
+		}
+		requests[count++] = make_request(&run, &operation, size);
+	} while (count < most && count < run.requests && operation.posted < run.signal);
+	if (count > 0 && (count == run.requests || operation.posted >= run.signal)) {
+		requests[count - 1].signaled = true;
+		operation.last_signaled = operation.requests_posted;
+		operation.last_signaled_byte = operation.posted;
 	}
+	transfer->operation = operation;
+	return count;
+}
+
+unsigned int transfer_next(struct transfer *transfer, struct transfer_request *requests,
+			   unsigned int most, int64_t now)
+{
+	uint64_t outstanding = transfer_outstanding(transfer);
+	uint64_t room = smaller(most, transfer->plan.depth - outstanding);
+	uint64_t count = room > 0 ? make_run(transfer, requests, room) : 0;
+
+	if (count == 0)
+		return 0;
+	if (outstanding == 0)
+		transfer->meter.since = now;
 	/* as refresh() would, which is more work: a completion is owed, and WRITE is news */
 	start_clock(&transfer->owed_since, now);
 	if (transfer->plan.writes)
 		start_clock(&transfer->moved, now);
-	return true;
+	return (unsigned int)count;
 }
 
 /* How far request `id` is behind the last one that completed: in requests, and in bytes. */

@@ -161,7 +161,7 @@ struct piece {
 	uint64_t size;     /* bytes */
 };
 
-/* The next work request of the operation. */
+/* A work request of the operation. */
 struct transfer_request {
 	uint64_t id;     /* for wr_id, 56 bits; transfer_completed() takes it back */
 	uint64_t local;  /* offset in this side's ring */
@@ -230,10 +230,12 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int6
 /* ---- The operation ---- */
 
 /*
- * The next work request that may be posted now; false if none may. It counts as posted. Ask until
- * false: only the last one of those is sure to have the completion that goes on with the rest.
+ * The next work requests that may be posted now, up to one that asks for a completion, and `most`
+ * at most; how many. They count as posted. Ask until 0: only the last one of all those is sure to
+ * have the completion that goes on with the rest.
  */
-bool transfer_next(struct transfer *transfer, struct transfer_request *request, int64_t now);
+unsigned int transfer_next(struct transfer *transfer, struct transfer_request *requests,
+			   unsigned int most, int64_t now);
 
 /* ibv_post_send(3) rejected this request and so all after it: they were not posted after all. */
 void transfer_rejected(struct transfer *transfer, const struct transfer_request *request);

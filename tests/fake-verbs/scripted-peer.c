@@ -468,7 +468,7 @@ static bool operate(struct peer *peer)
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
 		transfer_stop(&peer->transfer); /* else without effect */
-	if (!peer->mr_sent || !transfer_next(&peer->transfer, request, simulated_milliseconds()))
+	if (!peer->mr_sent || !transfer_next(&peer->transfer, request, 1, simulated_milliseconds()))
 		return false;
 	peer->posted++;
 	if (!request->signaled || take_order("peer-operation", '!'))

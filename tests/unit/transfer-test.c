@@ -600,11 +600,12 @@ static void post_requests(struct exploration *exploration, struct world *world, 
 {
 	struct transfer_request request, more;
 
-	while (exploration->violation == VIOLATION_NONE && transfer_next(transfer, &request, 0)) {
+	while (exploration->violation == VIOLATION_NONE &&
+	       transfer_next(transfer, &request, 1, 0)) {
 		struct transfer saved = *transfer;
 
 		if (exploration->setting->fault == FAULT_ACROSS_END &&
-		    transfer_next(transfer, &more, 0)) {
+		    transfer_next(transfer, &more, 1, 0)) {
 			if (more.local == 0 || more.remote == 0)
 				request.size += more.size;
 			else
@@ -1474,7 +1475,7 @@ static void simulate_posts(struct simulation *simulation, int number)
 	struct transfer_request request;
 	uint64_t in_flight;
 
-	while (transfer_next(transfer, &request, simulation->now)) {
+	while (transfer_next(transfer, &request, 1, simulation->now)) {
 		item.id = request.id;
 		item.size = request.size;
 		item.signaled = request.signaled;
@@ -1718,7 +1719,7 @@ static unsigned int operate(struct transfer *transfer, int64_t now)
 	struct transfer_request request;
 	unsigned int requests = 0;
 
-	while (transfer_next(transfer, &request, now)) {
+	while (transfer_next(transfer, &request, 1, now)) {
 		requests++;
 		if (request.signaled)
 			assert_true(transfer_completed(transfer, request.id, now));
@@ -1831,7 +1832,7 @@ static void requests_end_where_a_ring_ends(void **state)
 		struct window room = { .taken = transfer.source.told_ready };
 
 		fill_all(&transfer);
-		assert_true(transfer_next(&transfer, &request, 0));
+		assert_true(transfer_next(&transfer, &request, 1, 0));
 		assert_int_equal(request.local, expected[i].local);
 		assert_int_equal(request.remote, expected[i].remote);
 		assert_int_equal(request.size, expected[i].size);
@@ -1862,30 +1863,27 @@ static struct transfer in_flight(uint64_t limit, unsigned int depth, uint64_t le
 	return transfer;
 }
 
+/* In the middle of a batch, of which the last one would have had the completion. */
 static void a_rejected_request_was_not_posted(void **state)
 {
-	struct transfer_plan plan = real_plan(true, 1 << 20, 1 << 20);
-	struct transfer transfer;
-	struct transfer_request first, second, third, again;
+	struct transfer transfer = in_flight(1 << 20, 16, 1 << 20, 1 << 20);
+	struct transfer_request batch[8], again;
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
-	assert_null(transfer_peer_region(&transfer, 1 << 20, 0, 0));
-	fill_all(&transfer);
-	assert_true(transfer_next(&transfer, &first, 0));
-	assert_true(transfer_next(&transfer, &second, 0));
-	assert_true(transfer_next(&transfer, &third, 0));
-	transfer_rejected(&transfer, &second);
+	transfer.plan.request_size = 100;
+	assert_int_equal(transfer_next(&transfer, batch, 8, 0), 4);
+	transfer_rejected(&transfer, &batch[1]);
 	assert_int_equal(transfer_outstanding(&transfer), 1);
-	assert_int_equal(transfer.operation.posted, first.size);
-	assert_false(transfer_completed(&transfer, third.id, 0));
-	assert_true(transfer_next(&transfer, &again, 0));
-	assert_true(again.id == second.id);
-	assert_int_equal(again.local, second.local);
-	assert_int_equal(again.remote, second.remote);
-	assert_int_equal(again.size, second.size);
-	assert_true(transfer_completed(&transfer, first.id, 0));
-	assert_false(transfer_completed(&transfer, first.id, 0));
+	assert_int_equal(transfer.operation.posted, 100);
+	assert_false(transfer_completed(&transfer, batch[2].id, 0));
+	assert_int_equal(transfer_next(&transfer, &again, 1, 0), 1);
+	assert_true(again.id == batch[1].id);
+	assert_int_equal(again.local, batch[1].local);
+	assert_int_equal(again.remote, batch[1].remote);
+	assert_int_equal(again.size, batch[1].size);
+	assert_true(again.signaled);
+	assert_true(transfer_completed(&transfer, batch[0].id, 0));
+	assert_false(transfer_completed(&transfer, batch[0].id, 0));
 	assert_int_equal(transfer_outstanding(&transfer), 1);
 }
 
@@ -1899,7 +1897,7 @@ static void the_first_request_starts_both_clocks(void **state)
 	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
 	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
 	for (int64_t now = 100; now <= 200; now += 100) {
-		assert_true(transfer_next(&transfer, &request, now));
+		assert_true(transfer_next(&transfer, &request, 1, now));
 		assert_int_equal(transfer_owed_since(&transfer), 100);
 		assert_int_equal(transfer_window_time(&transfer), 350);
 	}
@@ -1912,7 +1910,7 @@ static void an_id_that_cannot_be_completes_nothing(void **state)
 	struct transfer_request request;
 
 	(void)state;
-	assert_true(transfer_next(&transfer, &request, 0));
+	assert_true(transfer_next(&transfer, &request, 1, 0));
 	before = transfer;
 	assert_false(transfer_completed(&transfer, 1, 0));
 	assert_false(transfer_completed(&transfer, (request.size + 1) << 17 | 1, 0));
@@ -1956,7 +1954,7 @@ static unsigned int post_all(struct transfer *transfer, uint64_t *ids, unsigned 
 	struct transfer_request request;
 	unsigned int count = 0;
 
-	while (transfer_next(transfer, &request, now)) {
+	while (transfer_next(transfer, &request, 1, now)) {
 		if (count < most)
 			ids[count] = request.id;
 		count++;
@@ -2070,7 +2068,7 @@ static void a_request_is_a_quarter_of_what_may_be_in_flight(void **state)
 
 		transfer.plan.request_size = cases[i].most;
 		assert_null(transfer_peer_region(&transfer, cases[i].ring, 0, 0));
-		assert_true(transfer_next(&transfer, &request, 0));
+		assert_true(transfer_next(&transfer, &request, 1, 0));
 		assert_int_equal(request.size, cases[i].size);
 	}
 }
@@ -2114,7 +2112,7 @@ static void a_completion_is_asked_for_now_and_then(void **state)
 		unsigned int number = 0;
 
 		transfer.plan.request_size = cases[i].size;
-		while (transfer_next(&transfer, &request, 0)) {
+		while (transfer_next(&transfer, &request, 1, 0)) {
 			number++;
 			assert_int_equal(request.signaled, number % cases[i].interval == 0);
 		}
@@ -2131,11 +2129,167 @@ static void the_last_request_for_now_is_signaled(void **state)
 	(void)state;
 	transfer.plan.request_size = 100;
 	for (int i = 0; i < 3; i++) {
-		assert_true(transfer_next(&transfer, &request, 0));
+		assert_true(transfer_next(&transfer, &request, 1, 0));
 		assert_int_equal(request.signaled, i == 2);
 	}
 	assert_int_equal(request.size, 50);
-	assert_false(transfer_next(&transfer, &request, 0));
+	assert_false(transfer_next(&transfer, &request, 1, 0));
+}
+
+static void a_batch_ends_with_a_completion(void **state)
+{
+	struct transfer transfer = in_flight(1 << 20, 16, 1 << 20, 1050);
+	static const struct {
+		unsigned int most, count;
+		bool signaled;
+	} cases[] = {
+		{ 0, 0, false },  { 3, 3, false }, { 32, 1, true },
+		{ 4, 4, true },   { 32, 3, true }, /* of which the last has 50 bytes: there are no
+						      more */
+		{ 32, 0, false },
+	};
+
+	(void)state;
+	transfer.plan.request_size = 100;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer_request batch[32];
+
+		assert_int_equal(transfer_next(&transfer, batch, cases[i].most, 0), cases[i].count);
+		for (unsigned int k = 0; k < cases[i].count; k++)
+			assert_int_equal(batch[k].signaled,
+					 cases[i].signaled && k + 1 == cases[i].count);
+	}
+}
+
+/* The wire proves slow: a completion would be due by now, but there is nothing to ask for it. */
+static void what_has_to_wait_asks_for_no_completion(void **state)
+{
+	struct transfer transfer = in_flight(65536, 100, 1 << 30, 1 << 20);
+	struct transfer_request request;
+	uint64_t ids[17] = { 0 };
+
+	(void)state;
+	transfer.plan.request_size = 1000;
+	assert_int_equal(post_all(&transfer, ids, 17, 0), 65);
+	assert_int_equal(transfer.operation.last_signaled, 51);
+	assert_true(transfer_completed(&transfer, ids[16], 10000));
+	assert_int_equal(transfer.meter.limit, 16384);
+	assert_int_equal(transfer_next(&transfer, &request, 1, 10000), 0);
+	assert_int_equal(transfer.operation.last_signaled, 51);
+}
+
+/* ---- Property: requests one at a time and in batches are the same ---- */
+
+#define BATCH 40
+
+/* Two sides that everything happens to alike. */
+struct twins {
+	struct transfer one, many; /* that is asked for one request at a time, and for more */
+	unsigned int most;         /* so many */
+	uint64_t ids[4096];        /* of those that ask for a completion */
+	unsigned int signaled, completed;
+	int64_t now;
+};
+
+static void assert_request_equal(const struct transfer_request *a, const struct transfer_request *b)
+{
+	assert_true(a->id == b->id);
+	assert_true(a->local == b->local);
+	assert_true(a->remote == b->remote);
+	assert_true(a->size == b->size);
+	assert_int_equal(a->signaled, b->signaled);
+}
+
+static void post_alike(struct twins *twins)
+{
+	struct transfer_request batch[BATCH], request;
+	unsigned int count;
+
+	while ((count = transfer_next(&twins->many, batch, twins->most, twins->now)) > 0) {
+		assert_true(count <= twins->most);
+		for (unsigned int i = 0; i < count; i++) {
+			assert_int_equal(transfer_next(&twins->one, &request, 1, twins->now), 1);
+			assert_request_equal(&request, &batch[i]);
+			if (request.signaled)
+				twins->ids[twins->signaled++ % 4096] = request.id;
+		}
+	}
+	assert_int_equal(transfer_next(&twins->one, &request, 1, twins->now), 0);
+	assert_memory_equal(&twins->one, &twins->many, sizeof(twins->one));
+}
+
+/* A worker moves most of a piece, the peer takes what it is told, and one completion comes. */
+static void go_on(struct transfer *transfer, uint64_t id, struct window *room, int64_t now)
+{
+	struct piece piece;
+	struct window told;
+
+	if (transfer_fill(transfer, &piece))
+		assert_true(transfer_filled(transfer, (2 * piece.size + 2) / 3, false, now));
+	if (transfer_copy(transfer, &piece))
+		transfer_copied(transfer, piece.size, now);
+	if (id)
+		assert_true(transfer_completed(transfer, id, now));
+	if (transfer_window(transfer, now, &told)) {
+		room->received = transfer->credits.sent;
+		room->taken = told.ready;
+		assert_null(transfer_accept(transfer, room, now));
+	}
+}
+
+static void go_on_alike(struct twins *twins, uint64_t ready)
+{
+	struct window room = { .ready = ready }, same = room;
+	uint64_t id = 0;
+
+	if (twins->completed < twins->signaled)
+		id = twins->ids[twins->completed++ % 4096];
+	twins->now += 25;
+	go_on(&twins->one, id, &room, twins->now);
+	go_on(&twins->many, id, &same, twins->now);
+}
+
+static const struct batch_case {
+	bool writes;
+	unsigned int depth;
+	uint64_t length, passes, ring, announced, size, in_flight;
+} batch_cases[] = {
+	{ true, 128, 64, 5000, 64, 64, 1 << 20, 1 << 18 },        /* a request is a whole pass */
+	{ true, 100, 1 << 20, 1, 1 << 20, 1 << 20, 1000, 65536 }, /* waits for bytes in flight */
+	{ true, 16, 1 << 20, 1, 61440, 40960, 5000, 1 << 18 },    /* the ends of both rings */
+	{ true, 8, 100000, 3, 30000, 100000, 4096, 20000 },       /* passes by a short ring */
+	{ true, 5, 100000, 1, 100000, 100000, 1 << 20, 1000 },    /* fewer than a request */
+	{ true, 1, 100000, 2, 100000, 100000, 4096, 65536 },
+	{ false, 16, 100000, 30, 100000, 100000, 777, 65536 },
+	{ false, 7, 100000, 3, 30000, 100000, 1 << 20, 1 << 18 },
+};
+
+static void operate_alike(const struct batch_case *this, unsigned int most)
+{
+	struct transfer_plan plan = real_plan(this->writes, this->length, this->ring);
+	struct stream_plan *stream = this->writes ? &plan.outgoing : &plan.incoming;
+	uint64_t ready = this->writes ? 0 : this->announced;
+	struct twins twins = { .most = most };
+
+	plan.outgoing.present = this->writes;
+	plan.incoming.present = !this->writes;
+	stream->passes = this->passes;
+	plan.depth = this->depth;
+	plan.request_size = this->size;
+	plan.in_flight = this->in_flight;
+	transfer_init(&twins.one, &plan, 0);
+	assert_null(transfer_peer_region(&twins.one, this->announced, ready, 0));
+	twins.many = twins.one;
+	for (; !transfer_operated(&twins.one); go_on_alike(&twins, ready))
+		post_alike(&twins);
+}
+
+static void batches_are_the_same_requests(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(batch_cases) / sizeof(batch_cases[0]); i++)
+		for (unsigned int most = 1; most <= BATCH; most++)
+			operate_alike(&batch_cases[i], most);
 }
 
 /* ---- Tables: passes ---- */
@@ -2192,7 +2346,7 @@ static void a_time_that_is_up_ends_with_the_pass(void **state)
 		assert_null(transfer_peer_region(&sides[0], 100000, 100000, 0));
 		fill_all(&sides[0]);
 		for (int i = 0; i < 1001; i++) {
-			assert_true(transfer_next(&sides[0], &request, 0));
+			assert_true(transfer_next(&sides[0], &request, 1, 0));
 			if (request.signaled)
 				assert_true(transfer_completed(&sides[0], request.id, 0));
 		}
@@ -2573,7 +2727,7 @@ static void the_wire_owes_what_is_in_flight(void **state)
 	transfer_init(&transfer, &plan, 0);
 	assert_null(transfer_peer_region(&transfer, 100000, 100000, 10));
 	assert_int_equal(transfer_owed_since(&transfer), 10); /* MSG_DONE at least */
-	while (transfer_next(&transfer, &request, 20))
+	while (transfer_next(&transfer, &request, 1, 20))
 		;
 	assert_null(transfer_accept_done(&transfer, 100000, 30));
 	assert_int_equal(transfer_owed_since(&transfer), 30);
@@ -2601,6 +2755,9 @@ int main(void)
 		cmocka_unit_test(as_much_is_in_flight_as_may_be),
 		cmocka_unit_test(a_completion_is_asked_for_now_and_then),
 		cmocka_unit_test(the_last_request_for_now_is_signaled),
+		cmocka_unit_test(a_batch_ends_with_a_completion),
+		cmocka_unit_test(what_has_to_wait_asks_for_no_completion),
+		cmocka_unit_test(batches_are_the_same_requests),
 		cmocka_unit_test(passes_that_fit_repeat),
 		cmocka_unit_test(verified_passes_are_one_stream),
 		cmocka_unit_test(a_time_that_is_up_ends_with_the_pass),
