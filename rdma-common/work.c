@@ -3,24 +3,6 @@
 
 #include "wire.h"
 
-#define KIND_SHIFT  56
-#define DETAIL_MASK (((uint64_t)1 << KIND_SHIFT) - 1)
-
-uint64_t make_wr_id(enum wr_kind kind, uint64_t detail)
-{
-	return (uint64_t)kind << KIND_SHIFT | detail;
-}
-
-enum wr_kind wr_kind(uint64_t wr_id)
-{
-	return (enum wr_kind)(wr_id >> KIND_SHIFT);
-}
-
-uint64_t wr_detail(uint64_t wr_id)
-{
-	return wr_id & DETAIL_MASK;
-}
-
 const char *wr_name(uint64_t wr_id, enum operation operation)
 {
 	switch (wr_kind(wr_id)) {

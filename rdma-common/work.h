@@ -20,9 +20,22 @@ enum wr_kind {
 	WR_PROBE,     /* nothing */
 };
 
-uint64_t make_wr_id(enum wr_kind kind, uint64_t detail);
-enum wr_kind wr_kind(uint64_t wr_id);
-uint64_t wr_detail(uint64_t wr_id);
+#define WR_KIND_SHIFT 56
+
+static inline uint64_t make_wr_id(enum wr_kind kind, uint64_t detail)
+{
+	return (uint64_t)kind << WR_KIND_SHIFT | detail;
+}
+
+static inline enum wr_kind wr_kind(uint64_t wr_id)
+{
+	return (enum wr_kind)(wr_id >> WR_KIND_SHIFT);
+}
+
+static inline uint64_t wr_detail(uint64_t wr_id)
+{
+	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
+}
 
 /* A name for messages. The string is static. */
 const char *wr_name(uint64_t wr_id, enum operation operation);
