@@ -189,6 +189,8 @@ static void route_resolved(struct client *client)
 		connection_fail(connection, STATUS_REFUSED,
 				"cannot connect: %s; is rdma-server running there, on that port?",
 				strerror(error));
+	else if (!error)
+		connection_register_ahead(connection);
 }
 
 /* The server rejected the request, or nobody listens. */

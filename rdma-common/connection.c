@@ -170,6 +170,17 @@ static enum status create_latency(struct connection *connection, struct latency 
 	return STATUS_SUCCESS;
 }
 
+/* The outgoing stream, as far as this side alone knows it. */
+static struct stream_plan plan_outgoing(const struct connection *connection)
+{
+	const struct options *options = connection->engine->options;
+
+	return (struct stream_plan){
+		.present = sends_payload(options->role, options->operation, connection->one_way),
+		.length = connection->payload->length,
+	};
+}
+
 /* The streams of both directions, as far as the hellos tell; rings come later. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
@@ -185,9 +196,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
-		.outgoing = { .present = sends_payload(options->role, options->operation,
-						       connection->one_way),
-			      .length = connection->payload->length },
+		.outgoing = plan_outgoing(connection),
 		.incoming = { .present = agreement->incoming_length > 0,
 			      .length = agreement->incoming_length },
 	};
@@ -247,6 +256,16 @@ static void send_pattern(struct connection *connection)
 						.length = connection->agreement.wanted_length,
 						.descriptor = -1 };
 	connection->payload = &connection->pattern;
+}
+
+void connection_register_ahead(struct connection *connection)
+{
+	struct stream_plan plan = plan_outgoing(connection);
+	struct failure failure;
+
+	/* longer than any ring, so that the number of passes does not count */
+	if (!payload_is_whole(connection->payload))
+		register_outgoing(connection, &plan, &failure);
 }
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)

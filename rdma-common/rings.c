@@ -73,6 +73,10 @@ enum status register_outgoing(struct connection *connection, struct stream_plan 
 
 	if (!plan->present)
 		return STATUS_SUCCESS;
+	if (connection->outgoing.mr) {
+		plan->ring = connection->outgoing.size;
+		return STATUS_SUCCESS;
+	}
 	plan->ring = plan->length;
 	if (register_payload(connection, plan, access))
 		return STATUS_SUCCESS;

@@ -14,6 +14,7 @@
  * Once the peer's hello is known: a ring for each stream that is present, whose length it stores in
  * the plan. One of the outgoing stream is the payload itself where that can be. The connection owns
  * it. Anything but STATUS_SUCCESS: `*failure` says why there is no memory even for a page.
+ * register_outgoing() leaves a ring that is there already as it is.
  */
 enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
 			      struct failure *failure);

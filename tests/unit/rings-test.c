@@ -162,6 +162,17 @@ static void a_stream_that_is_not_there_has_no_ring(void **state)
 	assert_null(connection.incoming.memory);
 }
 
+/* It was made ahead, before the peer's hello could say how often the stream is sent. */
+static void an_outgoing_ring_that_is_there_is_kept_as_it_is(void **state)
+{
+	struct stream_plan ahead = plan_of(LONGEST + 1, 0);
+
+	(void)state;
+	assert_int_equal(register_outgoing(&connection, &ahead, &failure), STATUS_SUCCESS);
+	assert_int_equal(outgoing_ring(plan_of(LONGEST + 1, 3)), LONGEST);
+	assert_int_equal(kernel.calls, 1);
+}
+
 static void a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it(void **state)
 {
 	static const size_t tried[] = { 9 * PAGE, 5 * PAGE, 3 * PAGE, 2 * PAGE, PAGE };
@@ -312,6 +323,7 @@ int main(void)
 		cmocka_unit_test_setup(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib,
 				       reset),
 		cmocka_unit_test_setup(a_stream_that_is_not_there_has_no_ring, reset),
+		cmocka_unit_test_setup(an_outgoing_ring_that_is_there_is_kept_as_it_is, reset),
 		cmocka_unit_test_setup(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it,
 				       reset),
 		cmocka_unit_test_setup(not_even_a_page_is_a_failure_in_words, reset),
