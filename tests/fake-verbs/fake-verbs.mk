@@ -21,8 +21,8 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 
 # Functions that fail on demand, and those that have to know the simulated time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
-	signal read pread fsync fdatasync linkat fcntl open_memstream fclose getrlimit sysinfo getaddrinfo \
-	getnameinfo pthread_create \
+	signal read pread fsync fdatasync linkat fcntl open_memstream fclose getrlimit sysinfo \
+	getaddrinfo getnameinfo pthread_create \
 	clock_gettime nanosleep raise pthread_mutex_unlock sem_wait sem_post
 wrap_flags = $(wrapped:%=-Wl,--wrap=%)
 

@@ -489,24 +489,23 @@ static void what_to_change_depends_on_what_had_passed(void **state)
 	end(&path, STATUS_TIMED_OUT);
 }
 
-/* No connection came about, after as many sizes that were verified. */
-static void expect_refusal(bool iwarp, size_t passed, enum status status, const char *advice)
+/* No connection came about for so many bytes, after as many sizes that were verified. */
+static void expect_refusal(bool iwarp, size_t passed, const char *bytes, enum status status,
+			   const char *advice)
 {
 	static const uint64_t sizes[] = { 1, 1024 };
 	const struct report report = { .status = status, .cause = "no", .peer = "peer" };
 	struct path path;
+	char text[64];
 
+	snprintf(text, sizeof(text), "peer: with %s: no", bytes);
 	start(&path, iwarp);
 	for (size_t i = 0; i < passed; i++)
 		succeed(&path, sizes[i]);
 	assert_true(check_next(&path.check, true));
 	check_session(&path.check, &report);
 	assert_string_equal(found(&path, "server", "status"), "failed");
-	assert_string_equal(found(&path, "server", "text"), passed == 0 ? "peer: with 1 byte: no"
-							    : passed == 1
-								    ? "peer: with 1024 bytes: no"
-							    : iwarp ? "peer: with 4097 bytes: no"
-								    : "peer: with 4095 bytes: no");
+	assert_string_equal(found(&path, "server", "text"), text);
 	if (advice)
 		assert_non_null(strstr(found(&path, "server", "advice"), advice));
 	else
@@ -520,16 +519,16 @@ static void what_to_change_where_no_connection_stood(void **state)
 	static const char roce[] = "open UDP port 4791", tcp[] = "not this TCP port";
 
 	(void)state;
-	expect_refusal(false, 0, STATUS_TIMED_OUT, roce);
-	expect_refusal(false, 0, STATUS_PEER_LOST, roce);
-	expect_refusal(true, 0, STATUS_TIMED_OUT, tcp);
-	expect_refusal(false, 0, STATUS_REFUSED, NULL);
-	expect_refusal(true, 0, STATUS_LOCAL_FAILURE, NULL);
-	expect_refusal(false, 1, STATUS_TIMED_OUT, one_off);
-	expect_refusal(true, 1, STATUS_REFUSED, one_off);
-	expect_refusal(false, 1, STATUS_LOCAL_FAILURE, NULL);
-	expect_refusal(false, 2, STATUS_REFUSED, NULL);
-	expect_refusal(true, 2, STATUS_PEER_LOST, tcp);
+	expect_refusal(false, 0, "1 byte", STATUS_TIMED_OUT, roce);
+	expect_refusal(false, 0, "1 byte", STATUS_PEER_LOST, roce);
+	expect_refusal(true, 0, "1 byte", STATUS_TIMED_OUT, tcp);
+	expect_refusal(false, 0, "1 byte", STATUS_REFUSED, NULL);
+	expect_refusal(true, 0, "1 byte", STATUS_LOCAL_FAILURE, NULL);
+	expect_refusal(false, 1, "1024 bytes", STATUS_TIMED_OUT, one_off);
+	expect_refusal(true, 1, "1024 bytes", STATUS_REFUSED, one_off);
+	expect_refusal(false, 1, "1024 bytes", STATUS_LOCAL_FAILURE, NULL);
+	expect_refusal(false, 2, "4095 bytes", STATUS_REFUSED, NULL);
+	expect_refusal(true, 2, "4097 bytes", STATUS_PEER_LOST, tcp);
 }
 
 /* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
