@@ -157,7 +157,7 @@ check check-all:
 
 portability:
 	tests/setup build check portability
-	tests/portability
+	tests/run portability
 
 fuzz:
 	tests/setup build check
