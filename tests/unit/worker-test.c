@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "mapped.h"
+
 #define RING ((size_t)10000)
 
 /* ---- Threads and semaphores of which something is known, in the place of the C library's ---- */
@@ -77,14 +79,10 @@ static int set_up(void **state)
 	sem_init(&test.leave, 0, 0);
 	sem_init(&test.over, 0, 0);
 	test.ring = memory_map(RING);
+	watch_ring(test.ring);
 	memset(&test.worker, 0xff, sizeof(test.worker));
 	worker_init(&test.worker, test.ring, RING);
 	return test.ring ? 0 : -1;
-}
-
-static bool ring_is_there(void)
-{
-	return !msync(test.ring, 1, MS_ASYNC);
 }
 
 static bool is_unlocked(pthread_mutex_t *mutex)
@@ -109,7 +107,7 @@ static void let_go(void)
 	sem_post(&test.leave);
 	sem_wait(&test.over);
 	assert_true(test.freed);
-	assert_false(ring_is_there());
+	assert_false(ring_is_mapped());
 }
 
 static void *leave(void *argument)
@@ -126,7 +124,7 @@ static void a_worker_without_a_thread_is_freed_by_its_owner(void **state)
 {
 	(void)state;
 	assert_true(worker_release(&test.worker));
-	assert_false(ring_is_there());
+	assert_false(ring_is_mapped());
 }
 
 static void a_ring_that_an_adapter_may_use_stays(void **state)
@@ -134,7 +132,7 @@ static void a_ring_that_an_adapter_may_use_stays(void **state)
 	(void)state;
 	worker_keep_ring(&test.worker);
 	assert_true(worker_release(&test.worker));
-	assert_true(ring_is_there());
+	assert_true(ring_is_mapped());
 	assert_int_equal(memory_unmap(test.ring, RING), 0);
 }
 
@@ -175,7 +173,7 @@ static void the_thread_or_its_owner_frees_whoever_is_last(void **state)
 	assert_int_equal(worker_start(&test.worker, leave, &test.worker), 0);
 	assert_int_equal(libc.detached, PTHREAD_CREATE_DETACHED);
 	assert_int_equal(libc.stack, 256 * 1024);
-	assert_true(ring_is_there());
+	assert_true(ring_is_mapped());
 	let_go();
 	set_up(NULL);
 	assert_int_equal(worker_start(&test.worker, leave, &test.worker), 0);
@@ -183,7 +181,7 @@ static void the_thread_or_its_owner_frees_whoever_is_last(void **state)
 	sem_wait(&test.over);
 	assert_false(test.freed);
 	assert_true(worker_release(&test.worker));
-	assert_false(ring_is_there());
+	assert_false(ring_is_mapped());
 }
 
 static void a_thread_that_cannot_begin_owns_nothing(void **state)
@@ -192,7 +190,7 @@ static void a_thread_that_cannot_begin_owns_nothing(void **state)
 	libc.error = EAGAIN;
 	assert_int_equal(worker_start(&test.worker, leave, &test.worker), EAGAIN);
 	assert_true(worker_release(&test.worker));
-	assert_false(ring_is_there());
+	assert_false(ring_is_mapped());
 }
 
 static void many_wakes_are_one_until_it_is_seen(void **state)
