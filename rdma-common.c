@@ -88,8 +88,8 @@ int region_register(struct connection *connection, struct region *region, unsign
 	region->mr = ibv_reg_mr(connection->pd, region->memory, region->size, access);
 	if (!region->mr)
 		return errno;
-	connection->engine->registered += region->size;
-	region->counted = true;
+	region->counted = memory_pages(region->memory, region->size);
+	connection->engine->registered += region->counted;
 	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
 		    region->size, (void *)region->memory, region->mr->rkey, access_names(access));
 	return 0;
@@ -116,8 +116,8 @@ static bool region_destroy(struct connection *connection, struct region *region)
 	else if (region->owned && region->memory && memory_unmap(region->memory, region->size))
 		print_warning(connection->log.console, "cannot unmap %zu bytes of memory: %s",
 			      region->size, strerror(errno));
-	if (!error && region->counted)
-		connection->engine->registered -= region->size;
+	if (!error)
+		connection->engine->registered -= region->counted;
 	memset(region, 0, sizeof(*region));
 	return !error;
 }
@@ -148,7 +148,7 @@ enum status region_create(struct connection *connection, struct region *region, 
 {
 	int error;
 
-	if (size > budget_left(connection->engine))
+	if (memory_pages(NULL, size) > budget_left(connection->engine))
 		return budget_spent(connection->engine, size, failure);
 	*region = (struct region){ .memory = memory_map(size), .size = size, .owned = true };
 	if (!region->memory)

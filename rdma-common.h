@@ -53,8 +53,9 @@ struct engine {
 	struct log log;      /* for what concerns no session */
 	struct check *check; /* what reports of sessions go to; NULL: they are printed */
 	struct payload payload;
-	/* Bytes that regions may have in all, and those they have. A region counts until its
-	 * connection ends: what is deregistered before is being verified, and not freed yet. */
+	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
+	 * until its connection ends: what is deregistered before is being verified, and not freed
+	 * yet. */
 	uint64_t budget, registered;
 	bool completion_thread_runs;
 	pthread_t completion_thread;
@@ -80,8 +81,8 @@ struct region {
 	uint8_t *memory;
 	size_t size; /* bytes */
 	struct ibv_mr *mr;
-	bool owned;   /* the memory is freed with the region; the payload's and a worker's is not */
-	bool counted; /* in engine->registered, until the end of the connection */
+	bool owned; /* the memory is freed with the region; the payload's and a worker's is not */
+	uint64_t counted; /* bytes in engine->registered, until the end of the connection */
 };
 
 /* Measurements of this side's operation. Times as now_nanoseconds() counts. */

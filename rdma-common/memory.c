@@ -32,6 +32,13 @@ int memory_unmap(void *memory, size_t size)
 	return munmap(memory, size);
 }
 
+uint64_t memory_pages(const void *memory, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)memory;
+
+	return ((start + size - 1) / page - start / page + 1) * page;
+}
+
 /* Whether the kernel counts what this process locks: not with CAP_IPC_LOCK (capabilities(7)). */
 static bool is_limited(void)
 {

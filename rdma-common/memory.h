@@ -18,6 +18,12 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
+ * Bytes of the whole pages in which `size` bytes lie, at least one: so many the kernel locks, and
+ * counts (RLIMIT_MEMLOCK), for memory that is registered. Any thread.
+ */
+uint64_t memory_pages(const void *memory, size_t size);
+
+/*
  * The memory that this process may have locked with the adapters, in bytes: a quarter of the
  * machine's, less where the locked-memory limit (RLIMIT_MEMLOCK, getrlimit(2)) is in force.
  */

@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "rings.h"
 
+#include "memory.h"
+
 /* A ring is as long as its stream, but no longer than this; it is halved down to a page. */
 #define RING_SIZE PAYLOAD_WHOLE
 #define RING_PAGE ((uint64_t)4096)
-/* A server that takes many clients gives one ring this part of the memory that is left. */
-#define RING_SHARES 16
+/*
+ * A server that takes many clients gives one ring this part of the memory that is left, but for
+ * what as many sessions more need at least, with rings of a page each. That is half of what is left
+ * at most.
+ */
+#define RING_SHARES      16
+#define SESSIONS_TO_COME 64
+#define SESSION_LEAST    (4 * RING_PAGE)
+
+static uint64_t server_share(uint64_t left)
+{
+	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST;
+
+	return (left - (reserve < left / 2 ? reserve : left / 2)) / RING_SHARES;
+}
 
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
 static uint64_t ring_share(const struct engine *engine, unsigned int rings)
 {
 	const struct options *options = engine->options;
 	bool shared = options->role == ROLE_SERVER && !options->one_off;
-	uint64_t share = budget_left(engine) / (shared ? RING_SHARES : rings);
+	uint64_t left = budget_left(engine), share = shared ? server_share(left) : left / rings;
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)
@@ -57,7 +72,7 @@ static bool register_payload(struct connection *connection, const struct stream_
 
 	if (!payload_is_whole(payload) || !fixed ||
 	    payload->size > ring_share(connection->engine, 1) ||
-	    payload->size > budget_left(connection->engine) ||
+	    memory_pages(payload->memory, payload->size) > budget_left(connection->engine) ||
 	    region_register(connection, &region, access))
 		return false;
 	connection->outgoing = region;

@@ -1587,7 +1587,7 @@ drawn() {
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 }
 
-# The same with memory: two sessions have 9 KiB, or with streams 15 KiB.
+# The same with memory: two sessions have three pages each.
 @test "the memory that all sessions may register is spent: refused in words, and served once a session has ended" {
 	local script text
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
@@ -1599,10 +1599,20 @@ drawn() {
 		[ "$(grep -c "cannot register $text KiB, a quarter" <<<"$stderr")" -eq 1 ]
 		[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
 	done < <(tr -s '\t' <<-END
-	machine:49152	1024 bytes of memory: 3 sessions have 11 KiB, and all may have 12
-	iwarp write machine:65536 payload:50000	2496 bytes of memory: 3 sessions have 14 KiB, and all may have 16
+	machine:131072	1024 bytes of memory: 3 sessions have 32 KiB, and all may have 32
+	iwarp write machine:114688 payload:50000	1024 bytes of memory: 3 sessions have 28 KiB, and all may have 28
+	machine:98304	2496 bytes of memory: 3 sessions have 24 KiB, and all may have 24
 	END
 	)
+}
+
+# The adapter counts whole pages, and takes no more than that.
+@test "long rings of the first clients leave memory for 64 at a time" {
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "clients:64 together payload:100000 machine:$((4 * 2097152)) memory:2097152" -t 10
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	[ "$(calls served)" -eq 64 ]
 }
 
 @test "a session has two workers at most, and only if its payload is longer than a ring" {

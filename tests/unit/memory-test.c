@@ -158,12 +158,29 @@ static void what_the_kernel_does_not_say_limits_nothing(void **state)
 	hides_its_memory = false;
 }
 
+static void what_is_locked_are_whole_pages(void **state)
+{
+	uint8_t *memory = memory_map(3 * 4096);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	(void)state;
+	assert_int_equal(memory_pages(memory, 1), page);
+	assert_int_equal(memory_pages(memory, page), page);
+	assert_int_equal(memory_pages(memory, page + 1), 2 * page);
+	assert_int_equal(memory_pages(memory + page - 1, 1), page);
+	assert_int_equal(memory_pages(memory + page - 1, 2), 2 * page);
+	assert_int_equal(memory_pages(memory + 1, 2 * page), 3 * page);
+	assert_int_equal(memory_pages(NULL, page), page);
+	assert_int_equal(memory_unmap(memory, 3 * 4096), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
 		cmocka_unit_test(memory_is_large_from_the_size_of_a_huge_page_on),
 		cmocka_unit_test(large_memory_is_advised_to_be_of_transparent_huge_pages),
+		cmocka_unit_test(what_is_locked_are_whole_pages),
 		cmocka_unit_test(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked),
 		cmocka_unit_test(what_the_kernel_does_not_say_limits_nothing),
 	};
