@@ -458,8 +458,10 @@ enum channel_wakeup process_wait_channel(struct process *process, int millisecon
 
 void process_lose_device(struct process *process, struct device *device)
 {
-	epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, device->completion_channel->fd,
-		  NULL);
+	/* what could not be taken out is reported once more: until then nobody may free it */
+	if (epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, device->completion_channel->fd,
+		      NULL))
+		return;
 	atomic_store(&device->broken, true);
 	atomic_store(&process->device_lost, true);
 	process_wake(process);

@@ -134,8 +134,11 @@ void process_wake(struct process *process);
 enum channel_wakeup process_wait_channel(struct process *process, int milliseconds,
 					 struct device **device);
 
-/* The device's channel failed: waits for it no more and wakes the main thread. The completion
- * thread's. */
+/*
+ * The device's channel failed: waits for it no more and wakes the main thread, which may free the
+ * device then. If epoll_ctl(2) fails the channel is reported, and this is called, again. The
+ * completion thread's.
+ */
 void process_lose_device(struct process *process, struct device *device);
 
 /* Lets process_wait_channel() return CHANNEL_STOP. */
