@@ -1089,8 +1089,8 @@ returns() {
 
 # The eighth call is that of the completion thread; the second message says that it tried again. It is a race.
 @test "a lost device that cannot be taken out of epoll(7) at once is not freed meanwhile" {
-	local round programs=${every_build##* }
-	for round in {1..10}; do
+	local programs=${every_build##* }
+	for _ in {1..10}; do
 		fake server "clients:3 DISCONNECTED+leave leave@100 leave+return return@500 fail:epoll_ctl:8:12"
 		[ "$status" -eq 0 ]
 		[ "$(grep -c 'cannot get completion events' <<<"$stderr")" -eq 2 ]
