@@ -13,6 +13,13 @@
 #include "output.h"
 #include "rings.h"
 #include "streams.h"
+#include "worker.h"
+
+/*
+ * The time that workers have to remove what they have begun to store when the program ends. One
+ * that a disk or a pipe holds up for longer ends with the process.
+ */
+#define WORKER_SECONDS 1
 
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
 
@@ -741,6 +748,7 @@ void engine_close(struct engine *engine)
 		process_stop_channels(&engine->process);
 		pthread_join(engine->completion_thread, NULL);
 	}
+	workers_await(WORKER_SECONDS);
 	process_close(&engine->process);
 	payload_free(&engine->payload);
 	lock_destroy(&engine->lock);

@@ -3,11 +3,27 @@
 
 #include <err.h>
 #include <errno.h>
+#include <time.h>
 
 #include "memory.h"
 
 /* Bytes of the thread's stack: there may be two for each of many connections. */
 #define STACK_SIZE ((size_t)256 * 1024)
+
+/* The threads of all workers. */
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t ended;
+	unsigned int count;
+} threads = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
+
+static void count_threads(int change)
+{
+	pthread_mutex_lock(&threads.mutex);
+	threads.count += (unsigned int)change;
+	pthread_cond_signal(&threads.ended);
+	pthread_mutex_unlock(&threads.mutex);
+}
 
 void worker_init(struct worker *worker, uint8_t *ring, size_t ring_size)
 {
@@ -21,6 +37,16 @@ void worker_init(struct worker *worker, uint8_t *ring, size_t ring_size)
 	pthread_mutex_init(&worker->mutex, NULL);
 }
 
+/* The worker may be freed when `run` returns. */
+static void *run_thread(void *argument)
+{
+	const struct worker *worker = argument;
+
+	worker->run(worker->argument);
+	count_threads(-1);
+	return NULL;
+}
+
 int worker_start(struct worker *worker, void *(*run)(void *), void *argument)
 {
 	pthread_attr_t attributes;
@@ -30,11 +56,16 @@ int worker_start(struct worker *worker, void *(*run)(void *), void *argument)
 	if (error)
 		return error;
 	atomic_fetch_add(&worker->owners, 1);
+	count_threads(1);
+	worker->run = run;
+	worker->argument = argument;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
-	error = pthread_create(&thread, &attributes, run, argument);
-	if (error)
+	error = pthread_create(&thread, &attributes, run_thread, worker);
+	if (error) {
+		count_threads(-1);
 		atomic_fetch_sub(&worker->owners, 1);
+	}
 	pthread_attr_destroy(&attributes);
 	return error;
 }
@@ -90,4 +121,20 @@ bool worker_release(struct worker *worker)
 	sem_destroy(&worker->wake);
 	pthread_mutex_destroy(&worker->mutex);
 	return true;
+}
+
+bool workers_await(unsigned int seconds)
+{
+	struct timespec end;
+	int error = 0;
+	bool none;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += seconds;
+	pthread_mutex_lock(&threads.mutex);
+	while (threads.count > 0 && !error)
+		error = pthread_cond_timedwait(&threads.ended, &threads.mutex, &end);
+	none = threads.count == 0;
+	pthread_mutex_unlock(&threads.mutex);
+	return none;
 }

@@ -4,8 +4,8 @@
  * and freed, with the ring. source and sink have one each, and know what it does.
  *
  * It comes to the connection through calls, each between worker_begin_call() and worker_end_call().
- * It may be held up by a disk or a pipe for ever, so nobody waits for it: whoever lets go of it
- * last, it or the main thread, frees it.
+ * It may be held up by a disk or a pipe for ever, so nobody waits for it, but for a moment when the
+ * program ends: whoever lets go of it last, it or the main thread, frees it.
  */
 #ifndef RDMA_COMMON_WORKER_H
 #define RDMA_COMMON_WORKER_H
@@ -26,6 +26,8 @@ struct worker {
 	atomic_uint owners;     /* the thread and the main thread */
 	sem_t wake;
 	pthread_mutex_t mutex; /* held during a call */
+	void *(*run)(void *);
+	void *argument;
 };
 
 /* Initialises a worker without a thread, which the main thread owns; the ring is its from now on.
@@ -59,5 +61,12 @@ void worker_keep_ring(struct worker *worker);
  * it may be.
  */
 bool worker_release(struct worker *worker);
+
+/*
+ * Waits until the threads of all workers have ended, which remove what they have begun to store;
+ * for so long at most. False: one is held up. Main thread, once all of them are stopped, before the
+ * process ends.
+ */
+bool workers_await(unsigned int seconds);
 
 #endif

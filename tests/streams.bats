@@ -417,6 +417,21 @@ unmount_slowly() {
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
+# Of a file system without O_TMPFILE. The server's thread that stores is in write(2) when the session ends, and the server.
+@test "what a slow disk has of a stream whose sender is killed is removed before the receiver ends" {
+	lab run a mkdir /run/disk
+	repair=unmount_slowly
+	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
+	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
+	start_client --one-way -v -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
+	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3
+	kill -s KILL "$client"
+	wait_client
+	wait_server
+	[[ $status =~ ^[46]$ ]]
+	[ -z "$(lab run a ls -A /run/disk)" ]
+}
+
 @test "a wire of 1 Mbit/s, and a transfer that takes longer than --timeout" {
 	local start
 	repair="lab disturb"

@@ -20,7 +20,8 @@
 
 #include "mapped.h"
 
-#define RING ((size_t)10000)
+#define RING     ((size_t)10000)
+#define PATIENCE 10 /* seconds for what comes at once */
 
 /* ---- Threads and semaphores of which something is known, in the place of the C library's ---- */
 
@@ -284,6 +285,21 @@ static void a_stop_waits_for_a_call_that_runs(void **state)
 	assert_true(worker_release(&test.worker));
 }
 
+/* The last thing that the thread does may be to remove a file. */
+static void the_end_waits_for_the_threads_but_not_for_ever(void **state)
+{
+	(void)state;
+	assert_true(workers_await(PATIENCE));
+	assert_int_equal(worker_start(&test.worker, leave, &test.worker), 0);
+	assert_false(workers_await(0));
+	worker_stop(&test.worker);
+	assert_false(worker_release(&test.worker));
+	sem_post(&test.leave);
+	assert_true(workers_await(PATIENCE));
+	assert_true(test.freed);
+	assert_false(ring_is_mapped());
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -297,6 +313,7 @@ int main(void)
 		cmocka_unit_test_setup(no_wake_is_lost, set_up),
 		cmocka_unit_test_setup(no_call_begins_once_it_is_stopped, set_up),
 		cmocka_unit_test_setup(a_stop_waits_for_a_call_that_runs, set_up),
+		cmocka_unit_test_setup(the_end_waits_for_the_threads_but_not_for_ever, set_up),
 	};
 
 	return cmocka_run_group_tests_name("worker", tests, NULL, NULL);
