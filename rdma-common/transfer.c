@@ -718,7 +718,7 @@ static uint64_t advance(uint64_t offset, uint64_t size, uint64_t span)
 }
 
 /* The next request, of `size` bytes. */
-static struct transfer_request make_request(const struct run *run,
+static struct transfer_request next_request(const struct run *run,
 					    struct transfer_operation *operation, uint64_t size)
 {
 	struct transfer_request request = { .local = operation->local,
@@ -751,7 +751,7 @@ static uint64_t make_run(struct transfer *transfer, struct transfer_request *req
 			transfer->meter.bound = true;
 			break;
 		}
-		requests[count++] = make_request(&run, &operation, size);
+		requests[count++] = next_request(&run, &operation, size);
 	} while (count < most && count < run.requests && operation.posted < run.signal);
 	if (count > 0 && (count == run.requests || operation.posted >= run.signal)) {
 		requests[count - 1].signaled = true;

@@ -395,6 +395,13 @@ read_slowly() {
 	await cmp -s "$folder/there" "$folder/arrived-b"
 }
 
+# mount_slowly: the disk of 1 MB/s, on host a; it has no O_TMPFILE.
+mount_slowly() {
+	lab run a mkdir /run/disk
+	repair=unmount_slowly
+	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
+}
+
 # unmount_slowly: waits until what the disk has begun to write is written.
 unmount_slowly() {
 	lab run -w "$LIMIT" a umount /run/disk
@@ -404,9 +411,7 @@ unmount_slowly() {
 # The ring takes most of it at once: that it is kept, bit by bit, is then all that the sender hears of.
 @test "a disk of 1 MB/s, and a file that takes longer than --timeout" {
 	local start
-	lab run a mkdir /run/disk
-	repair=unmount_slowly
-	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
+	mount_slowly
 	random_file there 9000000
 	start_server -1 -t 5 -o /run/disk/arrived write
 	start=$(milliseconds)
@@ -419,9 +424,7 @@ unmount_slowly() {
 
 # Of a file system without O_TMPFILE. The server's thread that stores is in write(2) when the session ends, and the server.
 @test "what a slow disk has of a stream whose sender is killed is removed before the receiver ends" {
-	lab run a mkdir /run/disk
-	repair=unmount_slowly
-	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
+	mount_slowly
 	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
 	start_client --one-way -v -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3

@@ -380,6 +380,15 @@ static void where_a_session_does_not_come_about_none_follows(void **state)
 	end(&path, STATUS_SUCCESS);
 }
 
+/* What is advised of the server contains that; NULL: nothing is. */
+static void expect_advice(struct path *path, const char *advice)
+{
+	if (advice)
+		assert_non_null(strstr(found(path, "server", "advice"), advice));
+	else
+		assert_null(found(path, "server", "advice"));
+}
+
 /* What a server tells of itself, in its hello and by its address, where packets have `own` bytes.
  */
 static void expect_server(bool iwarp, unsigned int own, enum ibv_mtu mtu, const char *gid,
@@ -401,10 +410,7 @@ static void expect_server(bool iwarp, unsigned int own, enum ibv_mtu mtu, const 
 	check_session(&path.check, &report);
 	assert_string_equal(found(&path, "server", "status"), "ok");
 	assert_string_equal(found(&path, "server", "text"), text);
-	if (advice)
-		assert_non_null(strstr(found(&path, "server", "advice"), advice));
-	else
-		assert_null(found(&path, "server", "advice"));
+	expect_advice(&path, advice);
 	json_object_put(path.check.findings);
 }
 
@@ -506,10 +512,7 @@ static void expect_refusal(bool iwarp, size_t passed, const char *bytes, enum st
 	check_session(&path.check, &report);
 	assert_string_equal(found(&path, "server", "status"), "failed");
 	assert_string_equal(found(&path, "server", "text"), text);
-	if (advice)
-		assert_non_null(strstr(found(&path, "server", "advice"), advice));
-	else
-		assert_null(found(&path, "server", "advice"));
+	expect_advice(&path, advice);
 	end(&path, status);
 }
 
