@@ -601,6 +601,83 @@ static void counters_that_grew_during_all_sessions_are_reported(void **state)
 	}
 }
 
+/* A connection manager that finds a route by an iWARP device to each address. */
+static struct {
+	struct rdma_cm_id id;
+	struct ibv_context verbs;
+	struct ibv_device device;
+	struct ibv_sa_path_rec path;
+} route_to;
+
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+		   enum rdma_port_space space)
+{
+	(void)channel, (void)context, (void)space;
+	route_to.device.transport_type = IBV_TRANSPORT_IWARP;
+	route_to.verbs.device = &route_to.device;
+	route_to.path.mtu = IBV_MTU_4096;
+	route_to.id.verbs = &route_to.verbs;
+	*id = &route_to.id;
+	return 0;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
+		      int milliseconds)
+{
+	(void)source, (void)milliseconds;
+	id->route.addr.src_addr.sa_family = address->sa_family;
+	return 0;
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
+{
+	(void)milliseconds;
+	id->route.path_rec = &route_to.path;
+	id->route.num_paths = 1;
+	return 0;
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	(void)id;
+	return 0;
+}
+
+/* Errors that are counted while nobody answers at one address say nothing of the next one. */
+static void the_next_address_is_examined_anew(void **state)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	struct addrinfo next = { .ai_family = AF_INET,
+				 .ai_addr = (struct sockaddr *)&address,
+				 .ai_addrlen = sizeof(address) };
+	struct counters before = { .any = true }, after = { .any = true, .values = { 2 } };
+	const struct report nobody = {
+		.status = STATUS_TIMED_OUT, .cause = "no answer", .before = &before, .after = &after
+	};
+	const struct report verified = { .status = STATUS_SUCCESS,
+					 .connected = true,
+					 .delivered = true,
+					 .verified = true,
+					 .peer_device = "",
+					 .before = &after,
+					 .after = &after };
+	struct json_object *findings;
+	struct path path;
+
+	(void)state;
+	start(&path, true);
+	path.check.untried = &next;
+	assert_true(check_next(&path.check, false));
+	check_session(&path.check, &nobody);
+	assert_true(check_next(&path.check, false));
+	assert_null(path.check.untried);
+	assert_int_equal(path.options.pattern_size, 1);
+	check_session(&path.check, &verified);
+	findings = finish(&path, STATUS_SUCCESS, STATUS_SUCCESS);
+	assert_string_equal(found(&path, "counters", "status"), "ok");
+	json_object_put(findings);
+}
+
 /* The same, with the object's own words. */
 static void expect_end(struct path *path, enum status status, enum status expected,
 		       const char *number, const char *error)
@@ -669,6 +746,7 @@ int main(void)
 		cmocka_unit_test(what_to_change_depends_on_what_had_passed),
 		cmocka_unit_test(what_to_change_where_no_connection_stood),
 		cmocka_unit_test(counters_that_grew_during_all_sessions_are_reported),
+		cmocka_unit_test(the_next_address_is_examined_anew),
 		cmocka_unit_test(the_first_failure_decides_how_it_ends_but_for_a_signal),
 	};
 
