@@ -7,6 +7,7 @@ load helpers
 : "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
 
 setup_file() {
+	keep_programs a b
 	allow_memory a b
 }
 
@@ -195,13 +196,12 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 	local mode
 	for mode in read write; do
 		start_server -s 100000 --duration 1 "$mode"
-		timed -s 64K "$mode"
-		timed -s 64K --verify-all "$mode"
+		if [ "$mode" = read ]; then timed -s 64K read; else timed -s 64K --verify-all write; fi
 		timed -s 10M "$mode"
 		stop_server
 		[ "$status" -eq 0 ]
 		[ ! -s "$server_err" ]
-		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 3 ]
+		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 2 ]
 	done
 	start_server -s 10M read # longer than the ring, and the time is the reader's
 	timed --one-way read

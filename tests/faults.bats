@@ -52,6 +52,7 @@ ends() {
 
 # Some rows send large payloads.
 setup_file() {
+	keep_programs a b
 	allow_memory a b
 }
 

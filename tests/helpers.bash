@@ -95,9 +95,27 @@ allow_memory() {
 	done
 }
 
+# keep_programs HOST...: copies of them in its memory, at the same paths. In the project's folder a program is read anew at
+# each start, which takes longer than all else that a short session does.
+keep_programs() {
+	local host
+	for host in "$@"; do
+		# shellcheck disable=SC2016 # expanded on the host
+		lab run "$host" sh -e -c 'for file; do
+				while mountpoint -q "$file"; do umount -l "$file"; done
+				copy=/run/programs$file
+				mkdir -p "${copy%/*}"
+				cp "$file" "$copy.new"
+				mv "$copy.new" "$copy"
+				mount --bind "$copy" "$file"
+			done' - "$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST"
+	done
+}
+
 # power_on HOST: boots it, as the tests need it.
 power_on() {
 	lab on "$1"
+	keep_programs "$1"
 	allow_memory "$1"
 }
 
@@ -245,6 +263,11 @@ transcript() {
 		remote buffer: $3
 	END
 	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
+}
+
+# Before the first test of a file; files that need more have their own.
+setup_file() {
+	[ -z "${LAB:-}" ] || keep_programs a b
 }
 
 # Ends what a failed test left running, restores what one has changed, and shows what was printed. A test sets $repair
