@@ -691,7 +691,7 @@ add_link() {
 	local mode
 	repair="lab disturb"
 	lab disturb loss 5% delay 1ms reorder 75%
-	for mode in read read write write; do
+	for mode in read write; do
 		start_server -t "$LIMIT" -m "all is here" "$mode"
 		client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
 		ends 0 ""

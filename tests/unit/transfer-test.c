@@ -244,7 +244,8 @@ struct exploration {
 	size_t table_size;
 	size_t states, transitions, runs; /* of all explorations; settings */
 	size_t current;
-	bool fresh; /* the current one has a successor */
+	int distance; /* of the current one from the start */
+	bool fresh;   /* it has a successor */
 	enum violation violation;
 	const char *refusal;
 	size_t violating;
@@ -474,8 +475,7 @@ static void arrive(struct exploration *exploration, struct world *world, struct 
 	if (label.occurrence != OCCURRENCE_START) {
 		exploration->transitions++;
 		exploration->fresh = true;
-		if (distance_from_start(world) <=
-		    distance_from_start(&exploration->nodes[exploration->current].world))
+		if (distance_from_start(world) <= exploration->distance)
 			violate(exploration, VIOLATION_ENDLESS);
 	}
 	place = look_up(exploration, world);
@@ -1052,6 +1052,7 @@ static void visit(struct exploration *exploration)
 	struct world world = exploration->nodes[exploration->current].world;
 
 	exploration->fresh = false;
+	exploration->distance = distance_from_start(&world);
 	for (int number = 0; number < 2; number++) {
 		announcements(exploration, &world, number);
 		executions(exploration, &world, number);
