@@ -22,6 +22,8 @@ ACCESS="remote access error" DENIED=4
 CONNECTING=4
 [ "$LAB_TRANSPORT" != siw ] || CONNECTING=11
 WINDOW="the peer's window"
+# of a window whose numbers stand still: it confirms nothing either, as it might where this side is slow and sends one
+UNMOVED=(--set window.received=0)
 # one less than what is right
 LESS=+0xffffffffffffffff
 REJECTED="connection rejected"
@@ -225,10 +227,10 @@ one_session() {
 @test "client: verdict of an unknown status"     { client_against write 7 2 "$WRONG"      --set verdict.status=0xffffffffffffffff; }
 @test "client: a window"                         { client_against both  0 2 ""            --at done=window; }
 @test "client: a window before MR"               { client_against read  "$EARLY" 2 ""         --at mr=window; }
-@test "client: a window that moves nothing"      { client_against read  7 2 "$WINDOW moves nothing" --at done=window --set window.taken=0; }
-@test "client: the same window twice"            { client_against read  7 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.taken=1; }
+@test "client: a window that moves nothing"      { client_against read  7 2 "$WINDOW moves nothing" --at done=window --set window.taken=0 "${UNMOVED[@]}"; }
+@test "client: the same window twice"            { client_against read  7 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.taken=1 "${UNMOVED[@]}"; }
 @test "client: a window after DONE, of storing"  { client_against write 0 2 ""            --at verdict=window; }
-@test "client: the same twice after DONE"        { client_against write 7 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1; }
+@test "client: the same twice after DONE"        { client_against write 7 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1 "${UNMOVED[@]}"; }
 @test "client: ready goes backwards"             { client_against read  7 2 "$WINDOW goes backwards in what is ready" --at done=window --set window.ready=$LESS; }
 @test "client: ready beyond what was agreed"     { client_against write 7 2 "$WINDOW is ready beyond what was agreed" --at done=window --set window.ready=1025; }
 @test "client: ready goes on after the end"      { client_against read  7 2 "$WINDOW goes on after the end" --at done=window --set window.ready=+1; }
@@ -283,8 +285,9 @@ one_session() {
 @test "server: DONE without its operation"       { server_against write 2 "$WRONG"      --at operation=skip; }
 @test "server: bad verdict"                      { server_against both  2 "$WRONG"      --set verdict.status=7; }
 @test "server: a window before MR"               { server_against read  2 "$WINDOW"     --at mr=window; }
-@test "server: the same window twice"            { server_against write 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.ready=1; }
-@test "server: the same twice after DONE"        { server_against write 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1; }
+@test "server: the same window twice"            { server_against write 2 "$WINDOW moves nothing" --at done=window --at done=window --set window.ready=1 "${UNMOVED[@]}"; }
+# It stays: a window that is found only when its sender has left, since this side is slow, is not looked at any more.
+@test "server: the same twice after DONE"        { server_against write 2 "$WINDOW moves nothing" --at verdict=window --at verdict=window --set window.kept=1 "${UNMOVED[@]}" --at disconnect=hang; }
 @test "server: ready goes backwards"             { server_against read  2 "$WINDOW goes backwards in what is ready" --at done=window --set window.ready=$LESS; }
 @test "server: ready beyond what was agreed"     { server_against write 2 "$WINDOW is ready beyond what was agreed" --at done=window --set window.ready=1025; }
 @test "server: the end twice"                    { server_against read  2 "$WINDOW ends twice" --at done=window --set window.end=1; }
