@@ -7,8 +7,7 @@ load helpers
 : "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
 
 setup_file() {
-	keep_programs a b
-	allow_memory a b
+	prepare_hosts a b
 }
 
 setup() {

@@ -54,8 +54,7 @@ ends() {
 
 # Some rows send large payloads.
 setup_file() {
-	keep_programs a b
-	allow_memory a b
+	prepare_hosts a b
 }
 
 # least TEXT SECONDS: what a row takes at least: one about silence all of its --timeout.

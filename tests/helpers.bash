@@ -113,11 +113,16 @@ keep_programs() {
 	done
 }
 
+# prepare_hosts HOST...: for tests that send large payloads.
+prepare_hosts() {
+	keep_programs "$@"
+	allow_memory "$@"
+}
+
 # power_on HOST: boots it, as the tests need it.
 power_on() {
 	lab on "$1"
-	keep_programs "$1"
-	allow_memory "$1"
+	prepare_hosts "$1"
 }
 
 # start_command COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and $port.

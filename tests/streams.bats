@@ -10,8 +10,7 @@ load helpers
 : "${PROGRAMS:?}" # set by helpers.bash
 
 setup_file() {
-	keep_programs a b
-	allow_memory a b
+	prepare_hosts a b
 }
 
 setup() {

@@ -135,9 +135,9 @@ class Host:
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check cryptomgr.notests"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
-            *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35"),
             # QEMU's older machine describes its interrupts in a loop of ACPI's byte code, which the kernel runs through
             # for each device: a tenth of a second when emulated.
+            *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35"),
             # With room for a second processor QEMU emulates the first one's barriers, too: its virtio devices live in
             # other threads, and without them a host now and then misses an interrupt and never sends again.
             *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.memory)),

@@ -551,6 +551,18 @@ static struct json_object *finish(struct path *path, enum status status, enum st
 	return findings;
 }
 
+/* What a session reports that succeeds, with the counters from before it and after it. */
+static struct report success_between(const struct counters *before, const struct counters *after)
+{
+	return (struct report){ .status = STATUS_SUCCESS,
+				.connected = true,
+				.delivered = true,
+				.verified = true,
+				.peer_device = "",
+				.before = before,
+				.after = after };
+}
+
 static void counters_that_grew_during_all_sessions_are_reported(void **state)
 {
 	static const struct {
@@ -573,13 +585,7 @@ static void counters_that_grew_during_all_sessions_are_reported(void **state)
 
 		start(&path, false);
 		for (unsigned int session = 0; session < 2; session++) {
-			const struct report report = { .status = STATUS_SUCCESS,
-						       .connected = true,
-						       .delivered = true,
-						       .verified = true,
-						       .peer_device = "",
-						       .before = &before,
-						       .after = &after };
+			const struct report report = success_between(&before, &after);
 
 			after = before;
 			after.any = cases[i].after;
@@ -654,13 +660,7 @@ static void the_next_address_is_examined_anew(void **state)
 	const struct report nobody = {
 		.status = STATUS_TIMED_OUT, .cause = "no answer", .before = &before, .after = &after
 	};
-	const struct report verified = { .status = STATUS_SUCCESS,
-					 .connected = true,
-					 .delivered = true,
-					 .verified = true,
-					 .peer_device = "",
-					 .before = &after,
-					 .after = &after };
+	const struct report verified = success_between(&after, &after);
 	struct json_object *findings;
 	struct path path;
 
