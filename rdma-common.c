@@ -800,7 +800,7 @@ static NEEDS_LOCK void handle_window(struct connection *connection, unsigned int
 	const char *wrong = "is out of turn";
 	int error;
 
-	if (protocol->phase >= PHASE_CLOSING || protocol->gave_up)
+	if (protocol->gave_up)
 		return;
 	if (protocol->verifying &&
 	    (protocol->remote == REMOTE_MR || protocol->remote == REMOTE_DONE))
@@ -809,6 +809,8 @@ static NEEDS_LOCK void handle_window(struct connection *connection, unsigned int
 		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
 	}
+	if (protocol->phase >= PHASE_CLOSING) /* overtaken by the disconnection */
+		return;
 	if (transfer_heard(&session->transfer) != heard)
 		session_set_deadline(connection, now);
 	error = post_receive(connection, slot);

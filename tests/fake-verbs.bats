@@ -623,6 +623,7 @@ calls() {
 	6	iwarp sent-MR+DISCONNECTED	peer went away
 	6	received-DONE+DISCONNECTED received-VERDICT!	peer went away
 	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
+	7	slow-events coalesce lie:received-more received-WINDOW+DISCONNECTED	the peer's window confirms more windows
 	0	operation+DISCONNECTED
 	6	operation+DISCONNECTED received-VERDICT!	peer went away
 	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
@@ -638,6 +639,8 @@ calls() {
 	0	DISCONNECTED+TIMEWAIT_EXIT
 	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	7	write repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
+	7	slow-events coalesce lie:window-first received-WINDOW+DISCONNECTED	the peer's window is out of turn
+	7	slow-events coalesce write lie:received-more received-WINDOW+DISCONNECTED	the peer's window confirms more windows
 	6	ESTABLISHED+DISCONNECTED	peer went away
 	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
 	6	received-MR+DISCONNECTED	peer went away

@@ -603,13 +603,25 @@ static void post_operation(struct session *session)
 }
 
 /*
- * True if the session ended because a tutorial client has left, which it does when it has all:
- * a server may not know yet then that its own messages are sent.
+ * True if the session ended because the client has left, which it does when it has all: a server
+ * may not know yet then that its own last messages are sent.
  */
 static bool has_all(const struct session *session)
 {
-	return session->over && !strcmp(session->over, "disconnected") && !session->peer->hello &&
-	       session->peer->operation == OPERATION_WRITE && session->received[MSG_DONE];
+	const struct peer *peer = session->peer;
+	bool all = peer->hello ? session->received[MSG_VERDICT]
+			       : peer->operation == OPERATION_WRITE && session->received[MSG_DONE];
+
+	return peer->role == ROLE_SERVER && session->over &&
+	       !strcmp(session->over, "disconnected") && all;
+}
+
+/* Until all that was posted has completed, if the other side stays so long. */
+static void await_completions(struct session *session)
+{
+	await(session, &session->completed, session->posted);
+	if (has_all(session))
+		session->over = NULL;
 }
 
 /* The tutorial's program does not wait for its READ before it sends MSG_DONE. */
@@ -618,9 +630,7 @@ static void exchange_done(struct session *session)
 	if (session->peer->hello && !await(session, &session->completed, session->posted))
 		return;
 	send_done(session);
-	await(session, &session->completed, session->posted);
-	if (has_all(session))
-		session->over = NULL;
+	await_completions(session);
 	if (!session->over && await(session, &session->received[MSG_DONE], 1))
 		printf("remote buffer: %.*s\n", (int)session->incoming->length,
 		       (const char *)session->incoming->addr);
@@ -631,8 +641,8 @@ static void exchange_verdicts(struct session *session)
 	if (!session->peer->hello)
 		return;
 	send_verdict(session);
-	if (await(session, &session->completed, session->posted) &&
-	    await(session, &session->received[MSG_VERDICT], 1) &&
+	await_completions(session);
+	if (!session->over && await(session, &session->received[MSG_VERDICT], 1) &&
 	    session->messages[MSG_VERDICT].value != STATUS_SUCCESS)
 		session->over = "bad verdict";
 }
