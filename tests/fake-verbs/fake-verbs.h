@@ -7,7 +7,8 @@
  * Time is simulated. What happens outside of the program (a completion, an event of the connection
  * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
  * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
- * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time.
+ * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time: if the
+ * program hangs all the same, SIGKILL ends it after REAL_SECONDS.
  *
  * FAKE_VERBS_DEVICE is the device's folder in sysfs, with the counters of its ports; else none.
  * The environment variable FAKE_VERBS holds blank-separated words:
@@ -84,8 +85,9 @@
 
 #include "../../rdma-common/transfer.h"
 
-#define MAXIMUM_SGE 4
-#define NAME_SIZE   48
+#define REAL_SECONDS 120
+#define MAXIMUM_SGE  4
+#define NAME_SIZE    48
 
 /* ---- What world.c offers: the script, the clock, the faults ---- */
 

@@ -239,6 +239,17 @@ const char *take_order(const char *name, char symbol)
 	return NULL;
 }
 
+/* SIGKILL: SIGALRM is the program's. */
+static void end_after_real_time(void)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
+	const struct itimerspec time = { .it_value.tv_sec = REAL_SECONDS };
+	timer_t timer;
+
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &time, NULL))
+		violation("cannot set a timer");
+}
+
 __attribute__((constructor)) static void start(void)
 {
 	const char *script = getenv("FAKE_VERBS");
@@ -249,6 +260,7 @@ __attribute__((constructor)) static void start(void)
 			add_order(word);
 	}
 	free(words);
+	end_after_real_time();
 	adapter(); /* the libraries keep devices open until the process ends */
 	/* a standard one that is closed may be occupied */
 	for (int i = 0; i < DESCRIPTORS; i++)
