@@ -1,0 +1,125 @@
+# Many clients at once or one after the other, few descriptors, floods.
+# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+
+load helpers
+
+: "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
+
+LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
+
+# descriptors: how many the server on host a that was started last has open.
+descriptors() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run a sh -c 'ls "/proc/$(pgrep -n -x rdma-server)/fd" | wc -l'
+}
+
+# has_descriptors COUNT: whether it has so many.
+has_descriptors() {
+	[ "$(descriptors)" -eq "$1" ]
+}
+
+@test "a server with 64 descriptors survives 80 clients that connect and leave" {
+	local start held
+	limited_server "-n 64" -p 7471 -m "from the server" write
+	client -t "$LIMIT" -m "the first" write 192.0.2.1 7471
+	expect 0
+	wait_for_line "$server_out" "peer disconnected" "$server"
+	held=$(descriptors)
+	start=$(milliseconds)
+	start_peer b client write --hello --rounds 80 --at mr=disconnect 192.0.2.1 7471
+	wait_peer
+	within 20 "$start" "80 clients"
+	[ "$(grep -c "over at mr: left" "$peer_out")" -eq 80 ]
+	client -t "$LIMIT" -m "one more" write 192.0.2.1 7471
+	expect 0
+	[ -z "$stderr" ]
+	[[ $output == *"remote buffer: from the server"* ]]
+	await has_descriptors "$held"
+	stop_server
+	[ "$status" -eq 0 ]
+	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
+}
+
+@test "a client that is one too many for --max-sessions is refused in words, and served when it comes again" {
+	start_server -t "$LIMIT" --max-sessions 3 write
+	start_peer b client write --hello --connections 3 --at mr=hang 192.0.2.1 "$port"
+	wait_for_line "$peer_out" '^hanging' "$peer"
+	client write 192.0.2.1 "$port"
+	# over soft-iWARP the end of the connection may overtake the reason
+	[[ $LAB_TRANSPORT = siw && $stderr = *"no reason arrived"* ]] ||
+		expect 4 "the server refused: the server is out of resources for another session; try again later"
+	expect 4
+	end_peer
+	wait_for_line "$server_err" "the peer went away" "$server" 3
+	client -m "once more" -t "$LIMIT" write 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	stop_server
+	[ "$status" -eq 0 ]
+	grep -q "refused: 3 sessions are open, as many as --max-sessions allows" "$server_err"
+	[ "$(grep -c "remote buffer: once more" "$server_out")" -eq 1 ]
+}
+
+# soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client
+# gets CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
+# and then a client gets a port that an earlier connection holds. All others are served.
+@test "a server serves 256 clients at once (24 over soft-iWARP), and then one more" {
+	local start served given_up over count=256 least=256
+	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16
+	start_server -t "$LIMIT" -m "from the server" read
+	start=$(milliseconds)
+	# shellcheck disable=SC2016 # expanded on the host
+	run lab run b sh -c 'for i in $(seq 8); do
+			"$1" client read --hello --connections "$3" 192.0.2.1 "$2" &
+		done; wait' - "$PEER" "$port" $((count / 8))
+	served=$(grep -c -x "remote buffer: from the server" <<<"$output") || true
+	given_up=$(grep -c -x -e "over at connect: RDMA_CM_EVENT_CONNECT_ERROR" \
+		-e "over at connect: RDMA_CM_EVENT_UNREACHABLE" \
+		-e "over at ask: Cannot assign requested address" <<<"$output") || true
+	over=$(grep -c "^over at" <<<"$output") || true
+	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
+	within 200 "$start" "$count clients"
+	[ "$((served + given_up))" -eq "$count" ]
+	[ "$served" -ge "$least" ]
+
+	client -m "one more" read 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	[[ $output == *"remote buffer: from the server"* ]]
+	stop_server
+	[ "$status" -eq 0 ]
+	[ "$(grep -c "remote buffer: one more" "$server_out")" -eq 1 ]
+	stderr=$(head -n 9 "$server_err")
+	[ "$(wc -l <"$server_err")" -le "$over" ]
+}
+
+# ten_sessions MODE: one after the other.
+ten_sessions() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run b bash -ec 'for i in {1..10}; do "$0" -t "$2" "$3" 192.0.2.1 "$1" >/dev/null; done' \
+		"$PROGRAMS/rdma-client" "$port" "$LIMIT" "$1"
+}
+
+# Sixteen at once, and five in each second, are allowed. Over soft-iWARP a window counts as sent when TCP has it, and one
+# that finds no receive posted ends the connection.
+@test "a peer that floods with windows is cut off at once, and sessions beside it succeed" {
+	local start mode windows words="the peer's window is one too many"
+	[ "$LAB_TRANSPORT" != siw ] || words="$words|the peer went away before|that are no message of this protocol"
+	for mode in write read; do
+		start_server -t "$LIMIT" "$mode"
+		start=$(milliseconds)
+		start_peer b client "$mode" --hello --length 65536 --connections 8 --rounds 3 --at operation=flood 192.0.2.1 "$port"
+		ten_sessions "$mode"
+		within 10 "$start" "ten sessions beside floods"
+		wait_peer
+		within 10 "$start" "24 floods"
+		[ "$(grep -c "^flooded with" "$peer_out")" -eq 24 ]
+		windows=$(sed -n 's/^flooded with \([0-9]*\) .*/\1/p' "$peer_out" | sort -n | tail -n 1)
+		[ "$windows" -le 5000 ] || { echo "one flood had $windows windows"; return 1; }
+		stop_server
+		[ "$status" -eq 0 ]
+		[ "$(grep -c -E "$words" "$server_err")" -eq 24 ]
+		grep -q "is one too many" "$server_err"
+		[ "$(grep -c "remote buffer: message from active" "$server_out")" -eq 10 ]
+	done
+}
