@@ -200,7 +200,7 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 		stop_server
 		[ "$status" -eq 0 ]
 		[ ! -s "$server_err" ]
-		[ "$(grep -c -E "^(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 2 ]
+		[ "$(grep -c -E "(read|wrote) [0-9]+ bytes in [0-9]+ operations and [0-9]" "$server_out")" -eq 2 ]
 	done
 	start_server -s 10M read # longer than the ring, and the time is the reader's
 	timed --one-way read
@@ -315,6 +315,7 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 	start_quiet_server -J -n 3 read
 	client -m "first" read 192.0.2.1 "$port"
 	expect 0
+	wait_for_line "$server_out" . "$server" # it may know of the next client before it knows that this one has left
 	client write 192.0.2.1 "$port"
 	expect 4
 	client -J -n 2 read 192.0.2.1 "$port"
