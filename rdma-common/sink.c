@@ -266,13 +266,24 @@ static bool verify_whole(struct sink *sink)
 	return verify_end(sink, incoming->length, incoming->digest);
 }
 
-static void run_whole(struct sink *sink)
+/* Of several passes the first is stored. */
+static bool store_whole(struct sink *sink)
 {
 	const struct incoming *incoming = &sink->incoming;
+	uint64_t stored = incoming->length;
 
-	if (!verify_whole(sink))
-		return;
-	if (incoming->output && !store(sink, incoming->ring, (size_t)incoming->length))
+	if (stored > incoming->pass_length)
+		stored = incoming->pass_length;
+	if (!store(sink, incoming->ring, (size_t)stored))
+		return false;
+	if (stored < incoming->length)
+		call_kept(sink, (size_t)(incoming->length - stored));
+	return true;
+}
+
+static void run_whole(struct sink *sink)
+{
+	if (!verify_whole(sink) || (sink->incoming.output && !store_whole(sink)))
 		return;
 	commit(sink);
 }

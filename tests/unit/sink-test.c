@@ -430,6 +430,24 @@ static void every_pass_is_verified_and_the_first_is_shown_and_stored(void **stat
 	}
 }
 
+/* Whole, where all passes fit into the ring. */
+static void of_whole_passes_the_first_is_shown_and_stored(void **state)
+{
+	struct owner *owner = whole_new(5000);
+
+	(void)state;
+	for (uint64_t i = 0; i < 5000; i++)
+		owner->ring[i] = bytes[i % 1000];
+	owner->incoming.digest = digest_of(1000, 5);
+	owner->incoming.pass_length = 1000;
+	owner->incoming.output = "new";
+	start(owner);
+	assert_good(owner, 5000);
+	assert_excerpt(owner, 1000, 1000);
+	owner_free(owner);
+	assert_stored("new", 1000);
+}
+
 /* Behind it in the sink's copy are old bytes, with which the pattern goes on. */
 static void a_piece_may_end_in_another_pass(void **state)
 {
@@ -919,6 +937,7 @@ int main(void)
 		cmocka_unit_test(the_end_may_be_known_before_the_last_bytes),
 		cmocka_unit_test(a_stream_may_be_empty),
 		cmocka_unit_test(every_pass_is_verified_and_the_first_is_shown_and_stored),
+		cmocka_unit_test(of_whole_passes_the_first_is_shown_and_stored),
 		cmocka_unit_test(a_piece_may_end_in_another_pass),
 		cmocka_unit_test(a_wrong_byte_ends_a_stream_at_once),
 		cmocka_unit_test(a_wrong_byte_in_a_later_pass_is_found),
