@@ -1257,8 +1257,8 @@ static NEEDS_LOCK void expire_session(struct connection *connection)
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,
-		    "%s for the time of --timeout; is the disk all right, and does the program at "
-		    "the other end of the pipe run?",
+		    "%s for the time of --timeout; is the disk all right, does the program at the "
+		    "other end of the pipe run, and does no other payload go there?",
 		    delay);
 	if (connection->session.protocol.local == LOCAL_CHECKING)
 		session_fail(connection, failure.status, "%s", failure.cause);

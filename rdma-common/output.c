@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "options.h"
@@ -34,15 +35,21 @@ struct place {
 	char name[PATH_MAX]; /* in that folder */
 };
 
+/* Somebody stores in what cannot be stored in twice at a time. A program has one such output. */
+static atomic_bool taken;
+
 struct output {
 	const atomic_bool *cancelled;
 	int descriptor;
+	bool alone;  /* it is the one that has taken it */
+	bool blocks; /* write(2) may, where poll(2) does not say that it is ready */
+	bool syncs;  /* it has a disk */
+	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
 	/* A file, which gets its name in the end; of anything else the rest means nothing. */
 	bool is_file;
 	mode_t mode; /* unless it replaces one */
 	struct place place;
 	char temporary_name[PATH_MAX]; /* empty: it has none */
-	uint64_t unsynced, sync_size;  /* bytes since the last sync, and how many may become */
 };
 
 /* Follows symbolic links, also to what does not exist yet, into `place`. 0 or -1 with errno. */
@@ -81,7 +88,8 @@ static int check_folder(const char *folder, uint64_t size)
 		return -1;
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return 0;
-	if (about.f_bavail < size / about.f_frsize) {
+	/* some file systems in memory do not know how many blocks they have */
+	if (about.f_blocks > 0 && about.f_frsize > 0 && about.f_bavail < size / about.f_frsize) {
 		errno = ENOSPC;
 		return -1;
 	}
@@ -133,12 +141,31 @@ static bool is_cancelled(const atomic_bool *cancelled)
 	return true;
 }
 
-/* Lets a little time pass, or less if `descriptor` (-1: none) can be written to. */
-static void wait_for_reader(int descriptor)
+/* Lets a little time pass, or less and true if `descriptor` (-1: none) can be written to. */
+static bool wait_for_reader(int descriptor)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLOUT };
 
-	poll(&ready, 1, PATIENCE_MILLISECONDS);
+	return poll(&ready, 1, PATIENCE_MILLISECONDS) > 0;
+}
+
+/* Several payloads at a time would be mixed up in it. Devices like /dev/null, whose major number is
+ * 1 (null(4)), do not mind. */
+static bool is_shared(const struct stat *about)
+{
+	return !S_ISCHR(about->st_mode) || major(about->st_rdev) != 1;
+}
+
+/* Waits until nobody else stores there. 0 or -1 with errno. */
+static int take_turn(struct output *output)
+{
+	while (atomic_exchange(&taken, true)) {
+		if (is_cancelled(output->cancelled))
+			return -1;
+		wait_for_reader(-1);
+	}
+	output->alone = true;
+	return 0;
 }
 
 /* A device, or a pipe once it has a reader. The descriptor, or -1 with errno. */
@@ -157,28 +184,36 @@ static int open_special(const char *name, bool is_pipe, const atomic_bool *cance
 
 /*
  * Standard output. A pipe or a terminal is opened once more, so that what does not take the bytes
- * cannot hold up this thread in write(2), and nobody else finds it non-blocking.
+ * cannot hold up this thread in write(2), and nobody else finds it non-blocking. Where this user
+ * may not do that, as with sudo(8), and where it is a socket, no more is written at a time than a
+ * pipe or a socket that poll(2) has found ready takes (pipe(7)).
  */
-static int open_standard_output(void)
+static int open_standard_output(struct output *output, const struct stat *about)
 {
-	struct stat about;
 	int descriptor;
 
-	if (fstat(STDOUT_FILENO, &about) || (!S_ISFIFO(about.st_mode) && !isatty(STDOUT_FILENO)))
+	if (S_ISFIFO(about->st_mode) || isatty(STDOUT_FILENO)) {
+		descriptor = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (descriptor < 0 && errno == ENXIO)
+			errno = EPIPE; /* it had a reader, which does not come back */
+		if (descriptor >= 0 || errno == EPIPE)
+			return descriptor;
+	} else if (!S_ISSOCK(about->st_mode)) {
 		return STDOUT_FILENO;
-	descriptor = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-	if (descriptor < 0 && errno == ENXIO)
-		errno = EPIPE; /* it had a reader, which does not come back */
-	return descriptor;
+	}
+	output->blocks = true;
+	return STDOUT_FILENO;
 }
 
 /* ---- A file ---- */
 
-/* A temporary name beside the final one; what mkostemp(3) makes of it is unique. */
+/* A temporary name beside the final one, which may be as long as a name can be; what mkostemp(3)
+ * makes of it is unique. */
 static int name_temporarily(struct output *output)
 {
-	if (snprintf(output->temporary_name, sizeof(output->temporary_name), "%s.XXXXXX",
-		     output->place.name) < (int)sizeof(output->temporary_name))
+	if (snprintf(output->temporary_name, sizeof(output->temporary_name),
+		     "%s/rdma-payload-XXXXXX",
+		     output->place.folder) < (int)sizeof(output->temporary_name))
 		return 0;
 	output->temporary_name[0] = '\0';
 	errno = ENAMETOOLONG;
@@ -216,8 +251,12 @@ static int set_attributes(const struct output *output)
 
 	if (!stat(output->place.name, &about)) {
 		mode = about.st_mode & 07777;
-		if (fchown(output->descriptor, about.st_uid, about.st_gid) && errno != EPERM)
-			return -1;
+		if (fchown(output->descriptor, about.st_uid, about.st_gid)) {
+			/* EINVAL: this user namespace does not know the owner */
+			if (errno != EPERM && errno != EINVAL)
+				return -1;
+			mode &= ~(mode_t)(S_ISUID | S_ISGID); /* they were the owner's to give */
+		}
 	}
 	return fchmod(output->descriptor, mode);
 }
@@ -298,14 +337,27 @@ static int sync_as_it_goes(struct output *output, size_t written)
 
 static int open_descriptor(struct output *output, const char *name)
 {
+	bool standard = is_standard_output(name);
 	struct stat about;
+	bool exists = !(standard ? fstat(STDOUT_FILENO, &about) : stat(name, &about));
 
-	if (is_standard_output(name))
-		return open_standard_output();
-	if (!stat(name, &about) && !S_ISREG(about.st_mode))
+	if (!standard && (!exists || S_ISREG(about.st_mode))) {
+		output->is_file = output->syncs = true;
+		return follow_links(name, &output->place) ? -1 : create_file(output);
+	}
+	output->syncs = exists && (S_ISREG(about.st_mode) || S_ISBLK(about.st_mode));
+	if (exists && is_shared(&about) && take_turn(output))
+		return -1;
+	if (!standard)
 		return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
-	output->is_file = true;
-	return follow_links(name, &output->place) ? -1 : create_file(output);
+	return exists ? open_standard_output(output, &about) : STDOUT_FILENO;
+}
+
+/* Somebody else may store there. */
+static void end_turn(const struct output *output)
+{
+	if (output->alone)
+		atomic_store(&taken, false);
 }
 
 struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled)
@@ -322,6 +374,7 @@ struct output *output_open(const char *name, mode_t mode, const atomic_bool *can
 	if (output->descriptor >= 0)
 		return output;
 	error = errno;
+	end_turn(output);
 	free(output);
 	errno = error;
 	return NULL;
@@ -329,25 +382,31 @@ struct output *output_open(const char *name, mode_t mode, const atomic_bool *can
 
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 {
-	ssize_t count;
+	size_t most = output->blocks ? PIPE_BUF : PIECE_SIZE;
+	ssize_t count = 0;
 
+	if (size > most)
+		size = most;
 	do {
 		if (is_cancelled(output->cancelled))
 			return -1;
 		/* first: a terminal or a pipe that blocks cannot be cancelled in write(2) */
-		wait_for_reader(output->descriptor);
-		count = write(output->descriptor, bytes, size < PIECE_SIZE ? size : PIECE_SIZE);
+		if (!wait_for_reader(output->descriptor) && output->blocks)
+			continue;
+		count = write(output->descriptor, bytes, size);
 		if (count < 0 && errno != EINTR && errno != EAGAIN)
 			return -1;
 	} while (count <= 0);
-	if (output->is_file && sync_as_it_goes(output, (size_t)count))
+	if (output->syncs && sync_as_it_goes(output, (size_t)count))
 		return -1;
 	return count;
 }
 
-/* Whole and on the disk, then its name; nobody sees less. */
-static int finish_file(struct output *output)
+/* A file: whole and on the disk, then its name; nobody sees less. */
+static int finish(struct output *output)
 {
+	if (!output->is_file)
+		return output->syncs ? sync_result(fsync(output->descriptor)) : 0;
 	if (is_cancelled(output->cancelled) || set_attributes(output) ||
 	    sync_result(fsync(output->descriptor)) || is_cancelled(output->cancelled))
 		return -1;
@@ -364,6 +423,7 @@ static int release(struct output *output)
 	if (output->descriptor != STDOUT_FILENO)
 		result = close(output->descriptor);
 	error = errno;
+	end_turn(output);
 	free(output);
 	errno = error;
 	return result;
@@ -373,7 +433,7 @@ int output_commit(struct output *output)
 {
 	int error;
 
-	if (!output->is_file || !finish_file(output))
+	if (!finish(output))
 		return release(output);
 	error = errno;
 	release(output);

@@ -30,22 +30,25 @@ mode_t output_mode(void);
 /*
  * Opens what `name` stands for. A file has no name until it is committed where the file system can
  * do that (O_TMPFILE), else a temporary one. A symbolic link is followed. A FIFO waits for its
- * reader. `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
- * ECANCELED soon. NULL with errno.
+ * reader. What is no file, nor /dev/null, waits until no other output of this process is open that
+ * is none either: a program has one such place, and payloads would be mixed up there. `cancelled`
+ * belongs to the caller, and any thread may set it: what waits then fails with ECANCELED soon. NULL
+ * with errno.
  */
 struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled);
 
 /*
- * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A file is synced
- * as it grows, by about as much as the disk takes in a second: so a slow one is seen to move, and
+ * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A disk is synced
+ * as it fills, by about as much as it takes in a second: so a slow one is seen to move, and
  * the last sync is short. The bytes that were written, or -1 with errno.
  */
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
- * There is no more. A file is synced (fsync(2)) and then gets its name; one that is replaced leaves
- * its mode and, if this user may, its owner. 0, or -1 with errno: nothing is left then. Frees the
- * output in any case.
+ * There is no more. A disk is synced (fsync(2)), and then a file gets its name; one that is
+ * replaced leaves its owner, if this user may, and its mode, but for set-user-ID and set-group-ID
+ * of an owner that it could not leave. 0, or -1 with errno: no file is left then. Frees the output
+ * in any case.
  */
 int output_commit(struct output *output);
 

@@ -53,6 +53,10 @@ static struct {
 	int owner;          /* the error of fchown(2); 0: it gives the file away */
 	int end;            /* the error of close(2), which closes all the same; 0: none */
 	uint64_t room;      /* blocks of 4 KiB that are free; 0: as many as there are */
+	bool blockless;     /* it does not know how many blocks it has */
+	bool sizeless;      /* nor of what size they are */
+	bool is_block;      /* there is no file system: it is the disk itself */
+	int again;          /* the error of opening standard output once more; 0: none */
 	unsigned int calls; /* of open(2) and write(2) */
 	unsigned int stops; /* calls of write(2) that are still to come to nothing */
 } disk;
@@ -64,6 +68,15 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 	int result = (int)syscall(SYS_clock_gettime, clock, time);
 
 	time->tv_sec += disk.time / 1000000000;
+	return result;
+}
+
+int fstat(int descriptor, struct stat *about)
+{
+	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
+
+	if (disk.is_block)
+		about->st_mode = (about->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
 	return result;
 }
 
@@ -109,6 +122,10 @@ int open(const char *name, int flags, ...)
 		errno = disk.nameless;
 		return -1;
 	}
+	if (disk.again && !strcmp(name, "/proc/self/fd/1")) {
+		errno = disk.again;
+		return -1;
+	}
 	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
 }
 
@@ -133,6 +150,10 @@ int statvfs(const char *name, struct statvfs *about)
 		about->f_frsize = 4096;
 		about->f_bavail = disk.room;
 	}
+	if (disk.blockless)
+		about->f_blocks = about->f_bavail = 0;
+	if (disk.sizeless)
+		about->f_frsize = 0;
 	return result;
 }
 
@@ -329,24 +350,40 @@ static const char *long_name(size_t length)
 
 static void a_name_that_is_too_long_is_no_other_name(void **state)
 {
-	const size_t with_suffix = PATH_MAX - sizeof(".XXXXXX");
+	const size_t with_suffix = PATH_MAX - sizeof("/rdma-payload-XXXXXX") + strlen("/new");
 
 	(void)state;
 	assert_int_equal(output_check(long_name(PATH_MAX), SIZE), -1);
 	assert_int_equal(errno, ENAMETOOLONG);
 	assert_fails(long_name(PATH_MAX), ENAMETOOLONG);
 	assert_int_equal(store(long_name(PATH_MAX - 1), SIZE), 0);
-	assert_int_equal(store("new.XXXXX", 7), 0); /* another's, with a name that is cut */
-	assert_fails(long_name(with_suffix + 1), ENAMETOOLONG);
-	assert_stored("new.XXXXX", 7);
+	assert_int_equal(store("rdma-payload-XXXX", 7), 0); /* another's, with a name that is cut */
+	assert_fails(long_name(with_suffix + 2), ENAMETOOLONG);
+	assert_stored("rdma-payload-XXXX", 7);
 	assert_stored("new", SIZE);
 	disk.nameless = EOPNOTSUPP;
-	assert_fails(long_name(with_suffix + 1), ENAMETOOLONG);
+	assert_fails(long_name(with_suffix + 2), ENAMETOOLONG);
 	assert_int_equal(store(long_name(with_suffix), SIZE), 0);
 	assert_stored("new", SIZE);
 	assert_int_equal(symlink("longer", "new"), 0);
 	assert_fails(long_name(PATH_MAX - 1), ENAMETOOLONG);
 	assert_int_equal(unlink("new"), 0);
+}
+
+/* A temporary name is no longer than any other. */
+static void a_file_with_the_longest_name_is_replaced(void **state)
+{
+	char name[NAME_MAX + 1];
+
+	(void)state;
+	memset(name, 'x', NAME_MAX);
+	name[NAME_MAX] = '\0';
+	for (int round = 0; round < 2; round++) {
+		disk.nameless = round ? EOPNOTSUPP : 0;
+		assert_int_equal(store(name, 5), 0);
+		assert_int_equal(store(name, SIZE), 0);
+		assert_stored(name, SIZE);
+	}
 }
 
 static void what_cannot_be_stored_is_found_before(void **state)
@@ -378,6 +415,12 @@ static void what_cannot_be_stored_is_found_before(void **state)
 	assert_int_equal(output_check("new", 100 * 4096), 0);
 	assert_int_equal(output_check("new", 101 * 4096), -1);
 	assert_int_equal(errno, ENOSPC);
+	disk.blockless = true; /* ramfs */
+	assert_int_equal(output_check("new", 101 * 4096), 0);
+	disk.sizeless = true; /* what FUSE makes of nothing */
+	assert_int_equal(output_check("new", 101 * 4096), 0);
+	disk.blockless = false;
+	assert_int_equal(output_check("new", 101 * 4096), 0);
 }
 
 /* In a process of its own, which gives up what root may. */
@@ -613,7 +656,15 @@ static void a_file_that_is_replaced_leaves_its_owner(void **state)
 		assert_int_equal(about.st_uid, 12345);
 		assert_int_equal(about.st_gid, 54321);
 	}
+	assert_int_equal(chmod("old", 06755), 0);
+	assert_int_equal(store("old", SIZE), 0);
+	assert_int_equal(stat("old", &about), 0);
+	assert_int_equal(about.st_mode & 07777, 06755);
 	disk.owner = EPERM;
+	assert_int_equal(store("old", 7), 0);
+	assert_int_equal(stat("old", &about), 0);
+	assert_int_equal(about.st_mode & 07777, 0755); /* it would be another's set-user-ID file */
+	disk.owner = EINVAL; /* of an owner that the user namespace does not know */
 	assert_int_equal(store("old", 7), 0);
 	disk.owner = EIO;
 	assert_fails("old", EIO);
@@ -668,11 +719,11 @@ static void a_name_that_cannot_be_given_leaves_nothing(void **state)
 	assert_int_equal(output_commit(output), -1);
 	assert_int_equal(errno, ENOENT);
 	assert_int_equal(store("new", 5), 0);
-	assert_int_equal(store("new.XXXXXX", 7), 0);
+	assert_int_equal(store("rdma-payload-XXXXXX", 7), 0);
 	disk.taken = ENOSPC;
 	assert_fails("new", ENOSPC);
 	assert_stored("new", 5);
-	assert_stored("new.XXXXXX", 7);
+	assert_stored("rdma-payload-XXXXXX", 7);
 }
 
 /* Writes `size` bytes of no importance to a file that is not kept. */
@@ -805,7 +856,65 @@ static void a_standard_output_that_is_a_file_stays_that_file(void **state)
 		result = -1;
 	restore(before);
 	assert_int_equal(result, 0);
+	assert_int_equal(disk.synced, SIZE - 1);
 	assert_stored("file", SIZE);
+}
+
+/* A verdict is no better than what is on the disk. */
+static void a_standard_output_on_a_disk_that_fails_is_an_error(void **state)
+{
+	int before, result, error;
+
+	(void)state;
+	disk.error = EIO;
+	for (int round = 0; round < 2; round++) {
+		before = redirect(open("file", O_WRONLY | O_CREAT, 0600));
+		disk.is_block = round;
+		result = store("-", SIZE);
+		error = errno;
+		disk.is_block = false;
+		restore(before);
+		assert_int_equal(result, -1);
+		assert_int_equal(error, EIO);
+		assert_stored("file", SIZE);
+	}
+}
+
+/* Another user's pipe, as with sudo(8): it gets all, and cannot hold anybody up. */
+static void a_standard_output_that_cannot_be_opened_again_gets_all(void **state)
+{
+	int ends[2], before, result, error;
+	uint64_t size = 0;
+	pthread_t other;
+
+	(void)state;
+	disk.again = EACCES;
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	assert_int_equal(pthread_create(&other, NULL, read_all, &size), 0);
+	before = redirect(open("fifo", O_WRONLY));
+	result = store("-", SIZE);
+	restore(before);
+	pthread_join(other, NULL);
+	assert_int_equal(result, 0);
+	assert_int_equal(size, SIZE);
+	assert_int_equal(unlink("fifo"), 0);
+	for (int is_socket = 0; is_socket < 2; is_socket++) {
+		assert_int_equal(is_socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends),
+				 0);
+		/* so that a pipe has room for less than what is stored next */
+		assert_int_equal(write(ends[1], bytes, 2000), 2000);
+		atomic_store(&cancelled, false);
+		before = redirect(ends[1]);
+		pthread_create(&other, NULL, cancel, NULL);
+		result = 0;
+		while (!result) /* until it is full, however much that takes */
+			result = store("-", SIZE);
+		error = errno;
+		restore(before);
+		pthread_join(other, NULL);
+		assert_int_equal(error, ECANCELED);
+		close(ends[0]);
+	}
 }
 
 /* Not to be waited for, as the reader of a FIFO that is named on the command line is. */
@@ -826,6 +935,64 @@ static void a_standard_output_without_a_reader_is_an_error(void **state)
 	assert_int_equal(unlink("fifo"), 0);
 }
 
+/* NULL: it went well. */
+static void *store_behind(void *argument)
+{
+	(void)argument;
+	return store("fifo", 7) ? bytes : NULL;
+}
+
+/* As in a file of their own, but one behind the other; what only the first would have is let go. */
+static void payloads_for_one_pipe_follow_one_another(void **state)
+{
+	struct output *first, *second;
+	pthread_t canceller;
+	uint8_t found[20];
+	void *result;
+	int reader;
+
+	(void)state;
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	for (int commits = 0; commits < 2; commits++) {
+		first = output_open("fifo", 0600, &cancelled);
+		assert_non_null(first);
+		pthread_create(&canceller, NULL, cancel, NULL);
+		second = output_open("fifo", 0600, &cancelled);
+		assert_null(second);
+		assert_int_equal(errno, ECANCELED);
+		pthread_join(canceller, NULL);
+		atomic_store(&cancelled, false);
+		assert_int_equal(store("new", 1), 0); /* has nothing to do with it */
+		assert_stored("new", 1);
+		assert_int_equal(store("/dev/null", SIZE), 0);
+		if (commits)
+			assert_int_equal(output_commit(first), 0);
+		else
+			output_abandon(first);
+	}
+	first = output_open("fifo", 0600, &cancelled);
+	assert_non_null(first);
+	pthread_create(&canceller, NULL, store_behind, NULL);
+	usleep(20000); /* it waits, or comes later: either way it is the second */
+	assert_int_equal(output_write(first, bytes, 5), 5);
+	assert_int_equal(output_commit(first), 0);
+	pthread_join(canceller, &result);
+	assert_null(result);
+	assert_int_equal(read(reader, found, sizeof(found)), 12);
+	assert_memory_equal(found, bytes, 5);
+	assert_memory_equal(found + 5, bytes, 7);
+	close(reader);
+	pthread_create(&canceller, NULL, cancel, NULL);
+	assert_null(output_open("fifo", 0600, &cancelled)); /* no reader: another one may try */
+	pthread_join(canceller, NULL);
+	atomic_store(&cancelled, false);
+	reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	assert_int_equal(store("fifo", 5), 0);
+	close(reader);
+	assert_int_equal(unlink("fifo"), 0);
+}
+
 static void nothing_is_left(void **state)
 {
 	(void)state;
@@ -841,6 +1008,7 @@ int main(void)
 		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
 		cmocka_unit_test_setup(as_many_symbolic_links_are_followed_as_by_the_kernel, reset),
 		cmocka_unit_test_setup(a_name_that_is_too_long_is_no_other_name, reset),
+		cmocka_unit_test_setup(a_file_with_the_longest_name_is_replaced, reset),
 		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
 		cmocka_unit_test_setup(a_folder_that_others_own_is_found_before, reset),
 		cmocka_unit_test_setup(a_new_file_has_the_mode_that_the_mask_leaves, reset),
@@ -863,9 +1031,13 @@ int main(void)
 		cmocka_unit_test_setup(a_fast_disk_is_not_held_up, reset),
 		cmocka_unit_test_setup(a_standard_output_that_does_not_block_gets_all, reset),
 		cmocka_unit_test_setup(a_standard_output_that_is_a_file_stays_that_file, reset),
+		cmocka_unit_test_setup(a_standard_output_on_a_disk_that_fails_is_an_error, reset),
+		cmocka_unit_test_setup(a_standard_output_that_cannot_be_opened_again_gets_all,
+				       reset),
 		cmocka_unit_test_setup(a_standard_output_without_a_reader_is_an_error, reset),
 		cmocka_unit_test_setup(a_standard_output_that_is_closed_is_an_error, reset),
 		cmocka_unit_test_setup(a_terminal_that_takes_nothing_can_be_cancelled, reset),
+		cmocka_unit_test_setup(payloads_for_one_pipe_follow_one_another, reset),
 		cmocka_unit_test(nothing_is_left),
 	};
 
