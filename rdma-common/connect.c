@@ -386,8 +386,15 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 	const struct hello *hello = &peer.hello;
 	bool operates = options->role == ROLE_CLIENT || !one_way;
 	bool verifying = peer.greeting == GREETING_HELLO;
+	enum refusal refusal = hello_refusal(options, &peer);
 
-	if (hello_refusal(options, &peer) != REFUSAL_NONE)
+	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
+	    sends_payload(ROLE_SERVER, options->operation, one_way) && !options->check)
+		return failure_set(failure, STATUS_REFUSED,
+				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
+				   " that --max-size allows here; raise that",
+				   hello->length, options->maximum_payload);
+	if (refusal != REFUSAL_NONE)
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,
 			"the server accepted with a hello that does not fit: version %u, "

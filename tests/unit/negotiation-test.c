@@ -147,7 +147,7 @@ static enum status agreed(const struct options *options, const struct hello *hel
 	struct failure failure;
 
 	encode_hello(hello, event.private_data);
-	return negotiate(options, &event, false, 100, &limits, agreement, &failure);
+	return negotiate(options, &event, options->one_way, 100, &limits, agreement, &failure);
 }
 
 static void what_check_asks_for_is_sent_or_the_client_ends(void **state)
@@ -169,6 +169,29 @@ static void what_check_asks_for_is_sent_or_the_client_ends(void **state)
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
 	hello.flags = HELLO_PATTERN;
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+}
+
+/* More than --max-size is the user's to allow; nothing at all is no payload. */
+static void what_a_server_may_send_is_told_from_what_does_not_fit(void **state)
+{
+	struct options options = { .role = ROLE_CLIENT,
+				   .operation = OPERATION_WRITE,
+				   .maximum_payload = 100 };
+	struct hello hello = check_hello;
+	struct agreement agreement;
+
+	(void)state;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	hello.length = 101;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+	hello.length = 0;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_CONTENTS_WRONG);
+	/* only the client sends: then the server may not, be it little or much */
+	options.one_way = true;
+	hello.flags |= HELLO_ONE_WAY;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	hello.length = 101;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_CONTENTS_WRONG);
 }
 
 /* A server that says so of itself must not keep a client from storing what it receives. */
@@ -197,6 +220,7 @@ int main(void)
 		cmocka_unit_test(one_way_a_payload_flows_in_one_direction),
 		cmocka_unit_test(a_server_says_which_clients_it_refuses),
 		cmocka_unit_test(what_check_asks_for_is_sent_or_the_client_ends),
+		cmocka_unit_test(what_a_server_may_send_is_told_from_what_does_not_fit),
 		cmocka_unit_test(only_a_server_is_asked_for_a_pattern),
 	};
 
