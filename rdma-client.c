@@ -198,9 +198,14 @@ static void rejected(struct client *client, const struct cm_event *event)
 {
 	struct failure failure;
 
+	if (connection_stands(client->connection)) {
+		connection_cm_event(client->connection, event);
+		return;
+	}
 	if (client->engine->check)
 		check_rejected(client->engine->check, event);
-	client->reached = explain_rejection(event, &failure);
+	if (explain_rejection(event, &failure))
+		client->reached = true;
 	connection_fail(client->connection, failure.status, "%s", failure.cause);
 }
 

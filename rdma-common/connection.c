@@ -19,7 +19,7 @@
  * The time that workers have to remove what they have begun to store when the program ends. One
  * that a disk or a pipe holds up for longer ends with the process.
  */
-#define WORKER_SECONDS 1
+#define WORKER_SECONDS 3
 
 static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
 
@@ -393,6 +393,29 @@ static void establishment_failed(struct connection *connection, const struct cm_
 	unlock_sessions(&connection->engine->lock);
 }
 
+bool connection_stands(struct connection *connection)
+{
+	bool connected;
+
+	lock_sessions(&connection->engine->lock);
+	connected = connection->session.protocol.connected;
+	unlock_sessions(&connection->engine->lock);
+	return connected;
+}
+
+/*
+ * A server sees this when the client takes its request back. Behind ESTABLISHED, over InfiniBand
+ * and RoCE, it says that the peer's end was gone before it could disconnect.
+ */
+static void rejected(struct connection *connection)
+{
+	if (connection_stands(connection))
+		connection_handle(connection, EVENT_DISCONNECTED);
+	else
+		connection_fail(connection, STATUS_PEER_LOST, "%s",
+				status_in_words(STATUS_PEER_LOST));
+}
+
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
 	print_trace(&connection->log, "%s, status %d", rdma_event_str(event->type), event->status);
@@ -404,9 +427,8 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		connection->device_removed = true;
 		connection_fail(connection, STATUS_LOCAL_FAILURE, "%s", device_removed);
 		break;
-	case RDMA_CM_EVENT_REJECTED: /* a server sees this when the client took its request back */
-		connection_fail(connection, STATUS_PEER_LOST, "%s",
-				status_in_words(STATUS_PEER_LOST));
+	case RDMA_CM_EVENT_REJECTED:
+		rejected(connection);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -417,6 +439,15 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 	}
 }
 
+/*
+ * What a responder reports (InfiniBand Architecture Specification, affiliated asynchronous errors):
+ * an opcode that is unknown or out of turn, a key that is wrong, more READs than were agreed.
+ */
+static bool is_peers_fault(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
+}
+
 /* Ends the session that a device's event concerns, if it concerns one. */
 static void handle_device_event(struct engine *engine, const struct device_event *event)
 {
@@ -425,6 +456,10 @@ static void handle_device_event(struct engine *engine, const struct device_event
 	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
 	if (connection && connection->limits.iwarp) /* over TCP, a broken connection is one */
 		connection_handle(connection, EVENT_FLUSHED);
+	else if (connection && is_peers_fault(event->type))
+		connection_fail(connection, STATUS_CONTENTS_WRONG,
+				"the peer sent RDMA device %s a request that it cannot accept: %s",
+				event->device, ibv_event_type_str(event->type));
 	else if (connection)
 		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
 				event->device, ibv_event_type_str(event->type));

@@ -53,7 +53,7 @@ enum status connection_set_tos(struct connection *connection);
 
 /*
  * Once the device is known, and whether the client alone operates: allocates protection domain,
- * completion queue and queue pair, registers the outgoing payload, and posts the receives, which
+ * completion queue and queue pair, registers the memory of messages, and posts the receives, which
  * must be there before the peer can send (iWARP has no retry). On failure the cause is recorded;
  * connection_finish() cleans up.
  */
@@ -68,9 +68,10 @@ enum status connection_prepare(struct connection *connection, bool one_way);
 void connection_register_ahead(struct connection *connection);
 
 /*
- * Once the peer's hello and limits are known, from the connect request or its acceptance: allocates
- * the incoming payload, and keeps to the smaller of both sides' numbers of READs. Must come before
- * messages flow: for a server before it accepts, for a client when connected.
+ * Once the peer's hello and limits are known, from the connect request or its acceptance: registers
+ * both payloads or their rings, starts the source, and keeps to the smaller of both sides' numbers
+ * of READs. Must come before messages flow: for a server before it accepts, for a client when
+ * connected.
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -80,6 +81,9 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 /* Rejects the client's request, with the reason in words on both sides; how the session ends. */
 enum status connection_reject(struct connection *connection, enum refusal refusal);
+
+/* True once it is established, also when it is over. Main thread, without the lock. */
+bool connection_stands(struct connection *connection);
 
 /* Handles the connection manager events that mean the same to both programs. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);

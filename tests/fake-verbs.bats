@@ -771,6 +771,11 @@ endings() {
 	0	sent-MR+UNREACHABLE:-110
 	0	received-DONE+UNREACHABLE:-110
 	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	nothing happened
+	6	ESTABLISHED+REJECTED:28	went away
+	6	ESTABLISHED+REJECTED:28 DISCONNECTED!	went away
+	6	addresses:192.0.2.1,192.0.2.3 sent-MR+REJECTED:28	went away
+	0	received-VERDICT+REJECTED:28
+	143	addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal signal+REJECTED:28	interrupted before
 	END
 	outcomes server -1 <<-END
 	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
@@ -990,9 +995,13 @@ found() {
 
 @test "device events: those of the connection end it, others do not" {
 	local type
-	for type in 0 1 2 3; do # CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR
-		outcomes client <<<"1	sent-MR+async:$type	device event $type"
-		outcomes server -1 <<<"1	sent-MR+async:$type	device event $type"
+	for type in 0 1; do # CQ_ERR QP_FATAL
+		outcomes client <<<"1	sent-MR+async:$type	double0 reports: device event $type"
+		outcomes server -1 <<<"1	sent-MR+async:$type	double0 reports: device event $type"
+	done
+	for type in 2 3; do # QP_REQ_ERR QP_ACCESS_ERR: what the peer asked for
+		outcomes client <<<"7	sent-MR+async:$type	the peer sent RDMA device double0 a request that it cannot accept: device event $type"
+		outcomes server -1 <<<"7	sent-MR+async:$type	the peer sent RDMA device double0 a request that it cannot accept: device event $type"
 	done
 	for type in 4 9 10 17 18; do # COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
 		outcomes client <<<"0	sent-MR+async:$type"

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define VIOLATION_STATUS 99
-#define ORDERS           32
+#define ORDERS           40
 #define FUNCTIONS        80
 #define DESCRIPTORS      256
 #define THREADS          4
