@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "rdma-common/connection.h"
+#include "rdma-common/worker.h"
 
 /* Connect requests that may wait for this program at a time. */
 #define BACKLOG 1024
@@ -18,6 +19,8 @@
 #define PORT_ATTEMPTS 20
 /* What --max-sessions may be. */
 #define MOST_SESSIONS 1000000
+/* Threads that a disk holds up, each with some megabytes, with which no client is served. */
+#define MOST_HELD_UP 32
 /* Attempts to find a device that was removed, and the time between them. */
 #define RETURN_ATTEMPTS     60
 #define RETURN_MILLISECONDS 1000
@@ -345,17 +348,28 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 	return true;
 }
 
-/* True, with the reason for the server's own message, if the client exceeds --max-sessions. */
+/*
+ * True, with the reason for the server's own message, if the client exceeds --max-sessions, or what
+ * sessions have left behind that are over: a thread that a disk holds up keeps its ring.
+ */
 static bool is_one_too_many(struct connection *connection)
 {
 	const struct engine *engine = connection->engine;
 	uint64_t most = engine->options->maximum_sessions;
+	unsigned int held_up = workers_held_up();
 
-	if (engine->connection_count <= most) /* with this one */
+	if (engine->connection_count > most) /* with this one */
+		connection_fail(connection, STATUS_REFUSED,
+				"refused: %" PRIu64
+				" sessions are open, as many as --max-sessions allows",
+				most);
+	else if (held_up >= MOST_HELD_UP)
+		connection_fail(connection, STATUS_REFUSED,
+				"refused: %u threads of sessions that are over still wait for a "
+				"disk; does one hang?",
+				held_up);
+	else
 		return false;
-	connection_fail(connection, STATUS_REFUSED,
-			"refused: %" PRIu64 " sessions are open, as many as --max-sessions allows",
-			most);
 	return true;
 }
 

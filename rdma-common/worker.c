@@ -14,7 +14,7 @@
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t ended;
-	unsigned int count;
+	unsigned int count, held_up;
 } threads = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
 static void count_threads(int change)
@@ -22,6 +22,13 @@ static void count_threads(int change)
 	pthread_mutex_lock(&threads.mutex);
 	threads.count += (unsigned int)change;
 	pthread_cond_signal(&threads.ended);
+	pthread_mutex_unlock(&threads.mutex);
+}
+
+static void count_held_up(int change)
+{
+	pthread_mutex_lock(&threads.mutex);
+	threads.held_up += (unsigned int)change;
 	pthread_mutex_unlock(&threads.mutex);
 }
 
@@ -33,6 +40,7 @@ void worker_init(struct worker *worker, uint8_t *ring, size_t ring_size)
 	atomic_init(&worker->woken, false);
 	atomic_init(&worker->cancelled, false);
 	atomic_init(&worker->owners, 1);
+	worker->held_up = false;
 	sem_init(&worker->wake, 0, 0);
 	pthread_mutex_init(&worker->mutex, NULL);
 }
@@ -105,6 +113,10 @@ void worker_stop(struct worker *worker)
 	/* a call that is running ends first; each later one finds `cancelled` */
 	pthread_mutex_lock(&worker->mutex);
 	pthread_mutex_unlock(&worker->mutex);
+	if (worker->held_up || atomic_load(&worker->owners) == 1)
+		return;
+	worker->held_up = true;
+	count_held_up(1);
 }
 
 void worker_keep_ring(struct worker *worker)
@@ -116,11 +128,23 @@ bool worker_release(struct worker *worker)
 {
 	if (atomic_fetch_sub(&worker->owners, 1) > 1)
 		return false;
+	if (worker->held_up)
+		count_held_up(-1);
 	if (!atomic_load(&worker->ring_stays) && memory_unmap(worker->ring, worker->ring_size))
 		warn("cannot unmap %zu bytes of memory", worker->ring_size);
 	sem_destroy(&worker->wake);
 	pthread_mutex_destroy(&worker->mutex);
 	return true;
+}
+
+unsigned int workers_held_up(void)
+{
+	unsigned int count;
+
+	pthread_mutex_lock(&threads.mutex);
+	count = threads.held_up;
+	pthread_mutex_unlock(&threads.mutex);
+	return count;
 }
 
 bool workers_await(unsigned int seconds)
@@ -130,7 +154,7 @@ bool workers_await(unsigned int seconds)
 	bool none;
 
 	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += seconds;
+	end.tv_sec += (time_t)seconds;
 	pthread_mutex_lock(&threads.mutex);
 	while (threads.count > 0 && !error)
 		error = pthread_cond_timedwait(&threads.ended, &threads.mutex, &end);

@@ -24,6 +24,7 @@ struct worker {
 	atomic_bool woken;      /* there is a post of `wake` that the thread has not seen yet */
 	atomic_bool cancelled;  /* by worker_stop(), which then passes through `mutex` */
 	atomic_uint owners;     /* the thread and the main thread */
+	bool held_up;           /* when it was stopped the thread had not ended; main thread */
 	sem_t wake;
 	pthread_mutex_t mutex; /* held during a call */
 	void *(*run)(void *);
@@ -61,6 +62,9 @@ void worker_keep_ring(struct worker *worker);
  * it may be.
  */
 bool worker_release(struct worker *worker);
+
+/* How many threads are held up, of workers that were stopped. Main thread. */
+unsigned int workers_held_up(void);
 
 /*
  * Waits until the threads of all workers have ended, which remove what they have begun to store;

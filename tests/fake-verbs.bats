@@ -1609,7 +1609,22 @@ drawn() {
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 }
 
-# The same with memory: two sessions have three pages each.
+# Sessions are over after --timeout, and the threads that store for them are not.
+@test "threads that a disk holds up: no more than 32" {
+	local clients="clients:34" hung
+	printf -v hung ' fsync!%.0s' {1..32}
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "$clients${hung% *}" -o "$BATS_TEST_TMPDIR/stored"
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 3 ]
+	fake server "$clients$hung" -o "$BATS_TEST_TMPDIR/stored"
+	[ "$status" -eq 0 ]
+	[ "$(calls rdma_reject)" -eq 2 ]
+	[ "$(grep -c 'storing it did not move for the time of --timeout' <<<"$stderr")" -eq 32 ]
+	[ "$(grep -c 'refused: 32 threads of sessions that are over still wait for a disk' <<<"$stderr")" -eq 2 ]
+}
+
+# As above, with memory: two sessions have three pages each.
 @test "the memory that all sessions may register is spent: refused in words, and served once a session has ended" {
 	local script text
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
