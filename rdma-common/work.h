@@ -16,7 +16,7 @@
 enum wr_kind {
 	WR_RECEIVE,   /* the slot */
 	WR_MESSAGE,   /* the type */
-	WR_OPERATION, /* how many work requests of the operation were posted up to this one */
+	WR_OPERATION, /* the request's id, from transfer_next() */
 	WR_PROBE,     /* nothing */
 };
 
