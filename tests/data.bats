@@ -98,7 +98,8 @@ setup() {
 	stop_server
 	start_server -o "$folder/missing/file" write
 	client write 192.0.2.1 "$port"
-	expect 4 "out of resources for another session"
+	refused "the server refused: the server is out of resources for another session"
+	wait_for_line "$server_err" "cannot store 1024 bytes in '$folder/missing/file': No such file or directory" "$server"
 }
 
 @test "a payload that cannot be stored after all: the receiver ends with 1, and the sender knows" {
@@ -241,10 +242,10 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 @test "--busy-poll: sessions are right, in both modes and with several clients" {
 	local mode number pid pids
 	for mode in read write; do
-		start_server --busy-poll -n 50 -m "from a server that spins" "$mode"
+		start_server -t "$LIMIT" --busy-poll -n 50 -m "from a server that spins" "$mode"
 		pids=
 		for number in 1 2 3 4; do
-			lab run b "$PROGRAMS/rdma-client" --busy-poll -n 50 "$mode" 192.0.2.1 "$port" \
+			lab run b "$PROGRAMS/rdma-client" -t "$LIMIT" --busy-poll -n 50 "$mode" 192.0.2.1 "$port" \
 				>"$BATS_TEST_TMPDIR/client$number" 3>&- &
 			pids="$pids $!"
 		done
@@ -296,11 +297,11 @@ assert outcome["bytes"] % outcome["operations"] == 0, outcome' "$output"
 	expect 1
 	[ "$(json status bytes latency_us seconds)" = $'1\n0\nNone\nNone' ]
 	start_peer_server read --hello --at done=hang
-	client -J -t 1 read 192.0.2.1 "$port"
+	client -J -t 3 read 192.0.2.1 "$port"
 	expect 5
 	[ "$(json status verified)" = $'5\nFalse' ]
 	end_peer
-	start_peer_server read --hello --at done=kill
+	start_peer_server read --hello --at verdict=kill
 	client -J read 192.0.2.1 "$port"
 	expect 6
 	[ "$(json status)" = 6 ]

@@ -84,7 +84,7 @@ within() {
 background() {
 	: >"$2"
 	: >"$3"
-	lab run -w 0 "$1" "${@:4}" >>"$2" 2>>"$3" 3>&- &
+	lab run -w 0 "$1" "${@:4}" </dev/null >>"$2" 2>>"$3" 3>&- &
 }
 
 # allow_memory HOST...: to lock all of it, for all that is started there; siw keeps to the limit even for root.
@@ -189,7 +189,7 @@ end_peer() {
 
 # client OPTION... ARGUMENT...: on host b; sets $status, $output and $stderr.
 client() {
-	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@"
+	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@" </dev/null
 }
 
 # start_client OPTION... ARGUMENT...: on host b, in the background; sets $client, and $client_out and $client_err.
@@ -209,7 +209,7 @@ wait_client() {
 
 # on HOST COMMAND...: sets $status, $output and $stderr.
 on() {
-	run --separate-stderr lab run -w "$LIMIT" "$@"
+	run --separate-stderr lab run -w "$LIMIT" "$@" </dev/null
 }
 
 # limited LIMIT COMMAND...: a line for each word of the command with a limit as ulimit takes it, and without the right to

@@ -150,7 +150,7 @@ smallest() {
 
 @test "a tutorial server that never disconnects is given up after --timeout" {
 	start_peer_server read --at disconnect=hang
-	client -t 2 read 192.0.2.1 "$port"
+	client -t 5 read 192.0.2.1 "$port"
 	expect 5 "nothing happened"
 	[[ $output == *"remote buffer: message from legacy side"* ]]
 }

@@ -603,8 +603,9 @@ static void post_operation(struct session *session)
 }
 
 /*
- * True if the session ended because the client has left, which it does when it has all: a server
- * may not know yet then that its own last messages are sent.
+ * True if the session ended because the other side has left, which it does when it has all: this
+ * one may not know yet then that its own last messages are sent. A client leaves with a verdict; of
+ * two tutorial programs that WRITE whoever is first, as here.
  */
 static bool has_all(const struct session *session)
 {
@@ -612,7 +613,7 @@ static bool has_all(const struct session *session)
 	bool all = peer->hello ? session->received[MSG_VERDICT]
 			       : peer->operation == OPERATION_WRITE && session->received[MSG_DONE];
 
-	return peer->role == ROLE_SERVER && session->over &&
+	return (peer->role == ROLE_SERVER || !peer->hello) && session->over &&
 	       !strcmp(session->over, "disconnected") && all;
 }
 
