@@ -162,6 +162,47 @@ static void address_resolved(struct client *client)
 				strerror(errno));
 }
 
+/* rdma_connect() failed. Over iWARP it connects by TCP, and reports what TCP finds. */
+static void connect_failed(struct connection *connection, int error)
+{
+	switch (error) {
+	case EINTR: /* by a signal, which ends the session */
+		break;
+	case ETIMEDOUT:
+		connection_fail(connection, STATUS_TIMED_OUT,
+				"no answer to the connect request; is the host up, and the network "
+				"between?");
+		break;
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case ENOTCONN:
+	case EPIPE:
+		connection_fail(connection, STATUS_REFUSED,
+				"cannot connect: %s; is rdma-server running there, on that port?",
+				strerror(error));
+		break;
+	case EADDRNOTAVAIL:
+	case EADDRINUSE:
+		connection_fail(
+			connection, STATUS_LOCAL_FAILURE,
+			"cannot connect: %s; an earlier connection still holds the port that "
+			"this side was given: try again",
+			strerror(error));
+		break;
+	case ENOMEM: /* Linux's siw keeps few notes of what arrives while it connects */
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot connect: %s; is memory short here, or does a program "
+				"listen there that is no rdma-server, and sends at once?",
+				strerror(error));
+		break;
+	default:
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot connect: %s",
+				strerror(error));
+	}
+}
+
 static void route_resolved(struct client *client)
 {
 	struct connection *connection = client->connection;
@@ -175,21 +216,9 @@ static void route_resolved(struct client *client)
 	print_trace(&connection->log, "rdma_connect");
 	error = connect_within(connection->id, &parameters,
 			       client->engine->options->timeout_seconds);
-	if (error == ETIMEDOUT)
-		connection_fail(connection, STATUS_TIMED_OUT,
-				"no answer to the connect request; is the host up, and the network "
-				"between?");
-	else if (error == EADDRNOTAVAIL || error == EADDRINUSE) /* of TCP, so over iWARP alone */
-		connection_fail(
-			connection, STATUS_LOCAL_FAILURE,
-			"cannot connect: %s; an earlier connection still holds the port that "
-			"this side was given: try again",
-			strerror(error));
-	else if (error && error != EINTR) /* iWARP reports at once that nobody listens */
-		connection_fail(connection, STATUS_REFUSED,
-				"cannot connect: %s; is rdma-server running there, on that port?",
-				strerror(error));
-	else if (!error)
+	if (error)
+		connect_failed(connection, error);
+	else
 		connection_register_ahead(connection);
 }
 

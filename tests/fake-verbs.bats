@@ -746,6 +746,12 @@ endings() {
 	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
+	4	fail:rdma_connect:1:111	cannot connect: Connection refused; is rdma-server running there, on that port?
+	4	fail:rdma_connect:1:113	cannot connect: No route to host; is rdma-server running there, on that port?
+	5	fail:rdma_connect:1:110	no answer to the connect request
+	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still holds the port
+	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; is memory short here, or does a program listen there
+	1	fail:rdma_connect:1:22	cannot connect: Invalid argument
 	4	ESTABLISHED=REJECTED:28	connection rejected (status 28), no reason arrived: a program listens there, but
 	4	ESTABLISHED=REJECTED:4	connection rejected (status 4), no reason arrived
 	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
