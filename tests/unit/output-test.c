@@ -42,23 +42,23 @@ static char folder[] = "/tmp/output-test.XXXXXX";
 /* ---- A disk and a file system in the place of the C library's ---- */
 
 static struct {
-	uint64_t rate;      /* bytes that a sync writes in a second; 0: any number */
-	uint64_t synced;    /* bytes */
-	uint64_t most;      /* bytes that one sync wrote */
-	unsigned int syncs; /* with fdatasync(2) */
-	int error;          /* that syncs have; 0: none */
-	int64_t time;       /* nanoseconds that it has taken so far */
-	int nameless;       /* the error of O_TMPFILE, which it does not know; 0: it does */
-	int taken;          /* the error of looking for a temporary name; 0: there is one */
-	int owner;          /* the error of fchown(2); 0: it gives the file away */
-	int end;            /* the error of close(2), which closes all the same; 0: none */
-	uint64_t room;      /* blocks of 4 KiB that are free; 0: as many as there are */
-	bool blockless;     /* it does not know how many blocks it has */
-	bool sizeless;      /* nor of what size they are */
-	bool is_block;      /* there is no file system: it is the disk itself */
-	int again;          /* the error of opening standard output once more; 0: none */
-	unsigned int calls; /* of open(2) and write(2) */
-	unsigned int stops; /* calls of write(2) that are still to come to nothing */
+	uint64_t rate;          /* bytes that a sync writes in a second; 0: any number */
+	uint64_t synced;        /* bytes */
+	uint64_t most;          /* bytes that one sync wrote */
+	unsigned int syncs;     /* with fdatasync(2) */
+	int error;              /* that syncs have; 0: none */
+	int64_t time;           /* nanoseconds that it has taken so far */
+	int nameless;           /* the error of O_TMPFILE, which it does not know; 0: it does */
+	int taken;              /* the error of looking for a temporary name; 0: there is one */
+	int owner;              /* the error of fchown(2); 0: it gives the file away */
+	int end;                /* the error of close(2), which closes all the same; 0: none */
+	uint64_t room;          /* blocks of 4 KiB that are free; 0: as many as there are */
+	bool blockless;         /* it does not know how many blocks it has */
+	bool sizeless;          /* nor of what size they are */
+	bool is_block;          /* there is no file system: it is the disk itself */
+	int again;              /* the error of opening standard output once more; 0: none */
+	_Atomic uint64_t calls; /* of open(2) and write(2) */
+	unsigned int stops;     /* calls of write(2) that are still to come to nothing */
 } disk;
 static atomic_bool cancelled;
 static bool cancels_at_sync; /* fsync(2) comes back to somebody who has cancelled */
@@ -203,7 +203,7 @@ static int make_folder(void **state)
 }
 
 /* All bytes, a few at a time; the number of them that were written is kept. */
-static uint64_t written;
+static _Atomic uint64_t written;
 
 static int write_all(struct output *output, uint64_t size)
 {
@@ -534,9 +534,13 @@ static void only_what_is_a_failure_fails(void **state)
 	assert_fails("/dev/null", EIO);
 }
 
+/* A little later, and once this number (NULL: none) is not 0; for ten seconds at most. */
 static void *cancel(void *argument)
 {
-	(void)argument;
+	const _Atomic uint64_t *number = argument;
+
+	for (int i = 0; number && *number == 0 && i < 1000; i++)
+		usleep(10000);
 	usleep(20000);
 	atomic_store(&cancelled, true);
 	return NULL;
@@ -549,14 +553,14 @@ static void a_reader_that_does_not_read_can_be_cancelled(void **state)
 
 	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
-	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
+	assert_int_equal(pthread_create(&canceller, NULL, cancel, &disk.calls), 0);
 	assert_fails("fifo", ECANCELED);     /* no reader */
 	assert_in_range(disk.calls, 1, 200); /* it waits, rather than ask again and again */
 	pthread_join(canceller, NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	atomic_store(&cancelled, false);
-	disk.calls = 0;
-	assert_int_equal(pthread_create(&canceller, NULL, cancel, NULL), 0);
+	disk.calls = written = 0;
+	assert_int_equal(pthread_create(&canceller, NULL, cancel, &written), 0);
 	assert_fails("fifo", ECANCELED); /* a full pipe */
 	assert_in_range(disk.calls, 1, 200);
 	assert_in_range(written, 1, SIZE - 1);
@@ -798,7 +802,8 @@ static void a_terminal_that_takes_nothing_can_be_cancelled(void **state)
 	(void)state;
 	assert_int_equal(grantpt(terminal) | unlockpt(terminal), 0);
 	before = redirect(open(ptsname(terminal), O_RDWR | O_NOCTTY));
-	pthread_create(&canceller, NULL, cancel, NULL);
+	written = 0;
+	pthread_create(&canceller, NULL, cancel, &written);
 	store("-", SIZE);
 	error = errno;
 	flags = fcntl(STDOUT_FILENO, F_GETFL);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -58,6 +59,7 @@ static struct {
 	int nameless;               /* the error of O_TMPFILE, which no folder knows; 0: they do */
 	int taken;                  /* the error of looking for a temporary name; 0: there is one */
 	unsigned int interruptions; /* calls of poll(2) that a signal is still to end */
+	bool calm;                  /* only read(2) takes time, and poll(2) what it needs */
 } calls;
 
 static int reset(void **state)
@@ -134,7 +136,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 		errno = EINTR;
 		return -1;
 	}
-	return ppoll(descriptors, count, milliseconds < 0 ? NULL : &time, NULL);
+	return ppoll(descriptors, count, milliseconds < 0 || calls.calm ? NULL : &time, NULL);
 }
 
 int open(const char *name, int flags, ...)
@@ -160,9 +162,11 @@ int mkostemp(char *name, int flags)
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
-	int result = (int)syscall(SYS_clock_gettime, clock, time);
+	struct timespec now = { 1, 0 };
+	int result = calls.calm ? 0 : (int)syscall(SYS_clock_gettime, clock, &now);
 
-	time->tv_sec += calls.time / 1000000000;
+	time->tv_sec = now.tv_sec + (now.tv_nsec + calls.time) / 1000000000;
+	time->tv_nsec = (now.tv_nsec + calls.time) % 1000000000;
 	return result;
 }
 
@@ -601,6 +605,7 @@ struct feed {
 	size_t size, step;  /* bytes in all and at once */
 	useconds_t pause;   /* before each step but the first, in microseconds */
 	useconds_t silence; /* before the end */
+	sem_t *go;          /* posted for each step but the first, and for the end; NULL: no need */
 	pthread_t thread;
 };
 
@@ -622,6 +627,8 @@ static void *run_feed(void *argument)
 			done += (size_t)count;
 		if (feed->pause && done < feed->size)
 			usleep(feed->pause);
+		if (feed->go)
+			sem_wait(feed->go);
 	}
 	usleep(feed->silence);
 	close(feed->descriptor);
@@ -658,6 +665,7 @@ static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **
 		struct feed feed = { .size = sizes[i], .step = LARGE };
 		bool whole = sizes[i] <= PAYLOAD_WHOLE;
 
+		calls.calm = true;
 		feed_start(&feed);
 		assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 		assert_int_equal(payload_is_whole(&payload), whole);
@@ -671,34 +679,47 @@ static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **
 
 static void a_pipe_that_is_silent_is_not_waited_for(void **state)
 {
-	struct feed feed = { .size = 10, .step = 5, .pause = 400000 };
 	struct payload payload;
+	struct feed feed = { .size = 10, .step = 5 };
+	sem_t go;
 
 	(void)state;
+	sem_init(&go, 0, 0);
+	feed.go = &go;
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_true(payload.length == TRANSFER_UNKNOWN);
 	assert_int_equal(payload.size, 5);
+	sem_post(&go);
+	sem_post(&go);
 	assert_has_bytes(&payload, 10);
 	payload_free(&payload);
 	feed_end(&feed);
+	sem_destroy(&go);
 }
 
+/* Each byte takes 20 ms, and as long again comes to nothing. */
 static void a_trickle_is_waited_for_a_second(void **state)
 {
-	struct feed feed = { .size = 75, .step = 1, .pause = 20000 };
+	struct feed feed = { .size = 75, .step = 75 };
 	struct payload payload;
-	int64_t started;
+	sem_t go;
 
 	(void)state;
+	sem_init(&go, 0, 0);
+	feed.go = &go;
+	calls.calm = true;
+	calls.most = 1;
+	calls.step = 20000000;
 	feed_start(&feed);
-	started = now_milliseconds();
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
-	assert_true(now_milliseconds() - started >= 900);
 	assert_true(payload.length == TRANSFER_UNKNOWN);
+	assert_int_equal(payload.size, 1 + 25);
+	sem_post(&go);
 	assert_has_bytes(&payload, 75);
 	payload_free(&payload);
 	feed_end(&feed);
+	sem_destroy(&go);
 }
 
 static void the_first_byte_is_waited_for(void **state)
@@ -861,12 +882,15 @@ static void a_fifo_is_a_pipe(void **state)
 
 static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 {
-	struct feed feed = { .size = 1, .step = 1, .silence = 1000000 };
+	struct feed feed = { .size = 1, .step = 1 };
 	atomic_bool cancelled = false;
 	struct payload payload;
 	pthread_t canceller;
+	sem_t go;
 
 	(void)state;
+	sem_init(&go, 0, 0);
+	feed.go = &go;
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_int_equal(pthread_create(&canceller, NULL, cancel, &cancelled), 0);
@@ -874,8 +898,10 @@ static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), -1);
 	assert_int_equal(errno, ECANCELED);
 	pthread_join(canceller, NULL);
+	sem_post(&go);
 	payload_free(&payload);
 	feed_end(&feed);
+	sem_destroy(&go);
 }
 
 /* ---- The copy that a server of many clients keeps ---- */
@@ -1067,10 +1093,11 @@ int main(void)
 		cmocka_unit_test(a_file_that_does_not_know_its_size_is_read_to_its_end),
 		cmocka_unit_test(what_cannot_be_read_is_named),
 		cmocka_unit_test(an_endless_device_is_sent_as_it_comes),
-		cmocka_unit_test(a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes),
-		cmocka_unit_test(a_pipe_that_is_silent_is_not_waited_for),
-		cmocka_unit_test(a_trickle_is_waited_for_a_second),
-		cmocka_unit_test(the_first_byte_is_waited_for),
+		cmocka_unit_test_setup(a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes,
+				       reset),
+		cmocka_unit_test_setup(a_pipe_that_is_silent_is_not_waited_for, reset),
+		cmocka_unit_test_setup(a_trickle_is_waited_for_a_second, reset),
+		cmocka_unit_test_setup(the_first_byte_is_waited_for, reset),
 		cmocka_unit_test(a_pipe_that_does_not_block_is_waited_for),
 		cmocka_unit_test(signals_do_not_end_a_pipe),
 		cmocka_unit_test_setup(signals_and_short_reads_lose_no_byte_of_a_pipe, reset),

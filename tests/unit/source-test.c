@@ -701,6 +701,21 @@ static void nothing_comes_from_a_source_that_was_stopped(void **state)
 	source_release(NULL);
 }
 
+/* For ten seconds at most. */
+static void await_calls(struct user *user, unsigned int calls)
+{
+	for (int i = 0; i < 1000; i++) {
+		bool enough;
+
+		pthread_mutex_lock(&user->lock);
+		enough = user->calls >= calls;
+		pthread_mutex_unlock(&user->lock);
+		if (enough)
+			break;
+		usleep(10000);
+	}
+}
+
 /* It does not ask again and again. */
 static void a_source_without_room_waits_for_a_wake(void **state)
 {
@@ -710,7 +725,8 @@ static void a_source_without_room_waits_for_a_wake(void **state)
 	(void)state;
 	user_start(&user, &payload, 1000, 50000);
 	take(&user, 1000, 1000);
-	usleep(20000); /* nothing is taken */
+	await_calls(&user, 5); /* it has found that there is no room */
+	usleep(20000);         /* nothing is taken */
 	source_stop(user.source);
 	assert_in_range(user.calls, 3, 10);
 	user_end(&user);
