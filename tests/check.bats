@@ -247,7 +247,7 @@ transfers() {
 # loses ARGUMENT...: --check finds that packets are lost, because the transport or the server gives up; sets what check
 # does. Soft-RoCE keeps its host busy with what it cannot send: the server there has been seen to give up 20 s late.
 loses() {
-	client -t "$LIMIT" --check "$@"
+	client -t $((2 * LIMIT)) --check "$@"
 	[ "$status" -eq 5 ] || expect 6
 	[ -z "$stderr" ]
 }
@@ -358,7 +358,7 @@ end_firewall() {
 	[ "$LAB_TRANSPORT" != siw ] || protocol="ipproto tcp dport $port" opens="open it in the firewalls"
 	repair=end_firewall
 	firewall "$protocol"
-	timeout=5 check 5 192.0.2.1 "$port"
+	timeout=10 check 5 192.0.2.1 "$port"
 	says "address   resolved: .*"
 	says "server    192.0.2.1 port $port: with 1 byte: .*"
 	says "  -> the host answers, but .*: $opens .*"

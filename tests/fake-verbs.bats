@@ -1349,7 +1349,7 @@ over() {
 # ends_by_few SIGNAL: the client does, now; two that come at once may be one.
 ends_by_few() {
 	local number
-	for number in {1..10}; do
+	for number in {1..1000}; do
 		kill -s "$1" "$client" 2>/dev/null || return 0
 		sleep 0.1
 	done

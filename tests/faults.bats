@@ -74,7 +74,7 @@ modes() {
 # Seconds of silence that a client, or a server with --one-off, of a row about silence waits for; and such a server that
 # goes on to serve others, who speak every few milliseconds. All others wait for $LIMIT: whatever they notice, they notice
 # it sooner.
-SILENCE=2 LONG_SILENCE=5
+SILENCE=4 LONG_SILENCE=5
 
 # patience TEXT SECONDS: the --timeout of a row. A row about one that passes gives $timeout itself, or expects SILENT.
 patience() {
@@ -411,7 +411,7 @@ ENDLESS="-n 1000000"
 	start_client -v -t 5 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" "^rdma_disconnect" "$client"
 	start=$(milliseconds)
-	signal_client INT || [ "$LAB_TRANSPORT" = siw ] # there the client does not wait for the peer, and may have ended
+	signal_client INT || true # over soft-iWARP the client does not wait for the peer; and it may have waited long enough
 	wait_client
 	within 5 "$start" write
 	[ "$status" -eq 0 ]
@@ -466,16 +466,16 @@ cut_network() {
 	lab link "$1" down
 }
 
-# cut_for_a_while HOST: until what reads there has sent again, in vain, what is lost, three times. Over soft-iWARP that is
+# cut_for_a_while HOST: until what reads there has sent again, in vain, what is lost, twice. Over soft-iWARP that is
 # TCP, on the host that it reads from, or on this one if the next request was lost before all was read.
 cut_for_a_while() {
 	local before
-	before=$(retries "$1")
 	cut_network "$1"
+	before=$(retries "$1")
 	if [ "$LAB_TRANSPORT" = siw ]; then
-		await either_retransmits 3
+		await either_retransmits 2
 	else
-		await more_retries "$1" $((before + 3))
+		await more_retries "$1" $((before + 2))
 	fi
 	lab link "$1" up
 }
@@ -504,8 +504,9 @@ either_retransmits() {
 
 # forget_neighbour HOST ADDRESS: its kernel takes ADDRESS to be at a wrong MAC address, then at none, and asks again.
 forget_neighbour() {
-	lab run "$1" ip neighbour replace "$2" lladdr 02:00:00:00:00:99 dev eth0 nud reachable
-	lab run "$1" ip neighbour del "$2" dev eth0
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run "$1" sh -c 'ip neighbour replace "$1" lladdr 02:00:00:00:00:99 dev eth0 nud reachable
+		ip neighbour del "$1" dev eth0' - "$2"
 }
 
 # power_off HOST
@@ -632,7 +633,7 @@ good_or_failed() {
 }
 
 # Over soft-iWARP the client's kernel fails a connect whose answer comes with more behind it, so the server, which has
-# accepted, must have nothing to say until the client has spoken; TCP has sent the answer three times by then.
+# accepted, must have nothing to say until the client has spoken; TCP has sent the answer twice by then.
 @test "a connect succeeds although the answer to it is lost" {
 	start_server -1 -v -t "$LIMIT" -m "all is here" read
 	lab run a pkill -STOP -x rdma-server
@@ -642,7 +643,7 @@ good_or_failed() {
 	if [ "$LAB_TRANSPORT" = siw ]; then # at once: its kernel gives a connect up after ten seconds
 		lab run -w "$LIMIT" a sh -c 'tc qdisc add dev eth0 root netem loss 100%
 			pkill -CONT -x rdma-server
-			until ss -Htno state established | grep -Eq "timer:\(on,[^,]*,([2-9]|[1-9][0-9]+)\)"; do
+			until ss -Htno state established | grep -Eq "timer:\(on,[^,]*,[1-9]"; do
 				sleep 0.05
 			done
 			tc qdisc del dev eth0 root'

@@ -62,7 +62,7 @@ opcodes() {
 @test "lab disturb: packets are late or lost, and no more when it is over" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- sh -c '
-		lab disturb delay 200ms && lab run b busybox ping -c 2 -W 120 host-a && echo over
+		lab disturb delay 200ms && lab run b sh -c "busybox ping -c 1 -W 120 host-a && busybox ping -c 1 -W 120 host-a" && echo over
 		lab disturb loss 100% && ! lab run b busybox ping -c 1 -W 1 host-a >/dev/null
 		lab disturb && lab run b busybox ping -c 1 -W 120 host-a'
 	echo "$output"
@@ -75,7 +75,7 @@ opcodes() {
 @test "lab run: what a killed one has left is gone when the next one starts" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
-		exec {said}< <(exec lab run a sh -c "{ head -c 400M /dev/zero; echo full >&2; sleep 1000; } | tail -n 1" 2>&1)
+		exec {said}< <(exec lab run a sh -c "{ head -c 100M /dev/zero; echo full >&2; sleep 1000; } | tail -n 1" 2>&1)
 		killed=$!
 		read -r line <&"$said" && [ "$line" = full ] || exit 2
 		kill -s KILL "$killed"

@@ -139,7 +139,7 @@ smallest() {
 }
 
 @test "a tutorial client that never disconnects is given up after --timeout" {
-	start_server -1 -t 5 write
+	start_server -1 -t 10 write
 	start_peer b client write --at disconnect=hang 192.0.2.1 "$port"
 	wait_server
 	end_peer
@@ -150,7 +150,7 @@ smallest() {
 
 @test "a tutorial server that never disconnects is given up after --timeout" {
 	start_peer_server read --at disconnect=hang
-	client -t 5 read 192.0.2.1 "$port"
+	client -t 10 read 192.0.2.1 "$port"
 	expect 5 "nothing happened"
 	[[ $output == *"remote buffer: message from legacy side"* ]]
 }

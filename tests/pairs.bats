@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The README's recipe for all pairs of many hosts, as it stands there but for the hosts, between two and three: with ssh,
-# GNU parallel and jq on host a.
+# The README's recipe for all pairs of many hosts, as it stands there but for the hosts and the time, between two and three:
+# with ssh, GNU parallel and jq on host a.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -33,7 +33,7 @@ setup_file() {
 # recipe HOSTS: sets $status and $matrix (each session "ok" or "failed", single blanks); shows the last messages.
 recipe() {
 	cd "$LAB/share" || return
-	sed "1s/^hosts=.*/hosts='$1'/" pairs.sh >these.sh
+	sed "1s/^hosts=.*/hosts='$1'/; s/timeout 30 /timeout $LIMIT /" pairs.sh >these.sh
 	run --separate-stderr lab run a sh these.sh
 	tail -n 60 pairs.log
 	matrix=$(sed -E 's/[0-9.]+ ok(, [0-9]+ errors)?/ok/g; s/status [0-9]+(, [0-9]+ errors)?/failed/g; s/ +/ /g' <<<"$output")
