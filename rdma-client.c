@@ -162,7 +162,7 @@ static void address_resolved(struct client *client)
 				strerror(errno));
 }
 
-/* rdma_connect() failed. Over iWARP it connects by TCP, and reports what TCP finds. */
+/* rdma_connect() failed. Over iWARP it connects by TCP, and reports what the network says. */
 static void connect_failed(struct connection *connection, int error)
 {
 	switch (error) {
@@ -172,16 +172,6 @@ static void connect_failed(struct connection *connection, int error)
 		connection_fail(connection, STATUS_TIMED_OUT,
 				"no answer to the connect request; is the host up, and the network "
 				"between?");
-		break;
-	case ECONNREFUSED:
-	case ECONNRESET:
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-	case ENOTCONN:
-	case EPIPE:
-		connection_fail(connection, STATUS_REFUSED,
-				"cannot connect: %s; is rdma-server running there, on that port?",
-				strerror(error));
 		break;
 	case EADDRNOTAVAIL:
 	case EADDRINUSE:
@@ -197,8 +187,16 @@ static void connect_failed(struct connection *connection, int error)
 				"listen there that is no rdma-server, and sends at once?",
 				strerror(error));
 		break;
-	default:
+	case EINVAL:
+	case ENODEV:
+	case EMFILE:
+	case ENFILE:
 		connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot connect: %s",
+				strerror(error));
+		break;
+	default:
+		connection_fail(connection, STATUS_REFUSED,
+				"cannot connect: %s; is rdma-server running there, on that port?",
 				strerror(error));
 	}
 }

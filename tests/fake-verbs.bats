@@ -748,6 +748,7 @@ endings() {
 	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
 	4	fail:rdma_connect:1:111	cannot connect: Connection refused; is rdma-server running there, on that port?
 	4	fail:rdma_connect:1:113	cannot connect: No route to host; is rdma-server running there, on that port?
+	4	fail:rdma_connect:1:13	cannot connect: Permission denied; is rdma-server running there, on that port?
 	5	fail:rdma_connect:1:110	no answer to the connect request
 	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still holds the port
 	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; is memory short here, or does a program listen there
