@@ -247,7 +247,7 @@ transfers() {
 # loses ARGUMENT...: --check finds that packets are lost, because the transport or the server gives up; sets what check
 # does. Soft-RoCE keeps its host busy with what it cannot send: the server there has been seen to give up 20 s late.
 loses() {
-	client -t $((2 * LIMIT)) --check "$@"
+	client -t "$LIMIT" --check "$@"
 	[ "$status" -eq 5 ] || expect 6
 	[ -z "$stderr" ]
 }

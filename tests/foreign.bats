@@ -17,7 +17,7 @@ NOBODY="is rdma-server running there"
 AT_ONCE="cannot connect: Cannot allocate memory; .* that is no rdma-server, and sends at once"
 # What the server, or the client, of a row about silence waits for. All others wait for $LIMIT: what they notice, they
 # notice at once.
-SERVER_SILENCE=5 CLIENT_SILENCE=4
+SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # start_foreign HOST COMMAND...: sets $peer, and $peer_out with all that it prints.
 start_foreign() {
@@ -43,6 +43,7 @@ serves_well() {
 	expect 0
 	[[ $output == *"remote buffer: from the server"* ]]
 	wait_for_line "$server_out" "remote buffer: after $2\$" "$server"
+	wait_for_line "$server_out" "peer disconnected" "$server"
 }
 
 # says_only TEXT: each line of the server is about a client, with this reason.
@@ -200,9 +201,7 @@ FLUSHED=no
 	local text=$NOBODY
 	[ "$LAB_TRANSPORT" != siw ] || text=$NO_SERVER
 	start_foreign a udaddy -b 0.0.0.0
-	# shellcheck disable=SC2016 # expanded on the host, where over iWARP TCP has to know it as well
-	await lab run a sh -c 'rdma resource show cm_id | grep -q "state LISTEN ps UDP .* 0.0.0.0:7174 " &&
-		{ [ "$1" != siw ] || ss -Hltn | grep -q " 0.0.0.0:7174 "; }' - "$LAB_TRANSPORT"
+	await_listener a 7174
 	client -t "$LIMIT" read 192.0.2.1 7174
 	expect 4 "$text"
 	end_foreign no

@@ -98,15 +98,15 @@ allow_memory() {
 # keep_programs HOST...: copies of them in its memory, at the same paths, unless it has them. In the project's folder a
 # program is read anew at each start, which takes longer than all else that a short session does.
 keep_programs() {
-	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST") these
-	these=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum) # what is not built is missed by the rows that need it
+	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST") version
+	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
 	for host in "$@"; do
 		# shellcheck disable=SC2016 # expanded on the host
 		lab run "$host" sh -e -c 'kept=/run/programs/$1
 			[ ! -e "$kept" ] || exit 0
 			shift
 			for file; do
-				[ -e "$file" ] || continue
+				[ -e "$file" ] || continue # not built: the rows that need it say so
 				while mountpoint -q "$file"; do umount -l "$file"; done
 				copy=/run/programs$file
 				mkdir -p "${copy%/*}"
@@ -114,7 +114,7 @@ keep_programs() {
 				mv "$copy.new" "$copy"
 				mount --bind "$copy" "$file"
 			done
-			: >"$kept"' - "${these// /-}" "${programs[@]}"
+			: >"$kept"' - "${version// /-}" "${programs[@]}"
 	done
 }
 
@@ -214,7 +214,7 @@ wait_client() {
 
 # on HOST COMMAND...: sets $status, $output and $stderr.
 on() {
-	run --separate-stderr lab run "$@" </dev/null
+	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
 
 # limited LIMIT COMMAND...: a line for each word of the command with a limit as ulimit takes it, and without the right to

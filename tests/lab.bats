@@ -75,7 +75,7 @@ opcodes() {
 @test "lab run: what a killed one has left is gone when the next one starts" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
-		exec {said}< <(exec lab run a sh -c "{ head -c 100M /dev/zero; echo full >&2; sleep 1000; } | tail -n 1" 2>&1)
+		exec {said}< <(exec lab run a sh -c "{ head -c 200M /dev/zero; echo full >&2; sleep 1000; } | tail -n 1" 2>&1)
 		killed=$!
 		read -r line <&"$said" && [ "$line" = full ] || exit 2
 		kill -s KILL "$killed"

@@ -19,7 +19,8 @@ has_descriptors() {
 }
 
 @test "a server with 64 descriptors survives 80 clients that connect and leave" {
-	local start held left taken # some get a port over soft-iWARP that an earlier connection holds
+	local start held left taken least=80
+	[ "$LAB_TRANSPORT" != siw ] || least=70 # now and then a client gets a port that an earlier connection holds
 	limited_server "-n 64" -p 7471 -m "from the server" write
 	client -t "$LIMIT" -m "the first" write 192.0.2.1 7471
 	expect 0
@@ -32,7 +33,7 @@ has_descriptors() {
 	left=$(grep -c "over at mr: left" "$peer_out")
 	taken=$(grep -c "over at ask: Cannot assign requested address" "$peer_out") || true
 	[ "$((left + taken))" -eq 80 ]
-	[ "$left" -ge 70 ]
+	[ "$left" -ge "$least" ]
 	client -t "$LIMIT" -m "one more" write 192.0.2.1 7471
 	expect 0
 	[ -z "$stderr" ]

@@ -1,15 +1,14 @@
 #!/usr/bin/env bats
 # The two programs against each other, on the two hosts of the lab.
-# PROGRAMS is the folder of the build under test, SESSIONS how many are held one after another, CLIENTS
-# how many at once.
+# PROGRAMS is the folder of the build under test, SESSIONS how many are held one after another, CLIENTS how many at once:
+# soft-iWARP's kernel gives up a connect request that is not answered in ten seconds.
 
 # shellcheck disable=SC2016,SC2034,SC2154 # what $ means inside is for the shell there; helpers set and use variables
 load helpers
 
 SESSIONS=${SESSIONS:-20}
-# At once; soft-iWARP's kernel gives up a connect request that is not answered in ten seconds.
+[ "${LAB_TRANSPORT:-}" != siw ] || CLIENTS=${CLIENTS:-8}
 CLIENTS=${CLIENTS:-20}
-[ "${LAB_TRANSPORT:-rxe}" != siw ] || CLIENTS=8
 
 setup() {
 	: "${LAB_TRANSPORT:?these tests run in the lab}"
@@ -137,7 +136,8 @@ check_sessions() {
 	done < <(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1")
 }
 
-# at_once MODE: $CLIENTS clients in parallel. Host b lists a folder of its own: below its /tmp lies this machine's, which changes.
+# at_once MODE: $CLIENTS clients in parallel. Host b lists a folder of its own: below its /tmp lies this machine's, which
+# changes.
 at_once() {
 	start_server -t "$LIMIT" "$1"
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
@@ -349,9 +349,9 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'
 	lab run b ip neighbour replace 192.0.2.98 lladdr 02:00:00:00:00:62 dev eth0 nud permanent
 	start=$(milliseconds)
-	client -t 4 write 192.0.2.98 4799
+	client -t 3 write 192.0.2.98 4799
 	expect 5 "$text"
-	within 6 "$start" client 4
+	within 5 "$start" client 3
 }
 
 @test "a host name that nobody knows: exit status 3" {
@@ -394,9 +394,9 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	start_server write
 	lab run a pkill -STOP rdma-server
 	start=$(milliseconds)
-	client -t 4 write 192.0.2.1 "$port"
+	client -t 3 write 192.0.2.1 "$port"
 	# soft-iWARP's kernel code releases a connection that is not answered after 10 seconds only
-	within "$([ "$LAB_TRANSPORT" = siw ] && echo 11 || echo 6)" "$start" client 4
+	within "$([ "$LAB_TRANSPORT" = siw ] && echo 11 || echo 5)" "$start" client 3
 	lab run a pkill -CONT rdma-server
 	expect 5
 	client write 192.0.2.1 "$port"

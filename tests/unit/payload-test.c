@@ -605,7 +605,8 @@ struct feed {
 	size_t size, step;  /* bytes in all and at once */
 	useconds_t pause;   /* before each step but the first, in microseconds */
 	useconds_t silence; /* before the end */
-	sem_t *go;          /* posted for each step but the first, and for the end; NULL: no need */
+	bool held;          /* each step but the first, and the end, waits for `go` */
+	sem_t go;
 	pthread_t thread;
 };
 
@@ -627,8 +628,8 @@ static void *run_feed(void *argument)
 			done += (size_t)count;
 		if (feed->pause && done < feed->size)
 			usleep(feed->pause);
-		if (feed->go)
-			sem_wait(feed->go);
+		if (feed->held)
+			sem_wait(&feed->go);
 	}
 	usleep(feed->silence);
 	close(feed->descriptor);
@@ -644,16 +645,18 @@ static void feed_start(struct feed *feed)
 	dup2(ends[0], STDIN_FILENO);
 	close(ends[0]);
 	feed->descriptor = ends[1];
+	sem_init(&feed->go, 0, 0);
 	assert_int_equal(pthread_create(&feed->thread, NULL, run_feed, feed), 0);
 }
 
-static void feed_end(const struct feed *feed)
+static void feed_end(struct feed *feed)
 {
 	int nothing = open("/dev/null", O_RDONLY);
 
 	dup2(nothing, STDIN_FILENO);
 	close(nothing);
 	pthread_join(feed->thread, NULL);
+	sem_destroy(&feed->go);
 }
 
 static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **state)
@@ -680,34 +683,27 @@ static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **
 static void a_pipe_that_is_silent_is_not_waited_for(void **state)
 {
 	struct payload payload;
-	struct feed feed = { .size = 10, .step = 5 };
-	sem_t go;
+	struct feed feed = { .size = 10, .step = 5, .held = true };
 
 	(void)state;
-	sem_init(&go, 0, 0);
-	feed.go = &go;
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_true(payload.length == TRANSFER_UNKNOWN);
 	assert_int_equal(payload.size, 5);
-	sem_post(&go);
-	sem_post(&go);
+	sem_post(&feed.go);
+	sem_post(&feed.go);
 	assert_has_bytes(&payload, 10);
 	payload_free(&payload);
 	feed_end(&feed);
-	sem_destroy(&go);
 }
 
 /* Each byte takes 20 ms, and as long again comes to nothing. */
 static void a_trickle_is_waited_for_a_second(void **state)
 {
-	struct feed feed = { .size = 75, .step = 75 };
+	struct feed feed = { .size = 75, .step = 75, .held = true };
 	struct payload payload;
-	sem_t go;
 
 	(void)state;
-	sem_init(&go, 0, 0);
-	feed.go = &go;
 	calls.calm = true;
 	calls.most = 1;
 	calls.step = 20000000;
@@ -715,11 +711,10 @@ static void a_trickle_is_waited_for_a_second(void **state)
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_true(payload.length == TRANSFER_UNKNOWN);
 	assert_int_equal(payload.size, 1 + 25);
-	sem_post(&go);
+	sem_post(&feed.go);
 	assert_has_bytes(&payload, 75);
 	payload_free(&payload);
 	feed_end(&feed);
-	sem_destroy(&go);
 }
 
 static void the_first_byte_is_waited_for(void **state)
@@ -882,15 +877,12 @@ static void a_fifo_is_a_pipe(void **state)
 
 static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 {
-	struct feed feed = { .size = 1, .step = 1 };
+	struct feed feed = { .size = 1, .step = 1, .held = true };
 	atomic_bool cancelled = false;
 	struct payload payload;
 	pthread_t canceller;
-	sem_t go;
 
 	(void)state;
-	sem_init(&go, 0, 0);
-	feed.go = &go;
 	feed_start(&feed);
 	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
 	assert_int_equal(pthread_create(&canceller, NULL, cancel, &cancelled), 0);
@@ -898,10 +890,9 @@ static void a_wait_for_a_pipe_can_be_cancelled(void **state)
 	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), -1);
 	assert_int_equal(errno, ECANCELED);
 	pthread_join(canceller, NULL);
-	sem_post(&go);
+	sem_post(&feed.go);
 	payload_free(&payload);
 	feed_end(&feed);
-	sem_destroy(&go);
 }
 
 /* ---- The copy that a server of many clients keeps ---- */

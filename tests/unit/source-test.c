@@ -728,7 +728,7 @@ static void a_source_without_room_waits_for_a_wake(void **state)
 	await_calls(&user, 5); /* it has found that there is no room */
 	usleep(20000);         /* nothing is taken */
 	source_stop(user.source);
-	assert_in_range(user.calls, 3, 10);
+	assert_in_range(user.calls, 5, 10);
 	user_end(&user);
 	payload_free(&payload);
 }
