@@ -148,7 +148,13 @@ build/smallest: tests/smallest/smallest.c
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
-tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) build/peer build/smallest
+# The programs on the fake library; the makefile knows what they are made of.
+FAKE_VERBS = fake-verbs-address fake-verbs-thread
+
+$(FAKE_VERBS): fake-verbs-%:
+	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
+
+tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) $(FAKE_VERBS) build/peer build/smallest
 
 check check-all:
 	tests/setup build lab check $(if $(filter check-all,$@),pairs)
@@ -235,4 +241,4 @@ compilers:
 		xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 	$(ANALYZE) -Wno-analyzer-malloc-leak rdma-common/console.c
 
-.PHONY: all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
+.PHONY: $(FAKE_VERBS) all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
