@@ -94,10 +94,10 @@ static void call_finished(struct sink *sink)
 
 /* ---- Verifying ---- */
 
-/* How many of the next `size` bytes are the first pass's, which alone is printed and stored. */
-static size_t in_first_pass(const struct sink *sink, size_t size)
+/* How many of `size` bytes are the first pass's, which alone is printed and stored. */
+static size_t in_first_pass(const struct sink *sink, uint64_t position, size_t size)
 {
-	uint64_t position = sink->verdict.verified_bytes, pass = sink->incoming.pass_length;
+	uint64_t pass = sink->incoming.pass_length;
 
 	if (position >= pass)
 		return 0;
@@ -178,7 +178,7 @@ static bool verify(struct sink *sink, const uint8_t *bytes, size_t size)
 		same = match_pattern(sink, bytes, size);
 	if (same == size && sink->incoming.has_digest)
 		digest_next(sink, bytes, size);
-	excerpt_add(&sink->excerpt, bytes, in_first_pass(sink, same));
+	excerpt_add(&sink->excerpt, bytes, in_first_pass(sink, sink->verdict.verified_bytes, same));
 	sink->verdict.verified_bytes += same;
 	sink->verdict.nanoseconds += now_nanoseconds() - started;
 	if (same < size)
@@ -270,14 +270,12 @@ static bool verify_whole(struct sink *sink)
 static bool store_whole(struct sink *sink)
 {
 	const struct incoming *incoming = &sink->incoming;
-	uint64_t stored = incoming->length;
+	size_t length = (size_t)incoming->length, stored = in_first_pass(sink, 0, length);
 
-	if (stored > incoming->pass_length)
-		stored = incoming->pass_length;
-	if (!store(sink, incoming->ring, (size_t)stored))
+	if (!store(sink, incoming->ring, stored))
 		return false;
-	if (stored < incoming->length)
-		call_kept(sink, (size_t)(incoming->length - stored));
+	if (stored < length)
+		call_kept(sink, length - stored);
 	return true;
 }
 
@@ -319,7 +317,7 @@ static bool take_piece(struct sink *sink)
 	memcpy(sink->buffer, sink->incoming.ring + piece.offset, size);
 	call_copied(sink, size);
 	if (sink->incoming.output)
-		stored = in_first_pass(sink, size);
+		stored = in_first_pass(sink, sink->verdict.verified_bytes, size);
 	if (verify(sink, sink->buffer, size) &&
 	    (stored == 0 || store(sink, sink->buffer, stored)) && stored < size)
 		call_kept(sink, size - stored);
