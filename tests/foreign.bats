@@ -57,9 +57,9 @@ asks() {
 	local mode=$1 sessions=$2 ends=$3 text=$4 patience=$LIMIT least=0 most=2 start
 	shift 4
 	if [ "$text" = "$SILENT" ]; then
-		patience=$SERVER_SILENCE least=$SERVER_SILENCE most=$((SERVER_SILENCE + 2))
+		patience=$SERVER_SILENCE least=$patience most=$((patience + 2))
 	elif [ "$LAB_TRANSPORT" = siw ]; then # the first message may be overlooked until more arrives, which does not
-		text="$text|$SILENT" patience=$((2 * SERVER_SILENCE)) most=$((2 * SERVER_SILENCE + 2))
+		text="$text|$SILENT" patience=$((2 * SERVER_SILENCE)) most=$((patience + 2))
 	fi
 	start_server -t "$patience" -m "from the server" "$mode"
 	start=$(milliseconds)

@@ -264,7 +264,8 @@ peak_below() {
 	lab run a rm /tmp/arrived
 }
 
-# With about 45 sessions at a time ibv_create_cq(3) begins to fail over soft-iWARP, and says no errno.
+# With about 45 sessions at a time ibv_create_cq(3) begins to fail over soft-iWARP, and says no errno; and a connect request
+# that is not answered in ten seconds is given up there.
 @test "64 clients at a time (8 over soft-iWARP), with little memory for all of them" {
 	local clients=64
 	[ "$LAB_TRANSPORT" != siw ] || clients=8

@@ -682,8 +682,8 @@ static void a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes(void **
 
 static void a_pipe_that_is_silent_is_not_waited_for(void **state)
 {
-	struct payload payload;
 	struct feed feed = { .size = 10, .step = 5, .held = true };
+	struct payload payload;
 
 	(void)state;
 	feed_start(&feed);
