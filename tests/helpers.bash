@@ -96,13 +96,14 @@ allow_memory() {
 }
 
 # keep_programs HOST...: copies of them in its memory, at the same paths, unless it has them. In the project's folder a
-# program is read anew at each start, which takes longer than all else that a short session does.
+# program is read anew at each start, which takes longer than all else that a short session does. By busybox, which a host
+# reads once, instead of a program and its libraries for each word.
 keep_programs() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST") version
 	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
 	for host in "$@"; do
 		# shellcheck disable=SC2016 # expanded on the host
-		lab run "$host" sh -e -c 'kept=/run/programs/$1
+		lab run "$host" busybox sh -e -c 'kept=/run/programs/$1
 			[ ! -e "$kept" ] || exit 0
 			shift
 			for file; do
