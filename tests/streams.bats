@@ -47,11 +47,15 @@ exchange() {
 	rm "$folder"/*
 }
 
-# exchange_each MODE LENGTH...: files of each length, both ways; short ones meet long ones.
+# exchange_each MODE LENGTH...: files of each length, one way in one mode and the other way in the other; short ones meet
+# long ones.
 exchange_each() {
-	local mode=$1 lengths=("${@:2}") i
-	for i in "${!lengths[@]}"; do
-		exchange "$mode" "${lengths[i]}" "${lengths[-1 - i]}"
+	local mode=$1 lengths=("${@:2}") number pair
+	for number in "${!lengths[@]}"; do
+		[ $((2 * number)) -lt "${#lengths[@]}" ] || break
+		pair=("${lengths[number]}" "${lengths[-1 - number]}")
+		[ "$mode" = read ] || pair=("${pair[1]}" "${pair[0]}")
+		exchange "$mode" "${pair[@]}"
 	done
 }
 
