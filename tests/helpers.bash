@@ -73,7 +73,7 @@ milliseconds() {
 # machine with nothing else to do needs; hosts that are emulated on one that has take several times that. What each
 # ending takes exactly, the tests with simulated time can see.
 within() {
-	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 4)) least=${4:-0}
+	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
 	echo "$passed ms, status ${status:-none}: $BATS_TEST_DESCRIPTION: $3" >>"$TIMES"
 	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
