@@ -7,6 +7,10 @@ load helpers
 
 LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
 
+setup_file() {
+	prepare_hosts a b
+}
+
 # descriptors: how many the server on host a that was started last has open.
 descriptors() {
 	# shellcheck disable=SC2016 # expanded on the host
