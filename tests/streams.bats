@@ -47,15 +47,13 @@ exchange() {
 	rm "$folder"/*
 }
 
-# exchange_each MODE LENGTH...: files of each length, one way in one mode and the other way in the other; short ones meet
-# long ones.
+# exchange_each MODE LENGTH...: files of each length, short ones against long ones, which go there and back by turns. Of
+# each the one side is who operates in one mode, the other side in the other.
 exchange_each() {
-	local mode=$1 lengths=("${@:2}") number pair
-	for number in "${!lengths[@]}"; do
-		[ $((2 * number)) -lt "${#lengths[@]}" ] || break
-		pair=("${lengths[number]}" "${lengths[-1 - number]}")
-		[ "$mode" = read ] || pair=("${pair[1]}" "${pair[0]}")
-		exchange "$mode" "${pair[@]}"
+	local mode=$1 lengths=("${@:2}") number short long
+	for ((number = 0; 2 * number < ${#lengths[@]}; number++)); do
+		short=${lengths[number]} long=${lengths[-1 - number]}
+		if [ $((number % 2)) -eq 0 ]; then exchange "$mode" "$short" "$long"; else exchange "$mode" "$long" "$short"; fi
 	done
 }
 
@@ -95,7 +93,7 @@ peak_below() {
 	for mode in read write; do
 		start_server -t "$LIMIT" -f "$folder/there" -o /run/arrived "$mode"
 		shell_client '"$CLIENT" -t "$1" -f "$2/there" -o /run/arrived "$3" 192.0.2.1 "$4" &
-			while grep VmHWM "/proc/$!/status"; do sleep 0.2; done >"$2/memory"
+			while grep VmHWM "/proc/$!/status"; do sleep 0.1; done >"$2/memory"
 			wait "$!" && cmp "$2/there" /run/arrived && rm /run/arrived' \
 			"$LIMIT" "$folder" "$mode" "$port"
 		expect 0
