@@ -70,8 +70,8 @@ milliseconds() {
 
 # within SECONDS START WHAT [LEAST]: fails if more time has passed since START (or less than LEAST seconds), by far: this
 # is to distinguish a program that notices from one that waits for a --timeout of $LIMIT, not to measure. SECONDS is what a
-# machine with nothing else to do needs; hosts that are emulated on one that has take several times that. What each
-# ending takes exactly, the tests with simulated time can see.
+# machine with nothing else to do needs; hosts that are emulated on one that has take several times that; but no more
+# than 74, when a kernel gives up a connect request. What each ending takes exactly, the tests with simulated time can see.
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
@@ -96,8 +96,8 @@ allow_memory() {
 }
 
 # keep_programs HOST...: copies of them in its memory, at the same paths, unless it has them. In the project's folder a
-# program is read anew at each start, which takes longer than all else that a short session does. By busybox, which a host
-# reads once, instead of a program and its libraries for each word.
+# program is read anew at each start, which takes longer than all else that a short session does. By one busybox: each
+# other program, with its libraries, a host would read for the first time.
 keep_programs() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST") version
 	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
@@ -108,7 +108,7 @@ keep_programs() {
 			shift
 			for file; do
 				[ -e "$file" ] || continue # not built: the rows that need it say so
-				while mountpoint -q "$file"; do umount -l "$file"; done
+				while umount -l "$file" 2>/dev/null; do :; done
 				copy=/run/programs$file
 				mkdir -p "${copy%/*}"
 				cp "$file" "$copy.new"
@@ -119,7 +119,7 @@ keep_programs() {
 	done
 }
 
-# prepare_hosts HOST...: for tests that send large payloads.
+# prepare_hosts HOST...: for tests that send large payloads, or have many clients.
 prepare_hosts() {
 	keep_programs "$@"
 	allow_memory "$@"
