@@ -132,7 +132,9 @@ class Host:
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # A warning of the kernel belongs on the console, and an oops must end the host rather than hang a test.
         # Whether timer interrupts arrive the kernel judges within ten ticks, and calls a busy machine's timer broken.
+        # Security modules and accounts of memory and pressure, which nobody here asks for, cost at each system call.
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check cryptomgr.notests"
+        append += " lsm=capability psi=0 cgroup_disable=memory"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
             # QEMU's older machine describes its interrupts in a loop of ACPI's byte code, which the kernel runs through
@@ -146,8 +148,10 @@ class Host:
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
             *("-chardev", f"socket,id=agent,fd={agent}"),
             *("-chardev", f"socket,id=shell,server=on,wait=off,path={escape(f'{lab.folder}/{self.name}.shell')}"),
-            *("-device", "virtio-serial-pci", "-device", "virtconsole,chardev=shell,nr=0"),
-            *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci"),
+            # Without an eventfd for each queue (ioeventfd) QEMU takes a request of a device where the processor makes it, and
+            # need not wake a thread that then polls all of them.
+            *("-device", "virtio-serial-pci,ioeventfd=off", "-device", "virtconsole,chardev=shell,nr=0"),
+            *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci,ioeventfd=off"),
             *share("root", "/", ",readonly=on"),
             *share("project", PROJECT, ",readonly=on"),
             *share("share", lab.share, ""),
@@ -465,7 +469,7 @@ def share(tag, folder, options):
     """QEMU options for a folder of this machine, seen by the guest as 9p file system `tag`."""
     return (
         *("-fsdev", f"local,id={tag},path={escape(folder)},security_model=none,multidevs=remap{options}"),
-        *("-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        *("-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag},ioeventfd=off"),
     )
 
 
