@@ -56,7 +56,8 @@
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
  *     MSG_DONE: digest                     ------->     behind a WRITE, or when a READ completed
  *                                          <-------     MSG_DONE: digest
- *     meanwhile each tells the other by MSG_WINDOW how far the streams are (transfer.h)
+ *     meanwhile each tells the other by MSG_WINDOW how far the streams are (transfer.h), and
+ *     behind its MSG_VERDICT, until the other's is here, that it has received those
  *     both verify what they received, each once its own MSG_DONE is sent and the peer's is here
  *     MSG_VERDICT                          <------>     MSG_VERDICT
  *     (or a bad one at any time behind MSG_MR, from a side that gives up)
@@ -388,13 +389,10 @@ static NEEDS_LOCK int continue_operation(struct connection *connection, int64_t 
 	return 0;
 }
 
-/* True between MSG_MR and MSG_VERDICT. There is one slot for it. */
+/* There is one slot for it. */
 static NEEDS_LOCK bool window_is_allowed(const struct session *session)
 {
-	const struct protocol *protocol = &session->protocol;
-
-	return protocol->phase == PHASE_EXCHANGING && protocol->local >= LOCAL_MR_POSTED &&
-	       protocol->local < LOCAL_CHECKED && !session->window_outstanding;
+	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
 }
 
 /* The peer is told how far this side is, if that is due. */
@@ -478,6 +476,7 @@ static NEEDS_LOCK int send_verdict(struct connection *connection)
 	const struct message verdict = { .type = MSG_VERDICT,
 					 .value = in_words ? check : STATUS_LOCAL_FAILURE };
 
+	transfer_verdict(&connection->session.transfer, now_milliseconds());
 	return post_message(connection, &verdict);
 }
 
@@ -802,8 +801,7 @@ static NEEDS_LOCK void handle_window(struct connection *connection, unsigned int
 
 	if (protocol->gave_up)
 		return;
-	if (protocol->verifying &&
-	    (protocol->remote == REMOTE_MR || protocol->remote == REMOTE_DONE))
+	if (window_may_come(protocol))
 		wrong = transfer_accept(&session->transfer, &window, now);
 	if (wrong) {
 		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);

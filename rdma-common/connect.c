@@ -363,6 +363,7 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 		.peer_passes = hello->passes,
 		.peer_seconds = hello->seconds,
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
+		.late_windows = hello->flags & HELLO_LATE_WINDOWS,
 	};
 	memcpy(agreement.peer_device, hello->device, sizeof(agreement.peer_device));
 	return agreement;

@@ -58,6 +58,7 @@ struct agreement {
 	uint64_t peer_passes;     /* how often the peer performs its operation; 0: for: */
 	uint32_t peer_seconds;
 	bool peer_every_pass; /* and every pass is verified */
+	bool late_windows;    /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
 	/* The name of the peer's device: any bytes, as the peer says; empty: not known. */
 	char peer_device[HELLO_DEVICE_SIZE];
 };

@@ -232,6 +232,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	lock_sessions(&connection->engine->lock);
 	session->protocol.operates = operates;
 	session->protocol.verifying = connection->agreement.verifying;
+	session->protocol.late_windows = connection->agreement.late_windows;
 	transfer_init(&session->transfer, plan, now);
 	if (plan->outgoing.present && !connection->outgoing.owned) /* the payload itself */
 		transfer_filled(&session->transfer, connection->outgoing.size, false, now);
@@ -318,8 +319,10 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->engine->options;
 	const struct payload *payload = connection->payload;
-	unsigned int flags = connection->one_way ? HELLO_ONE_WAY : 0;
+	unsigned int flags = HELLO_LATE_WINDOWS;
 
+	if (connection->one_way)
+		flags |= HELLO_ONE_WAY;
 	if (payload->is_pattern)
 		flags |= HELLO_PATTERN;
 	if (sends && payload->length == TRANSFER_UNKNOWN)

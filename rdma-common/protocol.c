@@ -73,6 +73,21 @@ const char *remote_stage_name(enum remote_stage remote)
 	return "REMOTE_?";
 }
 
+bool window_may_be_sent(const struct protocol *protocol)
+{
+	bool confirms =
+		protocol->late_windows && !protocol->gave_up && protocol->remote < REMOTE_VERDICT;
+
+	return protocol->phase == PHASE_EXCHANGING && protocol->local >= LOCAL_MR_POSTED &&
+	       (protocol->local < LOCAL_CHECKED || confirms);
+}
+
+bool window_may_come(const struct protocol *protocol)
+{
+	return protocol->verifying && protocol->remote >= REMOTE_MR &&
+	       protocol->remote <= REMOTE_VERDICT;
+}
+
 /*
  * True if a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
  * that is once its last message is here; over iWARP it may leave as soon as it has this side's,

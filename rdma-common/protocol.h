@@ -49,7 +49,8 @@ enum remote_stage {
 struct protocol {
 	enum role role;
 	enum operation operation;
-	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
+	bool verifying;    /* the peer has a hello: digests and verdicts are exchanged */
+	bool late_windows; /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
 	bool operates; /* this side performs the operation; not a server in a one-way session, whose
 			  operation is nothing */
 	enum phase phase;
@@ -142,6 +143,16 @@ const char *event_name(enum event_type type);
 const char *phase_name(enum phase phase);
 const char *local_stage_name(enum local_stage local);
 const char *remote_stage_name(enum remote_stage remote);
+
+/*
+ * True while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are there. Behind
+ * its own it only confirms, so that a peer that stores slowly does not run out of credits; but an
+ * older peer does not take that.
+ */
+bool window_may_be_sent(const struct protocol *protocol);
+
+/* True while a MSG_WINDOW of the peer is in turn: from its MSG_MR on, unless it gave up. */
+bool window_may_come(const struct protocol *protocol);
 
 /* True if a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp);

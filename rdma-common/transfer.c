@@ -579,6 +579,15 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int6
 	return NULL;
 }
 
+void transfer_verdict(struct transfer *transfer, int64_t now)
+{
+	struct transfer_sink *sink = &transfer->sink;
+
+	sink->told_taken = taken(transfer);
+	sink->told_kept = sink->kept;
+	refresh(transfer, false, now);
+}
+
 /* ---- The wire's speed ---- */
 
 /*

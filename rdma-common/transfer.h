@@ -201,7 +201,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 /*
  * Whether a MSG_WINDOW is to be posted now. If so `*window` is what it says, and it counts as sent.
  * To be asked after everything that is reported here, behind the requests of transfer_next(), and
- * at transfer_window_time(); only between this side's MSG_MR and its MSG_VERDICT.
+ * at transfer_window_time(); from this side's MSG_MR until both sides' MSG_VERDICT are there.
  */
 bool transfer_window(struct transfer *transfer, int64_t now, struct window *window);
 
@@ -226,6 +226,9 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now);
 
 /* The peer's MSG_DONE with this byte count. NULL, or what is wrong, as in transfer_accept(). */
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now);
+
+/* MSG_VERDICT is posted: it says how much is kept, and from now on windows only confirm. */
+void transfer_verdict(struct transfer *transfer, int64_t now);
 
 /* ---- The operation ---- */
 

@@ -88,6 +88,8 @@ struct hello {
  */
 #define HELLO_CHECK       (1 << 4)
 #define HELLO_CHECK_SHORT (1 << 5) /* with that: a pattern of one byte */
+/* This side takes MSG_WINDOW behind the MSG_VERDICT of its peer, until it has sent its own. */
+#define HELLO_LATE_WINDOWS (1 << 6)
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

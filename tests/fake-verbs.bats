@@ -188,6 +188,25 @@ happy_path() {
 	done
 }
 
+# A hundred MSG_WINDOW behind the verdict of the program, which are confirmed; an older peer's twenty are not.
+@test "streams: a peer that stores slowly behind MSG_DONE is waited for as long as it moves" {
+	local transport operation
+	for transport in "" iwarp; do
+		for operation in read write; do
+			outcomes client -s 100000 <<-END
+			0	$transport $operation stores:1000
+			0	$transport $operation stores:5000 no-late-windows
+			END
+			outcomes server -1 -s 100000 <<-END
+			0	$transport $operation stores:1000
+			0	$transport $operation stores:5000 no-late-windows
+			END
+		done
+		outcomes client --one-way -s 100000 <<<"0	$transport write one-way stores:1000"
+		outcomes server -1 -s 100000 <<<"0	$transport read one-way stores:1000"
+	done
+}
+
 @test "streams: what is damaged on the way is found, what stands still is given up" {
 	local role script
 	for role in client "server -1"; do

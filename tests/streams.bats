@@ -404,9 +404,9 @@ has_files() {
 
 # ---- What is slow, but moves ----
 
-# read_slowly HOST PIPE FILE: 200 kB/s for seven seconds; sets $reader.
+# read_slowly HOST PIPE FILE COUNT BYTES PAUSE: so many pieces of so many bytes, one every PAUSE seconds.
 read_slowly() {
-	lab run "$1" sh -c 'exec <"$1" >"$2"; for piece in $(seq 14); do head -c 100000; sleep 0.5; done' - "$2" "$3" 3>&- &
+	lab run "$1" sh -c 'exec <"$1" >"$2"; for piece in $(seq "$3"); do head -c "$4"; sleep "$5"; done' - "${@:2}" 3>&- &
 }
 
 # The server's ring is as long as the payload, the client's is shorter: either way most is stored behind MSG_DONE.
@@ -415,8 +415,8 @@ read_slowly() {
 	random_file there 1400000
 	mkfifo "$folder/pipe-a" "$folder/pipe-b"
 	start_server -1 -t 5 -f "$folder/there" -o "$folder/pipe-a" write
-	read_slowly a "$folder/pipe-a" "$folder/arrived-a"
-	read_slowly b "$folder/pipe-b" "$folder/arrived-b"
+	read_slowly a "$folder/pipe-a" "$folder/arrived-a" 14 100000 0.5
+	read_slowly b "$folder/pipe-b" "$folder/arrived-b" 14 100000 0.5
 	start=$(milliseconds)
 	limited_client "-l 2560" -t 5 -f "$folder/there" -o "$folder/pipe-b" write 192.0.2.1 "$port"
 	within 8 "$start" "slow readers" 6
@@ -424,6 +424,21 @@ read_slowly() {
 	server_ends 0
 	await cmp -s "$folder/there" "$folder/arrived-a"
 	await cmp -s "$folder/there" "$folder/arrived-b"
+}
+
+# The sender has said all that it had to say, its verdict too; it confirms some fifty MSG_WINDOW that come behind that.
+@test "a reader on one side, to whom the other has nothing more to send" {
+	local start
+	random_file there 4200000
+	mkfifo "$folder/pipe-a"
+	start_server -1 -t 2 -o "$folder/pipe-a" write
+	read_slowly a "$folder/pipe-a" "$folder/arrived-a" 60 70000 0.25
+	start=$(milliseconds)
+	client --one-way -t 2 -f "$folder/there" write 192.0.2.1 "$port"
+	within 18 "$start" "slow reader" 13
+	expect 0
+	server_ends 0
+	await cmp -s "$folder/there" "$folder/arrived-a"
 }
 
 # mount_slowly: the disk of 1 MB/s, on host a; it has no O_TMPFILE.

@@ -22,6 +22,8 @@
  *   seconds:N                 for how long, with passes:0
  *   ring:N request:N          bytes of the peer's rings; of its work requests
  *   late-source               the peer announces its ring before there is anything in it
+ *   stores:N                  the peer stores no more than N bytes in a quarter of a second
+ *   no-late-windows           it is older, and takes no MSG_WINDOW behind MSG_VERDICT
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
@@ -321,9 +323,11 @@ struct peer {
 	struct window told;                /* what the peer said last */
 	uint64_t windows_received;         /* of the program's */
 	uint64_t digest, done_bytes;       /* of the program's MSG_DONE */
+	int64_t stores_at;                 /* it keeps what is copied, not before */
 	int64_t clock;                     /* when it looks again by itself; 0: it does not */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good;
+	bool verdict_delivered, program_is_content;
 	bool lied;           /* what the program answers is not judged */
 	unsigned int steps;  /* behind MSG_MR, at which it may give up */
 	bool silent;         /* it sends nothing any more */

@@ -26,12 +26,16 @@
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
-#define HELLO_ONE_WAY     1
-#define HELLO_PATTERN     2
-#define HELLO_UNKNOWN     4
-#define HELLO_EVERY_PASS  8
-#define HELLO_CHECK       16
-#define HELLO_CHECK_SHORT 32
+#define HELLO_ONE_WAY      1
+#define HELLO_PATTERN      2
+#define HELLO_UNKNOWN      4
+#define HELLO_EVERY_PASS   8
+#define HELLO_CHECK        16
+#define HELLO_CHECK_SHORT  32
+#define HELLO_LATE_WINDOWS 64
+
+/* How often a peer that stores slowly does so. */
+#define STORE_MILLISECONDS 250
 
 #define STATUS_LOCAL_FAILURE  1
 #define STATUS_CONTENTS_WRONG 7
@@ -110,6 +114,12 @@ static bool peer_sends(bool passive)
 	return !scripted("one-way") || passive == writes();
 }
 
+/* A window behind the verdict of its sender, which an older release does not. */
+static bool takes_late_windows(void)
+{
+	return !scripted("no-late-windows");
+}
+
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
 {
 	static const uint8_t magic[] = { 'R', 'W', 'H', 'O' };
@@ -129,7 +139,8 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
 			    (scripted("check") ? HELLO_CHECK : 0) |
 			    (scripted("check") && !passive ? HELLO_PATTERN : 0) |
-			    (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0));
+			    (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
+			    (takes_late_windows() ? HELLO_LATE_WINDOWS : 0));
 	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
 	if (wire[4] == 1)
@@ -260,6 +271,8 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		violation("the program's hello has another MTU than its port");
 	if (!is_zero(wire + 18, 2) || wire[16] || (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
+	if (!(get(wire + 6, 2) & HELLO_LATE_WINDOWS))
+		violation("the program's hello does not say that it takes late windows");
 	if (strncmp((const char *)wire + HELLO_LEAST, DEVICE, HELLO_SIZE - HELLO_LEAST) != 0)
 		violation("the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
@@ -349,6 +362,7 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 	const struct fields fields = { .value = status };
 
 	peer->verdict_sent = true;
+	transfer_verdict(&peer->transfer, simulated_milliseconds());
 	peer_sends_message(peer, MSG_VERDICT, &fields);
 }
 
@@ -405,7 +419,25 @@ static bool copy(struct peer *peer)
 		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
 	}
 	transfer_copied(transfer, piece.size, simulated_milliseconds());
-	transfer_kept(transfer, piece.position + piece.size, simulated_milliseconds());
+	return true;
+}
+
+/* What is copied is kept at once, or so much of it at a time. */
+static bool store(struct peer *peer)
+{
+	struct transfer *transfer = &peer->transfer;
+	uint64_t kept = transfer->sink.kept, copied = transfer->sink.copied;
+	uint64_t most = scripted_number("stores", 0);
+	int64_t now = simulated_milliseconds();
+
+	if (kept == copied || now < peer->stores_at)
+		return false;
+	if (most > 0) {
+		copied = kept + smaller(most, copied - kept);
+		peer->stores_at = now + STORE_MILLISECONDS;
+		peer_wakes_at(peer, peer->stores_at);
+	}
+	transfer_kept(transfer, copied, now);
 	return true;
 }
 
@@ -510,7 +542,8 @@ static bool tell(struct peer *peer)
 	struct window window;
 	int64_t time;
 
-	if (!peer->mr_sent || peer->verdict_sent)
+	if (!peer->mr_sent ||
+	    (peer->verdict_sent && (peer->received == RECEIVED_VERDICT || !takes_late_windows())))
 		return false;
 	/* as when the MSG_WINDOW before has not completed: there is one slot for it */
 	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
@@ -541,6 +574,17 @@ static bool finish_operation(struct peer *peer)
 	return true;
 }
 
+/* Both verdicts are there: a client leaves. */
+static void conclude(struct peer *peer)
+{
+	if (peer->good && peer->program_is_content) {
+		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
+		served++;
+	}
+	if (peer->id->passive)
+		peer_disconnects(peer->id);
+}
+
 /* The verdict, once the program's payload and its digest are here. */
 static bool judge(struct peer *peer)
 {
@@ -557,6 +601,8 @@ static bool judge(struct peer *peer)
 	peer->good = !peer->transfer.sink.stream.plan.present ||
 		     XXH3_64bits(peer->incoming, peer->done_bytes) == peer->digest;
 	peer_sends_verdict(peer, peer->good ? 0 : STATUS_CONTENTS_WRONG);
+	if (peer->received == RECEIVED_VERDICT)
+		conclude(peer);
 	return true;
 }
 
@@ -588,7 +634,7 @@ static void pump(struct peer *peer)
 		    peer_lies(peer, MOMENT_REGIONS_KNOWN))
 			break;
 		while (!gives_up(peer) && !peer->silent &&
-		       (fill(peer) || copy(peer) || operate(peer) || tell(peer) ||
+		       (fill(peer) || copy(peer) || store(peer) || operate(peer) || tell(peer) ||
 			finish_operation(peer) || judge(peer)))
 			;
 	}
@@ -625,6 +671,8 @@ void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 		peer->done_delivered = true;
 		peer->known_ready = peer->transfer.source.told_ready;
 		complete_without_hello(peer);
+	} else if (bytes[0] == MSG_VERDICT) {
+		peer->verdict_delivered = true;
 	}
 }
 
@@ -786,28 +834,31 @@ static void receive_verdict(struct peer *peer, const uint8_t *bytes)
 {
 	uint64_t status = get(bytes + 24, 8);
 
-	if (status == 0 && peer->good) {
-		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
-		served++;
-	}
+	peer->program_is_content = status == 0;
 	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
 		if (!peer->verdict_sent)
 			peer_sends_verdict(peer, status);
 	}
-	if (peer->id->passive)
-		peer_disconnects(peer->id);
+	if (peer->verdict_sent)
+		conclude(peer);
 }
 
-/* MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between. */
+/*
+ * MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between, and behind
+ * MSG_VERDICT until the program has the peer's as well, if the peer takes that.
+ */
 static void check_order(struct peer *peer, const uint8_t *bytes)
 {
 	enum received before = peer->received;
 	bool early = bytes[0] == MSG_VERDICT && get(bytes + 24, 8) != 0 && before == RECEIVED_MR;
 
 	if (bytes[0] == MSG_WINDOW) {
-		if (before == RECEIVED_NOTHING || before == RECEIVED_VERDICT)
-			violation("MSG_WINDOW before MSG_MR, or behind MSG_VERDICT");
+		if (before == RECEIVED_NOTHING)
+			violation("MSG_WINDOW before MSG_MR");
+		if (before == RECEIVED_VERDICT &&
+		    (!takes_late_windows() || peer->verdict_delivered))
+			violation("MSG_WINDOW behind MSG_VERDICT");
 		return;
 	}
 	if ((unsigned int)bytes[0] != before && !early)

@@ -1126,9 +1126,66 @@ static void a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left(void 
 	}
 }
 
+/* ---- MSG_WINDOW ---- */
+
+/* Each stage at which a window may be sent, or may come, for the first or the last time. */
+static void windows_flow_from_msg_mr_until_both_verdicts_are_there(void **state)
+{
+	static const struct {
+		bool late_windows;
+		enum local_stage local;
+		enum remote_stage remote;
+		bool may_be_sent, may_come;
+	} cases[] = {
+		{ true, LOCAL_IDLE, REMOTE_SILENT, false, false },
+		{ true, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
+		{ true, LOCAL_MR_POSTED, REMOTE_MR, true, true },
+		/* this side stores on, and the peer does */
+		{ true, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
+		{ true, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
+		{ true, LOCAL_CHECKED, REMOTE_VERDICT, false, true },
+		/* to an older peer, which does not take what comes behind a verdict */
+		{ false, LOCAL_CHECKING, REMOTE_DONE, true, true },
+		{ false, LOCAL_CHECKED, REMOTE_DONE, false, true },
+		{ false, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
+		/* who gave up sends nothing more */
+		{ true, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
+	};
+	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_READ);
+
+	(void)state;
+	protocol.verifying = true;
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		protocol.phase = PHASE_EXCHANGING;
+		protocol.late_windows = cases[i].late_windows;
+		protocol.local = cases[i].local;
+		protocol.remote = cases[i].remote;
+		assert_int_equal(window_may_be_sent(&protocol), cases[i].may_be_sent);
+		assert_int_equal(window_may_come(&protocol), cases[i].may_come);
+		protocol.phase = PHASE_CLOSING;
+		assert_false(window_may_be_sent(&protocol));
+	}
+}
+
+static void who_gave_up_confirms_nothing_behind_its_verdict(void **state)
+{
+	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_READ);
+
+	(void)state;
+	protocol.verifying = protocol.late_windows = protocol.gave_up = true;
+	protocol.phase = PHASE_EXCHANGING;
+	protocol.local = LOCAL_VERDICT_POSTED;
+	protocol.remote = REMOTE_MR;
+	assert_false(window_may_be_sent(&protocol));
+	protocol.gave_up = false;
+	assert_true(window_may_be_sent(&protocol));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(windows_flow_from_msg_mr_until_both_verdicts_are_there),
+		cmocka_unit_test(who_gave_up_confirms_nothing_behind_its_verdict),
 		cmocka_unit_test(a_session_begins_with_nothing_done),
 		cmocka_unit_test(every_value_has_a_name_of_its_own),
 		cmocka_unit_test(every_event_in_every_state_leads_where_the_table_says),

@@ -1413,9 +1413,12 @@ static void every_break_is_found(void **state)
 
 #define SIMULATED_QUEUE 4096
 
+/* MSG_VERDICT, which the explorations do without: there both sides may always go on. */
+#define ITEM_VERDICT 100
+
 /* What goes over a wire in one direction, in this order. */
 struct item {
-	enum entry_kind kind;
+	int kind;  /* enum entry_kind, or ITEM_VERDICT */
 	int owner; /* ENTRY_REQUEST: whose it is */
 	uint64_t id, size;
 	bool signaled;
@@ -1428,12 +1431,14 @@ struct simulated_side {
 	unsigned int first, behind; /* of the queue, modulo its length */
 	uint64_t sent;              /* bytes of its first item */
 	uint64_t filled, copied;    /* bytes that its disk may still move in this millisecond */
-	bool done;
+	bool done, judged;          /* it has sent MSG_DONE, MSG_VERDICT */
+	bool peer_judged;           /* the peer's MSG_VERDICT is here */
 };
 
 struct simulation {
 	struct simulated_side sides[2];
-	uint64_t wire, disk; /* bytes a millisecond */
+	uint64_t wire, disk;  /* bytes a millisecond */
+	bool no_late_windows; /* a side is silent behind its MSG_VERDICT, as older releases are */
 	int64_t now;
 	int64_t longest; /* the peer owed something and nothing moved, in milliseconds */
 	unsigned int windows;
@@ -1468,6 +1473,12 @@ static void send_item(struct simulation *simulation, int number, struct item ite
 	assert_true(side->behind - side->first < SIMULATED_QUEUE);
 }
 
+/* As window_may_be_sent() has it. */
+static bool may_send_window(const struct simulation *simulation, const struct simulated_side *side)
+{
+	return !side->judged || (!side->peer_judged && !simulation->no_late_windows);
+}
+
 static void simulate_posts(struct simulation *simulation, int number)
 {
 	struct simulated_side *side = &simulation->sides[number];
@@ -1486,7 +1497,8 @@ static void simulate_posts(struct simulation *simulation, int number)
 	if (in_flight > simulation->most_in_flight)
 		simulation->most_in_flight = in_flight;
 	item = (struct item){ .kind = ENTRY_WINDOW, .size = 100 };
-	if (transfer_window(transfer, simulation->now, &item.window)) {
+	if (may_send_window(simulation, side) &&
+	    transfer_window(transfer, simulation->now, &item.window)) {
 		simulation->windows++;
 		send_item(simulation, number, item);
 	}
@@ -1495,6 +1507,11 @@ static void simulate_posts(struct simulation *simulation, int number)
 		item = (struct item){ .kind = ENTRY_DONE, .size = 100 };
 		item.id = transfer_done(transfer, simulation->now);
 		send_item(simulation, number, item);
+	}
+	if (side->done && !side->judged && transfer_all_kept(transfer)) {
+		side->judged = true;
+		transfer_verdict(transfer, simulation->now);
+		send_item(simulation, number, (struct item){ .kind = ITEM_VERDICT, .size = 100 });
 	}
 }
 
@@ -1507,6 +1524,8 @@ static void simulate_arrival(struct simulation *simulation, int number, const st
 		wrong = transfer_accept(peer, &item->window, simulation->now);
 	else if (item->kind == ENTRY_DONE)
 		wrong = transfer_accept_done(peer, item->id, simulation->now);
+	else if (item->kind == ITEM_VERDICT)
+		simulation->sides[!number].peer_judged = true;
 	else if (item->signaled)
 		assert_true(transfer_completed(&simulation->sides[item->owner].transfer, item->id,
 					       simulation->now));
@@ -1566,17 +1585,16 @@ static void simulate_disks(struct simulation *simulation, int number)
 static int64_t silence_of(const struct simulation *simulation, int number)
 {
 	const struct simulated_side *side = &simulation->sides[number];
-	const struct simulated_side *peer = &simulation->sides[!number];
 	int64_t since = transfer_owed_since(&side->transfer);
 
-	if (peer->done && transfer_all_kept(&peer->transfer))
+	if (side->peer_judged)
 		return 0;
 	if (since == TRANSFER_NEVER && side->done)
 		since = transfer_heard(&side->transfer);
 	return since == TRANSFER_NEVER ? 0 : simulation->now - since;
 }
 
-/* One millisecond. Returns whether both sides have everything. */
+/* One millisecond. Returns whether both sides have both verdicts. */
 static bool simulate(struct simulation *simulation)
 {
 	bool over = true;
@@ -1590,12 +1608,12 @@ static bool simulate(struct simulation *simulation)
 		simulate_wire(simulation, number);
 		if (silence_of(simulation, number) > simulation->longest)
 			simulation->longest = silence_of(simulation, number);
-		over = over && side->done && transfer_all_kept(&side->transfer);
+		over = over && side->judged && side->peer_judged;
 	}
 	return over;
 }
 
-/* Runs until both sides have everything; `plans` may differ in their own rings. */
+/* Runs until both sides have both verdicts; `plans` may differ in their own rings. */
 static void run(struct simulation *simulation, const struct transfer_plan *plans)
 {
 	simulation->now = 0;
@@ -1667,6 +1685,36 @@ static void a_slow_disk_is_seen_to_move(void **state)
 		print_silence(kind, ring, silence);
 		assert_true(silence < 1000);
 	}
+}
+
+/*
+ * A disk of 200 kB/s behind a ring as long as the payload: MSG_DONE and the sender's MSG_VERDICT
+ * come at once, and far more windows behind them than there are credits.
+ */
+static void a_sink_that_stores_behind_both_is_seen_to_move(void **state)
+{
+	struct simulation *simulation = calloc(1, sizeof(*simulation));
+	struct transfer_plan plans[2];
+
+	(void)state;
+	assert_non_null(simulation);
+	for (int kind = 0; kind < 4; kind++) {
+		memset(simulation, 0, sizeof(*simulation));
+		plans[0] = plans[1] = real_plan(kind & 1, 4 << 20, 4 << 20);
+		plans[0].incoming.present = plans[1].outgoing.present = false;
+		simulation->wire = 1 << 20;
+		simulation->disk = 200;
+		simulation->sides[0].filled = 4 << 20;
+		simulation->no_late_windows = kind & 2;
+		run(simulation, plans);
+		if (simulation->no_late_windows) {
+			assert_true(simulation->longest > 5000);
+			continue;
+		}
+		assert_true(simulation->longest < 1000);
+		assert_true(simulation->windows > 2 * TRANSFER_CREDITS);
+	}
+	free(simulation);
 }
 
 /* Own rings of any length on either side, verified passes, completions that say little. */
@@ -2780,6 +2828,7 @@ int main(void)
 		cmocka_unit_test(the_wire_owes_what_is_in_flight),
 		cmocka_unit_test(a_slow_wire_is_seen_to_move),
 		cmocka_unit_test(a_slow_disk_is_seen_to_move),
+		cmocka_unit_test(a_sink_that_stores_behind_both_is_seen_to_move),
 		cmocka_unit_test(no_honest_side_is_refused),
 		cmocka_unit_test(explore_one_way),
 		cmocka_unit_test(explore_both_ways),
