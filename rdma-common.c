@@ -879,6 +879,14 @@ static NEEDS_LOCK void handle_verdict(struct connection *connection, uint64_t va
 		     (!session->done_posted || session->protocol.remote < REMOTE_DONE);
 	struct failure failure = { .status = STATUS_SUCCESS };
 
+	/* of a WRITE the state machine does not know when MSG_DONE is posted */
+	if (value == STATUS_SUCCESS && session->protocol.remote == REMOTE_DONE &&
+	    session->protocol.verifying && !session->done_posted) {
+		session_fail(connection, STATUS_CONTENTS_WRONG,
+			     "the peer judged what this side had not sent yet: its MSG_VERDICT is "
+			     "good, and MSG_DONE was not posted");
+		return;
+	}
 	if (value == STATUS_LOCAL_FAILURE && early)
 		failure_set(&failure, STATUS_REFUSED,
 			    "the peer gave up: it could not read what it sends, or keep what it "

@@ -404,6 +404,8 @@ happy_path() {
 		# shellcheck disable=SC2086
 		outcomes $role -s 500000 <<-END
 		7	memory:300000 lie:done-early	the peer is done reading what was not ready
+		7	write ring:4096 lie:verdict-soon	the peer judged what this side had not sent yet
+		7	iwarp write ring:4096 lie:verdict-soon	the peer judged what this side had not sent yet
 		7	ring:4096 lie:received-back payload:50000	the peer's window goes backwards in what it has received
 		7	write ring:4096 lie:received-back payload:50000	the peer's window goes backwards in what it has received
 		END

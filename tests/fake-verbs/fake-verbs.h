@@ -47,7 +47,8 @@
  *                             four times a second, none of the program's confirmed), confirm (just
  *                             before the --timeout of 1 s, windows of the program's, and nothing
  *                             moves), crawl (ten times then, a byte moves), mr-ready, done-early,
- *                             done-more, verdict-good or verdict-bad (too early)
+ *                             done-more, verdict-good or verdict-bad (too early),
+ *                             verdict-soon (good, behind MSG_DONE, but before the program's)
  *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
  *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello

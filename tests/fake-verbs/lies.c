@@ -215,6 +215,13 @@ static bool crawl(struct peer *peer, enum moment moment, const char *name)
 
 /* ---- Other messages ---- */
 
+/* Its own MSG_DONE is true, and the program's has not come. */
+static void judge_soon(struct peer *peer)
+{
+	peer_sends_done(peer, transfer_done(&peer->transfer, simulated_milliseconds()));
+	peer_sends_verdict(peer, 0);
+}
+
 static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 {
 	const struct transfer_stream *stream = &peer->transfer.source.stream;
@@ -224,6 +231,8 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "done-early"))
 		peer_sends_done(peer, stream->length == TRANSFER_UNKNOWN ? peer->outgoing_length
 									 : stream->length);
+	else if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "verdict-soon"))
+		judge_soon(peer);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-bad"))
 		peer_sends_verdict(peer, STATUS_CONTENTS_WRONG);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-good"))
