@@ -957,7 +957,8 @@ static NEEDS_LOCK void handle_operation_completion(struct connection *connection
 	int error = continue_operation(connection, now / 1000000);
 
 	measure(session, now);
-	session_set_deadline(connection, now / 1000000);
+	if (!transfer_waits_for_peer(&session->transfer))
+		session_set_deadline(connection, now / 1000000);
 	if (!error)
 		error = send_what_is_due(connection, now / 1000000);
 	follow_posting(connection, error);

@@ -27,6 +27,16 @@ static bool next_to_fill(void *context, struct piece *piece)
 	return any;
 }
 
+/*
+ * The worker of this side has moved something at `now`. That extends what this side waits for from
+ * its own end, and not what the peer, or the wire, owes.
+ */
+static NEEDS_LOCK void extend_own_deadline(struct connection *connection, int64_t now)
+{
+	if (transfer_owed_since(&connection->session.transfer) == TRANSFER_NEVER)
+		session_set_deadline(connection, now);
+}
+
 static void piece_filled(void *context, uint64_t size, bool end, uint64_t digest)
 {
 	static const struct failure broken = {
@@ -39,13 +49,13 @@ static void piece_filled(void *context, uint64_t size, bool end, uint64_t digest
 	int64_t now = now_milliseconds();
 
 	lock_sessions(&connection->engine->lock);
+	extend_own_deadline(connection, now);
 	if (is_open(session) && !transfer_filled(&session->transfer, size, end, now)) {
 		session_give_up(connection, &broken);
 	} else if (is_open(session)) {
 		/* of passes with the same bytes one is what MSG_DONE tells of */
 		if (!source->stream.repeats || source->filled <= source->stream.plan.length)
 			session->outgoing_digest = digest;
-		session_set_deadline(connection, now);
 		session_advance(connection);
 	}
 	unlock_sessions(&connection->engine->lock);
@@ -80,8 +90,8 @@ static void piece_copied(void *context, uint64_t size)
 	int64_t now = now_milliseconds();
 
 	lock_sessions(&connection->engine->lock);
+	extend_own_deadline(connection, now);
 	transfer_copied(&connection->session.transfer, size, now);
-	session_set_deadline(connection, now);
 	session_advance(connection);
 	unlock_sessions(&connection->engine->lock);
 }
@@ -92,8 +102,8 @@ static void kept_up_to(void *context, uint64_t position)
 	int64_t now = now_milliseconds();
 
 	lock_sessions(&connection->engine->lock);
+	extend_own_deadline(connection, now);
 	transfer_kept(&connection->session.transfer, position, now);
-	session_set_deadline(connection, now);
 	session_advance(connection);
 	unlock_sessions(&connection->engine->lock);
 }

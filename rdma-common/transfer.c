@@ -196,7 +196,7 @@ static bool has_urgent_news(const struct transfer *transfer)
 
 /* ---- Deadlines ---- */
 
-/* Whether the peer owes this side's source: room in its ring, or to read what is ready. */
+/* Whether the peer owes this side's source: to take what it knows to be ready. */
 static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -204,12 +204,9 @@ static bool owes_source(const struct transfer *transfer)
 
 	if (!stream->plan.present)
 		return false;
-	if (!transfer->plan.writes)
-		return source->told_ready > source->taken;
-	return !stream->repeats && !transfer_operated(transfer) &&
-	       (transfer->operation.posted == plus(source->taken, stream->announced) ||
-		(transfer->plan.completes_early &&
-		 source->filled == plus(source->taken, stream->plan.ring)));
+	if (transfer->plan.writes && (stream->repeats || transfer_operated(transfer)))
+		return false;
+	return source->told_ready > source->taken;
 }
 
 /* Whether it owes this side's sink more that is ready. */
@@ -251,10 +248,9 @@ static bool owes_done(const struct transfer *transfer)
 	return transfer->plan.writes || may_have_read(transfer);
 }
 
-static bool peer_owes(const struct transfer *transfer)
+bool transfer_waits_for_peer(const struct transfer *transfer)
 {
-	return transfer->operation.posted > transfer->operation.completed ||
-	       owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
+	return owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
 }
 
 /* What began earlier goes on. */
@@ -267,7 +263,7 @@ static void start_clock(int64_t *since, int64_t now)
 /* After each change: the two clocks. `moved`: the peer or the wire did something. */
 static void refresh(struct transfer *transfer, bool moved, int64_t now)
 {
-	bool owes = peer_owes(transfer);
+	bool owes = transfer_outstanding(transfer) > 0 || transfer_waits_for_peer(transfer);
 
 	if (has_news(transfer))
 		start_clock(&transfer->moved, now);
@@ -833,7 +829,8 @@ bool transfer_completed(struct transfer *transfer, uint64_t id, int64_t now)
 	operation->requests_completed += requests;
 	operation->completed += bytes;
 	meter_completed(&transfer->meter, bytes, now);
-	refresh(transfer, true, now);
+	/* the adapter there answers for a program that stands still */
+	refresh(transfer, !transfer_waits_for_peer(transfer), now);
 	return true;
 }
 

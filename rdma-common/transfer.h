@@ -300,6 +300,10 @@ bool transfer_all_kept(const struct transfer *transfer);
  */
 int64_t transfer_owed_since(const struct transfer *transfer);
 
+/* Whether it is the peer's program that owes it: completions, of which the wire tells, do not
+ * count. */
+bool transfer_waits_for_peer(const struct transfer *transfer);
+
 /*
  * When the peer's numbers, MSG_MR, MSG_DONE or a completion last moved something: that, too,
  * extends the wait for MSG_VERDICT, before which the peer may have much to store.

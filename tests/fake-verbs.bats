@@ -207,6 +207,22 @@ happy_path() {
 	done
 }
 
+# The peer's adapter takes what the pipe gives, bit by bit, and its program says nothing of it.
+@test "streams: a pipe that trickles does not keep a session with a peer that stands still" {
+	local transport operation silent="99*received-WINDOW! received-DONE! received-VERDICT!"
+	for transport in "" iwarp; do
+		for operation in read write; do
+			outcomes client -f <(yes) <<<"5	$transport $operation trickles:300 $silent until:4000	nothing happened"
+			outcomes server -1 -f <(yes) <<<"5	$transport $operation trickles:300 $silent until:4000	nothing happened"
+			outcomes client -f <(echo as long as five seconds) <<<"0	$transport $operation trickles:250 from:5000"
+		done
+		outcomes client --one-way -f <(yes) <<-END
+		5	$transport write one-way trickles:300 $silent until:4000	nothing happened
+		5	$transport write one-way trickles:300 99*received-WINDOW! received-VERDICT! until:4000	nothing happened
+		END
+	done
+}
+
 @test "streams: what is damaged on the way is found, what stands still is given up" {
 	local role script
 	for role in client "server -1"; do

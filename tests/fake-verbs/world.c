@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -589,16 +590,33 @@ static void advance(void)
 	}
 }
 
+/* A thread waits from now on; one that waits for no descriptor says a negative number of its own.
+ * The lock is held. */
+static void begin_to_wait(int epoll, int64_t deadline)
+{
+	world.waiting[world.waiting_count] = epoll;
+	world.deadlines[world.waiting_count++] = deadline;
+}
+
+static void end_waiting(int epoll)
+{
+	int place = 0;
+
+	while (world.waiting[place] != epoll)
+		place++;
+	world.waiting[place] = world.waiting[--world.waiting_count];
+	world.deadlines[place] = world.deadlines[world.waiting_count];
+}
+
 /* Waits in simulated time, as epoll_wait(2) does. */
 static int wait_simulated(int epoll, struct epoll_event *events, int maximum, int timeout)
 {
 	int64_t deadline;
-	int place, count;
+	int count;
 
 	lock();
 	deadline = timeout < 0 ? INT64_MAX : world.clock + timeout;
-	world.waiting[world.waiting_count] = epoll;
-	world.deadlines[world.waiting_count++] = deadline;
+	begin_to_wait(epoll, deadline);
 	while ((count = __real_epoll_wait(epoll, events, maximum, 0)) == 0) {
 		if (world.clock >= deadline)
 			break;
@@ -611,12 +629,33 @@ static int wait_simulated(int epoll, struct epoll_event *events, int maximum, in
 		lock();
 	}
 	world.clock += count > 0; /* who never gets to wait reaches the deadlines, too */
-	for (place = 0; world.waiting[place] != epoll; place++)
-		;
-	world.waiting[place] = world.waiting[--world.waiting_count];
-	world.deadlines[place] = world.deadlines[world.waiting_count];
+	end_waiting(epoll);
 	unlock();
 	return count;
+}
+
+/* The same for nothing but the time. */
+static void wait_milliseconds(int64_t milliseconds)
+{
+	static int pauses;
+	int64_t deadline;
+	int pause;
+
+	lock();
+	pause = --pauses;
+	deadline = world.clock + milliseconds;
+	begin_to_wait(pause, deadline);
+	while (world.clock < deadline) {
+		if (threads_wait(world.threads)) {
+			advance();
+			continue;
+		}
+		unlock();
+		sched_yield();
+		lock();
+	}
+	end_waiting(pause);
+	unlock();
 }
 
 int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout)
@@ -778,13 +817,32 @@ WRAP(int, signalfd, (int descriptor, const sigset_t *signals, int flags),
      (descriptor, signals, flags), -1)
 WRAP(int, sigprocmask, (int how, const sigset_t *new, sigset_t *old), (how, new, old), -1)
 WRAP(sighandler_t, signal, (int number, sighandler_t handler), (number, handler), SIG_ERR)
-WRAP(ssize_t, read, (int descriptor, void *buffer, size_t size), (descriptor, buffer, size), -1)
 WRAP(int, linkat, (int old_folder, const char *old, int new_folder, const char *new, int flags),
      (old_folder, old, new_folder, new, flags), -1)
 WRAP(int, getnameinfo,
      (const struct sockaddr *address, socklen_t size, char *host, socklen_t host_size,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
+
+/* A pipe may trickle: a byte at a time, each after a while. Who waits for it may be left behind. */
+ssize_t __real_read(int descriptor, void *buffer, size_t size);
+ssize_t __wrap_read(int descriptor, void *buffer, size_t size);
+ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
+{
+	unsigned int pause = scripted_number("trickles", 0);
+	struct stat about;
+
+	if (fails("read"))
+		return -1;
+	if (pause > 0 && size > 0 && !fstat(descriptor, &about) && S_ISFIFO(about.st_mode)) {
+		lock();
+		world.descriptors[descriptor] = true;
+		unlock();
+		wait_milliseconds(pause);
+		size = 1;
+	}
+	return __real_read(descriptor, buffer, size);
+}
 
 /* A disk that does not answer keeps the thread, and its descriptor, until the program ends. */
 static void wait_for_disk(const char *function, int descriptor)

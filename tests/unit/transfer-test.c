@@ -2744,6 +2744,43 @@ static void a_peer_owes_to_read_what_is_ready(void **state)
 	assert_int_equal(transfer_owed_since(&transfer), 300);
 }
 
+/* WRITE: to take what it knows to be ready. That its adapter completes more does not count
+ * meanwhile. */
+static void a_peer_owes_to_take_what_is_ready(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 1 << 20, 64 << 10);
+	struct transfer_request request;
+	struct transfer transfer;
+	struct window window;
+
+	(void)state;
+	plan.incoming.present = false;
+	plan.in_flight = 1 << 20;
+	transfer_init(&transfer, &plan, 0);
+	assert_null(transfer_peer_region(&transfer, 64 << 10, 0, 0));
+	assert_null(transfer_accept_done(&transfer, 0, 10));
+	assert_true(transfer_filled(&transfer, 10000, false, 20));
+	assert_int_equal(transfer_next(&transfer, &request, 1, 20), 1);
+	assert_int_equal(transfer_owed_since(&transfer), 20); /* the wire does */
+	assert_false(transfer_waits_for_peer(&transfer));
+	assert_true(transfer_completed(&transfer, request.id, 30));
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_true(transfer_window(&transfer, 300, &window));
+	assert_int_equal(window.ready, 10000);
+	assert_true(transfer_waits_for_peer(&transfer));
+	assert_true(transfer_filled(&transfer, 1000, false, 310));
+	assert_int_equal(transfer_next(&transfer, &request, 1, 310), 1);
+	assert_true(transfer_completed(&transfer, request.id, 320));
+	assert_int_equal(transfer_owed_since(&transfer), 300);
+	window = (struct window){ .received = 1, .taken = 9999 };
+	assert_null(transfer_accept(&transfer, &window, 330));
+	assert_int_equal(transfer_owed_since(&transfer), 330);
+	window = (struct window){ .received = 1, .taken = 10000 };
+	assert_null(transfer_accept(&transfer, &window, 340));
+	assert_false(transfer_waits_for_peer(&transfer));
+	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+}
+
 /* MSG_DONE says that the peer has read all passes: it owes nothing more. */
 static void who_is_done_has_read_everything(void **state)
 {
@@ -2824,6 +2861,7 @@ int main(void)
 		cmocka_unit_test(credits_run_out_and_come_back),
 		cmocka_unit_test(a_peer_that_waits_for_this_side_owes_nothing),
 		cmocka_unit_test(a_peer_owes_to_read_what_is_ready),
+		cmocka_unit_test(a_peer_owes_to_take_what_is_ready),
 		cmocka_unit_test(who_is_done_has_read_everything),
 		cmocka_unit_test(the_wire_owes_what_is_in_flight),
 		cmocka_unit_test(a_slow_wire_is_seen_to_move),
