@@ -212,9 +212,11 @@ static bool fail_to_store(struct sink *sink)
 /* Opens the output when there is something to write, or at the end. */
 static bool open_output(struct sink *sink)
 {
-	if (!sink->output)
-		sink->output =
-			output_open(sink->incoming.output, sink->mode, &sink->worker.cancelled);
+	if (sink->output)
+		return true;
+	worker_begin_disk(&sink->worker);
+	sink->output = output_open(sink->incoming.output, sink->mode, &sink->worker.cancelled);
+	worker_end_disk(&sink->worker);
 	return sink->output || fail_to_store(sink);
 }
 
@@ -223,8 +225,11 @@ static bool store(struct sink *sink, const uint8_t *bytes, size_t size)
 	if (!open_output(sink))
 		return false;
 	while (size > 0) {
-		ssize_t count = output_write(sink->output, bytes, size);
+		ssize_t count;
 
+		worker_begin_disk(&sink->worker);
+		count = output_write(sink->output, bytes, size);
+		worker_end_disk(&sink->worker);
 		if (count < 0)
 			return fail_to_store(sink);
 		bytes += count;
@@ -238,12 +243,16 @@ static bool store(struct sink *sink, const uint8_t *bytes, size_t size)
 static void commit(struct sink *sink)
 {
 	struct output *output;
+	int error;
 
 	if (!sink->incoming.output || !open_output(sink))
 		return;
 	output = sink->output;
 	sink->output = NULL;
-	if (output_commit(output))
+	worker_begin_disk(&sink->worker);
+	error = output_commit(output);
+	worker_end_disk(&sink->worker);
+	if (error)
 		fail_to_store(sink);
 }
 
@@ -350,7 +359,9 @@ static void run(struct sink *sink)
 		run_whole(sink);
 	else
 		run_streamed(sink);
+	worker_begin_disk(&sink->worker);
 	output_abandon(sink->output);
+	worker_end_disk(&sink->worker);
 	call_finished(sink);
 }
 

@@ -135,7 +135,9 @@ static bool fill(struct source *source, const struct piece *piece)
 		call_filled(source, 0, true);
 		return false;
 	}
+	worker_begin_disk(&source->worker);
 	count = read_stream(source, piece->position, memory, (size_t)size);
+	worker_end_disk(&source->worker);
 	if (count < 0) {
 		if (errno != ECANCELED)
 			call_failed(source, strerror(errno));

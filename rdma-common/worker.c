@@ -6,15 +6,20 @@
 #include <time.h>
 
 #include "memory.h"
+#include "process.h"
 
 /* Bytes of the thread's stack: there may be two for each of many connections. */
 #define STACK_SIZE ((size_t)256 * 1024)
 
-/* The threads of all workers. */
+/* So long a disk takes for a call that is no sign of anything: it has much to write. */
+#define HELD_UP_MILLISECONDS 500
+
+/* The threads of all workers, and those of them that were stopped and have not ended. */
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t ended;
-	unsigned int count, held_up;
+	unsigned int count;
+	LIST_HEAD(, worker) stopped;
 } threads = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
 static void count_threads(int change)
@@ -22,13 +27,6 @@ static void count_threads(int change)
 	pthread_mutex_lock(&threads.mutex);
 	threads.count += (unsigned int)change;
 	pthread_cond_signal(&threads.ended);
-	pthread_mutex_unlock(&threads.mutex);
-}
-
-static void count_held_up(int change)
-{
-	pthread_mutex_lock(&threads.mutex);
-	threads.held_up += (unsigned int)change;
 	pthread_mutex_unlock(&threads.mutex);
 }
 
@@ -40,7 +38,8 @@ void worker_init(struct worker *worker, uint8_t *ring, size_t ring_size)
 	atomic_init(&worker->woken, false);
 	atomic_init(&worker->cancelled, false);
 	atomic_init(&worker->owners, 1);
-	worker->held_up = false;
+	atomic_init(&worker->busy_since, 0);
+	worker->is_stopped = false;
 	sem_init(&worker->wake, 0, 0);
 	pthread_mutex_init(&worker->mutex, NULL);
 }
@@ -92,6 +91,16 @@ void worker_end_call(struct worker *worker)
 	pthread_mutex_unlock(&worker->mutex);
 }
 
+void worker_begin_disk(struct worker *worker)
+{
+	atomic_store(&worker->busy_since, now_milliseconds());
+}
+
+void worker_end_disk(struct worker *worker)
+{
+	atomic_store(&worker->busy_since, 0);
+}
+
 void worker_wait(struct worker *worker)
 {
 	while (sem_wait(&worker->wake) && errno == EINTR)
@@ -113,10 +122,12 @@ void worker_stop(struct worker *worker)
 	/* a call that is running ends first; each later one finds `cancelled` */
 	pthread_mutex_lock(&worker->mutex);
 	pthread_mutex_unlock(&worker->mutex);
-	if (worker->held_up || atomic_load(&worker->owners) == 1)
+	if (worker->is_stopped)
 		return;
-	worker->held_up = true;
-	count_held_up(1);
+	worker->is_stopped = true;
+	pthread_mutex_lock(&threads.mutex);
+	LIST_INSERT_HEAD(&threads.stopped, worker, link);
+	pthread_mutex_unlock(&threads.mutex);
 }
 
 void worker_keep_ring(struct worker *worker)
@@ -128,8 +139,10 @@ bool worker_release(struct worker *worker)
 {
 	if (atomic_fetch_sub(&worker->owners, 1) > 1)
 		return false;
-	if (worker->held_up)
-		count_held_up(-1);
+	pthread_mutex_lock(&threads.mutex);
+	if (worker->is_stopped)
+		LIST_REMOVE(worker, link);
+	pthread_mutex_unlock(&threads.mutex);
 	if (!atomic_load(&worker->ring_stays) && memory_unmap(worker->ring, worker->ring_size))
 		warn("cannot unmap %zu bytes of memory", worker->ring_size);
 	sem_destroy(&worker->wake);
@@ -139,10 +152,17 @@ bool worker_release(struct worker *worker)
 
 unsigned int workers_held_up(void)
 {
-	unsigned int count;
+	int64_t now = now_milliseconds();
+	const struct worker *worker;
+	unsigned int count = 0;
 
 	pthread_mutex_lock(&threads.mutex);
-	count = threads.held_up;
+	LIST_FOREACH(worker, &threads.stopped, link)
+	{
+		int64_t since = atomic_load(&worker->busy_since);
+
+		count += since > 0 && now - since >= HELD_UP_MILLISECONDS;
+	}
 	pthread_mutex_unlock(&threads.mutex);
 	return count;
 }

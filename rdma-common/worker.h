@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct worker {
 	uint8_t *ring; /* from memory_map() */
@@ -24,7 +25,9 @@ struct worker {
 	atomic_bool woken;      /* there is a post of `wake` that the thread has not seen yet */
 	atomic_bool cancelled;  /* by worker_stop(), which then passes through `mutex` */
 	atomic_uint owners;     /* the thread and the main thread */
-	bool held_up;           /* when it was stopped the thread had not ended; main thread */
+	atomic_int_least64_t busy_since; /* in a call that may wait for a disk; 0: it is not */
+	bool is_stopped;                 /* and in the list of those */
+	LIST_ENTRY(worker) link;
 	sem_t wake;
 	pthread_mutex_t mutex; /* held during a call */
 	void *(*run)(void *);
@@ -41,6 +44,10 @@ int worker_start(struct worker *worker, void *(*run)(void *), void *argument);
 /* False if it is stopped: then there is no call. */
 bool worker_begin_call(struct worker *worker);
 void worker_end_call(struct worker *worker);
+
+/* Around what may wait for a disk for ever. The thread's. */
+void worker_begin_disk(struct worker *worker);
+void worker_end_disk(struct worker *worker);
 
 /* Waits for worker_wake(). The thread's, before it looks whether there is work. */
 void worker_wait(struct worker *worker);
@@ -63,7 +70,10 @@ void worker_keep_ring(struct worker *worker);
  */
 bool worker_release(struct worker *worker);
 
-/* How many threads are held up, of workers that were stopped. Main thread. */
+/*
+ * How many threads a disk holds up, for longer than one usually takes, of workers that were
+ * stopped. Those that merely have not got to run yet are not counted. Main thread.
+ */
 unsigned int workers_held_up(void);
 
 /*

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,7 +31,20 @@ static struct {
 	int detached;               /* PTHREAD_CREATE_DETACHED, of the last thread that began */
 	size_t stack;               /* its bytes */
 	unsigned int interruptions; /* signals that are still to come in sem_wait(3) */
+	time_t seconds;             /* that have passed besides */
 } libc;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int (*get)(clockid_t, struct timespec *);
+	int result;
+
+	*(void **)&get = dlsym(RTLD_NEXT, "clock_gettime");
+	result = get(clock, now);
+	if (clock == CLOCK_MONOTONIC)
+		now->tv_sec += libc.seconds;
+	return result;
+}
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
 		   void *argument)
@@ -300,6 +314,49 @@ static void the_end_waits_for_the_threads_but_not_for_ever(void **state)
 	assert_false(ring_is_mapped());
 }
 
+/* Its thread is in a call that may wait for a disk. */
+static void *wait_for_disk(void *argument)
+{
+	worker_begin_disk(argument);
+	sem_post(&test.inside);
+	sem_wait(&test.leave);
+	worker_end_disk(argument);
+	sem_post(&test.inside);
+	return leave(argument);
+}
+
+static void a_disk_holds_up_who_waits_for_it_for_long(void **state)
+{
+	(void)state;
+	assert_int_equal(worker_start(&test.worker, wait_for_disk, &test.worker), 0);
+	sem_wait(&test.inside);
+	libc.seconds = 1;
+	assert_int_equal(workers_held_up(), 0); /* it is not stopped */
+	libc.seconds = 0;
+	worker_stop(&test.worker);
+	assert_int_equal(workers_held_up(), 0);
+	libc.seconds = 1;
+	assert_int_equal(workers_held_up(), 1);
+	worker_stop(&test.worker);
+	assert_int_equal(workers_held_up(), 1);
+	sem_post(&test.leave);
+	sem_wait(&test.inside);
+	assert_int_equal(workers_held_up(), 0);
+	let_go();
+	assert_int_equal(workers_held_up(), 0);
+}
+
+/* However many there are, and however late they get to run. */
+static void who_is_merely_woken_is_not_held_up(void **state)
+{
+	(void)state;
+	assert_int_equal(worker_start(&test.worker, leave, &test.worker), 0);
+	worker_stop(&test.worker);
+	libc.seconds = 1;
+	assert_int_equal(workers_held_up(), 0);
+	let_go();
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -313,6 +370,8 @@ int main(void)
 		cmocka_unit_test_setup(no_wake_is_lost, set_up),
 		cmocka_unit_test_setup(no_call_begins_once_it_is_stopped, set_up),
 		cmocka_unit_test_setup(a_stop_waits_for_a_call_that_runs, set_up),
+		cmocka_unit_test_setup(a_disk_holds_up_who_waits_for_it_for_long, set_up),
+		cmocka_unit_test_setup(who_is_merely_woken_is_not_held_up, set_up),
 		cmocka_unit_test_setup(the_end_waits_for_the_threads_but_not_for_ever, set_up),
 	};
 
