@@ -256,6 +256,21 @@ static void commit(struct sink *sink)
 		fail_to_store(sink);
 }
 
+/* A payload of unknown length may not exceed --max-size; a known one was agreed to. */
+static bool is_within_limit(struct sink *sink, uint64_t size)
+{
+	const struct incoming *incoming = &sink->incoming;
+
+	if (incoming->pass_length != TRANSFER_UNKNOWN ||
+	    size <= incoming->limit - sink->verdict.verified_bytes)
+		return true;
+	failure_set(&sink->verdict.failure, STATUS_REFUSED,
+		    "the peer sends more than the %" PRIu64
+		    " bytes that --max-size allows here; send less, or raise that",
+		    incoming->limit);
+	return false;
+}
+
 /* ---- A whole payload ---- */
 
 static bool verify_whole(struct sink *sink)
@@ -290,27 +305,13 @@ static bool store_whole(struct sink *sink)
 
 static void run_whole(struct sink *sink)
 {
-	if (!verify_whole(sink) || (sink->incoming.output && !store_whole(sink)))
+	if (!is_within_limit(sink, sink->incoming.length) || !verify_whole(sink) ||
+	    (sink->incoming.output && !store_whole(sink)))
 		return;
 	commit(sink);
 }
 
 /* ---- A stream ---- */
-
-/* A payload of unknown length may not exceed --max-size; a known one was agreed to. */
-static bool is_within_limit(struct sink *sink, size_t size)
-{
-	const struct incoming *incoming = &sink->incoming;
-
-	if (incoming->pass_length != TRANSFER_UNKNOWN ||
-	    size <= incoming->limit - sink->verdict.verified_bytes)
-		return true;
-	failure_set(&sink->verdict.failure, STATUS_REFUSED,
-		    "the peer sends more than the %" PRIu64
-		    " bytes that --max-size allows here; send less, or raise that",
-		    incoming->limit);
-	return false;
-}
 
 /* Copies the next bytes out of the ring, and keeps the copy. False: there are none for now. */
 static bool take_piece(struct sink *sink)

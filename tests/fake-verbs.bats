@@ -207,6 +207,14 @@ happy_path() {
 	done
 }
 
+@test "streams: --max-size holds for one of unknown length that is over before its sink begins" {
+	outcomes server -1 --max-size 8K <<-END
+	4	write unknown payload:9000 coalesce received-DONE+DISCONNECTED	the peer sends more than the 8192 bytes that --max-size allows here
+	4	write unknown payload:9000 immediate received-DONE+DISCONNECTED	the peer sends more than the 8192 bytes that --max-size allows here
+	0	write unknown payload:8192 immediate received-DONE+DISCONNECTED
+	END
+}
+
 # The peer's adapter takes what the pipe gives, bit by bit, and its program says nothing of it.
 @test "streams: a pipe that trickles does not keep a session with a peer that stands still" {
 	local transport operation silent="99*received-WINDOW! received-DONE! received-VERDICT!"

@@ -632,6 +632,27 @@ static void a_stream_that_passes_max_size_is_refused(void **state)
 	}
 }
 
+/* It was over before a sink could be started, and lies whole in its ring. */
+static void a_whole_stream_that_passes_max_size_is_refused(void **state)
+{
+	struct owner *owner;
+
+	(void)state;
+	for (uint64_t size = 1000; size <= 1001; size++) {
+		owner = whole_new(size);
+		owner->incoming.pass_length = TRANSFER_UNKNOWN;
+		owner->incoming.limit = 1000;
+		start(owner);
+		if (size == 1001)
+			assert_bad(owner, STATUS_REFUSED,
+				   "the peer sends more than the 1000 bytes that --max-size allows "
+				   "here; send less, or raise that");
+		else
+			assert_good(owner, size);
+		owner_free(owner);
+	}
+}
+
 /* ---- Outputs ---- */
 
 static void a_file_gets_the_stream_and_replaces_an_old_one(void **state)
@@ -946,6 +967,7 @@ int main(void)
 		cmocka_unit_test(without_a_digest_nothing_is_compared),
 		cmocka_unit_test(each_pass_that_repeats_is_verified),
 		cmocka_unit_test(a_stream_that_passes_max_size_is_refused),
+		cmocka_unit_test(a_whole_stream_that_passes_max_size_is_refused),
 		cmocka_unit_test(a_file_gets_the_stream_and_replaces_an_old_one),
 		cmocka_unit_test(a_single_byte_is_stored),
 		cmocka_unit_test(without_an_output_none_is_opened),
