@@ -350,7 +350,7 @@ static enum status look_up(struct engine *engine, const char *what, const char *
 		return STATUS_SUCCESS;
 	*addresses = NULL;
 	return process_fail(&engine->process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
-			    name, gai_strerror(error));
+			    name, lookup_error(error));
 }
 
 static enum status run_client(struct engine *engine)

@@ -214,7 +214,7 @@ static enum status start_listening(struct server *server)
 	if (error)
 		return process_fail(&server->engine.process, STATUS_UNRESOLVED,
 				    "cannot resolve --bind '%s': %s",
-				    options->bind ? options->bind : "any", gai_strerror(error));
+				    options->bind ? options->bind : "any", lookup_error(error));
 	parse_number(port_text, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
 		failed = listen_on_all(server, addresses, (uint16_t)port);

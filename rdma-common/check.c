@@ -311,7 +311,7 @@ static bool find_source(struct check *check, int family, struct addrinfo **sourc
 			    "give --bind an address of this host ('ip address') of the family of "
 			    "the one to connect to",
 			    "not resolved: cannot connect from '%s': %s", bind,
-			    gai_strerror(error));
+			    lookup_error(error));
 	return !error;
 }
 
@@ -352,7 +352,7 @@ static bool look_up(struct check *check)
 	if (error) {
 		check->addresses = NULL;
 		add_finding(check, "name", false, "give an address, or add the name to /etc/hosts",
-			    "'%s' not resolved: %s", options->address, gai_strerror(error));
+			    "'%s' not resolved: %s", options->address, lookup_error(error));
 		return false;
 	}
 	check->untried = check->addresses;

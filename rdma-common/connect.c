@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -33,6 +34,11 @@ socklen_t address_size(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					      : sizeof(struct sockaddr_in);
+}
+
+const char *lookup_error(int error)
+{
+	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)

@@ -66,6 +66,12 @@ struct agreement {
 /* Bytes of an address, IPv4 or IPv6. */
 socklen_t address_size(const struct sockaddr *address);
 
+/*
+ * Why getaddrinfo(3) or getnameinfo(3) returned `error`, in words: gai_strerror(3), or what errno
+ * says where that is the reason (EAI_SYSTEM). To be asked before errno changes. Any thread.
+ */
+const char *lookup_error(int error);
+
 /* The transport of a port of a device: "InfiniBand", "RoCE" or "iWARP". The string is static. */
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
 

@@ -784,6 +784,12 @@ endings() {
 }
 
 @test "the connection manager says no" {
+	outcomes client -B 192.0.2.2 <<-END
+	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
+	3	fail:getaddrinfo:1:24	cannot resolve the host name '192.0.2.1': Too many open files
+	3	fail:getaddrinfo:2:24	cannot resolve --bind '192.0.2.2': Too many open files
+	END
+	outcomes server <<<"3	fail:getaddrinfo:1:24	cannot resolve --bind 'any': Too many open files"
 	outcomes client <<-END
 	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	3	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
@@ -936,6 +942,7 @@ found() {
 		[[ $output == *"$text"* && $output != *Ready* ]]
 	done < <(tr -s '\t' <<-END
 	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
+	fail:getaddrinfo:1:24	name      '192.0.2.1' not resolved: Too many open files
 	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
 	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
 	fail:ibv_query_device:1:5	device    double0: cannot be queried: Input/output error

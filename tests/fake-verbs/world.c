@@ -888,7 +888,7 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 	int error = 0;
 
 	if (fails("getaddrinfo"))
-		return EAI_AGAIN;
+		return errno == EPERM ? EAI_AGAIN : EAI_SYSTEM;
 	if (!node || !addresses)
 		return __real_getaddrinfo(node, service, hints, result);
 	words = rest = strdup(addresses);
