@@ -23,6 +23,7 @@
  */
 #define PIPE_GRACE    100
 #define PIPE_PATIENCE 1000
+#define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
 /* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
 #define CANCEL_INTERVAL 100
 
@@ -158,6 +159,20 @@ static void payload_deallocate(struct payload *payload)
 	payload->size = 0;
 }
 
+/* Lets the payload's memory be as long as the `size` bytes of it that are used. 0 or -1, errno. */
+static int payload_shrink(struct payload *payload, size_t size)
+{
+	uint8_t *memory = memory_map(size);
+
+	if (!memory)
+		return -1;
+	memcpy(memory, payload->memory, size);
+	payload_deallocate(payload);
+	payload->memory = memory;
+	payload->size = size;
+	return 0;
+}
+
 /* The text of --message or a default line, with zeros up to the smallest size. */
 static enum status load_text(const struct loading *loading)
 {
@@ -199,6 +214,25 @@ static enum status read_failed(const struct loading *loading, const char *reason
 			    loading->payload->name, reason);
 }
 
+/*
+ * Reading has come to the end before the size that the file had: it was cut short, or it has that
+ * size whatever is in it, as files of sysfs have.
+ */
+static enum status load_less(const struct loading *loading, size_t size, off_t before)
+{
+	struct payload *payload = loading->payload;
+	struct stat about;
+
+	if (fstat(payload->descriptor, &about) || about.st_size != before)
+		return read_failed(loading, PAYLOAD_CUT_SHORT);
+	if (size == 0)
+		return read_failed(loading, PAYLOAD_EMPTY);
+	if (payload_shrink(payload, size))
+		return read_failed(loading, strerror(errno));
+	payload->length = size;
+	return STATUS_SUCCESS;
+}
+
 /* A file that knows its size, from where its descriptor stands. */
 static enum status load_file(const struct loading *loading, off_t start, off_t end)
 {
@@ -216,11 +250,26 @@ static enum status load_file(const struct loading *loading, off_t start, off_t e
 	count = read_file(payload, 0, payload->memory, payload->size);
 	if (count < 0)
 		return read_failed(loading, strerror(errno));
-	return (size_t)count < payload->size ? read_failed(loading, PAYLOAD_CUT_SHORT)
+	return (size_t)count < payload->size ? load_less(loading, (size_t)count, end)
 					     : STATUS_SUCCESS;
 }
 
 /* ---- Loading from a pipe ---- */
+
+/* Creates a file and removes its name, between which no signal ends the program. -1 with errno. */
+static int create_unnamed(char *template)
+{
+	sigset_t all, before;
+	int descriptor;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	descriptor = mkostemp(template, O_CLOEXEC);
+	if (descriptor >= 0)
+		unlink(template);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return descriptor;
+}
 
 /* The copy that a server of many clients keeps of a pipe: a file without a name. -1 with errno. */
 static int create_copy(const char *folder)
@@ -234,10 +283,7 @@ static int create_copy(const char *folder)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	descriptor = mkostemp(name, O_CLOEXEC); /* not every file system has O_TMPFILE */
-	if (descriptor >= 0)
-		unlink(name);
-	return descriptor;
+	return create_unnamed(name); /* not every file system has O_TMPFILE */
 }
 
 /* The same in the first folder that takes it; `*folder` is that, or the last one. */
@@ -247,7 +293,7 @@ static int create_copy_somewhere(const char **folder)
 	int descriptor = -1;
 
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && descriptor < 0; i++) {
-		if (!folders[i])
+		if (!folders[i] || !*folders[i])
 			continue;
 		*folder = folders[i];
 		descriptor = create_copy(folders[i]);
@@ -347,20 +393,6 @@ static ssize_t read_beginning(struct payload *payload, bool to_end, bool *ended)
 	return (ssize_t)size;
 }
 
-/* Lets the payload's memory be as long as the `size` bytes of it that are used. 0 or -1, errno. */
-static int payload_shrink(struct payload *payload, size_t size)
-{
-	uint8_t *memory = memory_map(size);
-
-	if (!memory)
-		return -1;
-	memcpy(memory, payload->memory, size);
-	payload_deallocate(payload);
-	payload->memory = memory;
-	payload->size = size;
-	return 0;
-}
-
 /* A pipe, or anything else whose size is known at its end: also files in /proc, and devices. */
 static enum status load_pipe(const struct loading *loading)
 {
@@ -376,7 +408,7 @@ static enum status load_pipe(const struct loading *loading)
 	if (size < 0)
 		return read_failed(loading, strerror(errno));
 	if (size == 0)
-		return read_failed(loading, "it is empty; a payload has one byte at least");
+		return read_failed(loading, PAYLOAD_EMPTY);
 	if (serves_many && !ended)
 		return load_copy(loading, (size_t)size);
 	payload->length = ended ? (uint64_t)size : TRANSFER_UNKNOWN;

@@ -52,6 +52,9 @@ static struct {
 	unsigned int count; /* calls so far */
 	uint64_t bytes;     /* that they have moved */
 	bool fails;         /* with `error`, or at the end of the file if that is 0, */
+	bool ended;         /* there: somebody has cut it short */
+	bool in_root;       /* a copy was to be made in the root */
+	off_t claims;       /* so many bytes more a file says to have */
 	int error;
 	uint64_t later;             /* once so many bytes have moved */
 	int64_t step;               /* nanoseconds that read(2) takes */
@@ -79,6 +82,7 @@ static bool begin_call(size_t *size, int interruption, ssize_t *result)
 	if (calls.fails && calls.bytes >= calls.later) {
 		errno = calls.error;
 		*result = errno ? -1 : 0;
+		calls.ended = !errno;
 		return false;
 	}
 	if (!calls.most)
@@ -127,6 +131,14 @@ ssize_t write(int descriptor, const void *memory, size_t size)
 	return end_call(syscall(SYS_write, descriptor, memory, size));
 }
 
+int fstat(int descriptor, struct stat *about)
+{
+	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
+
+	about->st_size += calls.claims - calls.ended;
+	return result;
+}
+
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
 	struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000L };
@@ -154,10 +166,20 @@ int open(const char *name, int flags, ...)
 	return openat(AT_FDCWD, name, flags, mode);
 }
 
+static const char *created; /* by mkostemp(3), last */
+
 int mkostemp(char *name, int flags)
 {
+	int descriptor;
+
+	calls.in_root |= !strncmp(name, "/rdma-", 6);
 	errno = calls.taken;
-	return errno ? -1 : mkostemps(name, 0, flags);
+	if (errno)
+		return -1;
+	descriptor = mkostemps(name, 0, flags);
+	created = name;
+	raise(SIGUSR1); /* which is nothing, but in one test */
+	return descriptor;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time)
@@ -185,6 +207,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < LARGE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251 + i / 65521);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGUSR1, SIG_IGN);
 	return enter_folder(folder) || setenv("TMPDIR", folder, 1) ? -1 : 0;
 }
 
@@ -563,6 +586,53 @@ static void a_file_that_does_not_know_its_size_is_read_to_its_end(void **state)
 		assert_memory_equal(payload.memory, version, payload.size);
 		payload_free(&payload);
 	}
+}
+
+/* A page, whatever is in it. */
+static void a_file_of_sysfs_has_what_reading_it_gives(void **state)
+{
+	static const char name[] = "/sys/kernel/mm/transparent_hugepage/enabled";
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+	struct payload payload;
+	struct stat about;
+	char text[4096];
+	size_t size;
+	FILE *file;
+
+	(void)state;
+	if (stat(name, &about) || about.st_size != 4096)
+		skip();
+	file = fopen(name, "r");
+	size = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(load(&payload, roles[i], name), STATUS_SUCCESS);
+		assert_true(payload_is_whole(&payload));
+		assert_int_equal(payload.size, size);
+		assert_memory_equal(payload.memory, text, size);
+		payload_free(&payload);
+	}
+}
+
+/* It has another size than what comes, and keeps it. */
+static void a_file_that_only_claims_a_size_has_what_reading_it_gives(void **state)
+{
+	struct payload payload;
+
+	(void)state;
+	write_file("file", 1000);
+	calls.claims = 500;
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+	assert_int_equal(payload.length, 1000);
+	assert_has_bytes(&payload, 1000);
+	payload_free(&payload);
+	write_file("file", 0);
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_LOCAL_FAILURE);
+	assert_string_equal(cause,
+			    "cannot read 'file': it is empty; a payload has one byte at least");
+	payload_free(&payload);
+	calls.claims = 0;
+	assert_int_equal(unlink("file"), 0);
 }
 
 static void what_cannot_be_read_is_named(void **state)
@@ -952,6 +1022,9 @@ static void a_folder_that_takes_no_copy_is_passed_over(void **state)
 	(void)state;
 	setenv("TMPDIR", "/proc", 1);
 	assert_copied();
+	setenv("TMPDIR", "", 1); /* as if it was not set, and not the root of all */
+	assert_copied();
+	assert_false(calls.in_root);
 	unsetenv("TMPDIR");
 	assert_copied();
 	setenv("TMPDIR", folder, 1);
@@ -963,6 +1036,27 @@ static void a_folder_without_nameless_files_takes_a_copy_as_well(void **state)
 	calls.nameless = EOPNOTSUPP;
 	assert_copied();
 	calls.nameless = 0;
+}
+
+static volatile sig_atomic_t left;
+
+static void look_for_file(int signal_number)
+{
+	(void)signal_number;
+	left = !access(created, F_OK);
+}
+
+/* The copy has a name for a moment there. */
+static void a_signal_that_ends_the_program_leaves_no_copy(void **state)
+{
+	(void)state;
+	left = -1;
+	signal(SIGUSR1, look_for_file);
+	calls.nameless = EOPNOTSUPP;
+	assert_copied();
+	calls.nameless = 0;
+	signal(SIGUSR1, SIG_IGN);
+	assert_int_equal(left, 0);
 }
 
 static void a_copy_for_which_there_is_no_room_is_an_error_in_words(void **state)
@@ -1082,6 +1176,9 @@ int main(void)
 		cmocka_unit_test(a_file_that_shrinks_ends_early),
 		cmocka_unit_test(holes_are_zeros),
 		cmocka_unit_test(a_file_that_does_not_know_its_size_is_read_to_its_end),
+		cmocka_unit_test_setup(a_file_of_sysfs_has_what_reading_it_gives, reset),
+		cmocka_unit_test_setup(a_file_that_only_claims_a_size_has_what_reading_it_gives,
+				       reset),
 		cmocka_unit_test(what_cannot_be_read_is_named),
 		cmocka_unit_test(an_endless_device_is_sent_as_it_comes),
 		cmocka_unit_test_setup(a_pipe_that_ends_soon_is_whole_any_other_is_sent_as_it_comes,
@@ -1100,6 +1197,7 @@ int main(void)
 		cmocka_unit_test(a_server_of_one_client_needs_no_copy),
 		cmocka_unit_test(a_folder_that_takes_no_copy_is_passed_over),
 		cmocka_unit_test_setup(a_folder_without_nameless_files_takes_a_copy_as_well, reset),
+		cmocka_unit_test(a_signal_that_ends_the_program_leaves_no_copy),
 		cmocka_unit_test(a_copy_for_which_there_is_no_room_is_an_error_in_words),
 		cmocka_unit_test_setup(a_copy_that_cannot_be_kept_is_an_error_in_words, reset),
 		cmocka_unit_test(memory_that_cannot_be_unmapped_is_reported),
