@@ -17,7 +17,7 @@
  *
  *   ready  source's; READ: filled. WRITE: posted, because a SEND follows the WRITEs before it
  *   taken  sink's; READ: read, the source may refill. WRITE: copied out, the source may write over
- *   kept   sink's; digested and, with --output, on the disk
+ *   kept   sink's; digested and, with --output, written; the good verdict says that it is synced
  *
  * A payload whose every pass fits into the announced ring is sent pass after pass with the same
  * bytes, as perftest does, unless each pass is to be verified: the stream "repeats". The number

@@ -173,11 +173,12 @@ bool workers_await(unsigned int seconds)
 	int error = 0;
 	bool none;
 
-	clock_gettime(CLOCK_REALTIME, &end);
+	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += (time_t)seconds;
 	pthread_mutex_lock(&threads.mutex);
 	while (threads.count > 0 && !error)
-		error = pthread_cond_timedwait(&threads.ended, &threads.mutex, &end);
+		error = pthread_cond_clockwait(&threads.ended, &threads.mutex, CLOCK_MONOTONIC,
+					       &end);
 	none = threads.count == 0;
 	pthread_mutex_unlock(&threads.mutex);
 	return none;

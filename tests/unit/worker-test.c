@@ -32,6 +32,7 @@ static struct {
 	size_t stack;               /* its bytes */
 	unsigned int interruptions; /* signals that are still to come in sem_wait(3) */
 	time_t seconds;             /* that have passed besides */
+	time_t wrong;               /* by so many seconds the wall clock is */
 } libc;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -43,6 +44,8 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	result = get(clock, now);
 	if (clock == CLOCK_MONOTONIC)
 		now->tv_sec += libc.seconds;
+	else
+		now->tv_sec += libc.wrong;
 	return result;
 }
 
@@ -314,6 +317,28 @@ static void the_end_waits_for_the_threads_but_not_for_ever(void **state)
 	assert_false(ring_is_mapped());
 }
 
+static void *let_leave_later(void *argument)
+{
+	(void)argument;
+	usleep(20000); /* in which nobody waits any more who goes by the wall clock */
+	sem_post(&test.leave);
+	return NULL;
+}
+
+static void the_end_is_waited_for_whatever_the_wall_clock_says(void **state)
+{
+	pthread_t other;
+
+	(void)state;
+	libc.wrong = -86400;
+	assert_int_equal(worker_start(&test.worker, leave, &test.worker), 0);
+	worker_stop(&test.worker);
+	assert_false(worker_release(&test.worker));
+	assert_int_equal(pthread_create(&other, NULL, let_leave_later, NULL), 0);
+	assert_true(workers_await(PATIENCE));
+	pthread_join(other, NULL);
+}
+
 /* Its thread is in a call that may wait for a disk. */
 static void *wait_for_disk(void *argument)
 {
@@ -370,6 +395,7 @@ int main(void)
 		cmocka_unit_test_setup(no_wake_is_lost, set_up),
 		cmocka_unit_test_setup(no_call_begins_once_it_is_stopped, set_up),
 		cmocka_unit_test_setup(a_stop_waits_for_a_call_that_runs, set_up),
+		cmocka_unit_test_setup(the_end_is_waited_for_whatever_the_wall_clock_says, set_up),
 		cmocka_unit_test_setup(a_disk_holds_up_who_waits_for_it_for_long, set_up),
 		cmocka_unit_test_setup(who_is_merely_woken_is_not_held_up, set_up),
 		cmocka_unit_test_setup(the_end_waits_for_the_threads_but_not_for_ever, set_up),
