@@ -437,6 +437,7 @@ int main(int argc, char **argv)
 	struct engine engine;
 	enum parsed parsed;
 
+	occupy_standard_descriptors();
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;

@@ -484,6 +484,7 @@ int main(int argc, char **argv)
 	enum status status = STATUS_SUCCESS, output;
 	enum parsed parsed;
 
+	occupy_standard_descriptors();
 	parsed = parse_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;

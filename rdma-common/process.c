@@ -49,6 +49,19 @@ static int milliseconds_until(int64_t deadline)
 	return remaining > INT32_MAX ? INT32_MAX : (int)remaining;
 }
 
+/* ---- Descriptors that were closed at the start ---- */
+
+void occupy_standard_descriptors(void)
+{
+	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+		/* it gets the lowest free number, and can be used for nothing */
+		int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
+			return;
+	}
+}
+
 /* ---- Failures outside of a session ---- */
 
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
@@ -176,16 +189,6 @@ static int open_signals(struct process *process)
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
-/* No descriptor that is opened may become standard output because that was closed. */
-static void occupy_standard_descriptors(void)
-{
-	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-		/* it gets the lowest free number, and cannot be written to */
-		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
-			return;
-	}
-}
-
 /* Opens the descriptors that the two threads wait on and wake each other with. */
 static enum status open_descriptors(struct process *process)
 {
@@ -294,7 +297,6 @@ enum status process_open(struct process *process)
 {
 	enum status status;
 
-	occupy_standard_descriptors();
 	status = open_descriptors(process);
 	if (status == STATUS_SUCCESS)
 		status = open_console(process);

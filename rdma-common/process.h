@@ -89,6 +89,13 @@ enum channel_wakeup {
 	CHANNEL_STOP,  /* the thread shall return; a message was printed if it has to */
 };
 
+/*
+ * Takes the place of standard input, output and error where they are closed: no descriptor that is
+ * opened may become one of them. Reading or writing there fails with EBADF. The first thing in
+ * main().
+ */
+void occupy_standard_descriptors(void);
+
 /* The monotonic clock. Any thread. */
 int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
