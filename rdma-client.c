@@ -10,6 +10,7 @@
 
 #include "rdma-common/check.h"
 #include "rdma-common/connection.h"
+#include "rdma-common/output.h"
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
@@ -50,6 +51,8 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	options->port = words[1]; /* NULL behind the last word */
 	if (options->port && !parse_number(options->port, 1, 65535, &port))
 		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
+	if (output_resolve(options) != PARSED_RUN)
+		return PARSED_FAILED;
 	return check_options(options);
 }
 

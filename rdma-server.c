@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "rdma-common/connection.h"
+#include "rdma-common/output.h"
 #include "rdma-common/worker.h"
 
 /* Connect requests that may wait for this program at a time. */
@@ -92,6 +93,8 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 	if (argc - optind != 1)
 		return usage_error("one argument is needed: read or write");
 	if (!parse_operation(argv[optind], &options->operation))
+		return PARSED_FAILED;
+	if (output_resolve(options) != PARSED_RUN)
 		return PARSED_FAILED;
 	return check_options(options);
 }

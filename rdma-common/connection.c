@@ -251,7 +251,7 @@ static enum status check_output(const struct connection *connection, struct fail
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size, output,
-			   strerror(errno));
+			   output_error(errno));
 }
 
 /*

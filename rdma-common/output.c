@@ -11,9 +11,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include "options.h"
 #include "process.h"
@@ -29,10 +32,13 @@
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
 
-/* Where a file shall stand. */
+/* What a name stands for, once symbolic links are followed. */
 struct place {
 	char folder[PATH_MAX];
 	char name[PATH_MAX]; /* in that folder */
+	bool in_place;  /* what is there is written to, whatever its name: the kernel alone knows it
+			 */
+	int descriptor; /* and is this one of the process's own; -1: it is not */
 };
 
 /* Somebody stores in what cannot be stored in twice at a time. A program has one such output. */
@@ -41,16 +47,86 @@ static atomic_bool taken;
 struct output {
 	const atomic_bool *cancelled;
 	int descriptor;
-	bool alone;  /* it is the one that has taken it */
-	bool blocks; /* write(2) may, where poll(2) does not say that it is ready */
-	bool syncs;  /* it has a disk */
+	bool borrowed; /* it was open before, and stays so */
+	bool alone;    /* it is the one that has taken it */
+	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
+	bool syncs;    /* it has a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
 	/* A file, which gets its name in the end; of anything else the rest means nothing. */
 	bool is_file;
+	bool named;  /* it has it */
 	mode_t mode; /* unless it replaces one */
 	struct place place;
 	char temporary_name[PATH_MAX]; /* empty: it has none */
 };
+
+/* ---- Names ---- */
+
+/*
+ * True if a symbolic link may not be followed, by the kernel's rule, which does not guard
+ * readlink(2): somebody else has put it where everybody may (fs.protected_symlinks in proc(5)).
+ */
+static bool is_planted(const struct stat *link, const char *folder)
+{
+	const mode_t shared = S_ISVTX | S_IWOTH;
+	struct stat about;
+
+	return !stat(folder, &about) && (about.st_mode & shared) == shared &&
+	       link->st_uid != geteuid() && link->st_uid != about.st_uid;
+}
+
+/* Where the symbolic link leads: its length; 0: it is none, or not there. -1 with errno. */
+static ssize_t read_link(const char *path, const char *folder, char target[PATH_MAX])
+{
+	int error, descriptor = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t length = -1;
+	struct stat about;
+
+	if (descriptor < 0)
+		return errno == ENOENT ? 0 : -1;
+	if (fstat(descriptor, &about)) {
+		error = errno;
+	} else if (!S_ISLNK(about.st_mode)) {
+		length = 0;
+		error = 0;
+	} else if (is_planted(&about, folder)) {
+		error = EACCES;
+	} else {
+		length = readlinkat(descriptor, "", target, PATH_MAX - 1);
+		error = errno;
+	}
+	close(descriptor);
+	errno = error;
+	return length;
+}
+
+/* True if both are one folder. */
+static bool is_same_folder(const char *one, const char *other)
+{
+	struct stat about_one, about_other;
+
+	return !stat(one, &about_one) && !stat(other, &about_other) &&
+	       about_one.st_dev == about_other.st_dev && about_one.st_ino == about_other.st_ino;
+}
+
+/*
+ * The links below /proc/PID/fd lead to what is open there, whatever its name says (proc(5)): that
+ * may be another's by now, or nobody's. /dev/stdout and /dev/fd lead there, too.
+ */
+static bool is_magic(struct place *place)
+{
+	const char *number = strrchr(place->name, '/');
+	struct statfs about;
+
+	number = number ? number + 1 : "";
+	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
+		return false;
+	place->in_place = true;
+	if (*number && !number[strspn(number, "0123456789")] &&
+	    is_same_folder(place->folder, "/proc/self/fd"))
+		place->descriptor = atoi(number);
+	return true;
+}
 
 /* Follows symbolic links, also to what does not exist yet, into `place`. 0 or -1 with errno. */
 static int follow_links(const char *name, struct place *place)
@@ -58,13 +134,18 @@ static int follow_links(const char *name, struct place *place)
 	char target[PATH_MAX], path[PATH_MAX];
 	int used = snprintf(path, sizeof(path), "%s", name);
 
+	place->in_place = false;
+	place->descriptor = -1;
 	for (int links = 0; links <= LINKS && used < PATH_MAX; links++) {
-		ssize_t length = readlink(path, target, sizeof(target) - 1);
+		ssize_t length;
 
 		snprintf(place->name, sizeof(place->name), "%s", path);
 		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
-		if (length < 0) /* no link */
+		if (is_magic(place))
 			return 0;
+		length = read_link(place->name, place->folder, target);
+		if (length <= 0)
+			return (int)length;
 		target[length] = '\0';
 		if (target[0] == '/')
 			used = snprintf(path, sizeof(path), "%s", target);
@@ -75,21 +156,57 @@ static int follow_links(const char *name, struct place *place)
 	return -1;
 }
 
+enum parsed output_resolve(struct options *options)
+{
+	struct place place = { .descriptor = STDOUT_FILENO };
+	const char *name = options->output;
+	int flags;
+
+	if (!name ||
+	    (!is_standard_output(name) && (follow_links(name, &place) || place.descriptor < 0)))
+		return PARSED_RUN;
+	flags = fcntl(place.descriptor, F_GETFL);
+	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+		return usage_error(
+			"--output '%s': descriptor %d is not open for writing; open it, or "
+			"name a file",
+			name, place.descriptor);
+	if (place.descriptor == STDOUT_FILENO)
+		options->output = "-";
+	return PARSED_RUN;
+}
+
+const char *output_error(int error)
+{
+	switch (error) {
+	case EBUSY:
+		return "it is a mount point, which no file can replace; mount its folder instead";
+	case EPERM:
+		return "not permitted: it is somebody else's in a folder with the sticky bit, or it "
+		       "or its folder is immutable ('lsattr')";
+	default:
+		return strerror(error);
+	}
+}
+
 /* ---- Before the transfer ---- */
 
 /* Checks that a file of `size` bytes, if that is known, can be created in `folder`. 0 or -1 with
  * errno. */
 static int check_folder(const char *folder, uint64_t size)
 {
-	struct rlimit limit;
 	struct statvfs about;
+	struct rlimit limit;
+	fsblkcnt_t room;
 
 	if (access(folder, W_OK | X_OK) || statvfs(folder, &about))
 		return -1;
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return 0;
+	/* root may have what is reserved as well */
+	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
 	/* some file systems in memory do not know how many blocks they have */
-	if (about.f_blocks > 0 && about.f_frsize > 0 && about.f_bavail < size / about.f_frsize) {
+	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize) {
 		errno = ENOSPC;
 		return -1;
 	}
@@ -98,6 +215,40 @@ static int check_folder(const char *folder, uint64_t size)
 		return -1;
 	}
 	return 0;
+}
+
+static bool is_immutable(const struct statx *about)
+{
+	return about->stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND);
+}
+
+/*
+ * Finds what would keep a file from having this name in the end, as far as that can be known
+ * (statx(2)). 0 or -1 with errno.
+ */
+static int check_name(const struct place *place)
+{
+	struct statx file, folder;
+	uid_t user = geteuid();
+
+	errno = EPERM;
+	if (statx(AT_FDCWD, place->folder, 0, STATX_BASIC_STATS, &folder))
+		return 0;
+	if (folder.stx_attributes & STATX_ATTR_IMMUTABLE)
+		return -1;
+	if (statx(AT_FDCWD, place->name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &file))
+		return 0;
+	errno = EBUSY;
+	if (file.stx_attributes & STATX_ATTR_MOUNT_ROOT)
+		return -1;
+	errno = EPERM;
+	if (is_immutable(&file) || is_immutable(&folder))
+		return -1;
+	/* the kernel's rule for sticky folders (unlink(2), EPERM) */
+	return folder.stx_mode & S_ISVTX && user != 0 && file.stx_uid != user &&
+			       folder.stx_uid != user
+		       ? -1
+		       : 0;
 }
 
 int output_check(const char *name, uint64_t size)
@@ -120,7 +271,11 @@ int output_check(const char *name, uint64_t size)
 		errno = EISDIR;
 		return -1;
 	}
-	return follow_links(name, &place) ? -1 : check_folder(place.folder, size);
+	if (follow_links(name, &place))
+		return -1;
+	if (place.in_place)
+		return access(name, W_OK);
+	return check_folder(place.folder, size) ? -1 : check_name(&place);
 }
 
 mode_t output_mode(void)
@@ -183,26 +338,30 @@ static int open_special(const char *name, bool is_pipe, const atomic_bool *cance
 }
 
 /*
- * Standard output. A pipe or a terminal is opened once more, so that what does not take the bytes
- * cannot hold up this thread in write(2), and nobody else finds it non-blocking. Where this user
- * may not do that, as with sudo(8), and where it is a socket, no more is written at a time than a
- * pipe or a socket that poll(2) has found ready takes (pipe(7)).
+ * Standard output, or what else was open before. A pipe or a terminal is opened once more, so that
+ * what does not take the bytes cannot hold up this thread in write(2), and nobody else finds it
+ * non-blocking. Where this user may not do that, as with sudo(8), and where it is a socket, no more
+ * is written at a time than a pipe or a socket that poll(2) has found ready takes (pipe(7)).
  */
-static int open_standard_output(struct output *output, const struct stat *about)
+static int open_again(struct output *output, int descriptor, const struct stat *about)
 {
-	int descriptor;
+	char name[32];
+	int own;
 
-	if (S_ISFIFO(about->st_mode) || isatty(STDOUT_FILENO)) {
-		descriptor = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-		if (descriptor < 0 && errno == ENXIO)
+	output->borrowed = true;
+	if (S_ISFIFO(about->st_mode) || isatty(descriptor)) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", descriptor);
+		own = open(name, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		output->borrowed = own < 0;
+		if (own < 0 && errno == ENXIO)
 			errno = EPIPE; /* it had a reader, which does not come back */
-		if (descriptor >= 0 || errno == EPIPE)
-			return descriptor;
+		if (own >= 0 || errno == EPIPE)
+			return own;
 	} else if (!S_ISSOCK(about->st_mode)) {
-		return STDOUT_FILENO;
+		return descriptor;
 	}
 	output->blocks = true;
-	return STDOUT_FILENO;
+	return descriptor;
 }
 
 /* ---- A file ---- */
@@ -236,29 +395,58 @@ static int create_temporary(struct output *output)
 /* Opens it without a name, or under a temporary one where the file system cannot do that. */
 static int create_file(struct output *output)
 {
-	int descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int descriptor;
 
+	if (access("/proc/self/fd", X_OK)) /* by which it gets its name */
+		return create_temporary(output);
+	descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 		return descriptor;
 	return create_temporary(output);
 }
 
-/* Gives it the mode and owner of the file that it replaces, or else the mode of a new one. */
-static int set_attributes(const struct output *output)
+/*
+ * True if a call that failed was only not allowed: to this user, in this user namespace (EINVAL),
+ * or by a file system that does not have that.
+ */
+static bool is_refused(void)
 {
-	mode_t mode = output->mode;
+	return errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+}
+
+/*
+ * Gives it owner and group of the file that it replaces, each if that may be, and returns that
+ * file's mode; the rights of a group that it does not have go. -1 with errno.
+ */
+static int keep_owner(const struct output *output, const struct stat *before)
+{
+	const uid_t same_owner = (uid_t)-1;
+	const gid_t same_group = (gid_t)-1;
+	mode_t mode = before->st_mode & 0777; /* set-user-ID was for other contents */
 	struct stat about;
 
-	if (!stat(output->place.name, &about)) {
-		mode = about.st_mode & 07777;
-		if (fchown(output->descriptor, about.st_uid, about.st_gid)) {
-			/* EINVAL: this user namespace does not know the owner */
-			if (errno != EPERM && errno != EINVAL)
-				return -1;
-			mode &= ~(mode_t)(S_ISUID | S_ISGID); /* they were the owner's to give */
-		}
-	}
-	return fchmod(output->descriptor, mode);
+	if (fchown(output->descriptor, same_owner, before->st_gid) && !is_refused())
+		return -1;
+	if (fchown(output->descriptor, before->st_uid, same_group) && !is_refused())
+		return -1;
+	if (fstat(output->descriptor, &about))
+		return -1;
+	if (about.st_gid != before->st_gid)
+		mode &= ~(mode_t)S_IRWXG;
+	return (int)mode;
+}
+
+/* Gives it the owner and mode of the file that it replaces, or else the mode of a new one. */
+static int set_attributes(const struct output *output)
+{
+	int mode = (int)output->mode;
+	struct stat before;
+
+	if (!lstat(output->place.name, &before) && S_ISREG(before.st_mode))
+		mode = keep_owner(output, &before);
+	if (mode < 0)
+		return -1;
+	return fchmod(output->descriptor, (mode_t)mode) && !is_refused() ? -1 : 0;
 }
 
 /* Gives a file without a name one: the final one, or a temporary one if that is taken. */
@@ -286,11 +474,10 @@ static int name_file(struct output *output)
 {
 	if (!output->temporary_name[0] && link_file(output))
 		return -1;
-	if (!output->temporary_name[0])
-		return 0;
-	if (rename(output->temporary_name, output->place.name))
+	if (output->temporary_name[0] && rename(output->temporary_name, output->place.name))
 		return -1;
 	output->temporary_name[0] = '\0';
+	output->named = true;
 	return 0;
 }
 
@@ -299,7 +486,24 @@ static int name_file(struct output *output)
 /* The result of fsync(2) or fdatasync(2), which some file systems do not have. */
 static int sync_result(int result)
 {
-	return result && errno == EINVAL ? 0 : result;
+	bool unknown = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+
+	return result && unknown ? 0 : result;
+}
+
+/* Lets the name last as well: it is on the disk when its folder is (fsync(2)). */
+static int sync_folder(const struct output *output)
+{
+	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int result, error;
+
+	if (descriptor < 0) /* who may write there need not be allowed to read */
+		return sync_result(syncfs(output->descriptor));
+	result = sync_result(fsync(descriptor));
+	error = errno;
+	close(descriptor);
+	errno = error;
+	return result;
 }
 
 /*
@@ -335,22 +539,37 @@ static int sync_as_it_goes(struct output *output, size_t written)
 
 /* ---- From the first byte to the last ---- */
 
+/* Where the bytes go: what `name` stands for, without what is done for a file. 0 or -1 with errno.
+ */
+static int find_place(struct output *output, const char *name, struct stat *about)
+{
+	struct place *place = &output->place;
+	int result;
+
+	place->descriptor = STDOUT_FILENO;
+	if (!is_standard_output(name) && follow_links(name, place))
+		return -1;
+	if (place->descriptor >= 0)
+		return fstat(place->descriptor, about);
+	result = stat(name, about);
+	output->is_file = !place->in_place && (result ? errno == ENOENT : S_ISREG(about->st_mode));
+	return output->is_file ? 0 : result;
+}
+
 static int open_descriptor(struct output *output, const char *name)
 {
-	bool standard = is_standard_output(name);
 	struct stat about;
-	bool exists = !(standard ? fstat(STDOUT_FILENO, &about) : stat(name, &about));
 
-	if (!standard && (!exists || S_ISREG(about.st_mode))) {
-		output->is_file = output->syncs = true;
-		return follow_links(name, &output->place) ? -1 : create_file(output);
-	}
-	output->syncs = exists && (S_ISREG(about.st_mode) || S_ISBLK(about.st_mode));
-	if (exists && is_shared(&about) && take_turn(output))
+	if (find_place(output, name, &about))
 		return -1;
-	if (!standard)
-		return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
-	return exists ? open_standard_output(output, &about) : STDOUT_FILENO;
+	output->syncs = output->is_file || S_ISREG(about.st_mode) || S_ISBLK(about.st_mode);
+	if (output->is_file)
+		return create_file(output);
+	if (is_shared(&about) && take_turn(output))
+		return -1;
+	if (output->place.descriptor >= 0)
+		return open_again(output, output->place.descriptor, &about);
+	return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
 }
 
 /* Somebody else may store there. */
@@ -410,7 +629,7 @@ static int finish(struct output *output)
 	if (is_cancelled(output->cancelled) || set_attributes(output) ||
 	    sync_result(fsync(output->descriptor)) || is_cancelled(output->cancelled))
 		return -1;
-	return name_file(output);
+	return name_file(output) ? -1 : sync_folder(output);
 }
 
 /* Closes and frees it; a temporary name goes. 0 or -1 with errno. */
@@ -420,8 +639,10 @@ static int release(struct output *output)
 
 	if (output->temporary_name[0])
 		unlink(output->temporary_name);
-	if (output->descriptor != STDOUT_FILENO)
+	if (!output->borrowed)
 		result = close(output->descriptor);
+	if (output->named) /* and synced: there is nothing left to fail */
+		result = 0;
 	error = errno;
 	end_turn(output);
 	free(output);

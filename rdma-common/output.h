@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "options.h"
+
 struct output;
 
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
@@ -24,16 +26,28 @@ struct output;
  */
 int output_check(const char *name, uint64_t size);
 
+/*
+ * Looks what --output means: each name of standard output, like /dev/stdout, becomes "-", and one
+ * of a descriptor of this process that is not open for writing is a usage error, whose message has
+ * been printed. Before anything is opened, which might get the number that a name says. Main
+ * thread.
+ */
+enum parsed output_resolve(struct options *options);
+
+/* Why storing failed, in words, from errno. The string is static, or strerror(3)'s. */
+const char *output_error(int error);
+
 /* The mode of a new file, by umask(2). Main thread: it sets the mask for a moment. */
 mode_t output_mode(void);
 
 /*
  * Opens what `name` stands for. A file has no name until it is committed where the file system can
- * do that (O_TMPFILE), else a temporary one. A symbolic link is followed. A FIFO waits for its
- * reader. What is no file, nor /dev/null, waits until no other output of this process is open that
- * is none either: a program has one such place, and payloads would be mixed up there. `cancelled`
- * belongs to the caller, and any thread may set it: what waits then fails with ECANCELED soon. NULL
- * with errno.
+ * do that (O_TMPFILE), else a temporary one. A symbolic link is followed, if the kernel would do
+ * that, and a name of what is open already, like /dev/fd/3, is written to in place. A FIFO waits
+ * for its reader. What is no file, nor /dev/null, waits until no other output of this process is
+ * open that is none either: a program has one such place, and payloads would be mixed up there.
+ * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
+ * ECANCELED soon. NULL with errno.
  */
 struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled);
 
@@ -45,10 +59,11 @@ struct output *output_open(const char *name, mode_t mode, const atomic_bool *can
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
- * There is no more. A disk is synced (fsync(2)), and then a file gets its name; one that is
- * replaced leaves its owner, if this user may, and its mode, but for set-user-ID and set-group-ID
- * of an owner that it could not leave. 0, or -1 with errno: no file is left then. Frees the output
- * in any case.
+ * There is no more. A disk is synced (fsync(2)), then a file gets its name, and then its folder is
+ * synced as well, so that the name lasts. A file that is replaced leaves its owner and its group,
+ * if this user may give them, and its mode, but for set-user-ID and set-group-ID, and for the
+ * rights of a group that it could not leave. 0, or -1 with errno: no file is left then, unless it
+ * is the folder that could not be synced. Frees the output in any case.
  */
 int output_commit(struct output *output);
 

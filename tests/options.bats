@@ -129,11 +129,43 @@ usage_error() {
 	[ "$count" -gt 12 ]
 }
 
+# A pipe that is copied, since a server of several clients needs it for each: it has not ended yet.
+@test "standard output that is closed at the start is nobody's place, least of all a payload's" {
+	local pid
+	mkfifo "$BATS_TEST_TMPDIR/pipe"
+	"$BATS_TEST_DIRNAME/../rdma-server" --json -f - write <"$BATS_TEST_TMPDIR/pipe" >&- 2>/dev/null 3>&- &
+	pid=$!
+	exec 8>"$BATS_TEST_TMPDIR/pipe"
+	head -c 9000000 /dev/zero >&8
+	for ((i = 0; i < 1000; i++)); do
+		readlink "/proc/$pid/fd/"* | grep -q deleted && break
+		sleep 0.01
+	done
+	readlink "/proc/$pid/fd/"* | grep -q deleted
+	[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ]
+	kill "$pid"
+	exec 8>&-
+	run -143 wait "$pid"
+}
+
+@test "what is closed at the start cannot be named on the command line" {
+	# shellcheck disable=SC2016 # expanded by that shell
+	usage_error "descriptor 1 is not open for writing" sh -c 'exec "$@" >&-' - rdma-client -o - read 192.0.2.1 1
+	# shellcheck disable=SC2016
+	usage_error "descriptor 1 is not open for writing" sh -c 'exec "$@" >&-' - rdma-server -o /dev/stdout read
+	usage_error "--output '/dev/fd/99': descriptor 99 is not open for writing" rdma-server -o /dev/fd/99 read
+	usage_error "descriptor 0 is not open for writing" rdma-server -o /dev/stdin read </dev/null
+	# shellcheck disable=SC2016
+	run -1 --separate-stderr sh -c 'exec "$@" <&-' - rdma-client -f - read 192.0.2.1 1
+	[[ $stderr == *"cannot read '-': Bad file descriptor"* ]]
+}
+
 @test "options that cannot be had together are usage errors" {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 	usage_error "--message, --file and --size exclude each other" rdma-client -f x -s 1 read 192.0.2.1 1
 	usage_error "--iters and --duration exclude each other" rdma-server -n 1 --duration 5 read
 	usage_error "both need standard output" rdma-client -J -o - read 192.0.2.1 1
+	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "this side sends no payload" rdma-client --one-way -s 1 read 192.0.2.1 1
 	usage_error "nothing is received" rdma-client --one-way -o x write 192.0.2.1 1
 }

@@ -34,7 +34,8 @@
 
 #include "folder.h"
 
-#define SIZE ((uint64_t)200000)
+#define SIZE           ((uint64_t)200000)
+#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
 
 static uint8_t bytes[SIZE];
 static char folder[] = "/tmp/output-test.XXXXXX";
@@ -59,6 +60,18 @@ static struct {
 	int again;              /* the error of opening standard output once more; 0: none */
 	_Atomic uint64_t calls; /* of open(2) and write(2) */
 	unsigned int stops;     /* calls of write(2) that are still to come to nothing */
+	unsigned int folders;   /* that were synced */
+	int folder;             /* the error of that; 0: none */
+	bool unreadable;        /* a folder cannot be opened to be synced */
+	unsigned int systems;   /* that were synced instead */
+	uint64_t reserve;       /* blocks that root may have besides `room` */
+	int group, mode;        /* the errors of fchown(2) of a group, of fchmod(2) */
+	bool no_proc;           /* there is no /proc */
+	uint64_t attributes;    /* STATX_ATTR_*, of what has the name `special` */
+	const char *special;
+	uid_t user;         /* who runs this, if that is asked */
+	uid_t link_owner;   /* of symbolic links; 0: as it is */
+	mode_t folder_mode; /* of folders, besides what they have */
 } disk;
 static atomic_bool cancelled;
 static bool cancels_at_sync; /* fsync(2) comes back to somebody who has cancelled */
@@ -75,8 +88,44 @@ int fstat(int descriptor, struct stat *about)
 {
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
+	if (disk.link_owner && S_ISLNK(about->st_mode))
+		about->st_uid = disk.link_owner;
 	if (disk.is_block)
 		about->st_mode = (about->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
+	return result;
+}
+
+int stat(const char *name, struct stat *about)
+{
+	int result = fstatat(AT_FDCWD, name, about, 0);
+
+	if (!result && S_ISDIR(about->st_mode))
+		about->st_mode |= disk.folder_mode;
+	return result;
+}
+
+uid_t geteuid(void)
+{
+	return disk.user ? disk.user : (uid_t)syscall(SYS_geteuid);
+}
+
+int access(const char *name, int mode)
+{
+	if (disk.no_proc && !strncmp(name, "/proc/", 6)) {
+		errno = ENOENT;
+		return -1;
+	}
+	return faccessat(AT_FDCWD, name, mode, 0);
+}
+
+int statx(int start, const char *name, int flags, unsigned int mask, struct statx *about)
+{
+	int result = (int)syscall(SYS_statx, start, name, flags, mask, about);
+
+	if (disk.special && !strcmp(name, disk.special))
+		about->stx_attributes |= disk.attributes;
+	if (S_ISDIR(about->stx_mode))
+		about->stx_mode = (uint16_t)(about->stx_mode | disk.folder_mode);
 	return result;
 }
 
@@ -102,8 +151,22 @@ int fdatasync(int descriptor)
 	return sync_disk(descriptor);
 }
 
+int syncfs(int descriptor)
+{
+	(void)descriptor;
+	disk.systems++;
+	return 0;
+}
+
 int fsync(int descriptor)
 {
+	struct stat about;
+
+	if (!fstat(descriptor, &about) && S_ISDIR(about.st_mode)) {
+		disk.folders++;
+		errno = disk.folder;
+		return errno ? -1 : 0;
+	}
 	if (cancels_at_sync)
 		atomic_store(&cancelled, true);
 	return sync_disk(descriptor);
@@ -122,6 +185,10 @@ int open(const char *name, int flags, ...)
 		errno = disk.nameless;
 		return -1;
 	}
+	if (disk.unreadable && (flags & O_DIRECTORY) && (flags & O_TMPFILE) != O_TMPFILE) {
+		errno = EACCES;
+		return -1;
+	}
 	if (disk.again && !strcmp(name, "/proc/self/fd/1")) {
 		errno = disk.again;
 		return -1;
@@ -137,8 +204,14 @@ int mkostemp(char *name, int flags)
 
 int fchown(int descriptor, uid_t owner, gid_t group)
 {
-	errno = disk.owner;
+	errno = group == (gid_t)-1 ? disk.owner : disk.group;
 	return errno ? -1 : fchownat(descriptor, "", owner, group, AT_EMPTY_PATH);
+}
+
+int fchmod(int descriptor, mode_t mode)
+{
+	errno = disk.mode;
+	return errno ? -1 : (int)syscall(SYS_fchmod, descriptor, mode);
 }
 
 int statvfs(const char *name, struct statvfs *about)
@@ -149,6 +222,7 @@ int statvfs(const char *name, struct statvfs *about)
 	if (disk.room) {
 		about->f_frsize = 4096;
 		about->f_bavail = disk.room;
+		about->f_bfree = disk.room + disk.reserve;
 	}
 	if (disk.blockless)
 		about->f_blocks = about->f_bavail = 0;
@@ -312,6 +386,56 @@ static void a_symbolic_link_is_followed(void **state)
 	assert_int_equal(unlink("round"), 0);
 }
 
+/* fs.protected_symlinks in proc(5): by its own, or by the folder's owner. */
+static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **state)
+{
+	const mode_t shared = S_ISVTX | S_IWOTH;
+
+	(void)state;
+	assert_int_equal(store("target", 5), 0);
+	assert_int_equal(symlink("target", "link"), 0);
+	disk.link_owner = 12345;
+	assert_int_equal(store("link", 6), 0); /* in a folder that is not everybody's */
+	disk.folder_mode = S_ISVTX;
+	assert_int_equal(store("link", 6), 0);
+	disk.folder_mode = shared;
+	assert_fails("link", EACCES);
+	assert_int_equal(output_check("link", SIZE), -1);
+	assert_int_equal(errno, EACCES);
+	disk.user = 12345;
+	assert_int_equal(store("link", 7), 0);
+	disk.user = disk.link_owner = 0;
+	assert_int_equal(store("link", 8), 0);
+	assert_stored("target", 8);
+	disk.link_owner = 12345; /* dangling */
+	assert_fails("link", EACCES);
+	assert_int_equal(access("target", F_OK), -1);
+	assert_int_equal(unlink("link"), 0);
+}
+
+/* Between the look and the end: it is replaced, not followed. */
+static void a_symbolic_link_that_is_planted_meanwhile_is_replaced(void **state)
+{
+	struct output *output;
+	struct stat about;
+
+	(void)state;
+	assert_int_equal(store("target", 5), 0);
+	for (int round = 0; round < 2; round++) {
+		disk.nameless = round ? EOPNOTSUPP : 0;
+		output = output_open("new", 0600, &cancelled);
+		assert_non_null(output);
+		assert_int_equal(symlink("target", "new"), 0);
+		assert_int_equal(write_all(output, SIZE), 0);
+		assert_int_equal(output_commit(output), 0);
+		assert_int_equal(lstat("new", &about), 0);
+		assert_true(S_ISREG(about.st_mode));
+		assert_int_equal(about.st_mode & 0777, 0600);
+		assert_stored("new", SIZE);
+	}
+	assert_stored("target", 5);
+}
+
 /* path_resolution(7): 40. */
 static void as_many_symbolic_links_are_followed_as_by_the_kernel(void **state)
 {
@@ -415,12 +539,59 @@ static void what_cannot_be_stored_is_found_before(void **state)
 	assert_int_equal(output_check("new", 100 * 4096), 0);
 	assert_int_equal(output_check("new", 101 * 4096), -1);
 	assert_int_equal(errno, ENOSPC);
+	disk.reserve = 1; /* which root alone may have */
+	assert_int_equal(output_check("new", 101 * 4096), geteuid() == 0 ? 0 : -1);
+	disk.user = 12345;
+	assert_int_equal(output_check("new", 101 * 4096), -1);
+	assert_int_equal(errno, ENOSPC);
+	disk.user = 0;
+	disk.reserve = 0;
 	disk.blockless = true; /* ramfs */
 	assert_int_equal(output_check("new", 101 * 4096), 0);
 	disk.sizeless = true; /* what FUSE makes of nothing */
 	assert_int_equal(output_check("new", 101 * 4096), 0);
 	disk.blockless = false;
 	assert_int_equal(output_check("new", 101 * 4096), 0);
+}
+
+/* Which is what is bound into a container as a volume of one file. */
+static void what_cannot_be_replaced_is_found_before(void **state)
+{
+	static const struct {
+		const char *special;
+		uint64_t attributes;
+		int error;
+	} cases[] = {
+		{ "old", STATX_ATTR_MOUNT_ROOT, EBUSY }, { "old", STATX_ATTR_IMMUTABLE, EPERM },
+		{ "old", STATX_ATTR_APPEND, EPERM },     { ".", STATX_ATTR_IMMUTABLE, EPERM },
+		{ ".", STATX_ATTR_APPEND, EPERM },       { "old", STATX_ATTR_COMPRESSED, 0 }
+	};
+
+	(void)state;
+	assert_int_equal(store("old", 5), 0);
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		disk.special = cases[i].special;
+		disk.attributes = cases[i].attributes;
+		assert_int_equal(output_check("old", SIZE), cases[i].error ? -1 : 0);
+		if (cases[i].error)
+			assert_int_equal(errno, cases[i].error);
+	}
+	disk.special = ".";
+	disk.attributes = STATX_ATTR_APPEND; /* where a new file may be created */
+	assert_int_equal(output_check("new", SIZE), 0);
+	disk.attributes = STATX_ATTR_IMMUTABLE;
+	assert_int_equal(output_check("new", SIZE), -1);
+	disk.special = NULL;
+	disk.folder_mode = S_ISVTX;
+	assert_int_equal(output_check("old", SIZE), 0);
+	disk.user = 12345; /* whose neither the file nor the folder is */
+	assert_int_equal(output_check("old", SIZE), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(output_check("new", SIZE), 0);
+	assert_stored("old", 5);
+	assert_string_equal(output_error(ENOSPC), strerror(ENOSPC));
+	assert_non_null(strstr(output_error(EBUSY), "mount point"));
+	assert_non_null(strstr(output_error(EPERM), "sticky"));
 }
 
 /* In a process of its own, which gives up what root may. */
@@ -646,6 +817,9 @@ static void a_file_system_without_nameless_files_does_as_well(void **state)
 	assert_fails("new", EIO);
 }
 
+/* To this user, in this user namespace, by file systems that do not have that. */
+static const int refused[] = { EPERM, EINVAL, ENOSYS, EOPNOTSUPP };
+
 /* The owner stays if this user may give a file away, which is no failure otherwise. */
 static void a_file_that_is_replaced_leaves_its_owner(void **state)
 {
@@ -663,16 +837,109 @@ static void a_file_that_is_replaced_leaves_its_owner(void **state)
 	assert_int_equal(chmod("old", 06755), 0);
 	assert_int_equal(store("old", SIZE), 0);
 	assert_int_equal(stat("old", &about), 0);
-	assert_int_equal(about.st_mode & 07777, 06755);
-	disk.owner = EPERM;
-	assert_int_equal(store("old", 7), 0);
-	assert_int_equal(stat("old", &about), 0);
-	assert_int_equal(about.st_mode & 07777, 0755); /* it would be another's set-user-ID file */
-	disk.owner = EINVAL; /* of an owner that the user namespace does not know */
-	assert_int_equal(store("old", 7), 0);
+	assert_int_equal(about.st_mode & 07777, 0755); /* it has other contents now */
+	for (size_t i = 0; i < ENTRIES(refused); i++) {
+		disk.owner = refused[i];
+		assert_int_equal(store("old", 7), 0);
+		assert_int_equal(stat("old", &about), 0);
+		assert_int_equal(about.st_mode & 07777, 0755);
+	}
 	disk.owner = EIO;
 	assert_fails("old", EIO);
 	assert_stored("old", 7);
+}
+
+/* An ordinary user may give a file one of its own groups, though not another owner. */
+static void a_file_that_is_replaced_leaves_its_group_or_the_groups_rights_go(void **state)
+{
+	struct stat about;
+
+	(void)state;
+	assert_int_equal(store("old", 5), 0);
+	assert_int_equal(chmod("old", 0764), 0);
+	disk.owner = EPERM;
+	if (geteuid() == 0) {
+		assert_int_equal(chown("old", 12345, 54321), 0);
+		assert_int_equal(store("old", 6), 0);
+		assert_int_equal(stat("old", &about), 0);
+		assert_int_equal(about.st_uid, 0);
+		assert_int_equal(about.st_gid, 54321);
+		assert_int_equal(about.st_mode & 07777, 0764);
+		for (size_t i = 0; i < ENTRIES(refused); i++) {
+			assert_int_equal(chown("old", 12345, 54321), 0);
+			assert_int_equal(chmod("old", 0764), 0);
+			disk.group = refused[i];
+			assert_int_equal(store("old", 6), 0);
+			assert_int_equal(stat("old", &about), 0);
+			assert_int_equal(about.st_gid, 0);
+			assert_int_equal(about.st_mode & 07777, 0704);
+		}
+	}
+	disk.group = EIO;
+	assert_fails("old", EIO);
+	assert_int_equal(unlink("old"), 0);
+}
+
+/* All of it is there, and verified: that would be a pity. */
+static void a_file_system_without_modes_does_as_well(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ENTRIES(refused); i++) {
+		disk.mode = disk.owner = disk.group = refused[i];
+		assert_int_equal(store("new", SIZE), 0);
+		assert_int_equal(store("new", SIZE), 0);
+		assert_stored("new", SIZE);
+	}
+	disk.mode = EIO;
+	assert_fails("new", EIO);
+}
+
+/* Else it may be gone after a loss of power, though the sender was told that it is stored. */
+static void a_name_is_on_the_disk_when_it_is_committed(void **state)
+{
+	static const int unknown[] = { EINVAL, ENOSYS, EOPNOTSUPP };
+
+	(void)state;
+	for (int round = 0; round < 4; round++) { /* a new one, and one that is replaced */
+		disk.nameless = round & 1 ? EOPNOTSUPP : 0;
+		assert_int_equal(store("new", SIZE), 0);
+		assert_int_equal(disk.folders, round + 1);
+	}
+	for (size_t i = 0; i < ENTRIES(unknown); i++) {
+		disk.folder = unknown[i]; /* the file system cannot sync a folder */
+		assert_int_equal(store("new", SIZE), 0);
+	}
+	disk.folder = EIO;
+	assert_fails("new", EIO);
+	disk.unreadable = true;
+	assert_int_equal(store("new", SIZE), 0);
+	assert_int_equal(disk.systems, 1);
+	assert_stored("new", SIZE);
+	assert_int_equal(store("/dev/null", SIZE), 0);
+	assert_int_equal(disk.systems, 1);
+}
+
+static void a_file_that_has_its_name_is_stored_whatever_closing_it_says(void **state)
+{
+	struct output *output = output_open("new", 0600, &cancelled);
+
+	(void)state;
+	assert_int_equal(output_write(output, bytes, 5), 5);
+	disk.end = EIO;
+	assert_int_equal(output_commit(output), 0);
+	disk.end = 0;
+	assert_stored("new", 5);
+}
+
+/* Without which a file that has no name would get none in the end. */
+static void without_proc_a_temporary_name_does_as_well(void **state)
+{
+	(void)state;
+	disk.no_proc = true;
+	assert_int_equal(store("new", SIZE), 0);
+	assert_stored("new", SIZE);
+	disk.taken = ENOSPC; /* so a temporary name it was */
+	assert_fails("new", ENOSPC);
 }
 
 static void a_disk_that_fails_leaves_nothing(void **state)
@@ -865,6 +1132,100 @@ static void a_standard_output_that_is_a_file_stays_that_file(void **state)
 	assert_stored("file", SIZE);
 }
 
+/* Like a log that a shell has opened with >>: by any of its names, also when its own is gone. */
+static void what_is_open_already_is_written_to_in_place(void **state)
+{
+	static const char *const names[] = { "/dev/fd", "/proc/self/fd", "link" };
+	static uint8_t found[SIZE];
+	char name[64];
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ENTRIES(names); i++) {
+		int descriptor = open("log", O_RDWR | O_CREAT | O_APPEND, 0600);
+		bool is_link = i / 2 == 2, is_gone = i % 2;
+
+		assert_int_equal(write(descriptor, "old", 3), 3);
+		snprintf(name, sizeof(name), "%s/%d", names[is_link ? 0 : i / 2], descriptor);
+		if (is_link)
+			assert_int_equal(symlink(name, "link"), 0);
+		if (is_gone)
+			assert_int_equal(unlink("log"), 0);
+		assert_int_equal(output_check(is_link ? "link" : name, SIZE), 0);
+		assert_int_equal(store(is_link ? "link" : name, 1000), 0);
+		assert_int_equal(write(descriptor, "more", 4), 4); /* it is still open */
+		assert_int_equal(pread(descriptor, found, sizeof(found), 0), 1007);
+		assert_memory_equal(found, "old", 3);
+		assert_memory_equal(found + 3, bytes, 1000);
+		assert_memory_equal(found + 1003, "more", 4);
+		close(descriptor);
+		assert_int_equal(unlink("log"), is_gone ? -1 : 0);
+		assert_int_equal(unlink("link"), is_link ? 0 : -1);
+	}
+	assert_int_equal(access("log (deleted)", F_OK), -1);
+}
+
+/* In options: what is said on standard error. */
+static enum parsed resolve(const char *name, const char **meant)
+{
+	struct options options = { .output = name };
+	FILE *terminal = stderr;
+	enum parsed parsed;
+	char *text = NULL;
+	size_t size = 0;
+
+	stderr = open_memstream(&text, &size); /* which needs no descriptor */
+	parsed = output_resolve(&options);
+	fclose(stderr);
+	stderr = terminal;
+	free(text);
+	*meant = options.output;
+	return parsed;
+}
+
+static void standard_output_has_many_names(void **state)
+{
+	static const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
+					     "link" };
+	static const char *const others[] = {
+		"new",           "/dev/stderr",     "/dev/null", "missing/file",
+		"/proc/self/fd", "/proc/self/fd/x", "1"
+	};
+	const char *meant;
+
+	(void)state;
+	assert_int_equal(symlink("/dev/stdout", "link"), 0);
+	for (size_t i = 0; i < ENTRIES(names); i++) {
+		assert_int_equal(resolve(names[i], &meant), PARSED_RUN);
+		assert_string_equal(meant, "-");
+	}
+	for (size_t i = 0; i < ENTRIES(others); i++) {
+		assert_int_equal(resolve(others[i], &meant), PARSED_RUN);
+		assert_string_equal(meant, others[i]);
+	}
+	assert_int_equal(resolve(NULL, &meant), PARSED_RUN);
+	assert_null(meant);
+	assert_int_equal(unlink("link"), 0);
+}
+
+/* Before anything is opened that might get its number. */
+static void a_descriptor_that_cannot_be_written_to_is_a_usage_error(void **state)
+{
+	int before = dup(STDOUT_FILENO);
+	const char *meant;
+	enum parsed closed, read_only;
+
+	(void)state;
+	assert_int_equal(resolve("/dev/fd/999", &meant), PARSED_FAILED);
+	fflush(stdout);
+	close(STDOUT_FILENO);
+	closed = resolve("-", &meant);
+	assert_int_equal(open("/dev/null", O_RDONLY), STDOUT_FILENO);
+	read_only = resolve("/dev/stdout", &meant);
+	restore(before);
+	assert_int_equal(closed, PARSED_FAILED);
+	assert_int_equal(read_only, PARSED_FAILED);
+}
+
 /* A verdict is no better than what is on the disk. */
 static void a_standard_output_on_a_disk_that_fails_is_an_error(void **state)
 {
@@ -1011,10 +1372,15 @@ int main(void)
 		cmocka_unit_test_setup(a_new_file_has_the_bytes_and_the_mode, reset),
 		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_mode, reset),
 		cmocka_unit_test_setup(a_symbolic_link_is_followed, reset),
+		cmocka_unit_test_setup(a_symbolic_link_that_somebody_has_planted_is_not_followed,
+				       reset),
+		cmocka_unit_test_setup(a_symbolic_link_that_is_planted_meanwhile_is_replaced,
+				       reset),
 		cmocka_unit_test_setup(as_many_symbolic_links_are_followed_as_by_the_kernel, reset),
 		cmocka_unit_test_setup(a_name_that_is_too_long_is_no_other_name, reset),
 		cmocka_unit_test_setup(a_file_with_the_longest_name_is_replaced, reset),
 		cmocka_unit_test_setup(what_cannot_be_stored_is_found_before, reset),
+		cmocka_unit_test_setup(what_cannot_be_replaced_is_found_before, reset),
 		cmocka_unit_test_setup(a_folder_that_others_own_is_found_before, reset),
 		cmocka_unit_test_setup(a_new_file_has_the_mode_that_the_mask_leaves, reset),
 		cmocka_unit_test_setup(a_socket_is_an_error, reset),
@@ -1029,6 +1395,13 @@ int main(void)
 		cmocka_unit_test_setup(a_commit_that_is_cancelled_leaves_the_old_file, reset),
 		cmocka_unit_test_setup(a_file_system_without_nameless_files_does_as_well, reset),
 		cmocka_unit_test_setup(a_file_that_is_replaced_leaves_its_owner, reset),
+		cmocka_unit_test_setup(
+			a_file_that_is_replaced_leaves_its_group_or_the_groups_rights_go, reset),
+		cmocka_unit_test_setup(a_file_system_without_modes_does_as_well, reset),
+		cmocka_unit_test_setup(a_name_is_on_the_disk_when_it_is_committed, reset),
+		cmocka_unit_test_setup(a_file_that_has_its_name_is_stored_whatever_closing_it_says,
+				       reset),
+		cmocka_unit_test_setup(without_proc_a_temporary_name_does_as_well, reset),
 		cmocka_unit_test_setup(a_disk_that_fails_leaves_nothing, reset),
 		cmocka_unit_test_setup(a_disk_that_fails_is_noticed_early, reset),
 		cmocka_unit_test_setup(a_name_that_cannot_be_given_leaves_nothing, reset),
@@ -1036,6 +1409,10 @@ int main(void)
 		cmocka_unit_test_setup(a_fast_disk_is_not_held_up, reset),
 		cmocka_unit_test_setup(a_standard_output_that_does_not_block_gets_all, reset),
 		cmocka_unit_test_setup(a_standard_output_that_is_a_file_stays_that_file, reset),
+		cmocka_unit_test_setup(what_is_open_already_is_written_to_in_place, reset),
+		cmocka_unit_test_setup(standard_output_has_many_names, reset),
+		cmocka_unit_test_setup(a_descriptor_that_cannot_be_written_to_is_a_usage_error,
+				       reset),
 		cmocka_unit_test_setup(a_standard_output_on_a_disk_that_fails_is_an_error, reset),
 		cmocka_unit_test_setup(a_standard_output_that_cannot_be_opened_again_gets_all,
 				       reset),
