@@ -34,6 +34,7 @@
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
+_Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all messages");
 /* Completions that are taken off a completion queue at a time. */
 #define POLL_SIZE 16
 /* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */

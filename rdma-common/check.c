@@ -18,6 +18,7 @@
 
 #include "congestion.h"
 #include "connect.h"
+#include "memory.h"
 #include "process.h"
 #include "report.h"
 
@@ -63,6 +64,8 @@ __attribute__((format(printf, 5, 6))) static struct json_object *add_finding(
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	if (!good && !check->complaint[0])
+		snprintf(check->complaint, sizeof(check->complaint), "%s: %.480s", step, text);
 	if (check->findings)
 		return add_object(check, step, good, text, advice);
 	print_result(check->process->console, "%-9s %s", step, text);
@@ -72,6 +75,18 @@ __attribute__((format(printf, 5, 6))) static struct json_object *add_finding(
 }
 
 /* ---- Devices ---- */
+
+static const char few_descriptors[] =
+	"more open files have to be allowed: raise the limit ('ulimit -n')";
+
+/* True if that may be the reason of an error, which librdmacm hides. */
+static bool lacks_descriptors(int error)
+{
+	struct rlimit limit;
+
+	return error == EMFILE || error == ENFILE ||
+	       (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOW_DESCRIPTOR_LIMIT);
+}
 
 /* Converts an MTU of verbs to bytes. */
 static unsigned int mtu_bytes(enum ibv_mtu mtu)
@@ -132,11 +147,15 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 }
 
 /* What to change where there is no device: to most of them this user may have no access. */
-static const char *advise_no_device(void)
+static const char *advise_no_device(int error)
 {
+	if (lacks_descriptors(error))
+		return few_descriptors;
 	if (access("/dev/infiniband", X_OK))
 		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
-		       "container, give it the files of that folder ('--device')";
+		       "container, give it the files of that folder ('--device'); without an "
+		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
+		       "type rxe netdev eth0')";
 	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK))
 		return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see "
 		       "its mode, and load the module rdma_ucm";
@@ -147,25 +166,95 @@ static const char *advise_no_device(void)
 /* All ports of all devices; whether one can be used. */
 static bool check_devices(struct check *check)
 {
-	int count = 0;
-	struct ibv_context **devices = rdma_get_devices(&count);
+	struct ibv_context **devices;
+	int count = 0, error;
 	bool usable = false;
 
+	errno = 0;
+	devices = rdma_get_devices(&count);
+	error = devices ? 0 : errno;
 	for (int i = 0; devices && i < count; i++) {
 		struct ibv_device_attr attributes;
-		int error = ibv_query_device(devices[i], &attributes);
+
+		error = ibv_query_device(devices[i], &attributes);
 
 		if (error)
 			add_finding(check, "device", false, NULL, "%s: cannot be queried: %s",
 				    ibv_get_device_name(devices[i]->device), strerror(error));
-		for (uint8_t port = 1; !error && port <= attributes.phys_port_cnt; port++)
-			usable = check_port(check, devices[i], port) || usable;
+		/* as many as a uint8_t counts: it would be 0 behind the last one */
+		for (unsigned int port = 1; !error && port <= attributes.phys_port_cnt; port++)
+			usable = check_port(check, devices[i], (uint8_t)port) || usable;
 	}
 	if (devices)
 		rdma_free_devices(devices);
 	if (!devices || count == 0)
-		add_finding(check, "device", false, advise_no_device(), "none");
+		add_finding(check, "device", false, advise_no_device(error), "none%s%s",
+			    error ? ": " : "", error ? strerror(error) : "");
 	return usable;
+}
+
+/* ---- Memory ---- */
+
+/* Registers so much with the device, for a moment. 0 or an errno value. */
+static int try_to_register(struct ibv_context *verbs, size_t size)
+{
+	void *memory = memory_map(size);
+	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
+	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	int error = mr ? 0 : errno;
+
+	if (mr)
+		ibv_dereg_mr(mr);
+	if (pd)
+		ibv_dealloc_pd(pd);
+	if (memory)
+		memory_unmap(memory, size);
+	return error;
+}
+
+/*
+ * Finds out by trying what can be registered: what the smallest session needs, and more than the
+ * limit, which does not count for everybody (CAP_IPC_LOCK), nor with every driver.
+ */
+static void try_memory(struct check *check, struct ibv_context *verbs)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct rlimit limit;
+
+	check->memory_error = try_to_register(verbs, SESSION_PAGES * page);
+	check->unlimited = !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+			   limit.rlim_cur < MODEST_LOCKED_MEMORY &&
+			   !try_to_register(verbs, (size_t)limit.rlim_cur + page);
+}
+
+/* False: there is not enough for a session. */
+static bool check_locked_memory(struct check *check)
+{
+	static const char raise[] =
+		"raise it ('ulimit -l', or memlock in /etc/security/limits.conf)";
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
+	long needed = SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024;
+	char advice[128], bound[64] = "";
+	bool modest, limited;
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	limited = limit.rlim_cur != RLIM_INFINITY && !check->unlimited;
+	modest = limited && limit.rlim_cur < MODEST_LOCKED_MEMORY;
+	snprintf(advice, sizeof(advice), "for more, %s", raise);
+	if (limited)
+		snprintf(bound, sizeof(bound), "; %ju KiB may be locked",
+			 (uintmax_t)limit.rlim_cur / 1024);
+	if (check->memory_error)
+		add_finding(check, "memory", false, modest ? raise : NULL,
+			    "%ld KiB, which a session needs, cannot be registered: %s%s", needed,
+			    strerror(check->memory_error), bound);
+	else if (!limited)
+		add_finding(check, "memory", true, NULL, "may be locked without limit");
+	else
+		add_finding(check, "memory", true, modest ? advice : NULL,
+			    "%ju KiB may be locked: the rings of longer payloads are made to fit",
+			    (uintmax_t)limit.rlim_cur / 1024);
+	return !check->memory_error;
 }
 
 /* ---- Address and route ---- */
@@ -326,13 +415,17 @@ static bool check_address(struct check *check, struct sockaddr *address)
 	if (!find_source(check, address->sa_family, &source))
 		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
-		add_finding(check, "address", false, "is the module rdma_ucm loaded?",
+		add_finding(check, "address", false,
+			    lacks_descriptors(errno) ? few_descriptors
+						     : "is the module rdma_ucm loaded?",
 			    "not resolved: cannot use the connection manager: %s", strerror(errno));
 		found = false;
 	} else {
 		found = check_route(check, id, source ? source->ai_addr : NULL, address, deadline);
-		if (found)
+		if (found) {
 			keep_route(check, id, address);
+			try_memory(check, id->verbs);
+		}
 		if (found && source)
 			memcpy(&check->source, source->ai_addr, source->ai_addrlen);
 		rdma_destroy_id(id);
@@ -374,26 +467,6 @@ static bool find_next_address(struct check *check)
 		found = check_address(check, address->ai_addr);
 	}
 	return found;
-}
-
-/* ---- Memory ---- */
-
-static void check_locked_memory(struct check *check)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_MEMLOCK, &limit))
-		return;
-	if (limit.rlim_cur == RLIM_INFINITY)
-		add_finding(check, "memory", true, NULL, "may be locked without limit");
-	else
-		add_finding(check, "memory", true,
-			    limit.rlim_cur < MODEST_LOCKED_MEMORY
-				    ? "for more, raise it ('ulimit -l', or memlock in "
-				      "/etc/security/limits.conf)"
-				    : NULL,
-			    "%ju KiB may be locked: the rings of longer payloads are made to fit",
-			    (uintmax_t)limit.rlim_cur / 1024);
 }
 
 /* ---- Sessions ---- */
@@ -546,6 +619,16 @@ static void report_server(struct check *check, const struct report *report)
 	free(device);
 }
 
+/*
+ * The size for ping(8) that makes packets as long as an RDMA WRITE of the size in question. Behind
+ * the IP header, RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload in words of 4, and
+ * 4 of ICRC; ping has 8 of ICMP. Over iWARP, TCP cuts as it likes.
+ */
+static uint64_t ping_size(const struct check *check)
+{
+	return check->iwarp ? check->size : (check->size + 3) / 4 * 4 + 8 + 12 + 16 + 4 - 8;
+}
+
 /* What to change where a connection stood, but packets of this size are lost. */
 static void advise_size(const struct check *check, char *advice, size_t size)
 {
@@ -560,14 +643,14 @@ static void advise_size(const struct check *check, char *advice, size_t size)
 			 "not a byte passes %s, though the connection stands: let the firewalls "
 			 "pass %s whatever the other port is",
 			 direction, check->iwarp ? "the TCP port" : "UDP port 4791");
-	else if (check->verified <= check->mtu)
+	else if (check->verified < check->mtu) /* else one of the largest packets has passed */
 		snprintf(advice, size,
 			 "packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
 			 " at the latest: a host or switch on the path has a smaller MTU than the "
 			 "adapters use, %u bytes and headers; set it the same everywhere ('ip link "
 			 "set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
 			 "' from both hosts tries it)",
-			 check->verified, direction, check->size, check->mtu, check->size);
+			 check->verified, direction, check->size, check->mtu, ping_size(check));
 	else
 		snprintf(advice, size,
 			 "packets of every size pass, but not so many of them %s: look at the "
@@ -759,7 +842,8 @@ enum status check_path(struct check *check)
 	bool usable = check_devices(check);
 
 	usable = look_up(check) && find_next_address(check) && usable;
-	check_locked_memory(check);
+	if (!check_locked_memory(check) && usable)
+		return STATUS_LOCAL_FAILURE;
 	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;
 }
 
@@ -777,12 +861,17 @@ static void print_ready(const struct check *check)
 			     check->options->address);
 }
 
-/* Why not all is right, if a message says so; NULL: the findings do. */
-static const char *cause_of(const struct check *check)
+/* Why it ends with this status: what a message or a finding says; NULL: all is right. */
+static const char *cause_of(const struct check *check, enum status status)
 {
+	if (status == STATUS_SUCCESS)
+		return NULL;
 	if (check->failure.cause[0])
 		return check->failure.cause;
-	return check->process->failure.cause[0] ? check->process->failure.cause : NULL;
+	if (check->process->failure.cause[0])
+		return check->process->failure.cause;
+	return status != STATUS_INTERRUPTED && check->complaint[0] ? check->complaint
+								   : status_in_words(status);
 }
 
 enum status check_finish(struct check *check, enum status status)
@@ -799,7 +888,7 @@ enum status check_finish(struct check *check, enum status status)
 	if (!check->findings)
 		return status;
 	json_add_status(check->findings, status, check->process->signal_number);
-	json_add_text(check->findings, "error", cause_of(check));
+	json_add_text(check->findings, "error", cause_of(check, status));
 	print_json(check->process->console, check->findings);
 	json_object_put(check->findings);
 	check->findings = NULL;

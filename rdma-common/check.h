@@ -53,6 +53,8 @@ struct check {
 	char gid[INET6_ADDRSTRLEN];      /* empty: iWARP has none */
 	unsigned int mtu;                /* bytes of payload in a packet; 0: not known */
 	bool iwarp;
+	int memory_error; /* of registering what a session needs; 0: none */
+	bool unlimited;   /* more can be registered than the limit of locked memory */
 	/* Of the sessions with it: */
 	bool asked;                  /* one was asked for, and is not over */
 	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
@@ -68,6 +70,7 @@ struct check {
 	int64_t retry_time, busy_deadline; /* when, and until when it may; now_milliseconds() */
 	struct counters before, after;     /* of the device's port */
 	struct failure failure;            /* the first */
+	char complaint[CAUSE_SIZE];        /* the first finding that is not good; empty: none */
 };
 
 /*
@@ -77,8 +80,9 @@ struct check {
 void check_init(struct check *check, struct options *options, const struct process *process);
 
 /*
- * Finds out which devices there are, how options->address is reached, and what to change.
- * STATUS_SUCCESS if a connection could be tried, else STATUS_UNRESOLVED.
+ * Finds out which devices there are, how options->address is reached, whether there is memory for a
+ * session, and what to change. STATUS_SUCCESS if one could be tried; STATUS_LOCAL_FAILURE without
+ * the memory, else STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 

@@ -25,6 +25,8 @@
  * confirmed. Over iWARP a message without a receive ends the connection.
  */
 #define RECEIVES (3 + TRANSFER_CREDITS)
+/* Pages of locked memory that a session needs: for its messages, and for each ring one at least. */
+#define SESSION_PAGES 3
 /* In the send queue besides the operation: one message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 

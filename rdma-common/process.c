@@ -16,8 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
-#define LOW_DESCRIPTOR_LIMIT 32
 /* Signals that come as close together are one: timeout(1) sends each to the process and its group.
  */
 #define SIGNAL_NANOSECONDS 100000000

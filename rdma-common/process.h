@@ -34,6 +34,9 @@ struct device {
 	SLIST_ENTRY(device) link;
 };
 
+/* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
+#define LOW_DESCRIPTOR_LIMIT 32
+
 struct process {
 	const struct options *options;
 	struct console *console; /* for warnings */

@@ -13,7 +13,7 @@
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
-#define SESSION_LEAST    (4 * RING_PAGE)
+#define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
 
 static uint64_t server_share(uint64_t left)
 {

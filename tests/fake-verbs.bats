@@ -934,6 +934,65 @@ found() {
 	END
 }
 
+@test "--check: as many ports as a device can have" {
+	local port=""
+	path "ports:255"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c '^device    double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
+}
+
+# The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
+@test "--check: not ready where no session can register its memory: status 1; what binds is what is reported" {
+	local port="" limit advice="  -> raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
+	for limit in 0 4 8; do
+		path "memory:$((limit * 1024))"
+		[ "$status" -eq 1 ]
+		[[ $output == *"memory    12 KiB, which a session needs, cannot be registered: Cannot allocate memory; $limit KiB may be locked"* ]]
+		[[ $output == *"$advice" && $output != *Ready* ]]
+		outcomes client <<<"1	memory:$((limit * 1024))	cannot register"
+	done
+	path memory:12288
+	[ "$status" -eq 0 ]
+	[[ $output == *"memory    12 KiB may be locked: the rings of longer payloads are made to fit"* ]]
+	outcomes client <<<"0	memory:12288"
+	path "fail:ibv_alloc_pd:1:12"
+	[ "$status" -eq 1 ]
+	[[ $output == *"memory    12 KiB, which a session needs, cannot be registered: Cannot allocate memory"* ]]
+	path "unbound memory:8388608"
+	[ "$status" -eq 0 ]
+	[[ $output == *"memory    may be locked without limit"* ]]
+	port=20000 path "memory:8192"
+	[ "$status" -eq 1 ]
+	[[ $output != *server* ]]
+}
+
+@test "--check --json: the error says why the status is not 0" {
+	local port="" script
+	for script in down fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" "fail:rdma_get_devices:1:24"; do
+		path "$script" --json
+		python3 -c 'import json, sys
+outcome = json.loads(sys.argv[2])
+assert outcome["status"] == int(sys.argv[1]) != 0, outcome
+findings = [finding["text"] for key in outcome if type(outcome[key]) is list for finding in outcome[key] if finding["status"] != "ok"]
+assert any(text in outcome["error"] for text in findings), outcome' "$status" "$output"
+	done
+	path "" --json
+	[[ $output == *'"error": null'* ]]
+}
+
+@test "--check: descriptors that ran out are called that; without a device a software device is advised" {
+	local port="" few="more open files have to be allowed: raise the limit ('ulimit -n')"
+	path "fail:rdma_get_devices:1:24"
+	[ "$status" -eq 3 ]
+	[[ $output == *"device    none: Too many open files"*"  -> $few"* ]]
+	path "fail:rdma_create_id:1:24"
+	[ "$status" -eq 3 ]
+	[[ $output == *"cannot use the connection manager: Too many open files"*"  -> $few"* ]]
+	path "fail:rdma_get_devices:1:19"
+	[ "$status" -eq 3 ]
+	[[ $output == *"device    none: No such device"*"rdma link add rdma0 type rxe netdev eth0"* ]]
+}
+
 @test "--check: each call that fails has a finding, status 3; what could be better is advised" {
 	local port="" script text
 	while IFS=$'\t' read -r script text; do

@@ -250,13 +250,14 @@ peak_below() {
 	END
 }
 
+# It runs the hosts' copies: the project's own folder may be below one that is not for everybody, either.
 @test "an ordinary user, who may lock 8 MiB, sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
 	random_file there 10000000
 	lab run b cp "$folder/there" /run/there # $folder is not for everybody
-	start_command "${ordinary[@]}" "$PROGRAMS/rdma-server" -o /tmp/arrived write
-	on b "${ordinary[@]}" "$PROGRAMS/rdma-client" -f /run/there write 192.0.2.1 "$port"
+	start_command "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-server" -o /tmp/arrived write
+	on b "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-client" -f /run/there write 192.0.2.1 "$port"
 	expect 0
 	[ -z "$stderr" ]
 	wait_for_line "$server_out" "peer disconnected" "$server"

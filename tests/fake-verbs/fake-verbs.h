@@ -27,6 +27,7 @@
  *   no-late-windows           it is older, and takes no MSG_WINDOW behind MSG_VERDICT
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N                  what the program can register in all; beyond that it is ENOMEM
+ *   unbound                   that limit does not count for the program
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   device:NAME               in the peer's hello, else it is that of an older release
  *   tos:N                     the type of service that a client asks for
@@ -61,6 +62,7 @@
  *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
+ *   ports:N                   ports of the device, which all look alike
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too

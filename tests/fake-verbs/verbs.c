@@ -202,7 +202,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 		attributes->max_qp_init_rd_atom = (int)scripted_number("max_reads", 128);
 		attributes->max_qp_wr = (int)scripted_number("max_wr", TRUE_REQUESTS);
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
-		attributes->phys_port_cnt = 1;
+		attributes->phys_port_cnt = (uint8_t)scripted_number("ports", 1);
 		attributes->max_sge = MAXIMUM_SGE;
 		attributes->max_sge_rd = is_iwarp() ? 1 : MAXIMUM_SGE;
 		attributes->max_mr_size = UINT64_MAX;
@@ -218,7 +218,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	struct ibv_port_attr *attributes = (void *)compat;
 
 	(void)context;
-	if (port != 1)
+	if (port < 1 || port > scripted_number("ports", 1))
 		violation("ibv_query_port: there is no port %u", port);
 	if (!error) {
 		attributes->state = scripted("down") ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
@@ -239,7 +239,8 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	int error = enter("ibv_query_gid_ex");
 
 	(void)context;
-	if (port != 1 || index >= GIDS || flags || size != sizeof(*entry))
+	if (port < 1 || port > scripted_number("ports", 1) || index >= GIDS || flags ||
+	    size != sizeof(*entry))
 		violation("ibv_query_gid_ex: there is no entry %u of port %u", index, port);
 	if (!error && index < 2)
 		error = ENODATA;
@@ -330,8 +331,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		violation("ibv_reg_mr: REMOTE_WRITE needs LOCAL_WRITE");
 	lock();
-	if (adapter_state.registered + locked_bytes(address, length) >
-	    scripted_number("memory", UINT_MAX)) {
+	if (!scripted("unbound") && adapter_state.registered + locked_bytes(address, length) >
+					    scripted_number("memory", UINT_MAX)) {
 		leave(ENOMEM);
 		return NULL;
 	}
