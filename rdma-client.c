@@ -111,7 +111,7 @@ static void explain_resolving(struct client *client, int error)
 				"cannot resolve the address from --bind '%s': %s; is that an "
 				"address of this host ('ip address'), of a network interface with "
 				"an RDMA device ('rdma link') that leads there?",
-				bind, strerror(error));
+				short_name(bind).text, strerror(error));
 	else
 		connection_fail(client->connection, STATUS_UNRESOLVED,
 				"cannot resolve the address: %s; does a network interface with an "
@@ -129,7 +129,7 @@ static void start_resolving(struct client *client)
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"--bind '%s' is no %s address, as the one to connect to is; give "
 				"both of one family",
-				client->engine->options->bind,
+				short_name(client->engine->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
 	}
@@ -337,7 +337,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 		status = run_session(client);
 		if (client->address->ai_next && !client->reached)
 			print_warning(&client->engine->console, "trying the next address of '%s'",
-				      client->engine->options->address);
+				      short_name(client->engine->options->address).text);
 	}
 	return status;
 }
@@ -353,7 +353,7 @@ static enum status look_up(struct engine *engine, const char *what, const char *
 		return STATUS_SUCCESS;
 	*addresses = NULL;
 	return process_fail(&engine->process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
-			    name, lookup_error(error));
+			    short_name(name).text, lookup_error(error));
 }
 
 static enum status run_client(struct engine *engine)

@@ -186,22 +186,22 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 static enum status explain_listening(struct process *process)
 {
 	const struct options *options = process->options;
-	const char *where = options->bind ? options->bind : "all addresses";
-	const char *port = options->port ? options->port : "any";
+	const struct short_name where = short_name(options->bind ? options->bind : "all addresses");
+	const struct short_name port = short_name(options->port ? options->port : "any");
 	int error = errno;
 
 	if (error == EADDRINUSE)
 		return process_fail(process, STATUS_LOCAL_FAILURE,
 				    "cannot listen on %s port %s: another program does; choose "
 				    "another --port",
-				    where, port);
+				    where.text, port.text);
 	if (is_unusable(error))
 		return process_fail(process, STATUS_UNRESOLVED,
 				    "cannot listen on %s port %s: %s; give --bind an address of a "
 				    "network interface that has an RDMA device ('rdma link')",
-				    where, port, strerror(error));
-	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot listen on %s port %s: %s", where,
-			    port, strerror(error));
+				    where.text, port.text, strerror(error));
+	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot listen on %s port %s: %s",
+			    where.text, port.text, strerror(error));
 }
 
 static enum status start_listening(struct server *server)
@@ -217,7 +217,8 @@ static enum status start_listening(struct server *server)
 	if (error)
 		return process_fail(&server->engine.process, STATUS_UNRESOLVED,
 				    "cannot resolve --bind '%s': %s",
-				    options->bind ? options->bind : "any", lookup_error(error));
+				    short_name(options->bind ? options->bind : "any").text,
+				    lookup_error(error));
 	parse_number(port_text, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
 		failed = listen_on_all(server, addresses, (uint16_t)port);
@@ -269,7 +270,7 @@ static void give_up_absent(struct server *server, int error)
 	server->absent_count = 0;
 	process_fail(&server->engine.process, STATUS_LOCAL_FAILURE,
 		     "cannot listen on %s again: %s; look for its RDMA device with 'rdma link'",
-		     address ? address : "all addresses", strerror(error));
+		     short_name(address ? address : "all addresses").text, strerror(error));
 	if (server->listener_count > 0)
 		return;
 	server->status = STATUS_LOCAL_FAILURE;

@@ -399,7 +399,7 @@ static bool find_source(struct check *check, int family, struct addrinfo **sourc
 		add_finding(check, "address", false,
 			    "give --bind an address of this host ('ip address') of the family of "
 			    "the one to connect to",
-			    "not resolved: cannot connect from '%s': %s", bind,
+			    "not resolved: cannot connect from '%s': %s", short_name(bind).text,
 			    lookup_error(error));
 	return !error;
 }
@@ -445,7 +445,8 @@ static bool look_up(struct check *check)
 	if (error) {
 		check->addresses = NULL;
 		add_finding(check, "name", false, "give an address, or add the name to /etc/hosts",
-			    "'%s' not resolved: %s", options->address, lookup_error(error));
+			    "'%s' not resolved: %s", short_name(options->address).text,
+			    lookup_error(error));
 		return false;
 	}
 	check->untried = check->addresses;
@@ -462,7 +463,8 @@ static bool find_next_address(struct check *check)
 		struct addrinfo *address = check->untried;
 
 		check->untried = address->ai_next;
-		add_finding(check, "name", true, NULL, "'%s' is %s", check->options->address,
+		add_finding(check, "name", true, NULL, "'%s' is %s",
+			    short_name(check->options->address).text,
 			    print_address(address->ai_addr, text, sizeof(text)));
 		found = check_address(check, address->ai_addr);
 	}

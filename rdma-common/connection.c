@@ -250,8 +250,8 @@ static enum status check_output(const struct connection *connection, struct fail
 	    !output_check(output, size))
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot store %" PRIu64 " bytes in '%s': %s", size, output,
-			   output_error(errno));
+			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
+			   short_name(output).text, output_error(errno));
 }
 
 /*

@@ -211,7 +211,7 @@ static enum status load_pattern(const struct loading *loading)
 static enum status read_failed(const struct loading *loading, const char *reason)
 {
 	return process_fail(loading->process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-			    loading->payload->name, reason);
+			    short_name(loading->payload->name).text, reason);
 }
 
 /*
@@ -353,7 +353,8 @@ static enum status load_copy(const struct loading *loading, size_t size)
 		process_fail(loading->process, STATUS_LOCAL_FAILURE,
 			     "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
 			     "room, or serve one client with --one-off",
-			     payload->name, folder, strerror(errno));
+			     short_name(payload->name).text, short_name(folder).text,
+			     strerror(errno));
 	else if (count < 0)
 		read_failed(loading, strerror(errno));
 	payload_deallocate(payload);

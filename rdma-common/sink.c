@@ -205,7 +205,7 @@ static bool fail_to_store(struct sink *sink)
 	failure_set(&sink->verdict.failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
 		    sink->verified ? "all is received and verified, but cannot be stored"
 				   : "cannot store",
-		    sink->incoming.output, output_error(errno));
+		    short_name(sink->incoming.output).text, output_error(errno));
 	return false;
 }
 

@@ -61,8 +61,8 @@ static void call_failed(struct source *source, const char *reason)
 {
 	struct failure failure;
 
-	failure_set(&failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s", source->payload.name,
-		    reason);
+	failure_set(&failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+		    short_name(source->payload.name).text, reason);
 	if (!worker_begin_call(&source->worker))
 		return;
 	source->calls.failed(source->calls.context, &failure);

@@ -2,6 +2,7 @@
 #include "status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum status failure_set_list(struct failure *failure, enum status status, const char *format,
 			     va_list arguments)
@@ -19,6 +20,20 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	failure_set_list(failure, status, format, arguments);
 	va_end(arguments);
 	return status;
+}
+
+struct short_name short_name(const char *name)
+{
+	const size_t half = (SHORT_NAME - sizeof("...")) / 2;
+	struct short_name result;
+	size_t length = strlen(name);
+
+	if (length < sizeof(result.text))
+		snprintf(result.text, sizeof(result.text), "%s", name);
+	else
+		snprintf(result.text, sizeof(result.text), "%.*s...%s", (int)half, name,
+			 name + length - half);
+	return result;
 }
 
 const char *status_in_words(enum status status)

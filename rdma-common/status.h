@@ -52,6 +52,16 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 enum status failure_set_list(struct failure *failure, enum status status, const char *format,
 			     va_list arguments) __attribute__((format(printf, 3, 0)));
 
+/*
+ * A name for a message, of a file, a host or whatever a user has typed. A long one loses its
+ * middle: the reason and the advice behind it must have room.
+ */
+#define SHORT_NAME 128
+struct short_name {
+	char text[SHORT_NAME];
+};
+struct short_name short_name(const char *name);
+
 /* The text for a status when no particular reason was recorded. The string is static. */
 const char *status_in_words(enum status status);
 

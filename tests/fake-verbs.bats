@@ -1499,6 +1499,28 @@ taken() {
 	END
 }
 
+@test "a long name leaves room for the reason and for the advice: it is shown without its middle" {
+	local long shown
+	printf -v long 'x/%.0s' {1..600}
+	shown="${long:0:62}...${long: -62}"
+	fake client "" -f "$long" -J
+	[[ $stderr == "rdma-client: cannot read '$shown': No such file or directory" ]]
+	fake client "" -o "$long/file"
+	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
+	fake server "" -1 -o "$long/file"
+	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
+	fake client "" -B "$long"
+	[[ $stderr == "rdma-client: cannot resolve --bind '$shown': "*[a-z] ]]
+	fake client "addresses:192.0.2.2 ADDR_RESOLVED=ADDR_ERROR:-19 fail:rdma_resolve_addr:1:19" -B "$long"
+	[[ $stderr == *"from --bind '$shown': No such device; is that an address of this host"*"that leads there?" ]]
+	fake server "" -B "$long"
+	[[ $stderr == "rdma-server: cannot resolve --bind '$shown': "*[a-z] ]]
+	fake server "addresses:192.0.2.2 fail:rdma_bind_addr:1:98" -B "$long" -p "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001"
+	[[ $stderr == *"listen on $shown port 0"*": another program does; choose another --port" ]]
+	fake server "addresses:192.0.2.2 fail:rdma_bind_addr:1:19" -B "$long"
+	[[ $stderr == *"No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')" ]]
+}
+
 # values KEY...: of the object in $output, with blanks between.
 values() {
 	python3 -c 'import json, sys

@@ -31,6 +31,7 @@ static void start(struct path *path, bool iwarp)
 {
 	memset(path, 0, sizeof(*path));
 	path->options = default_options(ROLE_CLIENT);
+	path->options.address = "host";
 	path->options.check = true;
 	path->options.json = true;
 	console_init(&path->console, &path->options);
