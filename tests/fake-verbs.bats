@@ -1150,6 +1150,12 @@ smallest() {
 }
 
 # bats test_tags=slow
+@test "the smallest client fails if its output is lost" {
+	run sh -c 'FAKE_VERBS="no-hello read" "$1" read 192.0.2.1 20000 >/dev/full' - "$programs/smallest"
+	[ "$status" -eq 1 ]
+	[[ $output == *"cannot write the output: No space left on device (28)"* ]]
+}
+
 @test "every call of the smallest client fails" {
 	leaks=yes tests/fake-verbs/faults smallest "no-hello" read
 	tests/fake-verbs/faults smallest "no-hello iwarp" read

@@ -246,5 +246,5 @@ int main(int argc, char **argv)
 	printf("remote buffer: "); /* which nobody else can change any more */
 	for (const char *c = client.incoming; c < client.incoming + SIZE && *c; c++)
 		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* a terminal obeys others */
-	return puts("") == EOF;
+	return puts("") == EOF || !succeeded(fclose(stdout), "write the output");
 }
