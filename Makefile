@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 # 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
-# The targets that need more (install for manual pages, deb, check, demo, lab, lint) install it first, on Debian.
+# Manual pages need help2man, and are left out without it. The targets that need more (deb, check, demo, lab, lint) install
+# it first, on Debian.
 
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
+MANUALS = $(PROGRAMS:%=build/man/%.1)
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
 HEADERS = rdma-common.h $(wildcard rdma-common/*.h)
 SOURCES = $(MODULES) rdma-client.c rdma-server.c
@@ -19,7 +21,7 @@ DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
-all: $(PROGRAMS)
+all: $(PROGRAMS) $(if $(shell command -v help2man),$(MANUALS))
 
 $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
@@ -39,31 +41,43 @@ export SOURCE_DATE_EPOCH
 
 INSTALLED = $(DESTDIR)$(PREFIX)
 COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
-MANUALS = $(PROGRAMS:%=build/man/%.1)
+PAGES = $(INSTALLED)/share/man/man1
 
+# By running the programs, which those for another machine do not do here.
 build/man/%.1: % .man/%.h2m .man/common.h2m .man/sections.sed
 	@mkdir -p $(@D)
-	help2man --no-info --include .man/$*.h2m --include .man/common.h2m --output $@.new ./$*
-	sed -f .man/sections.sed $@.new | sed "2s/DATE/$$(date -u -d @$(SOURCE_DATE_EPOCH) +%F)/" >$@
+	@if ./$* --version >/dev/null 2>&1; then \
+		help2man --no-info --include .man/$*.h2m --include .man/common.h2m --output $@.new ./$* && \
+		sed -f .man/sections.sed $@.new | sed "2s/DATE/$$(date -u -d @$(SOURCE_DATE_EPOCH) +%F)/" >$@; \
+	fi
 
-# bash-completion reads the options out of --help.
-install: all
-	@command -v help2man >/dev/null || tests/setup manual || echo "install: without manual pages: no help2man" >&2
-	install -d $(INSTALLED)/bin $(COMPLETIONS)
-	install $(PROGRAMS) $(INSTALLED)/bin
+# Installs what is built, and nothing else. Whose folder this is not, root perhaps, builds nothing in it: the owner's next
+# 'make' could not replace that. bash-completion reads the options out of --help.
+install:
+	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
+		$(MAKE) --no-print-directory all; \
+	elif ! $(MAKE) -q $(PROGRAMS); then \
+		echo "install: the programs are not built, or older than their sources; run 'make' before, as the owner of this folder" >&2; \
+		exit 1; \
+	fi
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)"
+	install $(PROGRAMS) "$(INSTALLED)/bin"
 	for program in $(PROGRAMS); do \
-		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin $(COMPLETIONS)/$$program || exit 1; \
+		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
 	done
-	if command -v help2man >/dev/null; then $(MAKE) --no-print-directory install-manuals; fi
+	@for page in $(MANUALS); do \
+		if [ -e "$$page" ]; then \
+			install -d "$(PAGES)" && install -m 644 "$$page" "$(PAGES)" || exit 1; \
+		else \
+			echo "install: without the manual page $${page##*/}: 'make' makes it where help2man is installed and the program runs" >&2; \
+		fi; \
+	done
 
-install-manuals: $(MANUALS)
-	install -d $(INSTALLED)/share/man/man1
-	install -m 644 $(MANUALS) $(INSTALLED)/share/man/man1
-
-# Folders that others use as well, or that were there before, stay.
+# Folders stay: others may use them as well.
 uninstall:
-	$(RM) $(PROGRAMS:%=$(INSTALLED)/bin/%) $(PROGRAMS:%=$(COMPLETIONS)/%) $(PROGRAMS:%=$(INSTALLED)/share/man/man1/%.1)
-	rmdir $(COMPLETIONS) $(dir $(COMPLETIONS)) $(INSTALLED)/share/man/man1 2>/dev/null || :
+	for program in $(PROGRAMS); do \
+		$(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" "$(PAGES)/$$program.1" || exit 1; \
+	done
 
 # ---- Debian package ----
 
@@ -241,4 +255,4 @@ compilers:
 		xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 	$(ANALYZE) -Wno-analyzer-malloc-leak rdma-common/console.c
 
-.PHONY: $(FAKE_VERBS) all install install-manuals uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
+.PHONY: $(FAKE_VERBS) all install uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint

@@ -34,31 +34,80 @@ files() {
 	cmp rdma-server "$tree/usr/local/bin/rdma-server"
 }
 
+@test "install keeps to folders with blanks in their names" {
+	make install "DESTDIR=$tree/with a blank" "PREFIX=/usr/my local"
+	diff <(installed "/usr/my local") <(files "$tree/with a blank")
+	make uninstall "DESTDIR=$tree/with a blank" "PREFIX=/usr/my local"
+	[ -z "$(find "$tree" -type f)" ]
+}
+
 @test "uninstall removes what install put there, and nothing else" {
-	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/man8"
-	touch "$tree/usr/local/bin/rdma-other" "$tree/usr/local/share/man/man8/rdma.8"
+	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/man1" "$tree/usr/local/share/bash-completion/completions"
+	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
 	make uninstall "DESTDIR=$tree"
-	diff "$BATS_TEST_TMPDIR/before" <(find "$tree")
+	diff "$BATS_TEST_TMPDIR/before" <(find "$tree") # empty folders, too: somebody has made them
 	make uninstall "DESTDIR=$tree" # there is nothing left to remove
 }
 
-@test "without help2man, and no way to install it, install says so and does the rest" {
-	mkdir "$BATS_TEST_TMPDIR/bin"
-	find /usr/bin -maxdepth 1 -xtype f ! -name help2man ! -name dpkg-query -exec cp -s -t "$BATS_TEST_TMPDIR/bin" {} +
-	PATH=$BATS_TEST_TMPDIR/bin run -0 make install "DESTDIR=$tree"
-	[[ $output == *"without manual pages"* ]]
+# without COMMAND...: a folder in front of PATH that has all but these; sets $elsewhere.
+without() {
+	local unwanted=()
+	elsewhere=$BATS_TEST_TMPDIR/bin
+	mkdir "$elsewhere"
+	for command; do unwanted+=(! -name "$command"); done
+	find /usr/bin -maxdepth 1 -xtype f "${unwanted[@]}" -exec cp -s -t "$elsewhere" {} +
+}
+
+# copied: a copy of what is committed, and of what has changed since; sets $copy.
+copied() {
+	copy=$BATS_TEST_TMPDIR/copy
+	mkdir "$copy"
+	git ls-files -z | xargs -0 cp --parents -t "$copy" 2>/dev/null || true # some may be removed
+}
+
+@test "without help2man install says so and does the rest, and calls no package manager" {
+	copied
+	without help2man 'apt*' 'dpkg*' sudo
+	PATH=$elsewhere make -C "$copy"
+	PATH=$elsewhere run -0 make -C "$copy" install "DESTDIR=$tree"
+	[[ $output == *"without the manual page rdma-server.1"* ]]
 	diff <(installed /usr/local | grep -v /man/) <(files "$tree")
+}
+
+# As those for another machine, which are not to be run.
+@test "programs that do not run here are installed without manual pages" {
+	copied
+	sed -i 's/^#define PROGRAM_VERSION .*/#define PROGRAM_VERSION (exit(1), "none")/' "$copy/rdma-common/options.h"
+	make -C "$copy"
+	run -0 make -C "$copy" install "DESTDIR=$tree"
+	[[ $output == *"without the manual page rdma-client.1"* ]]
+	diff <(installed /usr/local | grep -v /man/) <(files "$tree")
+}
+
+@test "root builds nothing in somebody else's folder, and installs what is built there" {
+	[ "$(id -u)" -eq 0 ] || skip "root alone can do that"
+	copied
+	chmod -R go=rX "$BATS_TEST_TMPDIR" "$copy"
+	chown -R nobody: "$copy"
+	chmod go+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test"
+	run -2 make -C "$copy" install "DESTDIR=$tree"
+	[[ $output == *"install: the programs are not built, or older than their sources; run 'make' before"* ]]
+	[ ! -e "$tree" ]
+	[ -z "$(find "$copy" -user root)" ]
+	setpriv --reuid nobody --regid nogroup --clear-groups make -C "$copy"
+	make -C "$copy" install "DESTDIR=$tree"
+	diff <(installed /usr/local) <(files "$tree")
+	[ -z "$(find "$copy" -user root)" ]
 }
 
 @test "on a system without apt-get, what would install something says in one line what to do; make needs nothing" {
 	local goal
-	mkdir "$BATS_TEST_TMPDIR/bin"
-	find /usr/bin -maxdepth 1 -xtype f ! -name 'apt*' ! -name 'dpkg*' -exec cp -s -t "$BATS_TEST_TMPDIR/bin" {} +
-	PATH=$BATS_TEST_TMPDIR/bin run -0 make
+	without 'apt*' 'dpkg*'
+	PATH=$elsewhere run -0 make
 	for goal in demo check lint; do
-		PATH=$BATS_TEST_TMPDIR/bin run -2 --separate-stderr make "$goal"
+		PATH=$elsewhere run -2 --separate-stderr make "$goal"
 		[[ $stderr == "setup: this is not Debian: "*" use a Debian container or virtual machine"*" libibverbs-dev "* ]]
 		[ "$(grep -vc '^make' <<<"$stderr")" -eq 1 ]
 	done
