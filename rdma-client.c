@@ -32,7 +32,7 @@ struct client {
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
 	int64_t resolve_deadline;       /* as now_milliseconds() counts; INT64_MAX once resolved */
-	bool reported;                  /* an outcome has been reported, with --json too */
+	bool reported;                  /* an outcome has, with --json: no other one is */
 	bool reached; /* the peer answered as a server of this project: no other address is tried */
 };
 
@@ -322,8 +322,8 @@ static enum status run_session(struct client *client)
 	if (connection_set_tos(client->connection) == STATUS_SUCCESS)
 		start_resolving(client);
 	status = run_events(client);
-	connection_finish(client->connection, status, client->reached || !client->address->ai_next);
-	client->reported = true;
+	client->reported = client->reached || !client->address->ai_next;
+	connection_finish(client->connection, status, client->reported);
 	return status;
 }
 

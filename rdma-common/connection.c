@@ -44,8 +44,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	struct connection *connection = calloc(1, sizeof(*connection));
 
 	if (!connection) {
-		print_warning(&engine->console, "cannot allocate another connection: %s",
-			      strerror(errno));
+		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
+			     "cannot allocate another connection: %s", strerror(errno));
 		rdma_destroy_id(id);
 		return NULL;
 	}

@@ -42,8 +42,8 @@ void engine_report_json(struct engine *engine, enum status status);
 
 /*
  * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
- * shown in front of its lines unless it is 0. Returns NULL, with a message, when there is no
- * memory.
+ * shown in front of its lines unless it is 0. Returns NULL, with a message that is recorded, when
+ * there is no memory.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct sockaddr *peer, unsigned int number);

@@ -1383,6 +1383,7 @@ next_tried() {
 	[ "$status" -eq "$2" ]
 	[ "$(grep -c "trying the next address of '192.0.2.1'" <<<"$stderr")" -eq "$1" ]
 	[[ $output != *$'\n'* && $output == *"\"status\": $2,"* ]]
+	[ "$2" -ne 0 ] || [[ $output == *'"verified": true'* ]]
 }
 
 @test "a client tries the next address of a name until a server of this project answers" {
@@ -1396,6 +1397,30 @@ next_tried() {
 	next_tried 0 6 "operation=12"
 	next_tried 0 143 "ADDR_RESOLVED+signal"
 	next_tried 1 0 "ADDR_RESOLVED=ADDR_ERROR:-19" -B name
+}
+
+# The first address is of no use, so that each call is made of the last one, too. An output that is lost is told by the exit
+# status alone.
+# bats test_tags=slow
+@test "whichever call fails, a client of a name with two addresses prints one object, with the failure in words" {
+	local script="addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" function count number runs=0 failed=0
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake client "$script" -J
+	[ "$status" -eq 0 ]
+	cp "$FAKE_VERBS_RECORD" "$BATS_TEST_TMPDIR/calls"
+	while read -r function count; do
+		[ "$function" != served ] || continue
+		for ((number = 1; number <= count; number++)); do
+			fake client "$script fail:$function:$number:12" -J
+			runs=$((runs + 1))
+			[[ $output == "{ "*"}" && $output != *$'\n'* && $output != *'"error": ""'* ]] &&
+				[[ $output == *"\"status\": $status,"* || $function = fclose ]] && continue
+			failed=$((failed + 1))
+			echo "fail:$function:$number:12: status $status, '$output', $stderr"
+		done
+	done <"$BATS_TEST_TMPDIR/calls"
+	[ "$failed" -eq 0 ]
+	[ "$runs" -gt 100 ]
 }
 
 # without_descriptor REDIRECTION: a client that is started so; sets $status.
