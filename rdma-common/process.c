@@ -474,37 +474,6 @@ void process_stop_channels(struct process *process)
 
 /* ---- Signals ---- */
 
-/* The last signal that interrupted rdma_connect(3). A handler can reach nothing else. */
-static volatile sig_atomic_t interruption;
-
-static void note_interruption(int signal_number)
-{
-	interruption = signal_number;
-}
-
-int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
-{
-	const struct sigaction action = { .sa_handler = note_interruption };
-	const int signals[] = { SIGALRM, SIGINT, SIGTERM };
-	sigset_t unblocked, before;
-	int error;
-
-	sigemptyset(&unblocked);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		sigaction(signals[i], &action, NULL);
-		sigaddset(&unblocked, signals[i]);
-	}
-	interruption = 0;
-	alarm(seconds);
-	pthread_sigmask(SIG_UNBLOCK, &unblocked, &before);
-	error = rdma_connect(id, parameters) ? errno : 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	alarm(0);
-	if (interruption == SIGINT || interruption == SIGTERM)
-		raise(interruption);
-	return error == EINTR && interruption == SIGALRM ? ETIMEDOUT : error;
-}
-
 static sigset_t ending_signals(void)
 {
 	sigset_t signals;
@@ -513,6 +482,53 @@ static sigset_t ending_signals(void)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	return signals;
+}
+
+/*
+ * The first of SIGINT and SIGTERM that came while rdma_connect(3) might sleep; 0: none did. A
+ * handler can reach nothing else.
+ */
+static volatile sig_atomic_t interruption;
+
+/*
+ * What comes just before rdma_connect(3) sleeps does not end its sleep. So another signal follows,
+ * a second later, and another one to that, until connect_within() asks for no more.
+ */
+static void interrupt_connecting(int signal_number)
+{
+	if (signal_number != SIGALRM && !interruption)
+		interruption = signal_number;
+	alarm(1);
+}
+
+static void set_handlers(void (*of_ending)(int), void (*of_alarm)(int))
+{
+	struct sigaction action = { .sa_handler = of_ending };
+
+	sigfillset(&action.sa_mask); /* one at a time: so one is the first */
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	action.sa_handler = of_alarm;
+	sigaction(SIGALRM, &action, NULL);
+}
+
+int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
+{
+	sigset_t signals = ending_signals(), before;
+	int error;
+
+	sigaddset(&signals, SIGALRM);
+	interruption = 0;
+	set_handlers(interrupt_connecting, interrupt_connecting);
+	alarm(seconds);
+	pthread_sigmask(SIG_UNBLOCK, &signals, &before);
+	error = rdma_connect(id, parameters) ? errno : 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	alarm(0);
+	if (interruption)
+		raise(interruption);
+	set_handlers(SIG_DFL, SIG_IGN); /* a SIGALRM that is pending is not the next call's */
+	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
 
 int open_signal_descriptor(void)
@@ -533,7 +549,7 @@ int take_signal_number(int descriptor)
 	nanosleep(&pause, NULL);
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
-	signal(SIGINT, SIG_DFL); /* connect_within() sets handlers */
+	signal(SIGINT, SIG_DFL); /* who started the program may have had it ignored */
 	signal(SIGTERM, SIG_DFL);
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 	return (int)information.ssi_signo;

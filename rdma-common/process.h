@@ -41,7 +41,7 @@ struct process {
 	const struct options *options;
 	struct console *console; /* for warnings */
 	struct failure failure;  /* what failed outside of a session; for --json */
-	int signal_number;       /* the last of SIGINT and SIGTERM that came; 0: none */
+	int signal_number;       /* the first of SIGINT and SIGTERM that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	SLIST_HEAD(device_list, device) devices;
 	struct ibv_context **devices_open; /* those that were there at the start, by librdmacm */
@@ -156,9 +156,10 @@ void process_stop_channels(struct process *process);
 
 /*
  * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection
- * itself, which can take two minutes, and only a signal ends that. SIGINT and SIGTERM end it too
- * and are left pending for process_wait(). 0 or an errno value: ETIMEDOUT when the time was up,
- * EINTR after such a signal.
+ * itself, which can take two minutes, and only a signal ends that. SIGINT and SIGTERM end it too,
+ * within a second if they come just before it waits, and the first one is left pending for
+ * process_wait(). 0 or an errno value: ETIMEDOUT when the time was up, EINTR after such a signal.
+ * SIGALRM is its own.
  */
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
 

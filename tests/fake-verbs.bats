@@ -1282,6 +1282,18 @@ returns() {
 	END
 }
 
+# Over iWARP: before the call the signals are let in, and in it the kernel sleeps.
+@test "a signal that comes just before rdma_connect(3) sleeps ends that soon; of several the first counts, not the alarm" {
+	outcomes client -t 10 <<-END
+	143	connect-early:15 until:1100	interrupted
+	130	connect-early:2 until:1100	interrupted
+	143	connect-early:15 connect-signal:2	interrupted
+	130	connect-early:2 connect-signal:15	interrupted
+	5	connect-early:14 until:1100	no answer to the connect request
+	143	connect-early:14 connect-signal:15	interrupted
+	END
+}
+
 @test "one signal ends all sessions of a server, each in words" {
 	local number
 	for number in 2 15; do

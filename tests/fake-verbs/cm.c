@@ -3,7 +3,6 @@
 #include "fake-verbs.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -668,14 +667,18 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
 	unsigned int refusal = take_order("accept", '=') ? BUSY : scripted_number("refuse", 0);
-	int error = enter("rdma_connect"), number = (int)scripted_number("connect-signal", 0);
+	int early = (int)scripted_number("connect-early", 0);
+	int late = (int)scripted_number("connect-signal", 0);
+	int error = enter("rdma_connect");
 	struct stimulus *stimulus;
 
 	if (scripted("check") &&
 	    ((const uint8_t *)parameters->private_data)[5] != scripted("write"))
 		refusal = OTHER_OPERATION;
-	if (number && !kill(getpid(), number))
+	if (early || late) {
+		sleep_until_signal(early, late);
 		error = EINTR;
+	}
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REQUEST_SIZE);

@@ -56,6 +56,8 @@
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   N*accept=busy             it refuses the first N clients, being busy
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
+ *   connect-early:N           this signal comes before rdma_connect(3) sleeps, and ends nothing: it
+ *                             sleeps until that of connect-signal, or of alarm(2); 14 is alarm's
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
@@ -66,6 +68,7 @@
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
+ *   signal:FUNCTION:N:SIGNAL  this signal comes during the Nth call of the function
  * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
  * received-MR, received-DONE, received-VERDICT, sent-WINDOW, received-WINDOW, flush, peer-operation
  * (the completion of one of the peer's own), or an event like DISCONNECTED:
@@ -172,6 +175,9 @@ void hurry(const void *sequence);
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 void pass_time(int64_t milliseconds);
+/* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The
+ * lock is held, and released meanwhile. */
+void sleep_until_signal(int early, int late);
 /*
  * Waits, as destroying does, until the program's other threads have acknowledged `*count` events: a
  * violation if they will not. The lock is held, and released meanwhile.

@@ -75,6 +75,7 @@ static struct {
 	int waiting_count;
 	LIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
+	int64_t alarm; /* when SIGALRM comes; 0: it does not. A handler sets it: without the lock */
 } world = {
 	.clock = START_CLOCK,
 	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
@@ -283,13 +284,29 @@ bool fault_happened(void)
 	return world.fault;
 }
 
+/*
+ * The number at the end of the script's word WORD:FUNCTION:N:NUMBER, if it is about the call of the
+ * function that is number `count`; else 0.
+ */
+static int scripted_call(const char *word, const char *function, unsigned int count)
+{
+	const char *text = scripted_text(word);
+	char name[NAME_SIZE];
+	unsigned int number;
+	int end = 0;
+
+	if (!text || sscanf(text, "%30[^:]:%u%n", name, &number, &end) != 2 ||
+	    strcmp(name, function))
+		return 0;
+	if (number != count && (text[end] != '+' || number > count))
+		return 0;
+	return atoi(strrchr(text, ':') + 1);
+}
+
 /* Counts a call; the lock is held. */
 static int count_call(const char *function)
 {
-	const struct order *fail = find_order("fail", ':');
-	char name[NAME_SIZE];
-	unsigned int number;
-	int error, end = 0, i;
+	int error, number, i;
 
 	for (i = 0; i < world.call_count && strcmp(world.calls[i].function, function); i++)
 		;
@@ -298,14 +315,11 @@ static int count_call(const char *function)
 	if (i == world.call_count)
 		world.calls[world.call_count++].function = function;
 	world.calls[i].count++;
-	if (!fail || sscanf(fail->argument, "%30[^:]:%u%n", name, &number, &end) != 2 ||
-	    strcmp(name, function))
-		return 0;
-	if (number != world.calls[i].count &&
-	    (fail->argument[end] != '+' || number > world.calls[i].count))
-		return 0;
-	error = atoi(strrchr(fail->argument, ':') + 1);
-	world.fault = true;
+	number = scripted_call("signal", function, world.calls[i].count);
+	if (number)
+		kill(getpid(), number);
+	error = scripted_call("fail", function, world.calls[i].count);
+	world.fault = world.fault || error;
 	return error;
 }
 
@@ -700,6 +714,33 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 	(void)pause;
 	(void)rest;
 	return 0;
+}
+
+/* Async-signal-safe, as the real one. */
+unsigned int __wrap_alarm(unsigned int seconds);
+unsigned int __wrap_alarm(unsigned int seconds)
+{
+	int64_t time = seconds ? world.clock + (int64_t)seconds * 1000 : 0;
+
+	return __atomic_exchange_n(&world.alarm, time, __ATOMIC_SEQ_CST) != 0;
+}
+
+void sleep_until_signal(int early, int late)
+{
+	if (early == SIGALRM)
+		world.alarm = 0; /* it has been */
+	unlock();
+	if (early)
+		kill(getpid(), early);
+	if (!late) {
+		if (!world.alarm)
+			violation("rdma_connect: no signal ends its sleep");
+		world.clock = world.alarm;
+		world.alarm = 0;
+		late = SIGALRM;
+	}
+	kill(getpid(), late);
+	lock();
 }
 
 /* ---- Threads: those that wait have to be distinguished from those that run ---- */
