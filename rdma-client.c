@@ -246,7 +246,8 @@ static void established(struct client *client, const struct cm_event *event)
 		connection_handle(client->connection, EVENT_ESTABLISHED);
 }
 
-static void handle_cm_event(struct client *client, const struct cm_event *event)
+/* Address and route are resolved, or not: what follows from that. */
+static void handle_resolving(struct client *client, const struct cm_event *event)
 {
 	switch (event->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -258,10 +259,22 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		route_resolved(client);
 		break;
-	case RDMA_CM_EVENT_ROUTE_ERROR:
+	default: /* RDMA_CM_EVENT_ROUTE_ERROR */
 		connection_fail(client->connection, STATUS_UNRESOLVED,
 				"cannot resolve the route: %s; is the subnet manager running?",
 				strerror(-event->status));
+	}
+}
+
+static void handle_cm_event(struct client *client, const struct cm_event *event)
+{
+	switch (event->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		if (!connection_is_over(client->connection)) /* too late, behind a signal say */
+			handle_resolving(client, event);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		established(client, event);

@@ -406,6 +406,16 @@ bool connection_stands(struct connection *connection)
 	return connected;
 }
 
+bool connection_is_over(struct connection *connection)
+{
+	bool over;
+
+	lock_sessions(&connection->engine->lock);
+	over = connection->session.protocol.phase >= PHASE_CLOSING;
+	unlock_sessions(&connection->engine->lock);
+	return over;
+}
+
 /*
  * A server sees this when the client takes its request back. Behind ESTABLISHED, over InfiniBand
  * and RoCE, it says that the peer's end was gone before it could disconnect.

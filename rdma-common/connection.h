@@ -85,6 +85,10 @@ enum status connection_reject(struct connection *connection, enum refusal refusa
 /* True once it is established, also when it is over. Main thread, without the lock. */
 bool connection_stands(struct connection *connection);
 
+/* True if the session has failed or was interrupted: it only closes. Main thread, without the lock.
+ */
+bool connection_is_over(struct connection *connection);
+
 /* Handles the connection manager events that mean the same to both programs. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 

@@ -1294,6 +1294,15 @@ returns() {
 	END
 }
 
+@test "an interrupted client does not connect when the route is resolved after all" {
+	fake client "ADDR_RESOLVED+signal flush@100" -v
+	[ "$status" -eq 143 ]
+	[[ $stderr == *"EVENT_INTERRUPTED"* && $stderr != *"rdma_connect"* && $output != *"route resolved"* ]]
+	fake client "addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal ESTABLISHED@500" -v
+	[ "$status" -eq 143 ]
+	[ "$(grep -c rdma_resolve_addr <<<"$stderr")" -eq 1 ]
+}
+
 @test "one signal ends all sessions of a server, each in words" {
 	local number
 	for number in 2 15; do
