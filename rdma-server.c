@@ -204,22 +204,32 @@ static enum status explain_listening(struct process *process)
 			    where.text, port.text, strerror(error));
 }
 
-static enum status start_listening(struct server *server)
+/* The addresses of --bind, or of all that this host has; to be freed. */
+static enum status look_up(struct server *server, struct addrinfo **addresses)
 {
 	const struct options *options = server->engine.options;
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
-	const char *port_text = options->port ? options->port : "0";
-	enum status status = STATUS_SUCCESS;
-	struct addrinfo *addresses;
-	uint64_t port = 0;
-	int failed, error = getaddrinfo(options->bind, port_text, &hints, &addresses);
+	int error =
+		getaddrinfo(options->bind, options->port ? options->port : "0", &hints, addresses);
 
-	if (error)
-		return process_fail(&server->engine.process, STATUS_UNRESOLVED,
-				    "cannot resolve --bind '%s': %s",
-				    short_name(options->bind ? options->bind : "any").text,
-				    lookup_error(error));
-	parse_number(port_text, 0, 65535, &port);
+	if (!error)
+		return STATUS_SUCCESS;
+	*addresses = NULL;
+	return process_fail(&server->engine.process, STATUS_UNRESOLVED,
+			    "cannot resolve --bind '%s': %s",
+			    short_name(options->bind ? options->bind : "any").text,
+			    lookup_error(error));
+}
+
+static enum status start_listening(struct server *server, const struct addrinfo *addresses)
+{
+	const struct options *options = server->engine.options;
+	enum status status = STATUS_SUCCESS;
+	uint64_t port = 0;
+	int failed;
+
+	if (options->port)
+		parse_number(options->port, 0, 65535, &port);
 	for (int attempt = 1;; attempt++) {
 		failed = listen_on_all(server, addresses, (uint16_t)port);
 		if (!failed || port != 0 || errno != EADDRINUSE || attempt == PORT_ATTEMPTS)
@@ -231,7 +241,6 @@ static enum status start_listening(struct server *server)
 	else
 		print_status(&server->engine.log, "listening on port %u.",
 			     ntohs(rdma_get_src_port(server->listeners[0])));
-	freeaddrinfo(addresses);
 	return status;
 }
 
@@ -469,10 +478,16 @@ static enum status run_events(struct server *server)
 
 static enum status run_server(struct server *server)
 {
-	enum status status = engine_open(&server->engine);
+	struct addrinfo *addresses;
+	/* first: while a name is resolved and files are read, signals still end the program */
+	enum status status = look_up(server, &addresses);
 
 	if (status == STATUS_SUCCESS)
-		status = start_listening(server);
+		status = engine_open(&server->engine);
+	if (status == STATUS_SUCCESS)
+		status = start_listening(server, addresses);
+	if (addresses)
+		freeaddrinfo(addresses);
 	if (status == STATUS_SUCCESS)
 		status = run_events(server);
 	else

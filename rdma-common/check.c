@@ -506,7 +506,13 @@ static void choose_sizes(struct check *check)
 /* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
 static bool go_on(struct check *check)
 {
-	if (!find_next_address(check))
+	sigset_t before;
+	bool found;
+
+	signals_unblock(&before);
+	found = find_next_address(check);
+	signals_restore(&before);
+	if (!found)
 		return false;
 	check->size_count = check->next = 0;
 	check->mode_is_known = false;

@@ -484,6 +484,18 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
+void signals_unblock(sigset_t *before)
+{
+	const sigset_t signals = ending_signals();
+
+	pthread_sigmask(SIG_UNBLOCK, &signals, before);
+}
+
+void signals_restore(const sigset_t *before)
+{
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /*
  * The first of SIGINT and SIGTERM that came while rdma_connect(3) might sleep; 0: none did. A
  * handler can reach nothing else.

@@ -10,6 +10,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -162,6 +163,13 @@ void process_stop_channels(struct process *process);
  * SIGALRM is its own.
  */
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
+
+/*
+ * Lets SIGINT and SIGTERM end the process at once, as before process_open(), while the main thread
+ * waits for what else would not wake up for them; and what `before` says again.
+ */
+void signals_unblock(sigset_t *before);
+void signals_restore(const sigset_t *before);
 
 /* A signalfd(2) that does not block, for SIGINT and SIGTERM, which are blocked; -1 with errno. */
 int open_signal_descriptor(void);

@@ -1303,6 +1303,19 @@ returns() {
 	[ "$(grep -c rdma_resolve_addr <<<"$stderr")" -eq 1 ]
 }
 
+@test "a signal ends a program at once while a name, or the next address of --check, is resolved" {
+	local port=20000
+	fake client "signal:getaddrinfo:1:15"
+	[ "$status" -eq 143 ]
+	fake client "signal:getaddrinfo:2:2" -B 192.0.2.2
+	[ "$status" -eq 130 ]
+	fake server "signal:getaddrinfo:1:15" -B 192.0.2.1
+	[ "$status" -eq 143 ]
+	path "check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15" -t 1
+	[ "$status" -eq 143 ]
+	[ "$(grep -c '^address' <<<"$output")" -eq 1 ]
+}
+
 @test "one signal ends all sessions of a server, each in words" {
 	local number
 	for number in 2 15; do
