@@ -249,6 +249,10 @@ static enum status check_output(const struct connection *connection, struct fail
 	if (!output || size == 0 || connection->agreement.wanted_length > 0 ||
 	    !output_check(output, size))
 		return STATUS_SUCCESS;
+	if (size == OUTPUT_SIZE_UNKNOWN)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot store the incoming payload in '%s': %s", output,
+				   strerror(errno));
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
 			   short_name(output).text, output_error(errno));

@@ -356,6 +356,8 @@ happy_path() {
 			END
 			fake "${role% -1}" "$operation" -o "$folder/none/file"
 			[[ $stderr == *"cannot store 1024 bytes in '$folder/none/file': No such file or directory"* ]]
+			fake "${role% -1}" "$operation unknown" -o "$folder/none/file"
+			[[ $stderr == *"cannot store the incoming payload in '$folder/none/file': No such file or directory"* ]]
 			# shellcheck disable=SC2086
 			outcomes $role -o /dev/full <<<"1	$operation unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device"
 			[ "$(count "$folder")" -eq 0 ]
