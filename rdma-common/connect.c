@@ -276,7 +276,7 @@ enum refusal hello_refusal(const struct options *options, const struct introduct
 		return REFUSAL_OPERATION;
 	if (sends_payload(other_role(options->role), options->operation, one_way) !=
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
-	    hello->length > options->maximum_payload)
+	    hello->length > options->maximum_payload || hello->length > LONGEST_PAYLOAD)
 		return REFUSAL_LENGTH;
 	return REFUSAL_NONE;
 }
@@ -396,6 +396,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 	enum refusal refusal = hello_refusal(options, &peer);
 
 	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
+	    hello->length <= LONGEST_PAYLOAD &&
 	    sends_payload(ROLE_SERVER, options->operation, one_way) && !options->check)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64

@@ -143,6 +143,9 @@ static enum parsed parse_bytes(const char *name, const char *argument, uint64_t 
 	if (!parse_size(argument, size))
 		return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name,
 				   argument);
+	if (*size > LONGEST_PAYLOAD)
+		return usage_error("%s takes at most %" PRIu64 " bytes, not '%s'", name,
+				   LONGEST_PAYLOAD, argument);
 	return PARSED_RUN;
 }
 
@@ -242,6 +245,12 @@ enum parsed check_options(const struct options *options)
 				   "outgoing payload");
 	if (options->iterations > 0 && options->duration_seconds > 0)
 		return usage_error("--iters and --duration exclude each other: a count, or a time");
+	/* what is read is the peer's payload */
+	if (options->operation == OPERATION_WRITE && options->iterations > 0 &&
+	    options->pattern_size > LONGEST_PAYLOAD / options->iterations)
+		return usage_error("--size times --iters is more than %" PRIu64
+				   " bytes; lower one of them",
+				   LONGEST_PAYLOAD);
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))

@@ -67,6 +67,13 @@ struct options {
 /* Smallest payload of text, and what a program that follows the tutorial exchanges, in bytes. */
 #define DEFAULT_PAYLOAD 1024
 
+/*
+ * Bytes that a payload, and all passes of one that is made here, have at most: as many as the
+ * longest file. Above are the number that means a length that is not known (transfer.h), and sums
+ * that wrap.
+ */
+#define LONGEST_PAYLOAD ((uint64_t)INT64_MAX)
+
 #define DEFAULT_DEPTH            16
 #define DEFAULT_TIMEOUT_SECONDS  10
 #define DEFAULT_MAXIMUM_PAYLOAD  ((uint64_t)1 << 30)

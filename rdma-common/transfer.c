@@ -42,8 +42,10 @@ static uint64_t all_passes(const struct stream_plan *plan)
 		return 0;
 	if (plan->length == TRANSFER_UNKNOWN || plan->passes == 0)
 		return TRANSFER_UNKNOWN;
-	return __builtin_mul_overflow(plan->length, plan->passes, &product) ? TRANSFER_UNKNOWN - 1
-									    : product;
+	if (__builtin_mul_overflow(plan->length, plan->passes, &product) ||
+	    product == TRANSFER_UNKNOWN)
+		return TRANSFER_UNKNOWN - 1; /* a length that is known, and never reached */
+	return product;
 }
 
 uint64_t transfer_stream_length(const struct stream_plan *plan)
@@ -59,7 +61,8 @@ static void settle(struct transfer_stream *stream, uint64_t announced, unsigned 
 
 	stream->announced = announced;
 	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
-	stream->quiet = stream->repeats || stream->length <= announced;
+	stream->quiet = stream->repeats ||
+			(stream->length != TRANSFER_UNKNOWN && stream->length <= announced);
 	stream->quarter = announced / share > 0 ? announced / share : 1;
 	stream->held = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	stream->local_span = stream->repeats && stream->held ? plan->length : plan->ring;
@@ -331,7 +334,8 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 	if (stream->plan.present)
 		settle(stream, ring, transfer->plan.share);
 	if (!writes && stream->plan.present) {
-		if (ready > ring || ready > ready_end(transfer, stream))
+		if (ready > ring || ready > ready_end(transfer, stream) ||
+		    ready == TRANSFER_UNKNOWN)
 			return "is ready beyond its end";
 		sink->ready = ready;
 		sink->ended = ready == ready_end(transfer, stream);
@@ -435,7 +439,7 @@ static const char *judge_ready(const struct transfer *transfer, uint64_t ready, 
 	if (sink->ended && ready > sink->ready &&
 	    !(sink->done && stream->repeats && last == TRANSFER_UNKNOWN))
 		return "goes on after the end";
-	if (ready > last)
+	if (ready > last || ready == TRANSFER_UNKNOWN) /* which is no number of bytes */
 		return "is ready beyond what was agreed";
 	if (!stream->repeats && ready > plus(sink->told_taken, stream->announced))
 		return "is ready beyond the ring";

@@ -111,6 +111,10 @@ usage_error() {
 		usage_error "--size takes bytes" rdma-client "--size=$size" read 192.0.2.1 1
 		usage_error "--max-size takes bytes" rdma-server "--max-size=$size" read
 	done
+	usage_error "--size takes at most 9223372036854775807 bytes, not '18446744073709551615'" \
+		rdma-client --size=18446744073709551615 write 192.0.2.1 1
+	usage_error "--max-size takes at most 9223372036854775807 bytes" rdma-server --max-size=9223372036854775808 read
+	usage_error "--size times --iters is more than 9223372036854775807 bytes" rdma-client -s 1073741824G -n 9 write 192.0.2.1 1
 	for number in -1 256 1.5 0x10 x ''; do
 		usage_error "--tos takes a number from 0 to 255" rdma-server "--tos=$number" read
 	done

@@ -117,6 +117,10 @@ static void a_server_says_which_clients_it_refuses(void **state)
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	hello.length = UINT64_MAX;
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
+	/* the number that this side takes for a length that is not known, whatever it accepts */
+	options.maximum_payload = UINT64_MAX;
+	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
+	options.maximum_payload = 4096;
 	hello.length = 0;
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_LENGTH);
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_NONE, &hello), REFUSAL_NONE);
@@ -184,6 +188,8 @@ static void what_a_server_may_send_is_told_from_what_does_not_fit(void **state)
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
 	hello.length = 101;
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+	hello.length = UINT64_MAX; /* no --max-size allows that */
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_CONTENTS_WRONG);
 	hello.length = 0;
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_CONTENTS_WRONG);
 	/* only the client sends: then the server may not, be it little or much */

@@ -252,6 +252,8 @@ static void an_option_sets_its_field_and_no_other(void **state)
 	parse('o', expected.output = "output");
 	expected.pattern_size = 65536;
 	parse('s', "64K");
+	expected.pattern_size = INT64_MAX;
+	parse('s', "9223372036854775807");
 	expected.maximum_payload = 1 << 20;
 	parse(OPTION_MAX_SIZE, "1M");
 	expected.minimum_rate = 90000;
@@ -312,6 +314,11 @@ static void an_argument_that_cannot_be_is_refused_in_words(void **state)
 		const char *argument, *words;
 	} cases[] = {
 		{ 's', "0", "--size takes bytes, or a number with K, M or G, not '0'" },
+		{ 's', "9223372036854775808",
+		  "--size takes at most 9223372036854775807 bytes, not '9223372036854775808'" },
+		{ 's', "18446744073709551615", "--size takes at most 9223372036854775807 bytes" },
+		{ 's', "8589934592G", "--size takes at most" },
+		{ OPTION_MAX_SIZE, "18446744073709551615", "--max-size takes at most" },
 		{ OPTION_MAX_SIZE, "1T", "--max-size takes bytes" },
 		{ OPTION_MIN_RATE, "x", "--min-rate takes bit/s, or a number with K, M or G, not" },
 		{ OPTION_TOS, "256", "--tos takes a number from 0 to 255, not '256'" },
@@ -383,6 +390,13 @@ static void options_that_do_not_go_together_are_refused_in_words(void **state)
 		{ { .file = "file", .output = "file", .iterations = 2, .json = true }, NULL },
 		{ { .message = "text", .duration_seconds = 2, .output = "-" }, NULL },
 		{ { .iterations = 1, .duration_seconds = 1 }, "--iters and --duration exclude" },
+		{ { .operation = OPERATION_WRITE, .pattern_size = INT64_MAX / 7, .iterations = 7 },
+		  NULL },
+		{ { .operation = OPERATION_WRITE,
+		    .pattern_size = INT64_MAX / 7 + 1,
+		    .iterations = 7 },
+		  "--size times --iters is more than 9223372036854775807 bytes" },
+		{ { .pattern_size = INT64_MAX, .iterations = 7 }, NULL }, /* of what the peer has */
 		{ { .output = "-", .json = true }, "--json and --output - both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload" },
 		{ { .one_way = true, .operation = OPERATION_WRITE, .pattern_size = 1 }, NULL },

@@ -2502,6 +2502,11 @@ static void a_product_that_overflows_is_no_unknown_length(void **state)
 	assert_true(transfer_stream_length(&plan) == (uint64_t)3 << 40);
 	plan.every_pass = false;
 	assert_true(transfer_stream_length(&plan) == (uint64_t)1 << 40);
+	/* this product fits into 64 bits, and has them all set */
+	plan = (struct stream_plan){
+		.present = true, .every_pass = true, .length = 3, .passes = UINT64_MAX / 3
+	};
+	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN - 1);
 }
 
 /* A quarter of a ring, and of the shortest ones a byte. */
@@ -2545,6 +2550,30 @@ static void a_region_that_is_ready_beyond_its_end(void **state)
 		else
 			assert_null(error);
 	}
+}
+
+/* Of a stream whose end nobody knows before, in READ, where the peer announces the ring. */
+static void no_peer_says_the_number_that_means_unknown(void **state)
+{
+	struct transfer_plan plan = real_plan(false, TRANSFER_UNKNOWN, 64 << 10);
+	struct window window = { .ready = UINT64_MAX };
+	struct transfer transfer;
+
+	(void)state;
+	transfer_init(&transfer, &plan, 0);
+	assert_string_equal(transfer_peer_region(&transfer, UINT64_MAX, UINT64_MAX, 0),
+			    "is ready beyond its end");
+	assert_null(transfer_peer_region(&transfer, UINT64_MAX, 1000, 0));
+	assert_false(transfer.sink.ended);
+	assert_false(transfer.sink.stream.quiet);
+	assert_string_equal(transfer_accept(&transfer, &window, 0),
+			    "is ready beyond what was agreed");
+	window.end = true;
+	assert_string_equal(transfer_accept(&transfer, &window, 0),
+			    "is ready beyond what was agreed");
+	window = (struct window){ .ready = UINT64_MAX - 1 };
+	assert_null(transfer_accept(&transfer, &window, 0));
+	assert_false(transfer.sink.ended);
 }
 
 /* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; heard: the same. */
@@ -2854,6 +2883,7 @@ int main(void)
 		cmocka_unit_test(a_region_that_is_ready_beyond_its_end),
 		cmocka_unit_test(a_timed_read_that_repeats_marks_no_end_again),
 		cmocka_unit_test(a_file_that_shrank_is_no_stream),
+		cmocka_unit_test(no_peer_says_the_number_that_means_unknown),
 		cmocka_unit_test(windows_that_break_a_rule),
 		cmocka_unit_test(after_the_end_nothing_is_ready),
 		cmocka_unit_test(done_before_all_can_have_been_read),
