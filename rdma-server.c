@@ -215,10 +215,9 @@ static enum status look_up(struct server *server, struct addrinfo **addresses)
 	if (!error)
 		return STATUS_SUCCESS;
 	*addresses = NULL;
-	return process_fail(&server->engine.process, STATUS_UNRESOLVED,
-			    "cannot resolve --bind '%s': %s",
-			    short_name(options->bind ? options->bind : "any").text,
-			    lookup_error(error));
+	return process_fail(
+		&server->engine.process, STATUS_UNRESOLVED, "cannot resolve --bind '%s': %s",
+		short_name(options->bind ? options->bind : "any").text, lookup_error(error));
 }
 
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
