@@ -39,7 +39,7 @@ struct console {
 void console_init(struct console *console, const struct options *options);
 
 /*
- * Starts the thread, which writes to these descriptors. SIGINT, SIGTERM and SIGALRM have to be
+ * Starts the thread, which writes to these descriptors. The ending signals and SIGALRM have to be
  * blocked: it inherits that. 0 or an errno value.
  */
 int console_open(struct console *console, int output, int error);

@@ -168,17 +168,28 @@ void process_release_device(struct process *process, struct device *device)
 	remove_broken_devices(process);
 }
 
+/* Those that end a session in good order; nohup(1) lets SIGHUP be ignored, and so it stays. */
+static sigset_t ending_signals(void)
+{
+	struct sigaction hangup;
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaddset(&signals, SIGHUP);
+	return signals;
+}
+
 /*
  * Signals become readable on a descriptor, in all threads; a closed pipe and a file beyond the
  * limit of 'ulimit -f' become errors.
  */
 static int open_signals(struct process *process)
 {
-	sigset_t signals;
+	sigset_t signals = ending_signals();
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGALRM); /* connect_within() unblocks it */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
 	    sigprocmask(SIG_BLOCK, &signals, NULL))
@@ -474,16 +485,6 @@ void process_stop_channels(struct process *process)
 
 /* ---- Signals ---- */
 
-static sigset_t ending_signals(void)
-{
-	sigset_t signals;
-
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	return signals;
-}
-
 void signals_unblock(sigset_t *before)
 {
 	const sigset_t signals = ending_signals();
@@ -497,7 +498,7 @@ void signals_restore(const sigset_t *before)
 }
 
 /*
- * The first of SIGINT and SIGTERM that came while rdma_connect(3) might sleep; 0: none did. A
+ * The first of the ending signals that came while rdma_connect(3) might sleep; 0: none did. A
  * handler can reach nothing else.
  */
 static volatile sig_atomic_t interruption;
@@ -513,25 +514,28 @@ static void interrupt_connecting(int signal_number)
 	alarm(1);
 }
 
-static void set_handlers(void (*of_ending)(int), void (*of_alarm)(int))
+/* One at a time: so one is the first. */
+static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
-	struct sigaction action = { .sa_handler = of_ending };
+	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+	struct sigaction action = { .sa_handler = handler };
 
-	sigfillset(&action.sa_mask); /* one at a time: so one is the first */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	action.sa_handler = of_alarm;
-	sigaction(SIGALRM, &action, NULL);
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (sigismember(signals, all[i]) == 1)
+			sigaction(all[i], &action, NULL);
+	}
 }
 
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
 {
-	sigset_t signals = ending_signals(), before;
+	const sigset_t ending = ending_signals();
+	sigset_t signals = ending, before;
 	int error;
 
 	sigaddset(&signals, SIGALRM);
 	interruption = 0;
-	set_handlers(interrupt_connecting, interrupt_connecting);
+	set_handler(&signals, interrupt_connecting);
 	alarm(seconds);
 	pthread_sigmask(SIG_UNBLOCK, &signals, &before);
 	error = rdma_connect(id, parameters) ? errno : 0;
@@ -539,7 +543,8 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 	alarm(0);
 	if (interruption)
 		raise(interruption);
-	set_handlers(SIG_DFL, SIG_IGN); /* a SIGALRM that is pending is not the next call's */
+	set_handler(&ending, SIG_DFL);
+	signal(SIGALRM, SIG_IGN); /* one that is pending is not the next call's */
 	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
 
@@ -561,8 +566,7 @@ int take_signal_number(int descriptor)
 	nanosleep(&pause, NULL);
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
-	signal(SIGINT, SIG_DFL); /* who started the program may have had it ignored */
-	signal(SIGTERM, SIG_DFL);
+	set_handler(&signals, SIG_DFL); /* who started the program may have had one ignored */
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 	return (int)information.ssi_signo;
 }

@@ -35,6 +35,11 @@ struct device {
 	SLIST_ENTRY(device) link;
 };
 
+/*
+ * "Ending signals" are SIGINT, SIGTERM and, unless it is ignored as nohup(1) has it, SIGHUP: they
+ * end sessions in good order.
+ */
+
 /* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
@@ -42,11 +47,11 @@ struct process {
 	const struct options *options;
 	struct console *console; /* for warnings */
 	struct failure failure;  /* what failed outside of a session; for --json */
-	int signal_number;       /* the first of SIGINT and SIGTERM that came; 0: none */
+	int signal_number;       /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	SLIST_HEAD(device_list, device) devices;
 	struct ibv_context **devices_open; /* those that were there at the start, by librdmacm */
-	int signal_descriptor;             /* signalfd(2): SIGINT and SIGTERM */
+	int signal_descriptor;             /* signalfd(2): ending signals */
 	int wake_descriptor;               /* eventfd(2): the main thread has work */
 	int stop_descriptor;               /* eventfd(2): the completion thread shall return */
 	int main_descriptor;               /* epoll(7): what the main thread waits for */
@@ -81,7 +86,7 @@ struct device_event {
 enum wakeup {
 	WAKEUP_CM_EVENT,     /* it is stored */
 	WAKEUP_DEVICE_EVENT, /* it is stored */
-	WAKEUP_SIGNAL,       /* SIGINT or SIGTERM: process->signal_number */
+	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
 	WAKEUP_OTHER,        /* the deadline, or process_wake() */
 	WAKEUP_EXHAUSTED,    /* one of the threads cannot wait any more; a message was printed */
 };
@@ -108,7 +113,7 @@ int64_t now_milliseconds(void);
 void process_init(struct process *process, const struct options *options, struct console *console);
 
 /*
- * Blocks SIGINT and SIGTERM, opens the console, the event channel and every device. On failure a
+ * Blocks the ending signals, opens the console, the event channel and every device. On failure a
  * message has been printed and recorded.
  */
 enum status process_open(struct process *process);
@@ -157,7 +162,7 @@ void process_stop_channels(struct process *process);
 
 /*
  * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection
- * itself, which can take two minutes, and only a signal ends that. SIGINT and SIGTERM end it too,
+ * itself, which can take two minutes, and only a signal ends that. Ending signals end it too,
  * within a second if they come just before it waits, and the first one is left pending for
  * process_wait(). 0 or an errno value: ETIMEDOUT when the time was up, EINTR after such a signal.
  * SIGALRM is its own.
@@ -165,13 +170,13 @@ void process_stop_channels(struct process *process);
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
 
 /*
- * Lets SIGINT and SIGTERM end the process at once, as before process_open(), while the main thread
+ * Lets the ending signals end the process at once, as before process_open(), while the main thread
  * waits for what else would not wake up for them; and what `before` says again.
  */
 void signals_unblock(sigset_t *before);
 void signals_restore(const sigset_t *before);
 
-/* A signalfd(2) that does not block, for SIGINT and SIGTERM, which are blocked; -1 with errno. */
+/* A signalfd(2) that does not block, for the ending signals, which are blocked; -1 with errno. */
 int open_signal_descriptor(void);
 
 /*

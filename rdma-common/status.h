@@ -22,7 +22,7 @@ enum status {
 	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
 	STATUS_TOO_SLOW = 8,       /* delivered and verified, but slower than --min-rate */
-	STATUS_INTERRUPTED = 9,    /* SIGINT or SIGTERM */
+	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
 };
 
 /* The exit statuses as --help lists them. */

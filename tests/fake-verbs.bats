@@ -1271,6 +1271,7 @@ returns() {
 	143	ESTABLISHED+signal	interrupted
 	143	sent-MR+signal	interrupted
 	130	sent-MR+signal:2	interrupted
+	129	sent-MR+signal:1	interrupted
 	0	DISCONNECTED+signal
 	143	connect-signal:15	interrupted
 	130	connect-signal:2	interrupted
@@ -1318,9 +1319,17 @@ returns() {
 	[ "$(grep -c '^address' <<<"$output")" -eq 1 ]
 }
 
+@test "nohup(1): a signal that is ignored stays so" {
+	local mode
+	for mode in "sent-MR+signal:1" "ROUTE_RESOLVED+signal:1"; do
+		FAKE_VERBS="$mode read" nohup "$programs/rdma-client" read 192.0.2.1 20000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1
+		grep -q '^remote buffer: text of the scripted peer' "$BATS_TEST_TMPDIR/out"
+	done
+}
+
 @test "one signal ends all sessions of a server, each in words" {
 	local number
-	for number in 2 15; do
+	for number in 1 2 15; do
 		fake server "together clients:3 3*received-MR! ESTABLISHED+signal:$number until:500"
 		[ "$status" -eq 0 ]
 		[ "$(grep -c 'interrupted before the session was complete' <<<"$stderr")" -eq 3 ]
