@@ -30,6 +30,11 @@ bool is_standard_output(const char *name)
 	return name && !strcmp(name, "-");
 }
 
+bool serves_many(const struct options *options)
+{
+	return options->role == ROLE_SERVER && !options->one_off;
+}
+
 struct options default_options(enum role role)
 {
 	struct options options = {

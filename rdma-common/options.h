@@ -147,6 +147,9 @@ enum long_option {
 /* True if the argument of --output means standard output. NULL: it was not given. */
 bool is_standard_output(const char *name);
 
+/* Whether a program takes more than one client: a server without --one-off. */
+bool serves_many(const struct options *options);
+
 /* The options of a program with this role when the command line says nothing. */
 struct options default_options(enum role role);
 

@@ -17,12 +17,6 @@
 #include "memory.h"
 #include "transfer.h"
 
-/*
- * Whether the end of a pipe comes soon is found out while bytes come at least so often, in
- * milliseconds, and so long at most after the first one: a trickle is not waited for.
- */
-#define PIPE_GRACE    100
-#define PIPE_PATIENCE 1000
 #define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
 /* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
 #define CANCEL_INTERVAL 100
@@ -365,20 +359,18 @@ static enum status load_copy(const struct loading *loading, size_t size)
 }
 
 /*
- * Reads a pipe into the memory there is; `to_end`: however long that takes. Returns how many bytes,
- * or -1 with errno; `*ended` if there are no more.
+ * Reads a pipe into the memory there is: what it has, once there is something, or `to_end`, however
+ * long that takes. Returns how many bytes, or -1 with errno; `*ended` if there are no more.
  */
 static ssize_t read_beginning(struct payload *payload, bool to_end, bool *ended)
 {
-	int64_t deadline = INT64_MAX;
 	size_t size = 0;
 
 	*ended = false;
-	while (size < payload->size && now_milliseconds() < deadline) {
+	while (size == 0 || (to_end && size < payload->size)) {
 		ssize_t count;
 
-		if (!wait_readable(payload->descriptor, to_end || size == 0 ? -1 : PIPE_GRACE))
-			break;
+		wait_readable(payload->descriptor, -1);
 		count = read(payload->descriptor, payload->memory + size, payload->size - size);
 		if (may_retry(count))
 			continue;
@@ -387,30 +379,31 @@ static ssize_t read_beginning(struct payload *payload, bool to_end, bool *ended)
 		*ended = count == 0;
 		if (*ended)
 			break;
-		if (size == 0 && !to_end)
-			deadline = now_milliseconds() + PIPE_PATIENCE;
 		size += (size_t)count;
 	}
 	return (ssize_t)size;
 }
 
-/* A pipe, or anything else whose size is known at its end: also files in /proc, and devices. */
-static enum status load_pipe(const struct loading *loading)
+/*
+ * A pipe, or anything else whose size is known at its end: devices, and files in /proc, which are
+ * read `to_end` as nobody has to write there. How soon a pipe ends makes no difference: else the
+ * peer would be told of a length now and then, and so of what can be sent again.
+ */
+static enum status load_pipe(const struct loading *loading, bool to_end)
 {
-	const struct options *options = loading->process->options;
-	bool serves_many = options->role == ROLE_SERVER && !options->one_off, ended;
+	bool keeps_copy = serves_many(loading->process->options), ended;
 	struct payload *payload = loading->payload;
 	enum status status = payload_allocate(loading, PAYLOAD_WHOLE + 1); /* 1: one too many */
 	ssize_t size;
 
 	if (status != STATUS_SUCCESS)
 		return status;
-	size = read_beginning(payload, serves_many, &ended);
+	size = read_beginning(payload, to_end || keeps_copy, &ended);
 	if (size < 0)
 		return read_failed(loading, strerror(errno));
 	if (size == 0)
 		return read_failed(loading, PAYLOAD_EMPTY);
-	if (serves_many && !ended)
+	if (keeps_copy && !ended)
 		return load_copy(loading, (size_t)size);
 	payload->length = ended ? (uint64_t)size : TRANSFER_UNKNOWN;
 	return payload_shrink(payload, (size_t)size) ? read_failed(loading, strerror(errno))
@@ -433,7 +426,7 @@ static enum status load_descriptor(const struct loading *loading)
 	start = S_ISREG(about.st_mode) ? lseek(payload->descriptor, 0, SEEK_CUR) : -1;
 	if (start >= 0 && start < about.st_size)
 		return load_file(loading, start, about.st_size);
-	return load_pipe(loading);
+	return load_pipe(loading, S_ISREG(about.st_mode));
 }
 
 static void close_descriptor(struct payload *payload)

@@ -42,10 +42,10 @@ bool payload_is_whole(const struct payload *payload);
 
 /*
  * Loads what the options name. Waits for the first byte of a pipe without limit, before
- * process_open(), so that signals end the program at once. A pipe that ends soon and is small is
- * whole in memory. Any other is sent as it comes, except by a server of many clients, which needs
- * a copy for each: it reads the pipe to its end, into a temporary file. On failure a message has
- * been printed; payload_free() is allowed, and leaves nothing. Main thread.
+ * process_open(), so that signals end the program at once. A pipe has a length that its end tells,
+ * and is sent as it comes, except by a server of many clients, which needs a copy for each: it
+ * reads the pipe to its end, into memory or a temporary file. On failure a message has been
+ * printed; payload_free() is allowed, and leaves nothing. Main thread.
  */
 enum status payload_load(struct payload *payload, struct process *process);
 

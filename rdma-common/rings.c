@@ -25,9 +25,8 @@ static uint64_t server_share(uint64_t left)
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
 static uint64_t ring_share(const struct engine *engine, unsigned int rings)
 {
-	const struct options *options = engine->options;
-	bool shared = options->role == ROLE_SERVER && !options->one_off;
-	uint64_t left = budget_left(engine), share = shared ? server_share(left) : left / rings;
+	uint64_t left = budget_left(engine);
+	uint64_t share = serves_many(engine->options) ? server_share(left) : left / rings;
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)
