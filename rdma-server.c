@@ -389,7 +389,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 {
 	const struct options *options = server->engine.options;
 	const struct introduction client = peer_introduction(event);
-	enum refusal refusal = hello_refusal(options, &client);
+	enum refusal refusal = hello_refusal(options, server->engine.payload.length, &client);
 	struct connection *connection;
 	bool alone;
 

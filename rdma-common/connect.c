@@ -262,7 +262,26 @@ struct introduction peer_introduction(const struct cm_event *event)
 	return peer;
 }
 
-enum refusal hello_refusal(const struct options *options, const struct introduction *peer)
+/*
+ * Whether what has a length that only its end tells, a pipe say, is to be carried more than once:
+ * by a WRITE of who sends it, or by a READ of the other side.
+ */
+static bool repeats_unknown(const struct options *options, uint64_t outgoing_length,
+			    const struct hello *hello)
+{
+	bool sends =
+		sends_payload(options->role, options->operation, hello->flags & HELLO_ONE_WAY) &&
+		outgoing_length == TRANSFER_UNKNOWN;
+	bool receives = hello->flags & HELLO_UNKNOWN;
+	bool writes = options->operation == OPERATION_WRITE;
+
+	if (operation_passes(options) != 1 && (writes ? sends : receives))
+		return true;
+	return hello->passes != 1 && (writes ? receives : sends);
+}
+
+enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
+			   const struct introduction *peer)
 {
 	const struct hello *hello = &peer->hello;
 	bool one_way = hello->flags & HELLO_ONE_WAY;
@@ -278,6 +297,8 @@ enum refusal hello_refusal(const struct options *options, const struct introduct
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
 	    hello->length > options->maximum_payload || hello->length > LONGEST_PAYLOAD)
 		return REFUSAL_LENGTH;
+	if (repeats_unknown(options, outgoing_length, hello))
+		return REFUSAL_PASSES;
 	return REFUSAL_NONE;
 }
 
@@ -295,6 +316,9 @@ const char *refusal_in_words(enum refusal refusal)
 		       "raise that";
 	case REFUSAL_BUSY:
 		return "the server is out of resources for another session; try again later";
+	case REFUSAL_PASSES:
+		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
+		       "that out, or send a file";
 	default:
 		return "for a reason that this release does not know; the server's own messages say "
 		       "more";
@@ -393,7 +417,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 	const struct hello *hello = &peer.hello;
 	bool operates = options->role == ROLE_CLIENT || !one_way;
 	bool verifying = peer.greeting == GREETING_HELLO;
-	enum refusal refusal = hello_refusal(options, &peer);
+	enum refusal refusal = hello_refusal(options, outgoing_length, &peer);
 
 	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
 	    hello->length <= LONGEST_PAYLOAD &&
@@ -402,6 +426,8 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
 				   " that --max-size allows here; raise that",
 				   hello->length, options->maximum_payload);
+	if (refusal == REFUSAL_PASSES)
+		return failure_set(failure, STATUS_REFUSED, "%s", refusal_in_words(refusal));
 	if (refusal != REFUSAL_NONE)
 		return failure_set(
 			failure, STATUS_CONTENTS_WRONG,

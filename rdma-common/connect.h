@@ -134,8 +134,9 @@ enum status registration_failed(size_t size, struct failure *failure);
 /* The peer's hello in the private data of a connect request, its acceptance or its rejection. */
 struct introduction peer_introduction(const struct cm_event *event);
 
-/* Why a side with these options refuses a peer, if it does. */
-enum refusal hello_refusal(const struct options *options, const struct introduction *peer);
+/* Why a side with these options and so long a payload refuses a peer, if it does. */
+enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
+			   const struct introduction *peer);
 
 /* A refusal in words, for either side. The string is static. */
 const char *refusal_in_words(enum refusal refusal);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const char *operation_name(enum operation operation)
 {
@@ -241,6 +243,19 @@ enum parsed parse_common_option(struct options *options, int letter, const char 
 	}
 }
 
+/*
+ * Whether what --file names has a length that only its end tells: a pipe or a device. Where that
+ * cannot be found out, or it is a folder, reading it says why.
+ */
+static bool has_one_pass(const char *name)
+{
+	struct stat about;
+
+	if (!strcmp(name, "-") ? fstat(STDIN_FILENO, &about) : stat(name, &about))
+		return false;
+	return !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+}
+
 enum parsed check_options(const struct options *options)
 {
 	int payloads = !!options->message + !!options->file + !!options->pattern_size;
@@ -256,6 +271,11 @@ enum parsed check_options(const struct options *options)
 		return usage_error("--size times --iters is more than %" PRIu64
 				   " bytes; lower one of them",
 				   LONGEST_PAYLOAD);
+	if (options->file && options->operation == OPERATION_WRITE &&
+	    operation_passes(options) != 1 && !serves_many(options) && has_one_pass(options->file))
+		return usage_error("'%s' is a pipe or a device, which can be sent once: leave "
+				   "--iters and --duration out, or send a file",
+				   options->file);
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))

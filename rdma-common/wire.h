@@ -54,6 +54,7 @@ enum refusal {
 	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
 	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
 	REFUSAL_BUSY = 4,      /* the server is out of resources for another session */
+	REFUSAL_PASSES = 5,    /* one side is to send again and again what has no length */
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */

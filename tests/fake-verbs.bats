@@ -1648,6 +1648,42 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 }
 
+# Who sends it cannot read it again. What the operation of either side carries counts, and no pipe that goes the other way.
+@test "a pipe is sent once: who is to send it again, or to receive it again, refuses in words" {
+	local once="a pipe can be sent once, and --iters or --duration asks for it again"
+	outcomes client -n 5 <<-END
+	4	unknown	$once
+	0	write unknown
+	END
+	outcomes client --duration 1 <<<"4	unknown	$once"
+	outcomes client <<-END
+	4	write unknown passes:5	$once
+	4	write unknown passes:0 seconds:1	$once
+	0	unknown passes:5
+	4	refuse:5	the server refused: $once
+	END
+	outcomes server -1 -n 5 <<-END
+	0	unknown	refused: $once
+	0	write unknown
+	END
+	outcomes server -1 <<<"0	write unknown passes:5	refused: $once"
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	fake server "clients:1 passes:5" -1 -f - < <(echo short)
+	[ "$status" -eq 0 ]
+	[[ $stderr == *"refused: $once"* ]]
+	[ "$(calls served)" -eq 0 ]
+	fake server "passes:5" -f - < <(echo short) # which has a copy
+	[ "$status" -eq 0 ]
+	[ "$(calls served)" -eq 1 ]
+	fake server "one-way write passes:1" -1 -n 5 -s 1 # and has nothing to write
+	[ "$status" -eq 0 ]
+	fake client "write passes:5" -f - < <(echo short)
+	[ "$status" -eq 0 ]
+	fake client "passes:5" -f - < <(echo short)
+	[ "$status" -eq 4 ]
+	[[ $stderr == *"port 20000: $once"* ]]
+}
+
 @test "--json: what was measured, in bits as well, and how much was verified" {
 	fake client "write every-pass passes:3 payload:1000 operation@10" -J -s 100 -n 5 --depth 4
 	[ "$status" -eq 0 ]

@@ -168,6 +168,10 @@ usage_error() {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 	usage_error "--message, --file and --size exclude each other" rdma-client -f x -s 1 read 192.0.2.1 1
 	usage_error "--iters and --duration exclude each other" rdma-server -n 1 --duration 5 read
+	mkfifo "$BATS_TEST_TMPDIR/fifo"
+	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --iters and --duration out" \
+		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1
+	usage_error "'-' is a pipe or a device, which can be sent once" rdma-server -1 --duration 5 -f - write < <(echo)
 	usage_error "both need standard output" rdma-client -J -o - read 192.0.2.1 1
 	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "this side sends no payload" rdma-client --one-way -s 1 read 192.0.2.1 1

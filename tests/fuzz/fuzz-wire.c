@@ -117,7 +117,7 @@ static void try_hello(const uint8_t *data, size_t size)
 	const struct hello hello = peer.hello;
 	struct hello again;
 	uint8_t wire[HELLO_SIZE];
-	enum refusal refusal = hello_refusal(&options, &peer);
+	enum refusal refusal = hello_refusal(&options, 1024, &peer);
 
 	if (greeting == GREETING_NONE) {
 		require(size < 5 || memcmp(data, "RWHO", 4) != 0 ||

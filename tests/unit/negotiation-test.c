@@ -59,7 +59,7 @@ static enum refusal judge(enum role role, struct options *options, enum greeting
 	const struct introduction peer = { .greeting = greeting, .hello = *hello };
 
 	options->role = role;
-	return hello_refusal(options, &peer);
+	return hello_refusal(options, 100, &peer);
 }
 
 /* A side that sends no payload must state that, and no other may. */
@@ -134,6 +134,73 @@ static void a_server_says_which_clients_it_refuses(void **state)
 	assert_int_equal(judge(ROLE_SERVER, &options, GREETING_HELLO, &hello), REFUSAL_OPERATION);
 }
 
+/*
+ * A stream of unknown length flows in the direction of the operation that has more than one pass:
+ * this side's, or the peer's.
+ */
+static void what_has_no_length_has_one_pass(void **state)
+{
+	static const struct {
+		enum operation operation;
+		bool own_pipe, peers_pipe; /* what they send has no length */
+		uint64_t own, peers;       /* passes; 0: until a time is up */
+		enum refusal refusal;
+	} cases[] = {
+		{ OPERATION_READ, true, true, 1, 1, REFUSAL_NONE },
+		{ OPERATION_READ, false, false, 5, 5, REFUSAL_NONE },
+		{ OPERATION_READ, true, false, 5, 1, REFUSAL_NONE },
+		{ OPERATION_READ, true, false, 1, 5, REFUSAL_PASSES },
+		{ OPERATION_READ, true, false, 1, 0, REFUSAL_PASSES },
+		{ OPERATION_READ, false, true, 5, 1, REFUSAL_PASSES },
+		{ OPERATION_READ, false, true, 0, 1, REFUSAL_PASSES },
+		{ OPERATION_READ, false, true, 1, 5, REFUSAL_NONE },
+		{ OPERATION_WRITE, true, true, 1, 1, REFUSAL_NONE },
+		{ OPERATION_WRITE, true, false, 5, 1, REFUSAL_PASSES },
+		{ OPERATION_WRITE, true, false, 1, 5, REFUSAL_NONE },
+		{ OPERATION_WRITE, false, true, 1, 5, REFUSAL_PASSES },
+		{ OPERATION_WRITE, false, true, 1, 0, REFUSAL_PASSES },
+		{ OPERATION_WRITE, false, true, 5, 1, REFUSAL_NONE },
+	};
+	static const enum role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct options options = { .role = roles[i % 2],
+						 .operation = cases[i / 2].operation,
+						 .iterations = cases[i / 2].own,
+						 .duration_seconds = cases[i / 2].own ? 0 : 1,
+						 .maximum_payload = 4096 };
+		const struct introduction peer = {
+			.greeting = GREETING_HELLO,
+			.hello = { .operation = (uint8_t)cases[i / 2].operation,
+				   .flags = cases[i / 2].peers_pipe ? HELLO_UNKNOWN : 0,
+				   .length = cases[i / 2].peers_pipe ? 0 : 100,
+				   .passes = cases[i / 2].peers }
+		};
+
+		assert_int_equal(hello_refusal(&options,
+					       cases[i / 2].own_pipe ? TRANSFER_UNKNOWN : 100,
+					       &peer),
+				 cases[i / 2].refusal);
+	}
+}
+
+/* One way: what a side would send otherwise, and how often, does not matter. */
+static void a_pipe_that_is_not_sent_is_not_repeated(void **state)
+{
+	const struct options options = { .role = ROLE_SERVER,
+					 .operation = OPERATION_WRITE,
+					 .iterations = 5,
+					 .maximum_payload = 4096 };
+	const struct introduction peer = { .greeting = GREETING_HELLO,
+					   .hello = { .operation = OPERATION_WRITE,
+						      .flags = HELLO_ONE_WAY | HELLO_UNKNOWN,
+						      .passes = 1 } };
+
+	(void)state;
+	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_NONE);
+}
+
 /* A peer asks for a pattern, or says that it sends the one that was asked for. */
 static const struct hello check_hello = { .version = HELLO_VERSION,
 					  .operation = OPERATION_WRITE,
@@ -200,6 +267,23 @@ static void what_a_server_may_send_is_told_from_what_does_not_fit(void **state)
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_CONTENTS_WRONG);
 }
 
+/* An older release's server accepts it, and would send its pipe once. */
+static void a_client_that_repeats_a_pipe_ends_in_words(void **state)
+{
+	const struct options options = { .role = ROLE_CLIENT,
+					 .operation = OPERATION_WRITE,
+					 .maximum_payload = 100 };
+	struct hello hello = check_hello;
+	struct agreement agreement;
+
+	(void)state;
+	hello.flags = HELLO_UNKNOWN;
+	hello.length = 0;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+	hello.passes = 5;
+	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_REFUSED);
+}
+
 /* A server that says so of itself must not keep a client from storing what it receives. */
 static void only_a_server_is_asked_for_a_pattern(void **state)
 {
@@ -225,6 +309,9 @@ int main(void)
 		cmocka_unit_test(a_region_may_end_with_the_address_space_but_not_wrap),
 		cmocka_unit_test(one_way_a_payload_flows_in_one_direction),
 		cmocka_unit_test(a_server_says_which_clients_it_refuses),
+		cmocka_unit_test(what_has_no_length_has_one_pass),
+		cmocka_unit_test(a_pipe_that_is_not_sent_is_not_repeated),
+		cmocka_unit_test(a_client_that_repeats_a_pipe_ends_in_words),
 		cmocka_unit_test(what_check_asks_for_is_sent_or_the_client_ends),
 		cmocka_unit_test(what_a_server_may_send_is_told_from_what_does_not_fit),
 		cmocka_unit_test(only_a_server_is_asked_for_a_pattern),

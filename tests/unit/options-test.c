@@ -4,13 +4,18 @@
  */
 #include "rdma-common.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "folder.h"
 
 static void a_number_is_decimal_and_within_its_bounds(void **state)
 {
@@ -423,6 +428,65 @@ static void options_that_do_not_go_together_are_refused_in_words(void **state)
 	}
 }
 
+static char folder[] = "/tmp/options-test.XXXXXX";
+
+static int set_up(void **state)
+{
+	(void)state;
+	return enter_folder(folder) || mkfifo("fifo", 0600) ? -1 : 0;
+}
+
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(unlink("fifo"), 0);
+	assert_nothing_is_left(folder);
+}
+
+/* What the operation carries, not what it is given, counts: a pipe has one pass. */
+static void a_pipe_cannot_be_repeated(void **state)
+{
+	static const struct {
+		struct options options;
+		bool refused;
+	} cases[] = {
+		{ { .file = "fifo", .iterations = 2 }, true },
+		{ { .file = "fifo", .duration_seconds = 1 }, true },
+		{ { .file = "fifo", .iterations = 1 }, false },
+		{ { .file = "fifo" }, false },
+		{ { .file = "/dev/zero", .iterations = 2 }, true },
+		{ { .file = "-", .iterations = 2 }, true },
+		{ { .file = "/proc/self/exe", .iterations = 2 }, false },
+		{ { .file = "/", .iterations = 2 }, false }, /* loading says what is wrong */
+		{ { .file = "missing", .iterations = 2 }, false },
+		{ { .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, true },
+		{ { .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, false }, /* a copy */
+	};
+	int fifo = open("fifo", O_RDONLY | O_NONBLOCK);
+
+	(void)state;
+	dup2(fifo, STDIN_FILENO);
+	close(fifo);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct options given = cases[i].options;
+		struct printed printed;
+		enum parsed parsed;
+		char *text;
+
+		given.operation = OPERATION_WRITE;
+		capture(&printed, &stderr);
+		parsed = check_options(&given);
+		text = release(&printed);
+		assert_int_equal(parsed, cases[i].refused ? PARSED_FAILED : PARSED_RUN);
+		if (cases[i].refused)
+			assert_non_null(
+				strstr(text, "is a pipe or a device, which can be sent once"));
+		free(text);
+		given.operation = OPERATION_READ; /* then the passes are of the peer's payload */
+		assert_int_equal(check_options(&given), PARSED_RUN);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -441,7 +505,9 @@ int main(void)
 		cmocka_unit_test_setup(help_and_version_are_printed_and_end_the_program, reset),
 		cmocka_unit_test(in_a_one_way_session_one_side_sends_a_payload),
 		cmocka_unit_test(options_that_do_not_go_together_are_refused_in_words),
+		cmocka_unit_test(a_pipe_cannot_be_repeated),
+		cmocka_unit_test(nothing_is_left),
 	};
 
-	return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("options", tests, set_up, NULL);
 }
