@@ -157,6 +157,7 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
+	enum resource lacking;    /* server: what it is out of, if it refuses for that */
 	struct counters counters; /* of the port, when the session began, if wanted */
 	int tos;                  /* type of service in use; -1: not known */
 	struct payload *payload;  /* what this side sends: the engine's, or the pattern: */

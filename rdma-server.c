@@ -361,16 +361,21 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * True, with the reason for the server's own message, if the client exceeds --max-sessions, or what
- * sessions have left behind that are over: a thread that a disk holds up keeps its ring.
+ * True, with what is lacking and the reason for the server's own message, if it takes no client
+ * now, none beyond --max-sessions, or none beside what sessions have left behind that are over: a
+ * thread that a disk holds up keeps its ring.
  */
-static bool is_one_too_many(struct connection *connection)
+static bool is_one_too_many(const struct server *server, struct connection *connection)
 {
-	const struct engine *engine = connection->engine;
-	uint64_t most = engine->options->maximum_sessions;
-	unsigned int held_up = workers_held_up();
+	const struct options *options = server->engine.options;
+	unsigned int held_up = workers_held_up(), count = server->engine.connection_count;
+	uint64_t most = options->one_off ? 1 : options->maximum_sessions;
 
-	if (engine->connection_count > most) /* with this one */
+	if (server->stopping || count > most) /* with this one */
+		connection->lacking = RESOURCE_SESSION;
+	if (server->stopping || (options->one_off && count > 1))
+		return true; /* connection_reject() has words for it */
+	if (count > most)
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %" PRIu64
 				" sessions are open, as many as --max-sessions allows",
@@ -402,12 +407,10 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 		return;
 	print_status(&connection->log, "received connection request.");
 	if (refusal == REFUSAL_NONE &&
-	    (server->stopping || (options->one_off && !alone) || is_one_too_many(connection)))
-		refusal = REFUSAL_BUSY;
-	if (refusal != REFUSAL_NONE || !accept_client(connection, event, &client))
-		connection_finish(connection,
-				  connection_reject(connection, refusal ? refusal : REFUSAL_BUSY),
-				  true);
+	    (is_one_too_many(server, connection) || !accept_client(connection, event, &client)))
+		refusal = REFUSAL_RESOURCES;
+	if (refusal != REFUSAL_NONE)
+		connection_finish(connection, connection_reject(connection, refusal), true);
 }
 
 static void handle_cm_event(struct server *server, const struct cm_event *event)

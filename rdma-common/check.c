@@ -559,6 +559,19 @@ bool check_next(struct check *check, bool reached)
 	return true;
 }
 
+/*
+ * Whether what the server is out of may be there in a moment: a session ends, and the memory of one
+ * of these, which ends a little later there than here. An older server does not say what it is.
+ */
+static bool may_accept_soon(const struct check *check)
+{
+	if (check->refusal != REFUSAL_RESOURCES)
+		return false;
+	if (check->lacking == RESOURCE_MEMORY)
+		return check->verified > 0;
+	return check->lacking != RESOURCE_STORAGE && check->lacking != RESOURCE_OTHER;
+}
+
 void check_rejected(struct check *check, const struct cm_event *event)
 {
 	const struct introduction server = peer_introduction(event);
@@ -569,12 +582,12 @@ void check_rejected(struct check *check, const struct cm_event *event)
 		check->refusal = REFUSAL_VERSION;
 	else
 		check->refusal = (enum refusal)server.hello.refusal;
+	check->lacking = (enum resource)server.hello.lacking;
 	if (!check->mode_is_known)
 		check->wrong_mode = check->refusal == REFUSAL_OPERATION || silent;
 	check->mode_is_known = true;
 	check->retry_time = now_milliseconds() + BUSY_MILLISECONDS;
-	check->busy = (check->refusal == REFUSAL_BUSY ||
-		       (silent && check->iwarp && check->verified > 0)) &&
+	check->busy = (may_accept_soon(check) || (silent && check->iwarp && check->verified > 0)) &&
 		      check->retry_time < check->busy_deadline;
 }
 

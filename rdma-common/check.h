@@ -66,6 +66,7 @@ struct check {
 	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
 					   were tried */
 	enum refusal refusal;           /* why the server refused, if it said so */
+	enum resource lacking;          /* of what it was out then */
 	bool busy;                      /* it may take the same session a little later */
 	int64_t retry_time, busy_deadline; /* when, and until when it may; now_milliseconds() */
 	struct counters before, after;     /* of the device's port */

@@ -314,7 +314,7 @@ const char *refusal_in_words(enum refusal refusal)
 	case REFUSAL_LENGTH:
 		return "the client sends nothing, or more than the server's --max-size; send less, or "
 		       "raise that";
-	case REFUSAL_BUSY:
+	case REFUSAL_RESOURCES:
 		return "the server is out of resources for another session; try again later";
 	case REFUSAL_PASSES:
 		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
@@ -475,12 +475,14 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 
 /* ---- Rejection ---- */
 
-int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal)
+int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal,
+		   enum resource lacking)
 {
 	const struct hello hello = {
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)options->operation,
 		.refusal = (uint8_t)refusal,
+		.lacking = (uint8_t)(refusal == REFUSAL_RESOURCES ? lacking : 0),
 		.length = options->maximum_payload,
 	};
 	uint8_t wire[HELLO_SIZE];
@@ -512,6 +514,26 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    status);
 }
 
+/* What a server is out of, in words: whether trying again helps depends on it. */
+static const char *lack_in_words(enum resource lacking)
+{
+	switch (lacking) {
+	case RESOURCE_SESSION:
+		return "the server is busy: it has as many sessions as it takes; try again later";
+	case RESOURCE_MEMORY:
+		return "the server is out of memory for another session; raise its locked-memory "
+		       "limit ('ulimit -l'), or try again when others have ended";
+	case RESOURCE_STORAGE:
+		return "the server cannot store what it would receive; its own messages say why, and "
+		       "no other try helps before that is mended";
+	case RESOURCE_OTHER:
+		return "the server is out of resources for another session; its own messages say "
+		       "which";
+	default:
+		return refusal_in_words(REFUSAL_RESOURCES);
+	}
+}
+
 bool explain_rejection(const struct cm_event *event, struct failure *failure)
 {
 	const struct introduction server = peer_introduction(event);
@@ -523,6 +545,9 @@ bool explain_rejection(const struct cm_event *event, struct failure *failure)
 		explain_silent_rejection(event->status, failure);
 		return false;
 	}
-	failure_set(failure, STATUS_REFUSED, "the server refused: %s", refusal_in_words(refusal));
+	failure_set(failure, STATUS_REFUSED, "the server refused: %s",
+		    refusal == REFUSAL_RESOURCES
+			    ? lack_in_words((enum resource)server.hello.lacking)
+			    : refusal_in_words(refusal));
 	return true;
 }

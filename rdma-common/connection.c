@@ -46,6 +46,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	if (!connection) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot allocate another connection: %s", strerror(errno));
+		if (options->role == ROLE_SERVER)
+			reject_request(id, options, REFUSAL_RESOURCES, RESOURCE_MEMORY);
 		rdma_destroy_id(id);
 		return NULL;
 	}
@@ -53,6 +55,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->id = id;
 	connection->tos = -1;
 	connection->payload = &engine->payload;
+	connection->lacking = RESOURCE_OTHER; /* unless more is known */
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
 	name_peer(connection, peer);
@@ -77,6 +80,14 @@ enum status connection_set_tos(struct connection *connection)
 		return STATUS_SUCCESS;
 	return connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot set --tos: %s",
 			       strerror(errno));
+}
+
+/* A step of making the connection, which needs that, ended with `status`, which is returned. */
+static enum status needs(struct connection *connection, enum resource resource, enum status status)
+{
+	if (status != STATUS_SUCCESS)
+		connection->lacking = resource;
+	return status;
 }
 
 /* ---- Preparing it ---- */
@@ -151,7 +162,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 		status = create_queues(connection, &failure);
 	}
 	if (status == STATUS_SUCCESS)
-		status = register_control(connection, &failure);
+		status = needs(connection, RESOURCE_MEMORY, register_control(connection, &failure));
 	if (status == STATUS_SUCCESS)
 		status = post_receives(connection, &failure);
 	if (status != STATUS_SUCCESS)
@@ -280,6 +291,21 @@ void connection_register_ahead(struct connection *connection)
 		register_outgoing(connection, &plan, &failure);
 }
 
+/* Plans the transfer, and allocates what it needs. */
+static enum status allocate(struct connection *connection, struct transfer_plan *plan,
+			    struct latency **latency, struct failure *failure)
+{
+	enum status status;
+
+	*plan = plan_transfer(connection);
+	status = register_outgoing(connection, &plan->outgoing, failure);
+	if (status == STATUS_SUCCESS)
+		status = register_incoming(connection, &plan->incoming, failure);
+	if (status == STATUS_SUCCESS)
+		status = create_latency(connection, latency, failure);
+	return status;
+}
+
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
 {
 	const struct options *options = connection->engine->options;
@@ -300,15 +326,10 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	    connection->agreement.wanted_length > 0)
 		send_pattern(connection);
 	if (status == STATUS_SUCCESS)
-		status = check_output(connection, &failure);
-	if (status == STATUS_SUCCESS) {
-		plan = plan_transfer(connection);
-		status = register_outgoing(connection, &plan.outgoing, &failure);
-	}
+		status = needs(connection, RESOURCE_STORAGE, check_output(connection, &failure));
 	if (status == STATUS_SUCCESS)
-		status = register_incoming(connection, &plan.incoming, &failure);
-	if (status == STATUS_SUCCESS)
-		status = create_latency(connection, &latency, &failure);
+		status = needs(connection, RESOURCE_MEMORY,
+			       allocate(connection, &plan, &latency, &failure));
 	if (status == STATUS_SUCCESS) {
 		plan_session(connection, &plan, latency);
 		status = streams_open(connection, &failure);
@@ -374,7 +395,8 @@ enum status connection_reject(struct connection *connection, enum refusal refusa
 		status = connection_fail(connection, STATUS_REFUSED, "refused: %s",
 					 refusal_in_words(refusal));
 	/* when this fails, destroying the id rejects the request without a reason */
-	if (reject_request(connection->id, connection->engine->options, refusal))
+	if (reject_request(connection->id, connection->engine->options, refusal,
+			   connection->lacking))
 		print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
 	return status;
 }

@@ -43,7 +43,7 @@ void engine_report_json(struct engine *engine, enum status status);
 /*
  * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
  * shown in front of its lines unless it is 0. Returns NULL, with a message that is recorded, when
- * there is no memory.
+ * there is no memory; a client's request is rejected then.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct sockaddr *peer, unsigned int number);
@@ -54,8 +54,8 @@ enum status connection_set_tos(struct connection *connection);
 /*
  * Once the device is known, and whether the client alone operates: allocates protection domain,
  * completion queue and queue pair, registers the memory of messages, and posts the receives, which
- * must be there before the peer can send (iWARP has no retry). On failure the cause is recorded;
- * connection_finish() cleans up.
+ * must be there before the peer can send (iWARP has no retry). On failure the cause is recorded,
+ * and in connection->lacking what was not to be had; connection_finish() cleans up.
  */
 enum status connection_prepare(struct connection *connection, bool one_way);
 
@@ -71,7 +71,7 @@ void connection_register_ahead(struct connection *connection);
  * Once the peer's hello and limits are known, from the connect request or its acceptance: registers
  * both payloads or their rings, starts the source, and keeps to the smaller of both sides' numbers
  * of READs. Must come before messages flow: for a server before it accepts, for a client when
- * connected.
+ * connected. On failure as connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -79,7 +79,10 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
-/* Rejects the client's request, with the reason in words on both sides; how the session ends. */
+/*
+ * Rejects the client's request, with the reason in words on both sides, which with
+ * REFUSAL_RESOURCES is connection->lacking; how the session ends.
+ */
 enum status connection_reject(struct connection *connection, enum refusal refusal);
 
 /* True once it is established, also when it is over. Main thread, without the lock. */

@@ -113,6 +113,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_LENGTH    8
 #define HELLO_AT_REFUSAL   16
 #define HELLO_AT_MTU       17
+#define HELLO_AT_LACKING   18
 #define HELLO_AT_SECONDS   20
 #define HELLO_AT_PASSES    24
 #define HELLO_AT_DEVICE    32
@@ -127,6 +128,7 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put64(wire + HELLO_AT_LENGTH, hello->length);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
 	wire[HELLO_AT_MTU] = hello->mtu;
+	wire[HELLO_AT_LACKING] = hello->lacking;
 	put32(wire + HELLO_AT_SECONDS, hello->seconds);
 	put64(wire + HELLO_AT_PASSES, hello->passes);
 	memcpy(wire + HELLO_AT_DEVICE, hello->device,
@@ -149,6 +151,7 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->length = get64(wire + HELLO_AT_LENGTH);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
 	hello->mtu = wire[HELLO_AT_MTU];
+	hello->lacking = wire[HELLO_AT_LACKING];
 	hello->seconds = get32(wire + HELLO_AT_SECONDS);
 	hello->passes = get64(wire + HELLO_AT_PASSES);
 	if (size >= HELLO_SIZE) /* what stands for the terminating zero is not copied */

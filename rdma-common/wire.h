@@ -53,8 +53,20 @@ enum refusal {
 	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
 	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
 	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
-	REFUSAL_BUSY = 4,      /* the server is out of resources for another session */
+	REFUSAL_RESOURCES = 4, /* the server is out of some for another session: enum resource */
 	REFUSAL_PASSES = 5,    /* one side is to send again and again what has no length */
+};
+
+/*
+ * What a server is out of, for another session. The numbers are on the wire, behind
+ * REFUSAL_RESOURCES: an older client knows that alone.
+ */
+enum resource {
+	RESOURCE_NOT_SAID = 0, /* by an older server */
+	RESOURCE_SESSION = 1,  /* it takes no more at a time: --max-sessions, --one-off */
+	RESOURCE_MEMORY = 2,   /* to allocate, or to register */
+	RESOURCE_STORAGE = 3,  /* it cannot store what the client would send */
+	RESOURCE_OTHER = 4,    /* threads, open files, what the device has, ... */
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */
@@ -71,6 +83,7 @@ struct hello {
 	uint8_t operation; /* enum operation, but a peer may send any number */
 	uint16_t flags;    /* HELLO_ONE_WAY and those below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
+	uint8_t lacking;   /* enum resource, with REFUSAL_RESOURCES, but a peer may send any */
 	uint8_t mtu;       /* of this side's port: enum ibv_mtu, but a peer may send any number */
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
 	uint32_t seconds;  /* for how long, if `passes` is 0 */

@@ -98,7 +98,7 @@ setup() {
 	stop_server
 	start_server -o "$folder/missing/file" write
 	client write 192.0.2.1 "$port"
-	refused "the server refused: the server is out of resources for another session"
+	refused "the server refused: the server cannot store what it would receive"
 	wait_for_line "$server_err" "cannot store 1024 bytes in '$folder/missing/file': No such file or directory" "$server"
 }
 

@@ -814,7 +814,9 @@ endings() {
 	4	refuse:1	version
 	4	write refuse:2	mismatched modes
 	4	refuse:3	--max-size
-	4	iwarp refuse:4	out of resources
+	4	iwarp refuse:4	out of resources for another session; try again later
+	4	refuse:4 lacks:1	the server is busy: it has as many sessions as it takes; try again later
+	4	iwarp refuse:4 lacks:3	the server cannot store what it would receive
 	7	version:1	does not fit: version 1
 	7	version:3	does not fit: version 3
 	4	version:1 refuse:1	different versions of the protocol
@@ -1052,7 +1054,10 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		4	tutorial	the server does not know --check with PORT
 		4	check refuse:2	mismatched modes
 		0	check payload:1048576 3*accept=busy from:300	Ready. All sizes arrived in both directions, verified.
+		0	check payload:1048576 3*accept=busy lacks:1 from:300	Ready. All sizes arrived in both directions, verified.
 		4	check refuse:4 from:900 until:1000	with 1 byte: the server refused: the server is out of resources
+		4	check refuse:4 lacks:1 from:900 until:1000	with 1 byte: the server refused: the server is busy
+		4	check refuse:4 lacks:3 until:99	with 1 byte: the server refused: the server cannot store what it would receive
 		143	check 2*accept=busy REJECTED+signal until:99	memory
 		5	check ESTABLISHED!	-> the host answers, but not its RDMA connection manager: open UDP port 4791
 		5	check iwarp ESTABLISHED!	-> the host answers, but not this TCP port
@@ -1831,9 +1836,38 @@ drawn() {
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
-	fake server "together clients:2" -1
+	fake server "together clients:2 lacks:1" -1
 	[ "$status" -eq 0 ]
-	[[ $stderr == *"refused"* ]]
+	[[ $stderr == *"refused: the server is out of resources for another session; try again later"* ]]
+}
+
+# What the client reads, of which it takes its advice. Two clients: the other one is served.
+@test "a server that is out of something says of what" {
+	local expected script text
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
+	while IFS=$'\t' read -r script text; do
+		fake server "clients:2 $script"
+		echo "$script: status $status, $(calls rdma_reject) rejected, $stderr"
+		[ "$status" -eq 0 ]
+		[ "$(calls served)" -eq 1 ]
+		[ "$(calls rdma_reject)" -eq 1 ]
+		[[ $stderr == *"$text"* ]]
+	done < <(tr -s '\t' <<-END
+	lacks:2 fail:calloc:3:12	cannot allocate another connection
+	lacks:2 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory
+	lacks:4 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed
+	lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files
+	END
+	)
+	fake server "clients:2 lacks:2 fail:ibv_reg_mr:2+:12" # not of the payload, nor of a ring
+	[ "$(calls rdma_reject)" -eq 2 ]
+	[[ $stderr == *"cannot register 1024 bytes of memory"* ]]
+	fake server "clients:2 lacks:3" -o "$BATS_TEST_TMPDIR/none/file"
+	[ "$(calls rdma_reject)" -eq 2 ]
+	[[ $stderr == *"cannot store 1024 bytes in '$BATS_TEST_TMPDIR/none/file': No such file or directory"* ]]
+	fake server "clients:2 lacks:4 payload:9000000 fail:pthread_create:3:11" -s 9000000
+	[ "$(calls rdma_reject)" -eq 1 ]
+	[[ $stderr == *"cannot start a thread that reads what this side sends"* ]]
 }
 
 # Two sessions stand still, from 0 and from 4000 ms on. Of two more clients one comes just before the end of the first session,
@@ -1855,7 +1889,7 @@ drawn() {
 	0	clients:3 together
 	0	clients:7
 	END
-	fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000" --max-sessions 2
+	fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 lacks:1" --max-sessions 2
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 1 ]
 	[ "$(calls rdma_reject)" -eq 1 ]
@@ -1872,7 +1906,7 @@ drawn() {
 	fake server "$clients${hung% *}" -o "$BATS_TEST_TMPDIR/stored"
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 3 ]
-	fake server "$clients$hung" -o "$BATS_TEST_TMPDIR/stored"
+	fake server "$clients$hung lacks:4" -o "$BATS_TEST_TMPDIR/stored"
 	[ "$status" -eq 0 ]
 	[ "$(calls rdma_reject)" -eq 2 ]
 	[ "$(grep -c 'storing it did not move for the time of --timeout' <<<"$stderr")" -eq 32 ]
@@ -1884,7 +1918,7 @@ drawn() {
 	local script text
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	while IFS=$'\t' read -r script text; do
-		fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 $script"
+		fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 lacks:2 $script"
 		[ "$status" -eq 0 ]
 		[ "$(calls served)" -eq 1 ]
 		[ "$(calls rdma_reject)" -eq 1 ]

@@ -706,7 +706,7 @@ good_or_failed() {
 @test "server: too little memory may be locked" {
 	limited_server "-l 4" -p 7471 write
 	client write 192.0.2.1 7471
-	refused "the server refused: the server is out of resources"
+	refused "the server refused: the server is out of memory for another session"
 	stop_server
 	[ "$status" -eq 0 ]
 	grep -q "locked-memory limit of 4 KiB" "$server_err"

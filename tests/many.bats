@@ -54,7 +54,7 @@ has_descriptors() {
 	start_peer b client write --hello --connections 3 --at mr=hang 192.0.2.1 "$port"
 	wait_for_line "$peer_out" '^hanging' "$peer"
 	client write 192.0.2.1 "$port"
-	refused "the server refused: the server is out of resources for another session; try again later"
+	refused "the server refused: the server is busy: it has as many sessions as it takes; try again later"
 	end_peer
 	wait_for_line "$server_err" "the peer went away" "$server" 3
 	client -m "once more" -t "$LIMIT" write 192.0.2.1 "$port"

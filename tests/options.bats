@@ -128,7 +128,7 @@ usage_error() {
 	cd "$BATS_TEST_DIRNAME/.." || return
 	while read -r message; do
 		count=$((count + 1))
-		grep -q -F -e "$message" tests/{pair,faults,many,check}.bats tests/helpers.bash || { echo "none asks for: $message"; return 1; }
+		grep -q -F -e "$message" tests/{pair,data,faults,many,check}.bats tests/helpers.bash || { echo "none asks for: $message"; return 1; }
 	done < <(sed -n '/^| message | likely cause/,/^$/p' README.md | cut -d '|' -f 2 | grep -o "\`[^\`]*\`" | tr -d "\`")
 	[ "$count" -gt 12 ]
 }

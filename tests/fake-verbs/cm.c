@@ -14,9 +14,9 @@
 #define REJECT_SIZE  148
 /* That the peer has outstanding at a time, unless the script says otherwise. */
 #define PEER_READS 4
-/* Why a server refuses that may accept a little later, or the operation that is its own. */
-#define BUSY            4
-#define OTHER_OPERATION 2
+/* Why a server refuses that is out of something, or the operation that is not its own. */
+#define OUT_OF_RESOURCES 4
+#define OTHER_OPERATION  2
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -666,7 +666,8 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
-	unsigned int refusal = take_order("accept", '=') ? BUSY : scripted_number("refuse", 0);
+	unsigned int refusal =
+		take_order("accept", '=') ? OUT_OF_RESOURCES : scripted_number("refuse", 0);
 	int early = (int)scripted_number("connect-early", 0);
 	int late = (int)scripted_number("connect-signal", 0);
 	int error = enter("rdma_connect");
@@ -718,12 +719,17 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 
 int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 {
+	const uint8_t *hello = private_data;
 	int error = enter("rdma_reject");
 
 	if (((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
 		violation("rdma_reject: not now, or not with %u bytes", size);
-	if (size < HELLO_SIZE || ((const uint8_t *)private_data)[16] == 0)
+	if (size < HELLO_SIZE || hello[16] == 0)
 		violation("rdma_reject: without a reason");
+	if ((hello[16] == OUT_OF_RESOURCES) != (hello[18] != 0))
+		violation("rdma_reject: out of resources, but not of which, or the reverse");
+	if (hello[18] != scripted_number("lacks", hello[18]))
+		violation("rdma_reject: out of resource %u", hello[18]);
 	return leave(error);
 }
 

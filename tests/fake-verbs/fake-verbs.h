@@ -55,6 +55,8 @@
  *                             by what it could not do, or by what it received; and then nothing
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   N*accept=busy             it refuses the first N clients, being busy
+ *   lacks:N                   of what it is out then (refuse:4); the program as a server has to say
+ *                             so of itself
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
  *   connect-early:N           this signal comes before rdma_connect(3) sleeps, and ends nothing: it
  *                             sleeps until that of connect-signal, or of alarm(2); 14 is alarm's

@@ -143,6 +143,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 			    (takes_late_windows() ? HELLO_LATE_WINDOWS : 0));
 	put(wire + 8, length, sizeof(length));
 	wire[16] = (uint8_t)refusal;
+	wire[18] = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0);
 	if (wire[4] == 1)
 		return VERSION_1_SIZE;
 	put(wire + 20, seconds, 4);

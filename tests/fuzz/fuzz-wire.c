@@ -132,11 +132,12 @@ static void try_hello(const uint8_t *data, size_t size)
 	}
 	require(hello.version == HELLO_VERSION && size >= HELLO_LEAST);
 	encode_hello(&hello, wire);
-	require(!memcmp(wire, data, 17) && !memcmp(wire + 24, data + 24, 8));
+	require(!memcmp(wire, data, 19) && !memcmp(wire + 24, data + 24, 8));
 	require(decode_hello(wire, sizeof(wire), &again) == GREETING_HELLO);
 	require(again.operation == hello.operation && again.length == hello.length &&
-		again.refusal == hello.refusal && again.flags == hello.flags &&
-		again.passes == hello.passes && !strcmp(again.device, hello.device));
+		again.refusal == hello.refusal && again.lacking == hello.lacking &&
+		again.flags == hello.flags && again.passes == hello.passes &&
+		!strcmp(again.device, hello.device));
 	if (hello.flags & HELLO_UNKNOWN)
 		return; /* then the length is no length */
 	require((refusal == REFUSAL_NONE) ==

@@ -251,17 +251,24 @@ static void a_question_that_could_not_be_asked_has_no_answer(void **state)
 }
 
 /* The server rejects the connection, with this hello. */
-static void reject(struct path *path, enum refusal refusal, enum operation operation)
+static void reject_lacking(struct path *path, enum refusal refusal, enum resource lacking,
+			   enum operation operation)
 {
 	const struct hello hello = { .version = HELLO_VERSION,
 				     .operation = (uint8_t)operation,
-				     .refusal = (uint8_t)refusal };
+				     .refusal = (uint8_t)refusal,
+				     .lacking = (uint8_t)lacking };
 	const struct report report = { .status = STATUS_REFUSED, .cause = "no" };
 	struct cm_event event = { .private_data_size = HELLO_SIZE };
 
 	encode_hello(&hello, event.private_data);
 	check_rejected(&path->check, &event);
 	check_session(&path->check, &report);
+}
+
+static void reject(struct path *path, enum refusal refusal, enum operation operation)
+{
+	reject_lacking(path, refusal, RESOURCE_NOT_SAID, operation);
 }
 
 static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state)
@@ -352,13 +359,13 @@ static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 	(void)state;
 	start(&path, false);
 	assert_true(check_next(&path.check, true));
-	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	reject(&path, REFUSAL_RESOURCES, OPERATION_READ);
 	assert_true(path.check.busy);
 	assert_int_equal(json_object_object_length(path.check.findings), 0);
 	succeed(&path, 1);
 	path.options.timeout_seconds = 0;
 	assert_true(check_next(&path.check, true));
-	reject(&path, REFUSAL_BUSY, OPERATION_READ);
+	reject(&path, REFUSAL_RESOURCES, OPERATION_READ);
 	assert_false(path.check.busy);
 	assert_string_equal(found(&path, "server", "status"), "failed");
 	assert_null(found(&path, "server", "advice"));
@@ -369,6 +376,40 @@ static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 	reset(&path);
 	succeed(&path, 1024);
 	json_object_put(path.check.findings);
+}
+
+/*
+ * Another session may end, and one of these a little later there than here, with its memory. What
+ * else is missing will be so in a moment.
+ */
+static void only_a_server_that_may_accept_soon_is_asked_again(void **state)
+{
+	static const struct {
+		enum resource lacking;
+		bool verified, busy; /* a session before this one succeeded */
+	} cases[] = {
+		{ RESOURCE_NOT_SAID, false, true }, { RESOURCE_SESSION, false, true },
+		{ RESOURCE_SESSION, true, true },   { RESOURCE_MEMORY, false, false },
+		{ RESOURCE_MEMORY, true, true },    { RESOURCE_STORAGE, false, false },
+		{ RESOURCE_STORAGE, true, false },  { RESOURCE_OTHER, true, false },
+		{ (enum resource)200, true, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct path path;
+
+		start(&path, false);
+		if (cases[i].verified)
+			succeed(&path, 1);
+		assert_true(check_next(&path.check, true));
+		reject_lacking(&path, REFUSAL_RESOURCES, cases[i].lacking, OPERATION_READ);
+		assert_int_equal(path.check.busy, cases[i].busy);
+		if (cases[i].busy)
+			json_object_put(path.check.findings);
+		else
+			end(&path, STATUS_REFUSED);
+	}
 }
 
 static void where_a_session_does_not_come_about_none_follows(void **state)
@@ -784,6 +825,7 @@ int main(void)
 		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
 		cmocka_unit_test(a_server_of_another_version_has_refused),
 		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
+		cmocka_unit_test(only_a_server_that_may_accept_soon_is_asked_again),
 		cmocka_unit_test(where_a_session_does_not_come_about_none_follows),
 		cmocka_unit_test(a_server_whose_mtu_differs_is_reported_with_both),
 		cmocka_unit_test(what_to_change_depends_on_what_had_passed),

@@ -301,6 +301,50 @@ static void only_a_server_is_asked_for_a_pattern(void **state)
 	assert_int_equal(agreement.wanted_length, 0);
 }
 
+/* What a client says of a rejection with these two bytes. */
+static void expect_words(uint8_t refusal, uint8_t lacking, const char *words)
+{
+	const struct hello hello = { .version = HELLO_VERSION,
+				     .refusal = refusal,
+				     .lacking = lacking };
+	struct cm_event event = { .private_data_size = HELLO_SIZE };
+	struct failure failure;
+
+	encode_hello(&hello, event.private_data);
+	assert_true(explain_rejection(&event, &failure));
+	assert_int_equal(failure.status, STATUS_REFUSED);
+	assert_string_equal(failure.cause, words);
+}
+
+/* With the right advice: what is full does not mend itself. An older server does not say which. */
+static void what_a_server_is_out_of_is_told_in_words(void **state)
+{
+	static const char older[] = "the server refused: the server is out of resources for "
+				    "another session; try again later";
+
+	(void)state;
+	expect_words(REFUSAL_RESOURCES, RESOURCE_NOT_SAID, older);
+	expect_words(REFUSAL_RESOURCES, 255, older); /* nor is a later one understood */
+	expect_words(REFUSAL_RESOURCES, RESOURCE_SESSION,
+		     "the server refused: the server is busy: it has as many sessions as it takes; "
+		     "try again later");
+	expect_words(REFUSAL_RESOURCES, RESOURCE_MEMORY,
+		     "the server refused: the server is out of memory for another session; raise "
+		     "its locked-memory limit ('ulimit -l'), or try again when others have ended");
+	expect_words(REFUSAL_RESOURCES, RESOURCE_STORAGE,
+		     "the server refused: the server cannot store what it would receive; its own "
+		     "messages say why, and no other try helps before that is mended");
+	expect_words(REFUSAL_RESOURCES, RESOURCE_OTHER,
+		     "the server refused: the server is out of resources for another session; its "
+		     "own messages say which");
+	expect_words(REFUSAL_LENGTH, RESOURCE_STORAGE,
+		     "the server refused: the client sends nothing, or more than the server's "
+		     "--max-size; send less, or raise that");
+	expect_words(99, RESOURCE_STORAGE,
+		     "the server refused: for a reason that this release does not know; the "
+		     "server's own messages say more");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -315,6 +359,7 @@ int main(void)
 		cmocka_unit_test(what_check_asks_for_is_sent_or_the_client_ends),
 		cmocka_unit_test(what_a_server_may_send_is_told_from_what_does_not_fit),
 		cmocka_unit_test(only_a_server_is_asked_for_a_pattern),
+		cmocka_unit_test(what_a_server_is_out_of_is_told_in_words),
 	};
 
 	return cmocka_run_group_tests_name("negotiation", tests, NULL, NULL);

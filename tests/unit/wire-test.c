@@ -246,6 +246,12 @@ static const uint8_t refusal_bytes[HELLO_SIZE] = {
 	3,    0,   0,   0,    0, 0, 0, 0, /* REFUSAL_LENGTH */
 };
 
+static const uint8_t lack_bytes[HELLO_SIZE] = {
+	'R', 'W', 'H', 'O', 2, 1, 0, 0, /* magic, version, write, flags */
+	1,   0,   0,   0,   0, 0, 0, 0, /* the limit: a byte */
+	4,   0,   3,   0,   0, 0, 0, 0, /* REFUSAL_RESOURCES, of RESOURCE_STORAGE */
+};
+
 /* As releases that speak version 1 send it: 24 bytes, then nothing over iWARP, else zeros. */
 static const uint8_t version_1_bytes[56] = { 'R', 'W', 'H', 'O', 1, 1, 1, 0, 0, 4 };
 #define VERSION_1_SIZE 24
@@ -288,6 +294,28 @@ static void a_refusal_says_why_and_what_the_limit_is(void **state)
 	assert_int_equal(hello.refusal, REFUSAL_LENGTH);
 	assert_true(hello.length == (uint64_t)1 << 30);
 	assert_int_equal(hello.operation, OPERATION_READ);
+}
+
+/* Behind the reason that an older release knows, so that it says what it did before. */
+static void a_server_that_is_out_of_resources_says_of_which(void **state)
+{
+	struct hello hello = { .version = HELLO_VERSION,
+			       .operation = OPERATION_WRITE,
+			       .refusal = REFUSAL_RESOURCES,
+			       .lacking = RESOURCE_STORAGE,
+			       .length = 1 };
+	uint8_t wire[HELLO_SIZE];
+
+	(void)state;
+	memset(wire, 0xaa, sizeof(wire));
+	encode_hello(&hello, wire);
+	assert_memory_equal(wire, lack_bytes, HELLO_SIZE);
+	memset(&hello, 0xaa, sizeof(hello));
+	assert_int_equal(decode_hello(wire, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(hello.refusal, REFUSAL_RESOURCES);
+	assert_int_equal(hello.lacking, RESOURCE_STORAGE);
+	assert_int_equal(decode_hello(refusal_bytes, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(hello.lacking, RESOURCE_NOT_SAID);
 }
 
 /* InfiniBand pads private data to 56 bytes in a request, 196 in a reply, 148 in a rejection. */
@@ -456,6 +484,7 @@ int main(void)
 		cmocka_unit_test(a_message_of_unknown_type_is_refused),
 		cmocka_unit_test(a_hello_has_its_fields_at_the_documented_offsets),
 		cmocka_unit_test(a_refusal_says_why_and_what_the_limit_is),
+		cmocka_unit_test(a_server_that_is_out_of_resources_says_of_which),
 		cmocka_unit_test(a_hello_is_found_whatever_the_transport_pads),
 		cmocka_unit_test(an_older_release_does_not_name_its_device),
 		cmocka_unit_test(the_name_of_a_device_ends_whatever_the_peer_sends),
