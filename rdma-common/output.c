@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "output.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -117,14 +118,17 @@ static bool is_magic(struct place *place)
 {
 	const char *number = strrchr(place->name, '/');
 	struct statfs about;
+	long descriptor;
+	char *end;
 
 	number = number ? number + 1 : "";
 	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
 		return false;
 	place->in_place = true;
-	if (*number && !number[strspn(number, "0123456789")] &&
+	descriptor = strtol(number, &end, 10);
+	if (isdigit((unsigned char)*number) && !*end && descriptor <= INT_MAX &&
 	    is_same_folder(place->folder, "/proc/self/fd"))
-		place->descriptor = atoi(number);
+		place->descriptor = (int)descriptor;
 	return true;
 }
 
