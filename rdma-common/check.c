@@ -189,7 +189,8 @@ static bool check_devices(struct check *check)
 		rdma_free_devices(devices);
 	if (!devices || count == 0)
 		add_finding(check, "device", false, advise_no_device(error), "none%s%s",
-			    error ? ": " : "", error ? strerror(error) : "");
+			    lacks_descriptors(error) ? ": " : "",
+			    lacks_descriptors(error) ? strerror(error) : "");
 	return usable;
 }
 

@@ -34,7 +34,7 @@ EARLY=7 LONG=7
 UNREAD=4 UNREAD_TEXT="no RDMA READ"
 [ "$LAB_TRANSPORT" != siw ] || UNREAD=0 UNREAD_TEXT=
 NO_FIT="a hello that does not fit"
-TOO_MUCH="the server sends 18446744073709551615 bytes, more than the 1073741824 that --max-size allows here"
+TOO_MUCH="the server sends 9223372036854775807 bytes, more than the 1073741824 that --max-size allows here"
 
 # ---- What the rows are made of ----
 
@@ -247,7 +247,8 @@ one_session() {
 @test "client: hello of the other operation"     { client_against read  7 2 "$NO_FIT"     --set hello.operation=1; }
 @test "client: hello of no operation"            { client_against write 7 2 "$NO_FIT"     --set hello.operation=77; }
 @test "client: hello of length 0"                { client_against read  7 2 "$NO_FIT"     --set hello.length=0; }
-@test "client: hello of a huge length"           { client_against read  4 2 "$TOO_MUCH"   --set hello.length=0xffffffffffffffff; }
+@test "client: hello of a huge length"           { client_against read  4 2 "$TOO_MUCH"   --set hello.length=0x7fffffffffffffff; }
+@test "client: hello of an impossible length"    { client_against read  7 2 "accepted with a hello that does not fit" --set hello.length=0xffffffffffffffff; }
 @test "client: hello cut off"                    { client_against read  7 2 ""            --set hello.size=6; }
 @test "client: a peer that serves no read"       { client_against read  "$UNREAD" 2 "$UNREAD_TEXT" --set reads=0; }
 @test "client: no hello but a verdict"           { client_against write 7 2 "$WRONG"      --set hello.magic=0; }

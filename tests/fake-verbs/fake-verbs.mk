@@ -30,7 +30,7 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread fsync fdatasync linkat fcntl open_memstream fclose getrlimit sysinfo \
 	getaddrinfo getnameinfo pthread_create \
-	clock_gettime nanosleep alarm raise pthread_mutex_unlock sem_wait sem_post
+	clock_gettime nanosleep alarm raise syscall pthread_mutex_unlock sem_wait sem_post
 # In two steps, so that none but the program's own calls become the fake's: not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
