@@ -207,11 +207,11 @@ happy_path() {
 	done
 }
 
-@test "streams: --max-size holds for one of unknown length that is over before its sink begins" {
+@test "streams: --max-size holds for one of unknown length whose end comes together with MSG_DONE" {
 	outcomes server -1 --max-size 8K <<-END
-	4	write unknown payload:9000 coalesce received-DONE+DISCONNECTED	the peer sends more than the 8192 bytes that --max-size allows here
-	4	write unknown payload:9000 immediate received-DONE+DISCONNECTED	the peer sends more than the 8192 bytes that --max-size allows here
-	0	write unknown payload:8192 immediate received-DONE+DISCONNECTED
+	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
+	4	write unknown payload:9000 immediate	the peer sends more than the 8192 bytes that --max-size allows here
+	0	write unknown payload:8192 immediate
 	END
 }
 
