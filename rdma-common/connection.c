@@ -262,8 +262,8 @@ static enum status check_output(const struct connection *connection, struct fail
 		return STATUS_SUCCESS;
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot store the incoming payload in '%s': %s", output,
-				   strerror(errno));
+				   "cannot store the incoming payload in '%s': %s",
+				   short_name(output).text, output_error(errno));
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
 			   short_name(output).text, output_error(errno));

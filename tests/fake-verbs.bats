@@ -1583,7 +1583,7 @@ taken() {
 }
 
 @test "a long name leaves room for the reason and for the advice: it is shown without its middle" {
-	local long shown
+	local long shown script
 	printf -v long 'x/%.0s' {1..600}
 	shown="${long:0:62}...${long: -62}"
 	fake client "" -f "$long" -J
@@ -1592,6 +1592,10 @@ taken() {
 	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
 	fake server "" -1 -o "$long/file"
 	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
+	for script in unknown "write unknown"; do
+		fake client "$script" -o "$long/file"
+		[[ $stderr == *": cannot store the incoming payload in 'x/"*"x//file': No such file or directory" ]]
+	done
 	fake client "" -B "$long"
 	[[ $stderr == "rdma-client: cannot resolve --bind '$shown': "*[a-z] ]]
 	fake client "addresses:192.0.2.2 ADDR_RESOLVED=ADDR_ERROR:-19 fail:rdma_resolve_addr:1:19" -B "$long"

@@ -152,6 +152,22 @@ usage_error() {
 	run -143 wait "$pid"
 }
 
+@test "a client, too, lets nothing take the place of a standard output that is closed at the start" {
+	local pid
+	mkfifo "$BATS_TEST_TMPDIR/pipe"
+	exec 8<>"$BATS_TEST_TMPDIR/pipe" # from which nothing comes
+	"$BATS_TEST_DIRNAME/../rdma-client" --json -f - write 192.0.2.1 1 <&8 >&- 2>/dev/null 3>&- &
+	pid=$!
+	for ((i = 0; i < 1000; i++)); do
+		[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ] && break
+		sleep 0.01
+	done
+	[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ]
+	kill "$pid"
+	exec 8>&-
+	run -143 wait "$pid"
+}
+
 @test "what is closed at the start cannot be named on the command line" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	usage_error "descriptor 1 is not open for writing" sh -c 'exec "$@" >&-' - rdma-client -o - read 192.0.2.1 1
