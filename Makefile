@@ -226,7 +226,7 @@ format:
 lint:
 	tests/setup build check lint
 	clang-format --dry-run --Werror $(C_FILES)
-	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc "clang -Wthread-safety"; do \
+	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null {}; \
 	done'
 	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT)

@@ -228,7 +228,7 @@ static void rejected(struct client *client, const struct cm_event *event)
 {
 	struct failure failure;
 
-	if (connection_stands(client->connection)) {
+	if (client->connection->running) { /* it has been established */
 		connection_cm_event(client->connection, event);
 		return;
 	}
@@ -242,8 +242,9 @@ static void rejected(struct client *client, const struct cm_event *event)
 static void established(struct client *client, const struct cm_event *event)
 {
 	client->reached = true;
-	if (connection_negotiate(client->connection, event) == STATUS_SUCCESS)
-		connection_handle(client->connection, EVENT_ESTABLISHED);
+	connection_negotiate(client->connection, event);
+	connection_cm_event(client->connection, event);
+	connection_start(client->connection); /* also to close it, if that has failed */
 }
 
 /* Address and route are resolved, or not: what follows from that. */
@@ -288,34 +289,54 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 	}
 }
 
+/* No more events can be had: the session is closed without them. */
+static void abandon(struct client *client)
+{
+	connection_tell(client->connection, NEWS_ABANDONED);
+	while (client->connection->running &&
+	       engine_take_ended(client->engine, true) != client->connection)
+		;
+}
+
+/* A time is up, of what the main thread waits for. */
+static void check_time(struct client *client)
+{
+	struct connection *connection = client->connection;
+	int64_t now = now_milliseconds();
+
+	if (now >= client->resolve_deadline) {
+		client->resolve_deadline = INT64_MAX;
+		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
+	} else if (!connection->running && now >= connection->deadline) {
+		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+	}
+}
+
 /* Runs until the session is over; returns how it ended. */
 static enum status run_events(struct client *client)
 {
-	struct connection *connection = client->connection;
+	struct connection *connection = client->connection, *ended = NULL;
 	struct cm_event event;
-	enum status status;
 
-	while (!connection_service(connection, &status)) {
-		switch (engine_wait(client->engine, INT64_MAX, &event)) {
+	while (!ended && (connection->running || !connection_is_over(connection))) {
+		int64_t deadline = connection->running ? INT64_MAX : connection->deadline;
+
+		switch (engine_wait(client->engine, deadline, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(client, &event);
 			break;
 		case WAKEUP_SIGNAL:
 			client->reached = true;
-			connection_handle(connection, EVENT_INTERRUPTED);
-			break;
-		case WAKEUP_DEVICE_EVENT:
-		case WAKEUP_OTHER:
-			if (now_milliseconds() >= client->resolve_deadline) {
-				client->resolve_deadline = INT64_MAX;
-				connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
-			}
+			connection_tell(connection, NEWS_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
-			return STATUS_LOCAL_FAILURE;
+			abandon(client);
+			return connection_join(connection);
+		default:
+			check_time(client);
 		}
 	}
-	return status;
+	return connection_join(connection);
 }
 
 /* One session with one address. */
@@ -397,10 +418,11 @@ static enum status run_client(struct engine *engine)
 /* Waits until then, as now_milliseconds() counts, or for a signal. */
 static void wait_until(struct engine *engine, int64_t time)
 {
+	struct connection *ended;
 	struct cm_event event;
 
 	while (now_milliseconds() < time && !engine->process.signal_number &&
-	       engine_wait(engine, time, &event) != WAKEUP_EXHAUSTED)
+	       engine_wait(engine, time, &event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
 
@@ -419,8 +441,8 @@ static enum status check_server(struct engine *engine, struct check *check)
 	while (check_next(check, client.reached)) {
 		address.ai_family = check->address.ss_family;
 		source.ai_family = check->source.ss_family;
-		status = engine->completion_thread_runs ? engine_reload(engine)
-							: engine_open(engine);
+		status = engine->opened ? STATUS_SUCCESS : engine_open(engine);
+		engine->payload = payload_pattern(engine->options->pattern_size);
 		if (status == STATUS_SUCCESS)
 			status = run_session(&client);
 		if (check->busy)

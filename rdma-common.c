@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The shared module, in the order of a session: memory registration; receives and what is posted;
- * how events drive the state machine (rdma-common/protocol.c); completions and the thread that
- * polls them; deadlines and probes; teardown. The rooms in rdma-common/ hold the rest, connection
- * the main thread's part.
+ * The shared module, in the order of a session: memory registration; what is posted; how events
+ * drive the state machine (rdma-common/protocol.c); messages and completions; both payloads, a
+ * piece at a time; deadlines and probes; the thread's turns; teardown. The rooms in rdma-common/
+ * hold the rest, connection the main thread's part.
  *
  * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -13,14 +13,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "rdma-common/digest.h"
 #include "rdma-common/memory.h"
-#include "rdma-common/work.h"
+#include "rdma-common/output.h"
 
 /*
  * An idle peer's adapter is probed after this time, then after twice as long each time, up to this
@@ -30,21 +34,24 @@
 #define PROBES_PER_TIMEOUT 4
 /* The time that a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
+/* How often it is shown how far a session is. */
+#define PROGRESS_MILLISECONDS 250
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
 _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all messages");
-/* Completions that are taken off a completion queue at a time. */
-#define POLL_SIZE 16
-/* Completion events are acknowledged this many at a time: each acknowledgement takes a mutex. */
-#define EVENTS_PER_ACKNOWLEDGEMENT 64
 /*
- * In one hold of the lock the completion thread handles about so many completions at most, and
- * polls so often (which only --busy-poll comes to) before it looks for anything else.
+ * In one turn: completions that are taken off the completion queue at a time, and in all, so that
+ * nothing waits for long; and bytes of a ring that are filled, or emptied.
  */
-#define COMPLETIONS_PER_HOLD 64
-#define POLLS_PER_HOLD       1000
+#define POLL_SIZE            16
+#define COMPLETIONS_PER_TURN 64
+#define PIECE_SIZE           HELPER_BUFFER
+/* Turns without a wait between two looks at the descriptors, with --busy-poll. */
+#define TURNS_PER_LOOK 1000
+/* Bytes of the thread's stack. */
+#define STACK_SIZE ((size_t)256 << 10)
 
 /*
  * The messages of a session, and what each waits for:
@@ -64,28 +71,39 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all 
  *     (or a bad one at any time behind MSG_MR, from a side that gives up)
  *     disconnects, once it has both        ------->     waits for that
  *
- * The threads, and their ways to a session:
+ * The thread of a connection goes round one loop (run_session()):
  *
- *     main thread                              completion thread
- *     engine_wait(): CM events, device         process_wait_channel(): completion
- *     events, signals, deadlines               events: handle_channel()
- *          |                                        |
- *     connection_handle(), connection_fail(),  poll_in_turn(),
- *     session_check_clocks()                   handle_completion()
- *          |                                        |
- *          `------> handle_event(), locked <--------'
- *                   protocol_step(), then run_actions(): posts at once, and leaves
- *                   the rest in pending_actions to the main thread, which it wakes
- *          |
- *     connection_service(): disconnects, forces the error state, finishes
+ *     wait      for a completion, for the main thread's news, for a helper, or until a time is due
+ *     take      completions and news: each an event for the state machine or the transfer
+ *     fill      a piece of the outgoing ring
+ *     empty     a piece of the incoming ring: copy it, verify the copy, have it stored
+ *     clocks    the deadline, the end of what is timed, a probe
+ *     advance   post whatever is due by now: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
+ *               MSG_VERDICT; disconnect
  *
- *     workers, a thread each, where a stream needs one: the source fills the outgoing ring, the
- *     sink empties the incoming one; both come here through the calls in rdma-common/streams.c
+ * Nothing in it waits but the first step, and that only when a turn had nothing to do.
  */
 
 /* ---- Memory registration ---- */
 
-int region_register(struct connection *connection, struct region *region, unsigned int access)
+/* Access flags in words, for traces. */
+static const char *access_names(unsigned int access)
+{
+	switch (access) {
+	case IBV_ACCESS_LOCAL_WRITE:
+		return "LOCAL_WRITE";
+	case IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE:
+		return "LOCAL_WRITE, REMOTE_WRITE";
+	case IBV_ACCESS_REMOTE_READ:
+		return "REMOTE_READ";
+	default:
+		return "none";
+	}
+}
+
+/* Registers memory that stands in the region. 0, or an errno value. */
+static int region_register(struct connection *connection, struct region *region,
+			   unsigned int access)
 {
 	region->mr = ibv_reg_mr(connection->pd, region->memory, region->size, access);
 	if (!region->mr)
@@ -107,24 +125,24 @@ static int region_deregister(struct region *region)
 	return error;
 }
 
-/* False if the adapter may still use the memory, which then stays. */
-static bool region_destroy(struct connection *connection, struct region *region)
+/* Frees it, unless the adapter may still use the memory, which then stays. */
+static void region_destroy(struct connection *connection, struct region *region)
 {
 	int error = region_deregister(region);
 
 	if (error)
 		print_warning(connection->log.console, "cannot deregister %zu bytes of memory: %s",
 			      region->size, strerror(error));
-	else if (region->owned && region->memory && memory_unmap(region->memory, region->size))
+	else if (region->memory && memory_unmap(region->memory, region->size))
 		print_warning(connection->log.console, "cannot unmap %zu bytes of memory: %s",
 			      region->size, strerror(errno));
 	if (!error)
 		connection->engine->registered -= region->counted;
 	memset(region, 0, sizeof(*region));
-	return !error;
 }
 
-uint64_t budget_left(const struct engine *engine)
+/* Bytes of the engine's budget that no session has. */
+static uint64_t budget_left(const struct engine *engine)
 {
 	return engine->budget > engine->registered ? engine->budget - engine->registered : 0;
 }
@@ -138,21 +156,26 @@ static enum status budget_spent(const struct engine *engine, uint64_t size, stru
 		errno = ENOMEM;
 		return registration_failed((size_t)size, failure);
 	}
-	return failure_set(
-		failure, STATUS_LOCAL_FAILURE,
-		"cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
-		" KiB, and all may have %" PRIu64 " KiB, a quarter of this machine's memory",
-		size, engine->connection_count, engine->registered / 1024, engine->budget / 1024);
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
+			   " KiB, and all may have %" PRIu64
+			   " KiB, a quarter of this machine's memory",
+			   size, atomic_load(&engine->connection_count), engine->registered / 1024,
+			   engine->budget / 1024);
 }
 
-enum status region_create(struct connection *connection, struct region *region, size_t size,
-			  unsigned int access, struct failure *failure)
+/*
+ * Maps `size` bytes of zeros and registers them (ibv_reg_mr(3)), if the budget has them. They are
+ * freed with the connection.
+ */
+static enum status region_create(struct connection *connection, struct region *region, size_t size,
+				 unsigned int access, struct failure *failure)
 {
 	int error;
 
 	if (memory_pages(NULL, size) > budget_left(connection->engine))
 		return budget_spent(connection->engine, size, failure);
-	*region = (struct region){ .memory = memory_map(size), .size = size, .owned = true };
+	*region = (struct region){ .memory = memory_map(size), .size = size };
 	if (!region->memory)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot allocate %zu bytes of memory: %s", size,
@@ -171,9 +194,97 @@ enum status register_control(struct connection *connection, struct failure *fail
 			     IBV_ACCESS_LOCAL_WRITE, failure);
 }
 
-enum status withdraw_incoming(struct connection *connection, struct failure *failure)
+/* ---- Rings ---- */
+
+/* It is halved down to a page. */
+#define RING_PAGE ((uint64_t)4096)
+/*
+ * A server that takes many clients gives one ring this part of the memory that is left, but for
+ * what as many sessions more need at least, with rings of a page each. That is half of what is left
+ * at most.
+ */
+#define RING_SHARES      16
+#define SESSIONS_TO_COME 64
+#define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
+
+static uint64_t server_share(uint64_t left)
 {
-	struct region *incoming = &connection->incoming;
+	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST;
+
+	return (left - (reserve < left / 2 ? reserve : left / 2)) / RING_SHARES;
+}
+
+/* The longest ring that this connection may have, one of `rings` that are still to be made. */
+static uint64_t ring_share(const struct engine *engine, unsigned int rings)
+{
+	uint64_t left = budget_left(engine);
+	uint64_t share = serves_many(engine->options) ? server_share(left) : left / rings;
+
+	share -= share % RING_PAGE;
+	if (share > RING_SIZE)
+		return RING_SIZE;
+	return share < RING_PAGE ? RING_PAGE : share;
+}
+
+/*
+ * Creates a ring for the stream of `plan`, as long as that or as long as there is memory for it.
+ * Half of that is tried, again and again, when the kernel locks no more.
+ */
+static enum status ring_create(struct connection *connection, struct region *region,
+			       struct stream_plan *plan, unsigned int rings, unsigned int access,
+			       struct failure *failure)
+{
+	uint64_t length = transfer_stream_length(plan),
+		 size = ring_share(connection->engine, rings);
+	enum status status;
+
+	if (size > length)
+		size = length;
+	for (;;) {
+		status = region_create(connection, region, (size_t)size, access, failure);
+		if (status == STATUS_SUCCESS || size <= RING_PAGE)
+			break;
+		size = (size / 2 + RING_PAGE - 1) & ~(RING_PAGE - 1);
+	}
+	plan->ring = size;
+	return status;
+}
+
+enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure)
+{
+	bool reading = connection->engine->options->operation == OPERATION_READ;
+	/* what this side writes needs no access flag: the adapter may always read it */
+	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
+
+	if (!plan->present)
+		return STATUS_SUCCESS;
+	if (connection->outgoing_ring.mr) {
+		plan->ring = connection->outgoing_ring.size;
+		return STATUS_SUCCESS;
+	}
+	return ring_create(connection, &connection->outgoing_ring, plan,
+			   connection->one_way ? 1 : 2, access, failure);
+}
+
+enum status register_incoming(struct connection *connection, struct stream_plan *plan,
+			      struct failure *failure)
+{
+	bool writing = connection->engine->options->operation == OPERATION_WRITE;
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+
+	if (!plan->present)
+		return STATUS_SUCCESS;
+	/* over iWARP the sink of an RDMA READ is written by the peer's adapter */
+	if (writing || connection->limits.iwarp)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	return ring_create(connection, &connection->incoming_ring, plan, 1, access, failure);
+}
+
+/* Deregisters the incoming payload, so that the peer can change nothing of what is verified. */
+static enum status withdraw_incoming(struct connection *connection, struct failure *failure)
+{
+	struct region *incoming = &connection->incoming_ring;
 	int error = region_deregister(incoming);
 
 	if (error)
@@ -183,6 +294,80 @@ enum status withdraw_incoming(struct connection *connection, struct failure *fai
 				   incoming->size, strerror(error));
 	print_trace(&connection->log, "ibv_dereg_mr: %zu bytes", incoming->size);
 	return STATUS_SUCCESS;
+}
+
+/* ---- Work requests ---- */
+
+/* The kind of a work request, in the upper bits of its wr_id. The lower bits are its detail: */
+enum wr_kind {
+	WR_RECEIVE,   /* the slot */
+	WR_MESSAGE,   /* the type */
+	WR_OPERATION, /* the request's id, from transfer_next() */
+	WR_PROBE,     /* nothing */
+};
+
+#define WR_KIND_SHIFT 56
+
+static uint64_t make_wr_id(enum wr_kind kind, uint64_t detail)
+{
+	return (uint64_t)kind << WR_KIND_SHIFT | detail;
+}
+
+static enum wr_kind wr_kind(uint64_t wr_id)
+{
+	return (enum wr_kind)(wr_id >> WR_KIND_SHIFT);
+}
+
+static uint64_t wr_detail(uint64_t wr_id)
+{
+	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
+}
+
+/* A name for messages. The string is static. */
+static const char *wr_name(uint64_t wr_id, enum operation operation)
+{
+	switch (wr_kind(wr_id)) {
+	case WR_RECEIVE:
+		return "receive";
+	case WR_OPERATION:
+		return operation == OPERATION_WRITE ? "RDMA WRITE" : "RDMA READ";
+	case WR_PROBE:
+		return "probe";
+	default:
+		return message_name((enum message_type)wr_detail(wr_id));
+	}
+}
+
+/* True if a completion that failed shows no more than that. */
+static bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
+{
+	return completion->status == IBV_WC_WR_FLUSH_ERR ||
+	       /* the receive buffers of a program that is killed go before its queue pair */
+	       completion->status == IBV_WC_REM_OP_ERR ||
+	       /* how soft-iWARP reports that the TCP connection has broken */
+	       (iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
+		wr_kind(completion->wr_id) != WR_RECEIVE);
+}
+
+/* Whose failure another completion that failed is (ibv_poll_cq(3)). */
+static enum status completion_status(const struct ibv_wc *completion)
+{
+	switch (completion->status) {
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+		return STATUS_REFUSED;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		return STATUS_PEER_LOST;
+	case IBV_WC_LOC_LEN_ERR:   /* a message larger than any of this protocol... */
+	case IBV_WC_LOC_QP_OP_ERR: /* ...and what Soft-RoCE makes of it */
+		return wr_kind(completion->wr_id) == WR_RECEIVE ? STATUS_CONTENTS_WRONG
+								: STATUS_LOCAL_FAILURE;
+	default:
+		return STATUS_LOCAL_FAILURE;
+	}
 }
 
 /* A scatter/gather element for `size` bytes at `offset` of a region. */
@@ -197,10 +382,17 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 	return sge;
 }
 
-/* ---- Receives ---- */
+/* ---- Posting ---- */
+
+/* The time of this turn. */
+static void read_clock(struct connection *connection)
+{
+	connection->now_nanoseconds = now_nanoseconds();
+	connection->now = connection->now_nanoseconds / 1000000;
+}
 
 /* Posts a receive into `slot` and counts it. 0 or an errno value. */
-static NEEDS_LOCK int post_receive(struct connection *connection, unsigned int slot)
+static int post_receive(struct connection *connection, unsigned int slot)
 {
 	struct ibv_sge sge = make_sge(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
 	struct ibv_recv_wr *rejected, request = {
@@ -211,7 +403,7 @@ static NEEDS_LOCK int post_receive(struct connection *connection, unsigned int s
 	int error = ibv_post_recv(connection->id->qp, &request, &rejected);
 
 	if (!error)
-		connection->session.outstanding_receives++;
+		connection->outstanding_receives++;
 	return error;
 }
 
@@ -220,26 +412,22 @@ enum status post_receives(struct connection *connection, struct failure *failure
 	int error = 0;
 
 	print_trace(&connection->log, "ibv_post_recv: %d receives", RECEIVES);
-	lock_sessions(&connection->engine->lock);
 	for (unsigned int slot = 0; slot < RECEIVES && !error; slot++)
 		error = post_receive(connection, slot);
-	unlock_sessions(&connection->engine->lock);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_post_recv failed: %s",
 				   strerror(error));
 	return STATUS_SUCCESS;
 }
 
-/* ---- Posting ---- */
-
 /* Posts one work request that is not of the operation, and counts it. 0 or an errno value. */
-static NEEDS_LOCK int post_send(struct connection *connection, struct ibv_send_wr *request)
+static int post_send(struct connection *connection, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *rejected;
 	int error = ibv_post_send(connection->id->qp, request, &rejected);
 
 	if (!error)
-		connection->session.outstanding_messages++;
+		connection->outstanding_messages++;
 	return error;
 }
 
@@ -250,7 +438,7 @@ static unsigned int inline_flag(const struct connection *connection, uint64_t si
 }
 
 /* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
-static NEEDS_LOCK int post_message(struct connection *connection, const struct message *message)
+static int post_message(struct connection *connection, const struct message *message)
 {
 	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
 	struct ibv_sge sge = make_sge(&connection->control, offset, MESSAGE_SIZE);
@@ -268,18 +456,17 @@ static NEEDS_LOCK int post_message(struct connection *connection, const struct m
 }
 
 /* Sends address, length and rkey of the region that the peer may write to, or read from. */
-static NEEDS_LOCK int send_mr(struct connection *connection)
+static int send_mr(struct connection *connection)
 {
 	const struct region *exposed = connection->engine->options->operation == OPERATION_WRITE
-					       ? &connection->incoming
-					       : &connection->outgoing;
-	struct session *session = &connection->session;
-	uint64_t ready = transfer_announce(&session->transfer, now_milliseconds());
+					       ? &connection->incoming_ring
+					       : &connection->outgoing_ring;
+	uint64_t ready = transfer_announce(&connection->transfer, connection->now);
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
-		.ready = session->protocol.verifying ? ready : 0,
+		.ready = connection->protocol.verifying ? ready : 0,
 		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* none in one way of --one-way */
 	};
 
@@ -287,76 +474,68 @@ static NEEDS_LOCK int send_mr(struct connection *connection)
 }
 
 /* Writes the common part of all work requests of the operation: once, it costs nothing later. */
-static NEEDS_LOCK void prepare_batch(struct connection *connection)
+static void prepare_batch(struct connection *connection)
 {
-	struct session *session = &connection->session;
-	bool writes = session->protocol.operation == OPERATION_WRITE;
+	bool writes = connection->protocol.operation == OPERATION_WRITE;
+	struct batch *batch = connection->batch;
 
 	for (unsigned int i = 0; i < BATCH; i++) {
-		session->batch_sges[i] = make_sge(connection->transfer_region, 0, 0);
-		session->batch[i] = (struct ibv_send_wr){
-			.next = i + 1 < BATCH ? &session->batch[i + 1] : NULL,
-			.sg_list = &session->batch_sges[i],
+		batch->sges[i] = make_sge(connection->transfer_region, 0, 0);
+		batch->requests[i] = (struct ibv_send_wr){
+			.next = i + 1 < BATCH ? &batch->requests[i + 1] : NULL,
+			.sg_list = &batch->sges[i],
 			.num_sge = 1,
 			.opcode = writes ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-			.wr.rdma.rkey = session->peer_region.rkey,
+			.wr.rdma.rkey = connection->peer_region.rkey,
 		};
 	}
 }
 
-/* True if what this side sends is the payload in memory, and the peer wants its digest. */
-static NEEDS_LOCK bool digests_payload(const struct connection *connection)
-{
-	return connection->session.protocol.verifying && !connection->session.source &&
-	       connection->outgoing.mr;
-}
-
 /* Makes `request` carry what `next` says. */
-static NEEDS_LOCK void make_request(const struct connection *connection,
-				    struct ibv_send_wr *request,
-				    const struct transfer_request *next)
+static void make_request(const struct connection *connection, struct ibv_send_wr *request,
+			 const struct transfer_request *next)
 {
 	request->wr_id = make_wr_id(WR_OPERATION, next->id);
 	request->sg_list->addr = (uintptr_t)connection->transfer_region->memory + next->local;
 	request->sg_list->length = (uint32_t)next->size;
-	request->wr.rdma.remote_addr = connection->session.peer_region.value + next->remote;
+	request->wr.rdma.remote_addr = connection->peer_region.value + next->remote;
 	request->send_flags = next->signaled ? IBV_SEND_SIGNALED : 0;
 	if (request->opcode == IBV_WR_RDMA_WRITE)
 		request->send_flags |= inline_flag(connection, next->size);
 }
 
 /* Makes a list of the work requests that may be posted now, BATCH at most; how many. */
-static NEEDS_LOCK unsigned int make_batch(struct connection *connection, int64_t now)
+static unsigned int make_batch(struct connection *connection)
 {
-	struct session *session = &connection->session;
 	struct transfer_request next[BATCH];
 	unsigned int more, count = 0;
 
-	while ((more = transfer_next(&session->transfer, next + count, BATCH - count, now)) > 0)
+	while ((more = transfer_next(&connection->transfer, next + count, BATCH - count,
+				     connection->now)) > 0)
 		count += more;
 	for (unsigned int i = 0; i < count; i++) {
-		make_request(connection, &session->batch[i], &next[i]);
-		if (next[i].size > session->figures.request_bytes)
-			session->figures.request_bytes = next[i].size;
+		make_request(connection, &connection->batch->requests[i], &next[i]);
+		if (next[i].size > connection->figures.request_bytes)
+			connection->figures.request_bytes = next[i].size;
 	}
 	return count;
 }
 
 /* Posts the first `count` work requests of the list, of `bytes` in all. 0 or an errno value. */
-static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
+static int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
 {
-	struct session *session = &connection->session;
-	struct ibv_send_wr *rejected, *last = &session->batch[count - 1], *next = last->next;
+	struct ibv_send_wr *requests = connection->batch->requests;
+	struct ibv_send_wr *rejected, *last = &requests[count - 1], *next = last->next;
 	int error;
 
 	last->next = NULL;
-	error = ibv_post_send(connection->id->qp, session->batch, &rejected);
+	error = ibv_post_send(connection->id->qp, requests, &rejected);
 	last->next = next;
 	if (error) {
 		const struct transfer_request first = { .id = wr_detail(rejected->wr_id),
 							.size = rejected->sg_list->length };
 
-		transfer_rejected(&session->transfer, &first);
+		transfer_rejected(&connection->transfer, &first);
 		return error;
 	}
 	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
@@ -364,120 +543,96 @@ static NEEDS_LOCK int post_batch(struct connection *connection, unsigned int cou
 	return 0;
 }
 
-/*
- * Posts what may be posted of the operation, and digests a payload that is in memory while the wire
- * is busy. 0 or an errno value.
- */
-static NEEDS_LOCK int continue_operation(struct connection *connection, int64_t now)
+/* Posts what may be posted of the operation. 0 or an errno value. */
+static int continue_operation(struct connection *connection)
 {
-	struct session *session = &connection->session;
-	const uint64_t *posted = &session->transfer.operation.posted;
+	const uint64_t *posted = &connection->transfer.operation.posted;
 	uint64_t before = *posted;
 	unsigned int count;
 
-	if (session->protocol.phase != PHASE_EXCHANGING ||
-	    session->protocol.local != LOCAL_OPERATION_POSTED || !session->protocol.operates)
+	if (connection->protocol.phase != PHASE_EXCHANGING ||
+	    connection->protocol.local != LOCAL_OPERATION_POSTED || !connection->protocol.operates)
 		return 0;
-	while ((count = make_batch(connection, now)) > 0) {
+	while ((count = make_batch(connection)) > 0) {
 		int error = post_batch(connection, count, *posted - before);
 
 		if (error)
 			return error;
-		if (digests_payload(connection))
-			payload_extend_digest(connection->payload, *posted);
 		before = *posted;
 	}
 	return 0;
 }
 
 /* There is one slot for it. */
-static NEEDS_LOCK bool window_is_allowed(const struct session *session)
+static bool window_is_allowed(const struct connection *connection)
 {
-	return window_may_be_sent(&session->protocol) && !session->window_outstanding;
+	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
 }
 
 /* The peer is told how far this side is, if that is due. */
-static NEEDS_LOCK int send_window(struct connection *connection, int64_t now)
+static int send_window(struct connection *connection)
 {
-	struct session *session = &connection->session;
 	struct message message = { .type = MSG_WINDOW };
 	struct window window;
 
-	if (!window_is_allowed(session) || !transfer_window(&session->transfer, now, &window))
+	if (!window_is_allowed(connection) ||
+	    !transfer_window(&connection->transfer, connection->now, &window))
 		return 0;
 	message.received = window.received;
 	message.kept = window.kept;
 	message.value = window.ready;
 	message.length = window.taken;
 	message.end = window.end;
-	session->window_outstanding = true;
+	connection->window_outstanding = true;
 	return post_message(connection, &message);
 }
 
 /* Sends MSG_DONE, with the digest of the outgoing payload and its length if the peer wants them. */
-static NEEDS_LOCK int send_done(struct connection *connection)
+static int send_done(struct connection *connection)
 {
-	struct session *session = &connection->session;
 	struct message done = { .type = MSG_DONE };
-	uint64_t bytes = transfer_done(&session->transfer, now_milliseconds());
+	uint64_t bytes = transfer_done(&connection->transfer, connection->now);
 
-	if (session->protocol.verifying)
+	if (connection->protocol.verifying) {
 		done.length = bytes;
-	if (digests_payload(connection))
-		done.value = payload_digest(connection->payload);
-	else if (session->protocol.verifying)
-		done.value = session->outgoing_digest;
-	session->done_posted = true;
+		done.value = connection->outgoing.pass_digest;
+	}
+	connection->done_posted = true;
 	return post_message(connection, &done);
 }
 
-/*
- * Posts what is due behind the operation: MSG_WINDOW, whose `ready` counts what is posted of a
- * WRITE, and behind the last WRITE MSG_DONE. 0 or an errno value.
- */
-static NEEDS_LOCK int send_what_is_due(struct connection *connection, int64_t now)
+/* MSG_DONE is due: behind the last WRITE, or when the last READ has completed. */
+static bool done_is_due(const struct connection *connection)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-	int error = send_window(connection, now);
+	const struct protocol *protocol = &connection->protocol;
+	enum local_stage stage =
+		done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED : LOCAL_DONE_POSTED;
 
-	if (!error && protocol->phase == PHASE_EXCHANGING &&
-	    protocol->local == LOCAL_OPERATION_POSTED && done_follows_at_once(protocol) &&
-	    !session->done_posted && transfer_done_due(&session->transfer))
-		error = send_done(connection);
-	return error;
-}
-
-/* Posts what is due of the operation and behind it. 0 or an errno value. */
-static NEEDS_LOCK int post_what_is_due(struct connection *connection)
-{
-	int64_t now = now_milliseconds();
-	int error = continue_operation(connection, now);
-
-	return error ? error : send_what_is_due(connection, now);
+	return protocol->phase == PHASE_EXCHANGING && protocol->local == stage &&
+	       !connection->done_posted && transfer_done_due(&connection->transfer);
 }
 
 /* True if EVENT_OPERATION_COMPLETED is due, also when the disconnection has overtaken it. */
-static NEEDS_LOCK bool is_operation_over(const struct session *session)
+static bool is_operation_over(const struct connection *connection)
 {
-	const struct protocol *protocol = &session->protocol;
+	const struct protocol *protocol = &connection->protocol;
 
 	return protocol->phase < PHASE_FINISHED && protocol->local == LOCAL_OPERATION_POSTED &&
-	       !session->operation_failed && transfer_outstanding(&session->transfer) == 0 &&
-	       (done_follows_at_once(protocol) ? session->done_posted
-					       : transfer_done_due(&session->transfer));
+	       !connection->operation_failed && transfer_outstanding(&connection->transfer) == 0 &&
+	       (done_follows_at_once(protocol) ? connection->done_posted
+					       : transfer_done_due(&connection->transfer));
 }
 
 /* What this side found in the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or keep it.
  */
-static NEEDS_LOCK int send_verdict(struct connection *connection)
+static int send_verdict(struct connection *connection)
 {
-	enum status check = connection->session.protocol.check;
+	enum status check = connection->protocol.check;
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
 	const struct message verdict = { .type = MSG_VERDICT,
 					 .value = in_words ? check : STATUS_LOCAL_FAILURE };
 
-	transfer_verdict(&connection->session.transfer, now_milliseconds());
+	transfer_verdict(&connection->transfer, connection->now);
 	return post_message(connection, &verdict);
 }
 
@@ -491,122 +646,41 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
  * How long a timed operation takes is for the side that performs it to say. Where it is a READ of a
  * stream, the peer's source ends that; its time is in the hello.
  */
-static NEEDS_LOCK void start_durations(struct connection *connection, int64_t now)
+static void start_durations(struct connection *connection)
 {
 	const struct options *options = connection->engine->options;
 	const struct agreement *agreement = &connection->agreement;
-	struct session *session = &connection->session;
+	int64_t now = connection->now;
 
-	session->operation_time =
+	connection->operation_time =
 		end_of_passes(operation_passes(options), options->duration_seconds, now);
-	session->source_time = session->operation_time;
-	if (session->protocol.operation == OPERATION_READ)
-		session->source_time =
+	connection->source_time = connection->operation_time;
+	if (connection->protocol.operation == OPERATION_READ)
+		connection->source_time =
 			end_of_passes(agreement->peer_passes, agreement->peer_seconds, now);
 }
 
-/* The peer's region is known: starts the clocks and the operation. */
-static NEEDS_LOCK int begin_operation(struct connection *connection)
+/* The peer's region is known: starts the clocks; the operation is posted from now on. */
+static void begin_operation(struct connection *connection)
 {
-	struct session *session = &connection->session;
-
-	session->figures.started = now_nanoseconds();
-	session->figures.completed = session->figures.started;
-	start_durations(connection, session->figures.started / 1000000);
-	if (connection->incoming.mr && !transfer_is_whole(&session->transfer))
-		session_request_service(connection); /* the main thread starts a sink */
-	if (!session->protocol.operates)
-		return post_what_is_due(connection);
-	print_status(&connection->log, "received MSG_MR. %s remote memory...",
-		     session->protocol.operation == OPERATION_WRITE ? "writing message to"
-								    : "reading message from");
-	prepare_batch(connection);
-	return post_what_is_due(connection);
-}
-
-/* ---- Events drive the session, in either thread ---- */
-
-/* The main thread takes all off the list before it waits, so that one wakeup is enough. */
-void session_request_service(struct connection *connection)
-{
-	struct engine *engine = connection->engine;
-
-	if (!queue_first(&engine->work))
-		process_wake(&engine->process);
-	queue_add(&engine->work, &connection->session.work);
-}
-
-/* Leaves actions to the main thread, which owns the connection. */
-static NEEDS_LOCK void defer_actions(struct connection *connection, unsigned int actions)
-{
-	if (!actions)
+	read_clock(connection);
+	connection->figures.started = connection->now_nanoseconds;
+	connection->figures.completed = connection->figures.started;
+	start_durations(connection);
+	if (!connection->protocol.operates)
 		return;
-	connection->session.pending_actions |= actions;
-	session_request_service(connection);
+	print_status(&connection->log, "received MSG_MR. %s remote memory...",
+		     connection->protocol.operation == OPERATION_WRITE ? "writing message to"
+								       : "reading message from");
+	prepare_batch(connection);
 }
 
-/* Makes `type` the session's next event. */
-static NEEDS_LOCK void raise_event(struct connection *connection, enum event_type type,
-				   enum status status)
-{
-	connection->session.next_event = (struct event){ .type = type, .status = status };
-	connection->session.event_waits = true;
-}
-
-/* A work request could not be posted: that is the next event. */
-static NEEDS_LOCK void raise_post_failure(struct connection *connection, const char *verb,
-					  int error)
-{
-	struct session *session = &connection->session;
-
-	if (!session->cause[0])
-		snprintf(session->cause, sizeof(session->cause), "%s failed: %s", verb,
-			 strerror(error));
-	raise_event(connection, EVENT_FAILED, STATUS_LOCAL_FAILURE);
-}
-
-/* Does what the state machine asks for; what that leads to becomes the next event. */
-static NEEDS_LOCK void run_actions(struct connection *connection, unsigned int actions)
-{
-	struct session *session = &connection->session;
-	int error = 0;
-
-	defer_actions(connection, actions & (ACTION_CHECK | ACTION_DISCONNECT | ACTION_FORCE_ERROR |
-					     ACTION_FINISH));
-	if (actions & ACTION_SEND_MR)
-		error = send_mr(connection);
-	else if (actions & ACTION_POST_OPERATION) /* with ACTION_SEND_DONE for a WRITE */
-		error = begin_operation(connection);
-	else if (actions & ACTION_SEND_DONE)
-		error = send_done(connection);
-	else if (actions & ACTION_SEND_VERDICT)
-		error = send_verdict(connection);
-	if (error)
-		raise_post_failure(connection, "ibv_post_send", error);
-	else if (is_operation_over(session))
-		raise_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
-}
+/* ---- Events drive the session ---- */
 
 /* Work requests of the send queue that have not completed. */
-uint64_t outstanding_sends(const struct session *session)
+uint64_t outstanding_sends(const struct connection *connection)
 {
-	return transfer_outstanding(&session->transfer) + session->outstanding_messages;
-}
-
-/* Takes the next event, if there is one: what an action led to, or that all has completed. */
-static NEEDS_LOCK bool next_event(struct connection *connection, struct event *event)
-{
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-
-	if (session->event_waits) {
-		*event = session->next_event;
-		session->event_waits = false;
-		return true;
-	}
-	*event = (struct event){ .type = EVENT_DRAINED };
-	return protocol->phase == PHASE_CLOSING && !protocol->drained &&
-	       !outstanding_sends(session) && !session->outstanding_receives;
+	return transfer_outstanding(&connection->transfer) + connection->outstanding_messages;
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -614,101 +688,60 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-int64_t session_due(const struct session *session)
+static int64_t session_due(const struct connection *connection)
 {
-	int64_t due = session->deadline, window = INT64_MAX;
+	int64_t due = connection->deadline, window = INT64_MAX;
 
-	if (window_is_allowed(session))
-		window = transfer_window_time(&session->transfer);
-	if (session->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, session->probe_time);
-		due = earlier(due, earlier(session->operation_time, session->source_time));
+	if (window_is_allowed(connection))
+		window = transfer_window_time(&connection->transfer);
+	if (connection->protocol.phase == PHASE_EXCHANGING) {
+		due = earlier(due, connection->probe_time);
+		due = earlier(due, earlier(connection->operation_time, connection->source_time));
 	}
 	return earlier(window, due);
 }
 
-/* The main thread need not know of what becomes due later: its timer lets it look again. */
-void session_set_deadline(struct connection *connection, int64_t now)
+/* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
+static void set_deadline(struct connection *connection, int64_t now)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
+	const struct protocol *protocol = &connection->protocol;
 	int64_t timeout = timeout_milliseconds(connection->engine->options);
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
 	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
 		timeout = CLOSING_MILLISECONDS;
-	session->deadline = now + timeout;
-	session->probe_interval = PROBE_MILLISECONDS;
-	session->probe_time = now + session->probe_interval;
-	if (session_due(session) < session->serviced_by)
-		session_request_service(connection);
+	connection->deadline = now + timeout;
+	connection->probe_interval = PROBE_MILLISECONDS;
+	connection->probe_time = now + connection->probe_interval;
 }
 
-/* Follows up a step, besides its actions: traces, clocks, and polling with --busy-poll. */
-static NEEDS_LOCK void follow_step(struct connection *connection, const struct protocol *before,
-				   const struct step *step, enum event_type type)
+/* Follows up a step, besides its actions: traces and clocks. */
+static void follow_step(struct connection *connection, const struct protocol *before,
+			enum event_type type, unsigned int actions)
 {
-	const struct protocol *now = &step->protocol;
+	const struct protocol *now = &connection->protocol;
 
-	if (step->actions || before->phase != now->phase || before->local != now->local ||
+	if (actions || before->phase != now->phase || before->local != now->local ||
 	    before->remote != now->remote)
 		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
 	if (type == EVENT_OPERATION_COMPLETED && now->operates)
 		print_status(&connection->log, "send completed successfully.");
-	if (before->phase == PHASE_CONNECTING && now->phase == PHASE_EXCHANGING &&
-	    connection->engine->options->busy_poll)
-		queue_add(&connection->engine->polled, &connection->session.polling);
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
-		session_set_deadline(connection, now_milliseconds());
+		set_deadline(connection, now_milliseconds());
 }
 
-/* Feeds one event to the state machine, and those that follow from it at once. */
-static NEEDS_LOCK void handle_event(struct connection *connection, enum event_type type,
-				    enum status status)
+void connection_handle(struct connection *connection, enum event_type type, enum status status)
 {
-	struct session *session = &connection->session;
-	struct event event;
+	const struct protocol before = connection->protocol;
+	const struct step step = protocol_step(before, (struct event){ type, status });
 
-	raise_event(connection, type, status);
-	while (next_event(connection, &event)) {
-		const struct protocol before = session->protocol;
-		const struct step step = protocol_step(before, event);
-
-		session->protocol = step.protocol;
-		follow_step(connection, &before, &step, event.type);
-		run_actions(connection, step.actions);
-	}
-}
-
-void connection_handle(struct connection *connection, enum event_type type)
-{
-	lock_sessions(&connection->engine->lock);
-	handle_event(connection, type, STATUS_SUCCESS);
-	unlock_sessions(&connection->engine->lock);
-}
-
-/* Keeps the first failure in words, and ends the session. */
-__attribute__((format(printf, 3, 0))) static NEEDS_LOCK void fail_with(
-	struct connection *connection, enum status status, const char *format, va_list arguments)
-{
-	struct session *session = &connection->session;
-
-	if (!session->cause[0] && counts_as_reason(&session->protocol, status))
-		vsnprintf(session->cause, sizeof(session->cause), format, arguments);
-	handle_event(connection, EVENT_FAILED, status);
-}
-
-void session_fail(struct connection *connection, enum status status, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	fail_with(connection, status, format, arguments);
-	va_end(arguments);
+	connection->protocol = step.protocol;
+	connection->actions |= step.actions;
+	follow_step(connection, &before, type, step.actions);
 }
 
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
@@ -717,114 +750,70 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	va_list arguments;
 
 	va_start(arguments, format);
-	lock_sessions(&connection->engine->lock);
-	fail_with(connection, status, format, arguments);
-	unlock_sessions(&connection->engine->lock);
+	if (!connection->cause[0] && counts_as_reason(&connection->protocol, status))
+		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
 	va_end(arguments);
+	connection_handle(connection, EVENT_FAILED, status);
 	return status;
 }
 
+static void fail_posting(struct connection *connection, const char *verb, int error)
+{
+	connection_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", verb, strerror(error));
+}
+
 /* Keeps the cause of what becomes an event. */
-static NEEDS_LOCK void keep_cause(struct session *session, const struct failure *failure)
+static void keep_cause(struct connection *connection, const struct failure *failure)
 {
-	if (failure->status != STATUS_SUCCESS && !session->cause[0])
-		snprintf(session->cause, sizeof(session->cause), "%s", failure->cause);
+	if (failure->status != STATUS_SUCCESS && !connection->cause[0])
+		snprintf(connection->cause, sizeof(connection->cause), "%s", failure->cause);
 }
 
-void session_checked(struct connection *connection, const struct verdict *verdict)
+/* The payload of a direction cannot be had, or be kept: tells the peer, and ends the session. */
+static void give_up(struct connection *connection, const struct failure *failure)
 {
-	struct session *session = &connection->session;
-
-	session->figures.verification_nanoseconds = verdict->nanoseconds;
-	session->verified_bytes = verdict->verified_bytes;
-	keep_cause(session, &verdict->failure);
-	handle_event(connection, EVENT_CHECKED, verdict->failure.status);
+	keep_cause(connection, failure);
+	connection_handle(connection, EVENT_GAVE_UP, failure->status);
 }
 
-void session_give_up(struct connection *connection, const struct failure *failure)
-{
-	keep_cause(&connection->session, failure);
-	handle_event(connection, EVENT_GAVE_UP, failure->status);
-}
-
-/* A work request could not be posted, outside of an action. */
-static NEEDS_LOCK void fail_posting(struct connection *connection, const char *verb, int error)
-{
-	session_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", verb, strerror(error));
-}
-
-/* A worker has nothing to do if the streams have nothing for it, which it finds out by itself. */
-static NEEDS_LOCK void wake_workers(const struct session *session)
-{
-	struct piece piece;
-
-	if (session->source && transfer_fill(&session->transfer, &piece))
-		source_wake(session->source);
-	if (session->sink && transfer_copy(&session->transfer, &piece))
-		sink_wake(session->sink);
-}
-
-/* Follows up what was posted, or could not be: `error` is 0 or an errno value. */
-static NEEDS_LOCK void follow_posting(struct connection *connection, int error)
-{
-	struct session *session = &connection->session;
-
-	if (error)
-		fail_posting(connection, "ibv_post_send", error);
-	else if (is_operation_over(session))
-		handle_event(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
-	wake_workers(session);
-	if (session_due(session) < session->serviced_by)
-		session_request_service(connection);
-}
-
-void session_advance(struct connection *connection)
-{
-	follow_posting(connection, post_what_is_due(connection));
-}
-
-/* ---- Completions, in either thread ---- */
+/* ---- What arrives ---- */
 
 /* How far the peer is. Only what moves extends the deadline. */
-static NEEDS_LOCK void handle_window(struct connection *connection, unsigned int slot,
-				     const struct message *message)
+static void handle_window(struct connection *connection, unsigned int slot,
+			  const struct message *message)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
+	const struct protocol *protocol = &connection->protocol;
 	const struct window window = { .received = message->received,
 				       .ready = message->value,
 				       .taken = message->length,
 				       .kept = message->kept,
 				       .end = message->end };
-	int64_t now = now_milliseconds(), heard = transfer_heard(&session->transfer);
+	int64_t heard = transfer_heard(&connection->transfer);
 	const char *wrong = "is out of turn";
 	int error;
 
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
-		wrong = transfer_accept(&session->transfer, &window, now);
+		wrong = transfer_accept(&connection->transfer, &window, connection->now);
 	if (wrong) {
-		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
+		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
 	}
 	if (protocol->phase >= PHASE_CLOSING) /* overtaken by the disconnection */
 		return;
-	if (transfer_heard(&session->transfer) != heard)
-		session_set_deadline(connection, now);
+	if (transfer_heard(&connection->transfer) != heard)
+		set_deadline(connection, connection->now);
 	error = post_receive(connection, slot);
 	if (error)
 		fail_posting(connection, "ibv_post_recv", error);
-	else
-		session_advance(connection);
 }
 
 /* The peer announced its region, which is looked at before it is used. */
-static NEEDS_LOCK void handle_mr(struct connection *connection, const struct message *message)
+static void handle_mr(struct connection *connection, const struct message *message)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-	uint64_t length = session->transfer.plan.incoming.length;
+	const struct protocol *protocol = &connection->protocol;
+	uint64_t length = connection->transfer.plan.incoming.length;
 	/* a program without a hello has all of it there, and does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
 	uint64_t ready = protocol->verifying ? message->ready : length;
@@ -834,25 +823,24 @@ static NEEDS_LOCK void handle_mr(struct connection *connection, const struct mes
 		if (protocol->operates && !region_is_usable(message, needed))
 			wrong = "cannot be used";
 		else
-			wrong = transfer_peer_region(&session->transfer, message->length, ready,
-						     now_milliseconds());
-		session->peer_region = *message;
+			wrong = transfer_peer_region(&connection->transfer, message->length, ready,
+						     connection->now);
+		connection->peer_region = *message;
 	}
 	if (wrong)
-		session_fail(connection, STATUS_CONTENTS_WRONG,
-			     "the peer's memory region %s: it has %" PRIu64 " bytes, of which "
-			     "%" PRIu64 " are ready",
-			     wrong, message->length, ready);
+		connection_fail(connection, STATUS_CONTENTS_WRONG,
+				"the peer's memory region %s: it has %" PRIu64 " bytes, of which "
+				"%" PRIu64 " are ready",
+				wrong, message->length, ready);
 	else
-		handle_event(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
 /* The peer has operated to the end, and so says how much it has sent. */
-static NEEDS_LOCK void handle_done(struct connection *connection, const struct message *message)
+static void handle_done(struct connection *connection, const struct message *message)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-	const struct stream_plan *incoming = &session->transfer.plan.incoming;
+	const struct protocol *protocol = &connection->protocol;
+	const struct stream_plan *incoming = &connection->transfer.plan.incoming;
 	uint64_t bytes = message->length;
 	const char *wrong = NULL;
 
@@ -860,32 +848,30 @@ static NEEDS_LOCK void handle_done(struct connection *connection, const struct m
 		bytes = incoming->present ? incoming->length : 0;
 	/* a side that gave up does not know the peer's numbers any more */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
-		session->peer_digest = message->value;
-		wrong = transfer_accept_done(&session->transfer, bytes, now_milliseconds());
+		connection->peer_digest = message->value;
+		wrong = transfer_accept_done(&connection->transfer, bytes, connection->now);
 	}
 	if (wrong) {
-		session_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
+		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
 		return;
 	}
-	handle_event(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
-	/* it may be the first to say that the rest is ready to be read */
-	session_advance(connection);
+	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
 /* The peer's verdict on the outgoing payload, or that it gave up before it could have one. */
-static NEEDS_LOCK void handle_verdict(struct connection *connection, uint64_t value)
+static void handle_verdict(struct connection *connection, uint64_t value)
 {
-	struct session *session = &connection->session;
 	bool early = value != STATUS_SUCCESS &&
-		     (!session->done_posted || session->protocol.remote < REMOTE_DONE);
+		     (!connection->done_posted || connection->protocol.remote < REMOTE_DONE);
 	struct failure failure = { .status = STATUS_SUCCESS };
 
 	/* of a WRITE the state machine does not know when MSG_DONE is posted */
-	if (value == STATUS_SUCCESS && session->protocol.remote == REMOTE_DONE &&
-	    session->protocol.verifying && !session->done_posted) {
-		session_fail(connection, STATUS_CONTENTS_WRONG,
-			     "the peer judged what this side had not sent yet: its MSG_VERDICT is "
-			     "good, and MSG_DONE was not posted");
+	if (value == STATUS_SUCCESS && connection->protocol.remote == REMOTE_DONE &&
+	    connection->protocol.verifying && !connection->done_posted) {
+		connection_fail(
+			connection, STATUS_CONTENTS_WRONG,
+			"the peer judged what this side had not sent yet: its MSG_VERDICT is "
+			"good, and MSG_DONE was not posted");
 		return;
 	}
 	if (value == STATUS_LOCAL_FAILURE && early)
@@ -899,23 +885,23 @@ static NEEDS_LOCK void handle_verdict(struct connection *connection, uint64_t va
 	else if (value != STATUS_SUCCESS)
 		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
 			    status_in_words(STATUS_CONTENTS_WRONG));
-	if (counts_as_reason(&session->protocol, failure.status))
-		keep_cause(session, &failure);
-	handle_event(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
-		     failure.status);
+	if (counts_as_reason(&connection->protocol, failure.status))
+		keep_cause(connection, &failure);
+	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
+			  failure.status);
 }
 
 /* A message has arrived in `slot`: `size` bytes. */
-static NEEDS_LOCK void handle_message(struct connection *connection, unsigned int slot,
-				      uint32_t size)
+static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
 {
 	const uint8_t *wire = connection->control.memory + (size_t)slot * SLOT_SIZE;
 	struct message message;
 
 	if (slot >= RECEIVES || !decode_message(wire, size, &message)) {
-		session_fail(connection, STATUS_CONTENTS_WRONG,
-			     "the peer sent %" PRIu32 " bytes that are no message of this protocol",
-			     size);
+		connection_fail(connection, STATUS_CONTENTS_WRONG,
+				"the peer sent %" PRIu32
+				" bytes that are no message of this protocol",
+				size);
 		return;
 	}
 	print_trace(&connection->log, "received %s", message_name(message.type));
@@ -934,40 +920,34 @@ static NEEDS_LOCK void handle_message(struct connection *connection, unsigned in
 	}
 }
 
-/* Measures the operation: bytes have completed at `now`, in nanoseconds. */
-static NEEDS_LOCK void measure(struct session *session, int64_t now)
+/* Measures the operation: bytes have completed. */
+static void measure(struct connection *connection)
 {
-	const struct transfer *transfer = &session->transfer;
-	struct figures *figures = &session->figures;
-	uint64_t pass = transfer_pass(transfer), bytes = transfer->operation.completed;
+	struct figures *figures = &connection->figures;
+	uint64_t pass = transfer_pass(&connection->transfer);
+	uint64_t bytes = connection->transfer.operation.completed;
 
 	if (pass != TRANSFER_UNKNOWN && bytes / pass == figures->bytes / pass)
 		return;
 	if (figures->latency)
-		latency_count(figures->latency, now - figures->completed);
-	figures->completed = now;
+		latency_count(figures->latency, connection->now_nanoseconds - figures->completed);
+	figures->completed = connection->now_nanoseconds;
 	figures->bytes = bytes;
 }
 
-/* Work requests of the operation have completed, up to the one with this id. */
-static NEEDS_LOCK void handle_operation_completion(struct connection *connection)
+/* Work requests of the operation have completed. */
+static void handle_operation_completion(struct connection *connection)
 {
-	struct session *session = &connection->session;
-	int64_t now = now_nanoseconds();
-	/* first: all the rest is done while the wire is busy */
-	int error = continue_operation(connection, now / 1000000);
-
-	measure(session, now);
-	if (!transfer_waits_for_peer(&session->transfer))
-		session_set_deadline(connection, now / 1000000);
-	if (!error)
-		error = send_what_is_due(connection, now / 1000000);
-	follow_posting(connection, error);
+	measure(connection);
+	if (!transfer_waits_for_peer(&connection->transfer))
+		set_deadline(connection, connection->now);
+	/* before the completion of MSG_DONE, which may have come with this one */
+	if (is_operation_over(connection))
+		connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 }
 
 /* A message has been sent. Of verdict and window no status line is printed. */
-static NEEDS_LOCK void handle_message_completion(struct connection *connection,
-						 enum message_type type)
+static void handle_message_completion(struct connection *connection, enum message_type type)
 {
 	static const enum event_type events[] = {
 		[MSG_MR] = EVENT_MR_SENT,
@@ -976,20 +956,18 @@ static NEEDS_LOCK void handle_message_completion(struct connection *connection,
 	};
 
 	if (type == MSG_WINDOW) {
-		connection->session.window_outstanding = false;
-		session_advance(connection);
+		connection->window_outstanding = false;
 		return;
 	}
 	if (type != MSG_VERDICT)
 		print_status(&connection->log, "send completed successfully.");
-	handle_event(connection, events[type], STATUS_SUCCESS);
+	connection_handle(connection, events[type], STATUS_SUCCESS);
 }
 
 /* Of a failed completion only wr_id, status, qp_num and vendor_err mean anything. */
-static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
-						const struct ibv_wc *completion)
+static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
 {
-	const char *name = wr_name(completion->wr_id, connection->session.protocol.operation);
+	const char *name = wr_name(completion->wr_id, connection->protocol.operation);
 	bool receive = wr_kind(completion->wr_id) == WR_RECEIVE;
 	enum status status = completion_status(completion);
 	const char *meaning =
@@ -998,17 +976,17 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
 			: "the peer sent something that is no message of this protocol: ";
 
 	if (wr_kind(completion->wr_id) == WR_OPERATION)
-		connection->session.operation_failed = true;
+		connection->operation_failed = true;
 	if (!receive) /* of receives there are too many */
 		print_trace(&connection->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
 	if (connection_has_broken(completion, connection->limits.iwarp))
-		handle_event(connection, EVENT_FLUSHED, STATUS_SUCCESS);
+		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 	else
-		session_fail(connection, status,
-			     "%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
-			     name, ibv_wc_status_str(completion->status), completion->status,
-			     completion->vendor_err);
+		connection_fail(connection, status,
+				"%s%s failed: %s (status %d, vendor error 0x%" PRIx32 ")", meaning,
+				name, ibv_wc_status_str(completion->status), completion->status,
+				completion->vendor_err);
 }
 
 /*
@@ -1016,10 +994,9 @@ static NEEDS_LOCK void handle_failed_completion(struct connection *connection,
  * it, and soft-iWARP in Linux calls what it has sent failed when the connection is closed right
  * behind it. Over iWARP a completion says no more than that TCP has the message, anyway.
  */
-static NEEDS_LOCK bool counts_as_sent(const struct connection *connection,
-				      const struct ibv_wc *completion)
+static bool counts_as_sent(const struct connection *connection, const struct ibv_wc *completion)
 {
-	const struct protocol *protocol = &connection->session.protocol;
+	const struct protocol *protocol = &connection->protocol;
 
 	return connection->limits.iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
 	       completion->wr_id == make_wr_id(WR_MESSAGE, MSG_DONE) && !protocol->verifying &&
@@ -1027,26 +1004,25 @@ static NEEDS_LOCK bool counts_as_sent(const struct connection *connection,
 }
 
 /* One work request, or several of the operation, completed or were flushed. */
-static NEEDS_LOCK void count_completion(struct session *session, uint64_t wr_id)
+static void count_completion(struct connection *connection, uint64_t wr_id)
 {
 	switch (wr_kind(wr_id)) {
 	case WR_RECEIVE:
-		session->outstanding_receives--;
+		connection->outstanding_receives--;
 		break;
 	case WR_OPERATION: /* in order: all before it have completed as well */
-		transfer_completed(&session->transfer, wr_detail(wr_id), now_milliseconds());
+		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
 		break;
 	default:
-		session->outstanding_messages--;
+		connection->outstanding_messages--;
 	}
 }
 
-static NEEDS_LOCK void handle_completion(struct connection *connection,
-					 const struct ibv_wc *completion)
+static void handle_completion(struct connection *connection, const struct ibv_wc *completion)
 {
 	uint64_t detail = wr_detail(completion->wr_id);
 
-	count_completion(&connection->session, completion->wr_id);
+	count_completion(connection, completion->wr_id);
 	if (completion->status != IBV_WC_SUCCESS && !counts_as_sent(connection, completion)) {
 		handle_failed_completion(connection, completion);
 		return;
@@ -1066,139 +1042,546 @@ static NEEDS_LOCK void handle_completion(struct connection *connection,
 	}
 }
 
-/* Handles what is on the completion queue, POLL_SIZE at most. How many there were. */
-static NEEDS_LOCK unsigned int poll_completions(struct connection *connection)
-{
-	struct ibv_wc completions[POLL_SIZE];
-	int count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-
-	for (int i = 0; i < count; i++)
-		handle_completion(connection, &completions[i]);
-	if (count < 0)
-		session_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
-	return count > 0 ? (unsigned int)count : 0;
-}
+/* ---- News, from the main thread ---- */
 
 /*
- * The connection has a completion event: requests one for what comes later, and polls. With
- * --busy-poll no event is needed: the queue is polled from now on to the end.
+ * Connection establishment failed. If the connection stands already, nothing has happened to it:
+ * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
+ * be it for a moment. Whether the peer can be reached is for the transport's retries and the
+ * deadline to find out.
  */
-static NEEDS_LOCK void handle_completion_event(struct connection *connection)
+static void handle_not_established(struct connection *connection)
 {
-	/* before polling: what completes later makes a new event (ibv_get_cq_event(3)) */
-	int error =
-		connection->engine->options->busy_poll ? 0 : ibv_req_notify_cq(connection->cq, 0);
+	const struct cm_failure *failure = &connection->establishment;
 
-	if (error)
-		session_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
-			     strerror(error));
-	queue_add(&connection->engine->polled, &connection->session.polling);
-}
-
-/* ---- The thread that polls completion queues ---- */
-
-/*
- * Once all events are acknowledged the main thread may free the connection: nothing of it is
- * touched behind this.
- */
-static NEEDS_LOCK void acknowledge_events(struct connection *connection)
-{
-	unsigned int count = connection->session.unacknowledged_events;
-
-	connection->session.unacknowledged_events = 0;
-	ibv_ack_cq_events(connection->cq, count);
-}
-
-/*
- * Takes one completion event off a device's channel and lets its completion queue be polled.
- * ibv_destroy_cq(3) waits until the event is acknowledged, so the connection is there until then.
- */
-static void handle_channel(struct engine *engine, struct device *device)
-{
-	struct connection *connection;
-	struct session *session;
-	struct ibv_cq *cq;
-	void *context;
-
-	if (ibv_get_cq_event(device->completion_channel, &cq, &context)) {
-		if (errno == EAGAIN || errno == EINTR)
-			return;
-		print_warning(
-			&engine->console,
-			"cannot get completion events of a device, which was removed perhaps: %s",
-			strerror(errno));
-		process_lose_device(&engine->process, device);
+	if (connection->protocol.phase != PHASE_CONNECTING)
 		return;
-	}
-	connection = context;
-	/* first: only then what the main thread has written into the connection is seen here */
-	lock_sessions_in_turn(&engine->lock);
-	session = &connection->session;
-	session->unacknowledged_events++;
-	if (!session->retired)
-		handle_completion_event(connection);
-	if (session->retired || session->unacknowledged_events == EVENTS_PER_ACKNOWLEDGEMENT)
-		acknowledge_events(connection);
-	unlock_sessions(&engine->lock);
+	connection_fail(connection,
+			failure->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
+			"cannot connect: %s, status %d (%s); is the peer up, and the network "
+			"between?",
+			rdma_event_str(failure->type), failure->status,
+			failure->status < 0 ? strerror(-failure->status) : "of the transport");
 }
 
-/* Handles some completions of the connection that was polled least recently; how many. */
-static NEEDS_LOCK unsigned int poll_next(struct engine *engine)
+static void handle_not_accepted(struct connection *connection)
 {
-	struct connection *connection = queue_first(&engine->polled);
-	struct place *place = &connection->session.polling;
-	unsigned int count = poll_completions(connection);
+	struct failure failure;
 
-	queue_remove(&engine->polled, place);
-	if (count || engine->options->busy_poll)
-		queue_add(&engine->polled, place);
-	return count;
+	errno = connection->accept_error;
+	cm_call_failed(&failure, ROLE_SERVER, "rdma_accept");
+	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
 /*
- * Handles completions as long as there are some, but lets the main thread in soon, and new events.
- * Between two holds of the lock this thread knows no connection but by the list, so that the main
- * thread may free any. False if none is left to be polled.
+ * The client has taken its request back. Behind ESTABLISHED, over InfiniBand and RoCE, it means
+ * that the peer's end was gone before it could disconnect.
  */
-static bool poll_in_turn(struct engine *engine)
+static void handle_rejected(struct connection *connection)
 {
-	unsigned int polls = 0, completions = 0;
-	bool any;
-
-	lock_sessions_in_turn(&engine->lock);
-	while (queue_first(&engine->polled) && polls < POLLS_PER_HOLD &&
-	       completions < COMPLETIONS_PER_HOLD) {
-		completions += poll_next(engine);
-		polls++;
-		if (lock_is_wanted(&engine->lock))
-			break;
-	}
-	any = queue_first(&engine->polled);
-	unlock_sessions(&engine->lock);
-	return any;
+	if (connection->protocol.connected)
+		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
+	else
+		connection_fail(connection, STATUS_PEER_LOST, "%s",
+				status_in_words(STATUS_PEER_LOST));
 }
 
-void *run_completion_thread(void *argument)
+/*
+ * What a responder reports (InfiniBand Architecture Specification, affiliated asynchronous errors):
+ * an opcode that is unknown or out of turn, a key that is wrong, more READs than were agreed.
+ */
+static bool is_peers_fault(enum ibv_event_type type)
 {
-	struct engine *engine = argument;
+	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
+}
 
-	for (;;) {
-		struct device *device;
-		int patience = poll_in_turn(engine) ? 0 : -1;
+static void handle_device_event(struct connection *connection)
+{
+	const struct device_event *event = &connection->device_event;
 
-		switch (process_wait_channel(&engine->process, patience, &device)) {
-		case CHANNEL_READY:
-			handle_channel(engine, device);
-			break;
-		case CHANNEL_QUIET:
-			break;
-		case CHANNEL_STOP:
-			return NULL;
-		}
+	if (connection->limits.iwarp) /* over TCP, a broken connection is one */
+		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
+	else if (is_peers_fault(event->type))
+		connection_fail(connection, STATUS_CONTENTS_WRONG,
+				"the peer sent RDMA device %s a request that it cannot accept: %s",
+				event->device, ibv_event_type_str(event->type));
+	else
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
+				event->device, ibv_event_type_str(event->type));
+}
+
+/* Takes what the main thread has told. */
+static void take_news(struct connection *connection)
+{
+	unsigned int news = atomic_exchange(&connection->news, 0);
+
+	if (news & NEWS_ESTABLISHED)
+		connection_handle(connection, EVENT_ESTABLISHED, STATUS_SUCCESS);
+	if (news & NEWS_NOT_ESTABLISHED)
+		handle_not_established(connection);
+	if (news & NEWS_NOT_ACCEPTED)
+		handle_not_accepted(connection);
+	if (news & NEWS_DEVICE_REMOVED)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
+	if (news & NEWS_DEVICE_EVENT)
+		handle_device_event(connection);
+	if (news & NEWS_REJECTED)
+		handle_rejected(connection);
+	if (news & NEWS_DISCONNECTED)
+		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
+	if (news & NEWS_INTERRUPTED)
+		connection_handle(connection, EVENT_INTERRUPTED, STATUS_SUCCESS);
+	if (news & NEWS_ABANDONED)
+		connection_handle(connection, EVENT_FAILED, STATUS_LOCAL_FAILURE);
+}
+
+void connection_tell(struct connection *connection, enum news news)
+{
+	atomic_fetch_or(&connection->news, news);
+	if (connection->running)
+		eventfd_write(connection->wake, 1);
+	else
+		take_news(connection);
+}
+
+/* ---- The outgoing payload ---- */
+
+/*
+ * This side has moved something by itself. That extends what it waits for from its own end, and not
+ * what the peer, or the wire, owes.
+ */
+static void extend_own_deadline(struct connection *connection)
+{
+	if (transfer_owed_since(&connection->transfer) == TRANSFER_NEVER)
+		set_deadline(connection, connection->now);
+}
+
+/* Once the time is up: the end of the pass that has begun, the first one at least. */
+static void find_end(struct connection *connection, uint64_t position)
+{
+	uint64_t length = connection->payload.length, begun = position > 0 ? position : 1;
+	struct outgoing *outgoing = &connection->outgoing;
+
+	if (outgoing->end == TRANSFER_UNKNOWN && length != TRANSFER_UNKNOWN && outgoing->ending)
+		outgoing->end = begun + (length - begun % length) % length;
+}
+
+/*
+ * Bytes of the next piece at most. Of a payload that is longer than the ring no piece crosses the
+ * end of a pass: where passes repeat (transfer.h) the digest of one is wanted.
+ */
+static size_t piece_limit(const struct connection *connection, uint64_t position)
+{
+	const struct payload *payload = &connection->payload;
+	uint64_t length = payload->length, left = connection->outgoing.end - position;
+
+	if (length > connection->outgoing_ring.size && left > length - position % length)
+		left = length - position % length;
+	if (position < payload->size && length != payload->size && left > payload->size - position)
+		left = payload->size - position; /* what is read of a pipe comes behind that */
+	return left < PIECE_SIZE ? (size_t)left : PIECE_SIZE;
+}
+
+static void fail_to_read(struct connection *connection, const char *reason)
+{
+	struct failure failure;
+
+	connection->outgoing.finished = true;
+	failure_set(&failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+		    short_name(connection->payload.name).text, reason);
+	give_up(connection, &failure);
+}
+
+/* The first `size` bytes of a piece are in the ring; `end`: there is no more. */
+static void piece_filled(struct connection *connection, const struct piece *piece, size_t size,
+			 bool end)
+{
+	static const struct failure broken = {
+		.status = STATUS_LOCAL_FAILURE,
+		.cause = "what this side sends has another length than it had at the beginning",
+	};
+	const struct transfer_source *source = &connection->transfer.source;
+	struct outgoing *outgoing = &connection->outgoing;
+	int64_t started = now_nanoseconds();
+
+	digest_add(outgoing->digest, connection->outgoing_ring.memory + piece->offset, size);
+	outgoing->finished = end;
+	extend_own_deadline(connection);
+	if (!transfer_filled(&connection->transfer, size, end, connection->now))
+		give_up(connection, &broken);
+	/* of passes with the same bytes one is what MSG_DONE tells of */
+	else if (!source->stream.repeats || source->filled <= source->stream.plan.length)
+		outgoing->pass_digest = digest_value(outgoing->digest);
+	outgoing->nanoseconds += now_nanoseconds() - started;
+}
+
+static bool may_fill(const struct connection *connection, struct piece *piece)
+{
+	return connection->outgoing.any && !connection->outgoing.finished &&
+	       connection->protocol.phase < PHASE_CLOSING && !connection->protocol.gave_up &&
+	       transfer_fill(&connection->transfer, piece);
+}
+
+/* Takes what the helper has read, if it has. True: it has. */
+static bool take_read(struct connection *connection)
+{
+	struct outgoing *outgoing = &connection->outgoing;
+	uint64_t end;
+	ssize_t count;
+
+	if (!helper_result(outgoing->helper, &count))
+		return false;
+	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
+		return true;
+	if (count < 0) {
+		fail_to_read(connection, strerror(errno));
+	} else if (count == 0 && connection->payload.length != TRANSFER_UNKNOWN) {
+		fail_to_read(connection, PAYLOAD_CUT_SHORT);
+	} else {
+		memcpy(connection->outgoing_ring.memory + outgoing->piece.offset,
+		       helper_buffer(outgoing->helper), (size_t)count);
+		end = outgoing->piece.position + (uint64_t)count;
+		piece_filled(connection, &outgoing->piece, (size_t)count,
+			     count == 0 || end == outgoing->end);
+	}
+	return true;
+}
+
+/* Fills memory from `position` of the stream on, across passes. */
+static void make_bytes(const struct connection *connection, uint64_t position, uint8_t *memory,
+		       size_t size)
+{
+	const struct payload *payload = &connection->payload;
+	size_t done = 0;
+
+	while (done < size)
+		done += (size_t)payload_read(payload, (position + done) % payload->length,
+					     memory + done, size - done, NULL);
+}
+
+/* Fills a piece of the outgoing ring, or has the helper read it. True: something was done. */
+static bool fill_ring(struct connection *connection)
+{
+	struct outgoing *outgoing = &connection->outgoing;
+	struct piece piece;
+	size_t size;
+
+	if (helper_is_asked(outgoing->helper))
+		return take_read(connection);
+	if (!may_fill(connection, &piece))
+		return false;
+	find_end(connection, piece.position);
+	size = piece_limit(connection, piece.position);
+	if (piece.size < size)
+		size = (size_t)piece.size;
+	if (outgoing->helper && piece.position >= connection->payload.size && size > 0) {
+		outgoing->piece = piece;
+		helper_read(outgoing->helper, piece.position % connection->payload.length, size);
+		return false;
+	}
+	make_bytes(connection, piece.position, connection->outgoing_ring.memory + piece.offset,
+		   size);
+	piece_filled(connection, &piece, size, piece.position + size == outgoing->end);
+	return true;
+}
+
+/* ---- The incoming payload ---- */
+
+/* All of it has come, or why that failed: what is shown of it, and what the session learns. */
+static void end_incoming(struct connection *connection, const struct failure *failure)
+{
+	struct incoming *incoming = &connection->incoming;
+	const struct excerpt *excerpt = &incoming->verification.excerpt;
+	bool good = failure->status == STATUS_SUCCESS;
+
+	incoming->failed = !good;
+	/* first: the verdict may end the session */
+	if (incoming->begun &&
+	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
+		print_payload(&connection->log, excerpt);
+	if (connection->protocol.local == LOCAL_CHECKING) {
+		keep_cause(connection, failure);
+		connection_handle(connection, EVENT_CHECKED, failure->status);
+	} else {
+		give_up(connection, failure);
 	}
 }
 
-/* ---- Clocks, in the main thread ---- */
+/* Takes the reason from errno. */
+static void fail_to_store(struct connection *connection)
+{
+	struct failure failure;
+
+	failure_set(&failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
+		    connection->incoming.verified
+			    ? "all is received and verified, but cannot be stored"
+			    : "cannot store",
+		    short_name(connection->engine->options->output).text, output_error(errno));
+	end_incoming(connection, &failure);
+}
+
+/* So many bytes more are verified and, where that is wanted, stored. */
+static void keep(struct connection *connection, uint64_t size)
+{
+	struct incoming *incoming = &connection->incoming;
+
+	incoming->kept += size;
+	extend_own_deadline(connection);
+	transfer_kept(&connection->transfer, incoming->kept, connection->now);
+}
+
+/* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
+static void begin_to_store(struct connection *connection, size_t size, uint64_t skipped)
+{
+	struct incoming *incoming = &connection->incoming;
+
+	incoming->offset = 0;
+	incoming->unstored = size;
+	incoming->skipped = skipped;
+	if (size > 0)
+		helper_store(incoming->helper, 0, size);
+	else
+		keep(connection, skipped);
+}
+
+/* Takes what the helper has stored of the buffer. True: it has stored some, or that failed. */
+static bool take_stored(struct connection *connection)
+{
+	struct incoming *incoming = &connection->incoming;
+	ssize_t count;
+
+	if (!helper_result(incoming->helper, &count))
+		return false;
+	if (count < 0) {
+		fail_to_store(connection);
+		return true;
+	}
+	incoming->offset += (size_t)count;
+	incoming->unstored -= (size_t)count;
+	keep(connection, (uint64_t)count);
+	if (incoming->unstored > 0)
+		helper_store(incoming->helper, incoming->offset, incoming->unstored);
+	else if (incoming->skipped > 0)
+		keep(connection, incoming->skipped);
+	return true;
+}
+
+static bool stores(const struct connection *connection)
+{
+	return connection->engine->options->output && !connection->agreement.wanted_length;
+}
+
+/* What it takes to verify and store the payload. 0 or an errno value. */
+static int allocate_incoming(struct connection *connection)
+{
+	struct incoming *incoming = &connection->incoming;
+
+	if (!verify_begin(&incoming->verification))
+		return ENOMEM;
+	if (stores(connection)) {
+		incoming->helper =
+			helper_start(&connection->engine->process, NULL,
+				     connection->engine->options->output, connection->output_mode);
+		if (!incoming->helper)
+			return errno;
+		incoming->buffer = helper_buffer(incoming->helper);
+		incoming->buffer_size = HELPER_BUFFER;
+	} else if (!incoming->whole) {
+		incoming->buffer_size = connection->incoming_ring.size < PIECE_SIZE
+						? connection->incoming_ring.size
+						: PIECE_SIZE;
+		incoming->buffer = malloc(incoming->buffer_size);
+		if (!incoming->buffer)
+			return ENOMEM;
+	}
+	return 0;
+}
+
+/* The first piece of the payload is about to be taken. False: it cannot be, which was told. */
+static bool begin_incoming(struct connection *connection)
+{
+	const struct transfer_stream *stream = &connection->transfer.sink.stream;
+	struct incoming *incoming = &connection->incoming;
+	struct failure failure = { .status = STATUS_SUCCESS };
+	int error;
+
+	incoming->whole = transfer_is_whole(&connection->transfer);
+	incoming->verification = (struct verification){
+		.is_pattern = connection->agreement.expects_pattern,
+		.has_digest = connection->agreement.verifying,
+		.repeats = !incoming->whole && stream->repeats,
+		.length = transfer_sink_end(&connection->transfer),
+		.pass_length = stream->plan.length,
+	};
+	if (incoming->whole)
+		withdraw_incoming(connection, &failure);
+	error = failure.status == STATUS_SUCCESS ? allocate_incoming(connection) : 0;
+	if (error)
+		failure_set(&failure, STATUS_LOCAL_FAILURE,
+			    "cannot start to verify, or store, what is received: %s",
+			    strerror(error));
+	incoming->begun = failure.status == STATUS_SUCCESS;
+	if (!incoming->begun)
+		end_incoming(connection, &failure);
+	return incoming->begun;
+}
+
+/* Verifies the next bytes. False: they are wrong, or too many, which was told. */
+static bool verify_piece(struct connection *connection, const uint8_t *bytes, size_t size)
+{
+	struct verification *verification = &connection->incoming.verification;
+	uint64_t limit = connection->engine->options->maximum_payload;
+	struct failure failure;
+
+	/* one of a known length was agreed to */
+	if (verification->pass_length == TRANSFER_UNKNOWN && size > limit - verification->bytes)
+		failure_set(&failure, STATUS_REFUSED,
+			    "the peer sends more than the %" PRIu64
+			    " bytes that --max-size allows here; send less, or raise that",
+			    limit);
+	else if (verify_next(verification, bytes, size, &failure))
+		return true;
+	end_incoming(connection, &failure);
+	return false;
+}
+
+/* All of it has come: is it what the peer has sent? False: it is not, which was told. */
+static bool verify_all(struct connection *connection)
+{
+	struct incoming *incoming = &connection->incoming;
+	struct failure failure;
+
+	if (!incoming->verified)
+		incoming->verified = verify_end(&incoming->verification,
+						transfer_sink_end(&connection->transfer),
+						connection->peer_digest, &failure);
+	if (!incoming->verified)
+		end_incoming(connection, &failure);
+	return incoming->verified;
+}
+
+/* Verifies a piece of a payload that lies whole in the ring, where it lies. */
+static void take_in_place(struct connection *connection, const struct piece *piece)
+{
+	size_t size = piece->size < PIECE_SIZE ? (size_t)piece->size : PIECE_SIZE;
+
+	if (!verify_piece(connection, connection->incoming_ring.memory + piece->offset, size))
+		return;
+	transfer_copied(&connection->transfer, size, connection->now);
+	if (!stores(connection))
+		keep(connection, size);
+}
+
+/* Copies a piece out of the ring, and verifies and stores the copy. */
+static void take_copy(struct connection *connection, const struct piece *piece)
+{
+	struct incoming *incoming = &connection->incoming;
+	size_t size =
+		piece->size < incoming->buffer_size ? (size_t)piece->size : incoming->buffer_size;
+	uint64_t position = incoming->verification.bytes;
+	size_t stored = 0;
+
+	memcpy(incoming->buffer, connection->incoming_ring.memory + piece->offset, size);
+	extend_own_deadline(connection);
+	if (stores(connection))
+		stored = verify_in_first_pass(&incoming->verification, position, size);
+	if (!verify_piece(connection, incoming->buffer, size))
+		return;
+	transfer_copied(&connection->transfer, size, connection->now);
+	begin_to_store(connection, stored, size - stored);
+}
+
+/* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
+static bool store_in_turn(struct connection *connection)
+{
+	struct incoming *incoming = &connection->incoming;
+	uint64_t length = incoming->verification.length, left = length - incoming->copied;
+	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
+	size_t stored = verify_in_first_pass(&incoming->verification, incoming->copied, size);
+
+	if (left == 0)
+		return false;
+	memcpy(incoming->buffer, connection->incoming_ring.memory + incoming->copied, stored);
+	incoming->copied += size;
+	begin_to_store(connection, stored, size - stored);
+	return true;
+}
+
+/* All is verified and stored: the output gets its name. False: that has not ended yet. */
+static bool conclude(struct connection *connection)
+{
+	static const struct failure none = { .status = STATUS_SUCCESS };
+	struct incoming *incoming = &connection->incoming;
+	ssize_t result = 0;
+
+	if (incoming->helper && !incoming->committing) {
+		incoming->committing = true;
+		helper_commit(incoming->helper);
+	}
+	if (incoming->helper && !helper_result(incoming->helper, &result))
+		return false;
+	if (result < 0)
+		fail_to_store(connection);
+	else
+		end_incoming(connection, &none);
+	return true;
+}
+
+/* True if the incoming ring may be looked at. */
+static bool may_empty(const struct connection *connection)
+{
+	const struct protocol *protocol = &connection->protocol;
+
+	if (connection->incoming.failed)
+		return false;
+	if (protocol->local == LOCAL_CHECKING)
+		return true;
+	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
+	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_CHECKING &&
+	       connection->transfer.sink.stream.plan.present &&
+	       !transfer_is_whole(&connection->transfer);
+}
+
+/* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
+static bool empty_ring(struct connection *connection)
+{
+	struct transfer *transfer = &connection->transfer;
+	struct incoming *incoming = &connection->incoming;
+	bool present = transfer->sink.stream.plan.present;
+	struct piece piece;
+	ssize_t unwanted;
+
+	if (connection->protocol.local == LOCAL_CHECKING &&
+	    connection->protocol.status == STATUS_INTERRUPTED) {
+		/* it does not wait for a disk, or for a reader */
+		helper_cancel(incoming->helper);
+		connection_handle(connection, EVENT_CHECKED, STATUS_INTERRUPTED);
+		return true;
+	}
+	if (!may_empty(connection))
+		return helper_is_asked(incoming->helper) &&
+		       helper_result(incoming->helper, &unwanted);
+	if (present && !incoming->begun && !begin_incoming(connection))
+		return true;
+	if (incoming->unstored > 0)
+		return take_stored(connection);
+	if (transfer_copy(transfer, &piece)) {
+		if (incoming->whole)
+			take_in_place(connection, &piece);
+		else
+			take_copy(connection, &piece);
+		return true;
+	}
+	if (connection->protocol.local != LOCAL_CHECKING)
+		return false;
+	if (present && !verify_all(connection))
+		return true;
+	if (incoming->whole && incoming->helper && store_in_turn(connection))
+		return true;
+	return conclude(connection);
+}
+
+/* ---- Clocks ---- */
 
 /*
  * A WRITE of nothing, which needs no rkey and which the peer's program does not see. Over
@@ -1210,9 +1593,8 @@ void *run_completion_thread(void *argument)
  * Not a READ of nothing: Soft-RoCE in Linux 6.1 looks for its rkey when it is repeated, and breaks
  * the connection, and so does soft-iWARP under load.
  */
-static NEEDS_LOCK void probe(struct connection *connection)
+static void probe(struct connection *connection)
 {
-	struct session *session = &connection->session;
 	int64_t longest = timeout_milliseconds(connection->engine->options) / PROBES_PER_TIMEOUT;
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WR_PROBE, 0),
@@ -1221,12 +1603,12 @@ static NEEDS_LOCK void probe(struct connection *connection)
 	};
 	int error;
 
-	session->probe_interval *= 2;
-	if (session->probe_interval > longest)
-		session->probe_interval = longest;
-	session->probe_time = now_milliseconds() + session->probe_interval;
-	if (outstanding_sends(session) ||
-	    probe_disturbs(&session->protocol, connection->limits.iwarp))
+	connection->probe_interval *= 2;
+	if (connection->probe_interval > longest)
+		connection->probe_interval = longest;
+	connection->probe_time = connection->now + connection->probe_interval;
+	if (outstanding_sends(connection) ||
+	    probe_disturbs(&connection->protocol, connection->limits.iwarp))
 		return;
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);
@@ -1235,10 +1617,9 @@ static NEEDS_LOCK void probe(struct connection *connection)
 }
 
 /* What this side waits for if the peer owes nothing, in words; NULL: it waits for the peer. */
-static NEEDS_LOCK const char *own_delay(const struct connection *connection)
+static const char *own_delay(const struct connection *connection)
 {
-	const struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
+	const struct protocol *protocol = &connection->protocol;
 	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
 	struct piece piece;
 
@@ -1247,127 +1628,389 @@ static NEEDS_LOCK const char *own_delay(const struct connection *connection)
 	if (protocol->local == LOCAL_CHECKING)
 		return "all is received, but storing it did not move";
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
-	    transfer_owed_since(&session->transfer) != TRANSFER_NEVER)
+	    transfer_owed_since(&connection->transfer) != TRANSFER_NEVER)
 		return NULL;
-	if (session->sink && transfer_copy(&session->transfer, &piece))
+	if (connection->incoming.unstored > 0 ||
+	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
 		return "storing what is received did not move";
-	return sends && session->source ? "nothing more came of what this side sends" : NULL;
+	return sends && connection->outgoing.any && !connection->outgoing.finished
+		       ? "nothing more came of what this side sends"
+		       : NULL;
 }
 
 /* The time for the next event of the session is over. */
-static NEEDS_LOCK void expire_session(struct connection *connection)
+static void expire_session(struct connection *connection)
 {
 	const char *delay = own_delay(connection);
 	struct failure failure;
 
 	if (!delay) {
-		handle_event(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,
 		    "%s for the time of --timeout; is the disk all right, does the program at the "
 		    "other end of the pipe run, and does no other payload go there?",
 		    delay);
-	if (connection->session.protocol.local == LOCAL_CHECKING)
-		session_fail(connection, failure.status, "%s", failure.cause);
+	if (connection->protocol.local == LOCAL_CHECKING)
+		connection_fail(connection, failure.status, "%s", failure.cause);
 	else
-		session_give_up(connection, &failure);
+		give_up(connection, &failure);
 }
 
 /*
  * Ends what is timed with the pass that has begun. Passes with the same bytes end by the operation;
  * a stream by its source, whose end the peer is told.
  */
-static NEEDS_LOCK void end_durations(struct connection *connection, int64_t now)
+static void end_durations(struct connection *connection)
 {
-	struct session *session = &connection->session;
+	int64_t now = connection->now;
 
-	if (now >= session->source_time) {
-		session->source_time = INT64_MAX;
-		if (session->source && !session->transfer.source.stream.repeats)
-			source_end_pass(session->source);
+	if (now >= connection->source_time) {
+		connection->source_time = INT64_MAX;
+		connection->outgoing.ending = !connection->transfer.source.stream.repeats;
 	}
-	if (now >= session->operation_time) {
-		session->operation_time = INT64_MAX;
-		transfer_stop(&session->transfer);
-		session_advance(connection);
+	if (now >= connection->operation_time) {
+		connection->operation_time = INT64_MAX;
+		transfer_stop(&connection->transfer);
 	}
 }
 
-void session_check_clocks(struct connection *connection)
+/* On a terminal, how far the session is, if there is one alone. */
+static void show_progress(const struct connection *connection)
 {
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
+	const struct transfer *transfer = &connection->transfer;
+	const struct transfer_source *source = &transfer->source;
+	const struct transfer_sink *sink = &transfer->sink;
+	uint64_t done, all;
 
-	/* what has come is handled before the peer is called silent */
-	if (connection->cq && now_milliseconds() >= session->deadline)
-		poll_completions(connection);
-	if (protocol->phase < PHASE_FINISHED && now_milliseconds() >= session->deadline)
+	if (connection->protocol.local < LOCAL_OPERATION_POSTED ||
+	    atomic_load(&connection->engine->connection_count) > 1)
+		return;
+	if (connection->protocol.operates) {
+		done = transfer->operation.completed;
+		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
+	} else {
+		done = transfer->plan.writes ? sink->ready : source->taken;
+		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
+	}
+	if (done < all)
+		print_progress(connection->log.console, done, all,
+			       connection->now_nanoseconds - connection->figures.started);
+}
+
+/* Does what is due by now: the deadline, the end of what is timed, a probe of the peer's adapter.
+ */
+static void check_clocks(struct connection *connection)
+{
+	if (connection->now >= connection->deadline)
 		expire_session(connection);
-	if (protocol->phase == PHASE_EXCHANGING)
-		end_durations(connection, now_milliseconds());
-	if (window_is_allowed(session) &&
-	    now_milliseconds() >= transfer_window_time(&session->transfer))
-		session_advance(connection);
-	if (protocol->phase == PHASE_EXCHANGING && now_milliseconds() >= session->probe_time)
+	if (connection->protocol.phase != PHASE_EXCHANGING)
+		return;
+	end_durations(connection);
+	if (connection->now >= connection->probe_time)
 		probe(connection);
+	if (connection->now >= connection->progress_time) {
+		show_progress(connection);
+		connection->progress_time = connection->now + PROGRESS_MILLISECONDS;
+	}
+}
+
+/* ---- Turn after turn ---- */
+
+/* Lets every posted work request be flushed. */
+static void force_error(struct connection *connection)
+{
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
+	int error = ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE);
+
+	print_trace(&connection->log, "ibv_modify_qp to the error state: %s", strerror(error));
+}
+
+/*
+ * Ends the connection, whoever began that: after the peer has disconnected, too, some providers
+ * flush the receives only when this side does so as well.
+ */
+static void disconnect(struct connection *connection)
+{
+	if (connection->protocol.connected && !rdma_disconnect(connection->id))
+		print_trace(&connection->log, "rdma_disconnect");
+	else
+		force_error(connection);
+}
+
+/* Does what the steps have asked for, besides what advance() sees to. 0 or an errno value. */
+static int run_actions(struct connection *connection)
+{
+	bool exchanging = connection->protocol.phase == PHASE_EXCHANGING;
+	unsigned int actions = connection->actions;
+	int error = 0;
+
+	connection->actions = 0;
+	if (actions & ACTION_SEND_MR && exchanging)
+		error = send_mr(connection);
+	if (actions & ACTION_POST_OPERATION && exchanging)
+		begin_operation(connection);
+	if (actions & ACTION_SEND_VERDICT && exchanging && !error)
+		error = send_verdict(connection);
+	if (actions & ACTION_DISCONNECT)
+		disconnect(connection);
+	if (actions & ACTION_FORCE_ERROR)
+		force_error(connection);
+	return error;
+}
+
+/* Posts what is due by now: of the operation, and behind it. 0 or an errno value. */
+static int post_what_is_due(struct connection *connection)
+{
+	int error = continue_operation(connection);
+
+	if (!error)
+		error = send_window(connection);
+	if (!error && done_is_due(connection))
+		error = send_done(connection);
+	return error;
+}
+
+/* True if nothing is posted any more, and all that was has completed. */
+static bool is_drained(const struct connection *connection)
+{
+	const struct protocol *protocol = &connection->protocol;
+
+	return protocol->phase == PHASE_CLOSING && !protocol->drained &&
+	       !outstanding_sends(connection) && !connection->outstanding_receives;
+}
+
+/*
+ * Does all that may be done by now. It looks at the state alone, so nobody has to say that
+ * something has changed; only what a step asks for is remembered until then.
+ */
+static void advance(struct connection *connection)
+{
+	do {
+		int error = run_actions(connection);
+
+		if (!error)
+			error = post_what_is_due(connection);
+		if (error)
+			fail_posting(connection, "ibv_post_send", error);
+		else if (is_operation_over(connection))
+			connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+		if (is_drained(connection))
+			connection_handle(connection, EVENT_DRAINED, STATUS_SUCCESS);
+	} while (connection->actions && connection->protocol.phase < PHASE_FINISHED);
+}
+
+/*
+ * Handles what is on the completion queue, some of it at least. What a completion leads to is
+ * posted before the next one is looked at. True if there was any.
+ */
+static bool take_completions(struct connection *connection)
+{
+	struct ibv_wc completions[POLL_SIZE];
+	int count = 0, all = 0;
+
+	do {
+		count = connection->channel_lost
+				? 0
+				: ibv_poll_cq(connection->cq, POLL_SIZE, completions);
+		read_clock(connection);
+		for (int i = 0; i < count; i++) {
+			handle_completion(connection, &completions[i]);
+			if (connection->actions)
+				advance(connection);
+		}
+		all += count;
+	} while (count == POLL_SIZE && all < COMPLETIONS_PER_TURN);
+	if (count < 0)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+	return all > 0;
+}
+
+/* Counts one completion event, which is acknowledged at the end. */
+static void take_event(struct connection *connection)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (!ibv_get_cq_event(connection->channel, &cq, &context)) {
+		connection->unacknowledged_events++;
+		connection->armed = false;
+	} else if (errno != EAGAIN && errno != EINTR) {
+		connection->channel_lost = true;
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot get completion events: %s; is the RDMA device gone? Look "
+				"for it with 'rdma link'",
+				strerror(errno));
+	}
+}
+
+/* Requests an event for what completes from now on: the queue has to be polled once more. */
+static void arm(struct connection *connection)
+{
+	int error = ibv_req_notify_cq(connection->cq, 0);
+
+	connection->armed = true;
+	if (error)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
+				strerror(error));
+}
+
+/* The timeout for poll(2). */
+static int time_left(const struct connection *connection)
+{
+	int64_t left = session_due(connection) - now_milliseconds();
+
+	if (left < 0)
+		return 0;
+	return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+/* Of a helper whose result is waited for. */
+static int result_descriptor(const struct helper *helper)
+{
+	return helper_is_asked(helper) ? helper_descriptor(helper) : -1;
+}
+
+/* Waits, for `milliseconds` at most, until there is a completion event, news, or a result. */
+static void wait_for_descriptors(struct connection *connection, int milliseconds)
+{
+	struct pollfd ready[] = {
+		{ .fd = connection->channel_lost ? -1 : connection->channel->fd, .events = POLLIN },
+		{ .fd = connection->wake, .events = POLLIN },
+		{ .fd = result_descriptor(connection->outgoing.helper), .events = POLLIN },
+		{ .fd = result_descriptor(connection->incoming.helper), .events = POLLIN },
+	};
+	eventfd_t count;
+
+	if (poll(ready, sizeof(ready) / sizeof(ready[0]), milliseconds) < 0 && errno != EINTR)
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot wait for completion events: %s", strerror(errno));
+	if (ready[0].revents)
+		take_event(connection);
+	if (ready[1].revents)
+		eventfd_read(connection->wake, &count);
+}
+
+/* The last turn had nothing to do: waits until there is something, or until a time is due. */
+static void wait_for_work(struct connection *connection)
+{
+	const struct engine *engine = connection->engine;
+	/* more threads than processors would only keep each other from running */
+	bool spins = engine->options->busy_poll && connection->protocol.phase != PHASE_CONNECTING &&
+		     atomic_load(&engine->connection_count) <= engine->processors;
+
+	if (spins && ++connection->turns % TURNS_PER_LOOK == 0)
+		wait_for_descriptors(connection, 0);
+	else if (!spins && !connection->armed && !connection->channel_lost)
+		arm(connection);
+	else if (!spins)
+		wait_for_descriptors(connection, time_left(connection));
+}
+
+/* The session, from the connection's start to its end. */
+static void run_session(struct connection *connection)
+{
+	bool busy = true;
+
+	read_clock(connection);
+	set_deadline(connection, connection->now);
+	while (fill_ring(connection)) /* as far as that needs no helper: MSG_MR says how far */
+		;
+	while (connection->protocol.phase < PHASE_FINISHED) {
+		if (!busy)
+			wait_for_work(connection);
+		busy = take_completions(connection);
+		if (atomic_load(&connection->news))
+			take_news(connection);
+		busy = fill_ring(connection) || busy;
+		busy = empty_ring(connection) || busy;
+		check_clocks(connection); /* what has come counts before a deadline */
+		advance(connection);
+	}
+}
+
+static void release_helper(struct connection *connection, struct helper **helper)
+{
+	if (!helper_release(*helper))
+		connection->helpers_left++;
+	*helper = NULL;
+}
+
+static void *run(void *argument)
+{
+	struct connection *connection = argument;
+	struct batch batch; /* which takes memory once it is used */
+
+	connection->batch = &batch;
+	run_session(connection);
+	if (connection->incoming.helper)
+		connection->incoming.buffer = NULL; /* it is the helper's */
+	release_helper(connection, &connection->outgoing.helper);
+	release_helper(connection, &connection->incoming.helper);
+	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
+	process_report_ended(&connection->engine->process, connection);
+	return NULL;
+}
+
+enum status connection_start(struct connection *connection)
+{
+	pthread_attr_t attributes;
+	int error = pthread_attr_init(&attributes);
+
+	if (!error) {
+		pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does too */
+		error = pthread_create(&connection->thread, &attributes, run, connection);
+		pthread_attr_destroy(&attributes);
+	}
+	connection->running = !error;
+	if (error)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot start a thread for the session: %s",
+				       strerror(error));
+	return STATUS_SUCCESS;
 }
 
 /* ---- The end ---- */
 
-/*
- * The completion thread may hold an event of this completion queue, and ibv_destroy_cq(3) waits
- * until that is acknowledged. But some providers take the queue's memory away before they wait:
- * from now on it is polled no more.
- */
-static void retire(struct connection *connection)
+/* Frees what the thread has left, and the connection, in the one order in which that works. */
+void connection_destroy(struct connection *connection)
 {
-	struct engine *engine = connection->engine;
-	struct session *session = &connection->session;
-
-	lock_sessions(&engine->lock);
-	queue_remove(&engine->polled, &session->polling);
-	queue_remove(&engine->work, &session->work);
-	session->retired = true;
-	if (connection->cq)
-		acknowledge_events(connection);
-	unlock_sessions(&engine->lock);
-}
-
-/* Frees the connection, in the one order in which that works. */
-bool connection_destroy(struct connection *connection)
-{
-	bool rings_free; /* of any adapter */
-	bool stranded;   /* the completion queue lives on, and may yet name this connection */
+	struct console *console = connection->log.console;
+	bool stranded; /* the completion queue lives on, and may yet name this connection */
 	int error;
 
-	retire(connection);
+	/* of one whose thread was never started: it has not been asked for anything */
+	if (!helper_release(connection->outgoing.helper))
+		connection->engine->held_up++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
-	connection->engine->connection_count--;
-	timers_remove(&connection->engine->timers, &connection->timer);
+	atomic_fetch_sub(&connection->engine->connection_count, 1);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
 	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
 	stranded = error;
 	if (error)
-		print_warning(connection->log.console, "cannot destroy a completion queue: %s",
-			      strerror(error));
-	rings_free = region_destroy(connection, &connection->incoming);
-	rings_free = region_destroy(connection, &connection->outgoing) && rings_free;
-	if (!rings_free)
-		connection->engine->payload.stays = true;
+		print_warning(console, "cannot destroy a completion queue: %s", strerror(error));
+	error = connection->channel && !stranded ? ibv_destroy_comp_channel(connection->channel)
+						 : 0;
+	if (error)
+		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
+	region_destroy(connection, &connection->incoming_ring);
+	region_destroy(connection, &connection->outgoing_ring);
 	region_destroy(connection, &connection->control);
 	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
 	if (error)
-		print_warning(connection->log.console, "cannot free a protection domain: %s",
-			      strerror(error));
-	if (connection->device)
-		process_release_device(&connection->engine->process, connection->device);
+		print_warning(console, "cannot free a protection domain: %s", strerror(error));
 	connection->id->context = NULL; /* if it stays, its events are nobody's */
 	if (rdma_destroy_id(connection->id))
-		print_warning(connection->log.console, "cannot destroy a connection identifier: %s",
+		print_warning(console, "cannot destroy a connection identifier: %s",
 			      strerror(errno));
+	if (connection->wake >= 0)
+		close(connection->wake);
+	digest_free(connection->outgoing.digest);
+	verify_free(&connection->incoming.verification);
+	free(connection->incoming.buffer);
+	free(connection->figures.latency);
 	if (!stranded)
 		free(connection);
-	return rings_free;
 }

@@ -10,7 +10,6 @@
 
 #include "rdma-common/connection.h"
 #include "rdma-common/output.h"
-#include "rdma-common/worker.h"
 
 /* Connect requests that may wait for this program at a time. */
 #define BACKLOG 1024
@@ -20,11 +19,8 @@
 #define PORT_ATTEMPTS 20
 /* What --max-sessions may be. */
 #define MOST_SESSIONS 1000000
-/* Threads that a disk holds up, each with some megabytes, with which no client is served. */
+/* Threads of sessions that are over, which a disk holds up, with which no client is served. */
 #define MOST_HELD_UP 32
-/* Attempts to find a device that was removed, and the time between them. */
-#define RETURN_ATTEMPTS     60
-#define RETURN_MILLISECONDS 1000
 
 static const char help[] =
 	"Usage: rdma-server [OPTION]... read|write\n"
@@ -43,13 +39,9 @@ struct server {
 	struct engine engine;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	struct sockaddr_storage absent[LISTENERS]; /* addresses whose devices have gone */
-	unsigned int absent_count;
-	unsigned int return_attempts; /* left, for all of them */
-	int64_t return_time;          /* of the next one, as now_milliseconds() counts */
-	unsigned int session_count;   /* connect requests so far; numbers the sessions */
-	bool stopping;                /* no more sessions; ends when the last one has */
-	enum status status;           /* of the program */
+	unsigned int session_count; /* connect requests so far; numbers the sessions */
+	bool stopping;              /* no more sessions; ends when the last one has */
+	enum status status;         /* of the program */
 };
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
@@ -243,15 +235,12 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 	return status;
 }
 
-/* ---- A listener whose device is removed, and returns ---- */
-
 /*
- * Linux reports the removal to a listener that is bound to an address, and so to a device; one for
- * all addresses has each device that comes.
+ * The device of a listener is removed. Linux reports that to one that is bound to an address, and
+ * so to a device; one for all addresses has each device that comes. What is left goes on listening.
  */
 static void lose_listener(struct server *server, struct rdma_cm_id *id)
 {
-	const struct sockaddr *address = rdma_get_local_addr(id);
 	unsigned int number = 0;
 
 	while (number < server->listener_count && server->listeners[number] != id)
@@ -259,83 +248,42 @@ static void lose_listener(struct server *server, struct rdma_cm_id *id)
 	if (number == server->listener_count) /* a connection's, which could not be destroyed */
 		return;
 	server->listeners[number] = server->listeners[--server->listener_count];
-	memcpy(&server->absent[server->absent_count++], address, address_size(address));
 	if (rdma_destroy_id(id))
 		print_warning(&server->engine.console, "cannot destroy a listener: %s",
 			      strerror(errno));
-	print_warning(&server->engine.console,
-		      "the RDMA device of a listener was removed; waiting %d s for it to come back",
-		      RETURN_ATTEMPTS * RETURN_MILLISECONDS / 1000);
-	server->return_attempts = RETURN_ATTEMPTS;
-	server->return_time = now_milliseconds() + RETURN_MILLISECONDS;
-}
-
-/* The devices stay away: goes on with what is left, or ends when all sessions have. */
-static void give_up_absent(struct server *server, int error)
-{
-	const char *address = server->engine.options->bind;
-
-	server->absent_count = 0;
 	process_fail(&server->engine.process, STATUS_LOCAL_FAILURE,
-		     "cannot listen on %s again: %s; look for its RDMA device with 'rdma link'",
-		     short_name(address ? address : "all addresses").text, strerror(error));
+		     "cannot listen any more on an address of --bind '%s': its RDMA device was "
+		     "removed; start the server again when it is back ('rdma link')",
+		     short_name(server->engine.options->bind ? server->engine.options->bind
+							     : "all addresses")
+			     .text);
 	if (server->listener_count > 0)
 		return;
 	server->status = STATUS_LOCAL_FAILURE;
 	server->stopping = true;
 }
 
-/* Tries to listen again on each of the addresses; 0, or why the last that failed did. */
-static int listen_on_absent(struct server *server)
-{
-	int error = 0;
-
-	for (unsigned int i = server->absent_count; i-- > 0;) {
-		if (listen_on(server, (struct sockaddr *)&server->absent[i])) {
-			error = errno;
-			continue;
-		}
-		server->absent[i] = server->absent[--server->absent_count];
-		print_status(
-			&server->engine.log, "listening on port %u again.",
-			ntohs(rdma_get_src_port(server->listeners[server->listener_count - 1])));
-	}
-	return error;
-}
-
-/* Listens again where a device has returned; when to try the next time. */
-static int64_t restore_listeners(struct server *server)
-{
-	int error;
-
-	if (server->absent_count == 0 || server->stopping)
-		return INT64_MAX;
-	if (now_milliseconds() < server->return_time)
-		return server->return_time;
-	error = listen_on_absent(server);
-	server->return_time = now_milliseconds() + RETURN_MILLISECONDS;
-	if (error && --server->return_attempts == 0)
-		give_up_absent(server, error);
-	return server->absent_count > 0 ? server->return_time : INT64_MAX;
-}
-
 /* ---- Sessions ---- */
 
-/* Services the connections that have work, or whose time has come; finishes those that are over. */
-static void service_connections(struct server *server)
+/* A session is over. */
+static void end_session(struct server *server, struct connection *connection)
+{
+	enum status status = connection_join(connection);
+
+	connection_finish(connection, status, true);
+	if (server->engine.options->one_off) {
+		server->status = status;
+		server->stopping = true;
+	}
+}
+
+/* Those that are over are not there any more. */
+static void end_sessions(struct server *server)
 {
 	struct connection *connection;
-	enum status status;
 
-	while ((connection = engine_next_connection(&server->engine))) {
-		if (!connection_service(connection, &status))
-			continue;
-		connection_finish(connection, status, true);
-		if (server->engine.options->one_off) {
-			server->status = status;
-			server->stopping = true;
-		}
-	}
+	while ((connection = engine_take_ended(&server->engine, false)))
+		end_session(server, connection);
 }
 
 /* Allocates what a session needs and accepts the client; false if the resources are not there. */
@@ -344,18 +292,18 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 {
 	bool one_way = client->greeting == GREETING_HELLO && client->hello.flags & HELLO_ONE_WAY;
 	struct rdma_conn_param parameters;
-	struct failure failure;
 	uint8_t hello[HELLO_SIZE];
 
 	if (connection_set_tos(connection) != STATUS_SUCCESS ||
 	    connection_prepare(connection, one_way) != STATUS_SUCCESS ||
-	    connection_negotiate(connection, event) != STATUS_SUCCESS)
+	    connection_negotiate(connection, event) != STATUS_SUCCESS ||
+	    connection_start(connection) != STATUS_SUCCESS)
 		return false;
 	parameters = connection_parameters(connection, hello);
 	print_trace(&connection->log, "rdma_accept");
 	if (rdma_accept(connection->id, &parameters)) {
-		cm_call_failed(&failure, ROLE_SERVER, "rdma_accept");
-		connection_fail(connection, failure.status, "%s", failure.cause);
+		connection->accept_error = errno;
+		connection_tell(connection, NEWS_NOT_ACCEPTED);
 	}
 	return true;
 }
@@ -368,7 +316,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 static bool is_one_too_many(const struct server *server, struct connection *connection)
 {
 	const struct options *options = server->engine.options;
-	unsigned int held_up = workers_held_up(), count = server->engine.connection_count;
+	unsigned int count = atomic_load(&server->engine.connection_count);
+	int held_up = server->engine.held_up;
 	uint64_t most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* with this one */
@@ -382,7 +331,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 				most);
 	else if (held_up >= MOST_HELD_UP)
 		connection_fail(connection, STATUS_REFUSED,
-				"refused: %u threads of sessions that are over still wait for a "
+				"refused: %d threads of sessions that are over still wait for a "
 				"disk; does one hang?",
 				held_up);
 	else
@@ -398,8 +347,8 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	struct connection *connection;
 	bool alone;
 
-	service_connections(server); /* a session that is over is not there any more */
-	alone = server->engine.connection_count == 0;
+	end_sessions(server);
+	alone = atomic_load(&server->engine.connection_count) == 0;
 	server->session_count++;
 	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
 				       alone ? 0 : server->session_count);
@@ -423,57 +372,58 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 		lose_listener(server, event->id);
 	else if (!connection) /* a listener */
 		print_warning(&server->engine.console, "listener: %s", rdma_event_str(event->type));
-	else if (event->type == RDMA_CM_EVENT_ESTABLISHED)
-		connection_handle(connection, EVENT_ESTABLISHED);
 	else
 		connection_cm_event(connection, event);
 }
 
-/* Ends all sessions cleanly; run_events() returns when they have ended. */
-static void stop(struct server *server)
+static void tell_all(struct server *server, enum news news)
 {
 	struct connection *connection;
 
-	server->stopping = true;
 	TAILQ_FOREACH (connection, &server->engine.connections, link)
-		connection_handle(connection, EVENT_INTERRUPTED);
+		connection_tell(connection, news);
 }
 
-/* Gives up all sessions, when no event of them can come any more. */
-static void abandon(struct server *server)
+/* No more events can be had: all sessions are closed without them. */
+static enum status abandon(struct server *server)
 {
 	struct connection *connection;
 
-	while ((connection = TAILQ_FIRST(&server->engine.connections)))
-		connection_finish(connection, STATUS_LOCAL_FAILURE, true);
+	tell_all(server, NEWS_ABANDONED);
+	while (!TAILQ_EMPTY(&server->engine.connections)) {
+		connection = engine_take_ended(&server->engine, true);
+		if (connection)
+			end_session(server, connection);
+	}
+	return STATUS_LOCAL_FAILURE;
 }
 
 static enum status run_events(struct server *server)
 {
+	struct connection *ended;
 	struct cm_event event;
 
 	for (;;) {
-		int64_t return_time = restore_listeners(server);
-
-		service_connections(server);
 		if (server->stopping) {
 			stop_listening(server);
 			if (TAILQ_EMPTY(&server->engine.connections))
 				return server->status;
 		}
-		switch (engine_wait(&server->engine, return_time, &event)) {
+		switch (engine_wait(&server->engine, INT64_MAX, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_cm_event(server, &event);
 			break;
-		case WAKEUP_SIGNAL:
-			stop(server);
+		case WAKEUP_ENDED:
+			end_session(server, ended);
 			break;
-		case WAKEUP_DEVICE_EVENT:
-		case WAKEUP_OTHER:
+		case WAKEUP_SIGNAL:
+			server->stopping = true;
+			tell_all(server, NEWS_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
-			abandon(server);
-			return STATUS_LOCAL_FAILURE;
+			return abandon(server);
+		default:
+			break;
 		}
 	}
 }

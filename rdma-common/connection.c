@@ -7,28 +7,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "check.h"
+#include "digest.h"
 #include "memory.h"
 #include "output.h"
-#include "rings.h"
-#include "streams.h"
-#include "worker.h"
 
 /*
- * The time that workers have to remove what they have begun to store when the program ends. One
+ * The time that helpers have to remove what they have begun to store when the program ends. One
  * that a disk or a pipe holds up for longer ends with the process.
  */
-#define WORKER_SECONDS 3
-
-static const char device_removed[] = "the RDMA device was removed; look for it with 'rdma link'";
+#define HELPER_MILLISECONDS 3000
 
 /* ---- Making one ---- */
 
 /* Keeps "ADDRESS port PORT" of the peer, for messages. */
 static void name_peer(struct connection *connection, const struct sockaddr *address)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV];
+	char host[INET6_ADDRSTRLEN + IF_NAMESIZE], port[8];
 
 	if (getnameinfo(address, address_size(address), host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
@@ -54,22 +52,20 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->engine = engine;
 	connection->id = id;
 	connection->tos = -1;
-	connection->payload = &engine->payload;
+	connection->wake = -1;
+	connection->armed = true;
+	connection->payload = engine->payload;
+	if (options->output)
+		connection->output_mode = output_mode();
 	connection->lacking = RESOURCE_OTHER; /* unless more is known */
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
 	name_peer(connection, peer);
-	lock_sessions(&engine->lock);
-	connection->session.protocol = protocol_start(options->role, options->operation);
-	connection->session.serviced_by = INT64_MAX;
-	connection->session.operation_time = INT64_MAX;
-	connection->session.source_time = INT64_MAX;
-	connection->session.work.owner = connection;
-	connection->session.polling.owner = connection;
-	unlock_sessions(&engine->lock);
-	connection->timer.owner = connection;
+	connection->protocol = protocol_start(options->role, options->operation);
+	connection->operation_time = INT64_MAX;
+	connection->source_time = INT64_MAX;
 	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
-	engine->connection_count++;
+	atomic_fetch_add(&engine->connection_count, 1);
 	connection_extend_deadline(connection);
 	return connection;
 }
@@ -92,26 +88,46 @@ static enum status needs(struct connection *connection, enum resource resource, 
 
 /* ---- Preparing it ---- */
 
+/* What its thread waits on, and what the device gives it. */
+static enum status create_channels(struct connection *connection, struct failure *failure)
+{
+	struct ibv_context *verbs = connection->id->verbs;
+
+	connection->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (connection->wake < 0)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot open a descriptor for the session: %s (see 'ulimit -n')",
+				   strerror(errno));
+	connection->channel = ibv_create_comp_channel(verbs);
+	if (!connection->channel)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "ibv_create_comp_channel failed: %s", strerror(errno));
+	if (make_nonblocking(connection->channel->fd) ||
+	    process_watch_device(&connection->engine->process, verbs))
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot wait for events of RDMA device %s: %s",
+				   ibv_get_device_name(verbs->device), strerror(errno));
+	return STATUS_SUCCESS;
+}
+
 /* Protection domain, completion queue and queue pair, each for this connection alone. */
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
 	struct engine *engine = connection->engine;
 	struct ibv_context *verbs = connection->id->verbs;
 	unsigned int depth = connection->limits.depth;
-	enum status status;
+	enum status status = create_channels(connection, failure);
 	int error;
 
-	connection->device = process_use_device(&engine->process, verbs);
-	if (!connection->device)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "ibv_create_comp_channel failed: %s", strerror(errno));
+	if (status != STATUS_SUCCESS)
+		return status;
 	connection->pd = ibv_alloc_pd(verbs);
 	if (!connection->pd)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
 				   strerror(errno));
 	errno = 0;
 	connection->cq = ibv_create_cq(verbs, completion_queue_size(&connection->limits),
-				       connection, connection->device->completion_channel, 0);
+				       connection, connection->channel, 0);
 	if (!connection->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
 				   errno ? strerror(errno)
@@ -173,12 +189,11 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 /* ---- Negotiating ---- */
 
 /* Allocates latencies, where one operation at a time makes them mean something. */
-static enum status create_latency(struct connection *connection, struct latency **latency,
-				  struct failure *failure)
+static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->engine->options;
+	struct latency **latency = &connection->figures.latency;
 
-	*latency = NULL;
 	if (connection->limits.depth > 1 || !(prints_figures(options) || options->json))
 		return STATUS_SUCCESS;
 	*latency = calloc(1, sizeof(**latency));
@@ -195,7 +210,7 @@ static struct stream_plan plan_outgoing(const struct connection *connection)
 
 	return (struct stream_plan){
 		.present = sends_payload(options->role, options->operation, connection->one_way),
-		.length = connection->payload->length,
+		.length = connection->payload.length,
 	};
 }
 
@@ -229,26 +244,21 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 }
 
 /* All is agreed, and the rings are there: from now on the session may begin. */
-static void plan_session(struct connection *connection, const struct transfer_plan *plan,
-			 struct latency *latency)
+static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
 	const struct options *options = connection->engine->options;
-	struct session *session = &connection->session;
 	bool operates = options->role == ROLE_CLIENT || !connection->one_way;
-	const struct region *region = options->operation == OPERATION_WRITE ? &connection->outgoing
-									    : &connection->incoming;
-	int64_t now = now_milliseconds();
+	const struct region *region = options->operation == OPERATION_WRITE
+					      ? &connection->outgoing_ring
+					      : &connection->incoming_ring;
 
 	connection->transfer_region = operates ? region : NULL;
-	lock_sessions(&connection->engine->lock);
-	session->protocol.operates = operates;
-	session->protocol.verifying = connection->agreement.verifying;
-	session->protocol.late_windows = connection->agreement.late_windows;
-	transfer_init(&session->transfer, plan, now);
-	if (plan->outgoing.present && !connection->outgoing.owned) /* the payload itself */
-		transfer_filled(&session->transfer, connection->outgoing.size, false, now);
-	session->figures.latency = latency;
-	unlock_sessions(&connection->engine->lock);
+	connection->protocol.operates = operates;
+	connection->protocol.verifying = connection->agreement.verifying;
+	connection->protocol.late_windows = connection->agreement.late_windows;
+	transfer_init(&connection->transfer, plan, now_milliseconds());
+	connection->outgoing.any = plan->outgoing.present;
+	connection->outgoing.end = connection->transfer.source.stream.length;
 }
 
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */
@@ -269,31 +279,40 @@ static enum status check_output(const struct connection *connection, struct fail
 			   short_name(output).text, output_error(errno));
 }
 
-/*
- * The client examines the path: the server sends a pattern as long as it asks for, which is made as
- * the ring empties.
- */
-static void send_pattern(struct connection *connection)
-{
-	connection->pattern = (struct payload){ .is_pattern = true,
-						.length = connection->agreement.wanted_length,
-						.descriptor = -1 };
-	connection->payload = &connection->pattern;
-}
-
 void connection_register_ahead(struct connection *connection)
 {
 	struct stream_plan plan = plan_outgoing(connection);
 	struct failure failure;
 
 	/* longer than any ring, so that the number of passes does not count */
-	if (!payload_is_whole(connection->payload))
+	if (connection->payload.length > RING_SIZE)
 		register_outgoing(connection, &plan, &failure);
+}
+
+/* Starts the helper that reads the outgoing payload, if that has to be waited for. */
+static enum status open_outgoing(struct connection *connection, struct failure *failure)
+{
+	struct outgoing *outgoing = &connection->outgoing;
+
+	outgoing->digest = digest_new();
+	if (!outgoing->digest)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate memory for a digest");
+	outgoing->pass_digest = digest_value(outgoing->digest);
+	if (!connection->outgoing_ring.mr || connection->payload.descriptor < 0)
+		return STATUS_SUCCESS;
+	outgoing->helper =
+		helper_start(&connection->engine->process, &connection->payload, NULL, 0);
+	if (!outgoing->helper)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot start a thread that reads what this side sends: %s",
+				   strerror(errno));
+	return STATUS_SUCCESS;
 }
 
 /* Plans the transfer, and allocates what it needs. */
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
-			    struct latency **latency, struct failure *failure)
+			    struct failure *failure)
 {
 	enum status status;
 
@@ -302,18 +321,17 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 	if (status == STATUS_SUCCESS)
 		status = register_incoming(connection, &plan->incoming, failure);
 	if (status == STATUS_SUCCESS)
-		status = create_latency(connection, latency, failure);
+		status = create_latency(connection, failure);
 	return status;
 }
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
 {
 	const struct options *options = connection->engine->options;
-	struct latency *latency = NULL;
 	struct transfer_plan plan;
 	struct failure failure;
 	enum status status =
-		negotiate(options, event, connection->one_way, connection->payload->length,
+		negotiate(options, event, connection->one_way, connection->payload.length,
 			  &connection->limits, &connection->agreement, &failure);
 
 	connection->tos = type_of_service(connection->id);
@@ -323,18 +341,17 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
 	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
-	    connection->agreement.wanted_length > 0)
-		send_pattern(connection);
+	    connection->agreement.wanted_length > 0) /* the client examines the path */
+		connection->payload = payload_pattern(connection->agreement.wanted_length);
 	if (status == STATUS_SUCCESS)
 		status = needs(connection, RESOURCE_STORAGE, check_output(connection, &failure));
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, RESOURCE_MEMORY,
-			       allocate(connection, &plan, &latency, &failure));
-	if (status == STATUS_SUCCESS) {
-		plan_session(connection, &plan, latency);
-		status = streams_open(connection, &failure);
-	}
-	if (status != STATUS_SUCCESS)
+		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
+	if (status == STATUS_SUCCESS)
+		status = open_outgoing(connection, &failure);
+	if (status == STATUS_SUCCESS)
+		plan_session(connection, &plan);
+	else
 		connection_fail(connection, status, "%s", failure.cause);
 	return status;
 }
@@ -343,7 +360,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->engine->options;
-	const struct payload *payload = connection->payload;
+	const struct payload *payload = &connection->payload;
 	unsigned int flags = HELLO_LATE_WINDOWS;
 
 	if (connection->one_way)
@@ -365,7 +382,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 					     uint8_t wire[HELLO_SIZE])
 {
 	const struct options *options = connection->engine->options;
-	const struct payload *payload = connection->payload;
+	const struct payload *payload = &connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	struct hello hello = {
 		.version = HELLO_VERSION,
@@ -384,14 +401,9 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 enum status connection_reject(struct connection *connection, enum refusal refusal)
 {
-	enum status status;
-	bool failed;
+	enum status status = connection->protocol.status;
 
-	lock_sessions(&connection->engine->lock);
-	failed = connection->session.protocol.phase >= PHASE_CLOSING;
-	status = connection->session.protocol.status;
-	unlock_sessions(&connection->engine->lock);
-	if (!failed) /* else the cause of that is the reason */
+	if (!connection_is_over(connection)) /* else the cause of that is the reason */
 		status = connection_fail(connection, STATUS_REFUSED, "refused: %s",
 					 refusal_in_words(refusal));
 	/* when this fails, destroying the id rejects the request without a reason */
@@ -403,201 +415,71 @@ enum status connection_reject(struct connection *connection, enum refusal refusa
 
 /* ---- Events ---- */
 
-/*
- * Connection establishment failed. If the connection stands already, nothing has happened to it:
- * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
- * be it for a moment. Whether the peer can be reached is for the transport's retries and the
- * deadline to find out.
- */
-static void establishment_failed(struct connection *connection, const struct cm_event *event)
+void connection_extend_deadline(struct connection *connection)
 {
-	lock_sessions(&connection->engine->lock);
-	if (connection->session.protocol.phase == PHASE_CONNECTING)
-		session_fail(connection,
-			     event->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
-			     "cannot connect: %s, status %d (%s); is the peer up, and the network "
-			     "between?",
-			     rdma_event_str(event->type), event->status,
-			     event->status < 0 ? strerror(-event->status) : "of the transport");
-	unlock_sessions(&connection->engine->lock);
+	connection->deadline =
+		now_milliseconds() + timeout_milliseconds(connection->engine->options);
 }
 
-bool connection_stands(struct connection *connection)
+bool connection_is_over(const struct connection *connection)
 {
-	bool connected;
-
-	lock_sessions(&connection->engine->lock);
-	connected = connection->session.protocol.connected;
-	unlock_sessions(&connection->engine->lock);
-	return connected;
-}
-
-bool connection_is_over(struct connection *connection)
-{
-	bool over;
-
-	lock_sessions(&connection->engine->lock);
-	over = connection->session.protocol.phase >= PHASE_CLOSING;
-	unlock_sessions(&connection->engine->lock);
-	return over;
-}
-
-/*
- * A server sees this when the client takes its request back. Behind ESTABLISHED, over InfiniBand
- * and RoCE, it says that the peer's end was gone before it could disconnect.
- */
-static void rejected(struct connection *connection)
-{
-	if (connection_stands(connection))
-		connection_handle(connection, EVENT_DISCONNECTED);
-	else
-		connection_fail(connection, STATUS_PEER_LOST, "%s",
-				status_in_words(STATUS_PEER_LOST));
+	return connection->protocol.phase >= PHASE_CLOSING;
 }
 
 void connection_cm_event(struct connection *connection, const struct cm_event *event)
 {
 	print_trace(&connection->log, "%s, status %d", rdma_event_str(event->type), event->status);
 	switch (event->type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		connection_tell(connection, NEWS_ESTABLISHED);
+		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		connection_handle(connection, EVENT_DISCONNECTED);
+		connection_tell(connection, NEWS_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		connection->device_removed = true;
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "%s", device_removed);
+		connection_tell(connection, NEWS_DEVICE_REMOVED);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		rejected(connection);
+		connection_tell(connection, NEWS_REJECTED);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		establishment_failed(connection, event);
+		if (connection->establishment.type) /* the first one counts */
+			break;
+		connection->establishment =
+			(struct cm_failure){ .type = event->type, .status = event->status };
+		connection_tell(connection, NEWS_NOT_ESTABLISHED);
 		break;
 	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
 		break;
 	}
 }
 
-/*
- * What a responder reports (InfiniBand Architecture Specification, affiliated asynchronous errors):
- * an opcode that is unknown or out of turn, a key that is wrong, more READs than were agreed.
- */
-static bool is_peers_fault(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
-}
-
-/* Ends the session that a device's event concerns, if it concerns one. */
+/* Tells the connection that a device's event concerns, if it concerns one. */
 static void handle_device_event(struct engine *engine, const struct device_event *event)
 {
 	struct connection *connection = event->context;
 
 	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
-	if (connection && connection->limits.iwarp) /* over TCP, a broken connection is one */
-		connection_handle(connection, EVENT_FLUSHED);
-	else if (connection && is_peers_fault(event->type))
-		connection_fail(connection, STATUS_CONTENTS_WRONG,
-				"the peer sent RDMA device %s a request that it cannot accept: %s",
-				event->device, ibv_event_type_str(event->type));
-	else if (connection)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
-				event->device, ibv_event_type_str(event->type));
-}
-
-/* A device makes no completions any more: its connections find out when they are serviced. */
-static void service_lost_devices(struct engine *engine)
-{
-	struct connection *connection;
-
-	lock_sessions(&engine->lock);
-	TAILQ_FOREACH (connection, &engine->connections, link) {
-		if (connection->device && atomic_load(&connection->device->broken))
-			session_request_service(connection);
-	}
-	unlock_sessions(&engine->lock);
-}
-
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event)
-{
-	int64_t due = timers_next(&engine->timers);
-	struct device_event device_event = { 0 };
-	enum wakeup wakeup = process_wait(&engine->process, due < deadline ? due : deadline, event,
-					  &device_event);
-
-	if (atomic_exchange(&engine->process.device_lost, false))
-		service_lost_devices(engine);
-	if (wakeup != WAKEUP_DEVICE_EVENT)
-		return wakeup;
-	handle_device_event(engine, &device_event);
-	return WAKEUP_OTHER;
-}
-
-/* ---- Servicing ---- */
-
-/* Lets every posted work request be flushed. */
-static void force_error(struct connection *connection)
-{
-	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
-	int error;
-
-	if (!connection->id->qp)
+	if (!connection)
 		return;
-	error = ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE);
-	print_trace(&connection->log, "ibv_modify_qp to the error state: %s", strerror(error));
-}
-
-/*
- * Ends the connection, whoever began that: after the peer has disconnected, too, some providers
- * flush the receives only when this side does so as well.
- */
-static void disconnect(struct connection *connection, bool connected)
-{
-	if (connected && !rdma_disconnect(connection->id)) {
-		print_trace(&connection->log, "rdma_disconnect");
+	/* over iWARP each says the same: the connection has broken; else the first one counts */
+	if (connection->device_event.device && !connection->limits.iwarp)
 		return;
-	}
-	force_error(connection);
+	if (!connection->device_event.device)
+		connection->device_event = *event;
+	connection_tell(connection, NEWS_DEVICE_EVENT);
 }
 
-/* True if no other connection is there. */
-static bool is_alone(const struct connection *connection)
-{
-	return TAILQ_FIRST(&connection->engine->connections) == connection &&
-	       !TAILQ_NEXT(connection, link);
-}
-
-/* On a terminal, how far the session is, if there is one alone. */
-static NEEDS_LOCK void show_progress(const struct connection *connection)
-{
-	const struct session *session = &connection->session;
-	const struct transfer *transfer = &session->transfer;
-	const struct transfer_source *source = &transfer->source;
-	const struct transfer_sink *sink = &transfer->sink;
-	uint64_t done, all;
-
-	if (session->protocol.local < LOCAL_OPERATION_POSTED || !is_alone(connection))
-		return;
-	if (session->protocol.operates) {
-		done = transfer->operation.completed;
-		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
-	} else {
-		done = transfer->plan.writes ? sink->ready : source->taken;
-		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
-	}
-	if (done < all)
-		print_progress(connection->log.console, done, all,
-			       now_nanoseconds() - session->figures.started);
-}
+/* ---- The end of a session ---- */
 
 /* A connection can be seen to go before the reason is reported: the removal of the device here. */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
 	if (status != STATUS_PEER_LOST || !connection->device_removed)
 		return status;
-	lock_sessions(&connection->engine->lock);
-	snprintf(connection->session.cause, sizeof(connection->session.cause), "%s",
-		 device_removed);
-	unlock_sessions(&connection->engine->lock);
+	snprintf(connection->cause, sizeof(connection->cause), "%s", DEVICE_REMOVED);
 	return STATUS_LOCAL_FAILURE;
 }
 
@@ -605,126 +487,65 @@ static enum status explain_loss(struct connection *connection, enum status statu
 static enum status judge_rate(struct connection *connection, enum status status)
 {
 	double wanted = (double)connection->engine->options->minimum_rate, rate = 0;
-	struct session *session = &connection->session;
-	const struct figures *figures = &session->figures;
+	const struct figures *figures = &connection->figures;
 
 	if (status != STATUS_SUCCESS || wanted <= 0)
 		return status;
-	lock_sessions(&connection->engine->lock);
 	if (figures->completed > figures->started)
 		rate = (double)figures->bytes * 8e9 /
 		       (double)(figures->completed - figures->started);
-	if (!session->protocol.operates)
-		snprintf(
-			session->cause, sizeof(session->cause),
-			"--min-rate cannot be judged: with the client's --one-way this side has no "
-			"operation; give it to the client");
+	if (!connection->protocol.operates)
+		snprintf(connection->cause, sizeof(connection->cause),
+			 "--min-rate cannot be judged: with the client's --one-way this side has "
+			 "no operation; give it to the client");
 	else if (rate < wanted)
-		snprintf(session->cause, sizeof(session->cause),
+		snprintf(connection->cause, sizeof(connection->cause),
 			 "slower than --min-rate: %.6g Gbit/s instead of %.6g; the contents are "
 			 "right",
 			 rate / 1e9, wanted / 1e9);
 	else
-		wanted = 0;
-	unlock_sessions(&connection->engine->lock);
-	return wanted > 0 ? STATUS_TOO_SLOW : STATUS_SUCCESS;
+		return STATUS_SUCCESS;
+	return STATUS_TOO_SLOW;
 }
 
-/* Takes what is left to the main thread, and sets the connection's timer to when it looks again. */
-static NEEDS_LOCK unsigned int take_work(struct connection *connection)
+enum status connection_join(struct connection *connection)
 {
-	struct engine *engine = connection->engine;
-	struct session *session = &connection->session;
-	unsigned int actions = session->pending_actions;
+	enum status status;
 
-	session->pending_actions = 0;
-	queue_remove(&engine->work, &session->work);
-	session->serviced_by = session_due(session);
-	timers_set(&engine->timers, &connection->timer, session->serviced_by);
-	return actions;
+	if (connection->running)
+		pthread_join(connection->thread, NULL);
+	connection->running = false;
+	status = explain_loss(connection, connection->protocol.status);
+	return judge_rate(connection, status);
 }
-
-struct connection *engine_next_connection(struct engine *engine)
-{
-	struct connection *connection;
-
-	lock_sessions(&engine->lock);
-	connection = queue_first(&engine->work);
-	unlock_sessions(&engine->lock);
-	return connection ? connection : timers_due(&engine->timers, now_milliseconds());
-}
-
-bool connection_service(struct connection *connection, enum status *status)
-{
-	struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-	unsigned int actions;
-	bool connected, finished, checking;
-
-	lock_sessions(&connection->engine->lock);
-	if (connection->device && atomic_load(&connection->device->broken) &&
-	    protocol->phase < PHASE_CLOSING)
-		session_fail(connection, STATUS_LOCAL_FAILURE,
-			     "the RDMA device is gone; look for it with 'rdma link'");
-	session_check_clocks(connection);
-	if (protocol->phase == PHASE_EXCHANGING)
-		show_progress(connection); /* the time of a probe comes that often */
-	actions = take_work(connection);
-	connected = protocol->connected;
-	checking = protocol->local == LOCAL_CHECKING;
-	finished = protocol->phase == PHASE_FINISHED;
-	*status = protocol->status;
-	unlock_sessions(&connection->engine->lock);
-	if (finished) {
-		*status = judge_rate(connection, explain_loss(connection, *status));
-		return true;
-	}
-	streams_begin(connection);
-	if (actions & ACTION_CHECK)
-		streams_check(connection);
-	else if (checking && *status == STATUS_INTERRUPTED)
-		streams_interrupt(connection);
-	if (actions & ACTION_DISCONNECT)
-		disconnect(connection, connected);
-	if (actions & ACTION_FORCE_ERROR)
-		force_error(connection);
-	return false;
-}
-
-void connection_extend_deadline(struct connection *connection)
-{
-	lock_sessions(&connection->engine->lock);
-	session_set_deadline(connection, now_milliseconds());
-	unlock_sessions(&connection->engine->lock);
-}
-
-/* ---- The end ---- */
 
 /* Collects what is reported of a session. */
-static NEEDS_LOCK struct report make_report(const struct connection *connection, enum status status)
+static struct report make_report(const struct connection *connection, enum status status)
 {
-	const struct session *session = &connection->session;
-	const struct protocol *protocol = &session->protocol;
-	const struct device *device = connection->device;
+	const struct protocol *protocol = &connection->protocol;
+	bool known = connection->limits.transport;
 	bool checked = protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
 	bool verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS;
-	uint64_t pass = transfer_pass(&session->transfer), bytes = session->figures.bytes;
-	const struct transfer_sink *sink = &session->transfer.sink;
-	uint64_t length = sink->stream.plan.length, kept = checked ? sink->kept : 0;
+	const struct transfer *transfer = &connection->transfer;
+	const struct figures *figures = &connection->figures;
+	const struct verification *verification = &connection->incoming.verification;
+	uint64_t pass = transfer_pass(transfer), bytes = figures->bytes;
+	uint64_t length = transfer->sink.stream.plan.length;
+	uint64_t kept = checked ? transfer->sink.kept : 0;
 
 	return (struct report){
 		.status = status,
-		.cause = session->cause[0] ? session->cause : status_in_words(status),
+		.cause = connection->cause[0] ? connection->cause : status_in_words(status),
 		.signal_number = connection->engine->process.signal_number,
 		.peer = connection->peer,
 		.transport = connection->limits.transport,
-		.device = device ? ibv_get_device_name(device->verbs->device) : NULL,
+		.device = known ? ibv_get_device_name(connection->id->verbs->device) : NULL,
 		.tos = connection->tos,
 		.connected = protocol->connected,
 		.disconnected = protocol->disconnected,
 		/* of a WRITE over iWARP a completion says no more than that TCP has it */
 		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up &&
-			    !(connection->limits.iwarp && session->transfer.plan.writes),
+			    !(connection->limits.iwarp && transfer->plan.writes),
 		.peer_operated =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
 		.delivered =
@@ -733,44 +554,36 @@ static NEEDS_LOCK struct report make_report(const struct connection *connection,
 		.peer_device = connection->agreement.peer_device,
 		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
 		.bytes = bytes,
-		.request_bytes = session->figures.request_bytes,
+		.request_bytes = figures->request_bytes,
 		.depth = connection->limits.depth,
-		.nanoseconds = session->figures.completed - session->figures.started,
-		.latency = session->figures.latency,
-		.outgoing_digest_nanoseconds = session->source
-						       ? source_nanoseconds(session->source)
-						       : connection->payload->digest_nanoseconds,
-		.verification_nanoseconds = session->figures.verification_nanoseconds,
+		.nanoseconds = figures->completed - figures->started,
+		.latency = figures->latency,
+		.outgoing_digest_nanoseconds = connection->outgoing.nanoseconds,
+		.verification_nanoseconds = verification->nanoseconds,
 		.received_bytes = kept < length ? kept : length, /* of one pass */
 		.verified = verified,
-		.verified_bytes = verified ? session->verified_bytes : 0,
-		.unfinished_sends = outstanding_sends(session),
-		.unfinished_receives = session->outstanding_receives,
+		.verified_bytes = verified ? verification->bytes : 0,
+		.unfinished_sends = outstanding_sends(connection),
+		.unfinished_receives = connection->outstanding_receives,
 	};
 }
 
 void connection_finish(struct connection *connection, enum status status, bool outcome)
 {
-	struct workers workers = streams_stop(connection);
-	struct latency *latency;
+	struct report report = make_report(connection, status);
+	struct engine *engine = connection->engine;
 	struct counters counters;
-	struct report report;
 
 	read_counters(connection, &counters);
-	lock_sessions(&connection->engine->lock);
-	report = make_report(connection, status);
-	latency = connection->session.figures.latency;
-	unlock_sessions(&connection->engine->lock);
 	report.before = &connection->counters;
 	report.after = &counters;
-	if (connection->engine->check)
-		check_session(connection->engine->check, &report);
+	if (engine->check)
+		check_session(engine->check, &report);
 	else
 		report_session(&connection->log, &report);
-	if (outcome && !connection->engine->check)
+	if (outcome && !engine->check)
 		report_json(&connection->log, &report);
-	workers_release(workers, connection_destroy(connection));
-	free(latency);
+	connection_destroy(connection);
 }
 
 /* ---- The engine ---- */
@@ -782,50 +595,84 @@ void engine_init(struct engine *engine, const struct options *options)
 	console_init(&engine->console, options);
 	engine->log.console = &engine->console;
 	process_init(&engine->process, options, &engine->console);
-	lock_init(&engine->lock);
-	lock_sessions(&engine->lock);
 	TAILQ_INIT(&engine->connections);
-	queue_init(&engine->work);
-	queue_init(&engine->polled);
-	unlock_sessions(&engine->lock);
 }
 
 enum status engine_open(struct engine *engine)
 {
 	enum status status = payload_load(&engine->payload, &engine->process);
-	int error;
 
 	if (status == STATUS_SUCCESS)
 		status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
 	engine->budget = memory_budget();
-	mallopt(M_ARENA_MAX, 1); /* the second thread allocates too little to map one of its own */
-	error = pthread_create(&engine->completion_thread, NULL, run_completion_thread, engine);
-	if (error)
-		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
-				    "cannot start the completion thread: %s", strerror(error));
-	engine->completion_thread_runs = true;
+	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
+	engine->processors = (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
+	engine->opened = true;
 	return STATUS_SUCCESS;
 }
 
-enum status engine_reload(struct engine *engine)
+/* A thread has ended: a connection's, which is stored, or a helper's whose connection is gone. */
+static enum wakeup take_ended(struct engine *engine, struct connection *connection,
+			      struct connection **ended)
 {
-	payload_free(&engine->payload);
-	memset(&engine->payload, 0, sizeof(engine->payload));
-	return payload_load(&engine->payload, &engine->process);
+	if (!connection) {
+		engine->held_up--;
+		return WAKEUP_OTHER;
+	}
+	engine->held_up += (int)connection->helpers_left;
+	*ended = connection;
+	return WAKEUP_ENDED;
+}
+
+enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+			struct connection **ended)
+{
+	struct device_event device_event = { 0 };
+	struct connection *connection;
+	enum wakeup wakeup = process_wait(&engine->process, deadline, event, &device_event,
+					  (void **)&connection);
+
+	if (wakeup == WAKEUP_ENDED)
+		return take_ended(engine, connection, ended);
+	if (wakeup != WAKEUP_DEVICE_EVENT)
+		return wakeup;
+	handle_device_event(engine, &device_event);
+	return WAKEUP_OTHER;
+}
+
+struct connection *engine_take_ended(struct engine *engine, bool wait)
+{
+	struct connection *connection, *ended;
+
+	while (process_take_ended(&engine->process, wait, (void **)&connection)) {
+		if (take_ended(engine, connection, &ended) == WAKEUP_ENDED)
+			return ended;
+	}
+	return NULL;
+}
+
+/* Gives the helpers that are held up a moment to end. */
+static void await_helpers(struct engine *engine)
+{
+	int64_t deadline = now_milliseconds() + HELPER_MILLISECONDS;
+	struct connection *ended;
+	struct cm_event event;
+
+	while (engine->held_up > 0 && now_milliseconds() < deadline &&
+	       engine_wait(engine, deadline, &event, &ended) != WAKEUP_EXHAUSTED)
+		;
 }
 
 void engine_close(struct engine *engine)
 {
-	if (engine->completion_thread_runs) {
-		process_stop_channels(&engine->process);
-		pthread_join(engine->completion_thread, NULL);
-	}
-	workers_await(WORKER_SECONDS);
+	await_helpers(engine);
+	if (engine->held_up > 0) /* they may report their ends yet */
+		engine->process.ended[1] = -1;
 	process_close(&engine->process);
-	payload_free(&engine->payload);
-	lock_destroy(&engine->lock);
+	if (engine->held_up == 0) /* else one may be reading it */
+		payload_free(&engine->payload);
 }
 
 void engine_report_json(struct engine *engine, enum status status)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The life of a connection as the main thread leads it: made, prepared, negotiated or rejected,
- * serviced, reported and finished; and the engine that all connections of a program share.
+ * told what happens, joined, reported and destroyed; and the engine that all connections of a
+ * program share.
  *
- * All of it is the main thread's, without the lock of the sessions.
+ * All of it is the main thread's. Unless it says otherwise, a function takes a connection whose
+ * thread does not run.
  */
 #ifndef RDMA_COMMON_CONNECTION_H
 #define RDMA_COMMON_CONNECTION_H
@@ -13,29 +15,27 @@
 /* Initialises `engine`, which may then be closed. `options` must outlive it. */
 void engine_init(struct engine *engine, const struct options *options);
 
-/*
- * Loads the outgoing payload, opens the process's devices and starts the completion thread. On
- * failure a message has been printed.
- */
+/* Loads the outgoing payload and opens the process's devices. On failure a message has been
+ * printed. */
 enum status engine_open(struct engine *engine);
 
 /*
- * Loads the outgoing payload anew, as the options say by now. No connection may be left. On failure
- * a message has been printed.
+ * Gives helpers that a disk holds up a moment to end, and frees everything. No connection and no id
+ * may be left.
  */
-enum status engine_reload(struct engine *engine);
-
-/* Stops the completion thread and frees everything. No connection and no id may be left. */
 void engine_close(struct engine *engine);
 
 /*
- * Waits as process_wait() does, until `deadline` or until the first connection is due before, and
- * handles device events itself: returns all other kinds of wakeups.
+ * Waits as process_wait() does until `deadline`, and handles device events and the ends of helpers
+ * itself: returns all other kinds of wakeups. With WAKEUP_ENDED the connection is stored whose
+ * thread has ended; connection_join() is next.
  */
-enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event);
+enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
+			struct connection **ended);
 
-/* A connection that connection_service() has to be called for now; NULL if there is none. */
-struct connection *engine_next_connection(struct engine *engine);
+/* The same for a connection that has ended already; or to `wait` for one when engine_wait() cannot.
+ * NULL: none has. */
+struct connection *engine_take_ended(struct engine *engine, bool wait);
 
 /* With --json: prints the object of a program that had no session. */
 void engine_report_json(struct engine *engine, enum status status);
@@ -61,7 +61,7 @@ enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
  * For a client, while the server registers what it needs before it answers the connect request:
- * registers the ring of a payload that is not whole in memory, which no answer changes. If that
+ * registers the ring of a payload that is longer than any, which no answer changes. If that
  * fails connection_negotiate() tries again, and reports: a client that leaves before it is answered
  * can close a listener of soft-iWARP.
  */
@@ -69,9 +69,9 @@ void connection_register_ahead(struct connection *connection);
 
 /*
  * Once the peer's hello and limits are known, from the connect request or its acceptance: registers
- * both payloads or their rings, starts the source, and keeps to the smaller of both sides' numbers
- * of READs. Must come before messages flow: for a server before it accepts, for a client when
- * connected. On failure as connection_prepare().
+ * a ring for each payload, starts what reads the outgoing one, and keeps to the smaller of both
+ * sides' numbers of READs. Must come before messages flow: for a server before it accepts, for a
+ * client when connected. On failure as connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -85,24 +85,17 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
  */
 enum status connection_reject(struct connection *connection, enum refusal refusal);
 
-/* True once it is established, also when it is over. Main thread, without the lock. */
-bool connection_stands(struct connection *connection);
+/* True if the session has failed or was interrupted: it only closes. */
+bool connection_is_over(const struct connection *connection);
 
-/* True if the session has failed or was interrupted: it only closes. Main thread, without the lock.
- */
-bool connection_is_over(struct connection *connection);
-
-/* Handles the connection manager events that mean the same to both programs. */
+/* Tells the connection of an event that means the same to both programs. Its thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
-
-/*
- * Does what is left to the main thread: disconnects, enforces the deadline. True when the session
- * is over and the connection may be finished; then `*status` says how it ended.
- */
-bool connection_service(struct connection *connection, enum status *status);
 
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);
+
+/* The session is over, as engine_wait() has said, or it had no thread: how it ended. */
+enum status connection_join(struct connection *connection);
 
 /*
  * Reports how the session ended, to engine->check or to the user, also with --json if it is an

@@ -21,34 +21,6 @@
 /* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
 #define CANCEL_INTERVAL 100
 
-bool payload_is_whole(const struct payload *payload)
-{
-	return payload->memory && payload->size == payload->length;
-}
-
-/* ---- The digest ---- */
-
-void payload_extend_digest(struct payload *payload, uint64_t size)
-{
-	int64_t started;
-
-	if (size > payload->size)
-		size = payload->size;
-	if (size <= payload->digested)
-		return;
-	started = now_nanoseconds();
-	digest_add(payload->digest, payload->memory + payload->digested,
-		   (size_t)(size - payload->digested));
-	payload->digested = size;
-	payload->digest_nanoseconds += now_nanoseconds() - started;
-}
-
-uint64_t payload_digest(struct payload *payload)
-{
-	payload_extend_digest(payload, payload->size);
-	return digest_value(payload->digest);
-}
-
 /* ---- Reading ---- */
 
 /* Reads up to `size` bytes of the file from `position` on; fewer at its end, -1 with errno. */
@@ -187,19 +159,9 @@ static enum status load_text(const struct loading *loading)
 	return STATUS_SUCCESS;
 }
 
-static enum status load_pattern(const struct loading *loading)
+struct payload payload_pattern(uint64_t length)
 {
-	struct payload *payload = loading->payload;
-	enum status status;
-
-	payload->is_pattern = true;
-	payload->length = loading->process->options->pattern_size;
-	if (payload->length > PAYLOAD_WHOLE)
-		return STATUS_SUCCESS;
-	status = payload_allocate(loading, (size_t)payload->length);
-	if (status == STATUS_SUCCESS)
-		pattern_fill(payload->memory, 0, payload->size);
-	return status;
+	return (struct payload){ .is_pattern = true, .length = length, .descriptor = -1 };
 }
 
 static enum status read_failed(const struct loading *loading, const char *reason)
@@ -442,25 +404,21 @@ enum status payload_load(struct payload *payload, struct process *process)
 	const struct loading loading = { .payload = payload, .process = process };
 	enum status status;
 
-	payload->descriptor = -1;
+	*payload = payload_pattern(options->pattern_size);
+	if (options->pattern_size)
+		return STATUS_SUCCESS;
+	payload->is_pattern = false;
 	payload->name = options->file;
-	payload->digest = digest_new();
-	if (!payload->digest)
-		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot allocate memory for a digest");
 	if (!options->file)
-		return options->pattern_size ? load_pattern(&loading) : load_text(&loading);
+		return load_text(&loading);
 	status = load_descriptor(&loading);
-	if (payload_is_whole(payload))
+	if (payload->size == payload->length) /* all of it is in memory */
 		close_descriptor(payload);
 	return status;
 }
 
 void payload_free(struct payload *payload)
 {
-	digest_free(payload->digest);
-	if (payload->stays)
-		return;
 	payload_deallocate(payload);
 	close_descriptor(payload);
 }

@@ -21,24 +21,16 @@
 /* In messages: a file has fewer bytes than when it was opened. */
 #define PAYLOAD_CUT_SHORT "it was cut short meanwhile; try again when it is whole"
 
-/* The outgoing payload, the same for every peer. Once it is loaded only its digest changes. */
+/* The outgoing payload, the same for every peer. Once it is loaded it does not change. */
 struct payload {
 	uint8_t *memory;  /* from memory_map(): all of it, the beginning of a pipe, or NULL */
 	size_t size;      /* bytes in memory */
 	uint64_t length;  /* bytes; TRANSFER_UNKNOWN: a pipe that is sent as it comes */
 	bool is_pattern;  /* of --size */
-	bool stays;       /* an adapter or a worker may still use it: payload_free() leaves it */
 	const char *name; /* in messages, of what is read; the options' */
 	int descriptor;   /* what is not in memory is read from there; -1: nothing is */
 	off_t start;      /* of a file: where the payload begins in it */
-	/* The digest of a payload that is whole in memory, which grows while it is on the wire: */
-	void *digest;               /* from digest_new() */
-	uint64_t digested;          /* bytes that it covers */
-	int64_t digest_nanoseconds; /* time that it took */
 };
-
-/* Whether all of it is in memory. Any thread. */
-bool payload_is_whole(const struct payload *payload);
 
 /*
  * Loads what the options name. Waits for the first byte of a pipe without limit, before
@@ -49,21 +41,20 @@ bool payload_is_whole(const struct payload *payload);
  */
 enum status payload_load(struct payload *payload, struct process *process);
 
-/* Frees what is not marked as `stays`. Main thread, once no connection is left. */
+/* The pattern of --size, of so many bytes. */
+struct payload payload_pattern(uint64_t length);
+
+/* Frees it. Main thread, once nobody reads it any more. */
 void payload_free(struct payload *payload);
 
 /*
  * Reads or makes bytes [position, position + size) of a pass; `size` is at least 1. Returns how
  * many: fewer at the end and if a pipe has no more for now, none at the end, -1 with errno. Waits
- * for a pipe until `*cancelled` (ECANCELED, within 100 ms), for a file as long as its disk takes.
- * Any thread; a pipe has one reader, which reads it in order, once.
+ * for a pipe until `*cancelled` (ECANCELED, within 100 ms), for a file as long as its disk takes;
+ * for what is in memory, or is a pattern, it does not, and `cancelled` may be NULL. Any thread; a
+ * pipe has one reader, which reads it in order, once.
  */
 ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *memory, size_t size,
 		     const atomic_bool *cancelled);
-
-/* Lets the digest cover the payload up to `size`, or up to its end. */
-void payload_extend_digest(struct payload *payload, uint64_t size);
-/* The digest of the whole payload: XXH3, 64 bits. */
-uint64_t payload_digest(struct payload *payload);
 
 #endif

@@ -3,14 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -83,89 +82,19 @@ static int epoll_add(int epoll, int descriptor, void *subject)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
 }
 
-static int make_nonblocking(int descriptor)
+int make_nonblocking(int descriptor)
 {
 	int flags = fcntl(descriptor, F_GETFL);
 
 	return flags < 0 ? -1 : fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* Takes up a device that librdmacm has opened. NULL with errno. */
-static struct device *add_device(struct process *process, struct ibv_context *verbs)
+int process_watch_device(struct process *process, struct ibv_context *verbs)
 {
-	struct device *device = calloc(1, sizeof(*device));
-
-	if (!device)
-		return NULL;
-	device->verbs = verbs;
-	device->completion_channel = ibv_create_comp_channel(verbs);
-	if (!device->completion_channel)
-		goto free_device;
-	if (make_nonblocking(device->completion_channel->fd) || make_nonblocking(verbs->async_fd) ||
-	    epoll_add(process->completion_descriptor, device->completion_channel->fd, device) ||
-	    epoll_add(process->main_descriptor, verbs->async_fd, device))
-		goto destroy_channel;
-	SLIST_INSERT_HEAD(&process->devices, device, link);
-	return device;
-
-destroy_channel: /* closing a descriptor takes it out of the epoll as well */
-	ibv_destroy_comp_channel(device->completion_channel);
-free_device:
-	free(device);
-	return NULL;
-}
-
-/* Its context may be closed when the lease ends, so that is the last. */
-static void remove_device(struct process *process, struct device *device)
-{
-	int error = ibv_destroy_comp_channel(device->completion_channel);
-
-	if (error)
-		print_warning(process->console, "cannot destroy a completion channel: %s",
-			      strerror(error));
-	epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd, NULL);
-	SLIST_REMOVE(&process->devices, device, device, link);
-	if (device->lease)
-		rdma_free_devices(device->lease);
-	free(device);
-}
-
-/* Once a device is broken, the completion thread has released it. */
-static void remove_broken_devices(struct process *process)
-{
-	struct device *device = SLIST_FIRST(&process->devices);
-
-	while (device) {
-		struct device *next = SLIST_NEXT(device, link);
-
-		if (atomic_load(&device->broken) && !device->connections)
-			remove_device(process, device);
-		device = next;
-	}
-}
-
-struct device *process_use_device(struct process *process, struct ibv_context *verbs)
-{
-	struct device *device;
-
-	SLIST_FOREACH (device, &process->devices, link) {
-		if (device->verbs == verbs)
-			break;
-	}
-	if (!device) {
-		device = add_device(process, verbs);
-		if (!device)
-			return NULL;
-		device->lease = rdma_get_devices(NULL);
-	}
-	device->connections++;
-	return device;
-}
-
-void process_release_device(struct process *process, struct device *device)
-{
-	device->connections--;
-	remove_broken_devices(process);
+	if (make_nonblocking(verbs->async_fd))
+		return -1;
+	return epoll_add(process->main_descriptor, verbs->async_fd, verbs) && errno != EEXIST ? -1
+											      : 0;
 }
 
 /* Those that end a session in good order; nohup(1) lets SIGHUP be ignored, and so it stays. */
@@ -198,24 +127,30 @@ static int open_signals(struct process *process)
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
-/* Opens the descriptors that the two threads wait on and wake each other with. */
+/* Each session has some: as many as this process may open. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit); /* else with fewer */
+}
+
+/* Opens the descriptors that the main thread waits on. */
 static enum status open_descriptors(struct process *process)
 {
+	raise_descriptor_limit();
 	process->main_descriptor = epoll_create1(EPOLL_CLOEXEC);
-	process->completion_descriptor = epoll_create1(EPOLL_CLOEXEC);
-	process->wake_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	process->stop_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (open_signals(process) || process->main_descriptor < 0 ||
-	    process->completion_descriptor < 0 || process->wake_descriptor < 0 ||
-	    process->stop_descriptor < 0 ||
+	    pipe2(process->ended, O_CLOEXEC) || make_nonblocking(process->ended[0]) ||
 	    epoll_add(process->main_descriptor, process->signal_descriptor,
 		      &process->signal_descriptor) ||
-	    epoll_add(process->main_descriptor, process->wake_descriptor,
-		      &process->wake_descriptor) ||
-	    epoll_add(process->completion_descriptor, process->stop_descriptor, NULL))
+	    epoll_add(process->main_descriptor, process->ended[0], process->ended))
 		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot open the descriptors that the threads wait on: %s (see "
-				    "'ulimit -n')",
+				    "cannot open the descriptors that the main thread waits on: %s "
+				    "(see 'ulimit -n')",
 				    strerror(errno));
 	return STATUS_SUCCESS;
 }
@@ -249,7 +184,7 @@ static enum status open_devices(struct process *process)
 	int count = 0;
 
 	devices = rdma_get_devices(&count);
-	process->devices_open = devices;
+	process->devices = devices;
 	if (!devices)
 		return explain_missing_rdma(process, "cannot list the RDMA devices");
 	if (count == 0) {
@@ -257,7 +192,7 @@ static enum status open_devices(struct process *process)
 		status = explain_missing_rdma(process, "cannot find an RDMA device");
 	}
 	for (int i = 0; i < count && status == STATUS_SUCCESS; i++) {
-		if (!add_device(process, devices[i]))
+		if (process_watch_device(process, devices[i]))
 			status = process_fail(
 				process, STATUS_LOCAL_FAILURE, "cannot use RDMA device %s: %s",
 				ibv_get_device_name(devices[i]->device), strerror(errno));
@@ -295,11 +230,9 @@ void process_init(struct process *process, const struct options *options, struct
 	process->options = options;
 	process->console = console;
 	process->signal_descriptor = -1;
-	process->wake_descriptor = -1;
-	process->stop_descriptor = -1;
+	process->ended[0] = -1;
+	process->ended[1] = -1;
 	process->main_descriptor = -1;
-	process->completion_descriptor = -1;
-	SLIST_INIT(&process->devices);
 }
 
 enum status process_open(struct process *process)
@@ -324,17 +257,14 @@ static void close_descriptor(int descriptor)
 
 void process_close(struct process *process)
 {
-	while (!SLIST_EMPTY(&process->devices))
-		remove_device(process, SLIST_FIRST(&process->devices));
-	if (process->devices_open)
-		rdma_free_devices(process->devices_open);
+	if (process->devices)
+		rdma_free_devices(process->devices);
 	if (process->event_channel)
 		rdma_destroy_event_channel(process->event_channel);
 	close_descriptor(process->signal_descriptor);
-	close_descriptor(process->wake_descriptor);
-	close_descriptor(process->stop_descriptor);
+	close_descriptor(process->ended[0]);
+	close_descriptor(process->ended[1]);
 	close_descriptor(process->main_descriptor);
-	close_descriptor(process->completion_descriptor);
 }
 
 /* ---- What the main thread waits for ---- */
@@ -370,18 +300,17 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 }
 
 /* The same of a device's event. */
-static enum wakeup take_device_event(struct process *process, const struct device *device,
+static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
 	struct ibv_async_event event;
 
-	if (ibv_get_async_event(device->verbs, &event)) {
-		if (errno != EAGAIN && errno != EINTR)
-			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, device->verbs->async_fd,
-				  NULL);
+	if (ibv_get_async_event(verbs, &event)) {
+		if (errno != EAGAIN && errno != EINTR) /* it was removed */
+			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, verbs->async_fd, NULL);
 		return WAKEUP_OTHER;
 	}
-	copy->device = ibv_get_device_name(device->verbs->device);
+	copy->device = ibv_get_device_name(verbs->device);
 	copy->type = event.event_type;
 	copy->context = NULL;
 	switch (event.event_type) {
@@ -411,17 +340,24 @@ static enum wakeup take_signal(struct process *process)
 	return WAKEUP_SIGNAL;
 }
 
-static enum wakeup take_wake(struct process *process)
+bool process_take_ended(struct process *process, bool wait, void **what)
 {
-	eventfd_t count;
+	struct pollfd ready = { .fd = process->ended[0], .events = POLLIN };
 
-	eventfd_read(process->wake_descriptor, &count);
-	remove_broken_devices(process);
-	return atomic_load(&process->exhausted) ? WAKEUP_EXHAUSTED : WAKEUP_OTHER;
+	while (wait && poll(&ready, 1, -1) < 0 && errno == EINTR)
+		;
+	return read(process->ended[0], what, sizeof(*what)) == sizeof(*what);
+}
+
+void process_report_ended(struct process *process, void *what)
+{
+	/* a pipe takes so few bytes as a whole (pipe(7)), and the main thread empties it */
+	while (write(process->ended[1], &what, sizeof(what)) < 0 && errno == EINTR)
+		;
 }
 
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
-			 struct device_event *device_event)
+			 struct device_event *device_event, void **ended)
 {
 	struct epoll_event ready;
 	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
@@ -436,51 +372,9 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return take_signal(process);
-	if (ready.data.ptr == &process->wake_descriptor)
-		return take_wake(process);
+	if (ready.data.ptr == process->ended)
+		return process_take_ended(process, false, ended) ? WAKEUP_ENDED : WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
-}
-
-void process_wake(struct process *process)
-{
-	eventfd_write(process->wake_descriptor, 1);
-}
-
-/* ---- What the completion thread waits for ---- */
-
-enum channel_wakeup process_wait_channel(struct process *process, int milliseconds,
-					 struct device **device)
-{
-	struct epoll_event ready;
-	int count = epoll_wait(process->completion_descriptor, &ready, 1, milliseconds);
-
-	if (count < 0 && errno != EINTR) {
-		print_warning(process->console, "cannot wait for completion events: %s",
-			      strerror(errno));
-		atomic_store(&process->exhausted, true);
-		process_wake(process);
-		return CHANNEL_STOP;
-	}
-	if (count < 1)
-		return CHANNEL_QUIET;
-	*device = ready.data.ptr;
-	return *device ? CHANNEL_READY : CHANNEL_STOP;
-}
-
-void process_lose_device(struct process *process, struct device *device)
-{
-	/* what could not be taken out is reported once more: until then nobody may free it */
-	if (epoll_ctl(process->completion_descriptor, EPOLL_CTL_DEL, device->completion_channel->fd,
-		      NULL))
-		return;
-	atomic_store(&device->broken, true);
-	atomic_store(&process->device_lost, true);
-	process_wake(process);
-}
-
-void process_stop_channels(struct process *process)
-{
-	eventfd_write(process->stop_descriptor, 1);
 }
 
 /* ---- Signals ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: the clock, signals, the descriptors that its two threads wait on, and
- * the RDMA devices.
+ * The process: the clock, signals, and what the main thread waits for: the connection manager,
+ * devices, signals, and threads that have ended.
  *
  * Unless a function says otherwise it is the main thread's.
  */
@@ -11,29 +11,13 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "console.h"
 #include "options.h"
 #include "status.h"
 #include "wire.h"
-
-/*
- * An RDMA device that connections use, and the channel that reports its completion events. One that
- * is removed and comes back is another device: librdmacm opens it anew.
- */
-struct device {
-	struct ibv_context *verbs; /* librdmacm's; it opens and closes devices */
-	struct ibv_context *
-		*lease; /* keeps librdmacm from closing it; NULL: process->devices_open does */
-	struct ibv_comp_channel *completion_channel;
-	unsigned int connections; /* that use it; the main thread's */
-	atomic_bool broken;       /* it reports no completion event any more */
-	SLIST_ENTRY(device) link;
-};
 
 /*
  * "Ending signals" are SIGINT, SIGTERM and, unless it is ignored as nohup(1) has it, SIGHUP: they
@@ -49,15 +33,10 @@ struct process {
 	struct failure failure;  /* what failed outside of a session; for --json */
 	int signal_number;       /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
-	SLIST_HEAD(device_list, device) devices;
-	struct ibv_context **devices_open; /* those that were there at the start, by librdmacm */
-	int signal_descriptor;             /* signalfd(2): ending signals */
-	int wake_descriptor;               /* eventfd(2): the main thread has work */
-	int stop_descriptor;               /* eventfd(2): the completion thread shall return */
-	int main_descriptor;               /* epoll(7): what the main thread waits for */
-	int completion_descriptor;         /* epoll(7): what the completion thread waits for */
-	atomic_bool exhausted;             /* the completion thread cannot wait any more */
-	atomic_bool device_lost; /* a device is broken, which the main thread has not seen yet */
+	struct ibv_context **devices; /* that were there at the start, by librdmacm */
+	int signal_descriptor;        /* signalfd(2): ending signals */
+	int ended[2];                 /* pipe(2): process_report_ended() */
+	int main_descriptor;          /* epoll(7): what the main thread waits for */
 };
 
 /* Bytes that are kept of a connection manager event's private data: a hello. */
@@ -77,7 +56,7 @@ struct cm_event {
 
 /* A copy of a device's asynchronous event. */
 struct device_event {
-	const char *device; /* its name; the device's */
+	const char *device; /* its name; the device's. NULL: there is no event */
 	enum ibv_event_type type;
 	void *context; /* of the queue pair or completion queue that failed; NULL: neither did */
 };
@@ -87,15 +66,9 @@ enum wakeup {
 	WAKEUP_CM_EVENT,     /* it is stored */
 	WAKEUP_DEVICE_EVENT, /* it is stored */
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
-	WAKEUP_OTHER,        /* the deadline, or process_wake() */
-	WAKEUP_EXHAUSTED,    /* one of the threads cannot wait any more; a message was printed */
-};
-
-/* Reasons for which process_wait_channel() returns. */
-enum channel_wakeup {
-	CHANNEL_READY, /* a device has a completion event */
-	CHANNEL_QUIET, /* none has, for as long as was to be waited */
-	CHANNEL_STOP,  /* the thread shall return; a message was printed if it has to */
+	WAKEUP_ENDED,        /* a thread has: what it reported is stored */
+	WAKEUP_OTHER,        /* the deadline */
+	WAKEUP_EXHAUSTED,    /* it cannot wait any more; a message was printed */
 };
 
 /*
@@ -118,47 +91,34 @@ void process_init(struct process *process, const struct options *options, struct
  */
 enum status process_open(struct process *process);
 
-/* Frees everything. No connection, no id and no completion thread may be left. */
+/* Frees everything. No connection and no id may be left. */
 void process_close(struct process *process);
 
 /* Prints as warnx(3) does what failed outside of a session, and records it; returns `status`. */
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Has a descriptor never block. 0 or -1 with errno. */
+int make_nonblocking(int descriptor);
+
 /*
- * The device with this context, for one connection more. NULL with errno. Once all that the
- * connection has created of the device is destroyed, but before its id is, the device is released:
- * one that is broken goes with its last connection.
+ * Waits for this device's events from now on, too: it may have come after the start. Until
+ * librdmacm closes the context. 0 or -1 with errno.
  */
-struct device *process_use_device(struct process *process, struct ibv_context *verbs);
-void process_release_device(struct process *process, struct device *device);
+int process_watch_device(struct process *process, struct ibv_context *verbs);
 
 /*
  * Waits until there is something to do, at most until `deadline` (as now_milliseconds() counts,
  * INT64_MAX: without limit).
  */
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
-			 struct device_event *device_event);
+			 struct device_event *device_event, void **ended);
 
-/* Lets process_wait() return. Any thread. */
-void process_wake(struct process *process);
+/* A thread is about to end, and tells the main thread of `what`, any pointer. Any thread. */
+void process_report_ended(struct process *process, void *what);
 
-/*
- * Waits, at most `milliseconds` (-1: without limit), until a device's completion channel has an
- * event; that device is stored. The completion thread's.
- */
-enum channel_wakeup process_wait_channel(struct process *process, int milliseconds,
-					 struct device **device);
-
-/*
- * The device's channel failed: waits for it no more and wakes the main thread, which may free the
- * device then. If epoll_ctl(2) fails the channel is reported, and this is called, again. The
- * completion thread's.
- */
-void process_lose_device(struct process *process, struct device *device);
-
-/* Lets process_wait_channel() return CHANNEL_STOP. */
-void process_stop_channels(struct process *process);
+/* Takes such a report, and may `wait` for one. False: there is none. */
+bool process_take_ended(struct process *process, bool wait, void **what);
 
 /*
  * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection

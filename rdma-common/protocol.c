@@ -238,9 +238,9 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 }
 
 /*
- * A worker of this side failed: the first time counts. The peer learns it by a bad verdict, as soon
- * as this side may send one, and ends the connection. Where none can be sent, or a good one was,
- * this side ends it.
+ * This side cannot read, or keep, a payload: the first time counts. The peer learns it by a bad
+ * verdict, as soon as this side may send one, and ends the connection. Where none can be sent, or a
+ * good one was, this side ends it.
  */
 static void give_up(struct step *step, enum status status)
 {

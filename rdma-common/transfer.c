@@ -96,7 +96,7 @@ static uint64_t operation_end(const struct transfer *transfer)
 	return transfer->sink.ended ? transfer->sink.ready : TRANSFER_UNKNOWN;
 }
 
-/* Bytes that the source's worker fills in all. */
+/* Bytes that the source fills in all. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -853,7 +853,7 @@ void transfer_stop(struct transfer *transfer)
 	operation->stop = (begun / pass + 1) * pass;
 }
 
-/* ---- The workers ---- */
+/* ---- Filling and emptying the rings ---- */
 
 /* The position up to which the source's ring is free. */
 static uint64_t fill_limit(const struct transfer *transfer)

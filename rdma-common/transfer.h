@@ -2,7 +2,7 @@
 /*
  * The window: any number of bytes through rings of bounded memory, in either direction of a
  * session, in RDMA READ and in RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output,
- * no allocation, no lock. The caller holds the session's lock, gives the time, does what the
+ * no allocation. One thread at a time, the connection's: it gives the time, does what the
  * answers say, and reports what came of it.
  *
  * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
@@ -92,11 +92,11 @@ struct transfer_stream {
 /* The source of the outgoing stream: positions. */
 struct transfer_source {
 	struct transfer_stream stream;
-	uint64_t filled;     /* the worker has put so much into the ring */
+	uint64_t filled;     /* so much has been put into the ring */
 	uint64_t told_ready; /* the peer was told */
 	uint64_t taken;      /* the peer told */
 	uint64_t kept;       /* the peer told; for progress alone */
-	bool ended;          /* the worker says that there is no more */
+	bool ended;          /* there is no more */
 	bool told_end;       /* the peer was told: once */
 };
 
@@ -104,8 +104,8 @@ struct transfer_source {
 struct transfer_sink {
 	struct transfer_stream stream;
 	uint64_t ready;      /* the peer told */
-	uint64_t copied;     /* the worker has copied so much out of the ring */
-	uint64_t kept;       /* the worker has digested and stored so much */
+	uint64_t copied;     /* so much has been copied out of the ring */
+	uint64_t kept;       /* so much is digested and stored */
 	uint64_t told_taken; /* the peer was told */
 	uint64_t told_kept;  /* the peer was told */
 	bool ended;          /* `ready` is the end, the peer said */
@@ -258,9 +258,9 @@ uint64_t transfer_outstanding(const struct transfer *transfer);
 /* Whether the operation is at its end; READ: completed. True if this side does not operate. */
 bool transfer_operated(const struct transfer *transfer);
 
-/* ---- The workers ---- */
+/* ---- Filling and emptying the rings ---- */
 
-/* What the source's worker may fill next, outside of the lock. False if it has to wait. */
+/* What may be filled next. False: nothing for now. */
 bool transfer_fill(const struct transfer *transfer, struct piece *piece);
 
 /*
@@ -276,7 +276,7 @@ bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t
  */
 bool transfer_is_whole(const struct transfer *transfer);
 
-/* What the sink's worker may copy out next, outside of the lock. False if it has to wait. */
+/* What may be copied out next. False: nothing for now. */
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 
 /* It copied the first `size` bytes of that piece, and the ring may be written over there. */
@@ -285,7 +285,7 @@ void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now);
 /* It has digested and, with --output, stored everything up to `position`. */
 void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now);
 
-/* Bytes that the sink's worker keeps in all; TRANSFER_UNKNOWN until the end is marked. */
+/* Bytes that the sink keeps in all; TRANSFER_UNKNOWN until the end is marked. */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* Whether the peer is done and all that it sent is kept: the verdict is due. */

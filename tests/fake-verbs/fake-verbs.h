@@ -63,7 +63,6 @@
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
- *   holds:N                   how often the program may take its lock
  *   until:N from:N            when it must have ended (ms), and not before
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
  *   ports:N                   ports of the device, which all look alike
@@ -125,6 +124,7 @@ void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
 /* An eventfd(2) that counts: the descriptor of a channel of either library. */
 int open_counter(void);
+void close_counter(int descriptor);
 void raise_counter(int descriptor);
 /* Takes one off; false with errno EAGAIN if there is none. Blocking for ever is a violation. */
 bool lower_counter(int descriptor);
@@ -231,6 +231,7 @@ struct fake_cq {
 	struct object object;
 	struct work_queue completions;
 	int entries;
+	unsigned int posted; /* work requests whose completions have not been taken */
 	bool armed, polled_since_armed;
 	unsigned int events; /* in the channel, not taken yet */
 	unsigned int taken;  /* events taken, and not acknowledged */

@@ -30,7 +30,7 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread fsync fdatasync linkat fcntl open_memstream fclose getrlimit sysinfo \
 	getaddrinfo getnameinfo pthread_create \
-	clock_gettime nanosleep alarm raise syscall pthread_mutex_unlock sem_wait sem_post
+	clock_gettime nanosleep alarm raise syscall sem_wait sem_post
 # In two steps, so that none but the program's own calls become the fake's: not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
@@ -49,7 +49,10 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 
 $(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SOURCES)/rdma-common/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
+
+# Who waits in poll(2) for what the fake does has to wait in simulated time.
+$(OUTPUT)/rdma-common.o $(OUTPUT)/rdma-common/helper.o $(OUTPUT)/rdma-common/process.o: CPPFLAGS += -Dpoll=simulated_poll
 
 $(OUTPUT)/smallest: $(OUTPUT)/smallest.o $(fake_objects)
 	$(link)

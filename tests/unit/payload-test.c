@@ -283,6 +283,12 @@ static void write_file(const char *name, size_t size)
 
 /* ---- Text and patterns ---- */
 
+/* Whether all of it is. */
+static bool is_in_memory(const struct payload *payload)
+{
+	return payload->memory && payload->size == payload->length;
+}
+
 static void a_text_is_whole_and_zeros_follow_it(void **state)
 {
 	struct options options = default_options(ROLE_CLIENT);
@@ -291,7 +297,7 @@ static void a_text_is_whole_and_zeros_follow_it(void **state)
 	(void)state;
 	options.message = "hello";
 	assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
-	assert_true(payload_is_whole(&payload));
+	assert_true(is_in_memory(&payload));
 	assert_int_equal(payload.length, DEFAULT_PAYLOAD);
 	assert_string_equal((char *)payload.memory, "hello");
 	assert_int_equal(payload.memory[DEFAULT_PAYLOAD - 1], 0);
@@ -310,7 +316,7 @@ static void a_text_that_is_longer_has_one_zero(void **state)
 		memset(text, 'x', sizeof(text));
 		text[length] = '\0';
 		assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
-		assert_true(payload_is_whole(&payload));
+		assert_true(is_in_memory(&payload));
 		assert_int_equal(payload.length,
 				 length < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : DEFAULT_PAYLOAD + 1);
 		assert_string_equal((char *)payload.memory, text);
@@ -336,43 +342,17 @@ static void without_a_text_there_is_a_line_of_this_side(void **state)
 	}
 }
 
-static void a_pattern_is_whole_or_made_when_it_is_read(void **state)
+static void a_pattern_is_made_when_it_is_read(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < SIZES; i++) {
 		struct payload payload = load_pattern(sizes[i]);
 
-		assert_int_equal(payload_is_whole(&payload), sizes[i] <= PAYLOAD_WHOLE);
-		assert_int_equal(payload.size, payload_is_whole(&payload) ? sizes[i] : 0);
+		assert_null(payload.memory);
 		assert_int_equal(read_rest(&payload, 0), sizes[i]);
 		assert_int_equal(pattern_mismatch(found, 0, sizes[i]), sizes[i]);
 		payload_free(&payload);
 	}
-}
-
-static void a_digest_does_not_depend_on_its_steps(void **state)
-{
-	struct payload one, other;
-	int64_t started, ended;
-	uint64_t whole;
-
-	(void)state;
-	one = load_pattern(10000);
-	other = load_pattern(10000);
-	started = now_nanoseconds();
-	whole = payload_digest(&one);
-	ended = now_nanoseconds();
-	assert_in_range(one.digest_nanoseconds, 1, ended - started);
-	for (uint64_t size = 0; size <= 10000; size += 625) {
-		payload_extend_digest(&other, size);
-		assert_int_equal(other.digested, size);
-	}
-	payload_extend_digest(&other, 5);          /* is covered already */
-	payload_extend_digest(&other, UINT64_MAX); /* up to its end */
-	assert_true(payload_digest(&other) == whole);
-	assert_int_equal(other.digested, 10000);
-	payload_free(&one);
-	payload_free(&other);
 }
 
 /* ---- Files ---- */
@@ -410,7 +390,7 @@ static void a_file_is_whole_or_read_at_any_position(void **state)
 		assert_int_equal(load(&payload, ROLE_SERVER, "file"), STATUS_SUCCESS);
 		assert_int_equal(unlink("file"), 0);
 		assert_int_equal(payload.length, sizes[i]);
-		assert_int_equal(payload_is_whole(&payload), sizes[i] <= PAYLOAD_WHOLE);
+		assert_int_equal(is_in_memory(&payload), sizes[i] <= PAYLOAD_WHOLE);
 		assert_has_bytes(&payload, sizes[i]);
 		assert_int_equal(read_rest(&payload, sizes[i] / 2), sizes[i] - sizes[i] / 2);
 		assert_memory_equal(found, bytes + sizes[i] / 2, sizes[i] - sizes[i] / 2);
@@ -565,7 +545,7 @@ static void a_file_that_does_not_know_its_size_is_read_to_its_end(void **state)
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(load(&payload, roles[i], "/proc/version"), STATUS_SUCCESS);
-		assert_true(payload_is_whole(&payload));
+		assert_true(is_in_memory(&payload));
 		file = fopen("/proc/version", "r");
 		assert_int_equal(fread(version, 1, sizeof(version), file), payload.size);
 		fclose(file);
@@ -593,7 +573,7 @@ static void a_file_of_sysfs_has_what_reading_it_gives(void **state)
 	fclose(file);
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(load(&payload, roles[i], name), STATUS_SUCCESS);
-		assert_true(payload_is_whole(&payload));
+		assert_true(is_in_memory(&payload));
 		assert_int_equal(payload.size, size);
 		assert_memory_equal(payload.memory, text, size);
 		payload_free(&payload);
@@ -726,7 +706,7 @@ static void a_pipe_is_sent_as_it_comes_however_soon_it_ends(void **state)
 
 		feed_start(&feed);
 		assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
-		assert_false(payload_is_whole(&payload));
+		assert_false(is_in_memory(&payload));
 		assert_true(payload.length == TRANSFER_UNKNOWN);
 		assert_in_range(payload.size, 1, PAYLOAD_WHOLE + 1);
 		assert_has_bytes(&payload, sizes[i]);
@@ -942,7 +922,7 @@ static void a_server_of_many_clients_keeps_a_copy_of_a_pipe(void **state)
 		feed_start(&feed);
 		assert_int_equal(load(&payload, ROLE_SERVER, "-"), STATUS_SUCCESS);
 		assert_int_equal(payload.length, sizes[i]);
-		assert_int_equal(payload_is_whole(&payload), sizes[i] <= PAYLOAD_WHOLE);
+		assert_int_equal(is_in_memory(&payload), sizes[i] <= PAYLOAD_WHOLE);
 		assert_has_bytes(&payload, sizes[i]);
 		assert_has_bytes(&payload, sizes[i]); /* again, for another client */
 		payload_free(&payload);
@@ -1088,31 +1068,24 @@ static char *free_in_words(struct payload *payload)
 
 static void memory_that_cannot_be_unmapped_is_reported(void **state)
 {
-	struct payload payload = load_pattern(5000);
-	uint8_t *memory = payload.memory;
+	struct payload payload;
+	uint8_t *memory;
 	char *text;
 
 	(void)state;
+	write_file("file", 5000); /* a pattern has no memory */
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+	memory = payload.memory;
 	payload.memory++; /* where no page begins */
 	text = free_in_words(&payload);
 	assert_non_null(strstr(text, "cannot unmap 5000 bytes of memory: Invalid argument"));
 	free(text);
-	payload = load_pattern(5000);
+	assert_int_equal(memory_unmap(memory, 5000), 0);
+	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
 	text = free_in_words(&payload);
 	assert_string_equal(text, "");
 	free(text);
-	assert_int_equal(memory_unmap(memory, 5000), 0);
-}
-
-static void what_is_in_use_is_left(void **state)
-{
-	struct payload payload = load_pattern(5000);
-
-	(void)state;
-	payload.stays = true;
-	payload_free(&payload);
-	assert_int_equal(pattern_mismatch(payload.memory, 0, 5000), 5000);
-	assert_int_equal(memory_unmap(payload.memory, payload.size), 0);
+	assert_int_equal(unlink("file"), 0);
 }
 
 static void nothing_is_left(void **state)
@@ -1128,8 +1101,7 @@ int main(void)
 		cmocka_unit_test(a_text_is_whole_and_zeros_follow_it),
 		cmocka_unit_test(a_text_that_is_longer_has_one_zero),
 		cmocka_unit_test(without_a_text_there_is_a_line_of_this_side),
-		cmocka_unit_test(a_pattern_is_whole_or_made_when_it_is_read),
-		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
+		cmocka_unit_test(a_pattern_is_made_when_it_is_read),
 		cmocka_unit_test(what_is_longer_than_four_gibibytes_is_read_to_its_end),
 		cmocka_unit_test(a_file_is_whole_or_read_at_any_position),
 		cmocka_unit_test(of_a_file_that_is_whole_no_descriptor_is_kept),
@@ -1163,7 +1135,6 @@ int main(void)
 		cmocka_unit_test(a_copy_for_which_there_is_no_room_is_an_error_in_words),
 		cmocka_unit_test_setup(a_copy_that_cannot_be_kept_is_an_error_in_words, reset),
 		cmocka_unit_test(memory_that_cannot_be_unmapped_is_reported),
-		cmocka_unit_test(what_is_in_use_is_left),
 		cmocka_unit_test(nothing_is_left),
 	};
 

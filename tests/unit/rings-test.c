@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*
- * The rings of a connection: their length, by stream, budget and kernel, their access flags, and
- * when the payload itself is the ring.
- */
-#include "rdma-common/rings.h"
+/* The rings of a connection: their length, by stream, budget and kernel, and their access flags. */
+#include "rdma-common.h"
 #include "rdma-common/memory.h"
 
 #include <errno.h>
@@ -53,13 +50,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *memory, size_t size, int acce
 static struct options options;
 static struct engine engine;
 static struct connection connection;
-static struct payload payload;
 static struct failure failure;
 
-/* The payload of these tests that is whole in memory; nothing reads it. */
-static uint8_t bytes[100000] __attribute__((aligned(PAGE)));
-
-/* A client that reads, both ways, with a pipe as its payload, and memory for everything. */
+/* A client that reads, both ways, with memory for everything. */
 static int reset(void **state)
 {
 	(void)state;
@@ -71,11 +64,9 @@ static int reset(void **state)
 	engine.options = &options;
 	engine.budget = UINT64_MAX;
 	console_init(&engine.console, &options);
-	payload = (struct payload){ .length = TRANSFER_UNKNOWN };
 	memset(&connection, 0, sizeof(connection));
 	connection.engine = &engine;
 	connection.log.console = &engine.console;
-	connection.payload = &payload;
 	memset(&failure, 0, sizeof(failure));
 	return 0;
 }
@@ -95,8 +86,7 @@ static uint64_t give_back(struct region *region, enum status status)
 	assert_int_equal(region->counted, (size + PAGE - 1) / PAGE * PAGE); /* all begin a page */
 	assert_int_equal(engine.registered, region->counted);
 	engine.registered = 0;
-	if (region->owned)
-		assert_int_equal(memory_unmap(region->memory, region->size), 0);
+	assert_int_equal(memory_unmap(region->memory, region->size), 0);
 	memset(region, 0, sizeof(*region));
 	return size;
 }
@@ -105,8 +95,8 @@ static uint64_t give_back(struct region *region, enum status status)
 static uint64_t incoming_ring(uint64_t length)
 {
 	struct stream_plan plan = plan_of(length, 1);
-	uint64_t size =
-		give_back(&connection.incoming, register_incoming(&connection, &plan, &failure));
+	uint64_t size = give_back(&connection.incoming_ring,
+				  register_incoming(&connection, &plan, &failure));
 
 	assert_int_equal(plan.ring, size);
 	return size;
@@ -114,22 +104,11 @@ static uint64_t incoming_ring(uint64_t length)
 
 static uint64_t outgoing_ring(struct stream_plan plan)
 {
-	uint64_t size =
-		give_back(&connection.outgoing, register_outgoing(&connection, &plan, &failure));
+	uint64_t size = give_back(&connection.outgoing_ring,
+				  register_outgoing(&connection, &plan, &failure));
 
 	assert_int_equal(plan.ring, size);
 	return size;
-}
-
-/* Whether the payload itself was registered; else it is copied into a ring as long. */
-static bool is_payload_itself(struct stream_plan plan)
-{
-	enum status status = register_outgoing(&connection, &plan, &failure);
-	bool itself = connection.outgoing.memory == payload.memory;
-
-	assert_int_equal(connection.outgoing.owned, !itself);
-	assert_int_equal(give_back(&connection.outgoing, status), plan.ring);
-	return itself;
 }
 
 /* ---- Tests ---- */
@@ -158,8 +137,8 @@ static void a_stream_that_is_not_there_has_no_ring(void **state)
 	assert_int_equal(register_outgoing(&connection, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(register_incoming(&connection, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(kernel.calls, 0);
-	assert_null(connection.outgoing.memory);
-	assert_null(connection.incoming.memory);
+	assert_null(connection.outgoing_ring.memory);
+	assert_null(connection.incoming_ring.memory);
 }
 
 /* It was made ahead, before the peer's hello could say how often the stream is sent. */
@@ -201,7 +180,7 @@ static void not_even_a_page_is_a_failure_in_words(void **state)
 	assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.tried[kernel.calls - 1], PAGE);
-	assert_null(connection.incoming.memory);
+	assert_null(connection.incoming_ring.memory);
 	assert_int_equal(engine.registered, 0);
 	reset(NULL);
 	engine.budget = PAGE - 1;
@@ -267,62 +246,6 @@ static void no_side_gives_more_access_than_the_operation_needs(void **state)
 	}
 }
 
-/* The same of a payload that is whole in memory, with the bytes of one pass. */
-static struct stream_plan plan_of_payload(size_t size, uint64_t passes)
-{
-	payload = (struct payload){ .memory = bytes, .size = size, .length = size };
-	return plan_of(size, passes);
-}
-
-static void a_payload_in_memory_is_the_ring_while_its_bytes_stay(void **state)
-{
-	struct stream_plan plan = plan_of_payload(sizeof(bytes), 1);
-
-	(void)state;
-	assert_true(is_payload_itself(plan));
-	plan.every_pass = true; /* of one */
-	assert_true(is_payload_itself(plan));
-	plan = plan_of_payload(1000, 5);
-	assert_true(is_payload_itself(plan));
-	assert_int_equal(kernel.access, IBV_ACCESS_REMOTE_READ);
-	plan.every_pass = true;
-	assert_false(is_payload_itself(plan));
-	plan.every_pass = false;
-	options.operation = OPERATION_WRITE; /* into a ring of the peer's that may be shorter */
-	assert_false(is_payload_itself(plan));
-	plan.passes = 1;
-	assert_true(is_payload_itself(plan));
-	payload.length++; /* a pipe whose beginning is in memory */
-	assert_false(is_payload_itself(plan));
-}
-
-static void a_payload_that_may_not_be_locked_as_a_whole_goes_through_a_ring(void **state)
-{
-	struct stream_plan plan = plan_of_payload(20 * PAGE, 1);
-
-	(void)state;
-	engine.budget = 20 * PAGE;
-	assert_true(is_payload_itself(plan));
-	engine.budget--;
-	assert_int_equal(outgoing_ring(plan), 9 * PAGE);
-	engine.budget = 16 * 20 * PAGE + MEBIBYTE;
-	options.role = ROLE_SERVER;
-	assert_true(is_payload_itself(plan));
-	engine.budget--;
-	assert_int_equal(outgoing_ring(plan), 19 * PAGE);
-	reset(NULL);
-	plan = plan_of_payload(20 * PAGE, 1);
-	kernel.most = 15 * PAGE;
-	assert_int_equal(outgoing_ring(plan), 10 * PAGE);
-	reset(NULL);
-	plan = plan_of_payload(1000, 1); /* shorter than a page, which is counted as a whole */
-	engine.budget = PAGE;
-	assert_true(is_payload_itself(plan));
-	engine.budget--;
-	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
-	assert_int_equal(kernel.calls, 1);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -336,9 +259,6 @@ int main(void)
 		cmocka_unit_test_setup(a_ring_has_its_share_of_the_budget_in_whole_pages, reset),
 		cmocka_unit_test_setup(a_server_of_many_clients_gives_one_a_sixteenth, reset),
 		cmocka_unit_test_setup(no_side_gives_more_access_than_the_operation_needs, reset),
-		cmocka_unit_test_setup(a_payload_in_memory_is_the_ring_while_its_bytes_stay, reset),
-		cmocka_unit_test_setup(
-			a_payload_that_may_not_be_locked_as_a_whole_goes_through_a_ring, reset),
 	};
 
 	return cmocka_run_group_tests_name("rings", tests, NULL, NULL);

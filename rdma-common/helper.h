@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A helper: a thread that reads what a connection sends, or stores what it receives, where that may
+ * be held up by a disk or by whoever is at the other end of a pipe, for ever. It does one call at a
+ * time, and knows no session.
+ *
+ * It belongs to the connection's thread, which never waits for it: it asks, and when
+ * helper_descriptor() can be read it looks for the result. Buffer and output are the helper's, so
+ * that a call that does not return holds up nobody; whoever lets go last, the connection or the
+ * helper, frees them.
+ */
+#ifndef RDMA_COMMON_HELPER_H
+#define RDMA_COMMON_HELPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "payload.h"
+#include "process.h"
+
+/* Bytes of its buffer. */
+#define HELPER_BUFFER ((size_t)256 << 10)
+
+struct helper;
+
+/*
+ * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, or that stores
+ * in `output` (output_open(), with `mode`), which it opens for the first bytes; the other one is
+ * NULL. NULL with errno.
+ */
+struct helper *helper_start(struct process *process, const struct payload *payload,
+			    const char *output, mode_t mode);
+
+uint8_t *helper_buffer(struct helper *helper);
+
+/* Can be read when a call has ended, as poll(2) tells. */
+int helper_descriptor(const struct helper *helper);
+
+/*
+ * Asks for a call; the one before must have ended, and its result been taken. The buffer is the
+ * helper's meanwhile. helper_read(): up to `size` bytes of the payload from `position` of a pass on
+ * go into the buffer (payload_read()). helper_store(): some of the `size` bytes at `offset` of the
+ * buffer are stored (output_write()). helper_commit(): there are no more (output_commit()).
+ */
+void helper_read(struct helper *helper, uint64_t position, size_t size);
+void helper_store(struct helper *helper, size_t offset, size_t size);
+void helper_commit(struct helper *helper);
+
+/* True from a call on until its result is taken. NULL: it is not. */
+bool helper_is_asked(const struct helper *helper);
+
+/* Takes the result of the call, once that has ended: then true, and -1 comes with errno. */
+bool helper_result(struct helper *helper, ssize_t *result);
+
+/* What waits for a pipe ends soon, and what is not committed yet will not be. NULL is allowed. */
+void helper_cancel(struct helper *helper);
+
+/*
+ * Lets go of it. What waits for a pipe is cancelled; a call that runs has a moment to end, and what
+ * it has begun to store is removed. False: it is held up, and process_report_ended() will tell that
+ * it has ended all the same. NULL is allowed.
+ */
+bool helper_release(struct helper *helper);
+
+#endif

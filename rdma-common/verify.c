@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "digest.h"
+#include "process.h"
+
+bool verify_begin(struct verification *verification)
+{
+	verification->digest = digest_new();
+	verification->excerpt.is_pattern = verification->is_pattern;
+	return verification->digest;
+}
+
+void verify_free(struct verification *verification)
+{
+	digest_free(verification->digest);
+	verification->digest = NULL;
+}
+
+size_t verify_in_first_pass(const struct verification *verification, uint64_t position, size_t size)
+{
+	uint64_t pass = verification->pass_length;
+
+	if (position >= pass)
+		return 0;
+	return size < pass - position ? size : (size_t)(pass - position);
+}
+
+static void fail_at_position(const struct verification *verification, uint64_t position,
+			     struct failure *failure)
+{
+	uint64_t pass = verification->pass_length;
+	char which[64] = "";
+
+	if (verification->length != pass)
+		snprintf(which, sizeof(which), " in pass %" PRIu64, position / pass + 1);
+	failure_set(failure, STATUS_CONTENTS_WRONG,
+		    "the contents are wrong: byte %" PRIu64 " of %" PRIu64
+		    "%s is not as in the pattern; do not trust this path",
+		    position % pass, pass, which);
+}
+
+/* The number of bytes up to the first that differs from the pattern, in whichever pass. */
+static size_t match_pattern(const struct verification *verification, const uint8_t *bytes,
+			    size_t size)
+{
+	uint64_t pass = verification->pass_length;
+	size_t done = 0, part, same;
+
+	do {
+		uint64_t position = (verification->bytes + done) % pass;
+
+		part = size - done < pass - position ? size - done : (size_t)(pass - position);
+		same = pattern_mismatch(bytes + done, position, part);
+		done += same;
+	} while (same == part && done < size);
+	return done;
+}
+
+/* A pass of a stream that repeats is over: its digest is that of all the others. */
+static void end_pass(struct verification *verification, bool first)
+{
+	uint64_t digest = digest_value(verification->digest);
+
+	if (first)
+		verification->pass_digest = digest;
+	else if (digest != verification->pass_digest)
+		verification->passes_differ = true;
+	digest_restart(verification->digest);
+}
+
+/* Digests the next bytes: all of the stream's, or pass for pass. */
+static void digest_next(struct verification *verification, const uint8_t *bytes, size_t size)
+{
+	uint64_t pass = verification->pass_length, position = verification->bytes;
+
+	while (verification->repeats && size >= pass - position % pass) {
+		size_t part = (size_t)(pass - position % pass);
+
+		digest_add(verification->digest, bytes, part);
+		bytes += part;
+		size -= part;
+		position += part;
+		end_pass(verification, position == pass);
+	}
+	digest_add(verification->digest, bytes, size);
+}
+
+bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
+		 struct failure *failure)
+{
+	int64_t started = now_nanoseconds();
+	size_t same = size;
+
+	if (verification->is_pattern)
+		same = match_pattern(verification, bytes, size);
+	if (same == size && verification->has_digest)
+		digest_next(verification, bytes, size);
+	excerpt_add(&verification->excerpt, bytes,
+		    verify_in_first_pass(verification, verification->bytes, same));
+	verification->bytes += same;
+	verification->nanoseconds += now_nanoseconds() - started;
+	if (same < size)
+		fail_at_position(verification, verification->bytes, failure);
+	return same == size;
+}
+
+/* The digest that the peer should have sent. */
+static uint64_t own_digest(const struct verification *verification)
+{
+	return verification->repeats ? verification->pass_digest
+				     : digest_value(verification->digest);
+}
+
+bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest,
+		struct failure *failure)
+{
+	if (verification->bytes == length && !verification->passes_differ &&
+	    (!verification->has_digest || own_digest(verification) == digest))
+		return true;
+	failure_set(failure, STATUS_CONTENTS_WRONG, "%s", status_in_words(STATUS_CONTENTS_WRONG));
+	return false;
+}

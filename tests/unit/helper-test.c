@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+/* A helper: what it reads and stores, and how its owner lets go of it. */
+#include "rdma-common/helper.h"
+#include "rdma-common/transfer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "folder.h"
+
+static char folder[] = "/tmp/helper-test-XXXXXX";
+static struct process process;
+static int descriptors_before;
+static uint8_t bytes[2 * HELPER_BUFFER];
+
+/* ---- A disk that may not answer, in the place of the kernel's ---- */
+
+static int answer[2] = { -1, -1 }; /* a pipe: it answers once there is something in it */
+
+ssize_t pread(int descriptor, void *memory, size_t size, off_t offset)
+{
+	char byte;
+
+	if (answer[0] >= 0 && read(answer[0], &byte, 1) != 1)
+		return -1;
+	if (lseek(descriptor, offset, SEEK_SET) < 0)
+		return -1;
+	return read(descriptor, memory, size);
+}
+
+/* ---- What the tests have in common ---- */
+
+static int set_up(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 31 >> 3);
+	descriptors_before = count_descriptors();
+	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
+}
+
+/* The result of a call, for which poll(2) tells when it is there. */
+static ssize_t result_of(struct helper *helper)
+{
+	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
+	ssize_t result;
+
+	while (!helper_result(helper, &result))
+		assert_int_equal(poll(&ended, 1, 60000), 1);
+	assert_false(helper_is_asked(helper));
+	return result;
+}
+
+static struct payload payload_of(const char *name, uint64_t length)
+{
+	return (struct payload){ .name = name,
+				 .length = length,
+				 .descriptor = open(name, O_RDONLY | O_CLOEXEC) };
+}
+
+static void write_file(const char *name, size_t size)
+{
+	int descriptor = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_int_equal(write(descriptor, bytes, size), size);
+	close(descriptor);
+}
+
+/* What a file has; how many bytes. */
+static size_t read_back(const char *name, uint8_t *memory, size_t size)
+{
+	int descriptor = open(name, O_RDONLY | O_CLOEXEC);
+	ssize_t count = read(descriptor, memory, size);
+
+	close(descriptor);
+	return count < 0 ? 0 : (size_t)count;
+}
+
+/* ---- Tests ---- */
+
+static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
+{
+	struct payload payload;
+	struct helper *helper;
+
+	(void)state;
+	write_file("file", sizeof(bytes));
+	payload = payload_of("file", sizeof(bytes));
+	helper = helper_start(&process, &payload, NULL, 0);
+	assert_non_null(helper);
+	helper_read(helper, 1000, sizeof(bytes));
+	assert_int_equal(result_of(helper), HELPER_BUFFER);
+	assert_memory_equal(helper_buffer(helper), bytes + 1000, HELPER_BUFFER);
+	helper_read(helper, sizeof(bytes) - 10, 10);
+	assert_int_equal(result_of(helper), 10);
+	assert_memory_equal(helper_buffer(helper), bytes + sizeof(bytes) - 10, 10);
+	assert_int_equal(truncate("file", 0), 0);
+	helper_read(helper, 0, 10);
+	assert_int_equal(result_of(helper), 0);
+	assert_true(helper_release(helper));
+	close(payload.descriptor);
+	assert_int_equal(unlink("file"), 0);
+}
+
+static void a_call_that_fails_has_its_errno(void **state)
+{
+	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
+	struct helper *helper = helper_start(&process, &payload, NULL, 0);
+
+	(void)state;
+	helper_read(helper, 0, 10);
+	assert_int_equal(result_of(helper), -1);
+	assert_int_equal(errno, EBADF);
+	assert_true(helper_release(helper));
+	helper = helper_start(&process, NULL, "none/file", 0600);
+	helper_store(helper, 0, 10);
+	assert_int_equal(result_of(helper), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_true(helper_release(helper));
+	assert_true(helper_release(NULL));
+}
+
+static void what_is_stored_has_its_name_once_it_is_committed(void **state)
+{
+	struct helper *helper = helper_start(&process, NULL, "stored", 0640);
+	uint8_t found[100];
+	struct stat about;
+
+	(void)state;
+	memcpy(helper_buffer(helper), bytes, 100);
+	helper_store(helper, 10, 30);
+	assert_int_equal(result_of(helper), 30);
+	helper_store(helper, 0, 5);
+	assert_int_equal(result_of(helper), 5);
+	assert_int_equal(access("stored", F_OK), -1);
+	helper_commit(helper);
+	assert_int_equal(result_of(helper), 0);
+	assert_int_equal(read_back("stored", found, sizeof(found)), 35);
+	assert_memory_equal(found, bytes + 10, 30);
+	assert_memory_equal(found + 30, bytes, 5);
+	assert_int_equal(stat("stored", &about), 0);
+	assert_int_equal(about.st_mode & 0777, 0640);
+	assert_true(helper_release(helper));
+	assert_int_equal(unlink("stored"), 0);
+}
+
+/* Else an empty payload of unknown length would leave no file. */
+static void nothing_can_be_committed_as_well(void **state)
+{
+	struct helper *helper = helper_start(&process, NULL, "empty", 0600);
+	struct stat about;
+
+	(void)state;
+	helper_commit(helper);
+	assert_int_equal(result_of(helper), 0);
+	assert_int_equal(stat("empty", &about), 0);
+	assert_int_equal(about.st_size, 0);
+	assert_true(helper_release(helper));
+	assert_int_equal(unlink("empty"), 0);
+}
+
+static void what_is_not_committed_leaves_no_file(void **state)
+{
+	struct helper *helper = helper_start(&process, NULL, "stored", 0600);
+
+	(void)state;
+	helper_store(helper, 0, 1000);
+	assert_int_equal(result_of(helper), 1000);
+	assert_true(helper_release(helper));
+	assert_int_equal(access("stored", F_OK), -1);
+}
+
+static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
+{
+	struct payload payload = { .name = "-", .length = TRANSFER_UNKNOWN };
+	struct helper *helper;
+	void *what;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	payload.descriptor = ends[0];
+	helper = helper_start(&process, &payload, NULL, 0);
+	helper_read(helper, 0, 10);
+	assert_true(helper_is_asked(helper));
+	/* at once, or on a busy machine a little later, without anything in the pipe */
+	if (!helper_release(helper))
+		assert_true(process_take_ended(&process, true, &what));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* It frees itself when the call has returned, and the process is told. */
+static void whom_a_disk_holds_up_nobody_waits_for(void **state)
+{
+	struct payload payload;
+	struct helper *helper;
+	void *what = &payload;
+
+	(void)state;
+	write_file("file", 10);
+	payload = payload_of("file", 10);
+	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
+	helper = helper_start(&process, &payload, NULL, 0);
+	helper_read(helper, 0, 10);
+	assert_false(helper_release(helper));
+	assert_false(process_take_ended(&process, false, &what));
+	assert_int_equal(write(answer[1], "", 1), 1);
+	assert_true(process_take_ended(&process, true, &what));
+	assert_null(what);
+	close(answer[0]);
+	close(answer[1]);
+	answer[0] = -1;
+	close(payload.descriptor);
+	assert_int_equal(unlink("file"), 0);
+}
+
+static void without_a_descriptor_there_is_no_helper(void **state)
+{
+	struct rlimit before, none = { .rlim_cur = 0 };
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_null(helper_start(&process, NULL, "file", 0600));
+	assert_int_equal(errno, EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void nothing_is_left(void **state)
+{
+	(void)state;
+	close(process.ended[0]);
+	close(process.ended[1]);
+	assert_int_equal(count_descriptors(), descriptors_before);
+	assert_nothing_is_left(folder);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_file_is_read_in_pieces_of_the_buffer_at_most),
+		cmocka_unit_test(a_call_that_fails_has_its_errno),
+		cmocka_unit_test(what_is_stored_has_its_name_once_it_is_committed),
+		cmocka_unit_test(nothing_can_be_committed_as_well),
+		cmocka_unit_test(what_is_not_committed_leaves_no_file),
+		cmocka_unit_test(who_waits_for_a_pipe_is_let_go_of_soon),
+		cmocka_unit_test(whom_a_disk_holds_up_nobody_waits_for),
+		cmocka_unit_test(without_a_descriptor_there_is_no_helper),
+		cmocka_unit_test(nothing_is_left),
+	};
+
+	return cmocka_run_group_tests_name("helper", tests, set_up, NULL);
+}
