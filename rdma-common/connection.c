@@ -289,17 +289,19 @@ void connection_register_ahead(struct connection *connection)
 		register_outgoing(connection, &plan, &failure);
 }
 
-/* Starts the helper that reads the outgoing payload, if that has to be waited for. */
+/* What digests the outgoing payload, and the helper that reads it, if that has to be waited for. */
 static enum status open_outgoing(struct connection *connection, struct failure *failure)
 {
 	struct outgoing *outgoing = &connection->outgoing;
 
+	if (!connection->outgoing_ring.mr) /* this side sends nothing */
+		return STATUS_SUCCESS;
 	outgoing->digest = digest_new();
 	if (!outgoing->digest)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot allocate memory for a digest");
 	outgoing->pass_digest = digest_value(outgoing->digest);
-	if (!connection->outgoing_ring.mr || connection->payload.descriptor < 0)
+	if (connection->payload.descriptor < 0)
 		return STATUS_SUCCESS;
 	outgoing->helper =
 		helper_start(&connection->engine->process, &connection->payload, NULL, 0);
@@ -668,11 +670,11 @@ static void await_helpers(struct engine *engine)
 void engine_close(struct engine *engine)
 {
 	await_helpers(engine);
-	if (engine->held_up > 0) /* they may report their ends yet */
+	if (engine->held_up > 0) /* one may report its end yet, or be reading the payload */
 		engine->process.ended[1] = -1;
-	process_close(&engine->process);
-	if (engine->held_up == 0) /* else one may be reading it */
+	else
 		payload_free(&engine->payload);
+	process_close(&engine->process);
 }
 
 void engine_report_json(struct engine *engine, enum status status)
