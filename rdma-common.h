@@ -28,6 +28,7 @@
 #include "rdma-common/connect.h"
 #include "rdma-common/counters.h"
 #include "rdma-common/helper.h"
+#include "rdma-common/latency.h"
 #include "rdma-common/options.h"
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"

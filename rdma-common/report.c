@@ -258,60 +258,6 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 	free(text);
 }
 
-/* ---- Latencies ---- */
-
-/*
- * Up to 256 every nanosecond has a bucket of its own; from there on each power of two has 128, so
- * that no bucket is wider than a 128th of what it counts.
- */
-static unsigned int bucket_of(uint64_t nanoseconds)
-{
-	unsigned int shift = 0;
-
-	if (nanoseconds >= 256)
-		shift = 56 - (unsigned int)__builtin_clzll(nanoseconds);
-	return shift * 128 + (unsigned int)(nanoseconds >> shift);
-}
-
-/* The middle of a bucket; all that was counted may be below it, or above. */
-static int64_t bucket_value(unsigned int bucket)
-{
-	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;
-	int64_t width = (int64_t)1 << shift;
-
-	return (int64_t)(bucket - shift * 128) * width + width / 2;
-}
-
-void latency_count(struct latency *latency, int64_t nanoseconds)
-{
-	latency->counts[bucket_of((uint64_t)nanoseconds)]++;
-	if (!latency->total || nanoseconds < latency->minimum)
-		latency->minimum = nanoseconds;
-	if (nanoseconds > latency->maximum)
-		latency->maximum = nanoseconds;
-	latency->total++;
-}
-
-static int64_t clamp(int64_t value, int64_t minimum, int64_t maximum)
-{
-	if (value < minimum)
-		return minimum;
-	return value > maximum ? maximum : value;
-}
-
-int64_t latency_quantile(const struct latency *latency, double share)
-{
-	double wanted = share * (double)latency->total;
-	uint64_t passed = 0;
-
-	for (unsigned int bucket = 0; bucket < LATENCY_BUCKETS; bucket++) {
-		passed += latency->counts[bucket];
-		if (passed && (double)passed >= wanted)
-			return clamp(bucket_value(bucket), latency->minimum, latency->maximum);
-	}
-	return latency->maximum;
-}
-
 /* ---- Figures ---- */
 
 /* Rates of a session's operation; zero where nothing was measured. */

@@ -14,6 +14,7 @@
 
 #include "console.h"
 #include "counters.h"
+#include "latency.h"
 #include "process.h"
 #include "status.h"
 
@@ -23,17 +24,6 @@ struct json_object; /* of json-c */
 struct log {
 	struct console *console;
 	unsigned int session; /* its number stands in front of each line; 0: none does */
-};
-
-/*
- * Latencies of operations, counted in buckets, so that the memory does not grow with the number of
- * operations. A bucket is no wider than a 128th of what it counts.
- */
-#define LATENCY_BUCKETS (58 * 128)
-struct latency {
-	uint64_t counts[LATENCY_BUCKETS];
-	uint64_t total;           /* operations */
-	int64_t minimum, maximum; /* nanoseconds */
 };
 
 /* The report at the end of a session; of a program that had none, status and cause. */
@@ -124,11 +114,6 @@ void print_payload(const struct log *log, const struct excerpt *excerpt);
  * takes long.
  */
 void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);
-
-/* Counts one operation. */
-void latency_count(struct latency *latency, int64_t nanoseconds);
-/* The latency that `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
-int64_t latency_quantile(const struct latency *latency, double share);
 
 /* Prints that the connection is gone, what was measured and, if the session failed, why. */
 void report_session(const struct log *log, const struct report *report);
