@@ -18,6 +18,7 @@
 
 #include "congestion.h"
 #include "connect.h"
+#include "log.h"
 #include "memory.h"
 #include "process.h"
 #include "report.h"

@@ -14,6 +14,7 @@
 #include "digest.h"
 #include "memory.h"
 #include "output.h"
+#include "report.h"
 
 /*
  * The time that helpers have to remove what they have begun to store when the program ends. One

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report.h"
+#include "log.h"
 #include "status.h"
 
 struct verification {

@@ -4,6 +4,7 @@
  * and JSON object as it is printed.
  */
 #include "rdma-common.h"
+#include "rdma-common/report.h"
 
 #include <fcntl.h>
 #include <json-c/json.h>

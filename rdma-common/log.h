@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Output: status lines, traces, the payload, progress, and what JSON objects are made of.
+ *
+ * Any thread may print; nobody waits for a reader, since all of it goes through the console's
+ * queue.
+ */
+#ifndef RDMA_COMMON_LOG_H
+#define RDMA_COMMON_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "console.h"
+#include "status.h"
+
+struct json_object; /* of json-c */
+
+/* The origin of a line: who prints. */
+struct log {
+	struct console *console;
+	unsigned int session; /* its number stands in front of each line; 0: none does */
+};
+
+/* Prints one status line, at once: on standard output, or on standard error if that is taken by
+ * --json, --check or --output. Those of the sessions of --check are traces. */
+void print_status(const struct log *log, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* With --verbose, prints one line on standard error. */
+void print_trace(const struct log *log, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Prints a line on standard output: what --check finds, or JSON. */
+void print_result(struct console *console, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Prints as warnx(3) does that a session failed: `peer` is the other side, `cause` the reason. */
+void print_failure(const struct log *log, const char *peer, const char *cause);
+
+/* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
+void json_add_text(struct json_object *object, const char *key, const char *text);
+
+/* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
+void json_add_status(struct json_object *object, enum status status, int signal_number);
+
+/* Prints an object, which stays the caller's, as a line on standard output. */
+void print_json(struct console *console, struct json_object *object);
+
+/*
+ * Waits until all that was printed is written: for --timeout at most, and for a second at most if
+ * the process was interrupted, or is now; another signal ends it at once. STATUS_SUCCESS, or a
+ * message and the failure. The main thread's, after all others have ended; afterwards nothing is
+ * printed any more.
+ */
+enum status flush_output(struct console *console, bool interrupted);
+
+/*
+ * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
+ * means that there is no memory.
+ */
+char *escape(const uint8_t *bytes, size_t size);
+
+/* Bytes of a payload that are shown at most: a screen of text. */
+#define SHOWN_PAYLOAD 1024
+
+/* What is shown of an incoming payload. All zero: nothing of it has come yet. */
+struct excerpt {
+	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
+	size_t head_size;            /* how many of those have come */
+	uint64_t text_length;        /* bytes up to the last one that is not zero */
+	uint64_t size;               /* all bytes */
+	bool is_pattern;
+};
+
+/* Takes note of the payload's next bytes. */
+void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
+
+/* Prints the incoming payload, as much of it as is sensible on a terminal. */
+void print_payload(const struct log *log, const struct excerpt *excerpt);
+
+/*
+ * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it
+ * takes long.
+ */
+void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);
+
+#endif
