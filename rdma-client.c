@@ -11,6 +11,7 @@
 #include "rdma-common/check.h"
 #include "rdma-common/connection.h"
 #include "rdma-common/output.h"
+#include "rdma-common/report.h"
 
 static const char help[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
@@ -226,17 +227,18 @@ static void route_resolved(struct client *client)
 /* The server rejected the request, or nobody listens. */
 static void rejected(struct client *client, const struct cm_event *event)
 {
+	struct connection *connection = client->connection;
 	struct failure failure;
 
-	if (client->connection->running) { /* it has been established */
-		connection_cm_event(client->connection, event);
+	if (connection->running) { /* it has been established */
+		connection_cm_event(connection, event);
 		return;
 	}
-	if (client->engine->check)
-		check_rejected(client->engine->check, event);
+	connection->rejected = true;
+	connection->rejection = peer_introduction(event);
 	if (explain_rejection(event, &failure))
 		client->reached = true;
-	connection_fail(client->connection, failure.status, "%s", failure.cause);
+	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
 static void established(struct client *client, const struct cm_event *event)
@@ -339,13 +341,16 @@ static enum status run_events(struct client *client)
 	return connection_join(connection);
 }
 
-/* One session with one address. */
+/*
+ * One session with one address: how it ended, in client->connection, which the caller destroys.
+ * NULL: it did not come about, and a message has been printed.
+ */
 static enum status run_session(struct client *client)
 {
 	struct engine *engine = client->engine;
 	struct rdma_cm_id *id;
-	enum status status;
 
+	client->connection = NULL;
 	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 				    "cannot create a connection identifier: %s", strerror(errno));
@@ -355,10 +360,17 @@ static enum status run_session(struct client *client)
 		return STATUS_LOCAL_FAILURE;
 	if (connection_set_tos(client->connection) == STATUS_SUCCESS)
 		start_resolving(client);
-	status = run_events(client);
+	return run_events(client);
+}
+
+/* Reports how a session ended; with --json only if no other address is tried. */
+static void report(struct client *client)
+{
 	client->reported = client->reached || !client->address->ai_next;
-	connection_finish(client->connection, status, client->reported);
-	return status;
+	report_session(client->connection);
+	if (client->reported)
+		report_json(client->connection);
+	connection_destroy(client->connection);
 }
 
 /* Tries the addresses of the host in turn, until a server of this project answers. */
@@ -369,6 +381,8 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 	for (client->address = addresses; client->address && !client->reached;
 	     client->address = client->address->ai_next) {
 		status = run_session(client);
+		if (client->connection)
+			report(client);
 		if (client->address->ai_next && !client->reached)
 			print_warning(&client->engine->console, "trying the next address of '%s'",
 				      short_name(client->engine->options->address).text);
@@ -407,7 +421,7 @@ static enum status run_client(struct engine *engine)
 	if (status == STATUS_SUCCESS)
 		status = try_addresses(&client, addresses);
 	if (!client.reported)
-		engine_report_json(engine, status);
+		report_no_session(engine, status);
 	if (addresses)
 		freeaddrinfo(addresses);
 	if (sources)
@@ -434,25 +448,25 @@ static enum status check_server(struct engine *engine, struct check *check)
 	struct client client = { .engine = engine,
 				 .address = &address,
 				 .sources = engine->options->bind ? &source : NULL };
-	enum status status = STATUS_SUCCESS;
+	enum status status;
 
 	fflush(stdout); /* before the console has a thread that writes there, too */
-	engine->check = check;
+	status = engine_open(engine);
+	if (status != STATUS_SUCCESS)
+		return status;
 	while (check_next(check, client.reached)) {
 		address.ai_family = check->address.ss_family;
 		source.ai_family = check->source.ss_family;
-		status = engine->opened ? STATUS_SUCCESS : engine_open(engine);
 		engine->payload = payload_pattern(engine->options->pattern_size);
-		if (status == STATUS_SUCCESS)
-			status = run_session(&client);
-		if (check->busy)
-			wait_until(engine, check->retry_time);
-		if (engine->process.signal_number) { /* perhaps when the session had succeeded */
-			status = STATUS_INTERRUPTED;
+		status = run_session(&client);
+		if (!client.connection)
 			break;
-		}
+		check_session(check, client.connection);
+		connection_destroy(client.connection);
+		wait_until(engine, check->retry_time);
+		if (engine->process.signal_number) /* perhaps when the session had succeeded */
+			return STATUS_INTERRUPTED;
 	}
-	engine->check = NULL;
 	return status;
 }
 

@@ -44,8 +44,6 @@
 /* In messages, when the connection manager reports that. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
 
-struct check; /* rdma-common/check.h */
-
 /*
  * The state of a program. The main thread's; the connections' threads read options and payload,
  * print, and look how many they are.
@@ -54,14 +52,12 @@ struct engine {
 	const struct options *options;
 	struct process process;
 	struct console console;
-	struct log log;      /* for what concerns no session */
-	struct check *check; /* what reports of sessions go to; NULL: they are printed */
+	struct log log; /* for what concerns no session */
 	struct payload payload;
 	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
 	 * until its connection ends: what is deregistered before is being verified, and not freed
 	 * yet. */
 	uint64_t budget, registered;
-	bool opened;
 	unsigned int processors; /* that threads may spin on */
 	int held_up; /* helpers of sessions that are over, in a call that has not returned */
 	TAILQ_HEAD(all_connections, connection) connections;
@@ -158,13 +154,16 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	enum resource lacking;    /* server: what it is out of, if it refuses for that */
-	struct counters counters; /* of the port, when the session began, if wanted */
-	int tos;                  /* type of service in use; -1: not known */
-	mode_t output_mode;       /* of a new file */
-	struct payload payload;   /* what this side sends */
+	enum resource lacking;  /* server: what it is out of, if it refuses for that */
+	int tos;                /* type of service in use; -1: not known */
+	mode_t output_mode;     /* of a new file */
+	struct payload payload; /* what this side sends */
 	pthread_t thread;
 	/* The main thread's alone: */
+	bool rejected; /* client: by the server, which said this: */
+	struct introduction rejection;
+	struct counters counters_before, counters_after; /* of the port, if wanted */
+	enum status status;  /* how the session ended, once it is joined */
 	bool running;        /* the thread was started, and is not joined */
 	bool device_removed; /* the device went while the connection was there */
 	TAILQ_ENTRY(connection) link;
@@ -184,7 +183,7 @@ struct connection {
 	unsigned int actions; /* enum action, or-ed: what the steps have asked for */
 	struct transfer transfer;
 	struct figures figures;
-	char cause[CAUSE_SIZE];     /* the first failure in words; empty: none */
+	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
 	struct message peer_region; /* the peer's MSG_MR */
 	uint64_t peer_digest;       /* from the peer's MSG_DONE */
 	struct outgoing outgoing;

@@ -10,6 +10,7 @@
 
 #include "rdma-common/connection.h"
 #include "rdma-common/output.h"
+#include "rdma-common/report.h"
 
 /* Connect requests that may wait for this program at a time. */
 #define BACKLOG 1024
@@ -265,12 +266,21 @@ static void lose_listener(struct server *server, struct rdma_cm_id *id)
 
 /* ---- Sessions ---- */
 
-/* A session is over. */
-static void end_session(struct server *server, struct connection *connection)
+/* A session is over, or the client was rejected: reports and returns how it ended. */
+static enum status finish(struct connection *connection)
 {
 	enum status status = connection_join(connection);
 
-	connection_finish(connection, status, true);
+	report_session(connection);
+	report_json(connection);
+	connection_destroy(connection);
+	return status;
+}
+
+static void end_session(struct server *server, struct connection *connection)
+{
+	enum status status = finish(connection);
+
 	if (server->engine.options->one_off) {
 		server->status = status;
 		server->stopping = true;
@@ -358,8 +368,10 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	if (refusal == REFUSAL_NONE &&
 	    (is_one_too_many(server, connection) || !accept_client(connection, event, &client)))
 		refusal = REFUSAL_RESOURCES;
-	if (refusal != REFUSAL_NONE)
-		connection_finish(connection, connection_reject(connection, refusal), true);
+	if (refusal == REFUSAL_NONE)
+		return;
+	connection_reject(connection, refusal);
+	finish(connection);
 }
 
 static void handle_cm_event(struct server *server, const struct cm_event *event)
@@ -443,7 +455,7 @@ static enum status run_server(struct server *server)
 	if (status == STATUS_SUCCESS)
 		status = run_events(server);
 	else
-		engine_report_json(&server->engine, status);
+		report_no_session(&server->engine, status);
 	stop_listening(server);
 	return status;
 }

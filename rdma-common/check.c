@@ -17,11 +17,7 @@
 #include <unistd.h>
 
 #include "congestion.h"
-#include "connect.h"
-#include "log.h"
 #include "memory.h"
-#include "process.h"
-#include "report.h"
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */
@@ -540,12 +536,8 @@ bool check_next(struct check *check, bool reached)
 {
 	struct options *options = check->options;
 
-	if (check->asked) /* that session did not come about */
-		return false;
-	check->refusal = REFUSAL_NONE;
-	check->asked = true;
-	if (check->busy) { /* the same once more */
-		check->busy = false;
+	if (check->retry_time > 0) { /* the same once more */
+		check->retry_time = 0;
 		return true;
 	}
 	check->busy_deadline = now_milliseconds() + timeout_milliseconds(options);
@@ -562,35 +554,35 @@ bool check_next(struct check *check, bool reached)
 }
 
 /*
- * Whether what the server is out of may be there in a moment: a session ends, and the memory of one
- * of these, which ends a little later there than here. An older server does not say what it is.
+ * True if a server that rejected the connection may accept one in a moment: a session ends, and the
+ * memory of one of these, which ends a little later there than here. An older server does not say
+ * what it is out of. Over iWARP the reason may be lost: the reset of the connection overtakes it.
  */
-static bool may_accept_soon(const struct check *check)
+static bool may_accept_soon(const struct check *check, const struct introduction *server)
 {
-	if (check->refusal != REFUSAL_RESOURCES)
+	enum resource lacking = (enum resource)server->hello.lacking;
+
+	if (server->greeting == GREETING_NONE)
+		return check->iwarp && check->verified > 0;
+	if (rejection_reason(server) != REFUSAL_RESOURCES)
 		return false;
-	if (check->lacking == RESOURCE_MEMORY)
+	if (lacking == RESOURCE_MEMORY)
 		return check->verified > 0;
-	return check->lacking != RESOURCE_STORAGE && check->lacking != RESOURCE_OTHER;
+	return lacking != RESOURCE_STORAGE && lacking != RESOURCE_OTHER;
 }
 
-void check_rejected(struct check *check, const struct cm_event *event)
+/* True if the rejection shows nothing yet: the server does the other operation, or is busy. */
+static bool may_be_accepted(struct check *check, const struct introduction *server)
 {
-	const struct introduction server = peer_introduction(event);
-	/* over iWARP the reason may be lost: the reset of the connection overtakes it */
-	bool silent = server.greeting == GREETING_NONE;
+	int64_t soon = now_milliseconds() + BUSY_MILLISECONDS;
 
-	if (server.greeting == GREETING_VERSION)
-		check->refusal = REFUSAL_VERSION;
-	else
-		check->refusal = (enum refusal)server.hello.refusal;
-	check->lacking = (enum resource)server.hello.lacking;
 	if (!check->mode_is_known)
-		check->wrong_mode = check->refusal == REFUSAL_OPERATION || silent;
+		check->wrong_mode = server->greeting == GREETING_NONE ||
+				    rejection_reason(server) == REFUSAL_OPERATION;
 	check->mode_is_known = true;
-	check->retry_time = now_milliseconds() + BUSY_MILLISECONDS;
-	check->busy = (may_accept_soon(check) || (silent && check->iwarp && check->verified > 0)) &&
-		      check->retry_time < check->busy_deadline;
+	if (soon < check->busy_deadline && may_accept_soon(check, server))
+		check->retry_time = soon;
+	return check->wrong_mode || check->retry_time > 0;
 }
 
 /* True if packets may have been lost: the peer is silent, or its adapter. */
@@ -600,11 +592,12 @@ static bool is_silence(enum status status)
 }
 
 /* What to change where no connection stood. NULL: the cause says all. */
-static const char *advise_connecting(const struct check *check, const struct report *report)
+static const char *advise_connecting(const struct check *check, const struct connection *connection)
 {
-	bool told = check->refusal != REFUSAL_NONE, silent = is_silence(report->status);
+	bool told = rejection_reason(&connection->rejection) != REFUSAL_NONE;
+	bool silent = is_silence(connection->status);
 
-	if (check->next == 2 && !told && (silent || report->status == STATUS_REFUSED))
+	if (check->next == 2 && !told && (silent || connection->status == STATUS_REFUSED))
 		return "the server took a session, and no other behind it: start it without "
 		       "--one-off";
 	if (silent && check->iwarp)
@@ -618,11 +611,12 @@ static const char *advise_connecting(const struct check *check, const struct rep
 }
 
 /* What the server told of itself. */
-static void report_server(struct check *check, const struct report *report)
+static void report_server(struct check *check, const struct connection *connection)
 {
-	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(report->peer_mtu);
+	const char *name = connection->agreement.peer_device;
+	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(connection->agreement.peer_mtu);
 	bool differs = mtu > 0 && check->mtu > 0 && mtu != check->mtu;
-	char *device = escape((const uint8_t *)report->peer_device, strlen(report->peer_device));
+	char *device = escape((const uint8_t *)name, strlen(name));
 	bool named = device && *device;
 	char words[64] = "", advice[TEXT_SIZE];
 	struct json_object *finding;
@@ -633,12 +627,13 @@ static void report_server(struct check *check, const struct report *report)
 		 "the MTU is %u bytes here and %u there: set it the same on both hosts and between "
 		 "('ip link set ... mtu'), or packets above %u bytes may vanish",
 		 check->mtu, mtu, mtu < check->mtu ? mtu : check->mtu);
-	finding = add_finding(
-		check, "server", true, differs ? advice : NULL, "%s: rdma-server %s%s%s%s%s%s",
-		report->peer, operation_name(check->options->operation), named ? ", device " : "",
-		named ? device : "", check->gid[0] ? ", GID " : "", check->gid, words);
+	finding =
+		add_finding(check, "server", true, differs ? advice : NULL,
+			    "%s: rdma-server %s%s%s%s%s%s", connection->peer,
+			    operation_name(check->options->operation), named ? ", device " : "",
+			    named ? device : "", check->gid[0] ? ", GID " : "", check->gid, words);
 	if (finding)
-		json_add_text(finding, "device", *report->peer_device ? report->peer_device : NULL);
+		json_add_text(finding, "device", *name ? name : NULL);
 	free(device);
 }
 
@@ -710,6 +705,18 @@ static void report_silence(struct check *check)
 	report_transfer(check, passed ? NULL : advice);
 }
 
+/* True if this side's operation has completed. */
+static bool has_operated(const struct protocol *protocol)
+{
+	return protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up;
+}
+
+/* True if the peer's has: its MSG_DONE is here. */
+static bool peer_has_operated(const struct protocol *protocol)
+{
+	return protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT;
+}
+
 /*
  * How far one direction came. Digests are compared once both operations are done; of one alone the
  * adapters say that it has completed.
@@ -719,6 +726,29 @@ static enum passage judge_passage(bool verified, bool completed)
 	if (verified)
 		return PASSAGE_VERIFIED;
 	return completed ? PASSAGE_ARRIVED : PASSAGE_UNKNOWN;
+}
+
+static enum passage passage_to_server(const struct check *check,
+				      const struct connection *connection)
+{
+	const struct protocol *protocol = &connection->protocol;
+	bool verified = protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS;
+	bool completed = peer_has_operated(protocol);
+
+	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
+	if (check->options->operation == OPERATION_WRITE)
+		completed = has_operated(protocol) && !connection->limits.iwarp;
+	return judge_passage(verified, completed);
+}
+
+static enum passage passage_to_client(const struct check *check,
+				      const struct connection *connection)
+{
+	const struct protocol *protocol = &connection->protocol;
+	bool writes = check->options->operation == OPERATION_WRITE;
+
+	return judge_passage(protocol_verified(protocol),
+			     writes ? peer_has_operated(protocol) : has_operated(protocol));
 }
 
 /*
@@ -735,17 +765,13 @@ static void conclude(struct check *check)
 }
 
 /* How far both directions came with a size: what is seen of a session that connected. */
-static void judge_size(struct check *check, const struct report *report)
+static void judge_size(struct check *check, const struct connection *connection)
 {
-	bool writes = check->options->operation == OPERATION_WRITE;
-
-	check->to_server =
-		judge_passage(report->delivered, writes ? report->operated : report->peer_operated);
-	check->to_client =
-		judge_passage(report->verified, writes ? report->peer_operated : report->operated);
-	if (report->status == STATUS_SUCCESS)
+	check->to_server = passage_to_server(check, connection);
+	check->to_client = passage_to_client(check, connection);
+	if (connection->status == STATUS_SUCCESS)
 		check->verified = check->size;
-	if (!is_silence(report->status))
+	if (!is_silence(connection->status))
 		report_transfer(check, NULL);
 	else if (check->verified == 0)
 		conclude(check);
@@ -754,11 +780,12 @@ static void judge_size(struct check *check, const struct report *report)
 }
 
 /* After silence, one byte each way: if that fails as well, no size is to blame. */
-static void judge_presence(struct check *check, const struct report *report)
+static void judge_presence(struct check *check, const struct connection *connection)
 {
-	bool present = report->status == STATUS_SUCCESS || check->refusal != REFUSAL_NONE;
-	bool gone = is_silence(report->status) || report->status == STATUS_REFUSED ||
-		    report->status == STATUS_UNRESOLVED;
+	enum status status = connection->status;
+	bool present = status == STATUS_SUCCESS ||
+		       rejection_reason(&connection->rejection) != REFUSAL_NONE;
+	bool gone = is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED;
 	char advice[TEXT_SIZE];
 
 	check->question = QUESTION_SIZE;
@@ -770,63 +797,61 @@ static void judge_presence(struct check *check, const struct report *report)
 		snprintf(advice, sizeof(advice),
 			 "not even 1 byte passes any more (%s): the server has ended, or the path "
 			 "to it is down; see to that, and begin again",
-			 report->cause);
+			 connection->cause);
 		report_transfer(check, gone ? advice : NULL);
 	}
 }
 
 /* After silence in both directions, this size to the server, and one byte back. */
-static void judge_direction(struct check *check, const struct report *report)
+static void judge_direction(struct check *check, const struct connection *connection)
 {
-	bool writes = check->options->operation == OPERATION_WRITE;
+	bool connected = connection->protocol.connected;
 
 	check->question = QUESTION_SIZE;
-	check->to_server =
-		judge_passage(report->delivered, writes ? report->operated : report->peer_operated);
-	if (report->delivered)
+	check->to_server = passage_to_server(check, connection);
+	if (check->to_server == PASSAGE_VERIFIED)
 		check->to_client = PASSAGE_FAILED;
-	else if (!check->to_server && report->connected && is_silence(report->status))
+	else if (!check->to_server && connected && is_silence(connection->status))
 		check->to_server = PASSAGE_FAILED;
-	if (report->connected && is_silence(check->failure.status))
+	if (connected && is_silence(check->failure.status))
 		report_silence(check);
 	else
 		report_transfer(check, NULL);
 }
 
 /* The server refused, or nobody did. */
-static void report_refusal(struct check *check, const struct report *report)
+static void report_refusal(struct check *check, const struct connection *connection)
 {
-	add_finding(check, "server", false, advise_connecting(check, report),
-		    "%s: with %" PRIu64 " byte%s: %s", report->peer, check->size,
-		    check->size > 1 ? "s" : "", report->cause);
+	add_finding(check, "server", false, advise_connecting(check, connection),
+		    "%s: with %" PRIu64 " byte%s: %s", connection->peer, check->size,
+		    check->size > 1 ? "s" : "", connection->cause);
 }
 
-void check_session(struct check *check, const struct report *report)
+void check_session(struct check *check, const struct connection *connection)
 {
 	enum question question = check->question;
+	enum status status = connection->status;
+	bool connected = connection->protocol.connected;
 
-	check->asked = false;
-	if (check->wrong_mode || check->busy)
+	if (connection->rejected && may_be_accepted(check, &connection->rejection))
 		return;
-	if (!check->before.any && report->before)
-		check->before = *report->before;
-	if (report->after)
-		check->after = *report->after;
-	if (report->status != STATUS_SUCCESS &&
-	    (question == QUESTION_SIZE || report->status == STATUS_INTERRUPTED))
-		failure_set(&check->failure, report->status, "%s", report->cause);
-	if (report->connected && check->verified == 0)
-		report_server(check, report);
-	if (report->connected)
+	if (!check->before.any)
+		check->before = connection->counters_before;
+	check->after = connection->counters_after;
+	if (status != STATUS_SUCCESS && (question == QUESTION_SIZE || status == STATUS_INTERRUPTED))
+		failure_set(&check->failure, status, "%s", connection->cause);
+	if (connected && check->verified == 0)
+		report_server(check, connection);
+	if (connected)
 		check->mode_is_known = true;
 	if (question == QUESTION_PRESENCE)
-		judge_presence(check, report);
+		judge_presence(check, connection);
 	else if (question == QUESTION_DIRECTION)
-		judge_direction(check, report);
-	else if (report->connected)
-		judge_size(check, report);
+		judge_direction(check, connection);
+	else if (connected)
+		judge_size(check, connection);
 	else
-		report_refusal(check, report);
+		report_refusal(check, connection);
 }
 
 /* The counters of errors that grew during the sessions; nothing where the port has none. */

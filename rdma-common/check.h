@@ -16,12 +16,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "counters.h"
-#include "options.h"
-#include "process.h"
-#include "report.h"
-#include "status.h"
-#include "wire.h"
+#include "../rdma-common.h"
 
 /* Sizes of sessions, at most. */
 #define CHECK_SIZES 7
@@ -56,7 +51,6 @@ struct check {
 	int memory_error; /* of registering what a session needs; 0: none */
 	bool unlimited;   /* more can be registered than the limit of locked memory */
 	/* Of the sessions with it: */
-	bool asked;                  /* one was asked for, and is not over */
 	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
 	unsigned int size_count, next;
 	enum question question;
@@ -65,13 +59,11 @@ struct check {
 	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
 	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
 					   were tried */
-	enum refusal refusal;           /* why the server refused, if it said so */
-	enum resource lacking;          /* of what it was out then */
-	bool busy;                      /* it may take the same session a little later */
-	int64_t retry_time, busy_deadline; /* when, and until when it may; now_milliseconds() */
-	struct counters before, after;     /* of the device's port */
-	struct failure failure;            /* the first */
-	char complaint[CAUSE_SIZE];        /* the first finding that is not good; empty: none */
+	int64_t retry_time;    /* it is busy, and may take the same session then; 0: it is not */
+	int64_t busy_deadline; /* until when it may be; both as now_milliseconds() counts */
+	struct counters before, after; /* of the device's port */
+	struct failure failure;        /* the first */
+	char complaint[CAUSE_SIZE];    /* the first finding that is not good; empty: none */
 };
 
 /*
@@ -95,13 +87,11 @@ enum status check_path(struct check *check);
 bool check_next(struct check *check, bool reached);
 
 /*
- * The server rejected the connection: it may say that it does the other operation, or is busy. Then
- * check->busy is set, and the next session is to begin at check->retry_time.
+ * The session that was asked for is over, and joined: reports what it shows. It may show nothing
+ * yet, where the server does the other operation, or is busy: the next session is to begin at
+ * check->retry_time, if that is set.
  */
-void check_rejected(struct check *check, const struct cm_event *event);
-
-/* A session is over: reports what that shows. */
-void check_session(struct check *check, const struct report *report);
+void check_session(struct check *check, const struct connection *connection);
 
 /*
  * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as

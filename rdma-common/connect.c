@@ -534,12 +534,16 @@ static const char *lack_in_words(enum resource lacking)
 	}
 }
 
+enum refusal rejection_reason(const struct introduction *server)
+{
+	return server->greeting == GREETING_VERSION ? REFUSAL_VERSION
+						    : (enum refusal)server->hello.refusal;
+}
+
 bool explain_rejection(const struct cm_event *event, struct failure *failure)
 {
 	const struct introduction server = peer_introduction(event);
-	enum refusal refusal = server.greeting == GREETING_VERSION
-				       ? REFUSAL_VERSION
-				       : (enum refusal)server.hello.refusal;
+	enum refusal refusal = rejection_reason(&server);
 
 	if (server.greeting == GREETING_NONE) {
 		explain_silent_rejection(event->status, failure);

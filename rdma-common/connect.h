@@ -164,6 +164,9 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal,
 		   enum resource lacking);
 
+/* Why a server rejected the client, as it said; REFUSAL_NONE: it did not say. */
+enum refusal rejection_reason(const struct introduction *server);
+
 /* Fills in why a server rejected the client; true if the peer is a server of this project's. */
 bool explain_rejection(const struct cm_event *event, struct failure *failure);
 

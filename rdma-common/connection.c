@@ -10,11 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "digest.h"
 #include "memory.h"
 #include "output.h"
-#include "report.h"
 
 /*
  * The time that helpers have to remove what they have begun to store when the program ends. One
@@ -171,7 +169,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	enum status status = query_limits(id, options, limits, &failure);
 
 	connection->one_way = one_way;
-	read_counters(connection, &connection->counters);
+	read_counters(connection, &connection->counters_before);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
@@ -402,18 +400,15 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 	return connect_parameters(&connection->limits, &hello, wire);
 }
 
-enum status connection_reject(struct connection *connection, enum refusal refusal)
+void connection_reject(struct connection *connection, enum refusal refusal)
 {
-	enum status status = connection->protocol.status;
-
 	if (!connection_is_over(connection)) /* else the cause of that is the reason */
-		status = connection_fail(connection, STATUS_REFUSED, "refused: %s",
-					 refusal_in_words(refusal));
+		connection_fail(connection, STATUS_REFUSED, "refused: %s",
+				refusal_in_words(refusal));
 	/* when this fails, destroying the id rejects the request without a reason */
 	if (reject_request(connection->id, connection->engine->options, refusal,
 			   connection->lacking))
 		print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
-	return status;
 }
 
 /* ---- Events ---- */
@@ -519,74 +514,13 @@ enum status connection_join(struct connection *connection)
 		pthread_join(connection->thread, NULL);
 	connection->running = false;
 	status = explain_loss(connection, connection->protocol.status);
-	return judge_rate(connection, status);
-}
-
-/* Collects what is reported of a session. */
-static struct report make_report(const struct connection *connection, enum status status)
-{
-	const struct protocol *protocol = &connection->protocol;
-	bool known = connection->limits.transport;
-	bool checked = protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
-	bool verified = checked && protocol->verifying && protocol->check == STATUS_SUCCESS;
-	const struct transfer *transfer = &connection->transfer;
-	const struct figures *figures = &connection->figures;
-	const struct verification *verification = &connection->incoming.verification;
-	uint64_t pass = transfer_pass(transfer), bytes = figures->bytes;
-	uint64_t length = transfer->sink.stream.plan.length;
-	uint64_t kept = checked ? transfer->sink.kept : 0;
-
-	return (struct report){
-		.status = status,
-		.cause = connection->cause[0] ? connection->cause : status_in_words(status),
-		.signal_number = connection->engine->process.signal_number,
-		.peer = connection->peer,
-		.transport = connection->limits.transport,
-		.device = known ? ibv_get_device_name(connection->id->verbs->device) : NULL,
-		.tos = connection->tos,
-		.connected = protocol->connected,
-		.disconnected = protocol->disconnected,
-		/* of a WRITE over iWARP a completion says no more than that TCP has it */
-		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up &&
-			    !(connection->limits.iwarp && transfer->plan.writes),
-		.peer_operated =
-			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
-		.delivered =
-			protocol->remote == REMOTE_VERDICT && protocol->verdict == STATUS_SUCCESS,
-		.peer_mtu = connection->agreement.peer_mtu,
-		.peer_device = connection->agreement.peer_device,
-		.operations = pass == TRANSFER_UNKNOWN || !pass ? bytes > 0 : bytes / pass,
-		.bytes = bytes,
-		.request_bytes = figures->request_bytes,
-		.depth = connection->limits.depth,
-		.nanoseconds = figures->completed - figures->started,
-		.latency = figures->latency,
-		.outgoing_digest_nanoseconds = connection->outgoing.nanoseconds,
-		.verification_nanoseconds = verification->nanoseconds,
-		.received_bytes = kept < length ? kept : length, /* of one pass */
-		.verified = verified,
-		.verified_bytes = verified ? verification->bytes : 0,
-		.unfinished_sends = outstanding_sends(connection),
-		.unfinished_receives = connection->outstanding_receives,
-	};
-}
-
-void connection_finish(struct connection *connection, enum status status, bool outcome)
-{
-	struct report report = make_report(connection, status);
-	struct engine *engine = connection->engine;
-	struct counters counters;
-
-	read_counters(connection, &counters);
-	report.before = &connection->counters;
-	report.after = &counters;
-	if (engine->check)
-		check_session(engine->check, &report);
-	else
-		report_session(&connection->log, &report);
-	if (outcome && !engine->check)
-		report_json(&connection->log, &report);
-	connection_destroy(connection);
+	status = judge_rate(connection, status);
+	if (!connection->cause[0])
+		snprintf(connection->cause, sizeof(connection->cause), "%s",
+			 status_in_words(status));
+	read_counters(connection, &connection->counters_after);
+	connection->status = status;
+	return status;
 }
 
 /* ---- The engine ---- */
@@ -612,7 +546,6 @@ enum status engine_open(struct engine *engine)
 	engine->budget = memory_budget();
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
 	engine->processors = (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
-	engine->opened = true;
 	return STATUS_SUCCESS;
 }
 
@@ -676,16 +609,4 @@ void engine_close(struct engine *engine)
 	else
 		payload_free(&engine->payload);
 	process_close(&engine->process);
-}
-
-void engine_report_json(struct engine *engine, enum status status)
-{
-	const struct report report = {
-		.status = status,
-		.cause = engine->process.failure.cause,
-		.signal_number = engine->process.signal_number,
-		.tos = -1,
-	};
-
-	report_json(&engine->log, &report);
 }

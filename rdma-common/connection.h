@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The life of a connection as the main thread leads it: made, prepared, negotiated or rejected,
- * told what happens, joined, reported and destroyed; and the engine that all connections of a
- * program share.
+ * told what happens and joined; and the engine that all connections of a program share.
  *
  * All of it is the main thread's. Unless it says otherwise, a function takes a connection whose
  * thread does not run.
@@ -37,9 +36,6 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
  * NULL: none has. */
 struct connection *engine_take_ended(struct engine *engine, bool wait);
 
-/* With --json: prints the object of a program that had no session. */
-void engine_report_json(struct engine *engine, enum status status);
-
 /*
  * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
  * shown in front of its lines unless it is 0. Returns NULL, with a message that is recorded, when
@@ -55,7 +51,7 @@ enum status connection_set_tos(struct connection *connection);
  * Once the device is known, and whether the client alone operates: allocates protection domain,
  * completion queue and queue pair, registers the memory of messages, and posts the receives, which
  * must be there before the peer can send (iWARP has no retry). On failure the cause is recorded,
- * and in connection->lacking what was not to be had; connection_finish() cleans up.
+ * and in connection->lacking what was not to be had; connection_destroy() cleans up.
  */
 enum status connection_prepare(struct connection *connection, bool one_way);
 
@@ -81,9 +77,9 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 /*
  * Rejects the client's request, with the reason in words on both sides, which with
- * REFUSAL_RESOURCES is connection->lacking; how the session ends.
+ * REFUSAL_RESOURCES is connection->lacking. connection_join() is next.
  */
-enum status connection_reject(struct connection *connection, enum refusal refusal);
+void connection_reject(struct connection *connection, enum refusal refusal);
 
 /* True if the session has failed or was interrupted: it only closes. */
 bool connection_is_over(const struct connection *connection);
@@ -94,14 +90,11 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);
 
-/* The session is over, as engine_wait() has said, or it had no thread: how it ended. */
-enum status connection_join(struct connection *connection);
-
 /*
- * Reports how the session ended, to engine->check or to the user, also with --json if it is an
- * `outcome` (another address of the peer may yet be tried), and frees the connection, its id and
- * all that belongs to it.
+ * The session is over, as engine_wait() has said, or it had no thread: completes what is reported
+ * of it, and returns connection->status. Then comes report_session() or check_session(), and
+ * connection_destroy().
  */
-void connection_finish(struct connection *connection, enum status status, bool outcome);
+enum status connection_join(struct connection *connection);
 
 #endif

@@ -88,6 +88,17 @@ bool window_may_come(const struct protocol *protocol)
 	       protocol->remote <= REMOTE_VERDICT;
 }
 
+bool protocol_checked(const struct protocol *protocol)
+{
+	return protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
+}
+
+bool protocol_verified(const struct protocol *protocol)
+{
+	return protocol_checked(protocol) && protocol->verifying &&
+	       protocol->check == STATUS_SUCCESS;
+}
+
 /*
  * True if a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
  * that is once its last message is here; over iWARP it may leave as soon as it has this side's,

@@ -154,6 +154,11 @@ bool window_may_be_sent(const struct protocol *protocol);
 /* True while a MSG_WINDOW of the peer is in turn: from its MSG_MR on, unless it gave up. */
 bool window_may_come(const struct protocol *protocol);
 
+/* True if all of the incoming payload is here, and was compared with the digest if there is one. */
+bool protocol_checked(const struct protocol *protocol);
+/* True if it matches its digest. */
+bool protocol_verified(const struct protocol *protocol);
+
 /* True if a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp);
 

@@ -9,41 +9,57 @@
 
 /* ---- Figures ---- */
 
-/* Rates of a session's operation; zero where nothing was measured. */
+/* This side's operations, and their rates; those are zero where nothing was measured. */
 struct rates {
+	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;
 };
 
-static struct rates calculate_rates(const struct report *report)
+static struct rates calculate_rates(const struct connection *connection)
 {
+	const struct figures *figures = &connection->figures;
+	uint64_t pass = transfer_pass(&connection->transfer);
+	int64_t nanoseconds = figures->completed - figures->started;
 	struct rates rates = { 0 };
 
-	if (!report->operations || report->nanoseconds <= 0)
+	rates.operations =
+		pass == TRANSFER_UNKNOWN || !pass ? figures->bytes > 0 : figures->bytes / pass;
+	if (!rates.operations || nanoseconds <= 0)
 		return rates;
-	rates.seconds = (double)report->nanoseconds / NANOSECONDS_PER_SECOND;
-	rates.bytes_per_second = (double)report->bytes / rates.seconds;
-	rates.operations_per_second = (double)report->operations / rates.seconds;
+	rates.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
+	rates.bytes_per_second = (double)figures->bytes / rates.seconds;
+	rates.operations_per_second = (double)rates.operations / rates.seconds;
 	return rates;
 }
 
-static void print_figures(const struct log *log, const struct report *report)
+/* The name of the device; NULL: not known. */
+static const char *device_name(const struct connection *connection)
 {
-	const struct rates rates = calculate_rates(report);
-	const struct latency *latency = report->latency;
+	return connection->limits.transport ? ibv_get_device_name(connection->id->verbs->device)
+					    : NULL;
+}
 
-	if (report->operations)
+static void print_figures(const struct connection *connection)
+{
+	const struct rates rates = calculate_rates(connection);
+	const struct figures *figures = &connection->figures;
+	const struct latency *latency = figures->latency;
+	const struct log *log = &connection->log;
+	bool writes = connection->engine->options->operation == OPERATION_WRITE;
+
+	if (rates.operations)
 		print_status(log,
 			     "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
 			     "%.2f MB/s (%.2f MiB/s, %.3f Gbit/s), %.0f operations/s",
-			     log->console->options->operation == OPERATION_WRITE ? "wrote" : "read",
-			     report->bytes, report->operations, rates.seconds,
-			     rates.bytes_per_second / 1e6, rates.bytes_per_second / 1048576,
-			     rates.bytes_per_second * 8 / 1e9, rates.operations_per_second);
-	if (report->operations)
+			     writes ? "wrote" : "read", figures->bytes, rates.operations,
+			     rates.seconds, rates.bytes_per_second / 1e6,
+			     rates.bytes_per_second / 1048576, rates.bytes_per_second * 8 / 1e9,
+			     rates.operations_per_second);
+	if (rates.operations)
 		print_status(log,
 			     "measured with one queue pair, work requests of at most %" PRIu64
 			     " bytes, and at most %u of them outstanding",
-			     report->request_bytes, report->depth);
+			     figures->request_bytes, connection->limits.depth);
 	if (latency && latency->total)
 		print_status(log,
 			     "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "
@@ -56,28 +72,41 @@ static void print_figures(const struct log *log, const struct report *report)
 	print_status(log,
 		     "digests took %.6f s for the outgoing payload, %.6f s for the incoming "
 		     "payload",
-		     (double)report->outgoing_digest_nanoseconds / NANOSECONDS_PER_SECOND,
-		     (double)report->verification_nanoseconds / NANOSECONDS_PER_SECOND);
+		     (double)connection->outgoing.nanoseconds / NANOSECONDS_PER_SECOND,
+		     (double)connection->incoming.verification.nanoseconds /
+			     NANOSECONDS_PER_SECOND);
+}
+
+/* True if the port has counters of errors, which were wanted. */
+static bool has_counters(const struct connection *connection)
+{
+	return connection->counters_before.any && connection->counters_after.any;
+}
+
+static uint64_t growth_of(const struct connection *connection, unsigned int counter)
+{
+	return counter_growth(&connection->counters_before, &connection->counters_after, counter);
 }
 
 /* What the port's counters of errors say; nothing where it has none. */
-static void print_counters(const struct log *log, const struct report *report)
+static void print_counters(const struct connection *connection)
 {
+	const char *device = device_name(connection);
 	bool clean = true;
 
-	if (!report->before || !report->before->any || !report->after->any)
+	if (!has_counters(connection))
 		return;
 	for (unsigned int i = 0; counter_name(i); i++) {
-		uint64_t growth = counter_growth(report->before, report->after, i);
+		uint64_t growth = growth_of(connection, i);
 
 		if (growth == 0)
 			continue;
-		print_status(log, "counted by %s meanwhile: %s %" PRIu64, report->device,
+		print_status(&connection->log, "counted by %s meanwhile: %s %" PRIu64, device,
 			     counter_name(i), growth);
 		clean = false;
 	}
 	if (clean)
-		print_status(log, "no errors counted by %s", report->device);
+		print_status(&connection->log, "no errors counted by %s", device);
 }
 
 /* ---- JSON ---- */
@@ -114,14 +143,12 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 }
 
 /* The counters that have grown, by how much; null where the port has none. */
-static void add_counters(struct json_object *object, const struct report *report)
+static void add_counters(struct json_object *object, const struct connection *connection)
 {
-	struct json_object *inner = NULL;
+	struct json_object *inner = has_counters(connection) ? json_object_new_object() : NULL;
 
-	if (report->before && report->before->any && report->after->any)
-		inner = json_object_new_object();
 	for (unsigned int i = 0; inner && counter_name(i); i++) {
-		uint64_t growth = counter_growth(report->before, report->after, i);
+		uint64_t growth = growth_of(connection, i);
 
 		if (growth > 0)
 			add_count(inner, counter_name(i), growth);
@@ -129,58 +156,85 @@ static void add_counters(struct json_object *object, const struct report *report
 	json_object_object_add(object, "errors_counted", inner);
 }
 
-void report_json(const struct log *log, const struct report *report)
+/* Adds what of the incoming payload is here, and whether it is right. */
+static void add_incoming(struct json_object *object, const struct connection *connection)
 {
-	const struct options *options = log->console->options;
-	const struct rates rates = calculate_rates(report);
-	bool measured = rates.seconds > 0;
-	struct json_object *object;
+	const struct transfer_sink *sink = &connection->transfer.sink;
+	uint64_t length = sink->stream.plan.length, received = 0;
+	bool verified = protocol_verified(&connection->protocol);
+
+	if (protocol_checked(&connection->protocol))
+		received = sink->kept < length ? sink->kept : length; /* of one pass */
+	add_count(object, "received_bytes", received);
+	json_object_object_add(object, "verified", json_object_new_boolean(verified));
+	add_count(object, "verified_bytes", verified ? connection->incoming.verification.bytes : 0);
+}
+
+void report_json(const struct connection *connection)
+{
+	const struct options *options = connection->engine->options;
+	const struct figures *figures = &connection->figures;
+	const struct rates rates = calculate_rates(connection);
+	bool measured = rates.seconds > 0, good = connection->status == STATUS_SUCCESS;
+	struct json_object *object, *tos = NULL;
 
 	if (!options->json)
 		return;
 	object = json_object_new_object();
 	json_add_text(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
 	json_add_text(object, "operation", operation_name(options->operation));
-	json_add_text(object, "transport", report->transport);
-	json_add_text(object, "device", report->device);
-	json_object_object_add(object, "tos",
-			       report->tos >= 0 ? json_object_new_int(report->tos) : NULL);
-	add_count(object, "bytes", report->bytes);
-	add_count(object, "operations", report->operations);
+	json_add_text(object, "transport", connection->limits.transport);
+	json_add_text(object, "device", device_name(connection));
+	if (connection->tos >= 0)
+		tos = json_object_new_int(connection->tos);
+	json_object_object_add(object, "tos", tos);
+	add_count(object, "bytes", figures->bytes);
+	add_count(object, "operations", rates.operations);
 	add_number(object, "seconds", rates.seconds, measured);
 	add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
 	add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
 	add_number(object, "ops_per_second", rates.operations_per_second, measured);
-	add_count(object, "request_bytes", report->request_bytes);
-	add_count(object, "depth", report->depth);
-	add_latency(object, report->latency);
-	add_count(object, "received_bytes", report->received_bytes);
-	json_object_object_add(object, "verified", json_object_new_boolean(report->verified));
-	add_count(object, "verified_bytes", report->verified_bytes);
-	add_counters(object, report);
-	json_add_status(object, report->status, report->signal_number);
-	json_add_text(object, "error", report->status == STATUS_SUCCESS ? NULL : report->cause);
-	print_json(log->console, object);
+	add_count(object, "request_bytes", figures->request_bytes);
+	add_count(object, "depth", connection->limits.depth);
+	add_latency(object, figures->latency);
+	add_incoming(object, connection);
+	add_counters(object, connection);
+	json_add_status(object, connection->status, connection->engine->process.signal_number);
+	json_add_text(object, "error", good ? NULL : connection->cause);
+	print_json(connection->log.console, object);
 	json_object_put(object);
+}
+
+void report_no_session(struct engine *engine, enum status status)
+{
+	struct connection none = {
+		.engine = engine, .log = engine->log, .tos = -1, .status = status
+	};
+
+	snprintf(none.cause, sizeof(none.cause), "%s", engine->process.failure.cause);
+	report_json(&none);
 }
 
 /* ---- The end of a session ---- */
 
-void report_session(const struct log *log, const struct report *report)
+void report_session(const struct connection *connection)
 {
-	const struct options *options = log->console->options;
+	const struct options *options = connection->engine->options;
+	const struct protocol *protocol = &connection->protocol;
+	const struct log *log = &connection->log;
+	uint64_t sends = outstanding_sends(connection);
 
-	if (report->disconnected)
+	if (protocol->disconnected)
 		print_status(log,
 			     options->role == ROLE_CLIENT ? "disconnected." : "peer disconnected.");
-	if (prints_figures(options) && report->connected) {
-		print_figures(log, report);
-		print_counters(log, report);
+	if (prints_figures(options) && protocol->connected) {
+		print_figures(connection);
+		print_counters(connection);
 	}
-	if (report->unfinished_sends || report->unfinished_receives)
-		print_trace(log, "%" PRIu64 " sends and %u receives never completed",
-			    report->unfinished_sends, report->unfinished_receives);
+	if (sends || connection->outstanding_receives)
+		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
+			    connection->outstanding_receives);
 	console_draw(log->console, "");
-	if (report->status != STATUS_SUCCESS)
-		print_failure(log, report->peer, report->cause);
+	if (connection->status != STATUS_SUCCESS)
+		print_failure(log, connection->peer, connection->cause);
 }

@@ -393,27 +393,59 @@ static void a_payload_is_shown_in_the_locale_of_the_user(void **state)
 		       "");
 }
 
-/* Each number of it is another one: 2000 operations on 1.5 MiB each, in 2 s. */
-static const struct report measured = {
-	.peer = "192.0.2.1 port 7",
-	.cause = "it \"failed\"",
-	.transport = "RoCE",
-	.device = "rxe0",
-	.tos = 104,
-	.connected = true,
-	.disconnected = true,
-	.operations = 2000,
-	.bytes = 3145728000,
-	.request_bytes = 131072,
-	.depth = 3,
-	.nanoseconds = 2000000000,
-	.outgoing_digest_nanoseconds = 250000000,
-	.verification_nanoseconds = 1125000000,
-	.received_bytes = 77,
-	.verified = true,
-	.verified_bytes = 154,
-	.unfinished_sends = 5,
+/* A program, and a connection of it that is joined. */
+struct session {
+	struct program program;
+	struct engine engine;
+	struct ibv_device device;
+	struct ibv_context verbs;
+	struct rdma_cm_id id;
+	struct connection connection;
 };
+
+/* A session in which nothing was measured, and nothing happened. */
+static void begin(struct session *session, enum role role, unsigned int number)
+{
+	memset(session, 0, sizeof(*session));
+	start(&session->program, role);
+	session->engine.options = &session->program.options;
+	session->engine.log.console = &session->program.console;
+	session->connection.engine = &session->engine;
+	session->connection.log =
+		(struct log){ .console = &session->program.console, .session = number };
+	session->connection.tos = -1;
+}
+
+/* Each number of it is another one: 2000 operations on 1.5 MiB each, in 2 s. */
+static void measure(struct session *session)
+{
+	struct connection *connection = &session->connection;
+	struct transfer *transfer = &connection->transfer;
+
+	snprintf(session->device.name, sizeof(session->device.name), "rxe0");
+	session->verbs.device = &session->device;
+	session->id.verbs = &session->verbs;
+	connection->id = &session->id;
+	snprintf(connection->peer, sizeof(connection->peer), "192.0.2.1 port 7");
+	snprintf(connection->cause, sizeof(connection->cause), "it \"failed\"");
+	connection->limits.transport = "RoCE";
+	connection->limits.depth = 3;
+	connection->tos = 104;
+	connection->protocol = (struct protocol){
+		.connected = true, .disconnected = true, .verifying = true, .local = LOCAL_CHECKED
+	};
+	transfer->source.stream.plan.length = 1572864;
+	transfer->sink.stream.plan.length = 1572864;
+	transfer->sink.kept = 77;
+	connection->figures = (struct figures){ .started = 1000000000,
+						.completed = 3000000000,
+						.bytes = 3145728000,
+						.request_bytes = 131072 };
+	connection->outgoing.nanoseconds = 250000000;
+	connection->incoming.verification.nanoseconds = 1125000000;
+	connection->incoming.verification.bytes = 154;
+	connection->outstanding_messages = 5;
+}
 
 /* 2000 latencies, in buckets that are no wider than a nanosecond. */
 static void count_latencies(struct latency *latency)
@@ -433,44 +465,43 @@ static void count_latencies(struct latency *latency)
 static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
 static const struct counters counted_after = { .any = true, .values = { 7, 2, 1 } };
 
-/* With latencies and counters. */
-static struct report all_measured(void)
+/* The same with latencies and counters. */
+static void measure_all(struct session *session, struct latency *latency)
 {
-	static struct latency latency;
-	struct report report = measured;
-
-	count_latencies(&latency);
-	report.latency = &latency;
-	report.before = &counted_before;
-	report.after = &counted_after;
-	return report;
+	measure(session);
+	count_latencies(latency);
+	session->connection.figures.latency = latency;
+	session->connection.counters_before = counted_before;
+	session->connection.counters_after = counted_after;
 }
 
 static void figures_are_printed_of_a_session_that_stood(void **state)
 {
-	struct report report = all_measured();
-	struct program program;
-	const struct log log = { .console = &program.console };
+	static struct latency latency;
+	struct session session;
+	struct connection *connection = &session.connection;
 
 	(void)state;
-	start(&program, ROLE_CLIENT);
-	report_session(&log, &report); /* nobody asks for figures */
-	program.options.report = true;
-	report_session(&log, &report);
-	program.options.operation = OPERATION_WRITE;
-	report.nanoseconds = 0;
-	report.latency = NULL;
-	report.before = NULL;
-	report_session(&log, &report);
-	report.before = &counted_before;
-	report.operations = 0; /* the peer alone has one */
-	report.after = &counted_before;
-	report.disconnected = false;
-	report_session(&log, &report);
-	report.connected = false;
-	report_session(&log, &report);
+	begin(&session, ROLE_CLIENT, 0);
+	measure_all(&session, &latency);
+	report_session(connection); /* nobody asks for figures */
+	session.program.options.report = true;
+	report_session(connection);
+	session.program.options.operation = OPERATION_WRITE;
+	connection->transfer.plan.writes = true;
+	connection->figures.completed = connection->figures.started;
+	connection->figures.latency = NULL;
+	connection->counters_before.any = false;
+	report_session(connection);
+	connection->counters_before.any = true;
+	connection->figures.bytes = 0; /* the peer alone has an operation */
+	connection->counters_after = counted_before;
+	connection->protocol.disconnected = false;
+	report_session(connection);
+	connection->protocol.connected = false;
+	report_session(connection);
 	assert_printed(
-		&program,
+		&session.program,
 		"disconnected.\n"
 		"disconnected.\n"
 		"read 3145728000 bytes in 2000 operations and 2.000000 s: 1572.86 MB/s (1500.00 "
@@ -498,27 +529,21 @@ static void figures_are_printed_of_a_session_that_stood(void **state)
 
 static void counters_are_compared_where_there_are_some_before_and_after(void **state)
 {
-	static const struct counters none = { .any = false };
-	static const struct counters *const missing[][2] = {
-		{ NULL, NULL },
-		{ &none, &counted_after },
-		{ &counted_before, &none },
-	};
-	struct program program;
-	const struct log log = { .console = &program.console };
+	struct session session;
+	struct connection *connection = &session.connection;
 
 	(void)state;
-	start(&program, ROLE_SERVER);
-	program.options.report = true;
-	program.options.operation = OPERATION_WRITE;
-	for (size_t i = 0; i < sizeof(missing) / sizeof(missing[0]); i++) {
-		const struct report report = { .connected = true,
-					       .before = missing[i][0],
-					       .after = missing[i][1] };
-
-		report_session(&log, &report);
-	}
-	assert_printed(&program,
+	begin(&session, ROLE_SERVER, 0);
+	session.program.options.report = true;
+	session.program.options.operation = OPERATION_WRITE;
+	connection->protocol.connected = true;
+	report_session(connection);
+	connection->counters_after = counted_after;
+	report_session(connection);
+	connection->counters_before = counted_before;
+	connection->counters_after.any = false;
+	report_session(connection);
+	assert_printed(&session.program,
 		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
 		       "incoming payload\n"
 		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
@@ -530,23 +555,23 @@ static void counters_are_compared_where_there_are_some_before_and_after(void **s
 
 static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
 {
-	struct report report = measured;
-	struct program program;
-	const struct log log = { .console = &program.console, .session = 42 };
+	struct session session;
+	struct connection *connection = &session.connection;
 
 	(void)state;
-	start(&program, ROLE_SERVER);
-	program.options.verbose = true;
-	report_session(&log, &report);
-	report.disconnected = false;
-	report.unfinished_sends = 0;
-	report.unfinished_receives = 6;
-	report.status = STATUS_TOO_SLOW;
-	report_session(&log, &report);
-	report.unfinished_receives = 0;
-	report.status = STATUS_SUCCESS;
-	report_session(&log, &report);
-	assert_printed(&program, "[42] peer disconnected.\n",
+	begin(&session, ROLE_SERVER, 42);
+	measure(&session);
+	session.program.options.verbose = true;
+	report_session(connection);
+	connection->protocol.disconnected = false;
+	connection->outstanding_messages = 0;
+	connection->outstanding_receives = 6;
+	connection->status = STATUS_TOO_SLOW;
+	report_session(connection);
+	connection->outstanding_receives = 0;
+	connection->status = STATUS_SUCCESS;
+	report_session(connection);
+	assert_printed(&session.program, "[42] peer disconnected.\n",
 		       "[42] 5 sends and 0 receives never completed\n"
 		       "[42] 0 sends and 6 receives never completed\n"
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
@@ -554,17 +579,17 @@ static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
 
 static void an_outcome_in_json_has_all_that_was_measured(void **state)
 {
-	struct report report = all_measured();
-	struct program program;
-	const struct log log = { .console = &program.console, .session = 42 };
+	static struct latency latency;
+	struct session session;
 
 	(void)state;
-	start(&program, ROLE_CLIENT);
-	report_json(&log, &report); /* nobody asks for it */
-	program.options.json = true;
-	report_json(&log, &report);
+	begin(&session, ROLE_CLIENT, 42);
+	measure_all(&session, &latency);
+	report_json(&session.connection); /* nobody asks for it */
+	session.program.options.json = true;
+	report_json(&session.connection);
 	assert_printed(
-		&program,
+		&session.program,
 		"{ \"role\": \"client\", \"operation\": \"read\", \"transport\": \"RoCE\", "
 		"\"device\": \"rxe0\", \"tos\": 104, \"bytes\": 3145728000, \"operations\": 2000, "
 		"\"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
@@ -576,6 +601,53 @@ static void an_outcome_in_json_has_all_that_was_measured(void **state)
 		"\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
 		"\"status\": 0, \"error\": null }\n",
 		"");
+}
+
+/* So much of the incoming payload is here, of one pass; what of it is not right is not verified. */
+static void expect_incoming(const struct protocol *protocol, uint64_t kept, const char *expected)
+{
+	struct session session;
+	char text[1024];
+
+	begin(&session, ROLE_SERVER, 0);
+	measure(&session);
+	session.program.options.json = true;
+	session.connection.protocol = *protocol;
+	session.connection.transfer.sink.kept = kept;
+	snprintf(text, sizeof(text),
+		 "{ \"role\": \"server\", \"operation\": \"read\", \"transport\": \"RoCE\", "
+		 "\"device\": \"rxe0\", \"tos\": 104, \"bytes\": 3145728000, \"operations\": 2000, "
+		 "\"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
+		 "\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, "
+		 "\"request_bytes\": 131072, \"depth\": 3, \"latency_us\": null, %s, "
+		 "\"errors_counted\": null, \"status\": 0, \"error\": null }\n",
+		 expected);
+	report_json(&session.connection);
+	assert_printed(&session.program, text, "");
+}
+
+static void what_was_received_is_told_from_what_was_verified(void **state)
+{
+	struct protocol protocol = { .local = LOCAL_CHECKED, .verifying = true };
+
+	(void)state;
+	expect_incoming(&protocol, 1572865,
+			"\"received_bytes\": 1572864, \"verified\": true, \"verified_bytes\": 154");
+	protocol.check = STATUS_CONTENTS_WRONG;
+	expect_incoming(&protocol, 77,
+			"\"received_bytes\": 77, \"verified\": false, \"verified_bytes\": 0");
+	protocol.check = STATUS_SUCCESS;
+	protocol.verifying = false;
+	expect_incoming(&protocol, 77,
+			"\"received_bytes\": 77, \"verified\": false, \"verified_bytes\": 0");
+	protocol.verifying = true;
+	protocol.gave_up = true;
+	expect_incoming(&protocol, 77,
+			"\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0");
+	protocol.gave_up = false;
+	protocol.local = LOCAL_CHECKING;
+	expect_incoming(&protocol, 77,
+			"\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0");
 }
 
 static void what_was_not_measured_is_null_in_json(void **state)
@@ -598,17 +670,9 @@ static void what_was_not_measured_is_null_in_json(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		static const struct latency nothing;
-		struct program program;
-		const struct log log = { .console = &program.console };
-		const struct report report = { .operations = cases[i].operations,
-					       .nanoseconds = cases[i].nanoseconds,
-					       .bytes = 3,
-					       .tos = -1,
-					       .latency = &nothing,
-					       .status = STATUS_INTERRUPTED,
-					       .signal_number = 15,
-					       .cause = "\xff" };
+		static struct latency nothing;
+		struct session session;
+		struct connection *connection = &session.connection;
 		char expected[1024];
 
 		snprintf(expected, sizeof(expected),
@@ -618,12 +682,64 @@ static void what_was_not_measured_is_null_in_json(void **state)
 			 "\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
 			 "\"errors_counted\": null, \"status\": 143, \"error\": \"\\\\xff\" }\n",
 			 (unsigned int)cases[i].operations, cases[i].rates);
-		start(&program, ROLE_SERVER);
-		program.options.operation = OPERATION_WRITE;
-		program.options.json = true;
-		report_json(&log, &report);
-		assert_printed(&program, expected, "");
+		begin(&session, ROLE_SERVER, 0);
+		session.program.options.operation = OPERATION_WRITE;
+		session.program.options.json = true;
+		session.engine.process.signal_number = 15;
+		connection->transfer.plan.writes = true;
+		connection->transfer.source.stream.plan.length = 4 - cases[i].operations;
+		connection->figures = (struct figures){ .completed = cases[i].nanoseconds,
+							.bytes = 3,
+							.latency = &nothing };
+		connection->status = STATUS_INTERRUPTED;
+		snprintf(connection->cause, sizeof(connection->cause), "\xff");
+		report_json(connection);
+		assert_printed(&session.program, expected, "");
 	}
+}
+
+static void of_a_stream_whose_length_nobody_knew_there_is_one_operation(void **state)
+{
+	struct session session;
+
+	(void)state;
+	begin(&session, ROLE_CLIENT, 0);
+	session.program.options.report = true;
+	session.connection.protocol.connected = true;
+	session.connection.transfer.sink.stream.plan.length = TRANSFER_UNKNOWN;
+	report_session(&session.connection);
+	session.connection.figures.bytes = 3;
+	report_session(&session.connection);
+	assert_printed(&session.program,
+		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
+		       "incoming payload\n"
+		       "read 3 bytes in 1 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, 0.000 "
+		       "Gbit/s), 0 operations/s\n"
+		       "measured with one queue pair, work requests of at most 0 bytes, and at "
+		       "most 0 of them outstanding\n"
+		       "digests took 0.000000 s for the outgoing payload, 0.000000 s for the "
+		       "incoming payload\n",
+		       "");
+}
+
+static void a_program_without_a_session_has_its_object_in_json_too(void **state)
+{
+	struct session session;
+
+	(void)state;
+	begin(&session, ROLE_CLIENT, 0);
+	session.program.options.json = true;
+	failure_set(&session.engine.process.failure, STATUS_UNRESOLVED, "no device");
+	report_no_session(&session.engine, STATUS_UNRESOLVED);
+	assert_printed(&session.program,
+		       "{ \"role\": \"client\", \"operation\": \"read\", \"transport\": null, "
+		       "\"device\": null, \"tos\": null, \"bytes\": 0, \"operations\": 0, "
+		       "\"seconds\": null, \"bytes_per_second\": null, "
+		       "\"bits_per_second\": null, \"ops_per_second\": null, "
+		       "\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, "
+		       "\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
+		       "\"errors_counted\": null, \"status\": 3, \"error\": \"no device\" }\n",
+		       "");
 }
 
 /* Of each length of UTF-8 the first and the last, and what is just no such character (RFC 3629). */
@@ -760,7 +876,10 @@ int main(void)
 		cmocka_unit_test(counters_are_compared_where_there_are_some_before_and_after),
 		cmocka_unit_test(the_end_of_a_session_is_reported_by_who_left_and_why),
 		cmocka_unit_test(an_outcome_in_json_has_all_that_was_measured),
+		cmocka_unit_test(what_was_received_is_told_from_what_was_verified),
 		cmocka_unit_test(what_was_not_measured_is_null_in_json),
+		cmocka_unit_test(of_a_stream_whose_length_nobody_knew_there_is_one_operation),
+		cmocka_unit_test(a_program_without_a_session_has_its_object_in_json_too),
 		cmocka_unit_test(json_keeps_utf8_and_escapes_all_else),
 		cmocka_unit_test(progress_is_drawn_after_a_second_with_what_is_left),
 		cmocka_unit_test(nothing_is_drawn_where_that_is_not_wanted),
