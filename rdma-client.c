@@ -454,10 +454,11 @@ static enum status check_server(struct engine *engine, struct check *check)
 	status = engine_open(engine);
 	if (status != STATUS_SUCCESS)
 		return status;
+	engine->options = &check->session;
 	while (check_next(check, client.reached)) {
 		address.ai_family = check->address.ss_family;
 		source.ai_family = check->source.ss_family;
-		engine->payload = payload_pattern(engine->options->pattern_size);
+		engine->payload = payload_pattern(check->session.pattern_size);
 		status = run_session(&client);
 		if (!client.connection)
 			break;
@@ -470,15 +471,16 @@ static enum status check_server(struct engine *engine, struct check *check)
 	return status;
 }
 
-static enum status run_check(struct engine *engine, struct options *options)
+static enum status run_check(struct engine *engine)
 {
 	struct check check;
 	enum status status;
 
-	check_init(&check, options, &engine->process);
+	check_init(&check, &engine->process);
 	status = check_path(&check);
-	if (status == STATUS_SUCCESS && options->port)
+	if (status == STATUS_SUCCESS && engine->options->port)
 		status = check_server(engine, &check);
+	engine->options = check.options;
 	return check_finish(&check, status);
 }
 
@@ -495,7 +497,7 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	engine_init(&engine, &options);
 	if (parsed == PARSED_RUN)
-		status = options.check ? run_check(&engine, &options) : run_client(&engine);
+		status = options.check ? run_check(&engine) : run_client(&engine);
 	engine_close(&engine);
 	output = flush_output(&engine.console, engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED)

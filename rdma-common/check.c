@@ -534,22 +534,22 @@ static bool choose_size(struct check *check, bool reached)
 
 bool check_next(struct check *check, bool reached)
 {
-	struct options *options = check->options;
+	struct options *session = &check->session;
 
 	if (check->retry_time > 0) { /* the same once more */
 		check->retry_time = 0;
 		return true;
 	}
-	check->busy_deadline = now_milliseconds() + timeout_milliseconds(options);
+	check->busy_deadline = now_milliseconds() + timeout_milliseconds(check->options);
 	if (check->wrong_mode) {
 		check->wrong_mode = false;
-		options->operation =
-			options->operation == OPERATION_READ ? OPERATION_WRITE : OPERATION_READ;
+		session->operation =
+			session->operation == OPERATION_READ ? OPERATION_WRITE : OPERATION_READ;
 	} else if (check->question == QUESTION_SIZE && !choose_size(check, reached)) {
 		return false;
 	}
-	options->pattern_size = check->question == QUESTION_PRESENCE ? 1 : check->size;
-	options->short_reply = check->question == QUESTION_DIRECTION;
+	session->pattern_size = check->question == QUESTION_PRESENCE ? 1 : check->size;
+	session->short_reply = check->question == QUESTION_DIRECTION;
 	return true;
 }
 
@@ -630,7 +630,7 @@ static void report_server(struct check *check, const struct connection *connecti
 	finding =
 		add_finding(check, "server", true, differs ? advice : NULL,
 			    "%s: rdma-server %s%s%s%s%s%s", connection->peer,
-			    operation_name(check->options->operation), named ? ", device " : "",
+			    operation_name(check->session.operation), named ? ", device " : "",
 			    named ? device : "", check->gid[0] ? ", GID " : "", check->gid, words);
 	if (finding)
 		json_add_text(finding, "device", *name ? name : NULL);
@@ -736,7 +736,7 @@ static enum passage passage_to_server(const struct check *check,
 	bool completed = peer_has_operated(protocol);
 
 	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
-	if (check->options->operation == OPERATION_WRITE)
+	if (check->session.operation == OPERATION_WRITE)
 		completed = has_operated(protocol) && !connection->limits.iwarp;
 	return judge_passage(verified, completed);
 }
@@ -745,7 +745,7 @@ static enum passage passage_to_client(const struct check *check,
 				      const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
-	bool writes = check->options->operation == OPERATION_WRITE;
+	bool writes = check->session.operation == OPERATION_WRITE;
 
 	return judge_passage(protocol_verified(protocol),
 			     writes ? peer_has_operated(protocol) : has_operated(protocol));
@@ -876,12 +876,13 @@ static void report_counters(struct check *check)
 
 /* ---- All of it ---- */
 
-void check_init(struct check *check, struct options *options, const struct process *process)
+void check_init(struct check *check, const struct process *process)
 {
 	memset(check, 0, sizeof(*check));
-	check->options = options;
+	check->options = process->options;
+	check->session = *process->options;
 	check->process = process;
-	if (options->json)
+	if (check->options->json)
 		check->findings = json_object_new_object();
 }
 

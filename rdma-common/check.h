@@ -38,7 +38,8 @@ enum question {
 
 /* What was found so far. */
 struct check {
-	struct options *options;
+	const struct options *options; /* of the program */
+	struct options session;        /* those of the session that check_next() asks for */
 	const struct process *process;
 	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
@@ -66,11 +67,8 @@ struct check {
 	char complaint[CAUSE_SIZE];    /* the first finding that is not good; empty: none */
 };
 
-/*
- * Begins without findings. `options` and `process` must outlive `check`; the options are those of
- * the process, and check_next() changes them.
- */
-void check_init(struct check *check, struct options *options, const struct process *process);
+/* Begins without findings. `process` and its options must outlive `check`. */
+void check_init(struct check *check, const struct process *process);
 
 /*
  * Finds out which devices there are, how options->address is reached, whether there is memory for a
@@ -80,7 +78,8 @@ void check_init(struct check *check, struct options *options, const struct proce
 enum status check_path(struct check *check);
 
 /*
- * Sets operation and size of the next session in the options, and its address in check->address.
+ * Sets operation and size of the next session in check->session, and its address in
+ * check->address. No session may be left: they are its options, which are constant while it lives.
  * Where no server of this project was `reached` at an address, the next one of the host is resolved
  * for that, each within --timeout. False: there is none.
  */

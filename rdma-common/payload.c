@@ -405,7 +405,7 @@ enum status payload_load(struct payload *payload, struct process *process)
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
-	if (options->pattern_size)
+	if (options->pattern_size || options->check) /* which has a size for each session */
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;

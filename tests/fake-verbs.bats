@@ -1075,6 +1075,9 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		7	check corrupt-in	transfer  1 byte: client to server verified, server to client arrived: the contents are wrong
 		143	check sent-MR+signal	interrupted
 		143	check payload:1048576 DISCONNECTED+signal	transfer  1 byte: client to server verified, server to client verified
+		1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
+		1	check fail:rdma_create_id:2:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
+		1	check fail:rdma_create_id:3:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 		END
 		)
 	done

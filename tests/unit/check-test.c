@@ -35,7 +35,7 @@ static void start(struct path *path, bool iwarp)
 	path->options.json = true;
 	console_init(&path->console, &path->options);
 	process_init(&path->process, &path->options, &path->console);
-	check_init(&path->check, &path->options, &path->process);
+	check_init(&path->check, &path->process);
 	path->check.mtu = MTU;
 	path->check.iwarp = iwarp;
 }
@@ -51,8 +51,8 @@ static const struct connection verified = { .status = STATUS_SUCCESS,
 static void succeed(struct path *path, uint64_t size)
 {
 	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->options.pattern_size, size);
-	assert_false(path->options.short_reply);
+	assert_int_equal(path->check.session.pattern_size, size);
+	assert_false(path->check.session.short_reply);
 	check_session(&path->check, &verified);
 }
 
@@ -64,8 +64,8 @@ static void answer(struct path *path, enum status status)
 					       .protocol.connected = status == STATUS_SUCCESS };
 
 	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->options.pattern_size, 1);
-	assert_false(path->options.short_reply);
+	assert_int_equal(path->check.session.pattern_size, 1);
+	assert_false(path->check.session.short_reply);
 	check_session(&path->check, &connection);
 }
 
@@ -141,7 +141,7 @@ static void a_direction_that_works_shows_which_one_does_not(void **state)
 		struct path path;
 
 		start(&path, false);
-		path.options.operation = cases[i].operation;
+		path.check.session.operation = cases[i].operation;
 		succeed(&path, 1);
 		succeed(&path, 1024);
 		assert_true(check_next(&path.check, true));
@@ -202,14 +202,14 @@ static void where_neither_direction_is_seen_to_work_another_session_tells(void *
 
 		narrowed.protocol.connected = true;
 		start(&path, cases[i].iwarp);
-		path.options.operation = OPERATION_WRITE;
+		path.check.session.operation = OPERATION_WRITE;
 		succeed(&path, 1);
 		assert_true(check_next(&path.check, true));
 		check_session(&path.check, &nothing);
 		answer(&path, STATUS_SUCCESS);
 		assert_true(check_next(&path.check, true));
-		assert_true(path.options.short_reply);
-		assert_int_equal(path.options.pattern_size, 1024);
+		assert_true(path.check.session.short_reply);
+		assert_int_equal(path.check.session.pattern_size, 1024);
 		check_session(&path.check, &narrowed);
 		expect_directions(&path, cases[i].to_server, cases[i].to_client);
 		assert_non_null(strstr(found(&path, "transfer", "text"), "1024 bytes: "));
@@ -307,11 +307,11 @@ static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state
 	(void)state;
 	start(&path, false);
 	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.options.operation, OPERATION_READ);
+	assert_int_equal(path.check.session.operation, OPERATION_READ);
 	reject(&path, REFUSAL_OPERATION, OPERATION_WRITE);
 	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.options.operation, OPERATION_WRITE);
-	assert_int_equal(path.options.pattern_size, 1);
+	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
+	assert_int_equal(path.check.session.pattern_size, 1);
 	reject(&path, REFUSAL_OPERATION, OPERATION_READ);
 	assert_string_equal(found(&path, "server", "status"), "failed");
 	end(&path, STATUS_REFUSED);
@@ -338,7 +338,7 @@ static void the_mode_is_tried_out_where_the_rejection_gives_no_reason(void **sta
 	assert_true(check_next(&path.check, true));
 	reset(&path);
 	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.options.operation, OPERATION_WRITE);
+	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
 	reset(&path);
 	assert_non_null(strstr(found(&path, "server", "text"), "with 1 byte: no reason"));
 	end(&path, STATUS_REFUSED);
@@ -505,7 +505,7 @@ static void be_silent(struct path *path, size_t passed, bool arrived)
 	for (size_t i = 0; i < passed; i++)
 		succeed(path, sizes[i]);
 	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->options.pattern_size, sizes[passed]);
+	assert_int_equal(path->check.session.pattern_size, sizes[passed]);
 	check_session(&path->check, &silence);
 	if (passed == 0)
 		return;
@@ -513,7 +513,7 @@ static void be_silent(struct path *path, size_t passed, bool arrived)
 	if (arrived)
 		return;
 	assert_true(check_next(&path->check, true));
-	assert_true(path->options.short_reply);
+	assert_true(path->check.session.short_reply);
 	check_session(&path->check, &silence);
 }
 
@@ -773,7 +773,7 @@ static void the_next_address_is_examined_anew(void **state)
 	check_session(&path.check, &nobody);
 	assert_true(check_next(&path.check, false));
 	assert_null(path.check.untried);
-	assert_int_equal(path.options.pattern_size, 1);
+	assert_int_equal(path.check.session.pattern_size, 1);
 	check_session(&path.check, &answered);
 	findings = finish(&path, STATUS_SUCCESS, STATUS_SUCCESS);
 	assert_string_equal(found(&path, "counters", "status"), "ok");
