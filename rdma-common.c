@@ -1409,7 +1409,6 @@ static bool begin_incoming(struct connection *connection)
 	incoming->verification = (struct verification){
 		.is_pattern = connection->agreement.expects_pattern,
 		.has_digest = connection->agreement.verifying,
-		.repeats = !incoming->whole && stream->repeats,
 		.length = transfer_sink_end(&connection->transfer),
 		.pass_length = stream->plan.length,
 	};

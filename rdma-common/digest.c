@@ -32,11 +32,6 @@ void digest_free(void *digest)
 	XXH3_freeState(digest);
 }
 
-void digest_restart(void *digest)
-{
-	XXH3_64bits_reset(digest);
-}
-
 void digest_add(void *digest, const uint8_t *bytes, size_t size)
 {
 	XXH3_64bits_update(digest, bytes, size);

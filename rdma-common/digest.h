@@ -18,7 +18,6 @@
  */
 void *digest_new(void);
 void digest_free(void *digest);
-void digest_restart(void *digest); /* as digest_new() left it */
 void digest_add(void *digest, const uint8_t *bytes, size_t size);
 uint64_t digest_value(const void *digest);
 

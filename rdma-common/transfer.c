@@ -120,10 +120,8 @@ uint64_t transfer_sink_end(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	if (sink->stream.repeats && sink->stream.held)
+	if (sink->stream.repeats)
 		return sink->stream.plan.length;
-	if (sink->stream.repeats) /* READ through a ring that is shorter than the payload */
-		return operation_end(transfer);
 	if (sink->stream.length != TRANSFER_UNKNOWN)
 		return sink->stream.length;
 	return sink->ended ? sink->ready : TRANSFER_UNKNOWN;
@@ -636,7 +634,8 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->ready == stream->plan.length;
 	uint64_t remote = all ? TRANSFER_UNKNOWN : sink->ready;
 
-	if (stream->repeats && stream->held)
+	/* later passes of what does not fit into the ring are read over one another */
+	if (stream->repeats && (stream->held || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, plus(sink->copied, stream->plan.ring));
 }
@@ -923,7 +922,9 @@ static uint64_t copy_limit(const struct transfer *transfer)
 
 		return over ? transfer_sink_end(transfer) : 0;
 	}
-	return transfer->plan.writes ? sink->ready : transfer->operation.completed;
+	if (transfer->plan.writes)
+		return sink->ready;
+	return smaller(transfer->operation.completed, transfer_sink_end(transfer));
 }
 
 bool transfer_copy(const struct transfer *transfer, struct piece *piece)

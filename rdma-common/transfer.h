@@ -272,7 +272,8 @@ bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t
 /*
  * Whether the incoming stream (of a repeating one: the last pass) stays in this side's ring until
  * the peer has nothing to do with it any more. transfer_copy() waits for that; the caller
- * deregisters the ring before the first piece. Else pieces are copied out as they come.
+ * deregisters the ring before the first piece. Else pieces are copied out as they come (of a
+ * repeating one: the first pass).
  */
 bool transfer_is_whole(const struct transfer *transfer);
 

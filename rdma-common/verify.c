@@ -60,35 +60,6 @@ static size_t match_pattern(const struct verification *verification, const uint8
 	return done;
 }
 
-/* A pass of a stream that repeats is over: its digest is that of all the others. */
-static void end_pass(struct verification *verification, bool first)
-{
-	uint64_t digest = digest_value(verification->digest);
-
-	if (first)
-		verification->pass_digest = digest;
-	else if (digest != verification->pass_digest)
-		verification->passes_differ = true;
-	digest_restart(verification->digest);
-}
-
-/* Digests the next bytes: all of the stream's, or pass for pass. */
-static void digest_next(struct verification *verification, const uint8_t *bytes, size_t size)
-{
-	uint64_t pass = verification->pass_length, position = verification->bytes;
-
-	while (verification->repeats && size >= pass - position % pass) {
-		size_t part = (size_t)(pass - position % pass);
-
-		digest_add(verification->digest, bytes, part);
-		bytes += part;
-		size -= part;
-		position += part;
-		end_pass(verification, position == pass);
-	}
-	digest_add(verification->digest, bytes, size);
-}
-
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure)
 {
@@ -98,7 +69,7 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 	if (verification->is_pattern)
 		same = match_pattern(verification, bytes, size);
 	if (same == size && verification->has_digest)
-		digest_next(verification, bytes, size);
+		digest_add(verification->digest, bytes, size);
 	excerpt_add(&verification->excerpt, bytes,
 		    verify_in_first_pass(verification, verification->bytes, same));
 	verification->bytes += same;
@@ -108,18 +79,11 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 	return same == size;
 }
 
-/* The digest that the peer should have sent. */
-static uint64_t own_digest(const struct verification *verification)
-{
-	return verification->repeats ? verification->pass_digest
-				     : digest_value(verification->digest);
-}
-
 bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest,
 		struct failure *failure)
 {
-	if (verification->bytes == length && !verification->passes_differ &&
-	    (!verification->has_digest || own_digest(verification) == digest))
+	if (verification->bytes == length &&
+	    (!verification->has_digest || digest_value(verification->digest) == digest))
 		return true;
 	failure_set(failure, STATUS_CONTENTS_WRONG, "%s", status_in_words(STATUS_CONTENTS_WRONG));
 	return false;

@@ -20,15 +20,12 @@ struct verification {
 	/* What is expected, from who begins it: */
 	bool is_pattern;      /* that of --size */
 	bool has_digest;      /* the peer sends one */
-	bool repeats;         /* every pass has the same bytes, and the digest is of one of them */
 	uint64_t length;      /* bytes of all passes, or TRANSFER_UNKNOWN */
 	uint64_t pass_length; /* the payload begins again there, or TRANSFER_UNKNOWN */
 	/* What came of it: */
 	uint64_t bytes;      /* that were verified as far as can be before the end */
 	int64_t nanoseconds; /* that it took */
 	void *digest;
-	uint64_t pass_digest; /* of the first pass, if it repeats */
-	bool passes_differ;   /* a later one has another digest than the first */
 	struct excerpt excerpt;
 };
 

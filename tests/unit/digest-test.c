@@ -176,23 +176,6 @@ static void a_digest_does_not_depend_on_its_steps(void **state)
 	digest_free(whole);
 }
 
-static void a_digest_that_is_restarted_is_that_of_what_follows(void **state)
-{
-	uint8_t memory[SIZE];
-	void *digest = digest_new(), *other = digest_new();
-
-	(void)state;
-	pattern_fill(memory, 0, SIZE);
-	digest_add(digest, memory, SIZE);
-	digest_restart(digest);
-	assert_true(digest_value(digest) == digest_value(other));
-	digest_add(digest, memory, 5);
-	digest_add(other, memory, 5);
-	assert_true(digest_value(digest) == digest_value(other));
-	digest_free(digest);
-	digest_free(other);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,7 +187,6 @@ int main(void)
 		cmocka_unit_test(the_text_ends_behind_its_last_byte),
 		cmocka_unit_test(a_digest_is_xxh3),
 		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
-		cmocka_unit_test(a_digest_that_is_restarted_is_that_of_what_follows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1036,9 +1036,8 @@ static void judge_ending(struct exploration *exploration, const struct world *wo
 		uint64_t expected;
 
 		unpack(setting, side, number, &transfer);
-		expected = transfer_is_whole(&transfer) && transfer.sink.stream.repeats
-				   ? setting->length[!number]
-				   : total(setting, !number);
+		expected = transfer.sink.stream.repeats ? setting->length[!number]
+							: total(setting, !number);
 		if (!side->done || !transfer_all_kept(&transfer))
 			violate(exploration, VIOLATION_STUCK);
 		else if (has_stream(setting, !number) && transfer.sink.kept != expected)

@@ -123,31 +123,6 @@ static void a_byte_that_differs_from_the_pattern_is_named(void **state)
 	verify_free(&verification);
 }
 
-/* The digest is that of one pass, and each of the others must have it, too. */
-static void passes_with_the_same_bytes_are_compared_with_the_first(void **state)
-{
-	static const size_t steps[] = { 1, PASS - 1, PASS, PASS + 1, sizeof(stream) };
-	struct verification verification;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		reset(NULL);
-		verification = all_passes();
-		verification.is_pattern = false;
-		verification.repeats = true;
-		assert_true(verify_stream(&verification, sizeof(stream), steps[i]));
-		assert_true(verify_end(&verification, sizeof(stream), digest_of(PASS), &failure));
-		verify_free(&verification);
-		stream[PASS + 1]++;
-		verification = all_passes();
-		verification.is_pattern = false;
-		verification.repeats = true;
-		assert_true(verify_stream(&verification, sizeof(stream), steps[i]));
-		assert_false(verify_end(&verification, sizeof(stream), digest_of(PASS), &failure));
-		verify_free(&verification);
-	}
-}
-
 static void the_first_pass_alone_is_shown_and_stored(void **state)
 {
 	struct verification verification = all_passes();
@@ -182,8 +157,6 @@ int main(void)
 		cmocka_unit_test_setup(another_digest_or_length_is_wrong, reset),
 		cmocka_unit_test_setup(without_a_digest_the_length_alone_is_compared, reset),
 		cmocka_unit_test_setup(a_byte_that_differs_from_the_pattern_is_named, reset),
-		cmocka_unit_test_setup(passes_with_the_same_bytes_are_compared_with_the_first,
-				       reset),
 		cmocka_unit_test_setup(the_first_pass_alone_is_shown_and_stored, reset),
 		cmocka_unit_test_setup(a_stream_whose_length_is_not_known_has_one_pass, reset),
 	};
