@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * The shared module, in the order of a session: memory registration; what is posted; how events
- * drive the state machine (rdma-common/protocol.c); messages and completions; both payloads, a
- * piece at a time; deadlines and probes; the thread's turns; teardown. The rooms in rdma-common/
- * hold the rest, connection the main thread's part.
+ * drive the state machine (rdma-common/protocol.c); messages and completions; both payloads;
+ * deadlines and probes; the thread's turns; teardown. The rooms in rdma-common/ hold the rest,
+ * connection the main thread's part.
  *
  * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -22,9 +22,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "rdma-common/digest.h"
 #include "rdma-common/memory.h"
-#include "rdma-common/output.h"
 
 /*
  * An idle peer's adapter is probed after this time, then after twice as long each time, up to this
@@ -43,11 +41,10 @@
 _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all messages");
 /*
  * In one turn: completions that are taken off the completion queue at a time, and in all, so that
- * nothing waits for long; and bytes of a ring that are filled, or emptied.
+ * nothing waits for long. Of each ring one piece is filled, or emptied, of HELPER_BUFFER at most.
  */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
-#define PIECE_SIZE           HELPER_BUFFER
 /* Turns without a wait between two looks at the descriptors, with --busy-poll. */
 #define TURNS_PER_LOOK 1000
 /* Bytes of the thread's stack. */
@@ -1144,148 +1141,35 @@ void connection_tell(struct connection *connection, enum news news)
 		take_news(connection);
 }
 
-/* ---- The outgoing payload ---- */
+/* ---- Both payloads ---- */
 
 /*
  * This side has moved something by itself. That extends what it waits for from its own end, and not
- * what the peer, or the wire, owes.
+ * what the peer, or the wire, owed before.
  */
-static void extend_own_deadline(struct connection *connection)
+static void extend_own_deadline(struct connection *connection, int64_t owed_since)
 {
-	if (transfer_owed_since(&connection->transfer) == TRANSFER_NEVER)
+	if (owed_since == TRANSFER_NEVER)
 		set_deadline(connection, connection->now);
 }
 
-/* Once the time is up: the end of the pass that has begun, the first one at least. */
-static void find_end(struct connection *connection, uint64_t position)
-{
-	uint64_t length = connection->payload.length, begun = position > 0 ? position : 1;
-	struct outgoing *outgoing = &connection->outgoing;
-
-	if (outgoing->end == TRANSFER_UNKNOWN && length != TRANSFER_UNKNOWN && outgoing->ending)
-		outgoing->end = begun + (length - begun % length) % length;
-}
-
-/*
- * Bytes of the next piece at most. Of a payload that is longer than the ring no piece crosses the
- * end of a pass: where passes repeat (transfer.h) the digest of one is wanted.
- */
-static size_t piece_limit(const struct connection *connection, uint64_t position)
-{
-	const struct payload *payload = &connection->payload;
-	uint64_t length = payload->length, left = connection->outgoing.end - position;
-
-	if (length > connection->outgoing_ring.size && left > length - position % length)
-		left = length - position % length;
-	if (position < payload->size && length != payload->size && left > payload->size - position)
-		left = payload->size - position; /* what is read of a pipe comes behind that */
-	return left < PIECE_SIZE ? (size_t)left : PIECE_SIZE;
-}
-
-static void fail_to_read(struct connection *connection, const char *reason)
-{
-	struct failure failure;
-
-	connection->outgoing.finished = true;
-	failure_set(&failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-		    short_name(connection->payload.name).text, reason);
-	give_up(connection, &failure);
-}
-
-/* The first `size` bytes of a piece are in the ring; `end`: there is no more. */
-static void piece_filled(struct connection *connection, const struct piece *piece, size_t size,
-			 bool end)
-{
-	static const struct failure broken = {
-		.status = STATUS_LOCAL_FAILURE,
-		.cause = "what this side sends has another length than it had at the beginning",
-	};
-	const struct transfer_source *source = &connection->transfer.source;
-	struct outgoing *outgoing = &connection->outgoing;
-	int64_t started = now_nanoseconds();
-
-	digest_add(outgoing->digest, connection->outgoing_ring.memory + piece->offset, size);
-	outgoing->finished = end;
-	extend_own_deadline(connection);
-	if (!transfer_filled(&connection->transfer, size, end, connection->now))
-		give_up(connection, &broken);
-	/* of passes with the same bytes one is what MSG_DONE tells of */
-	else if (!source->stream.repeats || source->filled <= source->stream.plan.length)
-		outgoing->pass_digest = digest_value(outgoing->digest);
-	outgoing->nanoseconds += now_nanoseconds() - started;
-}
-
-static bool may_fill(const struct connection *connection, struct piece *piece)
-{
-	return connection->outgoing.any && !connection->outgoing.finished &&
-	       connection->protocol.phase < PHASE_CLOSING && !connection->protocol.gave_up &&
-	       transfer_fill(&connection->transfer, piece);
-}
-
-/* Takes what the helper has read, if it has. True: it has. */
-static bool take_read(struct connection *connection)
-{
-	struct outgoing *outgoing = &connection->outgoing;
-	uint64_t end;
-	ssize_t count;
-
-	if (!helper_result(outgoing->helper, &count))
-		return false;
-	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
-		return true;
-	if (count < 0) {
-		fail_to_read(connection, strerror(errno));
-	} else if (count == 0 && connection->payload.length != TRANSFER_UNKNOWN) {
-		fail_to_read(connection, PAYLOAD_CUT_SHORT);
-	} else {
-		memcpy(connection->outgoing_ring.memory + outgoing->piece.offset,
-		       helper_buffer(outgoing->helper), (size_t)count);
-		end = outgoing->piece.position + (uint64_t)count;
-		piece_filled(connection, &outgoing->piece, (size_t)count,
-			     count == 0 || end == outgoing->end);
-	}
-	return true;
-}
-
-/* Fills memory from `position` of the stream on, across passes. */
-static void make_bytes(const struct connection *connection, uint64_t position, uint8_t *memory,
-		       size_t size)
-{
-	const struct payload *payload = &connection->payload;
-	size_t done = 0;
-
-	while (done < size)
-		done += (size_t)payload_read(payload, (position + done) % payload->length,
-					     memory + done, size - done, NULL);
-}
-
-/* Fills a piece of the outgoing ring, or has the helper read it. True: something was done. */
+/* Fills a piece of the outgoing ring, or has it filled. True: something was done. */
 static bool fill_ring(struct connection *connection)
 {
-	struct outgoing *outgoing = &connection->outgoing;
-	struct piece piece;
-	size_t size;
+	int64_t owed_since = transfer_owed_since(&connection->transfer);
+	struct failure failure = { .status = STATUS_SUCCESS };
+	bool moved;
 
-	if (helper_is_asked(outgoing->helper))
-		return take_read(connection);
-	if (!may_fill(connection, &piece))
-		return false;
-	find_end(connection, piece.position);
-	size = piece_limit(connection, piece.position);
-	if (piece.size < size)
-		size = (size_t)piece.size;
-	if (outgoing->helper && piece.position >= connection->payload.size && size > 0) {
-		outgoing->piece = piece;
-		helper_read(outgoing->helper, piece.position % connection->payload.length, size);
-		return false;
-	}
-	make_bytes(connection, piece.position, connection->outgoing_ring.memory + piece.offset,
-		   size);
-	piece_filled(connection, &piece, size, piece.position + size == outgoing->end);
-	return true;
+	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
+		return outgoing_drop(&connection->outgoing);
+	moved = outgoing_fill(&connection->outgoing, &connection->transfer, connection->now,
+			      &failure);
+	if (failure.status != STATUS_SUCCESS)
+		give_up(connection, &failure);
+	else if (moved)
+		extend_own_deadline(connection, owed_since);
+	return moved;
 }
-
-/* ---- The incoming payload ---- */
 
 /* All of it has come, or why that failed: what is shown of it, and what the session learns. */
 static void end_incoming(struct connection *connection, const struct failure *failure)
@@ -1307,223 +1191,19 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	}
 }
 
-/* Takes the reason from errno. */
-static void fail_to_store(struct connection *connection)
-{
-	struct failure failure;
-
-	failure_set(&failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
-		    connection->incoming.verified
-			    ? "all is received and verified, but cannot be stored"
-			    : "cannot store",
-		    short_name(connection->engine->options->output).text, output_error(errno));
-	end_incoming(connection, &failure);
-}
-
-/* So many bytes more are verified and, where that is wanted, stored. */
-static void keep(struct connection *connection, uint64_t size)
-{
-	struct incoming *incoming = &connection->incoming;
-
-	incoming->kept += size;
-	extend_own_deadline(connection);
-	transfer_kept(&connection->transfer, incoming->kept, connection->now);
-}
-
-/* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
-static void begin_to_store(struct connection *connection, size_t size, uint64_t skipped)
-{
-	struct incoming *incoming = &connection->incoming;
-
-	incoming->offset = 0;
-	incoming->unstored = size;
-	incoming->skipped = skipped;
-	if (size > 0)
-		helper_store(incoming->helper, 0, size);
-	else
-		keep(connection, skipped);
-}
-
-/* Takes what the helper has stored of the buffer. True: it has stored some, or that failed. */
-static bool take_stored(struct connection *connection)
-{
-	struct incoming *incoming = &connection->incoming;
-	ssize_t count;
-
-	if (!helper_result(incoming->helper, &count))
-		return false;
-	if (count < 0) {
-		fail_to_store(connection);
-		return true;
-	}
-	incoming->offset += (size_t)count;
-	incoming->unstored -= (size_t)count;
-	keep(connection, (uint64_t)count);
-	if (incoming->unstored > 0)
-		helper_store(incoming->helper, incoming->offset, incoming->unstored);
-	else if (incoming->skipped > 0)
-		keep(connection, incoming->skipped);
-	return true;
-}
-
-static bool stores(const struct connection *connection)
-{
-	return connection->engine->options->output && !connection->agreement.wanted_length;
-}
-
-/* What it takes to verify and store the payload. 0 or an errno value. */
-static int allocate_incoming(struct connection *connection)
-{
-	struct incoming *incoming = &connection->incoming;
-
-	if (!verify_begin(&incoming->verification))
-		return ENOMEM;
-	if (stores(connection)) {
-		incoming->helper =
-			helper_start(&connection->engine->process, NULL,
-				     connection->engine->options->output, connection->output_mode);
-		if (!incoming->helper)
-			return errno;
-		incoming->buffer = helper_buffer(incoming->helper);
-		incoming->buffer_size = HELPER_BUFFER;
-	} else if (!incoming->whole) {
-		incoming->buffer_size = connection->incoming_ring.size < PIECE_SIZE
-						? connection->incoming_ring.size
-						: PIECE_SIZE;
-		incoming->buffer = malloc(incoming->buffer_size);
-		if (!incoming->buffer)
-			return ENOMEM;
-	}
-	return 0;
-}
-
 /* The first piece of the payload is about to be taken. False: it cannot be, which was told. */
 static bool begin_incoming(struct connection *connection)
 {
-	const struct transfer_stream *stream = &connection->transfer.sink.stream;
-	struct incoming *incoming = &connection->incoming;
 	struct failure failure = { .status = STATUS_SUCCESS };
-	int error;
 
-	incoming->whole = transfer_is_whole(&connection->transfer);
-	incoming->verification = (struct verification){
-		.is_pattern = connection->agreement.expects_pattern,
-		.has_digest = connection->agreement.verifying,
-		.length = transfer_sink_end(&connection->transfer),
-		.pass_length = stream->plan.length,
-	};
-	if (incoming->whole)
+	if (transfer_is_whole(&connection->transfer))
 		withdraw_incoming(connection, &failure);
-	error = failure.status == STATUS_SUCCESS ? allocate_incoming(connection) : 0;
-	if (error)
-		failure_set(&failure, STATUS_LOCAL_FAILURE,
-			    "cannot start to verify, or store, what is received: %s",
-			    strerror(error));
-	incoming->begun = failure.status == STATUS_SUCCESS;
-	if (!incoming->begun)
+	if (failure.status == STATUS_SUCCESS)
+		incoming_begin(&connection->incoming, &connection->transfer,
+			       &connection->engine->process, &failure);
+	if (failure.status != STATUS_SUCCESS)
 		end_incoming(connection, &failure);
-	return incoming->begun;
-}
-
-/* Verifies the next bytes. False: they are wrong, or too many, which was told. */
-static bool verify_piece(struct connection *connection, const uint8_t *bytes, size_t size)
-{
-	struct verification *verification = &connection->incoming.verification;
-	uint64_t limit = connection->engine->options->maximum_payload;
-	struct failure failure;
-
-	/* one of a known length was agreed to */
-	if (verification->pass_length == TRANSFER_UNKNOWN && size > limit - verification->bytes)
-		failure_set(&failure, STATUS_REFUSED,
-			    "the peer sends more than the %" PRIu64
-			    " bytes that --max-size allows here; send less, or raise that",
-			    limit);
-	else if (verify_next(verification, bytes, size, &failure))
-		return true;
-	end_incoming(connection, &failure);
-	return false;
-}
-
-/* All of it has come: is it what the peer has sent? False: it is not, which was told. */
-static bool verify_all(struct connection *connection)
-{
-	struct incoming *incoming = &connection->incoming;
-	struct failure failure;
-
-	if (!incoming->verified)
-		incoming->verified = verify_end(&incoming->verification,
-						transfer_sink_end(&connection->transfer),
-						connection->peer_digest, &failure);
-	if (!incoming->verified)
-		end_incoming(connection, &failure);
-	return incoming->verified;
-}
-
-/* Verifies a piece of a payload that lies whole in the ring, where it lies. */
-static void take_in_place(struct connection *connection, const struct piece *piece)
-{
-	size_t size = piece->size < PIECE_SIZE ? (size_t)piece->size : PIECE_SIZE;
-
-	if (!verify_piece(connection, connection->incoming_ring.memory + piece->offset, size))
-		return;
-	transfer_copied(&connection->transfer, size, connection->now);
-	if (!stores(connection))
-		keep(connection, size);
-}
-
-/* Copies a piece out of the ring, and verifies and stores the copy. */
-static void take_copy(struct connection *connection, const struct piece *piece)
-{
-	struct incoming *incoming = &connection->incoming;
-	size_t size =
-		piece->size < incoming->buffer_size ? (size_t)piece->size : incoming->buffer_size;
-	uint64_t position = incoming->verification.bytes;
-	size_t stored = 0;
-
-	memcpy(incoming->buffer, connection->incoming_ring.memory + piece->offset, size);
-	extend_own_deadline(connection);
-	if (stores(connection))
-		stored = verify_in_first_pass(&incoming->verification, position, size);
-	if (!verify_piece(connection, incoming->buffer, size))
-		return;
-	transfer_copied(&connection->transfer, size, connection->now);
-	begin_to_store(connection, stored, size - stored);
-}
-
-/* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
-static bool store_in_turn(struct connection *connection)
-{
-	struct incoming *incoming = &connection->incoming;
-	uint64_t length = incoming->verification.length, left = length - incoming->copied;
-	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
-	size_t stored = verify_in_first_pass(&incoming->verification, incoming->copied, size);
-
-	if (left == 0)
-		return false;
-	memcpy(incoming->buffer, connection->incoming_ring.memory + incoming->copied, stored);
-	incoming->copied += size;
-	begin_to_store(connection, stored, size - stored);
-	return true;
-}
-
-/* All is verified and stored: the output gets its name. False: that has not ended yet. */
-static bool conclude(struct connection *connection)
-{
-	static const struct failure none = { .status = STATUS_SUCCESS };
-	struct incoming *incoming = &connection->incoming;
-	ssize_t result = 0;
-
-	if (incoming->helper && !incoming->committing) {
-		incoming->committing = true;
-		helper_commit(incoming->helper);
-	}
-	if (incoming->helper && !helper_result(incoming->helper, &result))
-		return false;
-	if (result < 0)
-		fail_to_store(connection);
-	else
-		end_incoming(connection, &none);
-	return true;
+	return failure.status == STATUS_SUCCESS;
 }
 
 /* True if the incoming ring may be looked at. */
@@ -1544,40 +1224,32 @@ static bool may_empty(const struct connection *connection)
 /* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
 static bool empty_ring(struct connection *connection)
 {
-	struct transfer *transfer = &connection->transfer;
+	bool checking = connection->protocol.local == LOCAL_CHECKING;
+	int64_t owed_since = transfer_owed_since(&connection->transfer);
 	struct incoming *incoming = &connection->incoming;
-	bool present = transfer->sink.stream.plan.present;
-	struct piece piece;
-	ssize_t unwanted;
+	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (connection->protocol.local == LOCAL_CHECKING &&
-	    connection->protocol.status == STATUS_INTERRUPTED) {
-		/* it does not wait for a disk, or for a reader */
-		helper_cancel(incoming->helper);
+	if (checking && connection->protocol.status == STATUS_INTERRUPTED) {
+		incoming_cancel(incoming);
 		connection_handle(connection, EVENT_CHECKED, STATUS_INTERRUPTED);
 		return true;
 	}
 	if (!may_empty(connection))
-		return helper_is_asked(incoming->helper) &&
-		       helper_result(incoming->helper, &unwanted);
-	if (present && !incoming->begun && !begin_incoming(connection))
+		return incoming_drop(incoming);
+	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
+	    !begin_incoming(connection))
 		return true;
-	if (incoming->unstored > 0)
-		return take_stored(connection);
-	if (transfer_copy(transfer, &piece)) {
-		if (incoming->whole)
-			take_in_place(connection, &piece);
-		else
-			take_copy(connection, &piece);
+	switch (incoming_step(incoming, &connection->transfer, checking, connection->peer_digest,
+			      connection->now, &failure)) {
+	case INCOMING_WAITS:
+		return false;
+	case INCOMING_MOVED:
+		extend_own_deadline(connection, owed_since);
+		return true;
+	default:
+		end_incoming(connection, &failure);
 		return true;
 	}
-	if (connection->protocol.local != LOCAL_CHECKING)
-		return false;
-	if (present && !verify_all(connection))
-		return true;
-	if (incoming->whole && incoming->helper && store_in_turn(connection))
-		return true;
-	return conclude(connection);
 }
 
 /* ---- Clocks ---- */
@@ -1632,7 +1304,7 @@ static const char *own_delay(const struct connection *connection)
 	if (connection->incoming.unstored > 0 ||
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
 		return "storing what is received did not move";
-	return sends && connection->outgoing.any && !connection->outgoing.finished
+	return sends && connection->outgoing.payload && !connection->outgoing.finished
 		       ? "nothing more came of what this side sends"
 		       : NULL;
 }
@@ -1929,13 +1601,6 @@ static void run_session(struct connection *connection)
 	}
 }
 
-static void release_helper(struct connection *connection, struct helper **helper)
-{
-	if (!helper_release(*helper))
-		connection->helpers_left++;
-	*helper = NULL;
-}
-
 static void *run(void *argument)
 {
 	struct connection *connection = argument;
@@ -1943,10 +1608,10 @@ static void *run(void *argument)
 
 	connection->batch = &batch;
 	run_session(connection);
-	if (connection->incoming.helper)
-		connection->incoming.buffer = NULL; /* it is the helper's */
-	release_helper(connection, &connection->outgoing.helper);
-	release_helper(connection, &connection->incoming.helper);
+	if (!outgoing_release(&connection->outgoing))
+		connection->helpers_left++;
+	if (!incoming_release(&connection->incoming))
+		connection->helpers_left++;
 	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
 	process_report_ended(&connection->engine->process, connection);
 	return NULL;
@@ -1980,7 +1645,7 @@ void connection_destroy(struct connection *connection)
 	int error;
 
 	/* of one whose thread was never started: it has not been asked for anything */
-	if (!helper_release(connection->outgoing.helper))
+	if (!outgoing_release(&connection->outgoing))
 		connection->engine->held_up++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
 	atomic_fetch_sub(&connection->engine->connection_count, 1);
@@ -2006,9 +1671,8 @@ void connection_destroy(struct connection *connection)
 			      strerror(errno));
 	if (connection->wake >= 0)
 		close(connection->wake);
-	digest_free(connection->outgoing.digest);
-	verify_free(&connection->incoming.verification);
-	free(connection->incoming.buffer);
+	outgoing_free(&connection->outgoing);
+	incoming_free(&connection->incoming);
 	free(connection->figures.latency);
 	if (!stranded)
 		free(connection);

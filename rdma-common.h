@@ -28,15 +28,16 @@
 #include "rdma-common/connect.h"
 #include "rdma-common/counters.h"
 #include "rdma-common/helper.h"
+#include "rdma-common/incoming.h"
 #include "rdma-common/latency.h"
 #include "rdma-common/log.h"
 #include "rdma-common/options.h"
+#include "rdma-common/outgoing.h"
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"
 #include "rdma-common/protocol.h"
 #include "rdma-common/status.h"
 #include "rdma-common/transfer.h"
-#include "rdma-common/verify.h"
 #include "rdma-common/wire.h"
 
 /* ---- The engine ---- */
@@ -83,36 +84,6 @@ struct figures {
 	struct latency *latency; /* NULL: not measured */
 };
 
-/* The outgoing stream at this side's end: how its ring is filled. */
-struct outgoing {
-	bool any;              /* there is one */
-	bool ending;           /* its time is up: it ends with the pass that has begun */
-	bool finished;         /* all is filled, or that failed */
-	uint64_t end;          /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet */
-	struct piece piece;    /* that the helper was asked for */
-	struct helper *helper; /* reads a file or a pipe; NULL: nothing has to be waited for */
-	void *digest;          /* of all that was filled */
-	uint64_t pass_digest; /* what MSG_DONE says: of all passes, or of one where all are alike */
-	int64_t nanoseconds;  /* that digesting took */
-};
-
-/* The incoming stream at this side's end: how its ring is emptied. */
-struct incoming {
-	bool begun;    /* what it needs is there */
-	bool whole;    /* it lies in the ring, and nobody writes to that any more: see transfer.h */
-	bool verified; /* all of it */
-	bool failed;
-	bool committing; /* the helper is to give the output its name */
-	struct verification verification;
-	struct helper *helper; /* stores it; NULL: nobody does */
-	uint8_t *buffer;       /* a copy of a piece of a streamed one: the helper's, or own */
-	size_t buffer_size;
-	size_t offset, unstored; /* what of the buffer is verified and not stored yet */
-	uint64_t skipped; /* bytes behind that, of a later pass: verified, and not to be stored */
-	uint64_t copied;  /* of a whole one, into the buffer */
-	uint64_t kept;    /* position up to which all is verified and stored */
-};
-
 /* What the main thread tells a connection's thread. Bits of a set. */
 enum news {
 	NEWS_ESTABLISHED = 1 << 0,
@@ -156,7 +127,6 @@ struct connection {
 	struct agreement agreement;
 	enum resource lacking;  /* server: what it is out of, if it refuses for that */
 	int tos;                /* type of service in use; -1: not known */
-	mode_t output_mode;     /* of a new file */
 	struct payload payload; /* what this side sends */
 	pthread_t thread;
 	/* The main thread's alone: */

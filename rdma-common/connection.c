@@ -10,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "digest.h"
 #include "memory.h"
 #include "output.h"
 
@@ -54,8 +53,6 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
-	if (options->output)
-		connection->output_mode = output_mode();
 	connection->lacking = RESOURCE_OTHER; /* unless more is known */
 	connection->log = (struct log){ .console = &engine->console, .session = number };
 	id->context = connection;
@@ -256,7 +253,6 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	connection->protocol.verifying = connection->agreement.verifying;
 	connection->protocol.late_windows = connection->agreement.late_windows;
 	transfer_init(&connection->transfer, plan, now_milliseconds());
-	connection->outgoing.any = plan->outgoing.present;
 	connection->outgoing.end = connection->transfer.source.stream.length;
 }
 
@@ -288,27 +284,26 @@ void connection_register_ahead(struct connection *connection)
 		register_outgoing(connection, &plan, &failure);
 }
 
-/* What digests the outgoing payload, and the helper that reads it, if that has to be waited for. */
-static enum status open_outgoing(struct connection *connection, struct failure *failure)
+/* What takes both payloads through their rings. */
+static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
-	struct outgoing *outgoing = &connection->outgoing;
+	const struct options *options = connection->engine->options;
+	const struct agreement *agreement = &connection->agreement;
+	const struct region *outgoing = &connection->outgoing_ring;
 
-	if (!connection->outgoing_ring.mr) /* this side sends nothing */
+	connection->incoming = (struct incoming){
+		.ring = connection->incoming_ring.memory,
+		.ring_size = connection->incoming_ring.size,
+		.output = agreement->wanted_length > 0 ? NULL : options->output,
+		.output_mode = options->output ? output_mode() : 0,
+		.limit = options->maximum_payload,
+		.is_pattern = agreement->expects_pattern,
+		.has_digest = agreement->verifying,
+	};
+	if (!outgoing->mr) /* this side sends nothing */
 		return STATUS_SUCCESS;
-	outgoing->digest = digest_new();
-	if (!outgoing->digest)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot allocate memory for a digest");
-	outgoing->pass_digest = digest_value(outgoing->digest);
-	if (connection->payload.descriptor < 0)
-		return STATUS_SUCCESS;
-	outgoing->helper =
-		helper_start(&connection->engine->process, &connection->payload, NULL, 0);
-	if (!outgoing->helper)
-		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot start a thread that reads what this side sends: %s",
-				   strerror(errno));
-	return STATUS_SUCCESS;
+	return outgoing_open(&connection->outgoing, &connection->payload, outgoing->memory,
+			     outgoing->size, &connection->engine->process, failure);
 }
 
 /* Plans the transfer, and allocates what it needs. */
@@ -349,7 +344,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS)
 		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
 	if (status == STATUS_SUCCESS)
-		status = open_outgoing(connection, &failure);
+		status = open_payloads(connection, &failure);
 	if (status == STATUS_SUCCESS)
 		plan_session(connection, &plan);
 	else

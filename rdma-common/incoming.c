@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+#include "incoming.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+
+/* ---- The beginning ---- */
+
+/* What it takes to verify and store the payload. 0 or an errno value. */
+static int allocate(struct incoming *incoming, struct process *process)
+{
+	if (!verify_begin(&incoming->verification))
+		return ENOMEM;
+	if (incoming->output) {
+		incoming->helper =
+			helper_start(process, NULL, incoming->output, incoming->output_mode);
+		if (!incoming->helper)
+			return errno;
+		incoming->buffer = helper_buffer(incoming->helper);
+		incoming->buffer_size = HELPER_BUFFER;
+	} else if (!incoming->whole) {
+		incoming->buffer_size =
+			incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
+		incoming->buffer = malloc(incoming->buffer_size);
+		if (!incoming->buffer)
+			return ENOMEM;
+	}
+	return 0;
+}
+
+enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
+			   struct process *process, struct failure *failure)
+{
+	int error;
+
+	incoming->whole = transfer_is_whole(transfer);
+	incoming->verification = (struct verification){
+		.is_pattern = incoming->is_pattern,
+		.has_digest = incoming->has_digest,
+		.length = transfer_sink_end(transfer),
+		.pass_length = transfer->sink.stream.plan.length,
+	};
+	error = allocate(incoming, process);
+	if (error)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot start to verify, or store, what is received: %s",
+				   strerror(error));
+	incoming->begun = true;
+	return STATUS_SUCCESS;
+}
+
+/* ---- Storing ---- */
+
+/* Takes the reason from errno. */
+static enum incoming_step fail_to_store(const struct incoming *incoming, struct failure *failure)
+{
+	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
+		    incoming->verified ? "all is received and verified, but cannot be stored"
+				       : "cannot store",
+		    short_name(incoming->output).text, output_error(errno));
+	return INCOMING_FAILED;
+}
+
+/* So many bytes more are verified and, where that is wanted, stored. */
+static void keep(struct incoming *incoming, struct transfer *transfer, uint64_t size, int64_t now)
+{
+	incoming->kept += size;
+	transfer_kept(transfer, incoming->kept, now);
+}
+
+/* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
+static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
+			   uint64_t skipped, int64_t now)
+{
+	incoming->offset = 0;
+	incoming->unstored = size;
+	incoming->skipped = skipped;
+	if (size > 0)
+		helper_store(incoming->helper, 0, size);
+	else
+		keep(incoming, transfer, skipped, now);
+}
+
+/* Takes what the helper has stored of the buffer, if it has. */
+static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
+				      int64_t now, struct failure *failure)
+{
+	ssize_t count;
+
+	if (!helper_result(incoming->helper, &count))
+		return INCOMING_WAITS;
+	if (count < 0)
+		return fail_to_store(incoming, failure);
+	incoming->offset += (size_t)count;
+	incoming->unstored -= (size_t)count;
+	keep(incoming, transfer, (uint64_t)count, now);
+	if (incoming->unstored > 0)
+		helper_store(incoming->helper, incoming->offset, incoming->unstored);
+	else if (incoming->skipped > 0)
+		keep(incoming, transfer, incoming->skipped, now);
+	return INCOMING_MOVED;
+}
+
+/* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
+static bool store_in_turn(struct incoming *incoming, struct transfer *transfer, int64_t now)
+{
+	uint64_t left = incoming->verification.length - incoming->copied;
+	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
+	size_t stored = verify_in_first_pass(&incoming->verification, incoming->copied, size);
+
+	if (left == 0)
+		return false;
+	memcpy(incoming->buffer, incoming->ring + incoming->copied, stored);
+	incoming->copied += size;
+	begin_to_store(incoming, transfer, stored, size - stored, now);
+	return true;
+}
+
+/* ---- Verifying ---- */
+
+/* Verifies the next bytes. False: they are wrong, or too many. */
+static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t size,
+			 struct failure *failure)
+{
+	struct verification *verification = &incoming->verification;
+
+	/* one of a known length was agreed to */
+	if (verification->pass_length != TRANSFER_UNKNOWN ||
+	    size <= incoming->limit - verification->bytes)
+		return verify_next(verification, bytes, size, failure);
+	failure_set(failure, STATUS_REFUSED,
+		    "the peer sends more than the %" PRIu64
+		    " bytes that --max-size allows here; send less, or raise that",
+		    incoming->limit);
+	return false;
+}
+
+/* Verifies a piece of a payload that lies whole in the ring, where it lies. */
+static enum incoming_step take_in_place(struct incoming *incoming, struct transfer *transfer,
+					const struct piece *piece, int64_t now,
+					struct failure *failure)
+{
+	size_t size = piece->size < HELPER_BUFFER ? (size_t)piece->size : HELPER_BUFFER;
+
+	if (!verify_piece(incoming, incoming->ring + piece->offset, size, failure))
+		return INCOMING_FAILED;
+	transfer_copied(transfer, size, now);
+	if (!incoming->output)
+		keep(incoming, transfer, size, now);
+	return INCOMING_MOVED;
+}
+
+/* Copies a piece out of the ring, and verifies and stores the copy. */
+static enum incoming_step take_copy(struct incoming *incoming, struct transfer *transfer,
+				    const struct piece *piece, int64_t now, struct failure *failure)
+{
+	size_t size =
+		piece->size < incoming->buffer_size ? (size_t)piece->size : incoming->buffer_size;
+	uint64_t position = incoming->verification.bytes;
+	size_t stored = 0;
+
+	memcpy(incoming->buffer, incoming->ring + piece->offset, size);
+	if (incoming->output)
+		stored = verify_in_first_pass(&incoming->verification, position, size);
+	if (!verify_piece(incoming, incoming->buffer, size, failure))
+		return INCOMING_FAILED;
+	transfer_copied(transfer, size, now);
+	begin_to_store(incoming, transfer, stored, size - stored, now);
+	return INCOMING_MOVED;
+}
+
+/* ---- Step after step ---- */
+
+/* All is verified and stored: the output gets its name. */
+static enum incoming_step commit(struct incoming *incoming, struct failure *failure)
+{
+	ssize_t result;
+
+	if (!incoming->committing) {
+		incoming->committing = true;
+		helper_commit(incoming->helper);
+	}
+	if (!helper_result(incoming->helper, &result))
+		return INCOMING_WAITS;
+	return result < 0 ? fail_to_store(incoming, failure) : INCOMING_COMPLETE;
+}
+
+enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
+				 uint64_t digest, int64_t now, struct failure *failure)
+{
+	struct piece piece;
+
+	if (incoming->unstored > 0)
+		return take_stored(incoming, transfer, now, failure);
+	if (transfer_copy(transfer, &piece))
+		return incoming->whole ? take_in_place(incoming, transfer, &piece, now, failure)
+				       : take_copy(incoming, transfer, &piece, now, failure);
+	if (!all)
+		return INCOMING_WAITS;
+	if (incoming->begun && !incoming->verified) {
+		if (!verify_end(&incoming->verification, transfer_sink_end(transfer), digest,
+				failure))
+			return INCOMING_FAILED;
+		incoming->verified = true;
+	}
+	if (!incoming->helper)
+		return INCOMING_COMPLETE;
+	if (incoming->whole && store_in_turn(incoming, transfer, now))
+		return INCOMING_MOVED;
+	return commit(incoming, failure);
+}
+
+bool incoming_drop(struct incoming *incoming)
+{
+	ssize_t unwanted;
+
+	return helper_is_asked(incoming->helper) && helper_result(incoming->helper, &unwanted);
+}
+
+void incoming_cancel(struct incoming *incoming)
+{
+	helper_cancel(incoming->helper);
+}
+
+/* ---- The end ---- */
+
+bool incoming_release(struct incoming *incoming)
+{
+	struct helper *helper = incoming->helper;
+
+	if (helper)
+		incoming->buffer = NULL; /* it is the helper's */
+	incoming->helper = NULL;
+	return helper_release(helper);
+}
+
+void incoming_free(struct incoming *incoming)
+{
+	verify_free(&incoming->verification);
+	free(incoming->buffer);
+	incoming->buffer = NULL;
+}

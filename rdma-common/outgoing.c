@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include "outgoing.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "digest.h"
+
+enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
+			  size_t ring_size, struct process *process, struct failure *failure)
+{
+	outgoing->payload = payload;
+	outgoing->ring = ring;
+	outgoing->ring_size = ring_size;
+	outgoing->end = TRANSFER_UNKNOWN;
+	outgoing->digest = digest_new();
+	if (!outgoing->digest)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate memory for a digest");
+	outgoing->pass_digest = digest_value(outgoing->digest);
+	if (payload->descriptor < 0)
+		return STATUS_SUCCESS;
+	outgoing->helper = helper_start(process, payload, NULL, 0);
+	if (!outgoing->helper)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot start a thread that reads what this side sends: %s",
+				   strerror(errno));
+	return STATUS_SUCCESS;
+}
+
+/* Once the time is up: the end of the pass that has begun, the first one at least. */
+static void find_end(struct outgoing *outgoing, uint64_t position)
+{
+	uint64_t length = outgoing->payload->length, begun = position > 0 ? position : 1;
+
+	if (outgoing->end == TRANSFER_UNKNOWN && length != TRANSFER_UNKNOWN && outgoing->ending)
+		outgoing->end = begun + (length - begun % length) % length;
+}
+
+/*
+ * Bytes of the piece that are filled at a time, so that nothing waits for long. Of a payload that
+ * is longer than the ring no piece crosses the end of a pass: where passes repeat (transfer.h) the
+ * digest of one is wanted.
+ */
+static size_t piece_size(const struct outgoing *outgoing, const struct piece *piece)
+{
+	const struct payload *payload = outgoing->payload;
+	uint64_t length = payload->length, position = piece->position;
+	uint64_t size = piece->size < HELPER_BUFFER ? piece->size : HELPER_BUFFER;
+
+	if (size > outgoing->end - position)
+		size = outgoing->end - position;
+	if (length > outgoing->ring_size && size > length - position % length)
+		size = length - position % length;
+	/* what is read of a pipe comes behind what is in memory of it */
+	if (position < payload->size && length != payload->size && size > payload->size - position)
+		size = payload->size - position;
+	return (size_t)size;
+}
+
+/* The first `size` bytes of a piece are in the ring; `end`: there is no more. */
+static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size,
+			 bool end, int64_t now, struct failure *failure)
+{
+	const struct transfer_source *source = &transfer->source;
+	int64_t started = now_nanoseconds();
+
+	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
+	outgoing->finished = end;
+	if (!transfer_filled(transfer, size, end, now))
+		failure_set(failure, STATUS_LOCAL_FAILURE,
+			    "what this side sends has another length than it had at the beginning");
+	/* of passes with the same bytes one is what MSG_DONE tells of */
+	else if (!source->stream.repeats || source->filled <= source->stream.plan.length)
+		outgoing->pass_digest = digest_value(outgoing->digest);
+	outgoing->nanoseconds += now_nanoseconds() - started;
+}
+
+static void fail_to_read(struct outgoing *outgoing, const char *reason, struct failure *failure)
+{
+	outgoing->finished = true;
+	failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+		    short_name(outgoing->payload->name).text, reason);
+}
+
+/* Takes what the helper has read, if it has. True: it has. */
+static bool take_read(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
+		      struct failure *failure)
+{
+	ssize_t count;
+	uint64_t end;
+
+	if (!helper_result(outgoing->helper, &count))
+		return false;
+	if (count < 0) {
+		fail_to_read(outgoing, strerror(errno), failure);
+	} else if (count == 0 && outgoing->payload->length != TRANSFER_UNKNOWN) {
+		fail_to_read(outgoing, PAYLOAD_CUT_SHORT, failure);
+	} else {
+		memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper),
+		       (size_t)count);
+		end = outgoing->piece.position + (uint64_t)count;
+		piece_filled(outgoing, transfer, (size_t)count, count == 0 || end == outgoing->end,
+			     now, failure);
+	}
+	return true;
+}
+
+/* Makes `size` bytes from `position` of the stream on, across passes. */
+static void make_bytes(const struct payload *payload, uint64_t position, uint8_t *memory,
+		       size_t size)
+{
+	size_t done = 0;
+
+	while (done < size)
+		done += (size_t)payload_read(payload, (position + done) % payload->length,
+					     memory + done, size - done, NULL);
+}
+
+bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
+		   struct failure *failure)
+{
+	struct piece *piece = &outgoing->piece;
+	size_t size;
+
+	if (helper_is_asked(outgoing->helper))
+		return take_read(outgoing, transfer, now, failure);
+	if (!outgoing->payload || outgoing->finished || !transfer_fill(transfer, piece))
+		return false;
+	find_end(outgoing, piece->position);
+	size = piece_size(outgoing, piece);
+	if (outgoing->helper && piece->position >= outgoing->payload->size && size > 0) {
+		helper_read(outgoing->helper, piece->position % outgoing->payload->length, size);
+		return false;
+	}
+	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);
+	piece_filled(outgoing, transfer, size, piece->position + size == outgoing->end, now,
+		     failure);
+	return true;
+}
+
+bool outgoing_drop(struct outgoing *outgoing)
+{
+	ssize_t unwanted;
+
+	return helper_is_asked(outgoing->helper) && helper_result(outgoing->helper, &unwanted);
+}
+
+bool outgoing_release(struct outgoing *outgoing)
+{
+	struct helper *helper = outgoing->helper;
+
+	outgoing->helper = NULL;
+	return helper_release(helper);
+}
+
+void outgoing_free(struct outgoing *outgoing)
+{
+	digest_free(outgoing->digest);
+	outgoing->digest = NULL;
+}
