@@ -13,18 +13,12 @@
 #include "rdma-common/output.h"
 #include "rdma-common/report.h"
 
-static const char help[] =
+static const char usage[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
 	"  or:  rdma-client [OPTION]... --check ADDRESS [PORT]\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
-	"\n"
-	"Connecting:\n"
-	"  -B, --bind ADDRESS     connect from ADDRESS, which is one of this host\n" ADDRESS_OPTIONS_HELP
-	"      --check            examine the path to ADDRESS, with PORT by sessions, too\n" PAYLOAD_OPTIONS_HELP
-	"The operation:\n" OPERATION_OPTIONS_HELP
-	"      --one-way          only the client reads or writes\n" OUTPUT_OPTIONS_HELP
-	"Limits:\n" LIMIT_OPTIONS_HELP "\n" EXIT_STATUS_HELP;
+	"\n";
 
 /* One attempt at a session with one address. */
 struct client {
@@ -59,34 +53,9 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
 {
-	/* clang-format off */
-	static const struct option long_options[] = {
-		{ "one-way", no_argument, NULL, OPTION_ONE_WAY },
-		{ "check", no_argument, NULL, OPTION_CHECK },
-		COMMON_LONG_OPTIONS
-	};
-	/* clang-format on */
-	bool session_options = false; /* some that mean nothing to --check */
-	int letter;
+	enum parsed parsed = parse_options(options, usage, argc, argv);
 
-	while ((letter = getopt_long(argc, argv, COMMON_SHORT_OPTIONS, long_options, NULL)) != -1) {
-		enum parsed parsed = PARSED_RUN;
-
-		session_options |= letter != OPTION_CHECK && letter != 'B' && letter != 't' &&
-				   letter != 'v' && letter != 'J';
-		if (letter == OPTION_ONE_WAY)
-			options->one_way = true;
-		else if (letter == OPTION_CHECK)
-			options->check = true;
-		else
-			parsed = parse_common_option(options, letter, optarg, help);
-		if (parsed != PARSED_RUN)
-			return parsed;
-	}
-	if (options->check && session_options)
-		return usage_error(
-			"--check goes with --bind, --json, --timeout and --verbose alone");
-	return parse_words(options, argc - optind, argv + optind);
+	return parsed == PARSED_RUN ? parse_words(options, argc - optind, argv + optind) : parsed;
 }
 
 static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <netdb.h>
 #include <string.h>
 
@@ -18,23 +17,14 @@
 #define LISTENERS 16
 /* Attempts with other free ports when the one found for one address is taken on another. */
 #define PORT_ATTEMPTS 20
-/* What --max-sessions may be. */
-#define MOST_SESSIONS 1000000
 /* Threads of sessions that are over, which a disk holds up, with which no client is served. */
 #define MOST_HELD_UP 32
 
-static const char help[] =
+static const char usage[] =
 	"Usage: rdma-server [OPTION]... read|write\n"
 	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
 	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
-	"\n"
-	"Serving:\n"
-	"  -p, --port PORT        listen on PORT instead of any free one\n"
-	"  -B, --bind ADDRESS     listen on ADDRESS only, not on all addresses\n" ADDRESS_OPTIONS_HELP
-	"  -1, --one-off          exit after the first session, with its status\n" PAYLOAD_OPTIONS_HELP
-	"The operation:\n" OPERATION_OPTIONS_HELP OUTPUT_OPTIONS_HELP "Limits:\n" LIMIT_OPTIONS_HELP
-	"      --max-sessions N   sessions at a time, others are refused (default 1024)\n"
-	"\n" EXIT_STATUS_HELP;
+	"\n";
 
 struct server {
 	struct engine engine;
@@ -47,47 +37,14 @@ struct server {
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
 {
-	/* clang-format off */
-	static const struct option long_options[] = {
-		{ "port",         required_argument, NULL, 'p' },
-		{ "one-off",      no_argument,       NULL, '1' },
-		{ "max-sessions", required_argument, NULL, OPTION_MAX_SESSIONS },
-		COMMON_LONG_OPTIONS
-	};
-	/* clang-format on */
-	enum parsed parsed = PARSED_RUN;
-	uint64_t port;
-	int letter;
+	enum parsed parsed = parse_options(options, usage, argc, argv);
 
-	while ((letter = getopt_long(argc, argv, "p:1" COMMON_SHORT_OPTIONS, long_options, NULL)) !=
-	       -1) {
-		switch (letter) {
-		case 'p':
-			if (!parse_number(optarg, 0, 65535, &port))
-				return usage_error(
-					"--port takes a number from 0 to 65535, not '%s'", optarg);
-			options->port = optarg;
-			break;
-		case '1':
-			options->one_off = true;
-			break;
-		case OPTION_MAX_SESSIONS:
-			if (!parse_number(optarg, 1, MOST_SESSIONS, &options->maximum_sessions))
-				return usage_error("--max-sessions takes a whole number from 1 to "
-						   "%d, not '%s'",
-						   MOST_SESSIONS, optarg);
-			break;
-		default:
-			parsed = parse_common_option(options, letter, optarg, help);
-			if (parsed != PARSED_RUN)
-				return parsed;
-		}
-	}
+	if (parsed != PARSED_RUN)
+		return parsed;
 	if (argc - optind != 1)
 		return usage_error("one argument is needed: read or write");
-	if (!parse_operation(argv[optind], &options->operation))
-		return PARSED_FAILED;
-	if (output_resolve(options) != PARSED_RUN)
+	if (!parse_operation(argv[optind], &options->operation) ||
+	    output_resolve(options) != PARSED_RUN)
 		return PARSED_FAILED;
 	return check_options(options);
 }
@@ -328,7 +285,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 	const struct options *options = server->engine.options;
 	unsigned int count = atomic_load(&server->engine.connection_count);
 	int held_up = server->engine.held_up;
-	uint64_t most = options->one_off ? 1 : options->maximum_sessions;
+	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* with this one */
 		connection->lacking = RESOURCE_SESSION;
@@ -336,8 +293,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 		return true; /* connection_reject() has words for it */
 	if (count > most)
 		connection_fail(connection, STATUS_REFUSED,
-				"refused: %" PRIu64
-				" sessions are open, as many as --max-sessions allows",
+				"refused: %u sessions are open, as many as --max-sessions allows",
 				most);
 	else if (held_up >= MOST_HELD_UP)
 		connection_fail(connection, STATUS_REFUSED,

@@ -64,9 +64,9 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options)
 {
-	uint8_t tos = options->tos;
+	uint8_t tos = (uint8_t)options->tos;
 
-	if (!options->has_tos)
+	if (options->tos == DEFAULT_TOS)
 		return 0;
 	return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
 }

@@ -3,13 +3,17 @@
 
 #include <err.h>
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "status.h"
 
 const char *operation_name(enum operation operation)
 {
@@ -45,6 +49,7 @@ struct options default_options(enum role role)
 		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
 		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
 		.maximum_sessions = DEFAULT_MAXIMUM_SESSIONS,
+		.tos = DEFAULT_TOS,
 	};
 
 	return options;
@@ -80,46 +85,31 @@ enum parsed usage_error(const char *format, ...)
 	return PARSED_FAILED;
 }
 
-bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
+bool parse_scaled(const char *text, unsigned int factor, uint64_t *number)
 {
+	static const char units[] = "KMG";
+	const char *unit;
 	char *end;
 
 	if (*text < '0' || *text > '9') /* strtoull(3) takes spaces and signs as well */
 		return false;
 	errno = 0;
 	*number = strtoull(text, &end, 10);
-	return !errno && !*end && *number >= minimum && *number <= maximum;
-}
-
-/* A number of at least 1 that may end in K, M or G, each `factor` times the one before. */
-static bool parse_scaled(const char *text, uint64_t factor, uint64_t *scaled)
-{
-	static const char units[] = "KMG";
-	size_t digits = strspn(text, "0123456789");
-	const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
-	char number[21]; /* as many digits as 64 bits can have */
-	uint64_t scale = 1, value;
-
-	if (digits >= sizeof(number) || (text[digits] && (!unit || text[digits + 1])))
+	if (errno || !*end)
+		return !errno;
+	unit = strchr(units, *end);
+	if (!unit || end[1] || factor == 1)
 		return false;
-	for (const char *next = units; unit && next <= unit; next++)
-		scale *= factor;
-	memcpy(number, text, digits);
-	number[digits] = '\0';
-	if (!parse_number(number, 1, UINT64_MAX / scale, &value))
-		return false;
-	*scaled = value * scale;
+	for (const char *next = units; next <= unit; next++) {
+		if (__builtin_mul_overflow(*number, factor, number))
+			return false;
+	}
 	return true;
 }
 
-bool parse_size(const char *text, uint64_t *size)
+bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
 {
-	return parse_scaled(text, 1024, size);
-}
-
-bool parse_rate(const char *text, uint64_t *rate)
-{
-	return parse_scaled(text, 1000, rate);
+	return parse_scaled(text, 1, number) && *number >= minimum && *number <= maximum;
 }
 
 bool parse_operation(const char *word, enum operation *operation)
@@ -134,114 +124,240 @@ bool parse_operation(const char *word, enum operation *operation)
 	return true;
 }
 
-/* An option whose argument is a number from 1 to `maximum`. */
-static enum parsed parse_count(const char *name, const char *argument, uint64_t maximum,
-			       uint64_t *number)
+/* ---- The options ---- */
+
+/* What an option takes as its argument, and with that the type of its field. */
+enum kind {
+	TITLE,   /* no option, but a line of --help */
+	FLAG,    /* no argument; bool */
+	TEXT,    /* anything; const char * */
+	NUMBER,  /* from `least` to `most`; unsigned int */
+	PORT,    /* the same, kept as getaddrinfo(3) takes it; const char * */
+	SIZE,    /* bytes, with K, M or G; uint64_t */
+	RATE,    /* bit/s, with K, M or G; uint64_t */
+	HELP,    /* no argument, no field: it is printed at once */
+	VERSION, /* the same */
+};
+
+/* Which program has an option, and whether it means anything to --check. Bits of a set. */
+enum {
+	CLIENT = 1 << 0,
+	SERVER = 1 << 1,
+	BOTH = CLIENT | SERVER,
+	CHECK = 1 << 2,
+};
+
+/* All there is to say of an option; --help has them in this order. */
+struct row {
+	enum kind kind;
+	unsigned int programs;
+	char letter; /* 0: none */
+	const char *name, *argument;
+	size_t field; /* offset in struct options */
+	unsigned int least, most;
+	const char *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct row rows[] = {
+	{ TITLE, CLIENT, .help = "Connecting:" },
+	{ TITLE, SERVER, .help = "Serving:" },
+	{ PORT, SERVER, 'p', "port", "PORT", AT(port), 0, 65535,
+	  .help = "listen on PORT instead of any free one" },
+	{ TEXT, SERVER, 'B', "bind", "ADDRESS", AT(bind),
+	  .help = "listen on ADDRESS only, not on all addresses" },
+	{ TEXT, CLIENT | CHECK, 'B', "bind", "ADDRESS", AT(bind),
+	  .help = "connect from ADDRESS, which is one of this host" },
+	{ NUMBER, BOTH, 0, "tos", "N", AT(tos), 0, UINT8_MAX,
+	  .help = "type of service in IP headers, 0 to 255 (DSCP times 4)" },
+	{ FLAG, SERVER, '1', "one-off", NULL, AT(one_off),
+	  .help = "exit after the first session, with its status" },
+	{ FLAG, CLIENT | CHECK, 0, "check", NULL, AT(check),
+	  .help = "examine the path to ADDRESS, with PORT by sessions, too" },
+	{ TITLE, BOTH, .help = "Payloads, outgoing and incoming:" },
+	{ TEXT, BOTH, 'm', "message", "TEXT", AT(message),
+	  .help = "send TEXT instead of a line with the process id" },
+	{ TEXT, BOTH, 'f', "file", "FILE", AT(file),
+	  .help = "send the bytes in FILE; '-': standard input" },
+	{ SIZE, BOTH, 's', "size", "SIZE", AT(pattern_size),
+	  .help = "send a pattern of SIZE bytes (K, M, G)" },
+	{ TEXT, BOTH, 'o', "output", "FILE", AT(output),
+	  .help = "store what is received in FILE; '-': standard output" },
+	{ TITLE, BOTH, .help = "The operation:" },
+	{ NUMBER, BOTH, 'n', "iters", "N", AT(iterations), 1, 1000000000,
+	  .help = "perform the operation N times" },
+	{ NUMBER, BOTH, 0, "duration", "TIME", AT(duration_seconds), 1, 1000000,
+	  .help = "repeat the operation for TIME seconds" },
+	{ FLAG, BOTH, 0, "verify-all", NULL, AT(every_pass),
+	  .help = "verify every one of them, not only the last" },
+	{ NUMBER, BOTH, 0, "depth", "D", AT(depth), 1, 65536,
+	  .help = "at most D work requests outstanding (default 16)" },
+	{ RATE, BOTH, 0, "min-rate", "RATE", AT(minimum_rate),
+	  .help = "fail below RATE bit/s, with K, M or G (1000 each)" },
+	{ FLAG, BOTH, 0, "busy-poll", NULL, AT(busy_poll),
+	  .help = "spin for completions instead of sleeping" },
+	{ FLAG, CLIENT, 0, "one-way", NULL, AT(one_way),
+	  .help = "only the client reads or writes" },
+	{ TITLE, BOTH, .help = "Output:" },
+	{ FLAG, BOTH, 0, "report", NULL, AT(report),
+	  .help = "print amounts, rates, and with --depth 1 latencies" },
+	{ FLAG, BOTH | CHECK, 'J', "json", NULL, AT(json),
+	  .help = "print a JSON object per session on standard output" },
+	{ FLAG, BOTH | CHECK, 'v', "verbose", NULL, AT(verbose),
+	  .help = "trace verbs and state changes on standard error" },
+	{ HELP, BOTH, 'h', "help", .help = "print this help" },
+	{ VERSION, BOTH, 0, "version", .help = "print the version" },
+	{ TITLE, BOTH, .help = "Limits:" },
+	{ NUMBER, BOTH | CHECK, 't', "timeout", "SECONDS", AT(timeout_seconds), 1, 1000000,
+	  .help = "longest time without progress (default 10)" },
+	{ SIZE, BOTH, 0, "max-size", "SIZE", AT(maximum_payload),
+	  .help = "largest payload accepted from a peer (default 1G)" },
+	{ NUMBER, SERVER, 0, "max-sessions", "N", AT(maximum_sessions), 1, 1000000,
+	  .help = "sessions at a time, others are refused (default 1024)" },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool belongs_to(const struct row *row, enum role role)
 {
-	if (parse_number(argument, 1, maximum, number))
-		return PARSED_RUN;
-	return usage_error("%s takes a whole number from 1 to %" PRIu64 ", not '%s'", name, maximum,
-			   argument);
+	return row->programs & (role == ROLE_CLIENT ? CLIENT : SERVER);
 }
 
-/* An option whose argument is a size. */
-static enum parsed parse_bytes(const char *name, const char *argument, uint64_t *size)
+/* What getopt_long(3) returns for an option: its letter, or a number that is no character. */
+static int value_of(const struct row *row)
 {
-	if (!parse_size(argument, size))
-		return usage_error("%s takes bytes, or a number with K, M or G, not '%s'", name,
-				   argument);
-	if (*size > LONGEST_PAYLOAD)
-		return usage_error("%s takes at most %" PRIu64 " bytes, not '%s'", name,
+	return row->letter ? row->letter : 256 + (int)(row - rows);
+}
+
+/* The option for which it has returned that; NULL: for an error, which it has printed. */
+static const struct row *find_row(enum role role, int value)
+{
+	for (const struct row *row = rows; row < rows + ROWS; row++) {
+		if (belongs_to(row, role) && value_of(row) == value)
+			return row;
+	}
+	return NULL;
+}
+
+/* `usage`, and the options of a program; what each is for stands in column 25. */
+static void print_help(enum role role, const char *usage)
+{
+	fputs(usage, stdout);
+	for (const struct row *row = rows; row < rows + ROWS; row++) {
+		if (!belongs_to(row, role))
+			continue;
+		if (row->kind == TITLE) {
+			printf("%s\n", row->help);
+			continue;
+		}
+		if (row->letter)
+			printf("  -%c, ", row->letter);
+		else
+			printf("      ");
+		printf("--%s %-*s %s\n", row->name, 15 - (int)strlen(row->name),
+		       row->argument ? row->argument : "", row->help);
+	}
+	fputs("\n" EXIT_STATUS_HELP, stdout);
+}
+
+/* ---- Parsing ---- */
+
+/* SIZE or RATE: its field gets the number of bytes, or of bit/s. */
+static enum parsed take_amount(const struct row *row, const char *argument, uint64_t *amount)
+{
+	bool size = row->kind == SIZE;
+
+	if (!parse_scaled(argument, size ? 1024 : 1000, amount) || *amount == 0)
+		return usage_error("--%s takes %s, or a number with K, M or G, not '%s'", row->name,
+				   size ? "bytes" : "bit/s", argument);
+	if (size && *amount > LONGEST_PAYLOAD)
+		return usage_error("--%s takes at most %" PRIu64 " bytes, not '%s'", row->name,
 				   LONGEST_PAYLOAD, argument);
 	return PARSED_RUN;
 }
 
-/* The options that take a number. */
-static enum parsed parse_numeric_option(struct options *options, int letter, const char *argument)
+/* PORT or NUMBER: its field gets the text, or the number. */
+static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
-	enum parsed parsed = PARSED_RUN;
-	uint64_t number = 0;
+	uint64_t number;
 
-	switch (letter) {
-	case 's':
-		return parse_bytes("--size", argument, &options->pattern_size);
-	case OPTION_MAX_SIZE:
-		return parse_bytes("--max-size", argument, &options->maximum_payload);
-	case OPTION_MIN_RATE:
-		if (!parse_rate(argument, &options->minimum_rate))
-			return usage_error("--min-rate takes bit/s, or a number with K, M or G, "
-					   "not '%s'",
-					   argument);
-		return PARSED_RUN;
-	case OPTION_TOS:
-		if (!parse_number(argument, 0, UINT8_MAX, &number))
-			return usage_error("--tos takes a number from 0 to 255, not '%s'",
-					   argument);
-		options->tos = (uint8_t)number;
-		options->has_tos = true;
-		return PARSED_RUN;
-	case 'n':
-		parsed = parse_count("--iters", argument, 1000000000, &number);
-		options->iterations = number;
-		return parsed;
-	case OPTION_DURATION:
-		parsed = parse_count("--duration", argument, 1000000, &number);
-		options->duration_seconds = (unsigned int)number;
-		return parsed;
-	case OPTION_DEPTH:
-		parsed = parse_count("--depth", argument, 65536, &number);
-		options->depth = (unsigned int)number;
-		return parsed;
-	case 't':
-		parsed = parse_count("--timeout", argument, 1000000, &number);
-		options->timeout_seconds = (unsigned int)number;
-		return parsed;
-	default: /* getopt_long(3) has said what is wrong */
-		return usage_error(NULL);
-	}
+	if (!parse_number(argument, row->least, row->most, &number))
+		return usage_error("--%s takes a whole number from %u to %u, not '%s'", row->name,
+				   row->least, row->most, argument);
+	if (row->kind == PORT)
+		*(const char **)field = argument;
+	else
+		*(unsigned int *)field = (unsigned int)number;
+	return PARSED_RUN;
 }
 
-enum parsed parse_common_option(struct options *options, int letter, const char *argument,
-				const char *help)
+/* Sets the field of an option; or does at once what it asks for. */
+static enum parsed take_option(struct options *options, const struct row *row, const char *argument,
+			       const char *usage)
 {
-	switch (letter) {
-	case 'B':
-		options->bind = argument;
+	void *field = (char *)options + row->field;
+
+	switch (row->kind) {
+	case FLAG:
+		*(bool *)field = true;
 		return PARSED_RUN;
-	case 'm':
-		options->message = argument;
+	case TEXT:
+		*(const char **)field = argument;
 		return PARSED_RUN;
-	case 'f':
-		options->file = argument;
-		return PARSED_RUN;
-	case 'o':
-		options->output = argument;
-		return PARSED_RUN;
-	case OPTION_VERIFY_ALL:
-		options->every_pass = true;
-		return PARSED_RUN;
-	case OPTION_BUSY_POLL:
-		options->busy_poll = true;
-		return PARSED_RUN;
-	case OPTION_REPORT:
-		options->report = true;
-		return PARSED_RUN;
-	case 'J':
-		options->json = true;
-		return PARSED_RUN;
-	case 'v':
-		options->verbose = true;
-		return PARSED_RUN;
-	case 'h':
-		fputs(help, stdout);
+	case SIZE:
+	case RATE:
+		return take_amount(row, argument, field);
+	case HELP:
+		print_help(options->role, usage);
 		return PARSED_EXIT;
-	case OPTION_VERSION:
+	case VERSION:
 		printf("%s %s\n", program_invocation_short_name, PROGRAM_VERSION);
 		return PARSED_EXIT;
 	default:
-		return parse_numeric_option(options, letter, argument);
+		return take_number(row, argument, field);
 	}
 }
+
+/* Writes the options of a program as getopt_long(3) takes them; both have room for all rows. */
+static void list_options(enum role role, struct option *names, char *letters)
+{
+	for (const struct row *row = rows; row < rows + ROWS; row++) {
+		int has_argument = row->argument ? required_argument : no_argument;
+
+		if (row->kind == TITLE || !belongs_to(row, role))
+			continue;
+		*names++ = (struct option){ row->name, has_argument, NULL, value_of(row) };
+		if (row->letter)
+			*letters++ = row->letter;
+		if (row->letter && row->argument)
+			*letters++ = ':';
+	}
+}
+
+enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv)
+{
+	struct option names[ROWS + 1] = { 0 };
+	char letters[2 * ROWS + 1] = { 0 };
+	bool of_sessions = false; /* there is one that means nothing to --check */
+	int value;
+
+	list_options(options->role, names, letters);
+	while ((value = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+		const struct row *row = find_row(options->role, value);
+		enum parsed parsed =
+			row ? take_option(options, row, optarg, usage) : usage_error(NULL);
+
+		if (parsed != PARSED_RUN)
+			return parsed;
+		of_sessions |= !(row->programs & CHECK);
+	}
+	if (options->check && of_sessions)
+		return usage_error(
+			"--check goes with --bind, --json, --timeout and --verbose alone");
+	return PARSED_RUN;
+}
+
+/* ---- What goes together ---- */
 
 /*
  * Whether what --file names has a length that only its end tells: a pipe or a device. Where that

@@ -5,7 +5,6 @@
 #ifndef RDMA_COMMON_OPTIONS_H
 #define RDMA_COMMON_OPTIONS_H
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,7 +32,10 @@ enum role other_role(enum role role);
 /* True if a side sends a payload; in a one-way session it flows in one direction only. */
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
-/* The command line of either program. The strings belong to argv. */
+/*
+ * The command line of either program. The strings belong to argv. The options' table in options.c
+ * knows the fields: numbers are unsigned int, sizes and rates uint64_t.
+ */
 struct options {
 	enum role role;
 	enum operation operation;
@@ -41,7 +43,7 @@ struct options {
 	const char *file;              /* send the bytes in this file, or on standard input: "-" */
 	uint64_t pattern_size;         /* send a generated pattern of so many bytes; 0: none */
 	const char *output;            /* store what is received here, or on standard output: "-" */
-	uint64_t iterations;           /* how often the operation is performed; 0: not given */
+	unsigned int iterations;       /* how often the operation is performed; 0: not given */
 	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool every_pass;       /* verify each performance of the operation, not the last */
@@ -54,13 +56,12 @@ struct options {
 	bool json;             /* print them, and the outcome, as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
-	uint64_t maximum_payload;  /* bytes that are accepted from a peer at most */
-	bool one_off;              /* server: exit after the first session */
-	uint64_t maximum_sessions; /* server: that are open at a time */
-	const char *address;       /* client: the peer */
+	uint64_t maximum_payload;      /* bytes that are accepted from a peer at most */
+	bool one_off;                  /* server: exit after the first session */
+	unsigned int maximum_sessions; /* server: that are open at a time */
+	const char *address;           /* client: the peer */
 	const char *bind; /* connect from, or listen on, this address of the host; NULL: any */
-	bool has_tos;     /* --tos was given: */
-	uint8_t tos;      /* the TOS byte of IPv4, or the traffic class of IPv6 and of a GRH */
+	unsigned int tos; /* the TOS byte of IPv4, or the traffic class of IPv6 and of a GRH */
 	const char *port; /* decimal; server: NULL means any free port */
 };
 
@@ -78,71 +79,7 @@ struct options {
 #define DEFAULT_TIMEOUT_SECONDS  10
 #define DEFAULT_MAXIMUM_PAYLOAD  ((uint64_t)1 << 30)
 #define DEFAULT_MAXIMUM_SESSIONS 1024
-
-#define COMMON_SHORT_OPTIONS "B:m:f:s:o:n:Jt:vh"
-/* Options that have no letter. */
-enum long_option {
-	OPTION_DEPTH = 256,
-	OPTION_BUSY_POLL,
-	OPTION_REPORT,
-	OPTION_MAX_SIZE,
-	OPTION_VERSION,
-	OPTION_ONE_WAY,
-	OPTION_CHECK,
-	OPTION_VERIFY_ALL,
-	OPTION_MAX_SESSIONS,
-	OPTION_DURATION,
-	OPTION_MIN_RATE,
-	OPTION_TOS,
-};
-/* clang-format off */
-#define COMMON_LONG_OPTIONS                                           \
-	{ "bind",      required_argument, NULL, 'B' },                \
-	{ "tos",       required_argument, NULL, OPTION_TOS },         \
-	{ "message",   required_argument, NULL, 'm' },                \
-	{ "file",      required_argument, NULL, 'f' },                \
-	{ "size",      required_argument, NULL, 's' },                \
-	{ "output",    required_argument, NULL, 'o' },                \
-	{ "iters",     required_argument, NULL, 'n' },                \
-	{ "duration",  required_argument, NULL, OPTION_DURATION },    \
-	{ "depth",     required_argument, NULL, OPTION_DEPTH },       \
-	{ "verify-all", no_argument,      NULL, OPTION_VERIFY_ALL },  \
-	{ "min-rate",  required_argument, NULL, OPTION_MIN_RATE },    \
-	{ "busy-poll", no_argument,       NULL, OPTION_BUSY_POLL },   \
-	{ "report",    no_argument,       NULL, OPTION_REPORT },      \
-	{ "json",      no_argument,       NULL, 'J' },                \
-	{ "timeout",   required_argument, NULL, 't' },                \
-	{ "max-size",  required_argument, NULL, OPTION_MAX_SIZE },    \
-	{ "verbose",   no_argument,       NULL, 'v' },                \
-	{ "help",      no_argument,       NULL, 'h' },                \
-	{ "version",   no_argument,       NULL, OPTION_VERSION },     \
-	{ NULL,        0,                 NULL, 0 }
-/* clang-format on */
-#define ADDRESS_OPTIONS_HELP \
-	"      --tos N            type of service in IP headers, 0 to 255 (DSCP times 4)\n"
-#define PAYLOAD_OPTIONS_HELP                                                         \
-	"Payloads, outgoing and incoming:\n"                                         \
-	"  -m, --message TEXT     send TEXT instead of a line with the process id\n" \
-	"  -f, --file FILE        send the bytes in FILE; '-': standard input\n"     \
-	"  -s, --size SIZE        send a pattern of SIZE bytes (K, M, G)\n"          \
-	"  -o, --output FILE      store what is received in FILE; '-': standard output\n"
-#define OPERATION_OPTIONS_HELP                                                         \
-	"  -n, --iters N          perform the operation N times\n"                     \
-	"      --duration TIME    repeat the operation for TIME seconds\n"             \
-	"      --verify-all       verify every one of them, not only the last\n"       \
-	"      --depth D          at most D work requests outstanding (default 16)\n"  \
-	"      --min-rate RATE    fail below RATE bit/s, with K, M or G (1000 each)\n" \
-	"      --busy-poll        spin for completions instead of sleeping\n"
-#define OUTPUT_OPTIONS_HELP                                                             \
-	"Output:\n"                                                                     \
-	"      --report           print amounts, rates, and with --depth 1 latencies\n" \
-	"  -J, --json             print a JSON object per session on standard output\n" \
-	"  -v, --verbose          trace verbs and state changes on standard error\n"    \
-	"  -h, --help             print this help\n"                                    \
-	"      --version          print the version\n"
-#define LIMIT_OPTIONS_HELP                                                      \
-	"  -t, --timeout SECONDS  longest time without progress (default 10)\n" \
-	"      --max-size SIZE    largest payload accepted from a peer (default 1G)\n"
+#define DEFAULT_TOS              256 /* no byte: none is set, the device's configuration counts */
 
 /* True if the argument of --output means standard output. NULL: it was not given. */
 bool is_standard_output(const char *name);
@@ -169,11 +106,11 @@ enum parsed {
 };
 
 /*
- * Handles one option that both programs have, as returned by getopt_long(3) in `letter` with its
- * argument in `argument`. `help` is the program's whole help text.
+ * Parses the options on the command line of a program with the role in `*options`, which has the
+ * defaults. `usage` is what its --help says before the options. Words that are none stand in argv
+ * from optind (getopt(3)) on.
  */
-enum parsed parse_common_option(struct options *options, int letter, const char *argument,
-				const char *help);
+enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv);
 
 /* Checks that the options go together; prints a message if not. */
 enum parsed check_options(const struct options *options);
@@ -184,11 +121,9 @@ bool parse_operation(const char *word, enum operation *operation);
 /* True if `text` is a decimal number from `minimum` to `maximum`, which is stored in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
 
-/* True if `text` is a size of at least one byte, like 1000, 64K, 8M or 1G, which is stored. */
-bool parse_size(const char *text, uint64_t *size);
-
-/* True if `text` is a rate of at least 1 bit/s, like 1000 or 90G, which is stored in bit/s. */
-bool parse_rate(const char *text, uint64_t *rate);
+/* The same of any number, which may end in K, M or G if `factor`, of each to the next, is above 1.
+ */
+bool parse_scaled(const char *text, unsigned int factor, uint64_t *number);
 
 /* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -116,7 +116,7 @@ usage_error() {
 	usage_error "--max-size takes at most 9223372036854775807 bytes" rdma-server --max-size=9223372036854775808 read
 	usage_error "--size times --iters is more than 9223372036854775807 bytes" rdma-client -s 1073741824G -n 9 write 192.0.2.1 1
 	for number in -1 256 1.5 0x10 x ''; do
-		usage_error "--tos takes a number from 0 to 255" rdma-server "--tos=$number" read
+		usage_error "--tos takes a whole number from 0 to 255" rdma-server "--tos=$number" read
 	done
 	for rate in 0 -1 1.5 x '' 1T 90Gbit 18446744074G; do
 		usage_error "--min-rate takes bit/s" rdma-client "--min-rate=$rate" read 192.0.2.1 1

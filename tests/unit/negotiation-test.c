@@ -143,7 +143,7 @@ static void what_has_no_length_has_one_pass(void **state)
 	static const struct {
 		enum operation operation;
 		bool own_pipe, peers_pipe; /* what they send has no length */
-		uint64_t own, peers;       /* passes; 0: until a time is up */
+		unsigned int own, peers;   /* passes; 0: until a time is up */
 		enum refusal refusal;
 	} cases[] = {
 		{ OPERATION_READ, true, true, 1, 1, REFUSAL_NONE },
