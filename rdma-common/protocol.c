@@ -3,74 +3,64 @@
 
 /* ---- Names ---- */
 
-#define NAME(value) \
-	case value: \
-		return #value
+/* An entry in a table of names. */
+#define NAME(value) [value] = #value
 
 const char *event_name(enum event_type type)
 {
-	switch (type) {
-		NAME(EVENT_ESTABLISHED);
-		NAME(EVENT_MR_RECEIVED);
-		NAME(EVENT_DONE_RECEIVED);
-		NAME(EVENT_VERDICT_RECEIVED);
-		NAME(EVENT_PEER_GAVE_UP);
-		NAME(EVENT_MR_SENT);
-		NAME(EVENT_OPERATION_COMPLETED);
-		NAME(EVENT_DONE_SENT);
-		NAME(EVENT_VERDICT_SENT);
-		NAME(EVENT_CHECKED);
-		NAME(EVENT_GAVE_UP);
-		NAME(EVENT_FAILED);
-		NAME(EVENT_FLUSHED);
-		NAME(EVENT_DISCONNECTED);
-		NAME(EVENT_DRAINED);
-		NAME(EVENT_DEADLINE);
-		NAME(EVENT_INTERRUPTED);
-		NAME(EVENT_TYPES);
-	}
-	return "EVENT_?";
+	static const char *const names[] = { NAME(EVENT_ESTABLISHED),
+					     NAME(EVENT_MR_RECEIVED),
+					     NAME(EVENT_DONE_RECEIVED),
+					     NAME(EVENT_VERDICT_RECEIVED),
+					     NAME(EVENT_PEER_GAVE_UP),
+					     NAME(EVENT_MR_SENT),
+					     NAME(EVENT_OPERATION_COMPLETED),
+					     NAME(EVENT_DONE_SENT),
+					     NAME(EVENT_VERDICT_SENT),
+					     NAME(EVENT_CHECKED),
+					     NAME(EVENT_GAVE_UP),
+					     NAME(EVENT_FAILED),
+					     NAME(EVENT_FLUSHED),
+					     NAME(EVENT_DISCONNECTED),
+					     NAME(EVENT_DRAINED),
+					     NAME(EVENT_DEADLINE),
+					     NAME(EVENT_INTERRUPTED) };
+
+	return names[type];
 }
 
 const char *phase_name(enum phase phase)
 {
-	switch (phase) {
-		NAME(PHASE_CONNECTING);
-		NAME(PHASE_EXCHANGING);
-		NAME(PHASE_CLOSING);
-		NAME(PHASE_FINISHED);
-	}
-	return "PHASE_?";
+	static const char *const names[] = { NAME(PHASE_CONNECTING), NAME(PHASE_EXCHANGING),
+					     NAME(PHASE_CLOSING), NAME(PHASE_FINISHED) };
+
+	return names[phase];
 }
 
 const char *local_stage_name(enum local_stage local)
 {
-	switch (local) {
-		NAME(LOCAL_IDLE);
-		NAME(LOCAL_MR_POSTED);
-		NAME(LOCAL_MR_SENT);
-		NAME(LOCAL_OPERATION_POSTED);
-		NAME(LOCAL_OPERATION_COMPLETED);
-		NAME(LOCAL_DONE_POSTED);
-		NAME(LOCAL_DONE_SENT);
-		NAME(LOCAL_CHECKING);
-		NAME(LOCAL_CHECKED);
-		NAME(LOCAL_VERDICT_POSTED);
-		NAME(LOCAL_VERDICT_SENT);
-	}
-	return "LOCAL_?";
+	static const char *const names[] = { NAME(LOCAL_IDLE),
+					     NAME(LOCAL_MR_POSTED),
+					     NAME(LOCAL_MR_SENT),
+					     NAME(LOCAL_OPERATION_POSTED),
+					     NAME(LOCAL_OPERATION_COMPLETED),
+					     NAME(LOCAL_DONE_POSTED),
+					     NAME(LOCAL_DONE_SENT),
+					     NAME(LOCAL_CHECKING),
+					     NAME(LOCAL_CHECKED),
+					     NAME(LOCAL_VERDICT_POSTED),
+					     NAME(LOCAL_VERDICT_SENT) };
+
+	return names[local];
 }
 
 const char *remote_stage_name(enum remote_stage remote)
 {
-	switch (remote) {
-		NAME(REMOTE_SILENT);
-		NAME(REMOTE_MR);
-		NAME(REMOTE_DONE);
-		NAME(REMOTE_VERDICT);
-		NAME(REMOTE_GAVE_UP);
-	}
-	return "REMOTE_?";
+	static const char *const names[] = { NAME(REMOTE_SILENT), NAME(REMOTE_MR),
+					     NAME(REMOTE_DONE), NAME(REMOTE_VERDICT),
+					     NAME(REMOTE_GAVE_UP) };
+
+	return names[remote];
 }
 
 bool window_may_be_sent(const struct protocol *protocol)
