@@ -114,13 +114,14 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 
 bool parse_operation(const char *word, enum operation *operation)
 {
-	if (!strcmp(word, operation_name(OPERATION_READ)))
-		*operation = OPERATION_READ;
-	else if (!strcmp(word, operation_name(OPERATION_WRITE)))
-		*operation = OPERATION_WRITE;
-	else
-		return usage_error("the operation is 'read' or 'write', not '%s'", word) ==
-		       PARSED_RUN;
+	bool reads = !strcmp(word, operation_name(OPERATION_READ));
+	bool writes = !strcmp(word, operation_name(OPERATION_WRITE));
+
+	if (!reads && !writes) {
+		usage_error("the operation is 'read' or 'write', not '%s'", word);
+		return false;
+	}
+	*operation = writes ? OPERATION_WRITE : OPERATION_READ;
 	return true;
 }
 

@@ -4,45 +4,19 @@
 #include <endian.h>
 #include <string.h>
 
-static void put16(uint8_t *wire, uint16_t value)
-{
-	value = htole16(value);
-	memcpy(wire, &value, sizeof(value));
-}
-
-static void put32(uint8_t *wire, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(wire, &value, sizeof(value));
-}
-
-static void put64(uint8_t *wire, uint64_t value)
+/* Writes the lower `size` bytes of a number, little-endian. */
+static void put(uint8_t *wire, uint64_t value, size_t size)
 {
 	value = htole64(value);
-	memcpy(wire, &value, sizeof(value));
+	memcpy(wire, &value, size);
 }
 
-static uint16_t get16(const uint8_t *wire)
+/* Reads a number of `size` bytes. */
+static uint64_t get(const uint8_t *wire, size_t size)
 {
-	uint16_t value;
+	uint64_t value = 0;
 
-	memcpy(&value, wire, sizeof(value));
-	return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *wire)
-{
-	uint32_t value;
-
-	memcpy(&value, wire, sizeof(value));
-	return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *wire)
-{
-	uint64_t value;
-
-	memcpy(&value, wire, sizeof(value));
+	memcpy(&value, wire, size);
 	return le64toh(value);
 }
 
@@ -59,41 +33,41 @@ static uint64_t get64(const uint8_t *wire)
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 {
 	memset(wire, 0, MESSAGE_SIZE);
-	put32(wire + MESSAGE_TYPE, message->type);
-	put64(wire + MESSAGE_VALUE, message->value);
+	put(wire + MESSAGE_TYPE, message->type, 4);
+	put(wire + MESSAGE_VALUE, message->value, 8);
 	if (message->type != MSG_VERDICT)
-		put64(wire + MESSAGE_LENGTH, message->length);
+		put(wire + MESSAGE_LENGTH, message->length, 8);
 	if (message->type == MSG_MR) {
-		put64(wire + MESSAGE_READY, message->ready);
-		put32(wire + MESSAGE_RKEY, message->rkey);
+		put(wire + MESSAGE_READY, message->ready, 8);
+		put(wire + MESSAGE_RKEY, message->rkey, 4);
 	} else if (message->type == MSG_WINDOW) {
-		put64(wire + MESSAGE_RECEIVED, message->received);
-		put64(wire + MESSAGE_KEPT, message->kept);
-		put32(wire + MESSAGE_END, message->end);
+		put(wire + MESSAGE_RECEIVED, message->received, 8);
+		put(wire + MESSAGE_KEPT, message->kept, 8);
+		put(wire + MESSAGE_END, message->end, 4);
 	}
 }
 
 bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 {
-	uint32_t type;
+	uint64_t type;
 
 	if (size != MESSAGE_SIZE)
 		return false;
-	type = get32(wire + MESSAGE_TYPE);
+	type = get(wire + MESSAGE_TYPE, 4);
 	if (type >= MESSAGE_TYPES)
 		return false;
 	*message = (struct message){
 		.type = (enum message_type)type,
-		.value = get64(wire + MESSAGE_VALUE),
-		.length = get64(wire + MESSAGE_LENGTH),
+		.value = get(wire + MESSAGE_VALUE, 8),
+		.length = get(wire + MESSAGE_LENGTH, 8),
 	};
 	if (message->type == MSG_MR) {
-		message->ready = get64(wire + MESSAGE_READY);
-		message->rkey = get32(wire + MESSAGE_RKEY);
+		message->ready = get(wire + MESSAGE_READY, 8);
+		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
 	} else if (message->type == MSG_WINDOW) {
-		message->received = get64(wire + MESSAGE_RECEIVED);
-		message->kept = get64(wire + MESSAGE_KEPT);
-		message->end = get32(wire + MESSAGE_END) != 0;
+		message->received = get(wire + MESSAGE_RECEIVED, 8);
+		message->kept = get(wire + MESSAGE_KEPT, 8);
+		message->end = get(wire + MESSAGE_END, 4) != 0;
 	}
 	return true;
 }
@@ -121,16 +95,16 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 {
 	memset(wire, 0, HELLO_SIZE);
-	put32(wire + HELLO_AT_MAGIC, HELLO_MAGIC);
+	put(wire + HELLO_AT_MAGIC, HELLO_MAGIC, 4);
 	wire[HELLO_AT_VERSION] = hello->version;
 	wire[HELLO_AT_OPERATION] = hello->operation;
-	put16(wire + HELLO_AT_FLAGS, hello->flags);
-	put64(wire + HELLO_AT_LENGTH, hello->length);
+	put(wire + HELLO_AT_FLAGS, hello->flags, 2);
+	put(wire + HELLO_AT_LENGTH, hello->length, 8);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
 	wire[HELLO_AT_MTU] = hello->mtu;
 	wire[HELLO_AT_LACKING] = hello->lacking;
-	put32(wire + HELLO_AT_SECONDS, hello->seconds);
-	put64(wire + HELLO_AT_PASSES, hello->passes);
+	put(wire + HELLO_AT_SECONDS, hello->seconds, 4);
+	put(wire + HELLO_AT_PASSES, hello->passes, 8);
 	memcpy(wire + HELLO_AT_DEVICE, hello->device,
 	       strnlen(hello->device, HELLO_DEVICE_SIZE - 1));
 }
@@ -139,7 +113,7 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 {
 	memset(hello, 0, sizeof(*hello));
 	/* that of another version may be shorter */
-	if (!wire || size <= HELLO_AT_VERSION || get32(wire + HELLO_AT_MAGIC) != HELLO_MAGIC)
+	if (!wire || size <= HELLO_AT_VERSION || get(wire + HELLO_AT_MAGIC, 4) != HELLO_MAGIC)
 		return GREETING_NONE;
 	hello->version = wire[HELLO_AT_VERSION];
 	if (hello->version != HELLO_VERSION)
@@ -147,13 +121,13 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	if (size < HELLO_LEAST)
 		return GREETING_NONE;
 	hello->operation = wire[HELLO_AT_OPERATION];
-	hello->flags = get16(wire + HELLO_AT_FLAGS);
-	hello->length = get64(wire + HELLO_AT_LENGTH);
+	hello->flags = (uint16_t)get(wire + HELLO_AT_FLAGS, 2);
+	hello->length = get(wire + HELLO_AT_LENGTH, 8);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
 	hello->mtu = wire[HELLO_AT_MTU];
 	hello->lacking = wire[HELLO_AT_LACKING];
-	hello->seconds = get32(wire + HELLO_AT_SECONDS);
-	hello->passes = get64(wire + HELLO_AT_PASSES);
+	hello->seconds = (uint32_t)get(wire + HELLO_AT_SECONDS, 4);
+	hello->passes = get(wire + HELLO_AT_PASSES, 8);
 	if (size >= HELLO_SIZE) /* what stands for the terminating zero is not copied */
 		memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
 	return GREETING_HELLO;
