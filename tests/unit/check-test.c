@@ -309,6 +309,7 @@ static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state
 	assert_true(check_next(&path.check, true));
 	assert_int_equal(path.check.session.operation, OPERATION_READ);
 	reject(&path, REFUSAL_OPERATION, OPERATION_WRITE);
+	assert_int_equal(json_object_object_length(path.check.findings), 0);
 	assert_true(check_next(&path.check, true));
 	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
 	assert_int_equal(path.check.session.pattern_size, 1);
@@ -337,6 +338,7 @@ static void the_mode_is_tried_out_where_the_rejection_gives_no_reason(void **sta
 	start(&path, false);
 	assert_true(check_next(&path.check, true));
 	reset(&path);
+	assert_int_equal(json_object_object_length(path.check.findings), 0);
 	assert_true(check_next(&path.check, true));
 	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
 	reset(&path);
