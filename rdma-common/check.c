@@ -741,16 +741,6 @@ static enum passage passage_to_server(const struct check *check,
 	return judge_passage(verified, completed);
 }
 
-static enum passage passage_to_client(const struct check *check,
-				      const struct connection *connection)
-{
-	const struct protocol *protocol = &connection->protocol;
-	bool writes = check->session.operation == OPERATION_WRITE;
-
-	return judge_passage(protocol_verified(protocol),
-			     writes ? peer_has_operated(protocol) : has_operated(protocol));
-}
-
 /*
  * There was silence, though the server is there. If one direction came that far, it is the other
  * that does not work.
@@ -767,8 +757,13 @@ static void conclude(struct check *check)
 /* How far both directions came with a size: what is seen of a session that connected. */
 static void judge_size(struct check *check, const struct connection *connection)
 {
+	const struct protocol *protocol = &connection->protocol;
+	bool writes = check->session.operation == OPERATION_WRITE;
+
 	check->to_server = passage_to_server(check, connection);
-	check->to_client = passage_to_client(check, connection);
+	check->to_client =
+		judge_passage(protocol_verified(protocol),
+			      writes ? peer_has_operated(protocol) : has_operated(protocol));
 	if (connection->status == STATUS_SUCCESS)
 		check->verified = check->size;
 	if (!is_silence(connection->status))

@@ -9,13 +9,6 @@
 #ifndef RDMA_COMMON_CHECK_H
 #define RDMA_COMMON_CHECK_H
 
-#include <arpa/inet.h>
-#include <infiniband/verbs.h>
-#include <netdb.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/socket.h>
-
 #include "../rdma-common.h"
 
 /* Sizes of sessions, at most. */
