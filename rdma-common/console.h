@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A queue of lines in front of standard output and standard error. One thread empties it, so that
- * whoever prints never waits for a reader: a pager, a stopped terminal, a slow disk. What waits is
- * bounded; lines beyond that are dropped, and a line in their place says how many.
+ * A pipe in front of each output, and a thread that empties it: whoever prints never waits for a
+ * reader, be it a pager, a stopped terminal or a slow disk. What waits is bounded by the pipe;
+ * lines that find it full are dropped, and the next one that does not has a line before it that
+ * says how many.
  *
- * Lines leave in the order in which they came. Those of one stream overtake those of the other only
- * while the other takes nothing. Any thread may print.
+ * The pipe carries pointers, which the kernel takes whole or not at all, and puts in order: so no
+ * line is torn, whatever its length, and there is no lock. Lines leave in the order in which they
+ * came, those of both streams only if these are one file. Any thread may print.
  */
 #ifndef RDMA_COMMON_CONSOLE_H
 #define RDMA_COMMON_CONSOLE_H
@@ -16,8 +18,9 @@
 
 #include "options.h"
 
-/* Bytes that wait at most for each stream, what it takes to keep them included. */
-#define CONSOLE_CAPACITY ((size_t)128 * 1024)
+/* Lines that wait at most for each output, of a few hundred bytes, and of 4 KiB at worst; more
+ * where pages are longer than 4 KiB. */
+#define CONSOLE_CAPACITY 2048
 
 /* The streams that a program prints to. */
 enum stream {
@@ -26,21 +29,22 @@ enum stream {
 };
 #define STREAMS 2
 
-struct writer;
+struct outlets;
 
 struct console {
 	const struct options *options; /* they select the streams, and how much is printed */
-	/* Queue and thread; NULL: there is none, who prints writes, and waits for the reader. Set
-	 * while there is one thread alone. */
-	struct writer *writer;
+	/* Pipes and threads; NULL: there are none, who prints writes, and waits for the reader. Set
+	 * while there is one thread alone; not in here, since a thread that is stuck outlives it.
+	 */
+	struct outlets *outlets;
 };
 
-/* Initialises `console`, without a queue. `options` must outlive it. */
+/* Initialises `console`, without threads. `options` must outlive it. */
 void console_init(struct console *console, const struct options *options);
 
 /*
- * Starts the thread, which writes to these descriptors. The ending signals and SIGALRM have to be
- * blocked: it inherits that. 0 or an errno value.
+ * Starts the threads, which write to these descriptors. The ending signals and SIGALRM have to be
+ * blocked: they inherit that; SIGPIPE and SIGXFSZ ignored. 0 or an errno value.
  */
 int console_open(struct console *console, int output, int error);
 
@@ -54,7 +58,8 @@ void print_warning(struct console *console, const char *format, ...)
 
 /*
  * Lets standard error, a terminal, end with this text, without a newline, until the next line is
- * printed. It replaces the text before it; an empty one takes that away. At most 120 bytes.
+ * printed. It replaces the text before it; an empty one takes that away. While a few of them wait
+ * another is dropped.
  */
 void console_draw(struct console *console, const char *text);
 
@@ -67,15 +72,14 @@ enum drained {
 
 /*
  * Waits until everything is written, at most `milliseconds`, or until the descriptor `interruption`
- * (-1: none) can be read. The main thread's.
+ * (-1: none) can be read. The main thread's; from now on nobody may print any more.
  */
 enum drained console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
- * Ends the thread, whatever is left, and frees the queue; a thread that is stuck in write(2) is
- * left to the end of the process. The number of lines that were not written, and in `*failed`
- * whether writing to standard output has failed before. Without a queue: 0 and false. No other
- * thread may print any more.
+ * Ends the threads, whatever is left, and frees everything; a thread that is stuck in write(2) is
+ * left, with what it uses, to the end of the process. The number of lines that were not written,
+ * and in `*failed` whether writing to standard output has failed. Without threads: 0 and false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 

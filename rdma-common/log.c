@@ -135,7 +135,8 @@ enum status flush_output(struct console *console, bool interrupted)
 	drain(console, interrupted);
 	left = console_close(console, &failed);
 	failed |= ferror(stdout) != 0;
-	failed |= fclose(stdout) != 0;
+	/* a thread that is stuck in write(2) still has the descriptor */
+	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (failed)
 		complain("cannot write to standard output; is the disk full, or the reader gone?");
 	if (left)

@@ -3,7 +3,7 @@
  * Output: status lines, traces, the payload, progress, and what JSON objects are made of.
  *
  * Any thread may print; nobody waits for a reader, since all of it goes through the console's
- * queue.
+ * pipes.
  */
 #ifndef RDMA_COMMON_LOG_H
 #define RDMA_COMMON_LOG_H

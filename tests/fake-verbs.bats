@@ -284,19 +284,19 @@ happy_path() {
 		script="$operation payload:8400000"
 		outcomes client -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
 		1	$script fail:calloc:3:12	$reads: Cannot allocate memory
-		1	$script fail:eventfd:3:24	cannot open a descriptor for the session: Too many open files
-		1	$script fail:eventfd:4:24	$reads: Too many open files
-		1	$script fail:pthread_create:2:11	$reads: Resource temporarily unavailable
-		1	$script fail:pthread_create:3:11	$starts: Resource temporarily unavailable
+		1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
+		1	$script fail:eventfd:3:24	$reads: Too many open files
+		1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+		1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
 		1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
-		1	$script fail:pthread_create:4:11	$keeps: Resource temporarily unavailable
+		1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 		END
 		outcomes server -1 -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
 		0	$script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
-		0	$script clients:2 fail:pthread_create:2:11	$reads: Resource temporarily unavailable
-		0	$script clients:2 fail:pthread_create:3:11	$starts: Resource temporarily unavailable
+		0	$script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
+		0	$script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
 		1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
-		1	$script fail:pthread_create:4:11	$keeps: Resource temporarily unavailable
+		1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 		END
 	done
 }
@@ -1844,7 +1844,7 @@ drawn() {
 	fake server "clients:2 lacks:3" -o "$BATS_TEST_TMPDIR/none/file"
 	[ "$(calls rdma_reject)" -eq 2 ]
 	[[ $stderr == *"cannot store 1024 bytes in '$BATS_TEST_TMPDIR/none/file': No such file or directory"* ]]
-	fake server "clients:2 lacks:4 fail:pthread_create:2:11"
+	fake server "clients:2 lacks:4 fail:pthread_create:3:11"
 	[ "$(calls rdma_reject)" -eq 1 ]
 	[[ $stderr == *"cannot start a thread for the session: Resource temporarily unavailable"* ]]
 }
@@ -1922,15 +1922,15 @@ drawn() {
 
 @test "a session has one thread, and a helper for each file that may have to be waited for" {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
-	fake server "clients:20 together" # besides main: the console's, and one for each
+	fake server "clients:20 together" # besides main: two of the console's, and one for each
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 20 ]
-	[ "$(calls pthread_create)" -eq $((1 + 20)) ]
+	[ "$(calls pthread_create)" -eq $((2 + 20)) ]
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	fake server "clients:5 together" -f "$BATS_TEST_TMPDIR/long" -o "$BATS_TEST_TMPDIR/stored"
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 5 ]
-	[ "$(calls pthread_create)" -eq $((1 + 5 * 3)) ]
+	[ "$(calls pthread_create)" -eq $((2 + 5 * 3)) ]
 }
 
 @test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {

@@ -74,6 +74,7 @@ static struct {
 	bool descriptors[DESCRIPTORS]; /* open when the program started */
 	int threads;
 	int held_up; /* by a disk, for ever */
+	int console_threads;
 	struct waiting {
 		int epoll; /* what a thread waits on; negative: for nothing but the time */
 		int64_t deadline;
@@ -394,6 +395,9 @@ __attribute__((destructor)) static void finish(void)
 	/* whom a disk holds up has one of its own, and all of them one to report their ends by */
 	int spare = world.held_up ? world.held_up + 1 : 0;
 
+	/* one that is stuck in write(2): the ends of both pipes, and the same */
+	if (world.console_threads)
+		spare += 3;
 	if (world.finished)
 		return;
 	world.finished = true;
@@ -817,6 +821,40 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 	*thread = (struct thread){ routine, argument };
 	count_threads(1);
 	return __real_pthread_create(id, attributes, run_thread, thread);
+}
+
+static void count_console_threads(int change)
+{
+	lock();
+	world.console_threads += change;
+	unlock();
+}
+
+static void *run_console_thread(void *argument)
+{
+	struct thread thread = *(struct thread *)argument;
+	void *result;
+
+	free(argument);
+	result = thread.routine(thread.argument);
+	count_console_threads(-1);
+	return result;
+}
+
+/* What the console is compiled to call: a thread that waits for nothing simulated. */
+int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument);
+int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument)
+{
+	struct thread *thread;
+
+	if (fails("pthread_create"))
+		return errno;
+	thread = allocate(sizeof(*thread));
+	*thread = (struct thread){ routine, argument };
+	count_console_threads(1);
+	return __real_pthread_create(id, attributes, run_console_thread, thread);
 }
 
 /* A thread in sem_wait(3), of which no clock nor stimulus is expected to wake it. */

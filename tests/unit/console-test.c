@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * The queue in front of standard output and standard error: order, bounds, readers that do not
- * read.
+ * The pipes in front of standard output and standard error: order, bounds, readers that do not
+ * read, the end.
  */
 #include "rdma-common/console.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,41 +25,26 @@
 #include <cmocka.h>
 
 #include "folder.h"
-#include "rdma-common/process.h"
 
 #define PATIENCE 10000 /* milliseconds for what comes at once */
-#define PIPE     ((size_t)4096)
+/* Lines; when this one of them is written there is room again. */
+#define TOO_MANY        (10 * CONSOLE_CAPACITY)
+#define LAST_THAT_WAITS "> 2047\n"
 
-/* ---- write(2), which only the thread calls, and poll(2), in the place of the C library's ---- */
+/* ---- write(2) to the outputs, and poll(2), in the place of the C library's ---- */
 
 static struct {
-	atomic_bool held;   /* the next call waits for `go` */
-	sem_t reached, go;  /* it does so */
-	int error;          /* of the next call; 0: none */
-	size_t most;        /* bytes that a call takes; 0: any number */
-	unsigned int count; /* calls that took something */
-	size_t largest;     /* bytes that one took */
-	bool cut;           /* one took a part of a line */
-	char text[1 << 16]; /* all of them, in their order */
-	size_t size;
+	int descriptors[STREAMS]; /* the outputs */
+	atomic_bool held;         /* the next call waits for `go` */
+	sem_t reached, go;        /* it does so */
+	int error;                /* of the next call; 0: none */
+	size_t most;              /* bytes that a call takes; 0: any number */
 } writes;
-
-static void note_write(const char *text, size_t size)
-{
-	writes.count++;
-	if (size > writes.largest)
-		writes.largest = size;
-	writes.cut |= text[size - 1] != '\n';
-	if (size > sizeof(writes.text) - writes.size)
-		size = sizeof(writes.text) - writes.size;
-	memcpy(writes.text + writes.size, text, size);
-	writes.size += size;
-}
 
 ssize_t write(int descriptor, const void *from, size_t size)
 {
-	ssize_t count;
-
+	if (descriptor != writes.descriptors[0] && descriptor != writes.descriptors[1])
+		return syscall(SYS_write, descriptor, from, size);
 	if (atomic_exchange(&writes.held, false)) {
 		sem_post(&writes.reached);
 		sem_wait(&writes.go);
@@ -67,24 +53,16 @@ ssize_t write(int descriptor, const void *from, size_t size)
 	writes.error = 0;
 	if (errno)
 		return -1;
-	count = syscall(SYS_write, descriptor, from,
-			writes.most && size > writes.most ? writes.most : size);
-	if (count > 0)
-		note_write(from, (size_t)count);
-	return count;
+	return syscall(SYS_write, descriptor, from,
+		       writes.most && size > writes.most ? writes.most : size);
 }
 
-static unsigned int interruptions; /* calls of poll(2) that a signal is still to end */
-static unsigned int expirations;   /* calls of poll(2) whose time is up at once */
+static atomic_int interruptions; /* calls of poll(2) that a signal is to end */
 
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
 	struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000L };
 
-	if (expirations > 0) {
-		expirations--;
-		return 0;
-	}
 	if (interruptions > 0) {
 		interruptions--;
 		errno = EINTR;
@@ -95,49 +73,60 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 /* ---- Consoles ---- */
 
-/* A console whose streams are pipes. */
+/* A console whose outputs are pipes of a page, unless a test has others. */
 struct fixture {
 	struct options options;
 	struct console console;
 	int readers[STREAMS];
 	int writers[STREAMS];
+	bool failed; /* as console_close() says */
 };
 
-static void open_pipe(int *reader, int *writer)
+static void open_pipes(struct fixture *fixture)
 {
-	int descriptors[2];
+	for (int i = 0; i < STREAMS; i++) {
+		int ends[2];
 
-	assert_int_equal(pipe2(descriptors, O_CLOEXEC), 0);
-	assert_true(fcntl(descriptors[1], F_SETPIPE_SZ, PIPE) >= 0);
-	*reader = descriptors[0];
-	*writer = descriptors[1];
+		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+		assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 0);
+		fixture->readers[i] = ends[0];
+		fixture->writers[i] = ends[1];
+	}
 }
 
-static void start(struct fixture *fixture, bool json)
+static void start_on(struct fixture *fixture, int output, int error)
 {
 	memset(&writes, 0, sizeof(writes));
 	sem_init(&writes.reached, 0, 0);
 	sem_init(&writes.go, 0, 0);
+	writes.descriptors[0] = output;
+	writes.descriptors[1] = error;
 	signal(SIGPIPE, SIG_IGN);
 	fixture->options = default_options(ROLE_SERVER);
-	fixture->options.json = json;
-	for (int i = 0; i < STREAMS; i++)
-		open_pipe(&fixture->readers[i], &fixture->writers[i]);
 	console_init(&fixture->console, &fixture->options);
-	assert_int_equal(console_open(&fixture->console, fixture->writers[0], fixture->writers[1]),
-			 0);
+	assert_int_equal(console_open(&fixture->console, output, error), 0);
 }
 
-/* Closes what start() has opened; how many lines were left. */
-static uint64_t stop(struct fixture *fixture, bool *failed)
+static void start(struct fixture *fixture)
 {
-	uint64_t left = console_close(&fixture->console, failed);
+	open_pipes(fixture);
+	start_on(fixture, fixture->writers[0], fixture->writers[1]);
+}
 
+static void close_pipes(struct fixture *fixture)
+{
 	for (int i = 0; i < STREAMS; i++) {
 		close(fixture->readers[i]);
 		close(fixture->writers[i]);
 	}
-	return left;
+}
+
+/* All is written, and nothing is left. */
+static void stop(struct fixture *fixture)
+{
+	assert_int_equal(console_drain(&fixture->console, PATIENCE, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&fixture->console, &fixture->failed), 0);
+	close_pipes(fixture);
 }
 
 __attribute__((format(printf, 3, 4))) static void print(struct fixture *fixture, enum stream stream,
@@ -146,11 +135,11 @@ __attribute__((format(printf, 3, 4))) static void print(struct fixture *fixture,
 	va_list arguments;
 
 	va_start(arguments, format);
-	console_print(&fixture->console, stream, "", format, arguments);
+	console_print(&fixture->console, stream, "> ", format, arguments);
 	va_end(arguments);
 }
 
-/* The thread is held up with a line, until writes.go is posted. */
+/* The thread of standard error is held up with a line, until writes.go is posted. */
 static void hold(struct fixture *fixture)
 {
 	atomic_store(&writes.held, true);
@@ -187,481 +176,425 @@ static void assert_reads(int reader, const char *expected)
 	free(text);
 }
 
-/* Lets lines wait until more than the queue takes were printed. */
-static int print_too_much(struct fixture *fixture, enum stream stream)
-{
-	const int lines = 20000;
+/* ---- Lines ---- */
 
-	/* a short line may not slip in behind a long one that was dropped */
-	for (int line = 0; line < lines; line++)
-		print(fixture, stream, "line %d%*s", line, line % 2 ? 100 : 1, "");
-	return lines;
-}
-
-/* Reads as many lines, the last of which were dropped, and the line that says so. */
-static void read_with_gap(int reader, int lines)
-{
-	char *text = read_until(reader, "them)\n"), *at = text;
-	int line = 0, number, size;
-	uint64_t dropped;
-
-	while (sscanf(at, "line %d\n%n", &number, &size) == 1) {
-		assert_int_equal(number, line++);
-		at += size;
-	}
-	assert_true(line > 500);
-	assert_int_equal(sscanf(at, "(%" SCNu64 " lines were dropped here", &dropped), 1);
-	assert_int_equal((int)dropped + line, lines);
-	free(text);
-}
-
-static void lines_come_in_the_order_in_which_they_were_printed(void **state)
+static void lines_of_both_streams_keep_their_order_in_one_file(void **state)
 {
 	struct fixture fixture;
-	char held[5];
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	assert_int_equal(console_close(&fixture.console, &failed), 0);
-	/* both streams are one pipe */
-	assert_int_equal(console_open(&fixture.console, fixture.writers[0], fixture.writers[0]), 0);
-	hold(&fixture);
-	for (int i = 0; i < 100; i += 2) {
-		print(&fixture, STREAM_OUTPUT, "%d", i);
-		print(&fixture, STREAM_ERROR, "%d", i + 1);
-	}
-	sem_post(&writes.go);
-	assert_int_equal(read(fixture.readers[0], held, strlen("held\n")), 5);
-	for (int i = 0; i < 100; i++) {
-		char byte, line[16] = "";
-
-		for (size_t size = 0; size < sizeof(line) && !strchr(line, '\n'); size++) {
-			assert_int_equal(read(fixture.readers[0], &byte, 1), 1);
-			line[size] = byte;
-		}
-		assert_int_equal(atoi(line), i);
-	}
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(writes.count, 2); /* at once, since it is one file */
-	assert_int_equal(stop(&fixture, &failed), 0);
-	assert_false(failed);
-}
-
-static void lines_of_two_streams_leave_in_their_order_too(void **state)
-{
-	struct fixture fixture;
-	char expected[1000] = "held\n";
+	char expected[2000] = "> held\n";
 	size_t size = strlen(expected);
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
+	open_pipes(&fixture);
+	start_on(&fixture, fixture.writers[0], dup(fixture.writers[0]));
 	hold(&fixture);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 200; i++) {
 		print(&fixture, i % 3 ? STREAM_OUTPUT : STREAM_ERROR, "%d", i);
-		size += (size_t)snprintf(expected + size, sizeof(expected) - size, "%d\n", i);
+		size += (size_t)snprintf(expected + size, sizeof(expected) - size, "> %d\n", i);
 	}
 	sem_post(&writes.go);
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(writes.size, size);
-	assert_memory_equal(writes.text, expected, size);
-	assert_int_equal(stop(&fixture, &failed), 0);
+	assert_reads(fixture.readers[0], expected);
+	close(writes.descriptors[1]);
+	stop(&fixture);
 }
 
-/* 32 lines of 128 bytes fill a buffer. */
-static void lines_are_written_as_many_as_fit_and_none_is_cut(void **state)
-{
-	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	hold(&fixture);
-	for (int i = 0; i < 200; i++)
-		print(&fixture, STREAM_OUTPUT, "%0127d", i);
-	sem_post(&writes.go);
-	free(read_until(fixture.readers[0], "199\n"));
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_false(writes.cut);
-	assert_int_equal(writes.largest, 4096);
-	assert_int_equal(writes.count, 1 + 7);
-	assert_int_equal(stop(&fixture, &failed), 0);
-}
-
-static void a_line_may_be_empty_and_have_something_in_front(void **state)
+static void a_line_has_something_in_front_and_may_be_empty_behind_that(void **state)
 {
 	struct fixture fixture;
 	char expected[100];
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
+	start(&fixture);
 	print(&fixture, STREAM_OUTPUT, "%s", "");
-	assert_reads(fixture.readers[0], "\n");
+	assert_reads(fixture.readers[0], "> \n");
 	print_warning(&fixture.console, "%d of %s", 5, "them");
 	snprintf(expected, sizeof(expected), "%s: 5 of them\n", program_invocation_short_name);
 	assert_reads(fixture.readers[1], expected);
-	assert_int_equal(stop(&fixture, &failed), 0);
+	stop(&fixture);
 }
 
-static void signals_and_short_writes_lose_nothing(void **state)
+/* As an object of JSON may have it. The output takes a page, and that in pieces. */
+static void a_line_that_is_longer_than_pipes_take_at_once_is_whole(void **state)
 {
 	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	writes.error = EINTR;
-	writes.most = 3;
-	print(&fixture, STREAM_OUTPUT, "a line in pieces");
-	assert_reads(fixture.readers[0], "a line in pieces\n");
-	interruptions = 2;
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(stop(&fixture, &failed), 0);
-	assert_false(failed);
-}
-
-static void nobody_waits_for_a_reader_and_what_was_dropped_is_counted(void **state)
-{
-	static const enum stream streams[] = { STREAM_OUTPUT, STREAM_ERROR };
-	int64_t started = now_milliseconds();
-	struct fixture fixture;
-	bool failed;
-	int lines;
-
-	(void)state;
-	for (size_t i = 0; i < STREAMS; i++) {
-		start(&fixture, false);
-		lines = print_too_much(&fixture, streams[i]);
-		assert_in_range(now_milliseconds() - started, 0, PATIENCE);
-		read_with_gap(fixture.readers[i], lines);
-		print(&fixture, streams[i], "behind the gap");
-		assert_reads(fixture.readers[i], "behind the gap\n");
-		assert_int_equal(stop(&fixture, &failed), 0);
-	}
-}
-
-static void between_objects_of_json_no_line_says_what_was_dropped(void **state)
-{
-	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, true);
-	print_too_much(&fixture, STREAM_OUTPUT);
-	fcntl(fixture.readers[0], F_SETFL, O_NONBLOCK);
-	while (console_drain(&fixture.console, 1, -1) != DRAINED_ALL) {
-		char buffer[PIPE];
-		ssize_t count = read(fixture.readers[0], buffer, sizeof(buffer));
-
-		assert_true(count <= 0 || !memchr(buffer, '(', (size_t)count));
-	}
-	free(read_until(fixture.readers[1], "lines were dropped here"));
-	assert_int_equal(stop(&fixture, &failed), 0);
-}
-
-static void the_other_stream_goes_on(void **state)
-{
-	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	print_too_much(&fixture, STREAM_OUTPUT);
-	print(&fixture, STREAM_ERROR, "heard");
-	assert_reads(fixture.readers[1], "heard\n");
-	assert_true(stop(&fixture, &failed) > 500);
-	assert_false(failed);
-}
-
-/* A socket blocks who writes to it, and cannot be opened once more. */
-static void nobody_waits_for_the_reader_of_a_socket(void **state)
-{
-	const int size = 16384; /* less than the queue takes */
-	struct fixture fixture;
-	int ends[2], lines;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	assert_int_equal(console_close(&fixture.console, &failed), 0);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-	assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
-	assert_int_equal(console_open(&fixture.console, ends[0], fixture.writers[1]), 0);
-	hold(&fixture);
-	lines = print_too_much(&fixture, STREAM_OUTPUT);
-	sem_post(&writes.go);
-	assert_int_equal(console_drain(&fixture.console, 50, -1), DRAINED_EXPIRED);
-	print(&fixture, STREAM_ERROR, "heard");
-	assert_reads(fixture.readers[1], "held\nheard\n");
-	read_with_gap(ends[1], lines);
-	assert_int_equal(stop(&fixture, &failed), 0);
-	close(ends[0]);
-	close(ends[1]);
-}
-
-/* What a shell has opened is not opened once more: other programs write there, too. */
-static void a_file_is_written_on_where_it_stands(void **state)
-{
-	FILE *file = tmpfile();
-	struct fixture fixture;
-	char text[100] = "";
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	assert_int_equal(console_close(&fixture.console, &failed), 0);
-	assert_true(dprintf(fileno(file), "before\n") > 0);
-	assert_int_equal(console_open(&fixture.console, fileno(file), fixture.writers[1]), 0);
-	print(&fixture, STREAM_OUTPUT, "line");
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(stop(&fixture, &failed), 0);
-	assert_true(dprintf(fileno(file), "behind\n") > 0);
-	assert_true(pread(fileno(file), text, sizeof(text) - 1, 0) > 0);
-	assert_string_equal(text, "before\nline\nbehind\n");
-	fclose(file);
-}
-
-/* Whether dropped, waiting or written in part: what came and what was left are all of them. */
-static void every_line_that_is_left_is_counted(void **state)
-{
-	for (int lines = 60; lines <= 60000; lines *= 10) {
-		struct fixture fixture;
-		uint64_t left, came = 0;
-		char byte;
-		bool failed;
-
-		(void)state;
-		start(&fixture, false);
-		for (int i = 0; i < lines; i++)
-			print(&fixture, STREAM_OUTPUT, "%0100d", i);
-		console_drain(&fixture.console, 50, -1); /* the pipe is full */
-		left = console_close(&fixture.console, &failed);
-		fcntl(fixture.readers[0], F_SETFL, O_NONBLOCK);
-		while (read(fixture.readers[0], &byte, 1) == 1)
-			came += byte == '\n';
-		assert_int_equal(came + left, lines);
-		assert_true(left > 0);
-		stop(&fixture, &failed);
-	}
-}
-
-/* A machine with much to do lets the thread run late. */
-static void what_is_written_is_not_lost_because_the_thread_ends_late(void **state)
-{
-	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	print(&fixture, STREAM_OUTPUT, "line");
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	expirations = 1;
-	assert_int_equal(stop(&fixture, &failed), 0);
-	assert_false(failed);
-	assert_int_equal(expirations, 0);
-}
-
-static void the_end_does_not_wait_for_ever(void **state)
-{
-	int interruption = eventfd(0, 0);
-	int64_t started;
-	struct fixture fixture;
-	bool failed;
-
-	(void)state;
-	start(&fixture, false);
-	for (int i = 0; i < 3000; i++)
-		print(&fixture, STREAM_OUTPUT, "line %d", i);
-	started = now_milliseconds();
-	interruptions = 1;
-	assert_int_equal(console_drain(&fixture.console, 300, interruption), DRAINED_EXPIRED);
-	assert_in_range(now_milliseconds() - started, 290, PATIENCE);
-	eventfd_write(interruption, 1);
-	assert_int_equal(console_drain(&fixture.console, INT32_MAX, interruption),
-			 DRAINED_INTERRUPTED);
-	assert_true(stop(&fixture, &failed) > 1000);
-	close(interruption);
-}
-
-/* Half a megabyte, long lines among it, and a reader that takes it bit by bit: none is lost. */
-static void a_slow_reader_gets_everything(void **state)
-{
 	char *text, *expected;
-	struct fixture fixture;
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
-	for (unsigned int round = 0; round < 100; round++) {
-		assert_true(asprintf(&expected, "%0*d %u\n", 6000, 7, round) > 0);
-		print(&fixture, STREAM_OUTPUT, "%0*d %u", 6000, 7, round);
+	start(&fixture);
+	writes.most = 1000;
+	for (unsigned int round = 0; round < 10; round++) {
+		assert_true(asprintf(&expected, "> %0*d %u\n", 60000, 7, round) > 0);
+		print(&fixture, STREAM_OUTPUT, "%0*d %u", 60000, 7, round);
 		text = read_until(fixture.readers[0], "\n");
 		assert_string_equal(text, expected);
 		free(text);
 		free(expected);
 	}
-	assert_int_equal(stop(&fixture, &failed), 0);
+	stop(&fixture);
 }
 
-static void a_reader_that_is_gone_is_an_error_once(void **state)
+static void a_signal_loses_nothing(void **state)
 {
 	struct fixture fixture;
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
-	close(fixture.readers[0]);
-	fixture.readers[0] = -1;
-	print(&fixture, STREAM_OUTPUT, "nobody gets this");
-	print(&fixture, STREAM_ERROR, "heard");
-	assert_reads(fixture.readers[1], "heard\n");
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(stop(&fixture, &failed), 0);
-	assert_true(failed);
+	start(&fixture);
+	writes.error = EINTR;
+	print(&fixture, STREAM_OUTPUT, "line");
+	assert_reads(fixture.readers[0], "> line\n");
+	stop(&fixture);
+	assert_false(fixture.failed);
 }
 
-static void what_is_drawn_is_taken_away_before_a_line(void **state)
+#define THREADS 8
+#define LINES   250 /* of each */
+
+static void *print_lines(void *argument)
 {
+	static atomic_int threads;
+	int thread = threads++;
+
+	for (int line = 0; line < LINES; line++)
+		print(argument, STREAM_OUTPUT, "%d %d", thread, line);
+	return NULL;
+}
+
+static void lines_of_many_threads_are_whole_and_each_ones_in_order(void **state)
+{
+	int next[THREADS] = { 0 }, thread, line;
+	pthread_t threads[THREADS];
 	struct fixture fixture;
-	bool failed;
+	FILE *reader;
 
 	(void)state;
-	start(&fixture, false);
-	for (int i = 0; i < 100; i++) {
-		console_draw(&fixture.console, ""); /* nothing is there to be taken away */
-		print(&fixture, STREAM_ERROR, "line");
-		assert_reads(fixture.readers[1], "line\n");
+	start(&fixture);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, print_lines, &fixture);
+	reader = fdopen(dup(fixture.readers[0]), "r");
+	for (int i = 0; i < THREADS * LINES; i++) {
+		assert_int_equal(fscanf(reader, "> %d %d\n", &thread, &line), 2);
+		assert_in_range(thread, 0, THREADS - 1);
+		assert_int_equal(line, next[thread]++);
+		if (i == THREADS * LINES - 2) /* fscanf(3) waits for what is behind the newline */
+			print(&fixture, STREAM_OUTPUT, "end");
 	}
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(writes.count, 100);
-	console_draw(&fixture.console, "half of it");
-	assert_reads(fixture.readers[1], "\rhalf of it\033[K");
-	print(&fixture, STREAM_ERROR, "line");
-	assert_reads(fixture.readers[1], "\r\033[Kline\n");
-	console_draw(&fixture.console, "more of it");
-	assert_reads(fixture.readers[1], "\rmore of it\033[K");
-	console_draw(&fixture.console, "");
-	assert_reads(fixture.readers[1], "\r\033[K");
-	assert_int_equal(stop(&fixture, &failed), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	fclose(reader);
+	stop(&fixture);
 }
 
-static void only_the_latest_is_drawn(void **state)
+/* ---- Readers that do not read ---- */
+
+/* Lines with a number, as they are expected from `*line` on, or the word that some are missing. */
+static const char *skip_lines(const char *text, int *line)
+{
+	int number, size = 0;
+
+	for (;; text += size) {
+		if (sscanf(text, "> %d\n%n", &number, &size) == 1)
+			assert_int_equal(number, (*line)++);
+		else if (sscanf(text, "(%d lines were dropped here: nobody read them)\n%n", &number,
+				&size) == 1)
+			*line += number;
+		else
+			return text;
+	}
+}
+
+/* The first of more lines than may wait all come, and no gap is silent. */
+static void assert_says_what_was_dropped(struct fixture *fixture, enum stream stream, int reader)
+{
+	const int other = STREAMS - 1 - (int)stream;
+	int line = 0;
+	char *text;
+
+	for (int i = 0; i < TOO_MANY; i++)
+		print(fixture, stream, "%d", i);
+	print(fixture, (enum stream)other, "the other stream goes on");
+	assert_reads(fixture->readers[other], "> the other stream goes on\n");
+	text = read_until(reader, LAST_THAT_WAITS);
+	print(fixture, stream, "behind");
+	assert_string_equal(skip_lines(text, &line), "");
+	assert_in_range(line, CONSOLE_CAPACITY, TOO_MANY);
+	free(text);
+	text = read_until(reader, "> behind\n");
+	assert_string_equal(skip_lines(text, &line), "> behind\n");
+	assert_int_equal(line, TOO_MANY);
+	free(text);
+}
+
+static void nobody_waits_for_a_reader_and_what_was_dropped_is_said(void **state)
 {
 	struct fixture fixture;
-	bool failed;
+
+	(void)state;
+	start(&fixture);
+	assert_says_what_was_dropped(&fixture, STREAM_OUTPUT, fixture.readers[0]);
+	assert_says_what_was_dropped(&fixture, STREAM_ERROR, fixture.readers[1]);
+	stop(&fixture);
+	assert_false(fixture.failed);
+}
+
+static void so_many_lines_wait_and_no_more(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	if (sysconf(_SC_PAGESIZE) > 4096)
+		skip();
+	start(&fixture);
+	hold(&fixture);
+	for (int i = 0; i <= CONSOLE_CAPACITY; i++)
+		print(&fixture, STREAM_ERROR, "%d", i);
+	sem_post(&writes.go);
+	free(read_until(fixture.readers[1], LAST_THAT_WAITS));
+	print(&fixture, STREAM_ERROR, "behind");
+	assert_reads(fixture.readers[1],
+		     "(1 lines were dropped here: nobody read them)\n> behind\n");
+	stop(&fixture);
+}
+
+/* Such as a program left it that has both ends of a socket, or started this one from a terminal. */
+static void an_output_may_be_one_that_never_blocks(void **state)
+{
+	struct fixture fixture;
+	int ends[2];
+
+	(void)state;
+	open_pipes(&fixture);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+	start_on(&fixture, ends[0], fixture.writers[1]);
+	assert_says_what_was_dropped(&fixture, STREAM_OUTPUT, ends[1]);
+	stop(&fixture);
+	assert_false(fixture.failed);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void between_objects_of_json_no_line_says_what_was_dropped(void **state)
+{
+	struct fixture fixture;
 	char *text;
 
 	(void)state;
-	start(&fixture, false);
-	for (int i = 0; i < 1000; i++)
-		print(&fixture, STREAM_ERROR, "line %d", i);
+	start(&fixture);
+	fixture.options.json = true;
+	for (int i = 0; i < TOO_MANY; i++)
+		print(&fixture, STREAM_OUTPUT, "%d", i);
+	print(&fixture, STREAM_ERROR, "status");
+	text = read_until(fixture.readers[1], "> status\n");
+	assert_non_null(strstr(text, "lines were dropped here: nobody read them)\n> status\n"));
+	free(text);
+	free(read_until(fixture.readers[0], LAST_THAT_WAITS));
+	print(&fixture, STREAM_OUTPUT, "end");
+	text = read_until(fixture.readers[0], "> end\n");
+	assert_null(strchr(text, '('));
+	free(text);
+	stop(&fixture);
+}
+
+static void a_reader_that_is_gone_is_an_error_of_standard_output_alone(void **state)
+{
+	for (int stream = 0; stream < STREAMS; stream++) {
+		struct fixture fixture;
+
+		(void)state;
+		start(&fixture);
+		writes.error = EPIPE;
+		print(&fixture, (enum stream)stream, "gone");
+		print(&fixture, (enum stream)stream, "here again");
+		assert_reads(fixture.readers[stream], "> here again\n");
+		stop(&fixture);
+		assert_int_equal(fixture.failed, stream == STREAM_OUTPUT);
+	}
+}
+
+/* ---- The end ---- */
+
+static void the_end_waits_for_a_slow_reader(void **state)
+{
+	struct fixture fixture;
+	char expected[16000];
+	size_t size = 0;
+
+	(void)state;
+	start(&fixture);
 	for (int i = 0; i < 1000; i++) {
-		char drawn[16];
-
-		snprintf(drawn, sizeof(drawn), "drawn %d", i);
-		console_draw(&fixture.console, drawn);
+		print(&fixture, STREAM_OUTPUT, "%d", i);
+		size += (size_t)snprintf(expected + size, sizeof(expected) - size, "> %d\n", i);
 	}
-	text = read_until(fixture.readers[1], "\033[K");
-	assert_non_null(strstr(text, "line 999\n\rdrawn 999\033[K"));
-	free(text);
-	assert_int_equal(stop(&fixture, &failed), 0);
+	assert_int_equal(console_drain(&fixture.console, 1, -1), DRAINED_EXPIRED);
+	assert_reads(fixture.readers[0], expected);
+	stop(&fixture);
 }
 
-__attribute__((format(printf, 3, 4))) static void print_to(struct console *console,
-							   enum stream stream, const char *format,
-							   ...)
+static void the_end_does_not_wait_for_ever(void **state)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	console_print(console, stream, "prefix: ", format, arguments);
-	va_end(arguments);
-}
-
-static void assert_prints_at_once(struct console *console, FILE **stream, enum stream number)
-{
-	FILE *before = *stream;
-	char *text;
-	size_t size;
-
-	*stream = open_memstream(&text, &size);
-	print_to(console, number, "%d", 5);
-	assert_int_equal(size, strlen("prefix: 5\n")); /* without a flush of this test's */
-	fclose(*stream);
-	*stream = before;
-	assert_string_equal(text, "prefix: 5\n");
-	free(text);
-}
-
-static void without_a_queue_nothing_is_left(void **state)
-{
-	struct options options = default_options(ROLE_CLIENT);
-	struct console console;
-	bool failed;
+	const int interruption = eventfd(1, EFD_CLOEXEC);
+	struct fixture fixture;
 
 	(void)state;
-	console_init(&console, &options);
-	console_draw(&console, "nothing");
-	assert_prints_at_once(&console, &stdout, STREAM_OUTPUT);
-	assert_prints_at_once(&console, &stderr, STREAM_ERROR);
-	assert_int_equal(console_drain(&console, INT32_MAX, -1), DRAINED_ALL);
-	assert_int_equal(console_close(&console, &failed), 0);
-	assert_false(failed);
+	start(&fixture);
+	hold(&fixture);
+	assert_int_equal(console_drain(&fixture.console, 1, -1), DRAINED_EXPIRED);
+	interruptions = 1; /* by a signal that is no reason to end */
+	assert_int_equal(console_drain(&fixture.console, PATIENCE, interruption),
+			 DRAINED_INTERRUPTED);
+	sem_post(&writes.go);
+	stop(&fixture);
+	close(interruption);
+}
+
+/* The thread is stuck in write(2): it is left, with its descriptors, to the end of the process. */
+static void every_line_that_is_left_is_counted(void **state)
+{
+	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
+		struct fixture fixture;
+
+		(void)state;
+		start(&fixture);
+		print(&fixture, STREAM_ERROR, "written");
+		assert_reads(fixture.readers[1], "> written\n");
+		hold(&fixture);
+		for (int i = 0; i < lines; i++)
+			print(&fixture, STREAM_ERROR, "%d", i);
+		console_draw(&fixture.console, "no line");
+		assert_int_equal(console_close(&fixture.console, &fixture.failed), 1 + lines);
+		assert_false(fixture.failed);
+		sem_post(&writes.go);
+		assert_reads(fixture.readers[1], "> held\n");
+		close_pipes(&fixture);
+	}
 }
 
 static void no_descriptor_is_left_open(void **state)
 {
 	int before = count_descriptors();
 	struct fixture fixture;
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
-	assert_int_equal(stop(&fixture, &failed), 0);
+	start(&fixture);
+	stop(&fixture);
 	assert_int_equal(count_descriptors(), before);
 }
 
-/* The thread, and what it works with, is left to the end of the process. */
-static void a_thread_that_is_stuck_in_a_write_is_not_waited_for(void **state)
+static void without_descriptors_for_it_a_console_does_not_open(void **state)
 {
+	int before = count_descriptors(), result = EMFILE;
+	struct rlimit limit, low;
 	struct fixture fixture;
-	bool failed;
 
 	(void)state;
-	start(&fixture, false);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	low = limit;
+	fixture.options = default_options(ROLE_SERVER);
+	console_init(&fixture.console, &fixture.options);
+	open_pipes(&fixture);
+	for (low.rlim_cur = 3; result; low.rlim_cur++) {
+		setrlimit(RLIMIT_NOFILE, &low);
+		result = console_open(&fixture.console, fixture.writers[0], fixture.writers[1]);
+		setrlimit(RLIMIT_NOFILE, &limit);
+		assert_int_equal(count_descriptors() - before, result ? 4 : 9);
+		assert_true(result == 0 || result == EMFILE);
+	}
+	stop(&fixture);
+}
+
+/* ---- Terminals ---- */
+
+static void what_is_drawn_is_taken_away_before_a_line(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	start(&fixture);
+	console_draw(&fixture.console, ""); /* nothing to take away */
+	console_draw(&fixture.console, "half of it");
+	assert_reads(fixture.readers[1], "\rhalf of it\033[K");
+	console_draw(&fixture.console, "more of it");
+	assert_reads(fixture.readers[1], "\rmore of it\033[K");
+	print(&fixture, STREAM_ERROR, "line");
+	print(&fixture, STREAM_ERROR, "another");
+	assert_reads(fixture.readers[1], "\r\033[K> line\n> another\n");
+	console_draw(&fixture.console, "all of it");
+	console_draw(&fixture.console, "");
+	assert_reads(fixture.readers[1], "\rall of it\033[K\r\033[K");
+	stop(&fixture);
+}
+
+static void what_is_drawn_behind_a_stopped_terminal_takes_no_place_of_a_line(void **state)
+{
+	struct fixture fixture;
+	char *text;
+
+	(void)state;
+	start(&fixture);
 	hold(&fixture);
-	print(&fixture, STREAM_OUTPUT, "one");
-	print(&fixture, STREAM_ERROR, "other");
-	assert_int_equal(stop(&fixture, &failed), 3);
-	assert_false(failed);
+	for (int i = 0; i < TOO_MANY; i++)
+		console_draw(&fixture.console, "drawn");
+	print(&fixture, STREAM_ERROR, "line");
 	sem_post(&writes.go);
+	text = read_until(fixture.readers[1], "> line\n");
+	assert_non_null(strstr(text, "\rdrawn\033[K\r\033[K> line\n"));
+	free(text);
+	console_draw(&fixture.console, "again");
+	assert_reads(fixture.readers[1], "\ragain\033[K");
+	stop(&fixture);
+}
+
+/* ---- Without threads ---- */
+
+static void assert_prints_at_once(struct fixture *fixture, FILE **stream, enum stream number)
+{
+	FILE *before = *stream;
+	char *text;
+	size_t size;
+
+	*stream = open_memstream(&text, &size);
+	print(fixture, number, "%d", 5);
+	assert_int_equal(size, strlen("> 5\n")); /* without a flush of this test's */
+	fclose(*stream);
+	*stream = before;
+	assert_string_equal(text, "> 5\n");
+	free(text);
+}
+
+static void without_threads_nothing_is_left(void **state)
+{
+	struct fixture fixture = { .options = default_options(ROLE_CLIENT) };
+
+	(void)state;
+	console_init(&fixture.console, &fixture.options);
+	console_draw(&fixture.console, "nothing");
+	assert_prints_at_once(&fixture, &stdout, STREAM_OUTPUT);
+	assert_prints_at_once(&fixture, &stderr, STREAM_ERROR);
+	assert_int_equal(console_drain(&fixture.console, INT32_MAX, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&fixture.console, &fixture.failed), 0);
+	assert_false(fixture.failed);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines_come_in_the_order_in_which_they_were_printed),
-		cmocka_unit_test(lines_of_two_streams_leave_in_their_order_too),
-		cmocka_unit_test(lines_are_written_as_many_as_fit_and_none_is_cut),
-		cmocka_unit_test(a_line_may_be_empty_and_have_something_in_front),
-		cmocka_unit_test(signals_and_short_writes_lose_nothing),
-		cmocka_unit_test(nobody_waits_for_a_reader_and_what_was_dropped_is_counted),
+		cmocka_unit_test(lines_of_both_streams_keep_their_order_in_one_file),
+		cmocka_unit_test(a_line_has_something_in_front_and_may_be_empty_behind_that),
+		cmocka_unit_test(a_line_that_is_longer_than_pipes_take_at_once_is_whole),
+		cmocka_unit_test(a_signal_loses_nothing),
+		cmocka_unit_test(lines_of_many_threads_are_whole_and_each_ones_in_order),
+		cmocka_unit_test(nobody_waits_for_a_reader_and_what_was_dropped_is_said),
+		cmocka_unit_test(so_many_lines_wait_and_no_more),
+		cmocka_unit_test(an_output_may_be_one_that_never_blocks),
 		cmocka_unit_test(between_objects_of_json_no_line_says_what_was_dropped),
-		cmocka_unit_test(the_other_stream_goes_on),
-		cmocka_unit_test(nobody_waits_for_the_reader_of_a_socket),
-		cmocka_unit_test(a_file_is_written_on_where_it_stands),
-		cmocka_unit_test(every_line_that_is_left_is_counted),
-		cmocka_unit_test(what_is_written_is_not_lost_because_the_thread_ends_late),
+		cmocka_unit_test(a_reader_that_is_gone_is_an_error_of_standard_output_alone),
+		cmocka_unit_test(the_end_waits_for_a_slow_reader),
 		cmocka_unit_test(the_end_does_not_wait_for_ever),
-		cmocka_unit_test(a_slow_reader_gets_everything),
-		cmocka_unit_test(a_reader_that_is_gone_is_an_error_once),
 		cmocka_unit_test(what_is_drawn_is_taken_away_before_a_line),
-		cmocka_unit_test(only_the_latest_is_drawn),
-		cmocka_unit_test(without_a_queue_nothing_is_left),
+		cmocka_unit_test(what_is_drawn_behind_a_stopped_terminal_takes_no_place_of_a_line),
+		cmocka_unit_test(without_threads_nothing_is_left),
 		cmocka_unit_test(no_descriptor_is_left_open),
-		cmocka_unit_test(a_thread_that_is_stuck_in_a_write_is_not_waited_for),
+		cmocka_unit_test(without_descriptors_for_it_a_console_does_not_open),
+		cmocka_unit_test(every_line_that_is_left_is_counted),
 	};
 
 	return cmocka_run_group_tests_name("console", tests, NULL, NULL);
