@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whether an incoming payload is what the peer has sent: by its digest, and byte for byte where it
- * is the pattern of --size. Of several passes all are verified, and the first one is what is shown
- * and stored.
+ * is the pattern of --size. Of the passes of a stream all are verified; the first one is what is
+ * shown and stored.
  *
  * What comes here is out of the peer's reach. One thread at a time; no verbs, no input or output.
  */
