@@ -205,7 +205,7 @@ static void rejected(struct client *client, const struct cm_event *event)
 	}
 	connection->rejected = true;
 	connection->rejection = peer_introduction(event);
-	if (explain_rejection(event, &failure))
+	if (explain_rejection(&connection->rejection, event->status, &failure))
 		client->reached = true;
 	connection_fail(connection, failure.status, "%s", failure.cause);
 }

@@ -1161,7 +1161,7 @@ static bool fill_ring(struct connection *connection)
 	bool moved;
 
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
-		return outgoing_drop(&connection->outgoing);
+		return helper_drop(connection->outgoing.helper);
 	moved = outgoing_fill(&connection->outgoing, &connection->transfer, connection->now,
 			      &failure);
 	if (failure.status != STATUS_SUCCESS)
@@ -1230,12 +1230,12 @@ static bool empty_ring(struct connection *connection)
 	struct failure failure = { .status = STATUS_SUCCESS };
 
 	if (checking && connection->protocol.status == STATUS_INTERRUPTED) {
-		incoming_cancel(incoming);
+		helper_cancel(incoming->helper); /* no disk, nor reader, is waited for */
 		connection_handle(connection, EVENT_CHECKED, STATUS_INTERRUPTED);
 		return true;
 	}
 	if (!may_empty(connection))
-		return incoming_drop(incoming);
+		return helper_drop(incoming->helper);
 	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
 	    !begin_incoming(connection))
 		return true;

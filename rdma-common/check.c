@@ -828,7 +828,6 @@ void check_session(struct check *check, const struct connection *connection)
 	enum status status = connection->status;
 	bool connected = connection->protocol.connected;
 
-	console_draw(check->process->console, ""); /* progress, if it was shown */
 	if (connection->rejected && may_be_accepted(check, &connection->rejection))
 		return;
 	if (!check->before.any)

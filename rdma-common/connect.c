@@ -540,18 +540,17 @@ enum refusal rejection_reason(const struct introduction *server)
 						    : (enum refusal)server->hello.refusal;
 }
 
-bool explain_rejection(const struct cm_event *event, struct failure *failure)
+bool explain_rejection(const struct introduction *server, int status, struct failure *failure)
 {
-	const struct introduction server = peer_introduction(event);
-	enum refusal refusal = rejection_reason(&server);
+	enum refusal refusal = rejection_reason(server);
 
-	if (server.greeting == GREETING_NONE) {
-		explain_silent_rejection(event->status, failure);
+	if (server->greeting == GREETING_NONE) {
+		explain_silent_rejection(status, failure);
 		return false;
 	}
 	failure_set(failure, STATUS_REFUSED, "the server refused: %s",
 		    refusal == REFUSAL_RESOURCES
-			    ? lack_in_words((enum resource)server.hello.lacking)
+			    ? lack_in_words((enum resource)server->hello.lacking)
 			    : refusal_in_words(refusal));
 	return true;
 }

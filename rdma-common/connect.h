@@ -167,7 +167,10 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 /* Why a server rejected the client, as it said; REFUSAL_NONE: it did not say. */
 enum refusal rejection_reason(const struct introduction *server);
 
-/* Fills in why a server rejected the client; true if the peer is a server of this project's. */
-bool explain_rejection(const struct cm_event *event, struct failure *failure);
+/*
+ * Fills in why a server rejected the client, by what it said and by the status of the event; true
+ * if it is a server of this project's.
+ */
+bool explain_rejection(const struct introduction *server, int status, struct failure *failure);
 
 #endif

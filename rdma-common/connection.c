@@ -508,6 +508,7 @@ enum status connection_join(struct connection *connection)
 	if (connection->running)
 		pthread_join(connection->thread, NULL);
 	connection->running = false;
+	console_draw(connection->log.console, ""); /* progress, if it was shown */
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	if (!connection->cause[0])

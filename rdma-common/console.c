@@ -231,18 +231,19 @@ uint64_t console_close(struct console *console, bool *failed)
 {
 	struct outlets *outlets = console->outlets;
 	uint64_t left = 0;
+	bool ended;
 
 	*failed = false;
 	if (!outlets)
 		return 0;
 	for (unsigned int i = 0; i < outlets->count; i++)
 		left += discard_lines(&outlets->outlets[i]);
-	if (console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL) {
-		/* behind that: the line that a thread has in hand may fail meanwhile */
-		*failed = atomic_load(&outlets->outlets[STREAM_OUTPUT].failed);
+	ended = console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL;
+	/* behind that: the line that a thread has in hand may fail meanwhile */
+	*failed = atomic_load(&outlets->outlets[STREAM_OUTPUT].failed);
+	if (ended) {
 		free_outlets(outlets);
 	} else {
-		*failed = atomic_load(&outlets->outlets[STREAM_OUTPUT].failed);
 		left += atomic_load(&outlets->running); /* what write(2) was called with */
 		for (unsigned int i = 0; i < outlets->count; i++)
 			pthread_detach(outlets->outlets[i].thread);

@@ -210,6 +210,13 @@ bool helper_result(struct helper *helper, ssize_t *result)
 	return true;
 }
 
+bool helper_drop(struct helper *helper)
+{
+	ssize_t unwanted;
+
+	return helper_is_asked(helper) && helper_result(helper, &unwanted);
+}
+
 void helper_cancel(struct helper *helper)
 {
 	if (helper)

@@ -54,6 +54,9 @@ bool helper_is_asked(const struct helper *helper);
 /* Takes the result of the call, once that has ended: then true, and -1 comes with errno. */
 bool helper_result(struct helper *helper, ssize_t *result);
 
+/* The same where nobody wants the result any more. NULL, and none that is asked: false. */
+bool helper_drop(struct helper *helper);
+
 /* What waits for a pipe ends soon, and what is not committed yet will not be. NULL is allowed. */
 void helper_cancel(struct helper *helper);
 

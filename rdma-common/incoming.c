@@ -214,18 +214,6 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	return commit(incoming, failure);
 }
 
-bool incoming_drop(struct incoming *incoming)
-{
-	ssize_t unwanted;
-
-	return helper_is_asked(incoming->helper) && helper_result(incoming->helper, &unwanted);
-}
-
-void incoming_cancel(struct incoming *incoming)
-{
-	helper_cancel(incoming->helper);
-}
-
 /* ---- The end ---- */
 
 bool incoming_release(struct incoming *incoming)

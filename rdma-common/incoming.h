@@ -68,12 +68,6 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, int64_t now, struct failure *failure);
 
-/* The session needs no more of it: takes what the helper has done. True: it has done something. */
-bool incoming_drop(struct incoming *incoming);
-
-/* It does not wait for a disk, or for a reader, any more. */
-void incoming_cancel(struct incoming *incoming);
-
 /* Lets go of the helper; false: that is held up (helper_release()). */
 bool incoming_release(struct incoming *incoming);
 

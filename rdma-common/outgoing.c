@@ -139,13 +139,6 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t
 	return true;
 }
 
-bool outgoing_drop(struct outgoing *outgoing)
-{
-	ssize_t unwanted;
-
-	return helper_is_asked(outgoing->helper) && helper_result(outgoing->helper, &unwanted);
-}
-
 bool outgoing_release(struct outgoing *outgoing)
 {
 	struct helper *helper = outgoing->helper;

@@ -48,9 +48,6 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
 		   struct failure *failure);
 
-/* The session needs no more of it: takes what the helper has read. True: it has. */
-bool outgoing_drop(struct outgoing *outgoing);
-
 /* Lets go of the helper; false: that is held up (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);
 

@@ -234,7 +234,6 @@ void report_session(const struct connection *connection)
 	if (sends || connection->outstanding_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
 			    connection->outstanding_receives);
-	console_draw(log->console, "");
 	if (connection->status != STATUS_SUCCESS)
 		print_failure(log, connection->peer, connection->cause);
 }

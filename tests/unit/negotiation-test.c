@@ -308,10 +308,12 @@ static void expect_words(uint8_t refusal, uint8_t lacking, const char *words)
 				     .refusal = refusal,
 				     .lacking = lacking };
 	struct cm_event event = { .private_data_size = HELLO_SIZE };
+	struct introduction server;
 	struct failure failure;
 
 	encode_hello(&hello, event.private_data);
-	assert_true(explain_rejection(&event, &failure));
+	server = peer_introduction(&event);
+	assert_true(explain_rejection(&server, event.status, &failure));
 	assert_int_equal(failure.status, STATUS_REFUSED);
 	assert_string_equal(failure.cause, words);
 }
