@@ -784,12 +784,13 @@ void sleep_until_signal(int early, int late)
 struct thread {
 	void *(*routine)(void *);
 	void *argument;
+	int *count; /* of its kind, in `world` */
 };
 
-static void count_threads(int change)
+static void change_count(int *count, int change)
 {
 	lock();
-	world.threads += change;
+	*count += change;
 	unlock();
 }
 
@@ -800,7 +801,7 @@ static void *run_thread(void *argument)
 
 	free(argument);
 	result = thread.routine(thread.argument);
-	count_threads(-1);
+	change_count(thread.count, -1);
 	if (own_nudge)
 		close_counter(own_nudge);
 	return result;
@@ -808,37 +809,24 @@ static void *run_thread(void *argument)
 
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument)
+static int create_thread(pthread_t *id, const pthread_attr_t *attributes, struct thread created)
 {
 	struct thread *thread;
 
 	if (fails("pthread_create"))
 		return errno;
 	thread = allocate(sizeof(*thread));
-	*thread = (struct thread){ routine, argument };
-	count_threads(1);
+	*thread = created;
+	change_count(thread->count, 1);
 	return __real_pthread_create(id, attributes, run_thread, thread);
 }
 
-static void count_console_threads(int change)
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
+			  void *argument)
 {
-	lock();
-	world.console_threads += change;
-	unlock();
-}
-
-static void *run_console_thread(void *argument)
-{
-	struct thread thread = *(struct thread *)argument;
-	void *result;
-
-	free(argument);
-	result = thread.routine(thread.argument);
-	count_console_threads(-1);
-	return result;
+	return create_thread(id, attributes, (struct thread){ routine, argument, &world.threads });
 }
 
 /* What the console is compiled to call: a thread that waits for nothing simulated. */
@@ -847,14 +835,8 @@ int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void 
 int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument)
 {
-	struct thread *thread;
-
-	if (fails("pthread_create"))
-		return errno;
-	thread = allocate(sizeof(*thread));
-	*thread = (struct thread){ routine, argument };
-	count_console_threads(1);
-	return __real_pthread_create(id, attributes, run_console_thread, thread);
+	return create_thread(id, attributes,
+			     (struct thread){ routine, argument, &world.console_threads });
 }
 
 /* A thread in sem_wait(3), of which no clock nor stimulus is expected to wake it. */
