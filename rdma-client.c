@@ -409,35 +409,32 @@ static void wait_until(struct engine *engine, int64_t time)
 		;
 }
 
-/* --check with PORT: sessions with the server, as many as it takes; how the last one ended. */
-static enum status check_server(struct engine *engine, struct check *check)
+/* A session of --check with PORT: as session_function says. */
+static bool run_check_session(struct check *check, void *argument)
 {
-	struct addrinfo address = { .ai_addr = (struct sockaddr *)&check->address };
-	struct addrinfo source = { .ai_addr = (struct sockaddr *)&check->source };
+	struct addrinfo address = { .ai_addr = (struct sockaddr *)&check->address,
+				    .ai_family = check->address.ss_family };
+	struct addrinfo source = { .ai_addr = (struct sockaddr *)&check->source,
+				   .ai_family = check->source.ss_family };
+	struct engine *engine = argument;
 	struct client client = { .engine = engine,
 				 .address = &address,
-				 .sources = engine->options->bind ? &source : NULL };
-	enum status status;
+				 .sources = check->session.bind ? &source : NULL,
+				 .reached = check->reached };
 
-	fflush(stdout); /* before the console has a thread that writes there, too */
-	status = engine_open(engine);
-	if (status != STATUS_SUCCESS)
-		return status;
+	wait_until(engine, check->start);
+	if (engine->process.signal_number)
+		return false;
 	engine->options = &check->session;
-	while (check_next(check, client.reached)) {
-		address.ai_family = check->address.ss_family;
-		source.ai_family = check->source.ss_family;
-		engine->payload = payload_pattern(check->session.pattern_size);
-		status = run_session(&client);
-		if (!client.connection)
-			break;
-		check_session(check, client.connection);
+	engine->payload = payload_pattern(check->session.pattern_size);
+	run_session(&client);
+	if (client.connection) {
+		check->outcome = *client.connection;
 		connection_destroy(client.connection);
-		wait_until(engine, check->retry_time);
-		if (engine->process.signal_number) /* perhaps when the session had succeeded */
-			return STATUS_INTERRUPTED;
 	}
-	return status;
+	engine->options = check->options;
+	check->reached = client.reached;
+	return client.connection;
 }
 
 static enum status run_check(struct engine *engine)
@@ -447,9 +444,12 @@ static enum status run_check(struct engine *engine)
 
 	check_init(&check, &engine->process);
 	status = check_path(&check);
-	if (status == STATUS_SUCCESS && engine->options->port)
-		status = check_server(engine, &check);
-	engine->options = check.options;
+	fflush(stdout); /* before the console has a thread that writes there, too */
+	if (status == STATUS_SUCCESS && engine->options->port) {
+		status = engine_open(engine);
+		if (status == STATUS_SUCCESS)
+			status = check_server(&check, run_check_session, engine);
+	}
 	return check_finish(&check, status);
 }
 

@@ -11,9 +11,6 @@
 
 #include "../rdma-common.h"
 
-/* Sizes of sessions, at most. */
-#define CHECK_SIZES 7
-
 /* What is known of one direction of a session. */
 enum passage {
 	PASSAGE_UNKNOWN,
@@ -22,19 +19,29 @@ enum passage {
 	PASSAGE_VERIFIED,
 };
 
-/* What a session is to find out. */
-enum question {
-	QUESTION_SIZE,      /* whether the next size passes in both directions */
-	QUESTION_PRESENCE,  /* after silence: one byte each way, is the server still there? */
-	QUESTION_DIRECTION, /* in which direction it was: the same size, but one byte back */
+/* A text that is put together of several parts. */
+struct words {
+	char text[1024];
+	size_t length;
 };
+
+struct check;
+
+/*
+ * Waits until check->start, then runs a session with check->session, its options, and
+ * check->address; both are constant meanwhile. Sets check->outcome, and check->reached. False: it
+ * did not come about, or the program was interrupted before.
+ */
+typedef bool (*session_function)(struct check *check, void *argument);
 
 /* What was found so far. */
 struct check {
 	const struct options *options; /* of the program */
-	struct options session;        /* those of the session that check_next() asks for */
 	const struct process *process;
 	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
+	struct json_object *finding;  /* the latest in it */
+	struct words found, advice;   /* of the next one */
+	char complaint[CAUSE_SIZE];   /* the first finding that is not good; empty: none */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	/* Of the address to which a route leads: */
 	struct sockaddr_storage address; /* with PORT */
@@ -45,19 +52,18 @@ struct check {
 	int memory_error; /* of registering what a session needs; 0: none */
 	bool unlimited;   /* more can be registered than the limit of locked memory */
 	/* Of the sessions with it: */
-	uint64_t sizes[CHECK_SIZES]; /* bytes each way, growing */
-	unsigned int size_count, next;
-	enum question question;
-	uint64_t size; /* that is in question, and how far it came: */
+	session_function run;
+	void *argument;
+	struct options session;    /* those of the next one */
+	int64_t start;             /* it may begin then, as now_milliseconds() counts */
+	struct connection outcome; /* a copy, once it is joined: what it points to is gone */
+	bool reached;              /* a server of this project answered */
+	bool mode_is_known;        /* the server's operation is, or both were tried */
+	uint64_t size;             /* bytes each way that are in question, and how far they came: */
 	enum passage to_server, to_client;
-	uint64_t verified;              /* the largest size that was, in both directions; 0: none */
-	bool wrong_mode, mode_is_known; /* the server refused the operation; its is known, or both
-					   were tried */
-	int64_t retry_time;    /* it is busy, and may take the same session then; 0: it is not */
-	int64_t busy_deadline; /* until when it may be; both as now_milliseconds() counts */
+	uint64_t verified;             /* the largest size that was, in both directions; 0: none */
 	struct counters before, after; /* of the device's port */
 	struct failure failure;        /* the first */
-	char complaint[CAUSE_SIZE];    /* the first finding that is not good; empty: none */
 };
 
 /* Begins without findings. `process` and its options must outlive `check`. */
@@ -71,24 +77,15 @@ void check_init(struct check *check, const struct process *process);
 enum status check_path(struct check *check);
 
 /*
- * Sets operation and size of the next session in check->session, and its address in
- * check->address. No session may be left: they are its options, which are constant while it lives.
- * Where no server of this project was `reached` at an address, the next one of the host is resolved
- * for that, each within --timeout. False: there is none.
+ * Has `run` run sessions with the server, with `argument`, as many as it takes, and reports what
+ * they show. Where no server of this project answers at an address, the next one of the host is
+ * tried. How the first that failed ended.
  */
-bool check_next(struct check *check, bool reached);
-
-/*
- * The session that was asked for is over, and joined: reports what it shows. It may show nothing
- * yet, where the server does the other operation, or is busy: the next session is to begin at
- * check->retry_time, if that is set.
- */
-void check_session(struct check *check, const struct connection *connection);
+enum status check_server(struct check *check, session_function run, void *argument);
 
 /*
  * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as
- * one object. Frees what the others made. Returns how it ended: as the first session that failed
- * with the last address, or with `status`, which comes from what went before.
+ * one object. Frees what the others made. Returns how it ended: `status`, which comes from them.
  */
 enum status check_finish(struct check *check, enum status status);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What --check with PORT concludes from its sessions, and which it asks for next.
+ * What --check with PORT concludes from its sessions, and which it runs next. How each of them ends
+ * is scripted: no server is needed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,15 +19,58 @@
 
 #define MTU 4096
 
-/* A path of this MTU, examined with --json. */
+/* ---- Sessions that are scripted ---- */
+
+/* One of them: which it has to be, and how it ends. Without bytes there is none. */
+struct turn {
+	uint64_t size;    /* it has to be of so many bytes, */
+	bool short_reply; /* of one byte back, */
+	bool other;       /* of the other operation than the first one, */
+	bool later;       /* and to begin after a pause */
+	bool absent;      /* it does not come about */
+	enum status status;
+	bool connected;
+	enum local_stage local;
+	enum remote_stage remote;
+	enum status verdict; /* of the server */
+	bool rejected;
+	enum greeting greeting;
+	enum refusal refusal;
+	enum resource lacking;
+};
+
+/* clang-format off */
+#define ENDS(bytes, how, ours, theirs) \
+	{ (bytes), .status = (how), .connected = true, .local = (ours), .remote = (theirs) }
+#define PASSES(bytes) ENDS(bytes, STATUS_SUCCESS, LOCAL_VERDICT_SENT, REMOTE_VERDICT)
+#define SILENT(bytes, ours, theirs) ENDS(bytes, STATUS_TIMED_OUT, ours, theirs)
+/* The same size to the server, and one byte back. */
+#define NARROWED(bytes, how, ours, theirs) \
+	{ (bytes), .short_reply = true, .status = (how), .connected = true, .local = (ours), .remote = (theirs) }
+/* No connection came about. */
+#define FAILS(bytes, how) { (bytes), .status = (how) }
+#define REFUSED(bytes, why, out_of) \
+	{ (bytes), .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = (why), .lacking = (out_of) }
+/* Nothing says why. */
+#define RESET(bytes) { (bytes), .status = STATUS_REFUSED, .rejected = true }
+/* clang-format on */
+/* After silence: one byte each way passes. */
+#define THERE ENDS(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT)
+
+/* A path with a packet of MTU bytes, examined with --json. */
 struct path {
 	struct options options;
 	struct console console;
 	struct process process;
 	struct check check;
+	enum operation operation; /* of the first session */
+	const struct turn *turns;
+	struct counters counters[4]; /* before a session is one of them, after it the next */
+	const char *device;
+	enum ibv_mtu mtu; /* of the server */
 };
 
-static void start(struct path *path, bool iwarp)
+static void start(struct path *path, bool iwarp, const struct turn *turns)
 {
 	memset(path, 0, sizeof(*path));
 	path->options = default_options(ROLE_CLIENT);
@@ -38,42 +82,51 @@ static void start(struct path *path, bool iwarp)
 	check_init(&path->check, &path->process);
 	path->check.mtu = MTU;
 	path->check.iwarp = iwarp;
+	path->turns = turns;
+	path->device = "";
 }
 
-/* A session in which both directions were verified. */
-static const struct connection verified = { .status = STATUS_SUCCESS,
-					    .protocol = { .connected = true,
-							  .verifying = true,
-							  .local = LOCAL_VERDICT_SENT,
-							  .remote = REMOTE_VERDICT } };
-
-/* A session that succeeds; `size` is what it is expected to be of. */
-static void succeed(struct path *path, uint64_t size)
+static bool run(struct check *check, void *argument)
 {
-	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->check.session.pattern_size, size);
-	assert_false(path->check.session.short_reply);
-	check_session(&path->check, &verified);
+	struct path *path = argument;
+	const struct turn *turn = path->turns++;
+	struct connection *outcome = &check->outcome;
+
+	assert_int_equal(check->session.pattern_size, turn->size);
+	assert_int_equal(check->session.short_reply, turn->short_reply);
+	assert_int_equal(check->session.operation != path->operation, turn->other);
+	assert_int_equal(check->start > 0, turn->later);
+	if (turn->absent)
+		return false;
+	memset(outcome, 0, sizeof(*outcome));
+	outcome->status = turn->status;
+	outcome->protocol = (struct protocol){ .connected = turn->connected,
+					       .verifying = true,
+					       .local = turn->local,
+					       .remote = turn->remote,
+					       .verdict = turn->verdict };
+	outcome->rejected = turn->rejected;
+	outcome->rejection.greeting = turn->greeting;
+	outcome->rejection.hello.refusal = (uint8_t)turn->refusal;
+	outcome->rejection.hello.lacking = (uint8_t)turn->lacking;
+	outcome->limits.iwarp = check->iwarp;
+	outcome->agreement.peer_mtu = path->mtu;
+	outcome->counters_before = path->counters[0];
+	outcome->counters_after = path->counters[1];
+	memmove(path->counters, path->counters + 1, 3 * sizeof(path->counters[0]));
+	snprintf(outcome->agreement.peer_device, sizeof(outcome->agreement.peer_device), "%s",
+		 path->device);
+	snprintf(outcome->peer, sizeof(outcome->peer), "peer");
+	snprintf(outcome->cause, sizeof(outcome->cause), "cause %d", turn->status);
+	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
+	return true;
 }
 
-/* After silence: the session of one byte each way ends like this. */
-static void answer(struct path *path, enum status status)
+/* Runs all that the script has; how it ended. */
+static void play(struct path *path, enum status expected)
 {
-	const struct connection connection = { .status = status,
-					       .cause = "no answer",
-					       .protocol.connected = status == STATUS_SUCCESS };
-
-	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->check.session.pattern_size, 1);
-	assert_false(path->check.session.short_reply);
-	check_session(&path->check, &connection);
-}
-
-static void end(struct path *path, enum status expected)
-{
-	assert_false(check_next(&path->check, true));
-	assert_int_equal(path->check.failure.status, expected);
-	json_object_put(path->check.findings);
+	assert_int_equal(check_server(&path->check, run, path), expected);
+	assert_int_equal(path->turns->size, 0);
 }
 
 /* A text of the last finding of a step. */
@@ -87,554 +140,307 @@ static const char *found(const struct path *path, const char *step, const char *
 	return json_object_get_string(value);
 }
 
-static void expect_directions(const struct path *path, const char *to_server, const char *to_client)
+/* It contains that; NULL: there is none. */
+static void expect(const struct path *path, const char *step, const char *key, const char *words)
 {
-	assert_string_equal(found(path, "transfer", "status"), "failed");
-	assert_string_equal(found(path, "transfer", "client_to_server"), to_server);
-	assert_string_equal(found(path, "transfer", "server_to_client"), to_client);
+	const char *text = found(path, step, key);
+
+	if (words && (!text || !strstr(text, words)))
+		fail_msg("'%s' is not in '%s'", words, text ? text : "null");
+	if (!words && text)
+		fail_msg("not null: '%s'", text);
 }
+
+/* ---- What they show ---- */
 
 static void every_size_is_tried_around_the_length_of_a_packet(void **state)
 {
-	static const uint64_t sizes[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 65536, 1048576 };
-	struct path path;
+	static const struct turn turns[] = { PASSES(1),       PASSES(1024),
+					     PASSES(MTU - 1), PASSES(MTU),
+					     PASSES(MTU + 1), PASSES(65536),
+					     PASSES(1048576), { 0 } };
+	static const struct turn iwarp[] = { PASSES(1),     PASSES(1024),    PASSES(MTU + 1),
+					     PASSES(65536), PASSES(1048576), { 0 } };
+	static const struct turn unknown[] = { PASSES(1), PASSES(65536), PASSES(1048576), { 0 } };
+	const struct turn *const scripts[] = { turns, iwarp, unknown, unknown };
 
 	(void)state;
-	start(&path, false);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		succeed(&path, sizes[i]);
-	end(&path, STATUS_SUCCESS);
-	start(&path, true);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		if (sizes[i] + 1 != MTU && sizes[i] != MTU)
-			succeed(&path, sizes[i]);
+	for (int i = 0; i < 4; i++) {
+		struct path path;
+
+		start(&path, i % 2, scripts[i]);
+		if (scripts[i] == unknown)
+			path.check.mtu = 0;
+		play(&path, STATUS_SUCCESS);
+		expect(&path, "transfer", "status", "ok");
+		expect(&path, "transfer", "text",
+		       "1048576 bytes: client to server verified, server to client verified");
+		json_object_put(path.check.findings);
 	}
-	end(&path, STATUS_SUCCESS);
 }
 
-/* What of a session that nothing came of in time was seen, and what that says. */
-static void a_direction_that_works_shows_which_one_does_not(void **state)
+/* clang-format off */
+#define VANISH(from, to, above, at) \
+	"packets above " above " bytes vanish from " from " to " to ", at " at " at the latest: a host or switch on the path " \
+	"has a smaller MTU than the adapters use, 4096 bytes and headers; set it the same everywhere ('ip link set ... mtu', " \
+	"and the ports of switches; 'ping -M do -s 4128' from both hosts tries it)"
+#define GONE "not even 1 byte passes any more (cause "
+#define MANY \
+	"packets of every size pass, but not so many of them from client to server: look at the counters, at flow control " \
+	"(PFC, ECN), and at cables and switches"
+#define NO_BYTE \
+	"not a byte passes in one direction at least, though the connection stands: let the firewalls pass "
+/* clang-format on */
+
+#define POSTED   LOCAL_OPERATION_POSTED
+#define DONE     LOCAL_OPERATION_COMPLETED
+#define LOST     STATUS_PEER_LOST
+#define TIME_OUT STATUS_TIMED_OUT
+/* Of two sizes neither direction of the second is seen to arrive. */
+#define NEITHER    PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_MR)
+#define UP_TO_1024 PASSES(1), PASSES(1024)
+
+/* How a size ends that does not pass in both directions, and what is concluded from that. */
+static void a_size_that_does_not_pass_is_explained(void **state)
 {
 	static const struct {
-		enum operation operation;
-		enum local_stage local;
-		enum remote_stage remote;
-		const char *to_server, *to_client, *advice;
+		bool iwarp, writes;
+		struct turn turns[8];
+		enum status status;
+		const char *to_server, *to_client;
+		const char *advice; /* NULL: none */
 	} cases[] = {
-		{ OPERATION_WRITE, LOCAL_OPERATION_COMPLETED, REMOTE_MR, "arrived", "failed",
-		  "from server to client" },
-		{ OPERATION_WRITE, LOCAL_OPERATION_POSTED, REMOTE_DONE, "failed", "arrived",
-		  "from client to server" },
-		{ OPERATION_READ, LOCAL_OPERATION_COMPLETED, REMOTE_MR, "failed", "arrived",
-		  "from client to server" },
-		{ OPERATION_READ, LOCAL_OPERATION_POSTED, REMOTE_DONE, "arrived", "failed",
-		  "from server to client" },
+		/* clang-format off */
+		/* one direction arrived: it is the other */
+		{ 0, 1, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, TIME_OUT, "arrived", "failed", VANISH("server", "client", "1024", "4095") },
+		{ 0, 1, { UP_TO_1024, SILENT(MTU - 1, POSTED, REMOTE_DONE), THERE }, TIME_OUT, "failed", "arrived", VANISH("client", "server", "1024", "4095") },
+		{ 0, 0, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, TIME_OUT, "failed", "arrived", VANISH("client", "server", "1024", "4095") },
+		{ 0, 0, { UP_TO_1024, SILENT(MTU - 1, POSTED, REMOTE_DONE), THERE }, TIME_OUT, "arrived", "failed", VANISH("server", "client", "1024", "4095") },
+		/* none did: another session tells */
+		{ 0, 1, { NEITHER, THERE, NARROWED(1024, STATUS_SUCCESS, DONE, REMOTE_VERDICT) }, LOST, "verified", "failed", "above 1 bytes vanish from server to client, at 1024" },
+		{ 0, 1, { NEITHER, THERE, NARROWED(1024, TIME_OUT, DONE, REMOTE_MR) }, LOST, "arrived", "not known", "vanish in one direction at least" },
+		/* over iWARP its completion says only that TCP has it */
+		{ 1, 1, { NEITHER, THERE, NARROWED(1024, TIME_OUT, DONE, REMOTE_MR) }, LOST, "failed", "not known", "'ping -M do -s 1024'" },
+		{ 0, 1, { NEITHER, THERE, NARROWED(1024, TIME_OUT, POSTED, REMOTE_MR) }, LOST, "failed", "not known", "vanish from client to server" },
+		{ 0, 1, { NEITHER, THERE, NARROWED(1024, STATUS_REFUSED, POSTED, REMOTE_MR) }, LOST, "not known", "not known", "vanish in one direction at least" },
+		{ 0, 1, { NEITHER, THERE, { 1024, .short_reply = true, .status = STATUS_TIMED_OUT } }, LOST, "not known", "not known", NULL },
+		{ 0, 1, { NEITHER, THERE, NARROWED(1024, STATUS_INTERRUPTED, POSTED, REMOTE_MR) }, STATUS_INTERRUPTED, "not known", "not known", NULL },
+		{ 0, 1, { NEITHER, THERE, { 1024, .short_reply = true, .absent = true } }, LOST, "not known", "not known", NULL },
+		/* a server that refuses is there */
+		{ 0, 1, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), REFUSED(1, REFUSAL_LENGTH, 0) }, TIME_OUT, "arrived", "failed", "above 1 bytes vanish" },
+		/* of one that is gone no size is blamed, even if one direction arrived */
+		{ 0, 0, { NEITHER, FAILS(1, STATUS_REFUSED) }, LOST, "not known", "not known", GONE "4)" },
+		{ 0, 0, { PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_DONE), FAILS(1, STATUS_REFUSED) }, LOST, "arrived", "not known", GONE "4)" },
+		{ 0, 0, { PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_DONE), FAILS(1, LOST) }, LOST, "arrived", "not known", GONE "6)" },
+		{ 0, 0, { PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_DONE), FAILS(1, STATUS_TIMED_OUT) }, LOST, "arrived", "not known", GONE "5)" },
+		{ 0, 0, { PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_DONE), FAILS(1, STATUS_UNRESOLVED) }, LOST, "arrived", "not known", GONE "3)" },
+		/* what this host could not do says nothing of the server */
+		{ 0, 0, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), FAILS(1, STATUS_LOCAL_FAILURE) }, TIME_OUT, "not known", "arrived", NULL },
+		{ 0, 0, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), FAILS(1, STATUS_INTERRUPTED) }, STATUS_INTERRUPTED, "not known", "arrived", NULL },
+		{ 0, 0, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), { 1, .absent = true } }, TIME_OUT, "not known", "arrived", NULL },
+		/* what to change depends on what had passed */
+		{ 0, 0, { SILENT(1, POSTED, REMOTE_MR) }, TIME_OUT, "not known", "not known", NO_BYTE "UDP port 4791 whatever" },
+		{ 1, 0, { SILENT(1, POSTED, REMOTE_MR) }, TIME_OUT, "not known", "not known", NO_BYTE "the TCP port whatever" },
+		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
+		{ 0, 0, { PASSES(1), PASSES(1024), PASSES(MTU - 1), SILENT(MTU, DONE, REMOTE_MR), THERE }, TIME_OUT, "failed", "arrived", VANISH("client", "server", "4095", "4096") },
+		{ 0, 0, { PASSES(1), PASSES(1024), PASSES(MTU - 1), PASSES(MTU), SILENT(MTU + 1, DONE, REMOTE_MR), THERE }, TIME_OUT, "failed", "arrived", MANY },
+		{ 0, 0, { PASSES(1), PASSES(1024), PASSES(MTU - 1), PASSES(MTU), PASSES(MTU + 1), SILENT(65536, DONE, REMOTE_MR), THERE }, TIME_OUT, "failed", "arrived", MANY },
+		/* all has arrived: packets are not to blame */
+		{ 0, 0, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_DONE), THERE }, TIME_OUT, "arrived", "arrived", NULL },
+		/* no silence, but contents that are wrong, in one direction */
+		{ 0, 0, { PASSES(1), { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT, .remote = REMOTE_VERDICT, .verdict = STATUS_CONTENTS_WRONG } }, STATUS_CONTENTS_WRONG, "arrived", "verified", NULL },
+		/* clang-format on */
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct connection connection = { .status = STATUS_TIMED_OUT,
-						       .cause = "silence",
-						       .protocol = { .connected = true,
-								     .local = cases[i].local,
-								     .remote = cases[i].remote } };
 		struct path path;
+		char cause[16];
 
-		start(&path, false);
-		path.check.session.operation = cases[i].operation;
-		succeed(&path, 1);
-		succeed(&path, 1024);
-		assert_true(check_next(&path.check, true));
-		check_session(&path.check, &connection);
-		answer(&path, STATUS_SUCCESS);
-		expect_directions(&path, cases[i].to_server, cases[i].to_client);
-		assert_non_null(strstr(found(&path, "transfer", "advice"), cases[i].advice));
-		assert_non_null(strstr(found(&path, "transfer", "advice"), "above 1024 bytes"));
-		end(&path, STATUS_TIMED_OUT);
+		start(&path, cases[i].iwarp, cases[i].turns);
+		path.operation = cases[i].writes ? OPERATION_WRITE : OPERATION_READ;
+		path.check.session.operation = path.operation;
+		play(&path, cases[i].status);
+		expect(&path, "transfer", "status", "failed");
+		expect(&path, "transfer", "client_to_server", cases[i].to_server);
+		expect(&path, "transfer", "server_to_client", cases[i].to_client);
+		expect(&path, "transfer", "advice", cases[i].advice);
+		snprintf(cause, sizeof(cause), ": cause %d", cases[i].status);
+		expect(&path, "transfer", "text", cause);
+		json_object_put(path.check.findings);
 	}
 }
 
-static void where_neither_direction_is_seen_to_work_another_session_tells(void **state)
+static const char one_off[] = "took a session, and no other behind it";
+static const char roce[] = "open UDP port 4791", tcp[] = "not this TCP port";
+
+/* No session came about: what is reported of the server; `last` is the size of the last one. */
+static void a_connection_that_is_refused_is_explained(void **state)
 {
 	static const struct {
 		bool iwarp;
-		enum status status;
-		struct protocol protocol;
-		const char *to_server, *to_client;
+		struct turn turns[4];
+		const char *last;
+		const char *advice;
 	} cases[] = {
-		{ false,
-		  STATUS_SUCCESS,
-		  { .local = LOCAL_OPERATION_COMPLETED, .remote = REMOTE_VERDICT },
-		  "verified",
-		  "failed" },
-		{ false,
-		  STATUS_CONTENTS_WRONG,
-		  { .local = LOCAL_OPERATION_COMPLETED,
-		    .remote = REMOTE_VERDICT,
-		    .verdict = STATUS_CONTENTS_WRONG },
-		  "arrived",
-		  "not known" },
-		{ false,
-		  STATUS_TIMED_OUT,
-		  { .local = LOCAL_OPERATION_COMPLETED },
-		  "arrived",
-		  "not known" },
-		/* over iWARP its completion says only that TCP has it */
-		{ true,
-		  STATUS_TIMED_OUT,
-		  { .local = LOCAL_OPERATION_COMPLETED },
-		  "failed",
-		  "not known" },
-		{ false, STATUS_TIMED_OUT, { .local = LOCAL_IDLE }, "failed", "not known" },
-		{ false, STATUS_REFUSED, { .local = LOCAL_IDLE }, "not known", "not known" },
+		/* clang-format off */
+		{ 0, { FAILS(1, STATUS_TIMED_OUT) }, "1 byte", roce },
+		{ 0, { FAILS(1, LOST) }, "1 byte", roce },
+		{ 1, { FAILS(1, STATUS_TIMED_OUT) }, "1 byte", tcp },
+		{ 0, { FAILS(1, STATUS_REFUSED) }, "1 byte", NULL },
+		{ 1, { FAILS(1, STATUS_LOCAL_FAILURE) }, "1 byte", NULL },
+		{ 0, { PASSES(1), FAILS(1024, STATUS_TIMED_OUT) }, "1024 bytes", one_off },
+		{ 1, { PASSES(1), FAILS(1024, STATUS_REFUSED) }, "1024 bytes", one_off },
+		{ 0, { PASSES(1), FAILS(1024, STATUS_LOCAL_FAILURE) }, "1024 bytes", NULL },
+		{ 0, { PASSES(1), PASSES(1024), FAILS(MTU - 1, STATUS_REFUSED) }, "4095 bytes", NULL },
+		{ 1, { PASSES(1), PASSES(1024), FAILS(MTU + 1, LOST) }, "4097 bytes", tcp },
+		/* the mode of the server is taken from its rejection, once */
+		{ 0, { REFUSED(1, REFUSAL_OPERATION, 0), { 1, .other = true, .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = REFUSAL_OPERATION } }, "1 byte", NULL },
+		/* and tried out where that gives no reason */
+		{ 0, { RESET(1), { 1, .other = true, .status = STATUS_REFUSED, .rejected = true } }, "1 byte", NULL },
+		{ 0, { PASSES(1), RESET(1024) }, "1024 bytes", one_off },
+		/* what the server refuses is not repeated */
+		{ 0, { PASSES(1), REFUSED(1024, REFUSAL_LENGTH, 0) }, "1024 bytes", NULL },
+		{ 0, { PASSES(1), { 1024, .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_VERSION } }, "1024 bytes", NULL },
+		/* but if it may accept soon: a session ends a little later there than here */
+		{ 0, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_MEMORY) }, "1 byte", NULL },
+		{ 0, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, "1 byte", NULL },
+		{ 0, { PASSES(1), REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, "1024 bytes", NULL },
+		{ 0, { PASSES(1), REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_OTHER) }, "1024 bytes", NULL },
+		/* clang-format on */
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct connection nothing = { .status = STATUS_PEER_LOST,
-						    .cause = "lost",
-						    .protocol.connected = true };
-		struct connection narrowed = { .status = cases[i].status,
-					       .cause = "silence",
-					       .limits.iwarp = cases[i].iwarp,
-					       .protocol = cases[i].protocol };
 		struct path path;
+		char text[64];
+		int last = 0;
 
-		narrowed.protocol.connected = true;
-		start(&path, cases[i].iwarp);
-		path.check.session.operation = OPERATION_WRITE;
-		succeed(&path, 1);
-		assert_true(check_next(&path.check, true));
-		check_session(&path.check, &nothing);
-		answer(&path, STATUS_SUCCESS);
-		assert_true(check_next(&path.check, true));
-		assert_true(path.check.session.short_reply);
-		assert_int_equal(path.check.session.pattern_size, 1024);
-		check_session(&path.check, &narrowed);
-		expect_directions(&path, cases[i].to_server, cases[i].to_client);
-		assert_non_null(strstr(found(&path, "transfer", "text"), "1024 bytes: "));
-		assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
-		end(&path, STATUS_PEER_LOST);
+		while (cases[i].turns[last + 1].size > 0)
+			last++;
+		start(&path, cases[i].iwarp, cases[i].turns);
+		play(&path, cases[i].turns[last].status);
+		snprintf(text, sizeof(text), "peer: with %s: cause %d", cases[i].last,
+			 cases[i].turns[last].status);
+		assert_string_equal(found(&path, "server", "text"), text);
+		expect(&path, "server", "status", "failed");
+		expect(&path, "server", "advice", cases[i].advice);
+		json_object_put(path.check.findings);
 	}
-}
-
-/* Nothing is concluded from sizes where there is nobody any more, even if one direction arrived. */
-static void of_a_server_that_is_gone_no_size_is_blamed(void **state)
-{
-	static const struct {
-		enum status status;
-		enum remote_stage remote;
-		const char *to_server;
-	} cases[] = {
-		{ STATUS_REFUSED, REMOTE_MR, "not known" },
-		{ STATUS_REFUSED, REMOTE_DONE, "arrived" },
-		{ STATUS_TIMED_OUT, REMOTE_DONE, "arrived" },
-		{ STATUS_PEER_LOST, REMOTE_DONE, "arrived" },
-		{ STATUS_UNRESOLVED, REMOTE_DONE, "arrived" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct connection lost = { .status = STATUS_PEER_LOST,
-						 .cause = "lost",
-						 .protocol = { .connected = true,
-							       .remote = cases[i].remote } };
-		struct path path;
-
-		start(&path, false);
-		succeed(&path, 1);
-		assert_true(check_next(&path.check, true));
-		check_session(&path.check, &lost);
-		answer(&path, cases[i].status);
-		expect_directions(&path, cases[i].to_server, "not known");
-		assert_non_null(strstr(found(&path, "transfer", "text"), ": lost"));
-		assert_non_null(
-			strstr(found(&path, "transfer", "advice"), "1 byte passes any more (no"));
-		end(&path, STATUS_PEER_LOST);
-	}
-}
-
-/* What this host could not do says nothing of the server. */
-static void a_question_that_could_not_be_asked_has_no_answer(void **state)
-{
-	static const enum status statuses[] = { STATUS_LOCAL_FAILURE, STATUS_INTERRUPTED };
-	const struct connection lost = { .status = STATUS_TIMED_OUT,
-					 .cause = "silence",
-					 .protocol = { .connected = true,
-						       .local = LOCAL_OPERATION_COMPLETED } };
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		struct path path;
-
-		start(&path, false);
-		succeed(&path, 1);
-		assert_true(check_next(&path.check, true));
-		check_session(&path.check, &lost);
-		answer(&path, statuses[i]);
-		expect_directions(&path, "not known", "arrived");
-		assert_null(found(&path, "transfer", "advice"));
-		end(&path, statuses[i] == STATUS_INTERRUPTED ? statuses[i] : STATUS_TIMED_OUT);
-	}
-}
-
-/* The server rejects the connection, with this hello. */
-static void reject_lacking(struct path *path, enum refusal refusal, enum resource lacking,
-			   enum operation operation)
-{
-	const struct connection connection = {
-		.status = STATUS_REFUSED,
-		.cause = "no",
-		.rejected = true,
-		.rejection = { .greeting = GREETING_HELLO,
-			       .hello = { .operation = (uint8_t)operation,
-					  .refusal = (uint8_t)refusal,
-					  .lacking = (uint8_t)lacking } },
-	};
-
-	check_session(&path->check, &connection);
-}
-
-static void reject(struct path *path, enum refusal refusal, enum operation operation)
-{
-	reject_lacking(path, refusal, RESOURCE_NOT_SAID, operation);
-}
-
-static void the_mode_of_the_server_is_taken_from_its_rejection_once(void **state)
-{
-	struct path path;
-
-	(void)state;
-	start(&path, false);
-	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.check.session.operation, OPERATION_READ);
-	reject(&path, REFUSAL_OPERATION, OPERATION_WRITE);
-	assert_int_equal(json_object_object_length(path.check.findings), 0);
-	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
-	assert_int_equal(path.check.session.pattern_size, 1);
-	reject(&path, REFUSAL_OPERATION, OPERATION_READ);
-	assert_string_equal(found(&path, "server", "status"), "failed");
-	end(&path, STATUS_REFUSED);
-}
-
-/* The server rejects the connection, and nothing says why. */
-static void reset(struct path *path)
-{
-	const struct connection connection = { .status = STATUS_REFUSED,
-					       .cause = "no reason",
-					       .peer = "x",
-					       .rejected = true,
-					       .rejection.greeting = GREETING_NONE };
-
-	check_session(&path->check, &connection);
-}
-
-static void the_mode_is_tried_out_where_the_rejection_gives_no_reason(void **state)
-{
-	struct path path;
-
-	(void)state;
-	start(&path, false);
-	assert_true(check_next(&path.check, true));
-	reset(&path);
-	assert_int_equal(json_object_object_length(path.check.findings), 0);
-	assert_true(check_next(&path.check, true));
-	assert_int_equal(path.check.session.operation, OPERATION_WRITE);
-	reset(&path);
-	assert_non_null(strstr(found(&path, "server", "text"), "with 1 byte: no reason"));
-	end(&path, STATUS_REFUSED);
-	start(&path, false);
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	reset(&path);
-	end(&path, STATUS_REFUSED);
-}
-
-static void what_the_server_refuses_is_not_repeated(void **state)
-{
-	struct path path;
-
-	(void)state;
-	start(&path, false);
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	reject(&path, REFUSAL_LENGTH, OPERATION_READ);
-	assert_null(found(&path, "server", "advice"));
-	end(&path, STATUS_REFUSED);
-}
-
-/* Of one session behind which there is no other it is said that the server takes no second. */
-static void a_server_of_another_version_has_refused(void **state)
-{
-	const struct connection connection = { .status = STATUS_REFUSED,
-					       .cause = "no",
-					       .rejected = true,
-					       .rejection.greeting = GREETING_VERSION };
-	struct path path;
-
-	(void)state;
-	start(&path, false);
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &connection);
-	assert_null(found(&path, "server", "advice"));
-	end(&path, STATUS_REFUSED);
 }
 
 static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 {
-	struct path path;
-
-	(void)state;
-	start(&path, false);
-	assert_true(check_next(&path.check, true));
-	reject(&path, REFUSAL_RESOURCES, OPERATION_READ);
-	assert_true(path.check.retry_time > 0);
-	assert_int_equal(json_object_object_length(path.check.findings), 0);
-	succeed(&path, 1);
-	path.options.timeout_seconds = 0;
-	assert_true(check_next(&path.check, true));
-	reject(&path, REFUSAL_RESOURCES, OPERATION_READ);
-	assert_int_equal(path.check.retry_time, 0);
-	assert_string_equal(found(&path, "server", "status"), "failed");
-	assert_null(found(&path, "server", "advice"));
-	end(&path, STATUS_REFUSED);
-	start(&path, true); /* the reason may be lost here */
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	reset(&path);
-	succeed(&path, 1024);
-	json_object_put(path.check.findings);
-}
-
-/*
- * Another session may end, and one of these a little later there than here, with its memory. What
- * else is missing will be so in a moment.
- */
-static void only_a_server_that_may_accept_soon_is_asked_again(void **state)
-{
 	static const struct {
+		bool iwarp, verified; /* a session before this one succeeded */
+		enum greeting greeting;
 		enum resource lacking;
-		bool verified, busy; /* a session before this one succeeded */
-	} cases[] = {
-		{ RESOURCE_NOT_SAID, false, true }, { RESOURCE_SESSION, false, true },
-		{ RESOURCE_SESSION, true, true },   { RESOURCE_MEMORY, false, false },
-		{ RESOURCE_MEMORY, true, true },    { RESOURCE_STORAGE, false, false },
-		{ RESOURCE_STORAGE, true, false },  { RESOURCE_OTHER, true, false },
-		{ (enum resource)200, true, true },
-	};
+	} cases[] = { { 0, 0, GREETING_HELLO, RESOURCE_NOT_SAID },
+		      { 0, 0, GREETING_HELLO, RESOURCE_SESSION },
+		      { 0, 1, GREETING_HELLO, RESOURCE_SESSION },
+		      { 0, 1, GREETING_HELLO, RESOURCE_MEMORY },
+		      { 0, 1, GREETING_HELLO, (enum resource)200 },
+		      { 1, 1, GREETING_NONE, 0 } /* the reason may be lost */ };
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		const bool patient = i % 2;
+		const uint64_t size = cases[i / 2].verified ? 1024 : 1;
+		const struct turn busy = { .size = size,
+					   .status = STATUS_REFUSED,
+					   .rejected = true,
+					   .greeting = cases[i / 2].greeting,
+					   .refusal = REFUSAL_RESOURCES,
+					   .lacking = cases[i / 2].lacking };
+		const struct turn enough = { size, .later = true, .status = STATUS_LOCAL_FAILURE };
+		struct turn turns[5] = { PASSES(1) }, *next = turns + cases[i / 2].verified;
 		struct path path;
 
-		start(&path, false);
-		if (cases[i].verified)
-			succeed(&path, 1);
-		assert_true(check_next(&path.check, true));
-		reject_lacking(&path, REFUSAL_RESOURCES, cases[i].lacking, OPERATION_READ);
-		assert_int_equal(path.check.retry_time > 0, cases[i].busy);
-		if (cases[i].busy)
-			json_object_put(path.check.findings);
-		else
-			end(&path, STATUS_REFUSED);
+		*next++ = busy;
+		if (patient) {
+			*next = busy;
+			next++->later = true;
+			*next++ = enough;
+		}
+		memset(next, 0, sizeof(*next));
+		start(&path, cases[i / 2].iwarp, turns);
+		path.options.timeout_seconds = patient ? 10 : 0;
+		play(&path, patient ? STATUS_LOCAL_FAILURE : STATUS_REFUSED);
+		expect(&path, "server", "status", "failed");
+		json_object_put(path.check.findings);
 	}
-}
-
-/* What is advised of the server contains that; NULL: nothing is. */
-static void expect_advice(struct path *path, const char *advice)
-{
-	if (advice)
-		assert_non_null(strstr(found(path, "server", "advice"), advice));
-	else
-		assert_null(found(path, "server", "advice"));
 }
 
 /* What a server tells of itself, in its hello and by its address, where packets have `own` bytes.
  */
-static void expect_server(bool iwarp, unsigned int own, enum ibv_mtu mtu, const char *gid,
-			  const char *device, const char *text, const char *advice)
-{
-	struct connection connection = verified;
-	struct path path;
-
-	start(&path, iwarp);
-	path.check.mtu = own;
-	snprintf(path.check.gid, sizeof(path.check.gid), "%s", gid);
-	snprintf(connection.peer, sizeof(connection.peer), "peer");
-	connection.agreement.peer_mtu = mtu;
-	snprintf(connection.agreement.peer_device, sizeof(connection.agreement.peer_device), "%s",
-		 device);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &connection);
-	assert_string_equal(found(&path, "server", "status"), "ok");
-	assert_string_equal(found(&path, "server", "text"), text);
-	expect_advice(&path, advice);
-	json_object_put(path.check.findings);
-}
-
 static void a_server_whose_mtu_differs_is_reported_with_both(void **state)
 {
-	(void)state;
-	expect_server(false, MTU, IBV_MTU_4096, "::1", "rdma0",
-		      "peer: rdma-server read, device rdma0, GID ::1, MTU of its port 4096 bytes",
-		      NULL);
-	expect_server(false, MTU, IBV_MTU_256, "", "",
-		      "peer: rdma-server read, MTU of its port 256 bytes",
-		      "is 4096 bytes here and 256 there: set it the same on both hosts and between "
-		      "('ip link set ... mtu'), or packets above 256 bytes");
-	expect_server(false, MTU, (enum ibv_mtu)0, "", "", "peer: rdma-server read", NULL);
-	expect_server(false, MTU, (enum ibv_mtu)6, "", "", "peer: rdma-server read", NULL);
-	expect_server(false, 0, IBV_MTU_256, "", "",
-		      "peer: rdma-server read, MTU of its port 256 bytes", NULL);
-	expect_server(true, MTU, IBV_MTU_256, "", "x", "peer: rdma-server read, device x", NULL);
-}
-
-/* After as many sizes that were verified, silence: neither direction is seen to work, or both are.
- */
-static void be_silent(struct path *path, size_t passed, bool arrived)
-{
-	static const uint64_t sizes[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 65536, 1048576 };
-	const struct connection silence = {
-		.status = STATUS_TIMED_OUT,
-		.cause = "silence",
-		.protocol = { .connected = true,
-			      .local = arrived ? LOCAL_OPERATION_COMPLETED : LOCAL_OPERATION_POSTED,
-			      .remote = arrived ? REMOTE_DONE : REMOTE_MR },
-	};
-
-	for (size_t i = 0; i < passed; i++)
-		succeed(path, sizes[i]);
-	assert_true(check_next(&path->check, true));
-	assert_int_equal(path->check.session.pattern_size, sizes[passed]);
-	check_session(&path->check, &silence);
-	if (passed == 0)
-		return;
-	answer(path, STATUS_SUCCESS);
-	if (arrived)
-		return;
-	assert_true(check_next(&path->check, true));
-	assert_true(path->check.session.short_reply);
-	check_session(&path->check, &silence);
-}
-
-static void what_to_change_depends_on_what_had_passed(void **state)
-{
 	static const struct {
-		size_t passed;
-		const char *advice;
+		bool iwarp;
+		unsigned int own;
+		enum ibv_mtu mtu;
+		const char *gid, *device, *text, *advice;
 	} cases[] = {
-		{ 0, "not a byte passes in one direction at least, though the connection stands: "
-		     "let the firewalls pass UDP port 4791 whatever the other port is" },
-		/* with the headers of a WRITE, and its payload in whole words */
-		{ 2, "packets above 1024 bytes vanish from client to server, at 4095 at the "
-		     "latest: a host or switch on the path has a smaller MTU than the adapters "
-		     "use, 4096 bytes and headers; set it the same everywhere ('ip link set ... "
-		     "mtu', and the ports of switches; 'ping -M do -s 4128' from both hosts tries "
-		     "it)" },
-		{ 3, "packets above 4095 bytes vanish from client to server, at 4096 at the "
-		     "latest: a host or switch on the path has a smaller MTU than the adapters "
-		     "use, 4096 bytes and headers; set it the same everywhere ('ip link set ... "
-		     "mtu', and the ports of switches; 'ping -M do -s 4128' from both hosts tries "
-		     "it)" },
-		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
-		{ 4, "packets of every size pass, but not so many of them from client to server: "
-		     "look at the counters, at flow control (PFC, ECN), and at cables and "
-		     "switches" },
-		{ 5, "packets of every size pass, but not so many of them from client to server: "
-		     "look at the counters, at flow control (PFC, ECN), and at cables and "
-		     "switches" },
+		{ false, MTU, IBV_MTU_4096, "::1", "rdma0",
+		  ", device rdma0, GID ::1, MTU of its port 4096 bytes", NULL },
+		{ false, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes",
+		  "is 4096 bytes here and 256 there: set it the same on both hosts and between "
+		  "('ip link set ... mtu'), or packets above 256 bytes" },
+		{ false, 256, IBV_MTU_4096, "", "", ", MTU of its port 4096 bytes",
+		  "is 256 bytes here and 4096 there: set it the same on both hosts and between "
+		  "('ip link set ... mtu'), or packets above 256 bytes" },
+		{ false, MTU, (enum ibv_mtu)0, "", "", "", NULL },
+		{ false, MTU, (enum ibv_mtu)6, "", "", "", NULL },
+		{ false, 0, IBV_MTU_256, "", "", ", MTU of its port 256 bytes", NULL },
+		{ true, MTU, IBV_MTU_256, "", "x", ", device x", NULL },
 	};
-	struct path path;
+	static const struct turn turns[] = { PASSES(1), { .absent = true } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		start(&path, false);
-		be_silent(&path, cases[i].passed, false);
-		assert_string_equal(found(&path, "transfer", "advice"), cases[i].advice);
-		end(&path, STATUS_TIMED_OUT);
+		struct turn script[2] = { turns[0], turns[1] };
+		char text[128];
+		struct path path;
+
+		script[1].size = cases[i].own > 1024 ? 1024 : cases[i].own ? 255 : 65536;
+		start(&path, cases[i].iwarp, script);
+		path.check.mtu = cases[i].own;
+		path.mtu = cases[i].mtu;
+		path.device = cases[i].device;
+		snprintf(path.check.gid, sizeof(path.check.gid), "%s", cases[i].gid);
+		assert_int_equal(check_server(&path.check, run, &path), STATUS_LOCAL_FAILURE);
+		snprintf(text, sizeof(text), "peer: rdma-server read%s", cases[i].text);
+		assert_string_equal(found(&path, "server", "text"), text);
+		expect(&path, "server", "status", "ok");
+		expect(&path, "server", "device", *cases[i].device ? cases[i].device : NULL);
+		expect(&path, "server", "advice", cases[i].advice);
+		json_object_put(path.check.findings);
 	}
-	start(&path, true);
-	be_silent(&path, 0, false);
-	assert_non_null(strstr(found(&path, "transfer", "advice"), "pass the TCP port whatever"));
-	end(&path, STATUS_TIMED_OUT);
-	start(&path, false); /* all has arrived: packets are not to blame */
-	be_silent(&path, 2, true);
-	expect_directions(&path, "arrived", "arrived");
-	assert_null(found(&path, "transfer", "advice"));
-	end(&path, STATUS_TIMED_OUT);
 }
 
-/* No connection came about for so many bytes, after as many sizes that were verified. */
-static void expect_refusal(bool iwarp, size_t passed, const char *bytes, enum status status,
-			   const char *advice)
-{
-	static const uint64_t sizes[] = { 1, 1024 };
-	const struct connection connection = { .status = status, .cause = "no", .peer = "peer" };
-	struct path path;
-	char text[64];
-
-	snprintf(text, sizeof(text), "peer: with %s: no", bytes);
-	start(&path, iwarp);
-	for (size_t i = 0; i < passed; i++)
-		succeed(&path, sizes[i]);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &connection);
-	assert_string_equal(found(&path, "server", "status"), "failed");
-	assert_string_equal(found(&path, "server", "text"), text);
-	expect_advice(&path, advice);
-	end(&path, status);
-}
-
-static void what_to_change_where_no_connection_stood(void **state)
-{
-	static const char one_off[] = "took a session, and no other behind it";
-	static const char roce[] = "open UDP port 4791", tcp[] = "not this TCP port";
-
-	(void)state;
-	expect_refusal(false, 0, "1 byte", STATUS_TIMED_OUT, roce);
-	expect_refusal(false, 0, "1 byte", STATUS_PEER_LOST, roce);
-	expect_refusal(true, 0, "1 byte", STATUS_TIMED_OUT, tcp);
-	expect_refusal(false, 0, "1 byte", STATUS_REFUSED, NULL);
-	expect_refusal(true, 0, "1 byte", STATUS_LOCAL_FAILURE, NULL);
-	expect_refusal(false, 1, "1024 bytes", STATUS_TIMED_OUT, one_off);
-	expect_refusal(true, 1, "1024 bytes", STATUS_REFUSED, one_off);
-	expect_refusal(false, 1, "1024 bytes", STATUS_LOCAL_FAILURE, NULL);
-	expect_refusal(false, 2, "4095 bytes", STATUS_REFUSED, NULL);
-	expect_refusal(true, 2, "4097 bytes", STATUS_PEER_LOST, tcp);
-}
+/* ---- All of it ---- */
 
 /* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
-static struct json_object *finish(struct path *path, enum status status, enum status expected)
+static void finish(struct path *path, enum status status)
 {
 	struct json_object *findings = json_object_get(path->check.findings);
 	int nobody = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	bool failed;
 
 	assert_int_equal(console_open(&path->console, nobody, nobody), 0);
-	assert_int_equal(check_finish(&path->check, status), expected);
+	assert_int_equal(check_finish(&path->check, status), status);
 	assert_int_equal(console_drain(&path->console, 10000, -1), DRAINED_ALL);
 	assert_int_equal(console_close(&path->console, &failed), 0);
 	close(nobody);
 	assert_null(path->check.findings);
 	path->check.findings = findings;
-	return findings;
-}
-
-/* A session that succeeds, with the counters from before it and after it. */
-static struct connection verified_between(const struct counters *before,
-					  const struct counters *after)
-{
-	struct connection connection = verified;
-
-	connection.counters_before = *before;
-	connection.counters_after = *after;
-	return connection;
 }
 
 static void counters_that_grew_during_all_sessions_are_reported(void **state)
 {
+	static const struct turn turns[] = {
+		PASSES(1), PASSES(1024), { MTU - 1, .absent = true }, { 0 }
+	};
 	static const struct {
 		bool before, after;   /* the port has counters */
 		uint64_t first, last; /* by how much two of them grow in each session */
@@ -649,84 +455,40 @@ static void counters_that_grew_during_all_sessions_are_reported(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct counters before = { .any = cases[i].before }, after;
-		struct json_object *findings, *all;
+		struct json_object *all;
 		struct path path;
 
-		start(&path, false);
-		for (unsigned int session = 0; session < 2; session++) {
-			struct connection connection;
-
-			after = before;
-			after.any = cases[i].after;
-			after.values[0] += cases[i].first;
-			after.values[COUNTERS - 1] += cases[i].last;
-			connection = verified_between(&before, &after);
-			assert_true(check_next(&path.check, true));
-			check_session(&path.check, &connection);
-			before.values[0] = after.values[0];
-			before.values[COUNTERS - 1] = after.values[COUNTERS - 1];
+		start(&path, false, turns);
+		for (unsigned int session = 0; session < 3; session++) {
+			path.counters[session].any =
+				session == 0 ? cases[i].before : cases[i].after;
+			path.counters[session].values[0] = session * cases[i].first;
+			path.counters[session].values[COUNTERS - 1] = session * cases[i].last;
 		}
-		findings = finish(&path, STATUS_SUCCESS, STATUS_SUCCESS);
-		assert_int_equal(json_object_object_get_ex(findings, "counters", &all),
+		path.counters[1].any &= cases[i].before;
+		play(&path, STATUS_LOCAL_FAILURE);
+		finish(&path, STATUS_LOCAL_FAILURE);
+		assert_int_equal(json_object_object_get_ex(path.check.findings, "counters", &all),
 				 cases[i].text != NULL);
 		if (cases[i].text) {
 			assert_string_equal(found(&path, "counters", "text"), cases[i].text);
-			assert_string_equal(found(&path, "counters", "status"), cases[i].status);
+			expect(&path, "counters", "status", cases[i].status);
 		}
-		json_object_put(findings);
+		json_object_put(path.check.findings);
 	}
 }
 
 /* A connection manager that finds a route by an iWARP device to each address. */
-static struct {
-	struct rdma_cm_id id;
-	struct ibv_context verbs;
-	struct ibv_device device;
-	struct ibv_sa_path_rec path;
-} route_to;
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
-{
-	static struct ibv_pd pd;
-
-	(void)context;
-	return &pd;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	(void)pd;
-	return 0;
-}
-
-#undef ibv_reg_mr
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *memory, size_t size, int access)
-{
-	static struct ibv_mr mr;
-
-	(void)pd;
-	(void)memory;
-	(void)size;
-	(void)access;
-	return &mr;
-}
-
-int ibv_dereg_mr(struct ibv_mr *mr)
-{
-	(void)mr;
-	return 0;
-}
+static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
+static struct ibv_context verbs = { .device = &device };
+static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
+static struct rdma_cm_id identifier = { .verbs = &verbs };
 
 int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
 		   enum rdma_port_space space)
 {
 	(void)channel, (void)context, (void)space;
-	route_to.device.transport_type = IBV_TRANSPORT_IWARP;
-	route_to.verbs.device = &route_to.device;
-	route_to.path.mtu = IBV_MTU_4096;
-	route_to.id.verbs = &route_to.verbs;
-	*id = &route_to.id;
+	*id = &identifier;
 	return 0;
 }
 
@@ -741,7 +503,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, struct soc
 int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds)
 {
 	(void)milliseconds;
-	id->route.path_rec = &route_to.path;
+	id->route.path_rec = &route;
 	id->route.num_paths = 1;
 	return 0;
 }
@@ -752,103 +514,92 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	return 0;
 }
 
-/* Errors that are counted while nobody answers at one address say nothing of the next one. */
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	(void)context;
+	return NULL;
+}
+
+/*
+ * Errors that are counted while nobody answers at one address say nothing of the next one; nor does
+ * its mode.
+ */
 static void the_next_address_is_examined_anew(void **state)
 {
+	static const struct turn turns[] = { RESET(1),
+					     { 1, .other = true, .status = STATUS_TIMED_OUT },
+					     { 1, .other = true, .status = STATUS_REFUSED,
+					       .rejected = true },
+					     PASSES(1),
+					     PASSES(1024),
+					     { MTU + 1, .absent = true },
+					     { 0 } };
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct addrinfo next = { .ai_family = AF_INET,
 				 .ai_addr = (struct sockaddr *)&address,
 				 .ai_addrlen = sizeof(address) };
-	const struct counters after = { .any = true, .values = { 2 } };
-	const struct connection nobody = { .status = STATUS_TIMED_OUT,
-					   .cause = "no answer",
-					   .counters_before.any = true,
-					   .counters_after = after };
-	const struct connection answered = verified_between(&after, &after);
-	struct json_object *findings;
 	struct path path;
 
 	(void)state;
-	start(&path, true);
+	start(&path, true, turns);
 	path.check.untried = &next;
-	assert_true(check_next(&path.check, false));
-	check_session(&path.check, &nobody);
-	assert_true(check_next(&path.check, false));
+	for (int i = 0; i < 4; i++)
+		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
+	play(&path, STATUS_LOCAL_FAILURE);
 	assert_null(path.check.untried);
-	assert_int_equal(path.check.session.pattern_size, 1);
-	check_session(&path.check, &answered);
-	findings = finish(&path, STATUS_SUCCESS, STATUS_SUCCESS);
-	assert_string_equal(found(&path, "counters", "status"), "ok");
-	json_object_put(findings);
-}
-
-/* The same, with the object's own words. */
-static void expect_end(struct path *path, enum status status, enum status expected,
-		       const char *number, const char *error)
-{
-	struct json_object *findings = finish(path, status, expected), *value;
-
-	assert_true(json_object_object_get_ex(findings, "status", &value));
-	assert_string_equal(json_object_get_string(value), number);
-	assert_true(json_object_object_get_ex(findings, "error", &value));
-	if (error)
-		assert_string_equal(json_object_get_string(value), error);
-	else
-		assert_null(value);
+	finish(&path, STATUS_LOCAL_FAILURE);
+	expect(&path, "counters", "status", "ok");
+	json_object_put(path.check.findings);
 }
 
 static void the_first_failure_decides_how_it_ends_but_for_a_signal(void **state)
 {
-	const struct connection lost = { .status = STATUS_PEER_LOST,
-					 .cause = "lost",
-					 .protocol.connected = true };
-	struct path path;
+	static const struct {
+		struct turn turns[4];
+		int signal_number;
+		const char *failure; /* of the process */
+		enum status status;
+		const char *number, *error;
+	} cases[] = {
+		/* clang-format off */
+		{ { SILENT(1, POSTED, REMOTE_MR) }, 0, "", STATUS_TIMED_OUT, "5", "cause 5" },
+		{ { SILENT(1, POSTED, REMOTE_MR) }, 15, "", STATUS_INTERRUPTED, "143", "cause 5" },
+		{ { { 1, .absent = true } }, 0, "no memory", STATUS_LOCAL_FAILURE, "1", "no memory" },
+		/* whether the server was still there could not be asked */
+		{ { NEITHER, { 1, .absent = true } }, 0, "", LOST, "6", "cause 6" },
+		/* when all was verified but for what comes next */
+		{ { PASSES(1), { 1024, .absent = true } }, 2, "", STATUS_INTERRUPTED, "130", NULL },
+		/* clang-format on */
+	};
 
 	(void)state;
-	start(&path, false);
-	succeed(&path, 1);
-	expect_end(&path, STATUS_SUCCESS, STATUS_SUCCESS, "0", NULL);
-	json_object_put(path.check.findings);
-	start(&path, false);
-	be_silent(&path, 0, false);
-	expect_end(&path, STATUS_SUCCESS, STATUS_TIMED_OUT, "5", "silence");
-	json_object_put(path.check.findings);
-	start(&path, false);
-	be_silent(&path, 0, false);
-	path.process.signal_number = 15;
-	expect_end(&path, STATUS_INTERRUPTED, STATUS_INTERRUPTED, "143", "silence");
-	json_object_put(path.check.findings);
-	start(&path, false);
-	failure_set(&path.process.failure, STATUS_LOCAL_FAILURE, "no memory");
-	expect_end(&path, STATUS_LOCAL_FAILURE, STATUS_LOCAL_FAILURE, "1", "no memory");
-	json_object_put(path.check.findings);
-	start(&path, false); /* whether the server was still there could not be asked */
-	succeed(&path, 1);
-	assert_true(check_next(&path.check, true));
-	check_session(&path.check, &lost);
-	expect_end(&path, STATUS_LOCAL_FAILURE, STATUS_PEER_LOST, "6", "lost");
-	expect_directions(&path, "not known", "not known");
-	assert_string_equal(found(&path, "transfer", "bytes"), "1024");
-	json_object_put(path.check.findings);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct json_object *value;
+		struct path path;
+
+		start(&path, false, cases[i].turns);
+		path.process.signal_number = cases[i].signal_number;
+		snprintf(path.process.failure.cause, CAUSE_SIZE, "%s", cases[i].failure);
+		play(&path, cases[i].status);
+		finish(&path, cases[i].status);
+		json_object_object_get_ex(path.check.findings, "status", &value);
+		assert_string_equal(json_object_get_string(value), cases[i].number);
+		assert_true(json_object_object_get_ex(path.check.findings, "error", &value));
+		assert_string_equal(json_object_get_string(value),
+				    cases[i].error ? cases[i].error
+						   : status_in_words(cases[i].status));
+		json_object_put(path.check.findings);
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_size_is_tried_around_the_length_of_a_packet),
-		cmocka_unit_test(a_direction_that_works_shows_which_one_does_not),
-		cmocka_unit_test(where_neither_direction_is_seen_to_work_another_session_tells),
-		cmocka_unit_test(of_a_server_that_is_gone_no_size_is_blamed),
-		cmocka_unit_test(a_question_that_could_not_be_asked_has_no_answer),
-		cmocka_unit_test(the_mode_of_the_server_is_taken_from_its_rejection_once),
-		cmocka_unit_test(the_mode_is_tried_out_where_the_rejection_gives_no_reason),
-		cmocka_unit_test(what_the_server_refuses_is_not_repeated),
-		cmocka_unit_test(a_server_of_another_version_has_refused),
+		cmocka_unit_test(a_size_that_does_not_pass_is_explained),
+		cmocka_unit_test(a_connection_that_is_refused_is_explained),
 		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
-		cmocka_unit_test(only_a_server_that_may_accept_soon_is_asked_again),
 		cmocka_unit_test(a_server_whose_mtu_differs_is_reported_with_both),
-		cmocka_unit_test(what_to_change_depends_on_what_had_passed),
-		cmocka_unit_test(what_to_change_where_no_connection_stood),
 		cmocka_unit_test(counters_that_grew_during_all_sessions_are_reported),
 		cmocka_unit_test(the_next_address_is_examined_anew),
 		cmocka_unit_test(the_first_failure_decides_how_it_ends_but_for_a_signal),
