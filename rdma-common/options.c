@@ -41,20 +41,6 @@ bool serves_many(const struct options *options)
 	return options->role == ROLE_SERVER && !options->one_off;
 }
 
-struct options default_options(enum role role)
-{
-	struct options options = {
-		.role = role,
-		.depth = DEFAULT_DEPTH,
-		.timeout_seconds = DEFAULT_TIMEOUT_SECONDS,
-		.maximum_payload = DEFAULT_MAXIMUM_PAYLOAD,
-		.maximum_sessions = DEFAULT_MAXIMUM_SESSIONS,
-		.tos = DEFAULT_TOS,
-	};
-
-	return options;
-}
-
 int64_t timeout_milliseconds(const struct options *options)
 {
 	return (int64_t)options->timeout_seconds * 1000;
@@ -155,68 +141,48 @@ struct row {
 	char letter; /* 0: none */
 	const char *name, *argument;
 	size_t field; /* offset in struct options */
-	unsigned int least, most;
 	const char *help;
+	const char *standard; /* what is taken when it is not given; NULL: nothing */
+	unsigned int least, most;
 };
 
 #define AT(field) offsetof(struct options, field)
 
+/* clang-format off */
 static const struct row rows[] = {
-	{ TITLE, CLIENT, .help = "Connecting:" },
-	{ TITLE, SERVER, .help = "Serving:" },
-	{ PORT, SERVER, 'p', "port", "PORT", AT(port), 0, 65535,
-	  .help = "listen on PORT instead of any free one" },
-	{ TEXT, SERVER, 'B', "bind", "ADDRESS", AT(bind),
-	  .help = "listen on ADDRESS only, not on all addresses" },
-	{ TEXT, CLIENT | CHECK, 'B', "bind", "ADDRESS", AT(bind),
-	  .help = "connect from ADDRESS, which is one of this host" },
-	{ NUMBER, BOTH, 0, "tos", "N", AT(tos), 0, UINT8_MAX,
-	  .help = "type of service in IP headers, 0 to 255 (DSCP times 4)" },
-	{ FLAG, SERVER, '1', "one-off", NULL, AT(one_off),
-	  .help = "exit after the first session, with its status" },
-	{ FLAG, CLIENT | CHECK, 0, "check", NULL, AT(check),
-	  .help = "examine the path to ADDRESS, with PORT by sessions, too" },
-	{ TITLE, BOTH, .help = "Payloads, outgoing and incoming:" },
-	{ TEXT, BOTH, 'm', "message", "TEXT", AT(message),
-	  .help = "send TEXT instead of a line with the process id" },
-	{ TEXT, BOTH, 'f', "file", "FILE", AT(file),
-	  .help = "send the bytes in FILE; '-': standard input" },
-	{ SIZE, BOTH, 's', "size", "SIZE", AT(pattern_size),
-	  .help = "send a pattern of SIZE bytes (K, M, G)" },
-	{ TEXT, BOTH, 'o', "output", "FILE", AT(output),
-	  .help = "store what is received in FILE; '-': standard output" },
-	{ TITLE, BOTH, .help = "The operation:" },
-	{ NUMBER, BOTH, 'n', "iters", "N", AT(iterations), 1, 1000000000,
-	  .help = "perform the operation N times" },
-	{ NUMBER, BOTH, 0, "duration", "TIME", AT(duration_seconds), 1, 1000000,
-	  .help = "repeat the operation for TIME seconds" },
-	{ FLAG, BOTH, 0, "verify-all", NULL, AT(every_pass),
-	  .help = "verify every one of them, not only the last" },
-	{ NUMBER, BOTH, 0, "depth", "D", AT(depth), 1, 65536,
-	  .help = "at most D work requests outstanding (default 16)" },
-	{ RATE, BOTH, 0, "min-rate", "RATE", AT(minimum_rate),
-	  .help = "fail below RATE bit/s, with K, M or G (1000 each)" },
-	{ FLAG, BOTH, 0, "busy-poll", NULL, AT(busy_poll),
-	  .help = "spin for completions instead of sleeping" },
-	{ FLAG, CLIENT, 0, "one-way", NULL, AT(one_way),
-	  .help = "only the client reads or writes" },
-	{ TITLE, BOTH, .help = "Output:" },
-	{ FLAG, BOTH, 0, "report", NULL, AT(report),
-	  .help = "print amounts, rates, and with --depth 1 latencies" },
-	{ FLAG, BOTH | CHECK, 'J', "json", NULL, AT(json),
-	  .help = "print a JSON object per session on standard output" },
-	{ FLAG, BOTH | CHECK, 'v', "verbose", NULL, AT(verbose),
-	  .help = "trace verbs and state changes on standard error" },
-	{ HELP, BOTH, 'h', "help", .help = "print this help" },
-	{ VERSION, BOTH, 0, "version", .help = "print the version" },
-	{ TITLE, BOTH, .help = "Limits:" },
-	{ NUMBER, BOTH | CHECK, 't', "timeout", "SECONDS", AT(timeout_seconds), 1, 1000000,
-	  .help = "longest time without progress (default 10)" },
-	{ SIZE, BOTH, 0, "max-size", "SIZE", AT(maximum_payload),
-	  .help = "largest payload accepted from a peer (default 1G)" },
-	{ NUMBER, SERVER, 0, "max-sessions", "N", AT(maximum_sessions), 1, 1000000,
-	  .help = "sessions at a time, others are refused (default 1024)" },
+{ TITLE,   CLIENT,           0,  .name = "Connecting:" },
+{ TITLE,   SERVER,           0,  .name = "Serving:" },
+{ PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
+{ TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
+{ TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
+{ NUMBER,  BOTH,             0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers, 0 to 255 (DSCP times 4)", .least = 0, .most = 255 },
+{ FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
+{ FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine the path to ADDRESS, with PORT by sessions, too" },
+{ TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
+{ TEXT,    BOTH,            'm', "message",      "TEXT",    AT(message),          .help = "send TEXT instead of a line with the process id" },
+{ TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE; '-': standard input" },
+{ SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (K, M, G)" },
+{ TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store what is received in FILE; '-': standard output" },
+{ TITLE,   BOTH,             0,  .name = "The operation:" },
+{ NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
+{ NUMBER,  BOTH,             0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
+{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(every_pass),       .help = "verify every one of them, not only the last" },
+{ NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
+{ RATE,    BOTH,             0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s, with K, M or G (1000 each)" },
+{ FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "spin for completions instead of sleeping" },
+{ FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
+{ TITLE,   BOTH,             0,  .name = "Output:" },
+{ FLAG,    BOTH,             0,  "report",       NULL,      AT(report),           .help = "print amounts, rates, and with --depth 1 latencies" },
+{ FLAG,    BOTH | CHECK,    'J', "json",         NULL,      AT(json),             .help = "print a JSON object per session on standard output" },
+{ FLAG,    BOTH | CHECK,    'v', "verbose",      NULL,      AT(verbose),          .help = "trace verbs and state changes on standard error" },
+{ HELP,    BOTH,            'h', "help",         NULL,      0,                    .help = "print this help" },
+{ VERSION, BOTH,             0,  "version",      NULL,      0,                    .help = "print the version" },
+{ TITLE,   BOTH,             0,  .name = "Limits:" },
+{ NUMBER,  BOTH | CHECK,    't', "timeout",      "SECONDS", AT(timeout_seconds),  .help = "longest time without progress", .standard = "10", .least = 1, .most = 1000000 },
+{ SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G" },
+{ NUMBER,  SERVER,           0,  "max-sessions", "N",       AT(maximum_sessions), .help = "sessions at a time, others are refused", .standard = "1024", .least = 1, .most = 1000000 },
 };
+/* clang-format on */
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 static bool belongs_to(const struct row *row, enum role role)
@@ -248,15 +214,13 @@ static void print_help(enum role role, const char *usage)
 		if (!belongs_to(row, role))
 			continue;
 		if (row->kind == TITLE) {
-			printf("%s\n", row->help);
+			printf("%s\n", row->name);
 			continue;
 		}
-		if (row->letter)
-			printf("  -%c, ", row->letter);
-		else
-			printf("      ");
-		printf("--%s %-*s %s\n", row->name, 15 - (int)strlen(row->name),
+		printf(row->letter ? "  -%c, " : "      ", row->letter);
+		printf("--%s %-*s %s", row->name, 15 - (int)strlen(row->name),
 		       row->argument ? row->argument : "", row->help);
+		printf(row->standard ? " (default %s)\n" : "\n", row->standard);
 	}
 	fputs("\n" EXIT_STATUS_HELP, stdout);
 }
@@ -317,6 +281,17 @@ static enum parsed take_option(struct options *options, const struct row *row, c
 	default:
 		return take_number(row, argument, field);
 	}
+}
+
+struct options default_options(enum role role)
+{
+	struct options options = { .role = role, .tos = DEFAULT_TOS };
+
+	for (const struct row *row = rows; row < rows + ROWS; row++) {
+		if (row->standard)
+			take_option(&options, row, row->standard, NULL);
+	}
+	return options;
 }
 
 /* Writes the options of a program as getopt_long(3) takes them; both have room for all rows. */

@@ -75,11 +75,7 @@ struct options {
  */
 #define LONGEST_PAYLOAD ((uint64_t)INT64_MAX)
 
-#define DEFAULT_DEPTH            16
-#define DEFAULT_TIMEOUT_SECONDS  10
-#define DEFAULT_MAXIMUM_PAYLOAD  ((uint64_t)1 << 30)
-#define DEFAULT_MAXIMUM_SESSIONS 1024
-#define DEFAULT_TOS              256 /* no byte: none is set, the device's configuration counts */
+#define DEFAULT_TOS 256 /* no byte: none is set, the device's configuration counts */
 
 /* True if the argument of --output means standard output. NULL: it was not given. */
 bool is_standard_output(const char *name);
