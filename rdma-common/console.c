@@ -15,53 +15,53 @@
 
 /* The time in which a thread ends that has nothing left to write, on a machine with much to do. */
 #define END_MILLISECONDS 200
-/* Texts that are drawn and may wait: a stopped terminal leaves the rest of the pipe to lines. */
-#define MOST_DRAWN 8
 
+/* What a pipe carries: the kernel takes it whole or not at all. */
 struct line {
-	size_t lost; /* lines that were dropped before this one */
-	size_t size; /* bytes of the text, the newline included */
-	bool drawn;  /* no line, but what a terminal shows until there is one */
-	char text[];
+	char *text;     /* with its newline; whoever takes it frees it */
+	uint32_t lost;  /* lines that were dropped before this one */
+	uint32_t drawn; /* no line, but what a terminal shows until there is one */
 };
 
 /* A descriptor, and the pipe in front of it. */
 struct outlet {
 	struct outlets *all;
 	int descriptor;
-	int entrance, exit; /* of pointers to lines; whoever takes one frees it. Neither blocks */
+	int entrance, exit; /* neither blocks */
 	pthread_t thread;
-	atomic_size_t lost;   /* lines that were dropped since the last one that was not */
-	atomic_uint drawings; /* texts that are drawn and wait */
-	bool drawn;           /* the cursor stands behind one; the thread's */
-	atomic_bool failed;   /* write(2) has failed at least once */
+	atomic_uint lost;    /* lines that were dropped since the last one that was not */
+	atomic_bool drawing; /* a text that is drawn waits: the pipe is for lines */
+	bool drawn;          /* the cursor stands behind one; the thread's */
+	atomic_bool failed;  /* write(2) has failed at least once */
 };
 
 struct outlets {
 	struct outlet outlets[STREAMS];
-	unsigned int count;  /* one if both streams are one file */
-	atomic_uint running; /* threads */
-	int ended;           /* eventfd(2): the last one has */
+	unsigned int count;      /* one if both streams are one file */
+	atomic_uint running;     /* threads */
+	int ended;               /* eventfd(2): the last one has */
+	atomic_ullong unwritten; /* lines that were printed, and are neither written nor said to be
+				    lost */
 };
 
 /* ---- The threads ---- */
 
-/* The next line. NULL: the entrance is closed, or, unless that is waited for, there is none. */
-static struct line *take_line(struct outlet *outlet, bool wait)
+/* The next line. False: the entrance is closed, or, unless that is waited for, there is none. */
+static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 {
 	struct pollfd ready = { .fd = outlet->exit, .events = POLLIN };
 	ssize_t size;
-	void *line;
 
-	while ((size = read(outlet->exit, &line, sizeof(line))) < 0 && errno == EAGAIN && wait)
+	while ((size = read(outlet->exit, line, sizeof(*line))) < 0 && errno == EAGAIN && wait)
 		poll(&ready, 1, -1);
-	return size > 0 ? line : NULL;
+	return size > 0;
 }
 
 /* Waits for the reader. What cannot be written because of an error is gone, as with stdio(3). */
-static void write_text(struct outlet *outlet, const char *text, size_t size)
+static void write_text(struct outlet *outlet, const char *text)
 {
 	struct pollfd ready = { .fd = outlet->descriptor, .events = POLLOUT };
+	size_t size = strlen(text);
 
 	while (size > 0) {
 		ssize_t count = write(outlet->descriptor, text, size);
@@ -80,29 +80,31 @@ static void write_text(struct outlet *outlet, const char *text, size_t size)
 
 static void write_line(struct outlet *outlet, const struct line *line)
 {
-	static const char clear[] = "\r\033[K";
 	char notice[80];
 
 	if (outlet->drawn && !line->drawn)
-		write_text(outlet, clear, strlen(clear));
-	if (line->lost)
-		write_text(outlet, notice,
-			   (size_t)snprintf(notice, sizeof(notice),
-					    "(%zu lines were dropped here: nobody read them)\n",
-					    line->lost));
-	write_text(outlet, line->text, line->size);
+		write_text(outlet, "\r\033[K");
+	if (line->lost) {
+		snprintf(notice, sizeof(notice), "(%u lines were dropped here: nobody read them)\n",
+			 line->lost);
+		write_text(outlet, notice);
+	}
+	write_text(outlet, line->text);
 	outlet->drawn = line->drawn;
-	atomic_fetch_sub(&outlet->drawings, line->drawn);
 }
 
 static void *run_outlet(void *argument)
 {
 	struct outlet *outlet = argument;
-	struct line *line;
+	struct line line;
 
-	while ((line = take_line(outlet, true))) {
-		write_line(outlet, line);
-		free(line);
+	while (take_line(outlet, &line, true)) {
+		write_line(outlet, &line);
+		if (line.drawn)
+			atomic_store(&outlet->drawing, false);
+		else
+			atomic_fetch_sub(&outlet->all->unwritten, line.lost + (*line.text != '\0'));
+		free(line.text);
 	}
 	if (atomic_fetch_sub(&outlet->all->running, 1) == 1)
 		eventfd_write(outlet->all->ended, 1);
@@ -128,7 +130,7 @@ static int start_outlet(struct outlets *outlets, int descriptor)
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
 	/* if it stays longer, more lines may wait */
-	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(void *)));
+	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
 	outlet->all = outlets;
 	outlet->descriptor = descriptor;
 	outlet->exit = ends[0];
@@ -214,109 +216,84 @@ enum drained console_drain(struct console *console, int milliseconds, int interr
 	return count > 0 ? DRAINED_INTERRUPTED : DRAINED_EXPIRED;
 }
 
-/* Takes what waits away from the thread, which then finds the end; how many lines that is. */
-static uint64_t discard_lines(struct outlet *outlet)
-{
-	uint64_t count = atomic_load(&outlet->lost);
-	struct line *line;
-
-	while ((line = take_line(outlet, false))) {
-		count += line->lost + (line->size > 0 && !line->drawn);
-		free(line);
-	}
-	return count;
-}
-
 uint64_t console_close(struct console *console, bool *failed)
 {
 	struct outlets *outlets = console->outlets;
-	uint64_t left = 0;
+	struct line line;
+	uint64_t left;
 	bool ended;
 
 	*failed = false;
 	if (!outlets)
 		return 0;
-	for (unsigned int i = 0; i < outlets->count; i++)
-		left += discard_lines(&outlets->outlets[i]);
+	/* what still waits is taken away from the threads, which then find the end */
+	for (unsigned int i = 0; i < outlets->count; i++) {
+		while (take_line(&outlets->outlets[i], &line, false))
+			free(line.text);
+	}
 	ended = console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL;
 	/* behind that: the line that a thread has in hand may fail meanwhile */
 	*failed = atomic_load(&outlets->outlets[STREAM_OUTPUT].failed);
-	if (ended) {
+	left = atomic_load(&outlets->unwritten);
+	for (unsigned int i = 0; i < outlets->count && !ended; i++)
+		pthread_detach(outlets->outlets[i].thread);
+	if (ended)
 		free_outlets(outlets);
-	} else {
-		left += atomic_load(&outlets->running); /* what write(2) was called with */
-		for (unsigned int i = 0; i < outlets->count; i++)
-			pthread_detach(outlets->outlets[i].thread);
-	}
 	console->outlets = NULL;
 	return left;
 }
 
 /* ---- Printing ---- */
 
-/* NULL: there is no memory. */
-static struct line *new_line(const char *before, const char *text, const char *behind)
-{
-	size_t size = strlen(before) + strlen(text) + strlen(behind);
-	struct line *line = malloc(sizeof(*line) + size + 1);
-
-	if (line) {
-		line->lost = 0;
-		line->size = size;
-		line->drawn = false;
-		snprintf(line->text, size + 1, "%s%s%s", before, text, behind);
-	}
-	return line;
-}
-
 static struct outlet *outlet_of(struct outlets *outlets, enum stream stream)
 {
 	return &outlets->outlets[stream < outlets->count ? stream : STREAM_OUTPUT];
 }
 
-/* The line is the thread's then. False: the pipe is full. */
-static bool put(struct outlet *outlet, void *line)
+/* The text is the thread's then. False: there was no memory for it, or the pipe is full. */
+static bool put(struct outlet *outlet, struct line line)
 {
-	return write(outlet->entrance, &line, sizeof(line)) == sizeof(line);
+	if (line.text && write(outlet->entrance, &line, sizeof(line)) == sizeof(line))
+		return true;
+	free(line.text);
+	return false;
 }
 
 /*
  * Lets the line wait, or drops it: the next one then brings how many there were. Between objects of
  * JSON there is no such line: standard error says what was dropped on standard output, too.
  */
-static void queue_line(struct console *console, enum stream stream, struct line *line)
+static void queue_line(struct console *console, enum stream stream, char *text)
 {
 	struct outlet *outlet = outlet_of(console->outlets, stream);
 	struct outlet *notices =
 		outlet_of(console->outlets, console->options->json ? STREAM_ERROR : stream);
-	size_t lost = atomic_exchange(&outlet->lost, 0);
+	unsigned int lost = atomic_exchange(&outlet->lost, 0);
 
-	if (line)
-		line->lost = lost;
-	if (line && put(outlet, line))
+	atomic_fetch_add(&console->outlets->unwritten, 1);
+	if (put(outlet, (struct line){ .text = text, .lost = lost }))
 		return;
 	atomic_fetch_add(&outlet->lost, lost);
 	atomic_fetch_add(&notices->lost, 1);
-	free(line);
 }
 
 /* Without a thread: writes the line. flush_output() finds an error of standard output. */
-static void write_at_once(FILE *stream, struct line *line)
+static void write_at_once(FILE *stream, char *text)
 {
-	if (line)
-		fputs(line->text, stream);
+	if (text)
+		fputs(text, stream);
 	fflush(stream);
-	free(line);
+	free(text);
 }
 
 void console_print(struct console *console, enum stream stream, const char *prefix,
 		   const char *format, va_list arguments)
 {
-	struct line *line = NULL;
-	char *text;
+	char *text, *line = NULL;
 
 	if (vasprintf(&text, format, arguments) >= 0) {
-		line = new_line(prefix, text, "\n");
+		if (asprintf(&line, "%s%s\n", prefix, text) < 0)
+			line = NULL;
 		free(text);
 	}
 	if (console->outlets)
@@ -338,22 +315,16 @@ void print_warning(struct console *console, const char *format, ...)
 
 void console_draw(struct console *console, const char *text)
 {
-	bool drawn = text[0];
+	struct line line = { .drawn = *text != '\0' };
 	struct outlet *outlet;
-	struct line *line;
 
 	if (!console->outlets)
 		return;
 	outlet = outlet_of(console->outlets, STREAM_ERROR);
-	if (drawn && atomic_load(&outlet->drawings) >= MOST_DRAWN)
+	if (line.drawn && atomic_exchange(&outlet->drawing, true))
 		return;
-	line = drawn ? new_line("\r", text, "\033[K") : new_line("", "", "");
-	if (!line)
-		return;
-	line->drawn = drawn;
-	atomic_fetch_add(&outlet->drawings, drawn);
-	if (!put(outlet, line)) {
-		atomic_fetch_sub(&outlet->drawings, drawn);
-		free(line);
-	}
+	if (asprintf(&line.text, line.drawn ? "\r%s\033[K" : "%s", text) < 0)
+		line.text = NULL;
+	if (!put(outlet, line) && line.drawn)
+		atomic_store(&outlet->drawing, false);
 }
