@@ -194,11 +194,11 @@ static bool check_devices(struct check *check)
 	errno = 0;
 	devices = rdma_get_devices(&count);
 	error = devices ? 0 : errno;
-	for (int i = 0; i < count; i++)
+	for (int i = 0; devices && i < count; i++)
 		usable |= check_device(check, devices[i]);
 	if (devices)
 		rdma_free_devices(devices);
-	if (count > 0)
+	if (devices && count > 0)
 		return usable;
 	append(&check->found, "none");
 	if (lacks_descriptors(error))

@@ -289,7 +289,7 @@ struct options default_options(enum role role)
 
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
 		if (row->standard)
-			take_option(&options, row, row->standard, NULL);
+			take_option(&options, row, row->standard, "");
 	}
 	return options;
 }
