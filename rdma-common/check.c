@@ -497,9 +497,8 @@ static void judge(struct check *check, const struct connection *connection)
 	check->to_client =
 		judge_passage(protocol_verified(protocol), writes ? peer_operated : operated);
 	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
-	if (writes && connection->limits.iwarp)
-		operated = false;
-	check->to_server = judge_passage(taken, writes ? operated : peer_operated);
+	check->to_server = judge_passage(taken, writes ? operated && !connection->limits.iwarp
+						       : peer_operated);
 }
 
 /* What to change where no connection stood, unless the cause says all. */
@@ -658,7 +657,6 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 
 	check->session.pattern_size = size;
 	check->session.short_reply = short_reply;
-	check->start = 0;
 	do {
 		if (!check->run(check, check->argument))
 			return false;

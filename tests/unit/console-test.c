@@ -485,6 +485,8 @@ static void what_is_drawn_is_taken_away_before_a_line(void **state)
 	console_draw(&fixture.console, ""); /* nothing to take away */
 	console_draw(&fixture.console, "half of it");
 	assert_reads(fixture.readers[1], "\rhalf of it\033[K");
+	console_draw(&fixture.console, "more of it");
+	assert_reads(fixture.readers[1], "\rmore of it\033[K");
 	print(&fixture, STREAM_ERROR, "line");
 	print(&fixture, STREAM_ERROR, "another");
 	assert_reads(fixture.readers[1], "\r\033[K> line\n> another\n");

@@ -130,54 +130,44 @@ static void a_call_that_fails_has_its_errno(void **state)
 	assert_true(helper_release(NULL));
 }
 
+/* Nothing can be committed as well: else an empty payload of unknown length would leave no file. */
 static void what_is_stored_has_its_name_once_it_is_committed(void **state)
 {
-	struct helper *helper = helper_start(&process, NULL, "stored", 0640);
-	uint8_t found[100];
-	struct stat about;
+	static const struct {
+		size_t pieces[2][2]; /* offset in the buffer, and bytes; 0: none */
+		bool commits;
+		size_t size; /* of the file */
+	} cases[] = {
+		{ { { 10, 30 }, { 0, 5 } }, true, 35 },
+		{ { { 0, 0 } }, true, 0 },
+		{ { { 0, 1000 } }, false, 0 },
+	};
 
 	(void)state;
-	memcpy(helper_buffer(helper), bytes, 100);
-	helper_store(helper, 10, 30);
-	assert_int_equal(result_of(helper), 30);
-	helper_store(helper, 0, 5);
-	assert_int_equal(result_of(helper), 5);
-	assert_int_equal(access("stored", F_OK), -1);
-	helper_commit(helper);
-	assert_int_equal(result_of(helper), 0);
-	assert_int_equal(read_back("stored", found, sizeof(found)), 35);
-	assert_memory_equal(found, bytes + 10, 30);
-	assert_memory_equal(found + 30, bytes, 5);
-	assert_int_equal(stat("stored", &about), 0);
-	assert_int_equal(about.st_mode & 0777, 0640);
-	assert_true(helper_release(helper));
-	assert_int_equal(unlink("stored"), 0);
-}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct helper *helper = helper_start(&process, NULL, "stored", 0640);
+		uint8_t found[100];
+		struct stat about;
 
-/* Else an empty payload of unknown length would leave no file. */
-static void nothing_can_be_committed_as_well(void **state)
-{
-	struct helper *helper = helper_start(&process, NULL, "empty", 0600);
-	struct stat about;
-
-	(void)state;
-	helper_commit(helper);
-	assert_int_equal(result_of(helper), 0);
-	assert_int_equal(stat("empty", &about), 0);
-	assert_int_equal(about.st_size, 0);
-	assert_true(helper_release(helper));
-	assert_int_equal(unlink("empty"), 0);
-}
-
-static void what_is_not_committed_leaves_no_file(void **state)
-{
-	struct helper *helper = helper_start(&process, NULL, "stored", 0600);
-
-	(void)state;
-	helper_store(helper, 0, 1000);
-	assert_int_equal(result_of(helper), 1000);
-	assert_true(helper_release(helper));
-	assert_int_equal(access("stored", F_OK), -1);
+		memcpy(helper_buffer(helper), bytes, 1000);
+		for (size_t piece = 0; piece < 2 && cases[i].pieces[piece][1] > 0; piece++) {
+			helper_store(helper, cases[i].pieces[piece][0], cases[i].pieces[piece][1]);
+			assert_int_equal(result_of(helper), cases[i].pieces[piece][1]);
+		}
+		assert_int_equal(access("stored", F_OK), -1);
+		if (cases[i].commits) {
+			helper_commit(helper);
+			assert_int_equal(result_of(helper), 0);
+			assert_int_equal(stat("stored", &about), 0);
+			assert_int_equal(about.st_mode & 0777, 0640);
+			assert_int_equal(read_back("stored", found, sizeof(found)), cases[i].size);
+			assert_memory_equal(found, bytes + 10, cases[i].size > 0 ? 30 : 0);
+			assert_memory_equal(found + 30, bytes, cases[i].size > 0 ? 5 : 0);
+			assert_int_equal(unlink("stored"), 0);
+		}
+		assert_true(helper_release(helper));
+		assert_int_equal(access("stored", F_OK), -1);
+	}
 }
 
 static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
@@ -253,8 +243,6 @@ int main(void)
 		cmocka_unit_test(a_file_is_read_in_pieces_of_the_buffer_at_most),
 		cmocka_unit_test(a_call_that_fails_has_its_errno),
 		cmocka_unit_test(what_is_stored_has_its_name_once_it_is_committed),
-		cmocka_unit_test(nothing_can_be_committed_as_well),
-		cmocka_unit_test(what_is_not_committed_leaves_no_file),
 		cmocka_unit_test(who_waits_for_a_pipe_is_let_go_of_soon),
 		cmocka_unit_test(whom_a_disk_holds_up_nobody_waits_for),
 		cmocka_unit_test(without_a_descriptor_there_is_no_helper),
