@@ -421,6 +421,7 @@ static bool run_check_session(struct check *check, void *argument)
 				 .address = &address,
 				 .sources = check->session.bind ? &source : NULL,
 				 .reached = check->reached };
+	bool ran;
 
 	wait_until(engine, check->start);
 	if (engine->process.signal_number)
@@ -428,13 +429,14 @@ static bool run_check_session(struct check *check, void *argument)
 	engine->options = &check->session;
 	engine->payload = payload_pattern(check->session.pattern_size);
 	run_session(&client);
-	if (client.connection) {
+	ran = client.connection;
+	if (ran) {
 		check->outcome = *client.connection;
 		connection_destroy(client.connection);
 	}
 	engine->options = check->options;
 	check->reached = client.reached;
-	return client.connection;
+	return ran;
 }
 
 static enum status run_check(struct engine *engine)
@@ -444,8 +446,8 @@ static enum status run_check(struct engine *engine)
 
 	check_init(&check, &engine->process);
 	status = check_path(&check);
-	fflush(stdout); /* before the console has a thread that writes there, too */
 	if (status == STATUS_SUCCESS && engine->options->port) {
+		fflush(stdout); /* before the console has a thread that writes there, too */
 		status = engine_open(engine);
 		if (status == STATUS_SUCCESS)
 			status = check_server(&check, run_check_session, engine);

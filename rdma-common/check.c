@@ -409,10 +409,13 @@ static bool check_address(struct check *check, struct sockaddr *address)
 	if (bind && !find_source(check, address->sa_family))
 		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
-		append(&check->advice, lacks_descriptors(errno) ? few_descriptors
-								: "is the module rdma_ucm loaded?");
+		int error = errno;
+
 		append(&check->found, "not resolved: cannot use the connection manager: %s",
-		       strerror(errno));
+		       strerror(error));
+		append(&check->advice, "%s",
+		       lacks_descriptors(error) ? few_descriptors
+						: "is the module rdma_ucm loaded?");
 		return report(check, "address", false);
 	}
 	found = check_route(check, id, bind ? (struct sockaddr *)&check->source : NULL, address,
@@ -720,7 +723,6 @@ static bool find_server(struct check *check)
  */
 static void explain_silence(struct check *check)
 {
-
 	if (check->verified > 0 && !find_server(check))
 		return;
 	if (check->to_server && !check->to_client)
@@ -806,7 +808,8 @@ enum status check_server(struct check *check, session_function run, void *argume
 	check->argument = argument;
 	do
 		good = try_sizes(check);
-	while (check->failure.status != STATUS_SUCCESS && !check->reached && go_on(check));
+	while (check->failure.status != STATUS_SUCCESS && !check->reached &&
+	       !check->process->signal_number && go_on(check));
 	if (check->process->signal_number) /* perhaps when the session had succeeded */
 		return STATUS_INTERRUPTED;
 	if (check->failure.status != STATUS_SUCCESS)
