@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for payloads and rings.
+ * Memory for rings.
  */
 #ifndef RDMA_COMMON_MEMORY_H
 #define RDMA_COMMON_MEMORY_H

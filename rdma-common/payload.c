@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "payload.h"
 
-#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,14 +13,22 @@
 #include <unistd.h>
 
 #include "digest.h"
-#include "memory.h"
 #include "transfer.h"
 
 #define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
 /* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
 #define CANCEL_INTERVAL 100
+/* Bytes of a pipe that are copied at a time: as many as Linux keeps in one, unless told otherwise.
+ */
+#define COPY_SIZE ((size_t)64 << 10)
 
 /* ---- Reading ---- */
+
+/* A call that a signal has interrupted, or that has nothing yet, and is made again. */
+static bool may_retry(ssize_t result)
+{
+	return result < 0 && (errno == EINTR || errno == EAGAIN);
+}
 
 /* Reads up to `size` bytes of the file from `position` on; fewer at its end, -1 with errno. */
 static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
@@ -29,49 +36,27 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 {
 	off_t start = payload->start + (off_t)position;
 	size_t done = 0;
+	ssize_t count = 1;
 
-	while (done < size) {
-		ssize_t count =
-			pread(payload->descriptor, memory + done, size - done, start + (off_t)done);
-
-		if (count < 0 && errno != EINTR)
+	while (done < size && count != 0) {
+		count = pread(payload->descriptor, memory + done, size - done, start + (off_t)done);
+		if (count < 0 && !may_retry(count))
 			return -1;
-		if (count == 0)
-			break;
-		if (count > 0)
-			done += (size_t)count;
+		done += count > 0 ? (size_t)count : 0;
 	}
 	return (ssize_t)done;
 }
 
-/* Whether read(2) would not wait; waits for that, at most `milliseconds` (-1: without limit). */
-static bool wait_readable(int descriptor, int milliseconds)
-{
-	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
-	int count;
-
-	do {
-		count = poll(&readable, 1, milliseconds);
-	} while (count < 0 && errno == EINTR);
-	return count != 0; /* of an error read(2) reports what it is */
-}
-
-/* A read(2) that failed, but may be tried again. */
-static bool may_retry(ssize_t count)
-{
-	return count < 0 && (errno == EINTR || errno == EAGAIN);
-}
-
-/* Reads what the pipe has. 0 at its end, -1 with errno. */
+/* Waits for the pipe, and reads what it has. 0 at its end, -1 with errno. */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
-	while (!atomic_load(cancelled)) {
-		ssize_t count = -1;
+	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
 
-		if (!wait_readable(descriptor, CANCEL_INTERVAL))
-			continue;
-		count = read(descriptor, memory, size);
-		if (!may_retry(count))
+	while (!atomic_load(cancelled)) {
+		int ready = poll(&readable, 1, CANCEL_INTERVAL);
+		ssize_t count = ready > 0 ? read(descriptor, memory, size) : ready;
+
+		if (ready != 0 && !may_retry(count))
 			return count;
 	}
 	errno = ECANCELED;
@@ -99,50 +84,35 @@ ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *
 
 /* ---- Loading ---- */
 
-/* The payload that is being loaded, and the process whose options say from where. */
-struct loading {
-	struct payload *payload;
-	struct process *process;
-};
-
-static enum status payload_allocate(const struct loading *loading, size_t size)
+static void close_descriptor(int descriptor)
 {
-	loading->payload->memory = memory_map(size);
-	if (!loading->payload->memory)
-		return process_fail(loading->process, STATUS_LOCAL_FAILURE,
+	if (descriptor > STDIN_FILENO)
+		close(descriptor);
+}
+
+static enum status read_failed(const struct payload *payload, struct process *process,
+			       const char *reason)
+{
+	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+			    short_name(payload->name).text, reason);
+}
+
+/* Memory for the payload, of zeros. */
+static enum status allocate(struct payload *payload, struct process *process, size_t size)
+{
+	payload->memory = calloc(1, size);
+	if (!payload->memory)
+		return process_fail(process, STATUS_LOCAL_FAILURE,
 				    "cannot allocate %zu bytes for the outgoing payload: %s", size,
 				    strerror(errno));
-	loading->payload->size = size;
+	payload->size = size;
 	return STATUS_SUCCESS;
 }
 
-/* Frees the memory. */
-static void payload_deallocate(struct payload *payload)
-{
-	if (payload->memory && memory_unmap(payload->memory, payload->size))
-		warn("cannot unmap %zu bytes of memory", payload->size);
-	payload->memory = NULL;
-	payload->size = 0;
-}
-
-/* Lets the payload's memory be as long as the `size` bytes of it that are used. 0 or -1, errno. */
-static int payload_shrink(struct payload *payload, size_t size)
-{
-	uint8_t *memory = memory_map(size);
-
-	if (!memory)
-		return -1;
-	memcpy(memory, payload->memory, size);
-	payload_deallocate(payload);
-	payload->memory = memory;
-	payload->size = size;
-	return 0;
-}
-
 /* The text of --message or a default line, with zeros up to the smallest size. */
-static enum status load_text(const struct loading *loading)
+static enum status load_text(struct payload *payload, struct process *process)
 {
-	const struct options *options = loading->process->options;
+	const struct options *options = process->options;
 	char line[80];
 	const char *text = options->message ? options->message : line;
 	enum status status;
@@ -151,11 +121,11 @@ static enum status load_text(const struct loading *loading)
 	snprintf(line, sizeof(line), "message from %s side with pid %d",
 		 options->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
 	size = strlen(text) + 1;
-	status = payload_allocate(loading, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
+	status = allocate(payload, process, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
 	if (status != STATUS_SUCCESS)
 		return status;
-	memcpy(loading->payload->memory, text, size);
-	loading->payload->length = loading->payload->size;
+	memcpy(payload->memory, text, size);
+	payload->length = payload->size;
 	return STATUS_SUCCESS;
 }
 
@@ -164,244 +134,148 @@ struct payload payload_pattern(uint64_t length)
 	return (struct payload){ .is_pattern = true, .length = length, .descriptor = -1 };
 }
 
-static enum status read_failed(const struct loading *loading, const char *reason)
+/* ---- Loading what is read ---- */
+
+/*
+ * Bytes that a file says to have, from the payload's first on; 0 where it does not know, as in
+ * /proc. -1: it is no file, but a pipe or a device.
+ */
+static off_t claimed_length(const struct payload *payload)
 {
-	return process_fail(loading->process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-			    short_name(loading->payload->name).text, reason);
+	struct stat about;
+
+	if (fstat(payload->descriptor, &about) || !S_ISREG(about.st_mode))
+		return -1;
+	return about.st_size > payload->start ? about.st_size - payload->start : 0;
 }
 
 /*
- * Reading has come to the end before the size that the file had: it was cut short, or it has that
- * size whatever is in it, as files of sysfs have.
+ * Reads into memory: a file to its end, or as far as it said, of all else what comes first. How
+ * soon a pipe ends makes no difference: else the peer would be told of a length now and then, and
+ * so of what can be sent again.
  */
-static enum status load_less(const struct loading *loading, size_t size, off_t before)
+static enum status load_beginning(struct payload *payload, struct process *process, off_t claimed)
 {
-	struct payload *payload = loading->payload;
-	struct stat about;
+	size_t most = claimed > 0 ? (size_t)claimed : PAYLOAD_WHOLE + 1, size = 0;
+	enum status status = allocate(payload, process, most);
+	const atomic_bool never = false;
+	ssize_t count;
 
-	if (fstat(payload->descriptor, &about) || about.st_size != before)
-		return read_failed(loading, PAYLOAD_CUT_SHORT);
+	if (status != STATUS_SUCCESS)
+		return status;
+	do {
+		count = read_pipe(payload->descriptor, payload->memory + size, most - size, &never);
+		if (count < 0)
+			return read_failed(payload, process, strerror(errno));
+		size += (size_t)count;
+	} while (claimed >= 0 && count > 0 && size < most);
+	if (claimed_length(payload) < claimed)
+		return read_failed(payload, process, PAYLOAD_CUT_SHORT);
 	if (size == 0)
-		return read_failed(loading, PAYLOAD_EMPTY);
-	if (payload_shrink(payload, size))
-		return read_failed(loading, strerror(errno));
-	payload->length = size;
+		return read_failed(payload, process, PAYLOAD_EMPTY);
+	payload->size = size;
+	payload->length = claimed >= 0 && size <= PAYLOAD_WHOLE ? size : TRANSFER_UNKNOWN;
 	return STATUS_SUCCESS;
 }
 
-/* A file that knows its size, from where its descriptor stands. */
-static enum status load_file(const struct loading *loading, off_t start, off_t end)
+/*
+ * Creates a file without a name in the first folder that takes it; `*folder` is that, or the last
+ * one. It has a name for a moment, during which no signal ends the program: O_TMPFILE would spare
+ * that, but not every file system has it. -1 with errno.
+ */
+static int create_copy(const char **folder)
 {
-	struct payload *payload = loading->payload;
-	enum status status;
-	ssize_t count;
-
-	payload->start = start;
-	payload->length = (uint64_t)(end - start);
-	if (payload->length > PAYLOAD_WHOLE)
-		return STATUS_SUCCESS;
-	status = payload_allocate(loading, (size_t)payload->length);
-	if (status != STATUS_SUCCESS)
-		return status;
-	count = read_file(payload, 0, payload->memory, payload->size);
-	if (count < 0)
-		return read_failed(loading, strerror(errno));
-	return (size_t)count < payload->size ? load_less(loading, (size_t)count, end)
-					     : STATUS_SUCCESS;
-}
-
-/* ---- Loading from a pipe ---- */
-
-/* Creates a file and removes its name, between which no signal ends the program. -1 with errno. */
-static int create_unnamed(char *template)
-{
+	const char *const folders[] = { secure_getenv("TMPDIR"), "/var/tmp", "/tmp" };
+	char name[PATH_MAX];
 	sigset_t all, before;
-	int descriptor;
+	int descriptor = -1;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	descriptor = mkostemp(template, O_CLOEXEC);
-	if (descriptor >= 0)
-		unlink(template);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return descriptor;
-}
-
-/* The copy that a server of many clients keeps of a pipe: a file without a name. -1 with errno. */
-static int create_copy(const char *folder)
-{
-	int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	char name[PATH_MAX];
-
-	if (descriptor >= 0)
-		return descriptor;
-	if (snprintf(name, sizeof(name), "%s/rdma-payload-XXXXXX", folder) >= (int)sizeof(name)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	return create_unnamed(name); /* not every file system has O_TMPFILE */
-}
-
-/* The same in the first folder that takes it; `*folder` is that, or the last one. */
-static int create_copy_somewhere(const char **folder)
-{
-	const char *const folders[] = { secure_getenv("TMPDIR"), "/var/tmp", "/tmp" };
-	int descriptor = -1;
-
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && descriptor < 0; i++) {
 		if (!folders[i] || !*folders[i])
 			continue;
 		*folder = folders[i];
-		descriptor = create_copy(folders[i]);
+		snprintf(name, sizeof(name), "%s/rdma-payload-XXXXXX", folders[i]);
+		descriptor = mkostemp(name, O_CLOEXEC);
 	}
+	if (descriptor >= 0)
+		unlink(name);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return descriptor;
 }
 
-/* Writes all of it; 0 or -1 with errno. */
-static int write_fully(int descriptor, const uint8_t *bytes, size_t size)
+/* Writes all of it; false with errno. */
+static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 {
-	size_t done = 0;
+	while (size > 0) {
+		ssize_t count = write(descriptor, bytes, (size_t)size);
 
-	while (done < size) {
-		ssize_t count = write(descriptor, bytes + done, size - done);
-
-		if (count < 0 && errno != EINTR)
-			return -1;
-		if (count > 0)
-			done += (size_t)count;
+		if (count < 0 && !may_retry(count))
+			return false;
+		bytes += count > 0 ? count : 0;
+		size -= count > 0 ? count : 0;
 	}
-	return 0;
+	return true;
 }
 
-/*
- * Writes the `size` bytes in memory, and all that the pipe still has, to the copy. Returns 0 at the
- * end of the pipe, -1 with errno if it cannot be read; `*written` is false, with errno, if the copy
- * cannot be written.
- */
-static ssize_t copy_pipe(struct payload *payload, size_t size, int copy, bool *written)
+/* Copies what comes, to its end, into a file that takes its place and can be read once more. */
+static enum status copy_pipe(struct payload *payload, struct process *process)
 {
 	const atomic_bool never = false;
-	ssize_t count = (ssize_t)size;
-
-	do {
-		*written = !write_fully(copy, payload->memory, (size_t)count);
-		payload->length += (uint64_t)count;
-		if (*written)
-			count = read_pipe(payload->descriptor, payload->memory, payload->size,
-					  &never);
-	} while (*written && count > 0);
-	return count;
-}
-
-/* Moves a pipe, of which `size` bytes are in memory, into a file. */
-static enum status load_copy(const struct loading *loading, size_t size)
-{
-	struct payload *payload = loading->payload;
 	const char *folder = NULL;
-	int copy = create_copy_somewhere(&folder);
+	int copy = create_copy(&folder);
 	bool written = copy >= 0;
-	ssize_t count = 0;
+	uint8_t piece[COPY_SIZE];
+	ssize_t count = 1;
 
 	signal(SIGXFSZ, SIG_IGN); /* as process_open() does: beyond 'ulimit -f' is an error */
-	if (written)
-		count = copy_pipe(payload, size, copy, &written);
+	while (written && count > 0) {
+		count = read_pipe(payload->descriptor, piece, sizeof(piece), &never);
+		written = write_fully(copy, piece, count);
+	}
 	if (!written)
-		process_fail(loading->process, STATUS_LOCAL_FAILURE,
+		process_fail(process, STATUS_LOCAL_FAILURE,
 			     "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
 			     "room, or serve one client with --one-off",
 			     short_name(payload->name).text, short_name(folder).text,
 			     strerror(errno));
 	else if (count < 0)
-		read_failed(loading, strerror(errno));
-	payload_deallocate(payload);
-	if (payload->descriptor > STDIN_FILENO)
-		close(payload->descriptor);
+		read_failed(payload, process, strerror(errno));
+	close_descriptor(payload->descriptor);
 	payload->descriptor = copy;
+	payload->start = lseek(copy, 0, SEEK_SET);
 	return written && count == 0 ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
 }
 
-/*
- * Reads a pipe into the memory there is: what it has, once there is something, or `to_end`, however
- * long that takes. Returns how many bytes, or -1 with errno; `*ended` if there are no more.
- */
-static ssize_t read_beginning(struct payload *payload, bool to_end, bool *ended)
+static enum status load_file(struct payload *payload, struct process *process)
 {
-	size_t size = 0;
-
-	*ended = false;
-	while (size == 0 || (to_end && size < payload->size)) {
-		ssize_t count;
-
-		wait_readable(payload->descriptor, -1);
-		count = read(payload->descriptor, payload->memory + size, payload->size - size);
-		if (may_retry(count))
-			continue;
-		if (count < 0)
-			return -1;
-		*ended = count == 0;
-		if (*ended)
-			break;
-		size += (size_t)count;
-	}
-	return (ssize_t)size;
-}
-
-/*
- * A pipe, or anything else whose size is known at its end: devices, and files in /proc, which are
- * read `to_end` as nobody has to write there. How soon a pipe ends makes no difference: else the
- * peer would be told of a length now and then, and so of what can be sent again.
- */
-static enum status load_pipe(const struct loading *loading, bool to_end)
-{
-	bool keeps_copy = serves_many(loading->process->options), ended;
-	struct payload *payload = loading->payload;
-	enum status status = payload_allocate(loading, PAYLOAD_WHOLE + 1); /* 1: one too many */
-	ssize_t size;
-
-	if (status != STATUS_SUCCESS)
-		return status;
-	size = read_beginning(payload, to_end || keeps_copy, &ended);
-	if (size < 0)
-		return read_failed(loading, strerror(errno));
-	if (size == 0)
-		return read_failed(loading, PAYLOAD_EMPTY);
-	if (keeps_copy && !ended)
-		return load_copy(loading, (size_t)size);
-	payload->length = ended ? (uint64_t)size : TRANSFER_UNKNOWN;
-	return payload_shrink(payload, (size_t)size) ? read_failed(loading, strerror(errno))
-						     : STATUS_SUCCESS;
-}
-
-/* ---- All of them ---- */
-
-static enum status load_descriptor(const struct loading *loading)
-{
-	struct payload *payload = loading->payload;
-	struct stat about;
-	off_t start;
+	enum status status = STATUS_SUCCESS;
+	off_t start, claimed;
 
 	payload->descriptor = STDIN_FILENO;
 	if (strcmp(payload->name, "-") != 0)
 		payload->descriptor = open(payload->name, O_RDONLY | O_CLOEXEC);
-	if (payload->descriptor < 0 || fstat(payload->descriptor, &about))
-		return read_failed(loading, strerror(errno));
-	start = S_ISREG(about.st_mode) ? lseek(payload->descriptor, 0, SEEK_CUR) : -1;
-	if (start >= 0 && start < about.st_size)
-		return load_file(loading, start, about.st_size);
-	return load_pipe(loading, S_ISREG(about.st_mode));
+	if (payload->descriptor < 0)
+		return read_failed(payload, process, strerror(errno));
+	start = lseek(payload->descriptor, 0, SEEK_CUR);
+	payload->start = start > 0 ? start : 0; /* -1: of a pipe */
+	if (serves_many(process->options) && claimed_length(payload) <= 0)
+		status = copy_pipe(payload, process);
+	if (status != STATUS_SUCCESS)
+		return status;
+	claimed = claimed_length(payload);
+	if (claimed <= (off_t)PAYLOAD_WHOLE)
+		return load_beginning(payload, process, claimed);
+	payload->length = (uint64_t)claimed;
+	return STATUS_SUCCESS;
 }
 
-static void close_descriptor(struct payload *payload)
-{
-	if (payload->descriptor > STDIN_FILENO)
-		close(payload->descriptor);
-	payload->descriptor = -1;
-}
+/* ---- All of them ---- */
 
 enum status payload_load(struct payload *payload, struct process *process)
 {
 	const struct options *options = process->options;
-	const struct loading loading = { .payload = payload, .process = process };
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
@@ -409,16 +283,19 @@ enum status payload_load(struct payload *payload, struct process *process)
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;
-	if (!options->file)
-		return load_text(&loading);
-	status = load_descriptor(&loading);
-	if (payload->size == payload->length) /* all of it is in memory */
-		close_descriptor(payload);
+	status = options->file ? load_file(payload, process) : load_text(payload, process);
+	if (payload->size == payload->length) { /* all of it is in memory */
+		close_descriptor(payload->descriptor);
+		payload->descriptor = -1;
+	}
 	return status;
 }
 
 void payload_free(struct payload *payload)
 {
-	payload_deallocate(payload);
-	close_descriptor(payload);
+	free(payload->memory);
+	close_descriptor(payload->descriptor);
+	payload->memory = NULL;
+	payload->size = 0;
+	payload->descriptor = -1;
 }

@@ -23,7 +23,7 @@
 
 /* The outgoing payload, the same for every peer. Once it is loaded it does not change. */
 struct payload {
-	uint8_t *memory;  /* from memory_map(): all of it, the beginning of a pipe, or NULL */
+	uint8_t *memory;  /* the payload's: all of it, the beginning of a pipe, or NULL */
 	size_t size;      /* bytes in memory */
 	uint64_t length;  /* bytes; TRANSFER_UNKNOWN: a pipe that is sent as it comes */
 	bool is_pattern;  /* of --size */
@@ -34,10 +34,10 @@ struct payload {
 
 /*
  * Loads what the options name. Waits for the first byte of a pipe without limit, before
- * process_open(), so that signals end the program at once. A pipe has a length that its end tells,
- * and is sent as it comes, except by a server of many clients, which needs a copy for each: it
- * reads the pipe to its end, into memory or a temporary file. On failure a message has been
- * printed; payload_free() is allowed, and leaves nothing. Main thread.
+ * process_open(), so that signals end the program at once. The length of a pipe is never known: it
+ * is sent as it comes. Only a server of many clients, which needs it for each, copies it to its end
+ * into a temporary file, and sends that. On failure a message has been printed; payload_free() is
+ * allowed, and leaves nothing. Main thread.
  */
 enum status payload_load(struct payload *payload, struct process *process);
 
