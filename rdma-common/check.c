@@ -820,17 +820,16 @@ enum status check_server(struct check *check, session_function run, void *argume
 /* The counters of errors that grew during the sessions; nothing where the port has none. */
 static void report_counters(struct check *check)
 {
+	const struct counters growth = counters_growth(&check->before, &check->after);
 	struct words *found = &check->found;
 	bool good;
 
-	if (!check->before.any || !check->after.any)
+	if (!growth.any)
 		return;
 	for (unsigned int i = 0; counter_name(i); i++) {
-		uint64_t growth = counter_growth(&check->before, &check->after, i);
-
-		if (growth > 0)
+		if (growth.values[i] > 0)
 			append(found, "%s%s %" PRIu64, found->length > 0 ? ", " : "",
-			       counter_name(i), growth);
+			       counter_name(i), growth.values[i]);
 	}
 	good = found->length == 0;
 	if (good)

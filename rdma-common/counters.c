@@ -95,10 +95,13 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	}
 }
 
-uint64_t counter_growth(const struct counters *before, const struct counters *after,
-			unsigned int number)
+struct counters counters_growth(const struct counters *before, const struct counters *after)
 {
-	uint64_t old = before->values[number], new = after->values[number];
+	struct counters growth = { .any = before->any && after->any };
 
-	return new > old ? new - old : 0;
+	for (unsigned int i = 0; growth.any && i < COUNTERS; i++) {
+		if (after->values[i] > before->values[i])
+			growth.values[i] = after->values[i] - before->values[i];
+	}
+	return growth;
 }

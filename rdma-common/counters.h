@@ -26,8 +26,7 @@ const char *counter_name(unsigned int number);
 /* Reads those of a port of the device with this folder in sysfs (ibv_device's ibdev_path). */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
-/* By how much a counter has grown; 0 if somebody has reset it meanwhile. */
-uint64_t counter_growth(const struct counters *before, const struct counters *after,
-			unsigned int number);
+/* By how much each has grown: not if somebody has reset it, or the port had none before. */
+struct counters counters_growth(const struct counters *before, const struct counters *after);
 
 #endif

@@ -127,23 +127,3 @@ size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size)
 		done++;
 	return done;
 }
-
-/* ---- The end of the text ---- */
-
-size_t text_length(const uint8_t *memory, size_t size)
-{
-	uint64_t step[WORDS];
-
-	for (; size >= STEP; size -= STEP) {
-		uint64_t bits = 0;
-
-		memcpy(step, memory + size - STEP, STEP);
-		for (size_t i = 0; i < WORDS; i++)
-			bits |= step[i];
-		if (bits)
-			break;
-	}
-	while (size > 0 && !memory[size - 1])
-		size--;
-	return size;
-}

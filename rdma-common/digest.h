@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on every byte of a payload: its digest, the pattern of --size, and where its text ends. Each
- * is fast enough for the fastest adapters: several GB/s on one core.
+ * Work on every byte of a payload: its digest, and the pattern of --size. Each is fast enough for
+ * the fastest adapters: several GB/s on one core.
  *
  * Any thread. Positions are those of bytes in the payload; nothing needs to be aligned.
  */
@@ -26,8 +26,5 @@ void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
 /* The offset in `memory` of the first byte that differs from that, or `size`. */
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size);
-
-/* The number of bytes up to the last one that is not zero. */
-size_t text_length(const uint8_t *memory, size_t size);
 
 #endif

@@ -4,7 +4,6 @@
 #include <err.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -15,7 +14,6 @@
 #include <wchar.h>
 #include <wctype.h>
 
-#include "digest.h"
 #include "process.h"
 
 /* A transfer that takes longer than this shows its progress. */
@@ -98,12 +96,11 @@ void print_failure(const struct log *log, const char *peer, const char *cause)
 /* Waits until all is written or the time is up; a second signal ends the process. */
 static void drain(struct console *console, bool interrupted)
 {
-	int64_t patience = timeout_milliseconds(console->options);
 	int signals;
 
 	if (!interrupted) {
 		signals = open_signal_descriptor();
-		interrupted = console_drain(console, patience < INT_MAX ? (int)patience : INT_MAX,
+		interrupted = console_drain(console, (int)timeout_milliseconds(console->options),
 					    signals) == DRAINED_INTERRUPTED;
 		if (interrupted)
 			take_signal_number(signals);
@@ -144,126 +141,109 @@ enum status flush_output(struct console *console, bool interrupted)
 	return failed || left ? STATUS_LOCAL_FAILURE : STATUS_SUCCESS;
 }
 
-/* ---- The payload ---- */
+/* ---- Text of others ---- */
 
-/*
- * True if a character is invisible, or changes how others are shown: category Cf of Unicode 15, the
- * separators of lines and paragraphs, and Default_Ignorable_Code_Point, which includes characters
- * that are reserved for the same purpose. iswprint(3) is true for many of them.
- */
-static bool is_format(wint_t character)
+/* True if a terminal shows a character in a cell of its own, and does nothing else. */
+static bool is_harmless(wchar_t character)
 {
-	static const struct {
-		wint_t first, last;
-	} ranges[] = {
-		{ 0x00ad, 0x00ad },   { 0x034f, 0x034f },   { 0x0600, 0x0605 },
-		{ 0x061c, 0x061c },   { 0x06dd, 0x06dd },   { 0x070f, 0x070f },
-		{ 0x0890, 0x0891 },   { 0x08e2, 0x08e2 },   { 0x115f, 0x1160 },
-		{ 0x17b4, 0x17b5 },   { 0x180b, 0x180f },   { 0x200b, 0x200f },
-		{ 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },
-		{ 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },   { 0xffa0, 0xffa0 },
-		{ 0xfff0, 0xfffb },   { 0x110bd, 0x110bd }, { 0x110cd, 0x110cd },
-		{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
-		{ 0xe0000, 0xe0fff },
-	};
+	/* The bidirectional controls, and what shows nothing where it stands. */
+	static const wchar_t deceptive[] =
+		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+		L"\u00ad\u115f\u3164\uffa0";
 
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-		if (character <= ranges[i].last)
-			return character >= ranges[i].first;
-	}
-	return false;
+	return iswprint((wint_t)character) && wcwidth(character) > 0 &&
+	       !wcschr(deceptive, character);
 }
 
-/* True if a terminal shows a character where it stands, and does nothing else. */
-static bool is_harmless(wint_t character)
+/* The locale with this name; that is loaded only where it is needed: loading takes its time. */
+static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 {
-	return iswprint(character) && !is_format(character);
+	size_t offset = 0;
+
+	while (offset < size && bytes[offset] < 0x80)
+		offset++;
+	return offset < size ? newlocale(LC_CTYPE_MASK, name, (locale_t)0) : (locale_t)0;
+}
+
+/*
+ * A copy of the bytes in which those are escaped that are no characters of a locale or, `harmless`,
+ * that a terminal would obey. Without the locale that is all but ASCII. The caller frees it; NULL:
+ * there is no memory.
+ */
+static char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size)
+{
+	const locale_t locale = load_locale(locale_name, bytes, size);
+	const locale_t before = uselocale(locale); /* of this thread alone */
+	char *text = calloc(size + 1, strlen("\\xff")), *end = text;
+	size_t step;
+
+	for (size_t offset = 0; text && offset < size; offset += step) {
+		mbstate_t state = { 0 };
+		wchar_t character = L'\0';
+		bool kept = locale || bytes[offset] < 0x80;
+
+		step = mbrtowc(&character, (const char *)bytes + offset, size - offset, &state);
+		kept = kept && step > 0 && step <= size - offset && character <= 0x10ffff;
+		if (!kept || (harmless && !is_harmless(character))) {
+			step = 1;
+			end += sprintf(end, "\\x%02x", bytes[offset]);
+		} else if (harmless && character == L'\\') {
+			end = mempcpy(end, "\\\\", 2);
+		} else {
+			end = mempcpy(end, bytes + offset, step);
+		}
+	}
+	uselocale(before);
+	if (locale)
+		freelocale(locale);
+	return text;
 }
 
 char *escape(const uint8_t *bytes, size_t size)
 {
-	char *text = NULL;
-	size_t text_size = 0, step;
-	mbstate_t state = { 0 };
-	FILE *stream = open_memstream(&text, &text_size);
-
-	if (!stream)
-		return NULL;
-	for (size_t offset = 0; offset < size; offset += step) {
-		wchar_t character = L'\0';
-
-		step = mbrtowc(&character, (const char *)bytes + offset, size - offset, &state);
-		if (step == 0 || step > size - offset || !is_harmless((wint_t)character)) {
-			/* the end of a string, no character of this locale, or one that does
-			 * something */
-			memset(&state, 0, sizeof(state));
-			step = 1;
-			fprintf(stream, "\\x%02x", bytes[offset]);
-		} else if (character == L'\\') {
-			fputs("\\\\", stream);
-		} else {
-			fwrite(bytes + offset, 1, step, stream);
-		}
-	}
-	if (fclose(stream)) {
-		free(text);
-		return NULL;
-	}
-	return text;
+	return escape_in("", true, bytes, size);
 }
 
-/* escape() in the user's locale. That is loaded only if it is needed: loading takes its time. */
-static char *escape_in_locale(const uint8_t *bytes, size_t size)
-{
-	locale_t locale, before;
-	size_t offset = 0;
-	char *text;
+/* ---- The payload ---- */
 
-	while (offset < size && bytes[offset] < 0x80)
-		offset++;
-	locale = offset < size ? newlocale(LC_CTYPE_MASK, "", (locale_t)0) : (locale_t)0;
-	if (!locale)
-		return escape(bytes, size);
-	before = uselocale(locale); /* of this thread alone */
-	text = escape(bytes, size);
-	uselocale(before);
-	freelocale(locale);
-	return text;
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	return size == 0 || (bytes[0] == 0 && !memcmp(bytes, bytes + 1, size - 1));
 }
 
 void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size)
 {
 	size_t room = SHOWN_PAYLOAD - excerpt->head_size;
-	size_t length = text_length(bytes, size);
 
 	if (room > size)
 		room = size;
 	if (room > 0)
 		memcpy(excerpt->head + excerpt->head_size, bytes, room);
 	excerpt->head_size += room;
-	if (length > 0)
-		excerpt->text_length = excerpt->size + length;
 	excerpt->size += size;
+	if (!excerpt->goes_on)
+		excerpt->goes_on = !is_zero(bytes + room, size - room);
 }
 
 void print_payload(const struct log *log, const struct excerpt *excerpt)
 {
+	size_t length = excerpt->head_size;
 	char *text;
 
 	if (excerpt->is_pattern) {
 		print_status(log, "remote buffer: a pattern of %" PRIu64 " bytes", excerpt->size);
 		return;
 	}
-	text = escape_in_locale(excerpt->head, excerpt->text_length < SHOWN_PAYLOAD
-						       ? (size_t)excerpt->text_length
-						       : SHOWN_PAYLOAD);
+	while (!excerpt->goes_on && length > 0 && !excerpt->head[length - 1])
+		length--;
+	text = escape(excerpt->head, length);
 	if (!text)
 		print_status(log, "remote buffer: (no memory to show it)");
-	else if (excerpt->text_length <= SHOWN_PAYLOAD)
-		print_status(log, "remote buffer: %s", text);
-	else
+	else if (excerpt->goes_on)
 		print_status(log, "remote buffer: %s... (%d of %" PRIu64 " bytes)", text,
 			     SHOWN_PAYLOAD, excerpt->size);
+	else
+		print_status(log, "remote buffer: %s", text);
 	free(text);
 }
 
@@ -315,57 +295,11 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 
 /* ---- JSON ---- */
 
-/*
- * The number of bytes of the UTF-8 character that `text` begins with; 0 if that is none: cut off,
- * in an overlong form, half of a surrogate pair or beyond U+10FFFF (RFC 3629).
- */
-static size_t utf8_size(const char *text)
-{
-	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const uint8_t first = (uint8_t)text[0];
-	const unsigned int ones = (unsigned int)__builtin_clz(~((uint32_t)first << 24));
-	const size_t size =
-		ones ? ones : 1; /* the first byte begins with as many bits that are 1 */
-	uint32_t character = first & (0x7fU >> ones);
-
-	if (ones == 1 || ones > 4)
-		return 0;
-	for (size_t i = 1; i < size; i++) {
-		const uint8_t next = (uint8_t)text[i];
-
-		if ((next & 0xc0) != 0x80) /* the end of the string, too */
-			return 0;
-		character = character << 6 | (next & 0x3f);
-	}
-	if (character < smallest[size] || (character >= 0xd800 && character < 0xe000) ||
-	    character > 0x10ffff)
-		return 0;
-	return size;
-}
-
-/* A copy of `text` in which bytes that are not UTF-8 are escaped; the caller frees it. Or NULL. */
-static char *make_utf8(const char *text)
-{
-	char *copy = malloc(4 * strlen(text) + 1), *end = copy;
-
-	while (copy && *text) {
-		size_t size = utf8_size(text);
-
-		if (size)
-			end = mempcpy(end, text, size);
-		else
-			end += sprintf(end, "\\x%02x", (uint8_t)*text);
-		text += size ? size : 1;
-	}
-	if (copy)
-		*end = '\0';
-	return copy;
-}
-
 /* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
-	char *text = value ? make_utf8(value) : NULL;
+	char *text =
+		value ? escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value)) : NULL;
 
 	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
 	free(text);

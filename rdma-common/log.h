@@ -57,8 +57,8 @@ void print_json(struct console *console, struct json_object *object);
 enum status flush_output(struct console *console, bool interrupted);
 
 /*
- * The bytes as text with nothing left in it that a terminal would obey. The caller frees it; NULL
- * means that there is no memory.
+ * The bytes as text of the user's locale, with nothing left in it that a terminal would obey, or
+ * that would deceive a reader. The caller frees it; NULL means that there is no memory. Any thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
 
@@ -69,8 +69,8 @@ char *escape(const uint8_t *bytes, size_t size);
 struct excerpt {
 	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
 	size_t head_size;            /* how many of those have come */
-	uint64_t text_length;        /* bytes up to the last one that is not zero */
 	uint64_t size;               /* all bytes */
+	bool goes_on;                /* behind those not all are zero */
 	bool is_pattern;
 };
 

@@ -77,32 +77,23 @@ static void print_figures(const struct connection *connection)
 			     NANOSECONDS_PER_SECOND);
 }
 
-/* True if the port has counters of errors, which were wanted. */
-static bool has_counters(const struct connection *connection)
+/* By how much the port's counters of errors have grown; not `any` where it has none. */
+static struct counters growth_of(const struct connection *connection)
 {
-	return connection->counters_before.any && connection->counters_after.any;
+	return counters_growth(&connection->counters_before, &connection->counters_after);
 }
 
-static uint64_t growth_of(const struct connection *connection, unsigned int counter)
-{
-	return counter_growth(&connection->counters_before, &connection->counters_after, counter);
-}
-
-/* What the port's counters of errors say; nothing where it has none. */
 static void print_counters(const struct connection *connection)
 {
+	const struct counters growth = growth_of(connection);
 	const char *device = device_name(connection);
-	bool clean = true;
+	bool clean = growth.any;
 
-	if (!has_counters(connection))
-		return;
 	for (unsigned int i = 0; counter_name(i); i++) {
-		uint64_t growth = growth_of(connection, i);
-
-		if (growth == 0)
+		if (growth.values[i] == 0)
 			continue;
 		print_status(&connection->log, "counted by %s meanwhile: %s %" PRIu64, device,
-			     counter_name(i), growth);
+			     counter_name(i), growth.values[i]);
 		clean = false;
 	}
 	if (clean)
@@ -145,13 +136,12 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 /* The counters that have grown, by how much; null where the port has none. */
 static void add_counters(struct json_object *object, const struct connection *connection)
 {
-	struct json_object *inner = has_counters(connection) ? json_object_new_object() : NULL;
+	const struct counters growth = growth_of(connection);
+	struct json_object *inner = growth.any ? json_object_new_object() : NULL;
 
 	for (unsigned int i = 0; inner && counter_name(i); i++) {
-		uint64_t growth = growth_of(connection, i);
-
-		if (growth > 0)
-			add_count(inner, counter_name(i), growth);
+		if (growth.values[i] > 0)
+			add_count(inner, counter_name(i), growth.values[i]);
 	}
 	json_object_object_add(object, "errors_counted", inner);
 }

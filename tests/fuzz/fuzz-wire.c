@@ -29,7 +29,7 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
 	(void)count;
 	(void)arguments;
-	require(setlocale(LC_CTYPE, "C.UTF-8"));
+	require(!setenv("LC_ALL", "C.UTF-8", 1) && setlocale(LC_CTYPE, ""));
 	return 0;
 }
 
