@@ -151,6 +151,7 @@ static bool is_harmless(wchar_t character)
 		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 		L"\u00ad\u115f\u3164\uffa0";
 
+	/* not every library's wcwidth(3) is -1 for what it does not print */
 	return iswprint((wint_t)character) && wcwidth(character) > 0 &&
 	       !wcschr(deceptive, character);
 }
@@ -167,8 +168,8 @@ static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 
 /*
  * A copy of the bytes in which those are escaped that are no characters of a locale or, `harmless`,
- * that a terminal would obey. Without the locale that is all but ASCII. The caller frees it; NULL:
- * there is no memory.
+ * that a terminal would obey. Without the locale that is all but ASCII, of which not every library
+ * says that they are none. The caller frees it; NULL: there is no memory.
  */
 static char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size)
 {

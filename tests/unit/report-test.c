@@ -162,18 +162,21 @@ static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 static void an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes(void **state)
 {
 	static const size_t pieces[] = { 1, 7, 63, 64, 65, 1000, 4096 };
+	static const size_t last[] = { 0, 5, 1022, 1023, 1024, 1025, 2000, 2998, 2999 };
 	uint8_t bytes[3000] = { 0 };
 
 	(void)state;
-	for (size_t size = 0; size <= sizeof(bytes); size = size * 5 / 4 + 1) {
-		for (size_t last = 0; last < size; last = last * 3 / 2 + 1) {
-			bytes[last] = 'x';
-			for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
-				check_excerpt(bytes, size, pieces[i]);
-			memset(bytes, 0, sizeof(bytes));
+	assert_int_equal(SHOWN_PAYLOAD, 1024);
+	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+		bytes[last[i]] = 'x';
+		for (size_t size = last[i] + 1; size <= sizeof(bytes); size = size * 5 / 4 + 1) {
+			for (size_t j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++)
+				check_excerpt(bytes, size, pieces[j]);
 		}
-		check_excerpt(bytes, size, 100);
+		bytes[last[i]] = 0;
 	}
+	check_excerpt(bytes, 0, 1);
+	check_excerpt(bytes, sizeof(bytes), 100);
 }
 
 /* ---- Latencies ---- */
@@ -340,7 +343,7 @@ static void a_payload_is_shown_up_to_a_screen_of_text(void **state)
 	(void)state;
 	start(&program, ROLE_CLIENT);
 	print_payload(&log, &excerpt);
-	excerpt.head_size = 0;
+	memset(excerpt.head, 0, SHOWN_PAYLOAD);
 	print_payload(&log, &excerpt);
 	memset(excerpt.head, 'x', SHOWN_PAYLOAD);
 	memset(rest, 'x', SHOWN_PAYLOAD);
