@@ -213,8 +213,10 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 
 		if (count < 0 && !may_retry(count))
 			return false;
-		bytes += count > 0 ? count : 0;
-		size -= count > 0 ? count : 0;
+		if (count > 0) {
+			bytes += count;
+			size -= count;
+		}
 	}
 	return true;
 }
@@ -295,7 +297,4 @@ void payload_free(struct payload *payload)
 {
 	free(payload->memory);
 	close_descriptor(payload->descriptor);
-	payload->memory = NULL;
-	payload->size = 0;
-	payload->descriptor = -1;
 }

@@ -168,12 +168,13 @@ static void a_counter_that_was_reset_has_not_grown(void **state)
 		struct counters before = { .any = i % 2 }, after = { .any = i / 2 % 2 }, growth;
 		bool any = before.any && after.any;
 
-		before.values[3] = cases[i / 4].before;
-		after.values[3] = cases[i / 4].after;
+		before.values[0] = before.values[COUNTERS - 1] = cases[i / 4].before;
+		after.values[0] = after.values[COUNTERS - 1] = cases[i / 4].after;
 		growth = counters_growth(&before, &after);
 		assert_int_equal(growth.any, any);
-		assert_true(growth.values[3] == (any ? cases[i / 4].growth : 0));
-		assert_true(growth.values[4] == 0);
+		assert_true(growth.values[0] == (any ? cases[i / 4].growth : 0));
+		assert_true(growth.values[1] == 0);
+		assert_true(growth.values[COUNTERS - 1] == growth.values[0]);
 	}
 }
 
