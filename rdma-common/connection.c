@@ -295,7 +295,6 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.ring = connection->incoming_ring.memory,
 		.ring_size = connection->incoming_ring.size,
 		.output = agreement->wanted_length > 0 ? NULL : options->output,
-		.output_mode = options->output ? output_mode() : 0,
 		.limit = options->maximum_payload,
 		.is_pattern = agreement->expects_pattern,
 		.has_digest = agreement->verifying,

@@ -28,7 +28,6 @@ struct helper {
 	struct process *process;
 	struct payload payload;
 	const char *output_name;
-	mode_t mode;
 	sem_t asked; /* what the helper waits for: it costs no descriptor, as an eventfd(2) would */
 	int ended;   /* eventfd(2): a call has, or the helper */
 	bool asked_for; /* a call whose result is not taken; its owner's */
@@ -49,7 +48,8 @@ struct helper {
 static bool open_output(struct helper *helper)
 {
 	if (!helper->output)
-		helper->output = output_open(helper->output_name, helper->mode, &helper->cancelled);
+		helper->output =
+			output_open(helper->process, helper->output_name, &helper->cancelled);
 	return helper->output;
 }
 
@@ -132,7 +132,7 @@ static int start_thread(struct helper *helper)
 }
 
 struct helper *helper_start(struct process *process, const struct payload *payload,
-			    const char *output, mode_t mode)
+			    const char *output)
 {
 	struct helper *helper = calloc(1, sizeof(*helper));
 	int error;
@@ -143,7 +143,6 @@ struct helper *helper_start(struct process *process, const struct payload *paylo
 	if (payload)
 		helper->payload = *payload;
 	helper->output_name = output;
-	helper->mode = mode;
 	sem_init(&helper->asked, 0, 0);
 	helper->ended = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	error = helper->ended < 0 ? errno : start_thread(helper);

@@ -27,11 +27,11 @@ struct helper;
 
 /*
  * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, or that stores
- * in `output` (output_open(), with `mode`), which it opens for the first bytes; the other one is
+ * in `output` (output_open()), which it opens for the first bytes; the other one is
  * NULL. NULL with errno.
  */
 struct helper *helper_start(struct process *process, const struct payload *payload,
-			    const char *output, mode_t mode);
+			    const char *output);
 
 uint8_t *helper_buffer(struct helper *helper);
 

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "helper.h"
 #include "process.h"
@@ -26,7 +25,6 @@ struct incoming {
 	const uint8_t *ring;
 	size_t ring_size;   /* bytes */
 	const char *output; /* where it is stored; NULL: nowhere */
-	mode_t output_mode; /* of a new file */
 	uint64_t limit;     /* bytes of a payload of unknown length, at most */
 	bool is_pattern;    /* it is to be the pattern of --size */
 	bool has_digest;    /* the peer sends one */

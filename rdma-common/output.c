@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "output.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -19,9 +18,6 @@
 
 #include <linux/magic.h>
 
-#include "options.h"
-#include "process.h"
-
 /* The time after which a wait for a reader notices that it is cancelled. */
 #define PATIENCE_MILLISECONDS 50
 /* Bytes that are written at a time, so that the writing is seen to move. */
@@ -32,72 +28,81 @@
 #define LARGEST_SYNC  ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
+/* A name beside that of a file, which may be as long as a name can be; mkostemp(3) makes it unique.
+ */
+#define TEMPORARY_NAME "/rdma-payload-XXXXXX"
+/* Bytes of a path, beside which a temporary one is no longer than a path can be. */
+#define PATH_SIZE (PATH_MAX - (int)sizeof(TEMPORARY_NAME))
 
 /* What a name stands for, once symbolic links are followed. */
 struct place {
-	char folder[PATH_MAX];
-	char name[PATH_MAX]; /* in that folder */
-	bool in_place;  /* what is there is written to, whatever its name: the kernel alone knows it
-			 */
+	char path[PATH_SIZE];
+	char folder[PATH_SIZE]; /* that it is in */
+	bool in_place;  /* what is open there is written to: only the kernel knows its name */
 	int descriptor; /* and is this one of the process's own; -1: it is not */
 };
 
-/* Somebody stores in what cannot be stored in twice at a time. A program has one such output. */
-static atomic_bool taken;
-
 struct output {
 	const atomic_bool *cancelled;
+	atomic_bool *turn; /* process->output_taken, if this output has set it; or NULL */
 	int descriptor;
 	bool borrowed; /* it was open before, and stays so */
-	bool alone;    /* it is the one that has taken it */
 	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
 	bool syncs;    /* it has a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
 	/* A file, which gets its name in the end; of anything else the rest means nothing. */
 	bool is_file;
-	bool named;  /* it has it */
 	mode_t mode; /* unless it replaces one */
 	struct place place;
 	char temporary_name[PATH_MAX]; /* empty: it has none */
 };
 
+/* close(2) on the way out of a failure: errno stays what it was. */
+static void close_quietly(int descriptor)
+{
+	int error = errno;
+
+	close(descriptor);
+	errno = error;
+}
+
+/*
+ * The result of a call, unless that was only not allowed: to this user, in this user namespace
+ * (EINVAL), or by a file system that does not have it.
+ */
+static int unless_refused(int result)
+{
+	bool refused = errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+
+	return result && refused ? 0 : result;
+}
+
 /* ---- Names ---- */
 
 /*
- * True if a symbolic link may not be followed, by the kernel's rule, which does not guard
- * readlink(2): somebody else has put it where everybody may (fs.protected_symlinks in proc(5)).
+ * Where the symbolic link leads: its length; 0: it is none, or not there. -1 with errno: also for
+ * one that somebody else has put where everybody may, which the kernel does not follow either, but
+ * readlink(2) does (fs.protected_symlinks in proc(5)).
  */
-static bool is_planted(const struct stat *link, const char *folder)
+static ssize_t read_link(const struct place *place, char target[PATH_MAX])
 {
+	int descriptor = open(place->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	const mode_t shared = S_ISVTX | S_IWOTH;
-	struct stat about;
-
-	return !stat(folder, &about) && (about.st_mode & shared) == shared &&
-	       link->st_uid != geteuid() && link->st_uid != about.st_uid;
-}
-
-/* Where the symbolic link leads: its length; 0: it is none, or not there. -1 with errno. */
-static ssize_t read_link(const char *path, const char *folder, char target[PATH_MAX])
-{
-	int error, descriptor = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat link, folder;
 	ssize_t length = -1;
-	struct stat about;
 
 	if (descriptor < 0)
 		return errno == ENOENT ? 0 : -1;
-	if (fstat(descriptor, &about)) {
-		error = errno;
-	} else if (!S_ISLNK(about.st_mode)) {
-		length = 0;
-		error = 0;
-	} else if (is_planted(&about, folder)) {
-		error = EACCES;
-	} else {
-		length = readlinkat(descriptor, "", target, PATH_MAX - 1);
-		error = errno;
+	if (!fstat(descriptor, &link) && !stat(place->folder, &folder)) {
+		if (!S_ISLNK(link.st_mode))
+			length = 0;
+		else if ((folder.st_mode & shared) == shared && link.st_uid != geteuid() &&
+			 link.st_uid != folder.st_uid)
+			errno = EACCES;
+		else
+			length = readlinkat(descriptor, "", target, PATH_MAX - 1);
 	}
-	close(descriptor);
-	errno = error;
+	close_quietly(descriptor);
 	return length;
 }
 
@@ -116,38 +121,35 @@ static bool is_same_folder(const char *one, const char *other)
  */
 static bool is_magic(struct place *place)
 {
-	const char *number = strrchr(place->name, '/');
+	const char *slash = strrchr(place->path, '/');
 	struct statfs about;
-	long descriptor;
-	char *end;
+	uint64_t number;
 
-	number = number ? number + 1 : "";
 	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
 		return false;
 	place->in_place = true;
-	descriptor = strtol(number, &end, 10);
-	if (isdigit((unsigned char)*number) && !*end && descriptor <= INT_MAX &&
+	if (slash && parse_number(slash + 1, 0, INT_MAX, &number) &&
 	    is_same_folder(place->folder, "/proc/self/fd"))
-		place->descriptor = (int)descriptor;
+		place->descriptor = (int)number;
 	return true;
 }
 
 /* Follows symbolic links, also to what does not exist yet, into `place`. 0 or -1 with errno. */
 static int follow_links(const char *name, struct place *place)
 {
-	char target[PATH_MAX], path[PATH_MAX];
+	char target[PATH_MAX], path[PATH_SIZE];
 	int used = snprintf(path, sizeof(path), "%s", name);
 
 	place->in_place = false;
 	place->descriptor = -1;
-	for (int links = 0; links <= LINKS && used < PATH_MAX; links++) {
+	for (int links = 0; links <= LINKS && used < PATH_SIZE; links++) {
 		ssize_t length;
 
-		snprintf(place->name, sizeof(place->name), "%s", path);
+		memcpy(place->path, path, sizeof(path));
 		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
 		if (is_magic(place))
 			return 0;
-		length = read_link(place->name, place->folder, target);
+		length = read_link(place, target);
 		if (length <= 0)
 			return (int)length;
 		target[length] = '\0';
@@ -156,7 +158,7 @@ static int follow_links(const char *name, struct place *place)
 		else
 			used = snprintf(path, sizeof(path), "%s/%s", place->folder, target);
 	}
-	errno = used < PATH_MAX ? ELOOP : ENAMETOOLONG;
+	errno = used < PATH_SIZE ? ELOOP : ENAMETOOLONG;
 	return -1;
 }
 
@@ -195,8 +197,10 @@ const char *output_error(int error)
 
 /* ---- Before the transfer ---- */
 
-/* Checks that a file of `size` bytes, if that is known, can be created in `folder`. 0 or -1 with
- * errno. */
+/*
+ * Checks that a file of `size` bytes, if that is known, can be created in `folder`; access(2) also
+ * knows that it is immutable. 0 or -1 with errno.
+ */
 static int check_folder(const char *folder, uint64_t size)
 {
 	struct statvfs about;
@@ -221,32 +225,24 @@ static int check_folder(const char *folder, uint64_t size)
 	return 0;
 }
 
-static bool is_immutable(const struct statx *about)
-{
-	return about->stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND);
-}
-
 /*
  * Finds what would keep a file from having this name in the end, as far as that can be known
  * (statx(2)). 0 or -1 with errno.
  */
 static int check_name(const struct place *place)
 {
+	const uint64_t immutable = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
 	struct statx file, folder;
 	uid_t user = geteuid();
 
-	errno = EPERM;
-	if (statx(AT_FDCWD, place->folder, 0, STATX_BASIC_STATS, &folder))
-		return 0;
-	if (folder.stx_attributes & STATX_ATTR_IMMUTABLE)
-		return -1;
-	if (statx(AT_FDCWD, place->name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &file))
+	if (statx(AT_FDCWD, place->folder, 0, STATX_BASIC_STATS, &folder) ||
+	    statx(AT_FDCWD, place->path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &file))
 		return 0;
 	errno = EBUSY;
 	if (file.stx_attributes & STATX_ATTR_MOUNT_ROOT)
 		return -1;
 	errno = EPERM;
-	if (is_immutable(&file) || is_immutable(&folder))
+	if ((file.stx_attributes | folder.stx_attributes) & immutable)
 		return -1;
 	/* the kernel's rule for sticky folders (unlink(2), EPERM) */
 	return folder.stx_mode & S_ISVTX && user != 0 && file.stx_uid != user &&
@@ -282,14 +278,6 @@ int output_check(const char *name, uint64_t size)
 	return check_folder(place.folder, size) ? -1 : check_name(&place);
 }
 
-mode_t output_mode(void)
-{
-	mode_t mask = umask(0);
-
-	umask(mask);
-	return 0666 & ~mask;
-}
-
 /* ---- What is no file ---- */
 
 static bool is_cancelled(const atomic_bool *cancelled)
@@ -316,14 +304,14 @@ static bool is_shared(const struct stat *about)
 }
 
 /* Waits until nobody else stores there. 0 or -1 with errno. */
-static int take_turn(struct output *output)
+static int take_turn(struct output *output, atomic_bool *turn)
 {
-	while (atomic_exchange(&taken, true)) {
+	while (atomic_exchange(turn, true)) {
 		if (is_cancelled(output->cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
-	output->alone = true;
+	output->turn = turn;
 	return 0;
 }
 
@@ -349,54 +337,42 @@ static int open_special(const char *name, bool is_pipe, const atomic_bool *cance
  */
 static int open_again(struct output *output, int descriptor, const struct stat *about)
 {
+	bool is_socket = S_ISSOCK(about->st_mode);
 	char name[32];
 	int own;
 
 	output->borrowed = true;
-	if (S_ISFIFO(about->st_mode) || isatty(descriptor)) {
-		snprintf(name, sizeof(name), "/proc/self/fd/%d", descriptor);
-		own = open(name, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-		output->borrowed = own < 0;
-		if (own < 0 && errno == ENXIO)
-			errno = EPIPE; /* it had a reader, which does not come back */
-		if (own >= 0 || errno == EPIPE)
-			return own;
-	} else if (!S_ISSOCK(about->st_mode)) {
+	if (!is_socket && !S_ISFIFO(about->st_mode) && !isatty(descriptor))
 		return descriptor;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", descriptor);
+	own = open(name, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (own < 0 && errno == ENXIO && !is_socket) {
+		errno = EPIPE; /* it had a reader, which does not come back */
+		return -1;
 	}
-	output->blocks = true;
-	return descriptor;
+	output->borrowed = output->blocks = own < 0;
+	return output->blocks ? descriptor : own;
 }
 
 /* ---- A file ---- */
-
-/* A temporary name beside the final one, which may be as long as a name can be; what mkostemp(3)
- * makes of it is unique. */
-static int name_temporarily(struct output *output)
-{
-	if (snprintf(output->temporary_name, sizeof(output->temporary_name),
-		     "%s/rdma-payload-XXXXXX",
-		     output->place.folder) < (int)sizeof(output->temporary_name))
-		return 0;
-	output->temporary_name[0] = '\0';
-	errno = ENAMETOOLONG;
-	return -1;
-}
 
 /* Creates a file under a temporary name. Its descriptor, or -1 with errno and without a name. */
 static int create_temporary(struct output *output)
 {
 	int descriptor;
 
-	if (name_temporarily(output))
-		return -1;
+	snprintf(output->temporary_name, sizeof(output->temporary_name), "%s" TEMPORARY_NAME,
+		 output->place.folder);
 	descriptor = mkostemp(output->temporary_name, O_CLOEXEC);
 	if (descriptor < 0)
 		output->temporary_name[0] = '\0';
 	return descriptor;
 }
 
-/* Opens it without a name, or under a temporary one where the file system cannot do that. */
+/*
+ * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
+ * one where the file system cannot do that.
+ */
 static int create_file(struct output *output)
 {
 	int descriptor;
@@ -410,195 +386,149 @@ static int create_file(struct output *output)
 }
 
 /*
- * True if a call that failed was only not allowed: to this user, in this user namespace (EINVAL),
- * or by a file system that does not have that.
+ * Gives it the mode of a new file, or owner, group and mode of the one that it replaces, each if
+ * that may be; the rights of a group that it does not have go. 0 or -1 with errno.
  */
-static bool is_refused(void)
-{
-	return errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-}
-
-/*
- * Gives it owner and group of the file that it replaces, each if that may be, and returns that
- * file's mode; the rights of a group that it does not have go. -1 with errno.
- */
-static int keep_owner(const struct output *output, const struct stat *before)
+static int set_attributes(const struct output *output)
 {
 	const uid_t same_owner = (uid_t)-1;
 	const gid_t same_group = (gid_t)-1;
-	mode_t mode = before->st_mode & 0777; /* set-user-ID was for other contents */
-	struct stat about;
+	int descriptor = output->descriptor;
+	struct stat before, about;
+	mode_t mode = output->mode;
 
-	if (fchown(output->descriptor, same_owner, before->st_gid) && !is_refused())
-		return -1;
-	if (fchown(output->descriptor, before->st_uid, same_group) && !is_refused())
-		return -1;
-	if (fstat(output->descriptor, &about))
-		return -1;
-	if (about.st_gid != before->st_gid)
-		mode &= ~(mode_t)S_IRWXG;
-	return (int)mode;
+	if (!lstat(output->place.path, &before) && S_ISREG(before.st_mode)) {
+		if (unless_refused(fchown(descriptor, same_owner, before.st_gid)) ||
+		    unless_refused(fchown(descriptor, before.st_uid, same_group)) ||
+		    fstat(descriptor, &about))
+			return -1;
+		mode = before.st_mode & 0777; /* set-user-ID was for other contents */
+		if (about.st_gid != before.st_gid)
+			mode &= ~(mode_t)S_IRWXG;
+	}
+	return unless_refused(fchmod(descriptor, mode));
 }
 
-/* Gives it the owner and mode of the file that it replaces, or else the mode of a new one. */
-static int set_attributes(const struct output *output)
-{
-	int mode = (int)output->mode;
-	struct stat before;
-
-	if (!lstat(output->place.name, &before) && S_ISREG(before.st_mode))
-		mode = keep_owner(output, &before);
-	if (mode < 0)
-		return -1;
-	return fchmod(output->descriptor, (mode_t)mode) && !is_refused() ? -1 : 0;
-}
-
-/* Gives a file without a name one: the final one, or a temporary one if that is taken. */
+/* Gives a file without a name a temporary one: linkat(2) would replace none. 0 or -1 with errno. */
 static int link_file(struct output *output)
 {
-	char source[64];
-	int placeholder;
+	int placeholder = create_temporary(output); /* finds a name that is free */
+	char source[32];
 
-	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
-	if (!linkat(AT_FDCWD, source, AT_FDCWD, output->place.name, AT_SYMLINK_FOLLOW))
-		return 0;
-	if (errno != EEXIST)
-		return -1;
-	placeholder = create_temporary(output); /* finds a name that is free */
 	if (placeholder < 0)
 		return -1;
 	close(placeholder);
-	if (unlink(output->temporary_name))
-		return -1;
-	return linkat(AT_FDCWD, source, AT_FDCWD, output->temporary_name, AT_SYMLINK_FOLLOW);
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
+	return unlink(output->temporary_name) ? -1
+					      : linkat(AT_FDCWD, source, AT_FDCWD,
+						       output->temporary_name, AT_SYMLINK_FOLLOW);
 }
 
-/* Makes it the file of its name. */
+/* Makes it the file of its name: nobody sees less than the whole. 0 or -1 with errno. */
 static int name_file(struct output *output)
 {
-	if (!output->temporary_name[0] && link_file(output))
-		return -1;
-	if (output->temporary_name[0] && rename(output->temporary_name, output->place.name))
+	if ((!output->temporary_name[0] && link_file(output)) ||
+	    rename(output->temporary_name, output->place.path))
 		return -1;
 	output->temporary_name[0] = '\0';
-	output->named = true;
 	return 0;
 }
 
 /* ---- Syncing ---- */
 
-/* The result of fsync(2) or fdatasync(2), which some file systems do not have. */
-static int sync_result(int result)
-{
-	bool unknown = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-
-	return result && unknown ? 0 : result;
-}
-
-/* Lets the name last as well: it is on the disk when its folder is (fsync(2)). */
+/* Lets the name last as well: it is on the disk when its folder is (fsync(2)). 0 or -1 with errno.
+ */
 static int sync_folder(const struct output *output)
 {
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int result, error;
+	int result;
 
 	if (descriptor < 0) /* who may write there need not be allowed to read */
-		return sync_result(syncfs(output->descriptor));
-	result = sync_result(fsync(descriptor));
-	error = errno;
-	close(descriptor);
-	errno = error;
+		return unless_refused(syncfs(output->descriptor));
+	result = unless_refused(fsync(descriptor));
+	close_quietly(descriptor);
 	return result;
 }
 
 /*
- * How many bytes take about a second to sync, if `bytes` took so long. No more than twice as many:
- * the first ones of a disk may have gone into its cache.
+ * Counts bytes that were written, and syncs them when there are as many as take about a second:
+ * twice as many as before, or half, if that took too little time, or too much. 0 or -1 with errno.
  */
-static uint64_t next_sync(uint64_t bytes, int64_t milliseconds)
-{
-	uint64_t next = bytes / (uint64_t)(milliseconds + 1) * 1000;
-
-	if (next > 2 * bytes)
-		next = 2 * bytes;
-	if (next > LARGEST_SYNC)
-		return LARGEST_SYNC;
-	return next < SMALLEST_SYNC ? SMALLEST_SYNC : next;
-}
-
-/* Counts bytes that were written, and syncs them when there are enough. 0 or -1 with errno. */
 static int sync_as_it_goes(struct output *output, size_t written)
 {
-	int64_t started;
+	int64_t started, milliseconds;
 
 	output->unsynced += written;
 	if (output->unsynced < output->sync_size)
 		return 0;
 	started = now_milliseconds();
-	if (sync_result(fdatasync(output->descriptor)))
+	if (unless_refused(fdatasync(output->descriptor)))
 		return -1;
-	output->sync_size = next_sync(output->unsynced, now_milliseconds() - started);
+	milliseconds = now_milliseconds() - started;
+	if (milliseconds <= 500 && output->sync_size < LARGEST_SYNC)
+		output->sync_size *= 2;
+	else if (milliseconds > 1500 && output->sync_size > SMALLEST_SYNC)
+		output->sync_size /= 2;
 	output->unsynced = 0;
 	return 0;
 }
 
 /* ---- From the first byte to the last ---- */
 
-/* Where the bytes go: what `name` stands for, without what is done for a file. 0 or -1 with errno.
- */
-static int find_place(struct output *output, const char *name, struct stat *about)
+static int open_descriptor(struct output *output, struct process *process, const char *name)
 {
 	struct place *place = &output->place;
-	int result;
+	struct stat about;
+	bool missing;
 
 	place->descriptor = STDOUT_FILENO;
 	if (!is_standard_output(name) && follow_links(name, place))
 		return -1;
-	if (place->descriptor >= 0)
-		return fstat(place->descriptor, about);
-	result = stat(name, about);
-	output->is_file = !place->in_place && (result ? errno == ENOENT : S_ISREG(about->st_mode));
-	return output->is_file ? 0 : result;
-}
-
-static int open_descriptor(struct output *output, const char *name)
-{
-	struct stat about;
-
-	if (find_place(output, name, &about))
+	missing = place->descriptor >= 0 ? fstat(place->descriptor, &about) : stat(name, &about);
+	if (missing && (errno != ENOENT || place->in_place || place->descriptor >= 0))
 		return -1;
+	output->is_file =
+		place->descriptor < 0 && !place->in_place && (missing || S_ISREG(about.st_mode));
 	output->syncs = output->is_file || S_ISREG(about.st_mode) || S_ISBLK(about.st_mode);
 	if (output->is_file)
 		return create_file(output);
-	if (is_shared(&about) && take_turn(output))
+	if (is_shared(&about) && take_turn(output, &process->output_taken))
 		return -1;
-	if (output->place.descriptor >= 0)
-		return open_again(output, output->place.descriptor, &about);
+	if (place->descriptor >= 0)
+		return open_again(output, place->descriptor, &about);
 	return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
 }
 
-/* Somebody else may store there. */
-static void end_turn(const struct output *output)
+/* Closes and frees it; a temporary name goes. 0, or what close(2) has to say, an errno value. */
+static int release(struct output *output)
 {
-	if (output->alone)
-		atomic_store(&taken, false);
+	int error = 0;
+
+	if (output->temporary_name[0])
+		unlink(output->temporary_name);
+	if (output->descriptor >= 0 && !output->borrowed && close(output->descriptor))
+		error = errno;
+	if (output->turn) /* somebody else may store there */
+		atomic_store(output->turn, false);
+	free(output);
+	return error;
 }
 
-struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled)
+struct output *output_open(struct process *process, const char *name, const atomic_bool *cancelled)
 {
 	struct output *output = calloc(1, sizeof(*output));
 	int error;
 
 	if (!output)
 		return NULL;
-	output->mode = mode;
+	output->mode = process->file_mode;
 	output->cancelled = cancelled;
 	output->sync_size = FIRST_SYNC;
-	output->descriptor = open_descriptor(output, name);
+	output->descriptor = open_descriptor(output, process, name);
 	if (output->descriptor >= 0)
 		return output;
 	error = errno;
-	end_turn(output);
-	free(output);
+	release(output);
 	errno = error;
 	return NULL;
 }
@@ -629,41 +559,26 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 static int finish(struct output *output)
 {
 	if (!output->is_file)
-		return output->syncs ? sync_result(fsync(output->descriptor)) : 0;
-	if (is_cancelled(output->cancelled) || set_attributes(output) ||
-	    sync_result(fsync(output->descriptor)) || is_cancelled(output->cancelled))
-		return -1;
-	return name_file(output) ? -1 : sync_folder(output);
-}
-
-/* Closes and frees it; a temporary name goes. 0 or -1 with errno. */
-static int release(struct output *output)
-{
-	int result = 0, error;
-
-	if (output->temporary_name[0])
-		unlink(output->temporary_name);
-	if (!output->borrowed)
-		result = close(output->descriptor);
-	if (output->named) /* and synced: there is nothing left to fail */
-		result = 0;
-	error = errno;
-	end_turn(output);
-	free(output);
-	errno = error;
-	return result;
+		return output->syncs ? unless_refused(fsync(output->descriptor)) : 0;
+	return is_cancelled(output->cancelled) || set_attributes(output) ||
+			       unless_refused(fsync(output->descriptor)) ||
+			       is_cancelled(output->cancelled) || name_file(output) ||
+			       sync_folder(output)
+		       ? -1
+		       : 0;
 }
 
 int output_commit(struct output *output)
 {
-	int error;
+	bool is_file = output->is_file;
+	int error = finish(output) ? errno : 0;
+	int closing = release(output);
 
-	if (!finish(output))
-		return release(output);
-	error = errno;
-	release(output);
+	if (!error &&
+	    !is_file) /* a file has its name, and is synced: there is nothing left to fail */
+		error = closing;
 	errno = error;
-	return -1;
+	return error ? -1 : 0;
 }
 
 void output_abandon(struct output *output)

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "options.h"
+#include "process.h"
 
 struct output;
 
@@ -37,9 +38,6 @@ enum parsed output_resolve(struct options *options);
 /* Why storing failed, in words, from errno. The string is static, or strerror(3)'s. */
 const char *output_error(int error);
 
-/* The mode of a new file, by umask(2). Main thread: it sets the mask for a moment. */
-mode_t output_mode(void);
-
 /*
  * Opens what `name` stands for. A file has no name until it is committed where the file system can
  * do that (O_TMPFILE), else a temporary one. A symbolic link is followed, if the kernel would do
@@ -49,7 +47,7 @@ mode_t output_mode(void);
  * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
  * ECANCELED soon. NULL with errno.
  */
-struct output *output_open(const char *name, mode_t mode, const atomic_bool *cancelled);
+struct output *output_open(struct process *process, const char *name, const atomic_bool *cancelled);
 
 /*
  * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A disk is synced

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -226,7 +227,11 @@ static enum status open_event_channel(struct process *process)
 
 void process_init(struct process *process, const struct options *options, struct console *console)
 {
+	mode_t mask = umask(0); /* which can only be read by setting it, and all threads share */
+
+	umask(mask);
 	memset(process, 0, sizeof(*process));
+	process->file_mode = 0666 & ~mask;
 	process->options = options;
 	process->console = console;
 	process->signal_descriptor = -1;

@@ -11,8 +11,10 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "console.h"
 #include "options.h"
@@ -29,9 +31,11 @@
 
 struct process {
 	const struct options *options;
-	struct console *console; /* for warnings */
-	struct failure failure;  /* what failed outside of a session; for --json */
-	int signal_number;       /* the first ending signal that came; 0: none */
+	struct console *console;  /* for warnings */
+	struct failure failure;   /* what failed outside of a session; for --json */
+	mode_t file_mode;         /* of new files, by umask(2) */
+	atomic_bool output_taken; /* a payload goes into what takes one at a time; any thread */
+	int signal_number;        /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* that were there at the start, by librdmacm */
 	int signal_descriptor;        /* signalfd(2): ending signals */
@@ -82,7 +86,10 @@ void occupy_standard_descriptors(void);
 int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
 
-/* Initialises `process`, which may then be closed. `options` and `console` must outlive it. */
+/*
+ * Initialises `process`, which may then be closed. `options` and `console` must outlive it. Before
+ * there are other threads: it sets umask(2) for a moment.
+ */
 void process_init(struct process *process, const struct options *options, struct console *console);
 
 /*

@@ -46,6 +46,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
 	descriptors_before = count_descriptors();
+	process.file_mode = 0640;
 	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -96,7 +97,7 @@ static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
 	(void)state;
 	write_file("file", sizeof(bytes));
 	payload = payload_of("file", sizeof(bytes));
-	helper = helper_start(&process, &payload, NULL, 0);
+	helper = helper_start(&process, &payload, NULL);
 	assert_non_null(helper);
 	helper_read(helper, 1000, sizeof(bytes));
 	assert_int_equal(result_of(helper), HELPER_BUFFER);
@@ -115,14 +116,14 @@ static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
 static void a_call_that_fails_has_its_errno(void **state)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
-	struct helper *helper = helper_start(&process, &payload, NULL, 0);
+	struct helper *helper = helper_start(&process, &payload, NULL);
 
 	(void)state;
 	helper_read(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start(&process, NULL, "none/file", 0600);
+	helper = helper_start(&process, NULL, "none/file");
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -145,7 +146,7 @@ static void what_is_stored_has_its_name_once_it_is_committed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct helper *helper = helper_start(&process, NULL, "stored", 0640);
+		struct helper *helper = helper_start(&process, NULL, "stored");
 		uint8_t found[100];
 		struct stat about;
 
@@ -180,7 +181,7 @@ static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
 	(void)state;
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	payload.descriptor = ends[0];
-	helper = helper_start(&process, &payload, NULL, 0);
+	helper = helper_start(&process, &payload, NULL);
 	helper_read(helper, 0, 10);
 	assert_true(helper_is_asked(helper));
 	/* at once, or on a busy machine a little later, without anything in the pipe */
@@ -201,7 +202,7 @@ static void whom_a_disk_holds_up_nobody_waits_for(void **state)
 	write_file("file", 10);
 	payload = payload_of("file", 10);
 	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	helper = helper_start(&process, &payload, NULL, 0);
+	helper = helper_start(&process, &payload, NULL);
 	helper_read(helper, 0, 10);
 	assert_false(helper_release(helper));
 	assert_false(process_take_ended(&process, false, &what));
@@ -223,7 +224,7 @@ static void without_a_descriptor_there_is_no_helper(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start(&process, NULL, "file", 0600));
+	assert_null(helper_start(&process, NULL, "file"));
 	assert_int_equal(errno, EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
