@@ -260,15 +260,6 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 	}
 }
 
-/* No more events can be had: the session is closed without them. */
-static void abandon(struct client *client)
-{
-	connection_tell(client->connection, NEWS_ABANDONED);
-	while (client->connection->running &&
-	       engine_take_ended(client->engine, true) != client->connection)
-		;
-}
-
 /* A time is up, of what the main thread waits for. */
 static void check_time(struct client *client)
 {
@@ -301,8 +292,8 @@ static enum status run_events(struct client *client)
 			connection_tell(connection, NEWS_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
-			abandon(client);
-			return connection_join(connection);
+			connection_tell(connection, NEWS_ABANDONED);
+			break;
 		default:
 			check_time(client);
 		}

@@ -89,7 +89,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	struct rdma_cm_id *id;
 	int on = 1, error;
 
-	if (rdma_create_id(server->engine.process.event_channel, &id, NULL, RDMA_PS_TCP))
+	if (rdma_create_id(server->engine.process.event_channel, &id, server, RDMA_PS_TCP))
 		return -1;
 	/* IPv4 has a listener of its own: over iWARP one for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
@@ -133,25 +133,22 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-static enum status explain_listening(struct process *process)
+static enum status explain_listening(struct process *process, int error)
 {
 	const struct options *options = process->options;
-	const struct short_name where = short_name(options->bind ? options->bind : "all addresses");
-	const struct short_name port = short_name(options->port ? options->port : "any");
-	int error = errno;
+	const char *reason = strerror(error), *advice = "";
 
-	if (error == EADDRINUSE)
-		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot listen on %s port %s: another program does; choose "
-				    "another --port",
-				    where.text, port.text);
-	if (is_unusable(error))
-		return process_fail(process, STATUS_UNRESOLVED,
-				    "cannot listen on %s port %s: %s; give --bind an address of a "
-				    "network interface that has an RDMA device ('rdma link')",
-				    where.text, port.text, strerror(error));
-	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot listen on %s port %s: %s",
-			    where.text, port.text, strerror(error));
+	if (error == EADDRINUSE) {
+		reason = "another program does";
+		advice = "; choose another --port";
+	} else if (is_unusable(error)) {
+		advice = "; give --bind an address of a network interface that has an RDMA device "
+			 "('rdma link')";
+	}
+	return process_fail(process, is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
+			    "cannot listen on %s port %s: %s%s",
+			    short_name(options->bind ? options->bind : "all addresses").text,
+			    short_name(options->port ? options->port : "any").text, reason, advice);
 }
 
 /* The addresses of --bind, or of all that this host has; to be freed. */
@@ -173,7 +170,6 @@ static enum status look_up(struct server *server, struct addrinfo **addresses)
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
 {
 	const struct options *options = server->engine.options;
-	enum status status = STATUS_SUCCESS;
 	uint64_t port = 0;
 	int failed;
 
@@ -186,39 +182,26 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 		stop_listening(server);
 	}
 	if (failed)
-		status = explain_listening(&server->engine.process);
-	else
-		print_status(&server->engine.log, "listening on port %u.",
-			     ntohs(rdma_get_src_port(server->listeners[0])));
-	return status;
+		return explain_listening(&server->engine.process, errno);
+	print_status(&server->engine.log, "listening on port %u.",
+		     ntohs(rdma_get_src_port(server->listeners[0])));
+	return STATUS_SUCCESS;
 }
 
 /*
  * The device of a listener is removed. Linux reports that to one that is bound to an address, and
- * so to a device; one for all addresses has each device that comes. What is left goes on listening.
+ * so to a device; one for all addresses has each device that comes.
  */
-static void lose_listener(struct server *server, struct rdma_cm_id *id)
+static void lose_listener(struct server *server)
 {
-	unsigned int number = 0;
+	const char *bind = server->engine.options->bind;
 
-	while (number < server->listener_count && server->listeners[number] != id)
-		number++;
-	if (number == server->listener_count) /* a connection's, which could not be destroyed */
-		return;
-	server->listeners[number] = server->listeners[--server->listener_count];
-	if (rdma_destroy_id(id))
-		print_warning(&server->engine.console, "cannot destroy a listener: %s",
-			      strerror(errno));
-	process_fail(&server->engine.process, STATUS_LOCAL_FAILURE,
-		     "cannot listen any more on an address of --bind '%s': its RDMA device was "
-		     "removed; start the server again when it is back ('rdma link')",
-		     short_name(server->engine.options->bind ? server->engine.options->bind
-							     : "all addresses")
-			     .text);
-	if (server->listener_count > 0)
-		return;
-	server->status = STATUS_LOCAL_FAILURE;
 	server->stopping = true;
+	server->status = process_fail(
+		&server->engine.process, STATUS_LOCAL_FAILURE,
+		"cannot listen any more on an address of --bind '%s': its RDMA device was "
+		"removed; start the server again when it is back ('rdma link')",
+		short_name(bind ? bind : "all addresses").text);
 }
 
 /* ---- Sessions ---- */
@@ -242,15 +225,6 @@ static void end_session(struct server *server, struct connection *connection)
 		server->status = status;
 		server->stopping = true;
 	}
-}
-
-/* Those that are over are not there any more. */
-static void end_sessions(struct server *server)
-{
-	struct connection *connection;
-
-	while ((connection = engine_take_ended(&server->engine, false)))
-		end_session(server, connection);
 }
 
 /* Allocates what a session needs and accepts the client; false if the resources are not there. */
@@ -313,7 +287,6 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	struct connection *connection;
 	bool alone;
 
-	end_sessions(server);
 	alone = atomic_load(&server->engine.connection_count) == 0;
 	server->session_count++;
 	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
@@ -332,16 +305,16 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 
 static void handle_cm_event(struct server *server, const struct cm_event *event)
 {
-	struct connection *connection = event->id->context;
+	void *context = event->id->context; /* NULL: a connection had it, and is gone */
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		handle_connect_request(server, event);
-	else if (!connection && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		lose_listener(server, event->id);
-	else if (!connection) /* a listener */
+	else if (context == server && event->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		lose_listener(server);
+	else if (context == server)
 		print_warning(&server->engine.console, "listener: %s", rdma_event_str(event->type));
-	else
-		connection_cm_event(connection, event);
+	else if (context)
+		connection_cm_event(context, event);
 }
 
 static void tell_all(struct server *server, enum news news)
@@ -350,20 +323,6 @@ static void tell_all(struct server *server, enum news news)
 
 	TAILQ_FOREACH (connection, &server->engine.connections, link)
 		connection_tell(connection, news);
-}
-
-/* No more events can be had: all sessions are closed without them. */
-static enum status abandon(struct server *server)
-{
-	struct connection *connection;
-
-	tell_all(server, NEWS_ABANDONED);
-	while (!TAILQ_EMPTY(&server->engine.connections)) {
-		connection = engine_take_ended(&server->engine, true);
-		if (connection)
-			end_session(server, connection);
-	}
-	return STATUS_LOCAL_FAILURE;
 }
 
 static enum status run_events(struct server *server)
@@ -389,7 +348,10 @@ static enum status run_events(struct server *server)
 			tell_all(server, NEWS_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
-			return abandon(server);
+			server->stopping = true;
+			server->status = STATUS_LOCAL_FAILURE;
+			tell_all(server, NEWS_ABANDONED);
+			break;
 		default:
 			break;
 		}

@@ -544,19 +544,6 @@ enum status engine_open(struct engine *engine)
 	return STATUS_SUCCESS;
 }
 
-/* A thread has ended: a connection's, which is stored, or a helper's whose connection is gone. */
-static enum wakeup take_ended(struct engine *engine, struct connection *connection,
-			      struct connection **ended)
-{
-	if (!connection) {
-		engine->held_up--;
-		return WAKEUP_OTHER;
-	}
-	engine->held_up += (int)connection->helpers_left;
-	*ended = connection;
-	return WAKEUP_ENDED;
-}
-
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
 			struct connection **ended)
 {
@@ -565,23 +552,19 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 	enum wakeup wakeup = process_wait(&engine->process, deadline, event, &device_event,
 					  (void **)&connection);
 
-	if (wakeup == WAKEUP_ENDED)
-		return take_ended(engine, connection, ended);
-	if (wakeup != WAKEUP_DEVICE_EVENT)
-		return wakeup;
-	handle_device_event(engine, &device_event);
-	return WAKEUP_OTHER;
-}
-
-struct connection *engine_take_ended(struct engine *engine, bool wait)
-{
-	struct connection *connection, *ended;
-
-	while (process_take_ended(&engine->process, wait, (void **)&connection)) {
-		if (take_ended(engine, connection, &ended) == WAKEUP_ENDED)
-			return ended;
+	if (wakeup == WAKEUP_DEVICE_EVENT) {
+		handle_device_event(engine, &device_event);
+		return WAKEUP_OTHER;
 	}
-	return NULL;
+	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper, whose connection is gone */
+		engine->held_up--;
+		return WAKEUP_OTHER;
+	}
+	if (wakeup == WAKEUP_ENDED) {
+		engine->held_up += (int)connection->helpers_left;
+		*ended = connection;
+	}
+	return wakeup;
 }
 
 /* Gives the helpers that are held up a moment to end. */

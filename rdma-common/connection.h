@@ -32,10 +32,6 @@ void engine_close(struct engine *engine);
 enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event *event,
 			struct connection **ended);
 
-/* The same for a connection that has ended already; or to `wait` for one when engine_wait() cannot.
- * NULL: none has. */
-struct connection *engine_take_ended(struct engine *engine, bool wait);
-
 /*
  * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
  * shown in front of its lines unless it is 0. Returns NULL, with a message that is recorded, when

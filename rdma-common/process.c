@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -285,6 +284,8 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 			return WAKEUP_OTHER;
 		print_warning(process->console, "cannot get an event of the connection manager: %s",
 			      strerror(errno));
+		epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, process->event_channel->fd,
+			  NULL);
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
@@ -345,12 +346,8 @@ static enum wakeup take_signal(struct process *process)
 	return WAKEUP_SIGNAL;
 }
 
-bool process_take_ended(struct process *process, bool wait, void **what)
+bool process_take_ended(struct process *process, void **what)
 {
-	struct pollfd ready = { .fd = process->ended[0], .events = POLLIN };
-
-	while (wait && poll(&ready, 1, -1) < 0 && errno == EINTR)
-		;
 	return read(process->ended[0], what, sizeof(*what)) == sizeof(*what);
 }
 
@@ -366,8 +363,12 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 {
 	struct epoll_event ready;
 	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
+	bool failed = count < 0 && errno != EINTR;
 
-	if (count < 0 && errno != EINTR) {
+	/* first: what has ended leaves room for who comes, and is told whatever fails */
+	if (process_take_ended(process, ended))
+		return WAKEUP_ENDED;
+	if (failed) {
 		print_warning(process->console, "cannot wait for events: %s", strerror(errno));
 		return WAKEUP_EXHAUSTED;
 	}
@@ -377,8 +378,8 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return take_signal(process);
-	if (ready.data.ptr == process->ended)
-		return process_take_ended(process, false, ended) ? WAKEUP_ENDED : WAKEUP_OTHER;
+	if (ready.data.ptr == process->ended) /* by now it is there, or it was taken before */
+		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
 }
 

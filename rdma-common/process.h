@@ -72,7 +72,7 @@ enum wakeup {
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
 	WAKEUP_ENDED,        /* a thread has: what it reported is stored */
 	WAKEUP_OTHER,        /* the deadline */
-	WAKEUP_EXHAUSTED,    /* it cannot wait any more; a message was printed */
+	WAKEUP_EXHAUSTED,    /* no more events can be had, but for ends; a message was printed */
 };
 
 /*
@@ -115,8 +115,8 @@ int make_nonblocking(int descriptor);
 int process_watch_device(struct process *process, struct ibv_context *verbs);
 
 /*
- * Waits until there is something to do, at most until `deadline` (as now_milliseconds() counts,
- * INT64_MAX: without limit).
+ * Waits until there is something to do, of which the ends of threads come first, at most until
+ * `deadline` (as now_milliseconds() counts, INT64_MAX: without limit).
  */
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended);
@@ -124,8 +124,8 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 /* A thread is about to end, and tells the main thread of `what`, any pointer. Any thread. */
 void process_report_ended(struct process *process, void *what);
 
-/* Takes such a report, and may `wait` for one. False: there is none. */
-bool process_take_ended(struct process *process, bool wait, void **what);
+/* Takes such a report. False: there is none. */
+bool process_take_ended(struct process *process, void **what);
 
 /*
  * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection
