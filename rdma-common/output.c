@@ -337,19 +337,14 @@ static int open_special(const char *name, bool is_pipe, const atomic_bool *cance
  */
 static int open_again(struct output *output, int descriptor, const struct stat *about)
 {
-	bool is_socket = S_ISSOCK(about->st_mode);
 	char name[32];
 	int own;
 
 	output->borrowed = true;
-	if (!is_socket && !S_ISFIFO(about->st_mode) && !isatty(descriptor))
+	if (!S_ISSOCK(about->st_mode) && !S_ISFIFO(about->st_mode) && !isatty(descriptor))
 		return descriptor;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", descriptor);
 	own = open(name, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (own < 0 && errno == ENXIO && !is_socket) {
-		errno = EPIPE; /* it had a reader, which does not come back */
-		return -1;
-	}
 	output->borrowed = output->blocks = own < 0;
 	return output->blocks ? descriptor : own;
 }
