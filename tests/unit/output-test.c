@@ -79,6 +79,7 @@ static struct {
 	uid_t user;         /* who runs this, if that is asked */
 	uid_t link_owner;   /* of symbolic links; 0: as it is */
 	mode_t folder_mode; /* of folders, besides what they have */
+	uid_t folder_owner; /* added to it */
 } disk;
 
 static bool fails(enum call call)
@@ -112,8 +113,10 @@ int stat(const char *name, struct stat *about)
 {
 	int result = fstatat(AT_FDCWD, name, about, 0);
 
-	if (!result && S_ISDIR(about->st_mode))
+	if (!result && S_ISDIR(about->st_mode)) {
 		about->st_mode |= disk.folder_mode;
+		about->st_uid += disk.folder_owner;
+	}
 	return result;
 }
 
@@ -138,8 +141,10 @@ int statx(int start, const char *name, int flags, unsigned int mask, struct stat
 
 	if (disk.special && !strcmp(name, disk.special))
 		about->stx_attributes |= disk.attributes;
-	if (S_ISDIR(about->stx_mode))
+	if (S_ISDIR(about->stx_mode)) {
 		about->stx_mode = (uint16_t)(about->stx_mode | disk.folder_mode);
+		about->stx_uid += disk.folder_owner;
+	}
 	return result;
 }
 
@@ -589,15 +594,18 @@ static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **sta
 {
 	static const struct {
 		mode_t folder_mode;
-		uid_t link_owner, user;
+		uid_t link_owner, user, folder_owner;
 		int error;
 	} cases[] = {
-		{ 0, 12345, 0, 0 }, /* in a folder that is not everybody's */
-		{ S_ISVTX, 12345, 0, 0 },
-		{ S_ISVTX | S_IWOTH, 12345, 0, EACCES },
-		{ S_ISVTX | S_IWOTH, 12345, 12345, 0 },
-		{ S_ISVTX | S_IWOTH, 0, 0, 0 },
+		{ 0, 12345, 0, 0, 0 }, /* in a folder that is not everybody's */
+		{ S_ISVTX, 12345, 0, 0, 0 },
+		{ S_ISVTX | S_IWOTH, 12345, 0, 0, EACCES },
+		{ S_ISVTX | S_IWOTH, 12345, 12345, 0, 0 },
+		{ S_ISVTX | S_IWOTH, 12345, 0, 12345, 0 },
+		{ S_ISVTX | S_IWOTH, 0, 0, 0, 0 },
 	};
+
+	uid_t folder_owner = about_file(".").st_uid;
 
 	(void)state;
 	assert_int_equal(symlink("target", "link"), 0);
@@ -605,6 +613,8 @@ static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **sta
 		disk.folder_mode = cases[i / 2].folder_mode;
 		disk.link_owner = cases[i / 2].link_owner;
 		disk.user = cases[i / 2].user;
+		if (cases[i / 2].folder_owner)
+			disk.folder_owner = cases[i / 2].folder_owner - folder_owner;
 		if (cases[i / 2].error)
 			assert_int_equal(check("link", 7), cases[i / 2].error);
 		assert_int_equal(store("link", 7), cases[i / 2].error);
@@ -757,6 +767,8 @@ static void too_little_room_is_found_before(void **state)
 	}
 }
 
+#define FOREIGN S_IWOTH /* with it: a folder that is another user's */
+
 /* A mount point is what is bound into a container as a volume of one file. */
 static void what_cannot_be_replaced_is_found_before(void **state)
 {
@@ -780,7 +792,7 @@ static void what_cannot_be_replaced_is_found_before(void **state)
 		{ "old", NULL, 0, S_ISVTX, 12345, EPERM },
 		{ "new", NULL, 0, S_ISVTX, 12345, 0 },
 		{ "others", NULL, 0, S_ISVTX, 12345, 0 }, /* whose the file is, if that can be */
-		{ "others", NULL, 0, S_ISVTX, 0, 0 },
+		{ "others", NULL, 0, S_ISVTX | FOREIGN, 0, 0 },
 	};
 
 	(void)state;
@@ -791,7 +803,8 @@ static void what_cannot_be_replaced_is_found_before(void **state)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		disk.special = cases[i].special;
 		disk.attributes = cases[i].attributes;
-		disk.folder_mode = cases[i].folder_mode;
+		disk.folder_mode = cases[i].folder_mode & S_ISVTX;
+		disk.folder_owner = cases[i].folder_mode & FOREIGN ? 54321 : 0;
 		disk.user = cases[i].user;
 		if (!strcmp(cases[i].name, "others") && syscall(SYS_geteuid) != 0)
 			continue; /* it is this user's */
