@@ -294,9 +294,9 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	copy->id = event->id;
 	parameters = &event->param.conn;
 	if (parameters->private_data) {
-		copy->private_data_size = parameters->private_data_len < PRIVATE_DATA_KEPT
+		copy->private_data_size = parameters->private_data_len < HELLO_SIZE
 						  ? parameters->private_data_len
-						  : PRIVATE_DATA_KEPT;
+						  : HELLO_SIZE;
 		memcpy(copy->private_data, parameters->private_data, copy->private_data_size);
 	}
 	copy->responder_resources = parameters->responder_resources;

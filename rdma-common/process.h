@@ -43,16 +43,13 @@ struct process {
 	int main_descriptor;          /* epoll(7): what the main thread waits for */
 };
 
-/* Bytes that are kept of a connection manager event's private data: a hello. */
-#define PRIVATE_DATA_KEPT HELLO_SIZE
-
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or a transport's own reason for a rejection */
 	struct rdma_cm_id *id;
-	/* In a connect request, its acceptance and its rejection: */
-	uint8_t private_data[PRIVATE_DATA_KEPT];
+	/* In a connect request, its acceptance and its rejection, a hello: */
+	uint8_t private_data[HELLO_SIZE];
 	size_t private_data_size;
 	uint8_t responder_resources; /* as the peer sent them: see reads_served() */
 	uint8_t initiator_depth;

@@ -793,6 +793,7 @@ static void what_cannot_be_replaced_is_found_before(void **state)
 		{ "new", NULL, 0, S_ISVTX, 12345, 0 },
 		{ "others", NULL, 0, S_ISVTX, 12345, 0 }, /* whose the file is, if that can be */
 		{ "others", NULL, 0, S_ISVTX | FOREIGN, 0, 0 },
+		{ "others", NULL, 0, S_ISVTX | FOREIGN, 54321, 0 }, /* whose the folder is */
 	};
 
 	(void)state;
