@@ -28,8 +28,7 @@
 #define LARGEST_SYNC  ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/* A name beside that of a file, which may be as long as a name can be; mkostemp(3) makes it unique.
- */
+/* Beside a file, whose own name may be as long as a name can be; mkostemp(3) makes it unique. */
 #define TEMPORARY_NAME "/rdma-payload-XXXXXX"
 /* Bytes of a path, beside which a temporary one is no longer than a path can be. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof(TEMPORARY_NAME))
