@@ -291,7 +291,8 @@ static enum status run_events(struct client *client)
 			client->reached = true;
 			connection_tell(connection, NEWS_INTERRUPTED);
 			break;
-		case WAKEUP_EXHAUSTED:
+		case WAKEUP_EXHAUSTED: /* for no other address either */
+			client->reached = true;
 			connection_tell(connection, NEWS_ABANDONED);
 			break;
 		default:
