@@ -351,20 +351,6 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 	return status;
 }
 
-/* The addresses of `name`, for messages `what`. 0, or a message and the failure are there. */
-static enum status look_up(struct engine *engine, const char *what, const char *name,
-			   const char *port, struct addrinfo **addresses)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-	int error = getaddrinfo(name, port, &hints, addresses);
-
-	if (!error)
-		return STATUS_SUCCESS;
-	*addresses = NULL;
-	return process_fail(&engine->process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
-			    short_name(name).text, lookup_error(error));
-}
-
 static enum status run_client(struct engine *engine)
 {
 	const struct options *options = engine->options;
@@ -373,9 +359,10 @@ static enum status run_client(struct engine *engine)
 	enum status status;
 
 	/* first: while names are resolved and files read, signals still end the program at once */
-	status = look_up(engine, "the host name", options->address, options->port, &addresses);
+	status = resolve_name(&engine->process, "the host name", options->address, options->port,
+			      &addresses);
 	if (status == STATUS_SUCCESS && options->bind)
-		status = look_up(engine, "--bind", options->bind, NULL, &sources);
+		status = resolve_name(&engine->process, "--bind", options->bind, NULL, &sources);
 	client.sources = sources;
 	if (status == STATUS_SUCCESS)
 		status = engine_open(engine);

@@ -151,22 +151,6 @@ static enum status explain_listening(struct process *process, int error)
 			    short_name(options->port ? options->port : "any").text, reason, advice);
 }
 
-/* The addresses of --bind, or of all that this host has; to be freed. */
-static enum status look_up(struct server *server, struct addrinfo **addresses)
-{
-	const struct options *options = server->engine.options;
-	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
-	int error =
-		getaddrinfo(options->bind, options->port ? options->port : "0", &hints, addresses);
-
-	if (!error)
-		return STATUS_SUCCESS;
-	*addresses = NULL;
-	return process_fail(
-		&server->engine.process, STATUS_UNRESOLVED, "cannot resolve --bind '%s': %s",
-		short_name(options->bind ? options->bind : "any").text, lookup_error(error));
-}
-
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
 {
 	const struct options *options = server->engine.options;
@@ -360,9 +344,11 @@ static enum status run_events(struct server *server)
 
 static enum status run_server(struct server *server)
 {
+	const struct options *options = server->engine.options;
 	struct addrinfo *addresses;
 	/* first: while a name is resolved and files are read, signals still end the program */
-	enum status status = look_up(server, &addresses);
+	enum status status = resolve_name(&server->engine.process, "--bind", options->bind,
+					  options->port ? options->port : "0", &addresses);
 
 	if (status == STATUS_SUCCESS)
 		status = engine_open(&server->engine);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -39,6 +38,19 @@ socklen_t address_size(const struct sockaddr *address)
 const char *lookup_error(int error)
 {
 	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
+}
+
+enum status resolve_name(struct process *process, const char *what, const char *name,
+			 const char *port, struct addrinfo **addresses)
+{
+	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
+	int error = getaddrinfo(name, port, &hints, addresses);
+
+	if (!error)
+		return STATUS_SUCCESS;
+	*addresses = NULL;
+	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
+			    short_name(name ? name : "any").text, lookup_error(error));
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)

@@ -9,6 +9,7 @@
 #define RDMA_COMMON_CONNECT_H
 
 #include <infiniband/verbs.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,6 +74,14 @@ socklen_t address_size(const struct sockaddr *address);
  * says where that is the reason (EAI_SYSTEM). To be asked before errno changes. Any thread.
  */
 const char *lookup_error(int error);
+
+/*
+ * Resolves `name`, for messages `what`, and `port` (NULL: none) to `addresses`, which are to be
+ * freed (freeaddrinfo(3)), or NULL. Without a name: the wildcards of IPv4 and IPv6. On failure a
+ * message has been printed and recorded.
+ */
+enum status resolve_name(struct process *process, const char *what, const char *name,
+			 const char *port, struct addrinfo **addresses);
 
 /* The transport of a port of a device: "InfiniBand", "RoCE" or "iWARP". The string is static. */
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port);
