@@ -299,7 +299,7 @@ static enum status withdraw_incoming(struct connection *connection, struct failu
 enum wr_kind {
 	WR_RECEIVE,   /* the slot */
 	WR_MESSAGE,   /* the type */
-	WR_OPERATION, /* the request's id, from transfer_next() */
+	WR_OPERATION, /* the request's number, from transfer_next() */
 	WR_PROBE,     /* nothing */
 };
 
@@ -488,32 +488,42 @@ static void prepare_batch(struct connection *connection)
 	}
 }
 
-/* Makes `request` carry what `next` says. */
-static void make_request(const struct connection *connection, struct ibv_send_wr *request,
-			 const struct transfer_request *next)
+/* Makes the work requests of a run. */
+static void make_requests(const struct connection *connection, struct ibv_send_wr *requests,
+			  const struct transfer_run *run)
 {
-	request->wr_id = make_wr_id(WR_OPERATION, next->id);
-	request->sg_list->addr = (uintptr_t)connection->transfer_region->memory + next->local;
-	request->sg_list->length = (uint32_t)next->size;
-	request->wr.rdma.remote_addr = connection->peer_region.value + next->remote;
-	request->send_flags = next->signaled ? IBV_SEND_SIGNALED : 0;
-	if (request->opcode == IBV_WR_RDMA_WRITE)
-		request->send_flags |= inline_flag(connection, next->size);
+	uint64_t id = make_wr_id(WR_OPERATION, run->number);
+	uint64_t local = (uintptr_t)connection->transfer_region->memory + run->local;
+	uint64_t remote = connection->peer_region.value + run->remote;
+	unsigned int flags =
+		requests->opcode == IBV_WR_RDMA_WRITE ? inline_flag(connection, run->size) : 0;
+
+	for (struct ibv_send_wr *request = requests; request < requests + run->count; request++) {
+		request->wr_id = id++;
+		request->sg_list->addr = local;
+		request->sg_list->length = (uint32_t)run->size;
+		request->wr.rdma.remote_addr = remote;
+		request->send_flags = flags;
+		local += run->stride;
+		remote += run->stride;
+	}
+	if (run->signaled)
+		requests[run->count - 1].send_flags |= IBV_SEND_SIGNALED;
 }
 
 /* Makes a list of the work requests that may be posted now, BATCH at most; how many. */
 static unsigned int make_batch(struct connection *connection)
 {
-	struct transfer_request next[BATCH];
-	unsigned int more, count = 0;
+	struct ibv_send_wr *requests = connection->batch->requests;
+	struct figures *figures = &connection->figures;
+	struct transfer_run run;
+	unsigned int count = 0;
 
-	while ((more = transfer_next(&connection->transfer, next + count, BATCH - count,
-				     connection->now)) > 0)
-		count += more;
-	for (unsigned int i = 0; i < count; i++) {
-		make_request(connection, &connection->batch->requests[i], &next[i]);
-		if (next[i].size > connection->figures.request_bytes)
-			connection->figures.request_bytes = next[i].size;
+	while (transfer_next(&connection->transfer, BATCH - count, connection->now, &run)) {
+		make_requests(connection, requests + count, &run);
+		count += run.count;
+		if (run.size > figures->request_bytes)
+			figures->request_bytes = run.size;
 	}
 	return count;
 }
@@ -529,10 +539,7 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	error = ibv_post_send(connection->id->qp, requests, &rejected);
 	last->next = next;
 	if (error) {
-		const struct transfer_request first = { .id = wr_detail(rejected->wr_id),
-							.size = rejected->sg_list->length };
-
-		transfer_rejected(&connection->transfer, &first);
+		transfer_rejected(&connection->transfer, wr_detail(rejected->wr_id));
 		return error;
 	}
 	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",

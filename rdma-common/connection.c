@@ -221,7 +221,6 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 		.completes_early = connection->limits.iwarp,
 		.depth = connection->limits.depth,
 		.request_size = connection->limits.request_size,
-		.in_flight = TRANSFER_IN_FLIGHT,
 		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,

@@ -3,15 +3,6 @@
 
 #include <stddef.h>
 
-/* The id of a request: 39 bits of the position behind it, above 17 bits of its number. */
-#define NUMBER_BITS   17
-#define NUMBER_MASK   (((uint64_t)1 << NUMBER_BITS) - 1)
-#define POSITION_MASK (((uint64_t)1 << 39) - 1)
-
-/* Bytes in flight: never fewer, so that a wire that stands is tried; never more than fit an id. */
-#define IN_FLIGHT_LEAST ((uint64_t)16 << 10)
-#define IN_FLIGHT_MOST  ((uint64_t)1 << 38)
-
 #define PAGE ((uint64_t)4096)
 
 /* MSG_WINDOWs that are accepted beyond one for each quarter ring. */
@@ -73,6 +64,24 @@ static void settle(struct transfer_stream *stream, uint64_t announced, unsigned 
 static const struct transfer_stream *operated(const struct transfer *transfer)
 {
 	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
+}
+
+/*
+ * The longest request, once the announced ring is known, and how many of them may be in flight. Of
+ * a stream that does not fit into that ring, a move that is reported at once, so that both sides
+ * always have something to do.
+ */
+static void size_requests(struct transfer *transfer)
+{
+	const struct transfer_plan *plan = &transfer->plan;
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t part = stream->quarter > PAGE ? stream->quarter : PAGE;
+	uint64_t size = smaller(stream->local_span, stream->remote_span);
+
+	size = smaller(size,
+		       stream->quiet ? plan->request_size : smaller(plan->request_size, part));
+	transfer->operation.size = size;
+	transfer->operation.depth = smaller(plan->depth, TRANSFER_IN_FLIGHT / (size ? size : 1));
 }
 
 /* ---- Where everything ends ---- */
@@ -297,7 +306,6 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, 
 		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
 		.operation.stop = TRANSFER_UNKNOWN,
-		.meter.limit = plan->in_flight,
 		.started = now,
 		.heard = now,
 		.moved = TRANSFER_NEVER,
@@ -329,8 +337,10 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 
 	if (stream->plan.present && ring == 0 && stream->length > 0)
 		return "has no memory";
-	if (stream->plan.present)
+	if (stream->plan.present) {
 		settle(stream, ring, transfer->plan.share);
+		size_requests(transfer);
+	}
 	if (!writes && stream->plan.present) {
 		if (ready > ring || ready > ready_end(transfer, stream) ||
 		    ready == TRANSFER_UNKNOWN)
@@ -586,32 +596,6 @@ void transfer_verdict(struct transfer *transfer, int64_t now)
 	refresh(transfer, false, now);
 }
 
-/* ---- The wire's speed ---- */
-
-/*
- * About a second of the wire may be in flight. More at once, but no more than four times as much:
- * over iWARP the first completions say how fast the memory of the TCP socket is. Less only if the
- * limit was what the operation waited for, not its source.
- */
-static void meter_completed(struct transfer_meter *meter, uint64_t bytes, int64_t now)
-{
-	uint64_t rate;
-
-	meter->bytes += bytes;
-	meter->time += (uint64_t)(now - meter->since);
-	meter->since = now;
-	if (meter->bytes < meter->limit / 4 && meter->time < 1000)
-		return;
-	rate = meter->bytes * 1000 / (meter->time > 0 ? meter->time : 1);
-	if (rate > meter->limit)
-		meter->limit = smaller(smaller(rate, 4 * meter->limit), IN_FLIGHT_MOST);
-	else if (meter->bound)
-		meter->limit = rate > IN_FLIGHT_LEAST ? rate : IN_FLIGHT_LEAST;
-	meter->bytes = 0;
-	meter->time = 0;
-	meter->bound = false;
-}
-
 /* ---- The operation ---- */
 
 /* The position up to which the rings of both sides allow to operate. */
@@ -644,79 +628,30 @@ static uint64_t operation_limit(const struct transfer *transfer)
 {
 	uint64_t limit = transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
 
-	if (operated(transfer)->announced == 0)
-		return 0;
 	return smaller(limit, operation_end(transfer));
 }
 
-/*
- * Bytes of one request at most: where several may be in flight, a quarter of what may be, so that a
- * slow wire is seen to move; of a stream that is longer than the announced ring, no more than a
- * move that is reported, so that both sides always have something to do.
- */
-static uint64_t request_limit(const struct transfer *transfer)
-{
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t part = transfer->meter.limit / (transfer->plan.depth > 1 ? 4 : 1);
-
-	if (!stream->quiet)
-		part = smaller(part, stream->quarter);
-	if (part > PAGE)
-		part -= part % PAGE;
-	else
-		part = PAGE;
-	return smaller(transfer->plan.request_size, part);
-}
-
-/* What the requests up to the next one that asks for a completion have in common. */
-struct run {
-	const struct transfer_stream *stream;
-	uint64_t limit;     /* the position up to which the rings allow to operate */
-	uint64_t in_flight; /* the position up to which bytes may be in flight */
-	uint64_t size;      /* bytes of a request at most */
-	uint64_t requests;  /* the last one of so many, at least 1, asks for a completion, */
-	uint64_t signal;    /* and so does the first one that comes to this position */
-};
-
-/*
- * Selective signaling: one completion for depth/4 requests or a quarter of what may be in flight,
- * and one for the last that can be posted for now, since what comes after it may depend on it.
- * Where the rest waits for bytes in flight or for depth, a completion is on its way.
- */
-static struct run plan_run(const struct transfer *transfer)
+/* The requests that may be posted now up to one that asks for a completion. */
+static struct transfer_run plan_run(const struct transfer *transfer, uint64_t most)
 {
 	const struct transfer_operation *operation = &transfer->operation;
-	uint64_t interval = transfer->plan.depth < 4 ? 1 : transfer->plan.depth / 4;
-	uint64_t unsignaled = operation->requests_posted - operation->last_signaled;
-	uint64_t limit = operation_limit(transfer), in_flight = transfer->meter.limit;
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t bytes = operation_limit(transfer) - operation->posted;
+	/* to the end of either ring */
+	uint64_t straight = smaller(stream->local_span - operation->local,
+				    stream->remote_span - operation->remote);
+	uint64_t size = smaller(smaller(operation->size, bytes), straight);
+	bool same = size == stream->local_span && size == stream->remote_span;
+	uint64_t alike = (same ? bytes : smaller(bytes, straight)) / size;
 
-	return (struct run){
-		.stream = operated(transfer),
-		.limit = limit,
-		.in_flight = plus(operation->completed, in_flight),
-		.size = request_limit(transfer),
-		/* else the last one that asked was rejected */
-		.requests = unsignaled < interval ? interval - unsignaled : 1,
-		.signal = smaller(limit, plus(operation->last_signaled_byte, in_flight / 4)),
+	return (struct transfer_run){
+		.number = operation->requests_posted + 1,
+		.local = operation->local,
+		.remote = operation->remote,
+		.size = size,
+		.stride = same ? 0 : size,
+		.count = (unsigned int)smaller(alike, most),
 	};
-}
-
-/* The size of the next request, if depth and bytes in flight did not matter. */
-static uint64_t next_size(const struct run *run, const struct transfer_operation *operation)
-{
-	uint64_t size = smaller(run->size, run->limit - operation->posted);
-
-	return smaller(size, smaller(run->stream->local_span - operation->local,
-				     run->stream->remote_span - operation->remote));
-}
-
-/* Whether so many bytes more may be in flight. If no completion is to come, nothing is waited for.
- */
-static bool fits_in_flight(const struct run *run, const struct transfer_operation *operation,
-			   uint64_t size)
-{
-	return operation->posted + size <= run->in_flight ||
-	       operation->last_signaled <= operation->requests_completed;
 }
 
 /* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
@@ -725,89 +660,75 @@ static uint64_t advance(uint64_t offset, uint64_t size, uint64_t span)
 	return offset + size == span ? 0 : offset + size;
 }
 
-/* The next request, of `size` bytes. */
-static struct transfer_request next_request(const struct run *run,
-					    struct transfer_operation *operation, uint64_t size)
+static void count_run(struct transfer *transfer, const struct transfer_run *run)
 {
-	struct transfer_request request = { .local = operation->local,
-					    .remote = operation->remote,
-					    .size = size };
+	struct transfer_operation *operation = &transfer->operation;
+	const struct transfer_stream *stream = operated(transfer);
+	uint64_t bytes = run->stride * run->count;
 
-	operation->posted += size;
-	operation->local = advance(operation->local, size, run->stream->local_span);
-	operation->remote = advance(operation->remote, size, run->stream->remote_span);
-	operation->requests_posted++;
-	request.id = (operation->posted & POSITION_MASK) << NUMBER_BITS |
-		     (operation->requests_posted & NUMBER_MASK);
-	return request;
+	operation->posted += run->size * run->count;
+	operation->local = advance(operation->local, bytes, stream->local_span);
+	operation->remote = advance(operation->remote, bytes, stream->remote_span);
+	operation->requests_posted += run->count;
+	operation->unsignaled += run->count;
+	if (!run->signaled)
+		return;
+	operation->unsignaled = 0;
+	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
+		(struct transfer_signal){ operation->requests_posted, operation->posted };
 }
 
-/* Makes the requests of a run, `most` at most, which is at least 1; how many. */
-static uint64_t make_run(struct transfer *transfer, struct transfer_request *requests,
-			 uint64_t most)
+/*
+ * Selective signaling: one completion for depth/4 requests, and one for the last that can be posted
+ * for now, since what comes after it may depend on it. Where the rest waits for depth, a completion
+ * is on its way.
+ */
+bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
+		   struct transfer_run *run)
 {
-	const struct run run = plan_run(transfer);
-	struct transfer_operation operation = transfer->operation; /* stays in registers */
-	uint64_t count = 0;
+	const struct transfer_operation *operation = &transfer->operation;
+	uint64_t interval = operation->depth < 4 ? 1 : operation->depth / 4;
+	uint64_t room = smaller(most, operation->depth - transfer_outstanding(transfer));
+	uint64_t limit = operation_limit(transfer);
 
-	if (operation.posted >= run.limit)
-		return 0;
-	do {
-		uint64_t size = next_size(&run, &operation);
-
-		if (!fits_in_flight(&run, &operation, size)) {
-			transfer->meter.bound = true;
-			break;
-		}
-		requests[count++] = next_request(&run, &operation, size);
-	} while (count < most && count < run.requests && operation.posted < run.signal);
-	if (count > 0 && (count == run.requests || operation.posted >= run.signal)) {
-		requests[count - 1].signaled = true;
-		operation.last_signaled = operation.requests_posted;
-		operation.last_signaled_byte = operation.posted;
-	}
-	transfer->operation = operation;
-	return count;
-}
-
-unsigned int transfer_next(struct transfer *transfer, struct transfer_request *requests,
-			   unsigned int most, int64_t now)
-{
-	uint64_t outstanding = transfer_outstanding(transfer);
-	uint64_t room = smaller(most, transfer->plan.depth - outstanding);
-	uint64_t count = room > 0 ? make_run(transfer, requests, room) : 0;
-
-	if (count == 0)
-		return 0;
-	if (outstanding == 0)
-		transfer->meter.since = now;
+	if (room == 0 || operation->posted >= limit ||
+	    operation->signals_posted - operation->signals_completed == TRANSFER_SIGNALS)
+		return false;
+	*run = plan_run(transfer, smaller(room, interval - operation->unsignaled));
+	run->signaled = operation->unsignaled + run->count == interval ||
+			operation->posted + run->size * run->count == limit;
+	count_run(transfer, run);
 	/* as refresh() would, which is more work: a completion is owed, and WRITE is news */
 	start_clock(&transfer->owed_since, now);
 	if (transfer->plan.writes)
 		start_clock(&transfer->moved, now);
-	return (unsigned int)count;
+	return true;
 }
 
-/* How far request `id` is behind the last one that completed: in requests, and in bytes. */
-static uint64_t requests_to(const struct transfer_operation *operation, uint64_t id)
+void transfer_rejected(struct transfer *transfer, uint64_t number)
 {
-	return (id - operation->requests_completed) & NUMBER_MASK;
+	transfer->operation.requests_posted = number - 1;
 }
 
-static uint64_t bytes_to(const struct transfer_operation *operation, uint64_t id)
-{
-	return ((id >> NUMBER_BITS) - operation->completed) & POSITION_MASK;
-}
-
-void transfer_rejected(struct transfer *transfer, const struct transfer_request *request)
+bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
 
-	operation->requests_posted =
-		operation->requests_completed + requests_to(operation, request->id) - 1;
-	operation->posted = operation->completed + bytes_to(operation, request->id) - request->size;
-	operation->local = operation->posted % operated(transfer)->local_span;
-	operation->remote = operation->posted % operated(transfer)->remote_span;
+	if (number <= operation->requests_completed || number > operation->requests_posted)
+		return false;
+	operation->requests_completed = number;
+	while (operation->signals_completed < operation->signals_posted) {
+		const struct transfer_signal *signal =
+			&operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
+
+		if (signal->request > number)
+			break;
+		operation->completed = signal->position;
+		operation->signals_completed++;
+	}
+	/* the adapter there answers for a program that stands still */
+	refresh(transfer, !transfer_waits_for_peer(transfer), now);
+	return true;
 }
 
 uint64_t transfer_pass(const struct transfer *transfer)
@@ -818,23 +739,6 @@ uint64_t transfer_pass(const struct transfer *transfer)
 uint64_t transfer_outstanding(const struct transfer *transfer)
 {
 	return transfer->operation.requests_posted - transfer->operation.requests_completed;
-}
-
-bool transfer_completed(struct transfer *transfer, uint64_t id, int64_t now)
-{
-	struct transfer_operation *operation = &transfer->operation;
-	uint64_t requests = requests_to(operation, id), bytes = bytes_to(operation, id);
-
-	if (requests == 0 || requests > operation->requests_posted - operation->requests_completed)
-		return false;
-	if (bytes == 0 || bytes > operation->posted - operation->completed)
-		return false;
-	operation->requests_completed += requests;
-	operation->completed += bytes;
-	meter_completed(&transfer->meter, bytes, now);
-	/* the adapter there answers for a program that stands still */
-	refresh(transfer, !transfer_waits_for_peer(transfer), now);
-	return true;
 }
 
 void transfer_stop(struct transfer *transfer)

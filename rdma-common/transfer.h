@@ -46,10 +46,13 @@
 #define TRANSFER_MILLISECONDS 250                 /* age at which any move is reported */
 
 /*
- * Bytes in flight before the wire has been measured. Not 1 MiB: that is 8 s of a wire of 1 Mbit/s,
- * and a peer with --timeout 5 hears of nothing that is posted behind it.
+ * Bytes of requests that are in flight at most: on a wire of 4 Mbit/s they take 8.4 s, and what is
+ * posted behind them arrives within the usual --timeout.
  */
-#define TRANSFER_IN_FLIGHT ((uint64_t)256 << 10)
+#define TRANSFER_IN_FLIGHT ((uint64_t)4 << 20)
+
+/* Requests that ask for a completion and are outstanding at most. */
+#define TRANSFER_SIGNALS 16
 
 /* What is known of a direction before the peer's MSG_MR. */
 struct stream_plan {
@@ -69,7 +72,6 @@ struct transfer_plan {
 	bool completes_early;
 	unsigned int depth;    /* requests of the operation that are outstanding, 1 to 65536 */
 	uint64_t request_size; /* bytes of a request at most */
-	uint64_t in_flight;    /* bytes in flight before the wire is measured */
 	unsigned int credits;  /* 0: the peer knows no MSG_WINDOW */
 	unsigned int answer;   /* at least 2, less than `credits` */
 	unsigned int share;    /* a move of so great a part of the announced ring is reported */
@@ -112,23 +114,23 @@ struct transfer_sink {
 	bool done;           /* the peer's MSG_DONE came */
 };
 
+/* A request that asks for a completion, until that comes. */
+struct transfer_signal {
+	uint64_t request;  /* its number */
+	uint64_t position; /* behind it */
+};
+
 /* The operation of this side: positions, and the requests' numbers from 1. */
 struct transfer_operation {
 	uint64_t posted, completed;
 	uint64_t local, remote; /* where `posted` lies: offsets in this side's ring, in the other */
 	uint64_t requests_posted, requests_completed;
-	uint64_t last_signaled;      /* the number of the last request with a completion */
-	uint64_t last_signaled_byte; /* the position behind it */
-	uint64_t stop;               /* end of a repeating operation whose time is up */
-};
-
-/* How fast the wire is: what completed while something was in flight. */
-struct transfer_meter {
-	uint64_t limit; /* bytes that may be in flight: about a second of the wire */
-	uint64_t bytes; /* have completed in this measurement */
-	uint64_t time;  /* milliseconds that it took */
-	int64_t since;  /* since then something is in flight, or the last completion came */
-	bool bound;     /* something had to wait for the limit during the measurement */
+	uint64_t unsignaled; /* so many of the last ones ask for no completion */
+	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, at n modulo that */
+	uint64_t signals_posted, signals_completed;
+	uint64_t size;  /* bytes of a request at most */
+	uint64_t depth; /* requests that are outstanding at most; 0: not known yet */
+	uint64_t stop;  /* end of a repeating operation whose time is up */
 };
 
 /* MSG_WINDOWs, both ways. */
@@ -146,7 +148,6 @@ struct transfer {
 	struct transfer_source source;
 	struct transfer_sink sink;
 	struct transfer_operation operation;
-	struct transfer_meter meter;
 	struct transfer_credits credits;
 	int64_t started;    /* the peer cannot have sent anything before */
 	int64_t moved;      /* since when something has moved that the peer was not told */
@@ -161,13 +162,15 @@ struct piece {
 	uint64_t size;     /* bytes */
 };
 
-/* A work request of the operation. */
-struct transfer_request {
-	uint64_t id;     /* for wr_id, 56 bits; transfer_completed() takes it back */
-	uint64_t local;  /* offset in this side's ring */
-	uint64_t remote; /* offset in the announced ring */
-	uint64_t size;   /* bytes */
-	bool signaled;   /* ask for a completion, which stands for all requests before it, too */
+/* Work requests of the operation, alike: one behind the other, in both rings. */
+struct transfer_run {
+	uint64_t number; /* of the first one; transfer_completed() takes it back */
+	uint64_t local;  /* its offset in this side's ring */
+	uint64_t remote; /* its offset in the announced ring */
+	uint64_t size;   /* bytes of each */
+	uint64_t stride; /* from one's offsets to the next one's; 0: each has the same bytes */
+	unsigned int count;
+	bool signaled; /* the last one asks for a completion, which stands for all before it, too */
 };
 
 /* The numbers in a MSG_WINDOW. */
@@ -233,18 +236,24 @@ void transfer_verdict(struct transfer *transfer, int64_t now);
 /* ---- The operation ---- */
 
 /*
- * The next work requests that may be posted now, up to one that asks for a completion, and `most`
- * at most; how many. They count as posted. Ask until 0: only the last one of all those is sure to
- * have the completion that goes on with the rest.
+ * The next work requests that may be posted now, `most` at most. False: there are none. They count
+ * as posted. Ask until false: only the last one of all those is sure to have the completion that
+ * goes on with the rest.
  */
-unsigned int transfer_next(struct transfer *transfer, struct transfer_request *requests,
-			   unsigned int most, int64_t now);
+bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
+		   struct transfer_run *run);
 
-/* ibv_post_send(3) rejected this request and so all after it: they were not posted after all. */
-void transfer_rejected(struct transfer *transfer, const struct transfer_request *request);
+/*
+ * ibv_post_send(3) rejected this request and so all after it: they are not outstanding. Nothing
+ * more may be posted.
+ */
+void transfer_rejected(struct transfer *transfer, uint64_t number);
 
-/* The completion of request `id`, and so of all before it. False if no such one is outstanding. */
-bool transfer_completed(struct transfer *transfer, uint64_t id, int64_t now);
+/*
+ * The completion of request `number`, and so of all before it. It need not have asked for one:
+ * where the connection has broken, some providers complete each. False if it is not outstanding.
+ */
+bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
 /* The time of a repeating operation is up: it ends with the pass that has begun. */
 void transfer_stop(struct transfer *transfer);

@@ -329,7 +329,7 @@ struct peer {
 	uint64_t incoming_size;
 	uint64_t region_address, region_length; /* the program's */
 	uint32_t region_rkey;
-	struct transfer_request requests[PEER_DEPTH]; /* number n, from 0, at n modulo that */
+	struct transfer_run requests[PEER_DEPTH]; /* number n, from 0, at n modulo that */
 	uint64_t posted, landed;
 	uint64_t accessed;                 /* position that the program's operation has come to */
 	uint64_t known_ready, known_taken; /* what was delivered to it of the peer's numbers */

@@ -216,7 +216,6 @@ static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
 		.writes = writes(),
 		.depth = PEER_DEPTH,
 		.request_size = scripted_number("request", TRANSFER_REQUEST_SIZE),
-		.in_flight = LONGEST_RING,
 		.credits = is_tutorial() ? 0 : TRANSFER_CREDITS,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
@@ -447,7 +446,7 @@ static bool store(struct peer *peer)
 static void pump(struct peer *peer);
 
 /* Carries one work request of the peer's between its ring and the program's. */
-static void land_one(const struct peer *peer, const struct transfer_request *request)
+static void land_one(const struct peer *peer, const struct transfer_run *request)
 {
 	unsigned int access = writes() ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE
 				       : IBV_ACCESS_REMOTE_READ;
@@ -496,12 +495,12 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 /* The bytes move when the completion comes or, before that, a message behind the WRITE. */
 static bool operate(struct peer *peer)
 {
-	struct transfer_request *request = &peer->requests[peer->posted % PEER_DEPTH];
+	struct transfer_run *request = &peer->requests[peer->posted % PEER_DEPTH];
 	struct stimulus *stimulus;
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
 		transfer_stop(&peer->transfer); /* else without effect */
-	if (!peer->mr_sent || !transfer_next(&peer->transfer, request, 1, simulated_milliseconds()))
+	if (!peer->mr_sent || !transfer_next(&peer->transfer, 1, simulated_milliseconds(), request))
 		return false;
 	peer->posted++;
 	if (!request->signaled || take_order("peer-operation", '!'))
@@ -510,7 +509,7 @@ static bool operate(struct peer *peer)
 	stimulus->id = peer->id;
 	stimulus->sequence = peer->requests;
 	stimulus->position = peer->posted;
-	stimulus->request = request->id;
+	stimulus->request = request->number;
 	produce(stimulus);
 	return true;
 }
