@@ -52,8 +52,7 @@ static void settle(struct transfer_stream *stream, uint64_t announced, unsigned 
 
 	stream->announced = announced;
 	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
-	stream->quiet = stream->repeats ||
-			(stream->length != TRANSFER_UNKNOWN && stream->length <= announced);
+	stream->quiet = stream->repeats || (stream->agreed && stream->length <= announced);
 	stream->quarter = announced / share > 0 ? announced / share : 1;
 	stream->held = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	stream->local_span = stream->repeats && stream->held ? plan->length : plan->ring;
@@ -86,38 +85,20 @@ static void size_requests(struct transfer *transfer)
 
 /* ---- Where everything ends ---- */
 
-/* `ready` that a peer with this stream reaches; of a repeating READ, a single pass. */
+/* `ready` at the end; of a READ that repeats, a single pass. */
 static uint64_t ready_end(const struct transfer *transfer, const struct transfer_stream *stream)
 {
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-static uint64_t operation_end(const struct transfer *transfer)
-{
-	const struct transfer_stream *stream = operated(transfer);
-
-	if (stream->length != TRANSFER_UNKNOWN)
-		return stream->length;
-	if (stream->repeats)
-		return transfer->operation.stop;
-	if (transfer->plan.writes)
-		return transfer->source.ended ? transfer->source.filled : TRANSFER_UNKNOWN;
-	return transfer->sink.ended ? transfer->sink.ready : TRANSFER_UNKNOWN;
-}
-
-/* Bytes that the source fills in all. */
+/* Bytes that the source fills in all: of what repeats from its ring, a single pass, too. */
 static uint64_t source_end(const struct transfer *transfer)
 {
-	const struct transfer_source *source = &transfer->source;
-	const struct transfer_stream *stream = &source->stream;
+	const struct transfer_stream *stream = &transfer->source.stream;
 
-	if (stream->repeats && (!transfer->plan.writes || stream->held))
+	if (stream->repeats && stream->held)
 		return stream->plan.length;
-	if (stream->repeats)
-		return operation_end(transfer);
-	if (stream->length != TRANSFER_UNKNOWN)
-		return stream->length;
-	return source->ended ? source->filled : TRANSFER_UNKNOWN;
+	return ready_end(transfer, stream);
 }
 
 static bool source_at_end(const struct transfer *transfer)
@@ -127,13 +108,17 @@ static bool source_at_end(const struct transfer *transfer)
 
 uint64_t transfer_sink_end(const struct transfer *transfer)
 {
+	const struct transfer_stream *stream = &transfer->sink.stream;
+
+	return stream->repeats ? stream->plan.length : stream->length;
+}
+
+/* Whether nothing more will be ready. */
+static bool sink_ended(const struct transfer *transfer)
+{
 	const struct transfer_sink *sink = &transfer->sink;
 
-	if (sink->stream.repeats)
-		return sink->stream.plan.length;
-	if (sink->stream.length != TRANSFER_UNKNOWN)
-		return sink->stream.length;
-	return sink->ended ? sink->ready : TRANSFER_UNKNOWN;
+	return sink->done || sink->ready == ready_end(transfer, &sink->stream);
 }
 
 bool transfer_operated(const struct transfer *transfer)
@@ -141,7 +126,7 @@ bool transfer_operated(const struct transfer *transfer)
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t position = transfer->plan.writes ? operation->posted : operation->completed;
 
-	return !operated(transfer)->plan.present || position == operation_end(transfer);
+	return !operated(transfer)->plan.present || position == operated(transfer)->length;
 }
 
 /* ---- The numbers that the peer is told ---- */
@@ -225,7 +210,7 @@ static bool owes_sink(const struct transfer *transfer)
 	const struct transfer_sink *sink = &transfer->sink;
 	const struct transfer_stream *stream = &sink->stream;
 
-	if (!stream->plan.present || sink->ended)
+	if (!stream->plan.present || sink_ended(transfer))
 		return false;
 	return stream->repeats || sink->ready < plus(sink->told_taken, stream->announced);
 }
@@ -235,7 +220,7 @@ static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
 
-	return stream->repeats || stream->length != TRANSFER_UNKNOWN || source->told_end;
+	return stream->repeats || stream->agreed || source->told_end;
 }
 
 /* READ: whether the peer can have read all of the outgoing stream. */
@@ -251,9 +236,7 @@ static bool may_have_read(const struct transfer *transfer)
 /* Whether it owes MSG_DONE: in READ, not before it could read everything. */
 static bool owes_done(const struct transfer *transfer)
 {
-	const struct transfer_sink *sink = &transfer->sink;
-
-	if (sink->done || (sink->stream.plan.present && !sink->ended))
+	if (transfer->sink.done || !sink_ended(transfer))
 		return false;
 	return transfer->plan.writes || may_have_read(transfer);
 }
@@ -305,12 +288,13 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, 
 		.plan = *plan,
 		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
-		.operation.stop = TRANSFER_UNKNOWN,
 		.started = now,
 		.heard = now,
 		.moved = TRANSFER_NEVER,
 		.owed_since = TRANSFER_NEVER,
 	};
+	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
+	transfer->sink.stream.agreed = transfer->sink.stream.length != TRANSFER_UNKNOWN;
 	settle(&transfer->sink.stream, plan->writes ? plan->incoming.ring : 0, plan->share);
 	settle(&transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring, plan->share);
 }
@@ -322,8 +306,7 @@ uint64_t transfer_announce(struct transfer *transfer, int64_t now)
 	if (transfer->plan.writes || !source->stream.plan.present)
 		return 0;
 	source->told_ready = source->filled;
-	source->told_end =
-		ready_end(transfer, &source->stream) != TRANSFER_UNKNOWN && source_at_end(transfer);
+	source->told_end = is_marked(source) && source_at_end(transfer);
 	refresh(transfer, false, now);
 	return source->told_ready;
 }
@@ -346,7 +329,6 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 		    ready == TRANSFER_UNKNOWN)
 			return "is ready beyond its end";
 		sink->ready = ready;
-		sink->ended = ready == ready_end(transfer, stream);
 	}
 	refresh(transfer, true, now);
 	return NULL;
@@ -443,15 +425,14 @@ static const char *judge_ready(const struct transfer *transfer, uint64_t ready, 
 
 	if (ready < sink->ready)
 		return "goes backwards in what is ready";
-	/* how far a timed operation came is not in its MSG_DONE, but in a window behind that */
-	if (sink->ended && ready > sink->ready &&
-	    !(sink->done && stream->repeats && last == TRANSFER_UNKNOWN))
-		return "goes on after the end";
+	/* how far a timed operation came is not in its MSG_DONE, but in a window behind that: the
+	 * end is not known then */
 	if (ready > last || ready == TRANSFER_UNKNOWN) /* which is no number of bytes */
-		return "is ready beyond what was agreed";
+		return sink->ready == last ? "goes on after the end"
+					   : "is ready beyond what was agreed";
 	if (!stream->repeats && ready > plus(sink->told_taken, stream->announced))
 		return "is ready beyond the ring";
-	if (end && (sink->ended || !stream->plan.present))
+	if (end && sink_ended(transfer))
 		return "ends twice";
 	if (end && last != TRANSFER_UNKNOWN && ready != last)
 		return "ends before what was agreed";
@@ -488,7 +469,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
 	struct transfer_credits *credits = &transfer->credits;
-	bool moved = (window->ready > sink->ready && !sink->ended) ||
+	bool moved = (window->ready > sink->ready && !sink_ended(transfer)) ||
 		     window->taken > source->taken || window->kept > source->kept || window->end;
 	const char *wrong = judge_credits(transfer, window, now);
 
@@ -503,9 +484,8 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	credits->received++;
 	credits->confirmed = window->received;
 	sink->ready = window->ready;
-	sink->ended =
-		sink->ended || window->end ||
-		(sink->stream.plan.present && sink->ready == ready_end(transfer, &sink->stream));
+	if (window->end && !sink->stream.agreed && !sink_ended(transfer))
+		sink->stream.length = window->ready;
 	source->taken = window->taken;
 	source->kept = window->kept;
 	refresh(transfer, moved, now);
@@ -537,20 +517,6 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now)
 	return stream->repeats ? stream->plan.length : source->told_ready;
 }
 
-/* The bytes that MSG_DONE has to say; TRANSFER_UNKNOWN: it must not have come. */
-static uint64_t expected_bytes(const struct transfer_sink *sink)
-{
-	const struct transfer_stream *stream = &sink->stream;
-
-	if (!stream->plan.present)
-		return 0;
-	if (stream->repeats)
-		return stream->plan.length;
-	if (stream->length != TRANSFER_UNKNOWN)
-		return stream->length;
-	return sink->ended ? sink->ready : TRANSFER_UNKNOWN;
-}
-
 /* READ: how far the peer has read when it is done. */
 static uint64_t read_end(const struct transfer *transfer)
 {
@@ -564,7 +530,7 @@ static uint64_t read_end(const struct transfer *transfer)
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now)
 {
 	struct transfer_sink *sink = &transfer->sink;
-	uint64_t expected = expected_bytes(sink);
+	uint64_t expected = transfer_sink_end(transfer);
 	uint64_t last = ready_end(transfer, &sink->stream);
 
 	if (sink->done)
@@ -581,7 +547,6 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int6
 		sink->ready = last;
 	if (!transfer->plan.writes)
 		transfer->source.taken = read_end(transfer);
-	sink->ended = true;
 	sink->done = true;
 	refresh(transfer, true, now);
 	return NULL;
@@ -628,7 +593,7 @@ static uint64_t operation_limit(const struct transfer *transfer)
 {
 	uint64_t limit = transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
 
-	return smaller(limit, operation_end(transfer));
+	return smaller(limit, operated(transfer)->length);
 }
 
 /* The requests that may be posted now up to one that asks for a completion. */
@@ -743,17 +708,16 @@ uint64_t transfer_outstanding(const struct transfer *transfer)
 
 void transfer_stop(struct transfer *transfer)
 {
-	struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t pass = stream->plan.length, begun = operation->posted;
+	bool writes = transfer->plan.writes;
+	struct transfer_stream *stream = writes ? &transfer->source.stream : &transfer->sink.stream;
+	uint64_t pass = stream->plan.length, begun = transfer->operation.posted;
 
-	if (!stream->repeats || stream->length != TRANSFER_UNKNOWN ||
-	    operation->stop != TRANSFER_UNKNOWN || pass == 0)
+	if (!stream->repeats || stream->length != TRANSFER_UNKNOWN || pass == 0)
 		return;
-	if (transfer->plan.writes && !stream->held && transfer->source.filled > begun)
+	if (writes && !stream->held && transfer->source.filled > begun)
 		begun = transfer->source.filled;
 	/* a request must be left to post, the last one, whose completion tells the end */
-	operation->stop = (begun / pass + 1) * pass;
+	stream->length = (begun / pass + 1) * pass;
 }
 
 /* ---- Filling and emptying the rings ---- */
@@ -767,8 +731,6 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->taken;
 	uint64_t limit = smaller(plus(freed, stream->plan.ring), source_end(transfer));
 
-	if (source->ended)
-		return source->filled;
 	/* whether it repeats is not known yet, but the first pass is the same */
 	if (stream->announced == 0)
 		return smaller(limit, stream->plan.length);
@@ -797,16 +759,15 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece)
 bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now)
 {
 	struct transfer_source *source = &transfer->source;
-	const struct transfer_stream *stream = &source->stream;
+	struct transfer_stream *stream = &source->stream;
 
 	if (size > fill_limit(transfer) - source->filled)
 		return false;
-	if (end && stream->plan.length != TRANSFER_UNKNOWN && stream->length != TRANSFER_UNKNOWN &&
-	    source->filled + size != source_end(transfer))
+	if (end && stream->agreed && source->filled + size != source_end(transfer))
 		return false;
 	source->filled += size;
-	source->ended =
-		source->ended || (end && stream->length == TRANSFER_UNKNOWN && !stream->repeats);
+	if (end && !stream->agreed && !stream->repeats)
+		stream->length = source->filled;
 	refresh(transfer, false, now);
 	return true;
 }

@@ -83,8 +83,9 @@ struct transfer_plan {
 struct transfer_stream {
 	struct stream_plan plan;
 	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
-	uint64_t length;  /* bytes in all, all passes; TRANSFER_UNKNOWN: until the end is marked */
-	uint64_t quarter; /* bytes of a move that is reported at once */
+	uint64_t length;    /* bytes in all, all passes; TRANSFER_UNKNOWN until the end is known */
+	bool agreed;        /* it was known from the beginning; else the source marks its end */
+	uint64_t quarter;   /* bytes of a move that is reported at once */
 	uint64_t local_span, remote_span; /* in the rings: a byte is at its position modulo this */
 	bool held;                        /* this side's ring holds all the bytes that differ */
 	bool repeats; /* passes are sent with the same bytes, without flow control */
@@ -98,7 +99,6 @@ struct transfer_source {
 	uint64_t told_ready; /* the peer was told */
 	uint64_t taken;      /* the peer told */
 	uint64_t kept;       /* the peer told; for progress alone */
-	bool ended;          /* there is no more */
 	bool told_end;       /* the peer was told: once */
 };
 
@@ -110,7 +110,6 @@ struct transfer_sink {
 	uint64_t kept;       /* so much is digested and stored */
 	uint64_t told_taken; /* the peer was told */
 	uint64_t told_kept;  /* the peer was told */
-	bool ended;          /* `ready` is the end, the peer said */
 	bool done;           /* the peer's MSG_DONE came */
 };
 
@@ -130,7 +129,6 @@ struct transfer_operation {
 	uint64_t signals_posted, signals_completed;
 	uint64_t size;  /* bytes of a request at most */
 	uint64_t depth; /* requests that are outstanding at most; 0: not known yet */
-	uint64_t stop;  /* end of a repeating operation whose time is up */
 };
 
 /* MSG_WINDOWs, both ways. */

@@ -297,6 +297,7 @@ static void violate(struct exploration *exploration, enum violation violation)
 enum field_type {
 	FIELD_NUMBER,
 	FIELD_BOOL,
+	FIELD_END, /* a number, and 0: unknown */
 	FIELD_TIME
 };
 
@@ -321,14 +322,14 @@ static const struct field fields[] = {
 	NUMBER(source.told_ready, 10),
 	NUMBER(source.taken, 10),
 	NUMBER(source.kept, 10),
-	BOOLEAN(source.ended, 10),
+	{ offsetof(struct transfer, source.stream.length), FIELD_END, 10 },
 	BOOLEAN(source.told_end, 10),
 	NUMBER(sink.ready, 10),
 	NUMBER(sink.copied, 10),
 	NUMBER(sink.kept, 10),
 	NUMBER(sink.told_taken, 10),
 	NUMBER(sink.told_kept, 10),
-	BOOLEAN(sink.ended, 10),
+	{ offsetof(struct transfer, sink.stream.length), FIELD_END, 10 },
 	BOOLEAN(sink.done, 10),
 	NUMBER(operation.posted, 10),
 	NUMBER(operation.completed, 10),
@@ -373,6 +374,8 @@ static void unpack(const struct setting *setting, const struct side *side, int n
 			*(bool *)(void *)member = side->numbers[i];
 		else if (fields[i].type == FIELD_NUMBER)
 			*(uint64_t *)(void *)member = side->numbers[i];
+		else if (fields[i].type == FIELD_END)
+			*(uint64_t *)(void *)member = side->numbers[i] - UINT64_C(1);
 		else
 			*(int64_t *)(void *)member = side->numbers[i] ? 0 : TRANSFER_NEVER;
 	}
@@ -388,6 +391,8 @@ static void pack(struct side *side, const struct transfer *transfer)
 			side->numbers[i] = *(const bool *)(const void *)member;
 		else if (fields[i].type == FIELD_NUMBER)
 			side->numbers[i] = (uint8_t) * (const uint64_t *)(const void *)member;
+		else if (fields[i].type == FIELD_END)
+			side->numbers[i] = (uint8_t)(*(const uint64_t *)(const void *)member + 1);
 		else
 			side->numbers[i] = *(const int64_t *)(const void *)member != TRANSFER_NEVER;
 	}
@@ -2349,14 +2354,15 @@ static void only_passes_that_repeat_are_stopped(void **state)
 	(void)state;
 	for (int kind = 0; kind < 2; kind++) {
 		struct transfer_plan plan = real_plan(true, 100000, 100000);
-		struct transfer transfer;
+		struct transfer transfer, before;
 
 		plan.outgoing.passes = kind ? 3 : 0;
 		plan.outgoing.every_pass = !kind;
 		transfer_init(&transfer, &plan, 0);
 		assert_null(transfer_peer_region(&transfer, 100000, 0, 0));
+		before = transfer;
 		transfer_stop(&transfer);
-		assert_true(transfer.operation.stop == TRANSFER_UNKNOWN);
+		assert_memory_equal(&transfer, &before, sizeof(before));
 	}
 }
 
@@ -2377,13 +2383,13 @@ static void a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun(void 
 	}
 	assert_true(transfer_filled(&transfer, 30000, false, 0));
 	transfer_stop(&transfer);
-	assert_int_equal(transfer.operation.stop, 200000);
+	assert_int_equal(transfer.source.stream.length, 200000);
 	while (!transfer_operated(&transfer)) {
 		operate(&transfer, 0);
 		fill_all(&transfer);
 	}
 	transfer_stop(&transfer); /* once is enough */
-	assert_int_equal(transfer.operation.stop, 200000);
+	assert_int_equal(transfer.source.stream.length, 200000);
 }
 
 /* What is ready in MSG_MR is all that a timed READ of the same bytes needs: it has no other end. */
@@ -2498,7 +2504,7 @@ static void no_peer_says_the_number_that_means_unknown(void **state)
 	assert_string_equal(transfer_peer_region(&transfer, UINT64_MAX, UINT64_MAX, 0),
 			    "is ready beyond its end");
 	assert_null(transfer_peer_region(&transfer, UINT64_MAX, 1000, 0));
-	assert_false(transfer.sink.ended);
+	assert_true(transfer.sink.stream.length == TRANSFER_UNKNOWN);
 	assert_false(transfer.sink.stream.quiet);
 	assert_string_equal(transfer_accept(&transfer, &window, 0),
 			    "is ready beyond what was agreed");
@@ -2507,7 +2513,7 @@ static void no_peer_says_the_number_that_means_unknown(void **state)
 			    "is ready beyond what was agreed");
 	window = (struct window){ .ready = UINT64_MAX - 1 };
 	assert_null(transfer_accept(&transfer, &window, 0));
-	assert_false(transfer.sink.ended);
+	assert_true(transfer.sink.stream.length == TRANSFER_UNKNOWN);
 }
 
 /* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; heard: the same. */
