@@ -125,12 +125,6 @@ prepare_hosts() {
 	allow_memory "$@"
 }
 
-# power_on HOST: boots it, as the tests need it.
-power_on() {
-	lab on "$1"
-	prepare_hosts "$1"
-}
-
 # start_command COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and $port.
 start_command() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err

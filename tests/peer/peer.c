@@ -27,9 +27,6 @@
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600
-/* Windows sent by --at STEP=slow, and their interval: four and a half seconds. */
-#define SLOW_WINDOWS      18
-#define SLOW_MILLISECONDS 250
 /* Most windows that --at STEP=flood sends. */
 #define FLOOD_WINDOWS 20000
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
@@ -65,13 +62,12 @@ static const char help[] =
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
 	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
-	"operation is seen to move), slow (for four seconds, but send a window that moves by a byte\n"
-	"four times in each), flood (send such windows without a pause), or to send one more message: mr, done, verdict, window (which moves\n"
-	"what the operation moves, by a byte; once MSG_DONE is sent, kept), unknown, short, long.\n"
-	"FIELD is reads (that are served at a time), hello.magic, hello.version, hello.operation,\n"
-	"hello.flags, hello.length, hello.passes, hello.size (bytes of it that are sent), mr.address,\n"
-	"mr.length, mr.ready, mr.rkey, done.digest, done.bytes, verdict.status, window.received,\n"
-	"window.ready, window.taken, window.kept or window.end.\n";
+	"operation is seen to move), flood (send windows that move by a byte, without a pause), or\n"
+	"to send one more message: mr, done, verdict, window (which moves what the operation moves,\n"
+	"by a byte; once MSG_DONE is sent, kept), unknown, short, long.\n"
+	"FIELD is hello.version, hello.length, hello.size (bytes of it that are sent), mr.address,\n"
+	"mr.rkey, done.digest, done.bytes, verdict.status, window.received, window.ready,\n"
+	"window.taken or window.kept.\n";
 
 struct session;
 
@@ -414,8 +410,8 @@ static void send_mr(struct session *session)
 	const struct message message = {
 		.type = MSG_MR,
 		.value = wire_value(session, "mr.address", (uintptr_t)exposed->addr),
-		.length = wire_value(session, "mr.length", exposed->length),
-		.ready = wire_value(session, "mr.ready", ready),
+		.length = exposed->length,
+		.ready = ready,
 		.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey),
 	};
 
@@ -475,7 +471,6 @@ static void send_window(struct session *session)
 		.value = wire_value(session, "window.ready", told->value),
 		.length = wire_value(session, "window.taken", told->length),
 		.kept = wire_value(session, "window.kept", told->kept),
-		.end = wire_value(session, "window.end", false),
 	};
 	send_message(session, &message);
 }
@@ -506,15 +501,14 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 	const struct peer *peer = session->peer;
 	const struct hello hello = {
 		.version = (uint8_t)wire_value(session, "hello.version", HELLO_VERSION),
-		.operation = (uint8_t)wire_value(session, "hello.operation", peer->operation),
-		.flags = (uint16_t)wire_value(session, "hello.flags", 0),
+		.operation = (uint8_t)peer->operation,
 		.length = wire_value(session, "hello.length", peer->length),
-		.passes = wire_value(session, "hello.passes", 1),
+		.passes = 1,
 	};
 
 	memset(parameters, 0, sizeof(*parameters));
 	parameters->initiator_depth = 1;
-	parameters->responder_resources = (uint8_t)wire_value(session, "reads", 1);
+	parameters->responder_resources = 1;
 	parameters->rnr_retry_count = 7;
 	/* not 0, as in the tutorial: a lost packet ends the session then, and Soft-RoCE in Linux
 	 * 6.12 loses some */
@@ -522,7 +516,6 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 	if (!peer->hello)
 		return;
 	encode_hello(&hello, wire);
-	wire[0] = (uint8_t)wire_value(session, "hello.magic", wire[0]);
 	parameters->private_data = wire;
 	parameters->private_data_len = (uint8_t)wire_value(session, "hello.size", HELLO_SIZE);
 }
@@ -714,16 +707,6 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/* Takes more than four seconds, and moves by a byte every quarter of a second. */
-static void be_slow(struct session *session)
-{
-	for (unsigned int sent = 0; sent < SLOW_WINDOWS && !session->over; sent++) {
-		poll(NULL, 0, SLOW_MILLISECONDS);
-		send_window(session);
-		pump(session);
-	}
-}
-
 /* Windows one behind the other, each moved by a byte, for as long as the other side takes them. */
 static void flood(struct session *session)
 {
@@ -737,14 +720,11 @@ static void flood(struct session *session)
 }
 
 static const struct deed actions[] = {
-	{ "kill", kill_peer },     { "stop", stop_peer },
-	{ "hang", hang },          { "disconnect", leave },
-	{ "skip", skip },          { "flow", await_flow },
-	{ "slow", be_slow },       { "mr", send_mr },
-	{ "done", send_done },     { "verdict", send_verdict },
-	{ "window", send_window }, { "unknown", send_unknown },
-	{ "short", send_short },   { "long", send_long },
-	{ "flood", flood },        { NULL, NULL },
+	{ "kill", kill_peer },       { "stop", stop_peer },     { "hang", hang },
+	{ "disconnect", leave },     { "skip", skip },          { "flow", await_flow },
+	{ "flood", flood },          { "mr", send_mr },         { "done", send_done },
+	{ "verdict", send_verdict }, { "window", send_window }, { "unknown", send_unknown },
+	{ "short", send_short },     { "long", send_long },     { NULL, NULL },
 };
 
 static void misbehave(struct session *session, const char *name)
