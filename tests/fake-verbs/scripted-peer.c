@@ -332,7 +332,8 @@ static void send_region(struct peer *peer)
 		fields.at_48 = RKEY;
 	}
 	if (!is_tutorial())
-		fields.at_8 = peer_announces(peer, peer->told.ready);
+		fields.at_8 = peer->told.ready;
+	peer_announces(peer, &fields);
 	peer->mr_sent = true;
 	peer_sends_message(peer, MSG_MR, &fields);
 }
