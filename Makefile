@@ -134,20 +134,26 @@ deb:
 
 SANITIZE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
-
-$(SANITIZED): $(SOURCES) $(HEADERS)
-	@mkdir -p $(@D)
-	$(COMPILE) $(SANITIZE_$(notdir $(@D))) $(LDFLAGS) -o $@ $(@F).c $(MODULES) $(LIBRARIES)
-
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 FUZZ_SECONDS ?= 600
 
-build/fuzz/%: tests/fuzz/%.c $(MODULES) $(HEADERS)
-	@mkdir -p $(@D)
-	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $< $(MODULES) $(LIBRARIES)
-$(FUZZERS): CC = clang
+# The modules once for each way to watch them.
+define WATCHED
+build/$(1)/%.o: %.c $(HEADERS)
+	@mkdir -p $$(@D)
+	$$(COMPILE) $$(SANITIZE_$(1)) -c -o $$@ $$<
+
+$(PROGRAMS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o $(MODULES:%.c=build/$(1)/%.o)
+	$$(COMPILE) $$(SANITIZE_$(1)) $$(LDFLAGS) -o $$@ $$^ $$(LIBRARIES)
+endef
+$(foreach kind,asan tsan fuzz,$(eval $(call WATCHED,$(kind))))
+
+$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(MODULES:%.c=build/fuzz/%.o)
+	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $^ $(LIBRARIES)
+build/fuzz/%: CC = clang
 
 build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
@@ -163,24 +169,30 @@ build/smallest: tests/smallest/smallest.c
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
 # The programs on the fake library; the makefile knows what they are made of.
-FAKE_VERBS = fake-verbs-address fake-verbs-thread
+FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 
 $(FAKE_VERBS): fake-verbs-%:
 	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
 
-tests: all $(SANITIZED) $(UNIT_TESTS) $(FUZZERS) $(FAKE_VERBS) build/peer build/smallest
+tests: all $(UNIT_TESTS) fake-verbs-none build/peer build/smallest
+tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
-check check-all:
-	tests/setup build lab check $(if $(filter check-all,$@),pairs)
+check:
+	tests/setup build lab check
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
-	tests/run $(if $(filter check-all,$@),all)
+	tests/run
+
+check-all:
+	tests/setup build lab check check-all
+	$(MAKE) --no-print-directory -j "$$(nproc)" tests-all
+	tests/run all
 
 portability:
 	tests/setup build check portability
 	tests/run portability
 
 fuzz:
-	tests/setup build check
+	tests/setup build check-all
 	$(MAKE) --no-print-directory $(FUZZERS)
 	for fuzzer in $(FUZZERS); do tests/fuzz/run $$fuzzer $(FUZZ_SECONDS) || exit 1; done
 
@@ -224,7 +236,7 @@ format:
 	clang-format -i $(C_FILES)
 
 lint:
-	tests/setup build check lint
+	tests/setup build check check-all lint
 	clang-format --dry-run --Werror $(C_FILES)
 	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null {}; \
@@ -243,7 +255,7 @@ FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 
 compilers:
-	tests/setup build check
+	tests/setup build check-all
 	@mkdir -p build/compilers
 	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/smallest; do \
 		case $$program in tests/*) modules= ;; *) modules="$(MODULES)" ;; esac; \
@@ -252,4 +264,4 @@ compilers:
 	done; done; done
 	printf '%s\n' $(SOURCES) tests/smallest/smallest.c | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all install uninstall deb clean tests check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
+.PHONY: $(FAKE_VERBS) all install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
