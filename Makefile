@@ -163,8 +163,12 @@ build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
-# A client that includes nothing of this project.
-build/smallest: tests/smallest/smallest.c
+# A pair that includes nothing of this project.
+SMALLEST = build/smallest/client build/smallest/server
+
+smallest: $(SMALLEST)
+
+$(SMALLEST): build/smallest/%: tests/smallest/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
@@ -174,7 +178,7 @@ FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 $(FAKE_VERBS): fake-verbs-%:
 	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
 
-tests: all $(UNIT_TESTS) fake-verbs-none build/peer build/smallest
+tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(SMALLEST)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
 check:
@@ -245,7 +249,7 @@ lint:
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
 		--suppress=missingIncludeSystem $(SOURCES)
-	test "$$(wc -l <tests/smallest/smallest.c)" -le 250
+	for file in tests/smallest/*.c; do test "$$(wc -l <$$file)" -le 200 || exit 1; done
 	shellcheck $(SCRIPTS)
 	$(MAKE) --no-print-directory all
 	tests/layers
@@ -257,11 +261,11 @@ ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 compilers:
 	tests/setup build check-all
 	@mkdir -p build/compilers
-	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/smallest; do \
+	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/client tests/smallest/server; do \
 		case $$program in tests/*) modules= ;; *) modules="$(MODULES)" ;; esac; \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
 			$(LIBRARIES) || exit 1; \
 	done; done; done
-	printf '%s\n' $(SOURCES) tests/smallest/smallest.c | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
+	printf '%s\n' $(SOURCES) tests/smallest/*.c | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint
+.PHONY: $(FAKE_VERBS) all smallest install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format lint

@@ -1084,64 +1084,94 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	END
 }
 
-# smallest MODE SCRIPT: the client that includes nothing of this project; sets $status, $output and $stderr.
+# smallest ROLE SCRIPT: a program of the pair that includes nothing of this project; sets $status, $output and $stderr.
 smallest() {
-	run --separate-stderr env FAKE_VERBS="no-hello $1 $2" "$programs/smallest" "$1" 192.0.2.1 20000
+	local arguments=()
+	[ "$1" = server ] || arguments=(192.0.2.1 20000)
+	run --separate-stderr env FAKE_VERBS="no-hello write $2" "$programs/smallest-$1" "${arguments[@]}"
 }
 
-@test "the smallest client: both operations, both kinds of transport" {
-	local mode script
-	for mode in read write; do
-		for script in "" "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "2*ESTABLISHED+UNREACHABLE:-110"; do
-			smallest "$mode" "$script"
+# A server's client that sends no hello leaves the disconnecting to it, unless it is the tutorial's.
+@test "the smallest pair: both programs, both kinds of transport" {
+	local role script
+	for role in client server; do
+		for script in "" iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "received-DONE@5000" \
+			"2*ESTABLISHED+UNREACHABLE:-110" tutorial "tutorial iwarp" "tutorial coalesce" "tutorial coalesce iwarp" \
+			"tutorial DISCONNECTED@500"; do
+			smallest "$role" "$script"
+			echo "$role '$script'"
 			expect 0
-			[ "$output" = "remote buffer: text of the scripted peer" ]
+			[ "${lines[-1]}" = "remote buffer: text of the scripted peer" ]
 			[ -z "$stderr" ]
 		done
 	done
+	[ "${lines[0]}" = "listening on port 20000." ]
 }
 
-# bats test_tags=slow
-@test "the smallest client fails if its output is lost" {
-	run sh -c 'FAKE_VERBS="no-hello read" "$1" read 192.0.2.1 20000 >/dev/full' - "$programs/smallest"
+# Its last message has arrived, or the client would not have left.
+@test "the smallest server does not wait for its own completion if the client leaves" {
+	smallest server "tutorial sent-DONE@500"
+	expect 0
+	smallest server "tutorial iwarp sent-DONE@500"
+	expect 0
+}
+
+@test "the smallest pair fails if its output is lost" {
+	local programs=$programs
+	run sh -c 'FAKE_VERBS="no-hello write" "$1" 192.0.2.1 20000 >/dev/full' - "$programs/smallest-client"
 	[ "$status" -eq 1 ]
-	[[ $output == *"cannot write the output: No space left on device (28)"* ]]
+	[[ $output == *"cannot write the output: No space left on device"* ]]
+	run sh -c 'FAKE_VERBS="no-hello write abandons" "$1" >/dev/full' - "$programs/smallest-server"
+	[ "$status" -eq 1 ]
+	[[ $output == *"cannot write the output: No space left on device"* ]]
 }
 
 # bats test_tags=slow
-@test "every call of the smallest client fails" {
-	leaks=yes tests/fake-verbs/faults smallest "no-hello" read
-	tests/fake-verbs/faults smallest "no-hello iwarp write" write
-}
-
-# bats test_tags=slow
-@test "the smallest client ends with the reason, whatever does not come or comes wrong" {
-	local mode script text
-	for mode in read write; do
-		while IFS=$'\t' read -r script text; do
-			smallest "$mode" "$script until:30000"
-			echo "$mode $script: status $status, $stderr"
-			[ "$status" -eq 1 ]
-			[[ $stderr == *"$text"* ]]
-		done < <(tr -s '\t' <<-END
-		ADDR_RESOLVED=ADDR_ERROR:-110	ADDR_ERROR (-110)
-		ADDR_RESOLVED=ADDR_ERROR:-19	ADDR_ERROR (-19)
-		ROUTE_RESOLVED!	cannot wait: Connection timed out
-		refuse:255	REJECTED (8)
-		iwarp refuse:255	REJECTED (-111)
-		ESTABLISHED!	cannot wait: Connection timed out
-		received-MR!	cannot use a message: Protocol error
-		received-MR! received-DONE!	cannot wait: Connection timed out
-		received-DONE!	cannot wait: Connection timed out
-		iwarp received-DONE!	cannot wait: Connection timed out
-		DISCONNECTED!	cannot wait: Connection timed out
-		sent-MR=12	cannot complete a request: completion status 12
-		operation=10	cannot complete a request: completion status 10
-		received-MR+DISCONNECTED	cannot complete
-		iwarp received-MR+DISCONNECTED	cannot complete
-		END
-		)
+@test "every call of the smallest pair fails" {
+	local role
+	for role in client server; do
+		leaks=yes tests/fake-verbs/faults "smallest-$role" "no-hello write" write
+		tests/fake-verbs/faults "smallest-$role" "no-hello iwarp write" write
+		tests/fake-verbs/faults "smallest-$role" "no-hello tutorial write" write
 	done
+}
+
+# A failure ends it, and the kernel frees what it had.
+# bats test_tags=slow
+@test "the smallest pair ends with the reason, whatever does not come or comes wrong" {
+	local role script text
+	while IFS=$'\t' read -r role script text; do
+		smallest "$role" "$script abandons until:30000"
+		echo "$role $script: status $status, $stderr"
+		[ "$status" -eq 1 ]
+		[[ $stderr == *"$text"* ]]
+	done < <(tr -s '\t' <<-END
+	client	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
+	client	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
+	client	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
+	client	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
+	client	refuse:255	cannot connect: Connection refused
+	client	iwarp refuse:255	cannot connect: Connection refused
+	client	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
+	client	received-MR!	cannot use a message: Protocol error
+	client	received-MR! received-DONE!	cannot complete the exchange: Connection timed out
+	client	received-DONE!	cannot complete the exchange: Connection timed out
+	client	iwarp received-DONE!	cannot complete the exchange: Connection timed out
+	client	DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
+	client	sent-MR=12	cannot complete a request: completion status 12
+	client	operation=10	cannot complete a request: completion status 10
+	client	received-MR+DISCONNECTED	cannot complete
+	client	iwarp received-MR+DISCONNECTED	cannot complete
+	server	ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
+	server	received-MR!	cannot complete the exchange: Connection timed out
+	server	received-DONE!	cannot complete the exchange: Connection timed out
+	server	sent-DONE!	cannot complete the exchange: Connection timed out
+	server	sent-MR=12	cannot complete a request: completion status 12
+	server	operation=10	cannot complete a request: completion status 10
+	server	received-MR+DISCONNECTED	cannot complete
+	server	iwarp received-MR+DISCONNECTED	cannot complete
+	END
+	)
 }
 
 # returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back

@@ -10,7 +10,7 @@ PATH=$top/tests/lab:$PATH
 PROGRAMS=${PROGRAMS:-$top}
 # A proper program of this project but for what it is ordered to do wrong.
 PEER=${PEER:-$top/build/peer}
-# A client of 250 lines that includes nothing of this project.
+# The folder of a client and a server of 200 lines each, which include nothing of this project.
 SMALLEST=${SMALLEST:-$top/build/smallest}
 
 # Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
@@ -99,7 +99,7 @@ allow_memory() {
 # program is read anew at each start, which takes longer than all else that a short session does. By one busybox: each
 # other program, with its libraries, a host would read for the first time.
 keep_programs() {
-	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST") version
+	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST/client" "$SMALLEST/server") version
 	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
 	for host in "$@"; do
 		# shellcheck disable=SC2016 # expanded on the host

@@ -1,6 +1,6 @@
 # Our programs with a program that follows the well-known tutorial on the other side: no hello, no
 # digest, 1024 bytes each way, and MSG_DONE does not wait for its reads. tests/peer plays it; so does
-# the smallest client, whose MSG_DONE waits, and which shares no line with the programs.
+# the smallest pair, which shares no line with the programs.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -54,24 +54,84 @@ ours_asks() {
 	ours_asks write
 }
 
-# smallest MODE: the smallest client, on host b; sets $status, $output and $stderr.
-smallest() {
-	run --separate-stderr lab run b "$SMALLEST" "$1" 192.0.2.1 "$port"
+# smallest_client: on host b; sets $status, $output and $stderr.
+smallest_client() {
+	run --separate-stderr lab run b "$SMALLEST/client" 192.0.2.1 "$port"
 }
 
-@test "our server serves the smallest client, read and write" {
-	local mode text="message from the smallest client"
-	for mode in read write; do
-		start_server -1 -t "$LIMIT" -m "ours" "$mode"
-		smallest "$mode"
+@test "our server serves the smallest client" {
+	start_server -1 -t "$LIMIT" -m "ours" write
+	smallest_client
+	expect 0
+	[ "$output" = "remote buffer: ours" ]
+	[ -z "$stderr" ]
+	wait_server
+	[ "$status" -eq 0 ]
+	diff <(transcript server write "message from the smallest client" "$port") "$server_out"
+	[ ! -s "$server_err" ]
+}
+
+@test "our client works with the smallest server" {
+	start_command "$SMALLEST/server"
+	client -t "$LIMIT" -m "ours" write 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	diff <(transcript client write "message from the smallest server") - <<<"$output"
+	wait_server
+	[ "$status" -eq 0 ]
+	diff <(printf '%s\n' "listening on port $port." "remote buffer: ours") "$server_out"
+	[ ! -s "$server_err" ]
+}
+
+@test "the smallest client and the smallest server work with each other" {
+	local round
+	for round in 1 2 3 4 5; do
+		start_command "$SMALLEST/server"
+		smallest_client
 		expect 0
-		[ "$output" = "remote buffer: ours" ]
+		[ "$output" = "remote buffer: message from the smallest server" ]
 		[ -z "$stderr" ]
 		wait_server
 		[ "$status" -eq 0 ]
-		diff <(transcript server "$mode" "$text" "$port") "$server_out"
+		[ "$(tail -n 1 "$server_out")" = "remote buffer: message from the smallest client" ]
 		[ ! -s "$server_err" ]
 	done
+}
+
+# bats test_tags=slow
+@test "the smallest client says that the server went away, is silent, or is not there" {
+	start_peer_server write --at done=kill
+	smallest_client
+	expect 1 "cannot complete"
+	wait_peer
+	smallest_client
+	expect 1 "cannot connect: Connection refused"
+	start_peer_server write --at mr=hang
+	smallest_client
+	expect 1 "cannot complete the exchange: Connection timed out"
+}
+
+# bats test_tags=slow
+@test "the smallest server says that the client went away, is silent, breaks the protocol, or reads" {
+	local action text
+	while read -r action text; do
+		start_command "$SMALLEST/server"
+		start_peer b client write --at "$action" 192.0.2.1 "$port"
+		wait_server
+		[ "$status" -eq 1 ]
+		grep -q "$text" "$server_err"
+		end_peer
+	done <<-END
+		done=kill	cannot complete
+		mr=hang	cannot complete the exchange: Connection timed out
+		mr=done	cannot use a message: Protocol error
+	END
+	start_command "$SMALLEST/server"
+	client read 192.0.2.1 "$port"
+	[ "$status" -ne 0 ]
+	wait_server
+	[ "$status" -eq 1 ]
+	grep -q "cannot complete" "$server_err"
 }
 
 @test "two tutorial programs work with each other, so the tests' own peer is right" {

@@ -176,8 +176,11 @@ static void discard_events(struct fake_id *id)
 int rdma_destroy_id(struct rdma_cm_id *base)
 {
 	struct fake_id *id = (struct fake_id *)base;
-	int error = enter("rdma_destroy_id");
+	int error;
 
+	if (base->event)
+		rdma_ack_cm_event(base->event); /* a call has waited for it */
+	error = enter("rdma_destroy_id");
 	if (id->id.qp)
 		violation("an id is destroyed before its queue pair");
 	if (id->taken)
@@ -590,6 +593,51 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 	return leave(error);
 }
 
+/* ---- Calls that wait, for an id without a channel of its own ---- */
+
+static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
+{
+	if (id->event)
+		rdma_ack_cm_event(id->event);
+	id->event = NULL;
+	wait_for_descriptor(id->channel->fd);
+	return rdma_get_cm_event(id->channel, event);
+}
+
+/* The end of a call: its event is the library's, until the next call or until the id is destroyed.
+ */
+static int wait_until_done(struct rdma_cm_id *id, int result)
+{
+	if (result || !((struct fake_id *)id)->synchronous)
+		return result;
+	if (next_event(id, &id->event))
+		return -1;
+	if (id->event->status == 0)
+		return 0;
+	errno = id->event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : -id->event->status;
+	return -1;
+}
+
+int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
+{
+	struct rdma_cm_event *event;
+	struct fake_id *fake;
+
+	if (leave(enter("rdma_get_request")) || next_event(listener, &event))
+		return -1;
+	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+		violation("rdma_get_request: no request, but another event");
+	lock();
+	fake = (struct fake_id *)event->id;
+	((struct channel *)fake->id.channel)->object.users--;
+	fake->id.channel = new_channel();
+	((struct channel *)fake->id.channel)->object.users++;
+	fake->synchronous = true;
+	fake->id.event = event;
+	*id = &fake->id;
+	return leave(0);
+}
+
 /* ---- Connecting ---- */
 
 /*
@@ -688,14 +736,14 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	peer_reads_hello(&id->peer, false, parameters->private_data, parameters->private_data_len);
 	if (!refusal) {
 		produce_cm_event(id, "ESTABLISHED", 0);
-		return leave(0);
+		return wait_until_done(base, leave(0));
 	}
 	stimulus = new_event(id, "REJECTED", is_iwarp() ? -ECONNREFUSED : refusal == 255 ? 8 : 28);
 	if (refusal != 255)
 		add_private_data(stimulus, peer_hello(&id->peer, false, refusal, stimulus->bytes),
 				 REJECT_SIZE);
 	produce(stimulus);
-	return leave(0);
+	return wait_until_done(base, leave(0));
 }
 
 int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
@@ -714,7 +762,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	base->qp->state = IBV_QPS_RTS;
 	if (produce_cm_event(id, "ESTABLISHED", 0) == RDMA_CM_EVENT_ESTABLISHED)
 		peer_established(&id->peer);
-	return leave(0);
+	return wait_until_done(base, leave(0));
 }
 
 int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
@@ -746,5 +794,5 @@ int rdma_disconnect(struct rdma_cm_id *base)
 			break_qp((struct fake_qp *)base->qp);
 		peer_disconnects(id);
 	}
-	return leave(error);
+	return wait_until_done(base, leave(error));
 }

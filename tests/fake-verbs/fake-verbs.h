@@ -60,6 +60,7 @@
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   until:N from:N            when it must have ended (ms), and not before
+ *   abandons                  it leaves what it created to the kernel, as after a failing call
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
  *   ports:N                   ports of the device, which all look alike
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
@@ -173,6 +174,9 @@ void hurry(const void *sequence);
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 void pass_time(int64_t milliseconds);
+/* Waits in simulated time until the descriptor can be read, as calls of librdmacm do without a
+ * channel for events. */
+void wait_for_descriptor(int descriptor);
 /* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The
  * lock is held, and released meanwhile. */
 void sleep_until_signal(int early, int late);

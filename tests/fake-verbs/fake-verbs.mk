@@ -35,13 +35,14 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
+smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
 modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs peer cm)
 peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer)
 peer_headers = $(FAKE_VERBS)/fake-verbs.h $(ARITHMETIC)/transfer.h
 
-fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(OUTPUT)/smallest
+fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
 
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(fake_objects)
@@ -58,10 +59,10 @@ $(OUTPUT)/rdma-common.o $(OUTPUT)/rdma-common/helper.o $(OUTPUT)/rdma-common/pro
 # read is not the same in each run: none of those calls is made to fail.
 $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dpthread_create=create_console_thread -Dread=__real_read
 
-$(OUTPUT)/smallest: $(OUTPUT)/smallest.o $(fake_objects)
+$(smallest): %: %.o $(fake_objects)
 	$(link)
 
-$(OUTPUT)/smallest.o: tests/smallest/smallest.c
+$(smallest:%=%.o): $(OUTPUT)/smallest-%.o: tests/smallest/%.c
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) -c -o $@ $<
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A whole RDMA server, on libibverbs and librdmacm alone, for one client: client.c, which shows the
+ * order of the messages, or 'rdma-client write'.
+ *   cc server.c -o server -lrdmacm -libverbs && ./server
+ *
+ * Prints its port, and what the client wrote. Exit status 1: a call failed, standard error says
+ * which; that ends the program, and the kernel frees what it had.
+ */
+#include <endian.h>
+#include <err.h>
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SIZE     1024 /* bytes that each side writes */
+#define MSG_MR   0
+#define MSG_DONE 1
+
+/* On the wire: 56 bytes, little-endian. What means nothing is zero. */
+struct message {
+	uint32_t type, unused[5];
+	uint64_t address, length, reserved; /* MSG_MR: of the memory to write to, and its rkey */
+	uint32_t rkey, padding;
+};
+
+/* Work requests. Each has its name as wr_id, which comes back in its completion. */
+enum work {
+	RECEIVE_MR,
+	RECEIVE_DONE,
+	SEND_MR,
+	SEND_DONE,
+	WRITE
+};
+#define WR_ID(work) ((void *)(uintptr_t)(work))
+
+static struct rdma_cm_id *listener, *id;
+static struct ibv_pd *pd;
+static struct ibv_mr *messages_mr, *outgoing_mr, *incoming_mr;
+static struct ibv_cq *cq;
+static struct message messages[SEND_DONE + 1]; /* of the first four of them */
+static char outgoing[SIZE] = "message from the smallest server", incoming[SIZE];
+static bool completed[WRITE + 1], disconnected;
+
+/* Of two conventions: librdmacm returns -1 and sets errno, libibverbs returns the errno. */
+static void check(int result, const char *what)
+{
+	if (result != 0)
+		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+}
+
+/* Any event of a connection that stands is its end, but for UNREACHABLE, which can pass. */
+static void wait_for_event(int milliseconds)
+{
+	struct pollfd ready = { .fd = id->channel->fd, .events = POLLIN };
+	struct rdma_cm_event *event;
+	int count = poll(&ready, 1, milliseconds);
+
+	check(count < 0 ? -1 : 0, "wait");
+	if (count == 0)
+		return;
+	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
+	disconnected |= event->event != RDMA_CM_EVENT_UNREACHABLE;
+	rdma_ack_cm_event(event); /* frees it */
+}
+
+/* Waits until a work request is complete; polls the completion queue each millisecond. */
+static void await(enum work work)
+{
+	for (int time = 1; !completed[work]; time++) {
+		struct ibv_wc wc;
+		int count = ibv_poll_cq(cq, 1, &wc);
+
+		check(count < 0 ? EIO : 0, "poll the completion queue");
+		if (count > 0 && wc.status != IBV_WC_SUCCESS)
+			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
+		if (count > 0) {
+			completed[wc.wr_id] = true;
+			continue;
+		}
+		check(disconnected ? ECONNRESET : 0, "complete the exchange");
+		check(time >= 20000 ? ETIMEDOUT : 0, "complete the exchange");
+		wait_for_event(1);
+	}
+}
+
+static void send_message(enum work work, uint32_t type)
+{
+	messages[work].type = htole32(type);
+	check(rdma_post_send(id, WR_ID(work), &messages[work], sizeof(struct message), messages_mr,
+			     IBV_SEND_SIGNALED),
+	      "post a send");
+}
+
+/* Makes what must be there before the client can send, on the device that it came by. */
+static void prepare(void)
+{
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC /* reliable connection */ };
+
+	/* Protection domain (PD): only what belongs to the same one works together. */
+	pd = ibv_alloc_pd(id->verbs);
+	check(pd ? 0 : -1, "allocate a protection domain");
+
+	/* Memory regions (MR): what the adapter may access, and how; the peer needs the rkey. */
+	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
+	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, 0);
+	incoming_mr =
+		ibv_reg_mr(pd, incoming, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	check(messages_mr && outgoing_mr && incoming_mr ? 0 : -1, "register memory");
+
+	/* Completion queue (CQ): gets an entry for each work request that is over. */
+	cq = ibv_create_cq(id->verbs, 5, NULL, NULL, 0);
+	check(cq ? 0 : -1, "create a completion queue");
+
+	/* Queue pair (QP): this end of the connection, for 3 sends and 2 receives at a time. */
+	attributes.send_cq = attributes.recv_cq = cq;
+	attributes.cap = (struct ibv_qp_cap){ 3, 2, 1, 1, 0 };
+	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
+
+	/* Receives: a message goes to the first that is posted, before it can come. */
+	for (enum work work = RECEIVE_MR; work <= RECEIVE_DONE; work++)
+		check(rdma_post_recv(id, WR_ID(work), &messages[work], sizeof(struct message),
+				     messages_mr),
+		      "post a receive");
+}
+
+/* Takes the first client that comes, on any free port of all IPv4 addresses. */
+static void accept_client(void)
+{
+	/* a lost packet is sent again seven times; what finds no receive, without end */
+	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
+	struct sockaddr_in any = { .sin_family = AF_INET };
+
+	/* Identifier (id): the listener. Without an event channel each call waits for its end. */
+	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
+	check(rdma_bind_addr(listener, (struct sockaddr *)&any), "bind to an address");
+	check(rdma_listen(listener, 1), "listen");
+	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
+	check(fflush(stdout) ? -1 : 0, "write the output");
+	/* Another identifier: the connection that a client requests. */
+	check(rdma_get_request(listener, &id), "get a connection request");
+	prepare();
+	check(rdma_accept(id, &parameters), "accept the connection");
+}
+
+static void exchange(void)
+{
+	await(RECEIVE_MR); /* over iWARP the client sends first */
+	check(le32toh(messages[RECEIVE_MR].type) == MSG_MR ? 0 : EPROTO, "use a message");
+	check(le64toh(messages[RECEIVE_MR].length) < SIZE ? EMSGSIZE : 0, "use a memory region");
+	messages[SEND_MR].address = htole64((uintptr_t)incoming);
+	messages[SEND_MR].length = htole64(SIZE);
+	messages[SEND_MR].rkey = htole32(incoming_mr->rkey);
+	send_message(SEND_MR, MSG_MR);
+	check(rdma_post_write(id, WR_ID(WRITE), outgoing, SIZE, outgoing_mr, IBV_SEND_SIGNALED,
+			      le64toh(messages[RECEIVE_MR].address),
+			      le32toh(messages[RECEIVE_MR].rkey)),
+	      "post a write");
+	send_message(SEND_DONE, MSG_DONE); /* arrives behind the WRITE */
+	await(RECEIVE_DONE);
+	check(le32toh(messages[RECEIVE_DONE].type) == MSG_DONE ? 0 : EPROTO, "use a message");
+	/* client.c disconnects now; rdma-client waits for a server without a hello to do so */
+	if (!disconnected)
+		wait_for_event(1000);
+	if (!disconnected)
+		await(SEND_DONE);
+	if (!disconnected)
+		check(rdma_disconnect(id), "disconnect");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 1)
+		errx(2, "usage: %s", argv[0]);
+	accept_client();
+	exchange();
+	rdma_destroy_qp(id); /* first: without it no adapter accesses what was posted */
+	check(ibv_destroy_cq(cq), "destroy the completion queue");
+	check(ibv_dereg_mr(incoming_mr), "deregister memory");
+	check(ibv_dereg_mr(outgoing_mr), "deregister memory");
+	check(ibv_dereg_mr(messages_mr), "deregister memory");
+	check(ibv_dealloc_pd(pd), "free the protection domain");
+	check(rdma_destroy_id(id), "destroy an identifier");
+	check(rdma_destroy_id(listener), "destroy an identifier");
+	printf("remote buffer: "); /* which nobody else can change any more */
+	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
+		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* a terminal obeys others */
+	putchar('\n');
+	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
+	return 0;
+}
