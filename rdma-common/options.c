@@ -318,6 +318,7 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	int value;
 
 	list_options(options->role, names, letters);
+	argv[0] = program_invocation_short_name; /* its messages begin as all others do */
 	while ((value = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		const struct row *row = find_row(options->role, value);
 		enum parsed parsed =

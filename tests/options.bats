@@ -66,6 +66,8 @@ usage_error() {
 	usage_error 'unrecognized option' rdma-server --no-such-option read
 	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
 	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
+	usage_error "rdma-server: unrecognized option '--no-such-option'" "$BATS_TEST_DIRNAME/../rdma-server" --no-such-option read
+	[[ $stderr == "rdma-server: "* ]]
 }
 
 @test "every message of the README's table is one that a test of the programs asks for" {
