@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
 # 'make' builds the two programs and needs a C compiler, pkg-config, libibverbs, librdmacm, libxxhash and json-c.
-# Manual pages need help2man, and are left out without it. The targets that need more (deb, check, demo, lab, lint) install
-# it first, on Debian.
+# The targets that need more (deb, check, demo, lab, lint) install it first, on Debian.
 
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
 TRANSPORT ?= rxe
 
 PROGRAMS = rdma-server rdma-client
-MANUALS = $(PROGRAMS:%=build/man/%.1)
+PAGES = $(wildcard .man/*.[1-9])
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
 HEADERS = rdma-common.h $(wildcard rdma-common/*.h)
 SOURCES = $(MODULES) rdma-client.c rdma-server.c
@@ -21,7 +20,7 @@ DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
-all: $(PROGRAMS) $(if $(shell command -v help2man),$(MANUALS))
+all: $(PROGRAMS)
 
 $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
@@ -35,21 +34,9 @@ clean:
 
 # ---- installation ----
 
-# The time of the version rather than of the build: built twice, manual pages and package are the same.
-SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || date +%s))
-export SOURCE_DATE_EPOCH
-
 INSTALLED = $(DESTDIR)$(PREFIX)
 COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
-PAGES = $(INSTALLED)/share/man/man1
-
-# By running the programs, which those for another machine do not do here.
-build/man/%.1: % .man/%.h2m .man/common.h2m .man/sections.sed
-	@mkdir -p $(@D)
-	@if ./$* --version >/dev/null 2>&1; then \
-		help2man --no-info --include .man/$*.h2m --include .man/common.h2m --output $@.new ./$* && \
-		sed -f .man/sections.sed $@.new | sed "2s/DATE/$$(date -u -d @$(SOURCE_DATE_EPOCH) +%F)/" >$@; \
-	fi
+MANUALS = $(INSTALLED)/share/man/man
 
 # Installs what is built, and nothing else. Whose folder this is not, root perhaps, builds nothing in it: the owner's next
 # 'make' could not replace that. bash-completion reads the options out of --help.
@@ -60,29 +47,27 @@ install:
 		echo "install: the programs are not built, or older than their sources; run 'make' before, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
-	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)"
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
+	install -m 644 $(filter %.1,$(PAGES)) "$(MANUALS)1"
+	install -m 644 $(filter %.7,$(PAGES)) "$(MANUALS)7"
 	for program in $(PROGRAMS); do \
 		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
-	done
-	@for page in $(MANUALS); do \
-		if [ -e "$$page" ]; then \
-			install -d "$(PAGES)" && install -m 644 "$$page" "$(PAGES)" || exit 1; \
-		else \
-			echo "install: without the manual page $${page##*/}: 'make' makes it where help2man is installed and the program runs" >&2; \
-		fi; \
 	done
 
 # Folders stay: others may use them as well.
 uninstall:
-	for program in $(PROGRAMS); do \
-		$(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" "$(PAGES)/$$program.1" || exit 1; \
-	done
+	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
+	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
 # ---- Debian package ----
 
+# The time of the version rather than of the build: built twice, the package is the same. A tarball's is README's.
+SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md))
+export SOURCE_DATE_EPOCH
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.h)
-MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null)
+# Whoever changed it last; without git, in a tarball, whoever builds it.
+MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
 
@@ -115,7 +100,6 @@ deb: export DEB_CONTROL := $(DEB_CONTROL)
 deb: export DEB_CHANGELOG := $(DEB_CHANGELOG)
 deb:
 	tests/setup build package
-	$(if $(MAINTAINER),,$(error whose package is it? say: make deb MAINTAINER='Name <address>'))
 	rm -rf build/deb build/*.deb
 	$(MAKE) --no-print-directory install DESTDIR=$(DEB_TREE) PREFIX=/usr
 	mkdir -p build/deb/debian $(DEB_TREE)/DEBIAN $(DEB_DOC)
@@ -123,7 +107,8 @@ deb:
 	echo "$$DEB_CHANGELOG" >build/deb/debian/changelog
 	cp LICENSE $(DEB_DOC)/copyright
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
-	gzip -9n $(DEB_TREE)/usr/share/man/man1/*
+	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
+	gzip -9n $(DEB_TREE)/usr/share/man/man?/*
 	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
 	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
 	chmod -R u=rwX,go=rX $(DEB_TREE)

@@ -70,17 +70,6 @@ usage_error() {
 	[[ $stderr == "rdma-server: "* ]]
 }
 
-@test "every message of the README's table is one that a test of the programs asks for" {
-	local message count=0
-	cd "$BATS_TEST_DIRNAME/.." || return
-	while read -r message; do
-		count=$((count + 1))
-		grep -q -F -e "$message" tests/{pair,data,faults,many,check,fake-verbs}.bats tests/helpers.bash ||
-			{ echo "none asks for: $message"; return 1; }
-	done < <(sed -n '/^| message | likely cause/,/^$/p' README.md | cut -d '|' -f 2 | grep -o "\`[^\`]*\`" | tr -d "\`")
-	[ "$count" -gt 12 ]
-}
-
 # A pipe that is copied, since a server of several clients needs it for each: it has not ended yet.
 @test "standard output that is closed at the start is nobody's place, least of all a payload's" {
 	local pid status=0

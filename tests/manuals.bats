@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# The manual pages say what the programs do: options, exit statuses, JSON keys, messages; both ways. Needs no RDMA device.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+	cd "$BATS_TEST_DIRNAME/.." || return
+}
+
+# section TITLE PAGE: its lines.
+section() {
+	sed -n "/^\.Sh $1\$/,/^\.Sh /p" ".man/$2"
+}
+
+# same WHAT ONE OTHER: fails, with what only one of them has, unless both have the same lines, and some.
+same() {
+	[ -n "$2" ]
+	diff <(sort -u <<<"$2") <(sort -u <<<"$3") || { echo "$1 (<) and its manual page (>) differ"; return 1; }
+}
+
+@test "the pages have no warning, and render" {
+	local page
+	for page in .man/*; do
+		run -0 mandoc -T lint -W warning "$page"
+		[ -z "$output" ]
+		run -0 --separate-stderr env LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page"
+		[ -z "$stderr" ]
+		[[ $output == *"NAME"*"DESCRIPTION"*"SEE ALSO"*"SECURITY CONSIDERATIONS"* ]]
+	done
+}
+
+# A line of a page is ".It Fl p , Fl -port Ar PORT", of --help "  -p, --port PORT        listen".
+@test "the pages have the options of --help, with their letters and arguments, and no others" {
+	local program
+	for program in rdma-client rdma-server; do
+		same "$program --help" \
+			"$("./$program" --help | sed -En 's/^ +((-[[:alnum:]], )?--[a-z-]+( [A-Z]+)?) {2,}.*/\1/p')" \
+			"$(sed -n 's/^\.It Fl/.It -/; /^\.It -/{s/^\.It - */-/; s/ , Fl /, -/; s/ Ar / /; p}' ".man/$program.1")"
+	done
+}
+
+@test "the pages have the exit statuses of --help, and no others" {
+	local program
+	for program in rdma-client rdma-server; do
+		same "$program --help" \
+			"$("./$program" --help | sed -n '/^Exit status/,$p' | grep -Eo '(^|  )+[0-9]  [a-z]' | grep -o '[0-9]')" \
+			"$(section 'EXIT STATUS' "$program.1" | sed -n 's/^\.It \([0-9]*\)$/\1/p')"
+	done
+}
+
+# keys_of PAGE: of the lists in its part about JSON, and within .Va of a list.
+keys_of() {
+	sed -n '/^\.Ss JSON$/,/^\.Sh /s/^\.\(It \)\?Va //p' ".man/$1" | sed 's/ [.,:]$//; s/ , /\n/g'
+}
+
+# named FILE...: the keys that the source gives to JSON objects.
+named() {
+	cat "$@" | tr -d '\n\t' | grep -Eo '(json_add_text|json_object_object_add|add_(count|number|finding))\([^;]*' |
+		sed -En 's/^[a-z_]+\([^",]+, ("[a-z_0-9]+").*/\1/p' | tr -d '"'
+}
+
+@test "the pages have the keys of the source's JSON objects, and no others" {
+	local session=(rdma-common/report.c rdma-common/log.c)
+	same "a session" "$(named "${session[@]}")" "$(keys_of rdma-server.1)"
+	same "a session, or --check" "$(named "${session[@]}" rdma-common/check.c)" "$(keys_of rdma-client.1)"
+}
+
+@test "what --json prints has the keys of the pages" {
+	local arguments
+	for arguments in "write" "--check"; do
+		run -3 --separate-stderr ./rdma-client --json -t 1 $arguments 192.0.2.1 1
+		for key in $(python3 -c 'import json, sys
+print(*json.loads(sys.argv[1]))' "$output"); do
+			keys_of rdma-client.1 | grep -qx "$key"
+		done
+	done
+}
+
+@test "every message of the pages is one that a test between two hosts asks for" {
+	local message count=0
+	while read -r message; do
+		count=$((count + 1))
+		grep -q -F -e "$message" tests/{pair,data,faults,many,check}.bats tests/helpers.bash || { echo "none asks for: $message"; return 1; }
+	done < <((section DIAGNOSTICS rdma-client.1; section DIAGNOSTICS rdma-server.1) | sed -n 's/^\.It Qq //p' | sed 's/\\&//g; s/\\-/-/g; s/\\(aq/'"'/g" | sort -u)
+	[ "$count" -gt 12 ]
+}
