@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# The README's recipe for all pairs of many hosts, as it stands there but for the hosts and the time, between two and three:
-# with ssh, GNU parallel and jq on host a.
+# tests/pairs between two hosts and three, with ssh, GNU parallel and jq on host a.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -26,21 +25,18 @@ setup_file() {
 	for host in $LAB_HOSTS; do
 		lab run "$host" sh -c "$prepare" - "$PROGRAMS"
 	done
-	awk '/^## / { here = /All pairs/ } here && /^    / { print substr($0, 5); begun = 1; next } begun { exit }' \
-		"$top/README.md" >pairs.sh
 }
 
-# recipe HOSTS: sets $status and $matrix (each session "ok" or "failed", single blanks); shows the last messages.
-recipe() {
+# all_pairs HOST...: sets $status and $matrix (each session "ok" or "failed", single blanks); shows the last messages.
+all_pairs() {
 	cd "$LAB/share" || return
-	sed "1s/^hosts=.*/hosts='$1'/; s/timeout 30 /timeout $LIMIT /" pairs.sh >these.sh
-	run --separate-stderr lab run a sh these.sh
+	run --separate-stderr lab run a env "LIMIT=$LIMIT" "$top/tests/pairs" "$@"
 	tail -n 60 pairs.log
 	matrix=$(sed -E 's/[0-9.]+ ok(, [0-9]+ errors)?/ok/g; s/status [0-9]+(, [0-9]+ errors)?/failed/g; s/ +/ /g' <<<"$output")
 }
 
 @test "all pairs of two hosts: exit status 0, and a matrix of verified sessions for each mode" {
-	recipe "host-c host-b"
+	all_pairs host-c host-b
 	[ "$status" -eq 0 ]
 	[ "$matrix" = "read, Gbit/s host-c host-b
 host-c - ok
@@ -57,7 +53,7 @@ restore_mtu() {
 @test "all pairs of three hosts, one with a smaller MTU: the matrix shows which, and four sessions failed" {
 	repair=restore_mtu
 	lab run c ip link set eth0 mtu 1500
-	recipe "host-a host-b host-c"
+	all_pairs host-a host-b host-c
 	[ "$status" -eq 4 ]
 	[ "$matrix" = "read, Gbit/s host-a host-b host-c
 host-a - ok failed
