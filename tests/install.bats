@@ -96,9 +96,34 @@ copied() {
 	PATH=$elsewhere run -0 make
 	for goal in demo check; do
 		PATH=$elsewhere run -2 --separate-stderr make "$goal"
-		[[ $stderr == "setup: this is not Debian: "*" use a Debian container or virtual machine"*" libibverbs-dev "* ]]
+		[[ $stderr == "setup: this is "*", not Debian: "*" use a Debian container or virtual machine"*" libibverbs-dev "* ]]
 		[ "$(grep -vc '^make' <<<"$stderr")" -eq 1 ]
 	done
+}
+
+@test "on Ubuntu, what needs the emulated hosts names in one sentence the ways that work, and asks for no package" {
+	printf '%s\n' 'ID=ubuntu' 'ID_LIKE=debian' 'PRETTY_NAME="Ubuntu 24.04.1 LTS"' >"$BATS_TEST_TMPDIR/os-release"
+	without apt-get dpkg-query sudo
+	printf '#!/bin/sh\nexit 100\n' | tee "$elsewhere/apt-get" >"$elsewhere/dpkg-query"
+	chmod +x "$elsewhere/apt-get" "$elsewhere/dpkg-query"
+	PATH=$elsewhere OS_RELEASE=$BATS_TEST_TMPDIR/os-release run -1 --separate-stderr tests/demo --plan
+	[[ $stderr == "setup: the two emulated hosts need Debian on amd64, and this is Ubuntu 24.04.1 LTS on "*"docker run"*"Soft-RoCE"* ]]
+	[ "$(wc -l <<<"$stderr")" -eq 1 ]
+	[ -z "$output" ]
+}
+
+@test "the demo says before it begins what it installs, how much it downloads, and whether a password is needed" {
+	without dpkg-query sudo apt-get
+	printf '#!/bin/sh\n' >"$elsewhere/dpkg-query"
+	printf '#!/bin/sh\nprintf "%%s\\n" "\047http://x/a.deb\047 a.deb 41000000 SHA256:1" "\047http://x/b.deb\047 b.deb 999999 SHA256:2"\n' >"$elsewhere/apt-get"
+	chmod +x "$elsewhere/apt-get" "$elsewhere/dpkg-query"
+	printf '%s\n' 'ID=debian' >"$BATS_TEST_TMPDIR/os-release"
+	export OS_RELEASE=$BATS_TEST_TMPDIR/os-release XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+	[ "$(uname -m)" = x86_64 ] || skip "the emulated hosts need amd64"
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *" packages of Debian's (42 MB to download)"*": "*" qemu-system-x86 "* ]]
+	[[ $output == *"download Debian's kernel (70 to 120 MB)"*"$BATS_TEST_TMPDIR/cache"* ]]
+	[ "$(id -u)" -eq 0 ] || [[ $output == *"with sudo, which may ask for your password"* ]]
 }
 
 # Types in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
