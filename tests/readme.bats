@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# README's sessions between two hosts, typed as it says, and what they print compared with what it shows: all but the numbers.
+# And what tests/README.md types on two hosts.
+# shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
+
+load helpers
+
+# block DOCUMENT HEADING NUMBER: the block of code that is so many blocks below a heading; a blank line ends none.
+block() {
+	awk -v heading="$2" -v wanted="$3" '
+		/^#/ { here = $0 == heading; number = 0; inside = 0 }
+		here && /^    / { if (!inside) number++; inside = 1; if (number == wanted) print substr($0, 5); next }
+		inside && !/^$/ { inside = 0 }' "$top/$1"
+}
+
+# typed HOST NUMBER HEADING: README's command of that host below a heading, for this session's port.
+typed() {
+	local line
+	line=$(awk -v heading="## $3" '/^#/ { here = $0 == heading } here && /^    host / { print substr($0, 5) }' "$top/README.md" |
+		sed -n "s/^host $1\\$ //p" | sed -n "$2p")
+	line=${line//.\/rdma-/$PROGRAMS/rdma-}
+	line=${line//ADDRESS/192.0.2.1}
+	echo "${line//PORT/${port:-}}"
+}
+
+setup_file() {
+	prepare_hosts a b
+}
+
+# serve COMMAND: on host a, in the share; sets $server, $server_out and $port.
+serve() {
+	cd "$LAB/share" || return
+	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
+	background a "$server_out" "$server_err" sh -c "cd '$LAB/share' && $1"
+	server=$!
+	# with a payload on standard output the status lines go to standard error
+	case $1 in
+	*'-o -'*) await_port "$server_err" "$server" ;;
+	*) await_port "$server_out" "$server" ;;
+	esac
+}
+
+# connect COMMAND: on host b, in the share; sets $status and $output.
+connect() {
+	on b sh -c "cd '$LAB/share' && $1"
+	echo "$output"
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+}
+
+teardown() {
+	[ -z "${server:-}" ] || stop_server
+}
+
+# shape: standard input without what differs from run to run.
+shape() {
+	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^host [AB]\$ /d; /^$/d'
+}
+
+# shows HEADING [FIRST]: whether the client printed what README shows there, from a line that begins with FIRST on.
+shows() {
+	diff <(block README.md "## $1" 1 | shape) <(sed -n "/^${2:-}/,\$p" <<<"$output" | shape)
+}
+
+# transcript HOST: what that host's program prints there.
+transcript() {
+	block README.md '## The two commands' 2 | sed -n "/^host $1/,/^host [^$1]/p" | shape
+}
+
+@test "README: a session prints on both sides what the transcript shows" {
+	serve "$(typed A 1 'The two commands' | sed 's/read|write/--one-off write/')"
+	connect "$(typed B 1 'The two commands' | sed 's/read|write/write/')"
+	wait_server
+	diff <(transcript A) <(shape <"$server_out")
+	diff <(transcript B) <(shape <<<"$output")
+}
+
+@test "README: a file is sent, verified and stored" {
+	head -c 2000000 /dev/urandom >"$LAB/share/disk.img"
+	serve "$(typed A 1 'Send a file')"
+	connect "$(typed B 1 'Send a file')"
+	shows 'Send a file'
+	cmp "$LAB/share/disk.img" "$LAB/share/received.img"
+}
+
+@test "README: a folder goes through a pipe" {
+	mkdir -p "$LAB/share/folder" "$LAB/share/there"
+	seq 100000 >"$LAB/share/folder/numbers"
+	serve "$(typed A 2 'Send a file' | sed 's/| tar x/| tar x -C there/')"
+	connect "$(typed B 2 'Send a file')"
+	wait_server
+	[ "$status" -eq 0 ]
+	cmp "$LAB/share/folder/numbers" "$LAB/share/there/folder/numbers"
+}
+
+@test "README: a latency is measured, and reported as shown" {
+	serve "$(typed A 1 Measure)"
+	connect "$(typed B 1 Measure)"
+	shows Measure 'read '
+}
+
+@test "README: --check prints the steps, the sizes and the end that are shown" {
+	[ "$LAB_TRANSPORT" = rxe ] || skip "over iWARP there are other sizes"
+	serve "$PROGRAMS/rdma-server write"
+	# shellcheck disable=SC2016 # a heading
+	connect "$(typed B 1 'When it fails: `--check`')"
+	# shellcheck disable=SC2016
+	shows 'When it fails: `--check`'
+}
+
+@test "tests/README.md: rping runs on the two hosts as typed there" {
+	local lines=()
+	mapfile -t lines < <(block tests/README.md '## Your own RDMA program on two hosts' 1 |
+		sed -n 's/^\$ lab run \([ab] rping .*\)/\1/p' | sed 's/ &$//')
+	[ "${#lines[@]}" -eq 2 ]
+	# shellcheck disable=SC2086 # words
+	background ${lines[0]%% *} "$BATS_TEST_TMPDIR/rping.out" "$BATS_TEST_TMPDIR/rping.err" ${lines[0]#* }
+	local rping=$!
+	lab run -w "$LIMIT" a sh -c 'until rdma resource show cm_id | grep -q "LISTEN.*192.0.2.1:7174 "; do sleep 0.05; done'
+	# shellcheck disable=SC2086
+	on ${lines[1]}
+	[ "$status" -eq 0 ]
+	[[ $output == *"ping data"* ]]
+	wait "$rping" || true # Debian's ends with the disconnection's error
+}
