@@ -156,7 +156,7 @@ build/peer: tests/peer/peer.c $(MODULES:.c=.o)
 # A pair that includes nothing of this project.
 SMALLEST = build/smallest/client build/smallest/server
 
-smallest: $(SMALLEST)
+smallest: $(SMALLEST) ## a client and a server of 200 lines each, to learn from
 
 $(SMALLEST): build/smallest/%: tests/smallest/%.c
 	@mkdir -p $(@D)
