@@ -143,17 +143,20 @@ enum status flush_output(struct console *console, bool interrupted)
 
 /* ---- Text of others ---- */
 
-/* True if a terminal shows a character in a cell of its own, and does nothing else. */
+/* True if a terminal shows a character, or a mark on the one before it, and does nothing else. */
 static bool is_harmless(wchar_t character)
 {
 	/* The bidirectional controls, and what shows nothing where it stands. */
 	static const wchar_t deceptive[] =
 		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-		L"\u00ad\u115f\u3164\uffa0";
+		L"\u00ad\u034f\u115f\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+		L"\ufe00\ufe01\ufe02\ufe03\ufe04\ufe05\ufe06\ufe07"
+		L"\ufe08\ufe09\ufe0a\ufe0b\ufe0c\ufe0d\ufe0e\ufe0f";
+	wint_t c = (wint_t)character;
 
 	/* not every library's wcwidth(3) is -1 for what it does not print */
-	return iswprint((wint_t)character) && wcwidth(character) > 0 &&
-	       !wcschr(deceptive, character);
+	return iswprint(c) && (wcwidth(character) > 0 || iswctype(c, wctype("combining"))) &&
+	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tags */
 }
 
 /* The locale with this name; that is loaded only where it is needed: loading takes its time. */
