@@ -5,10 +5,6 @@
 
 #define PAGE ((uint64_t)4096)
 
-/* MSG_WINDOWs that are accepted beyond one for each quarter ring. */
-#define FLOOD_START  16
-#define FLOOD_SECOND 5
-
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -288,7 +284,6 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, 
 		.plan = *plan,
 		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
-		.started = now,
 		.heard = now,
 		.moved = TRANSFER_NEVER,
 		.owed_since = TRANSFER_NEVER,
@@ -386,22 +381,7 @@ bool transfer_window(struct transfer *transfer, int64_t now, struct window *wind
 
 /* ---- MSG_WINDOW: receiving ---- */
 
-/* Whether there were more than all that happened can explain. Answers are explained by ours. */
-static bool is_flood(const struct transfer *transfer, const struct window *window, int64_t now)
-{
-	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
-	uint64_t allowed = FLOOD_START + FLOOD_SECOND * (uint64_t)(now - transfer->started) / 1000;
-
-	allowed += transfer->credits.sent / transfer->plan.answer;
-	if (in->plan.present)
-		allowed += window->ready / in->quarter;
-	if (out->plan.present)
-		allowed += window->taken / out->quarter + window->kept / out->quarter;
-	return transfer->credits.received + 1 > allowed;
-}
-
-static const char *judge_credits(const struct transfer *transfer, const struct window *window,
-				 int64_t now)
+static const char *judge_credits(const struct transfer *transfer, const struct window *window)
 {
 	const struct transfer_credits *credits = &transfer->credits;
 
@@ -411,8 +391,6 @@ static const char *judge_credits(const struct transfer *transfer, const struct w
 		return "confirms more windows than were sent";
 	if (credits->received - credits->told >= transfer->plan.credits)
 		return "comes without a credit";
-	if (is_flood(transfer, window, now))
-		return "is one too many";
 	return NULL;
 }
 
@@ -471,7 +449,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	struct transfer_credits *credits = &transfer->credits;
 	bool moved = (window->ready > sink->ready && !sink_ended(transfer)) ||
 		     window->taken > source->taken || window->kept > source->kept || window->end;
-	const char *wrong = judge_credits(transfer, window, now);
+	const char *wrong = judge_credits(transfer, window);
 
 	if (!wrong)
 		wrong = judge_ready(transfer, window->ready, window->end);

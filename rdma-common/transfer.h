@@ -147,7 +147,6 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	int64_t started;    /* the peer cannot have sent anything before */
 	int64_t moved;      /* since when something has moved that the peer was not told */
 	int64_t heard;      /* when the peer or the wire last moved something */
 	int64_t owed_since; /* the peer owes something and nothing has moved since then */
@@ -180,10 +179,7 @@ struct window {
 	bool end; /* `ready` is the end; said once */
 };
 
-/*
- * Begins. `now` must not be later than what the peer sends first: when this side accepts, or asks
- * for the connection.
- */
+/* Begins. */
 void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, int64_t now);
 
 /* ---- Messages ---- */

@@ -393,7 +393,6 @@ happy_path() {
 	7	write lie:window-first	the peer's window is out of turn
 	7	lie:taken-beyond	the peer's window takes what was not ready
 	7	write lie:received-more	the peer's window confirms more windows than were sent
-	7	lie:drip	the peer's window is one too many
 	7	write lie:done-more	the peer is done with other bytes than agreed
 	7	lie:verdict-good	contents are wrong
 	7	write lie:verdict-bad	contents are wrong

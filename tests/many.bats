@@ -53,26 +53,19 @@ ten_sessions() {
 		"$PROGRAMS/rdma-client" "$port" "$LIMIT" "$1"
 }
 
-# Sixteen at once, and five in each second, are allowed. Over soft-iWARP a window counts as sent when TCP has it, and one
-# that finds no receive posted ends the connection.
-@test "a peer that floods with windows is cut off at once, and sessions beside it succeed" {
-	local start mode windows words="the peer's window (is one too many|comes without a credit)"
-	[ "$LAB_TRANSPORT" != siw ] || words="$words|the peer went away before|that are no message of this protocol"
+# Each window moves a number, and no more are under way than there are credits: it is the thread of the session that they keep busy.
+@test "a peer that floods with windows does not keep other sessions from their own" {
+	local start mode
 	for mode in write read; do
 		start_server -t "$LIMIT" "$mode"
-		start=$(milliseconds)
 		start_peer b client "$mode" --hello --length 65536 --connections 8 --rounds 3 --at operation=flood 192.0.2.1 "$port"
+		start=$(milliseconds)
 		ten_sessions "$mode"
 		within 10 "$start" "ten sessions beside floods"
+		kill -0 "$peer" # it was under way all the time
 		wait_peer
-		within 10 "$start" "24 floods"
-		[ "$(grep -c "^flooded with" "$peer_out")" -eq 24 ]
-		windows=$(sed -n 's/^flooded with \([0-9]*\) .*/\1/p' "$peer_out" | sort -n | tail -n 1)
-		[ "$windows" -le 5000 ] || { echo "one flood had $windows windows"; return 1; }
 		stop_server
 		[ "$status" -eq 0 ]
-		[ "$(grep -c -E "$words" "$server_err")" -eq 24 ]
-		grep -q "is one too many" "$server_err"
 		[ "$(grep -c "remote buffer: message from active" "$server_out")" -eq 10 ]
 	done
 }

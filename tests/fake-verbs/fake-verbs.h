@@ -44,19 +44,23 @@
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
  *   scribble                  the peer writes on while a text is escaped, if it still may
  *   repeat-DONE               the peer sends MSG_DONE twice
- *   lie:NAME                  the peer sends something that cannot be, and then nothing: a
- * window-first, a window with received-more or taken-beyond, drip (24 windows of a byte at once),
- * confirm (just before the --timeout of 1 s, windows of the program's, and nothing moves), crawl
- * (ten times then, a byte moves), mr-ready, done-early, done-more, verdict-good or verdict-bad (too
- *                             early), verdict-soon (good, behind MSG_DONE, but before the
- * program's) gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad
- * MSG_VERDICT, by what it could not do, or by what it received; and then nothing refuse:N the
- * server refuses, with this reason; 255: without a hello N*accept=busy             it refuses the
- * first N clients, being busy lacks:N                   of what it is out then (refuse:4); the
- * program as a server has to say so of itself connect-signal:N          this signal interrupts
- * rdma_connect(3), as over iWARP it can connect-early:N           this signal comes before
- * rdma_connect(3) sleeps, and ends nothing: it sleeps until that of connect-signal, or of alarm(2);
- * 14 is alarm's coalesce immediate        deliver all that is due at once; deliver without waiting
+ *   lie:NAME                  the peer sends something that cannot be, and then nothing: a MSG_MR
+ *                             with mr-ready or mr-null, or mr-twice; a window-first, or a window
+ *                             with received-more or taken-beyond; done-early or done-more;
+ *                             verdict-good or verdict-bad (too early), verdict-soon (good, behind
+ *                             its MSG_DONE, before the program's). Or confirm: just before the
+ *                             --timeout of 1 s, windows of the program's, and nothing moves; crawl:
+ *                             ten times then, a byte moves
+ *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
+ *                             by what it could not do, or by what it received; and then nothing
+ *   refuse:N                  the server refuses, with this reason; 255: without a hello
+ *   N*accept=busy             it refuses the first N clients, being busy
+ *   lacks:N                   of what it is out then (refuse:4); the program as a server has to say
+ *                             so of itself
+ *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
+ *   connect-early:N           this signal comes before rdma_connect(3) sleeps, and ends nothing: it
+ *                             sleeps until that of connect-signal, or of alarm(2); 14 is alarm's
+ *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   until:N from:N            when it must have ended (ms), and not before

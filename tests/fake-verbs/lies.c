@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* More windows than any rule allows at once, and no more than a peer has credits for. */
-#define DRIPS 24
 /* Just before a --timeout of one second; and how often, then no more. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
@@ -30,7 +28,7 @@ static bool tell_false_window(struct peer *peer, enum moment moment, const char 
 	return true;
 }
 
-/* ---- True windows, too many of them ---- */
+/* ---- True windows, each at the last moment ---- */
 
 /* One that moves by a byte the number of the side that operates, and confirms nothing. */
 static void move_a_byte(struct peer *peer)
@@ -41,17 +39,6 @@ static void move_a_byte(struct peer *peer)
 	window.taken += !scripted("write");
 	peer_sends_window(peer, &window);
 }
-
-static bool drip(struct peer *peer, enum moment moment, const char *name)
-{
-	if (moment != MOMENT_REGIONS_KNOWN || strcmp(name, "drip") != 0)
-		return false;
-	for (int i = 0; i < DRIPS; i++)
-		move_a_byte(peer);
-	return true;
-}
-
-/* ---- True windows, each at the last moment ---- */
 
 /* One window of the program's after the other is confirmed, and nothing moves. */
 static bool confirm(struct peer *peer, enum moment moment, const char *name)
@@ -136,8 +123,7 @@ bool peer_lies(struct peer *peer, enum moment moment)
 		peer->lied = true;
 		return true;
 	}
-	peer->silent = tell_false_window(peer, moment, name) || drip(peer, moment, name) ||
-		       tell_other(peer, moment, name);
+	peer->silent = tell_false_window(peer, moment, name) || tell_other(peer, moment, name);
 	peer->lied = peer->silent;
 	return peer->lied;
 }
