@@ -792,7 +792,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 				       .taken = message->length,
 				       .kept = message->kept,
 				       .end = message->end };
-	int64_t heard = transfer_heard(&connection->transfer);
+	uint64_t moves = connection->transfer.moves;
 	const char *wrong = "is out of turn";
 	int error;
 
@@ -806,7 +806,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	}
 	if (protocol->phase >= PHASE_CLOSING) /* overtaken by the disconnection */
 		return;
-	if (transfer_heard(&connection->transfer) != heard)
+	if (connection->transfer.moves != moves)
 		set_deadline(connection, connection->now);
 	error = post_receive(connection, slot);
 	if (error)
@@ -943,6 +943,7 @@ static void measure(struct connection *connection)
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
+	/* the adapter there answers for a program that stands still */
 	if (!transfer_waits_for_peer(&connection->transfer))
 		set_deadline(connection, connection->now);
 	/* before the completion of MSG_DONE, which may have come with this one */
@@ -1154,16 +1155,16 @@ void connection_tell(struct connection *connection, enum news news)
  * This side has moved something by itself. That extends what it waits for from its own end, and not
  * what the peer, or the wire, owed before.
  */
-static void extend_own_deadline(struct connection *connection, int64_t owed_since)
+static void extend_own_deadline(struct connection *connection, bool was_owed)
 {
-	if (owed_since == TRANSFER_NEVER)
+	if (!was_owed)
 		set_deadline(connection, connection->now);
 }
 
 /* Fills a piece of the outgoing ring, or has it filled. True: something was done. */
 static bool fill_ring(struct connection *connection)
 {
-	int64_t owed_since = transfer_owed_since(&connection->transfer);
+	bool was_owed = transfer_is_owed(&connection->transfer);
 	struct failure failure = { .status = STATUS_SUCCESS };
 	bool moved;
 
@@ -1174,7 +1175,7 @@ static bool fill_ring(struct connection *connection)
 	if (failure.status != STATUS_SUCCESS)
 		give_up(connection, &failure);
 	else if (moved)
-		extend_own_deadline(connection, owed_since);
+		extend_own_deadline(connection, was_owed);
 	return moved;
 }
 
@@ -1232,7 +1233,7 @@ static bool may_empty(const struct connection *connection)
 static bool empty_ring(struct connection *connection)
 {
 	bool checking = connection->protocol.local == LOCAL_CHECKING;
-	int64_t owed_since = transfer_owed_since(&connection->transfer);
+	bool was_owed = transfer_is_owed(&connection->transfer);
 	struct incoming *incoming = &connection->incoming;
 	struct failure failure = { .status = STATUS_SUCCESS };
 
@@ -1251,7 +1252,7 @@ static bool empty_ring(struct connection *connection)
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:
-		extend_own_deadline(connection, owed_since);
+		extend_own_deadline(connection, was_owed);
 		return true;
 	default:
 		end_incoming(connection, &failure);
@@ -1306,7 +1307,7 @@ static const char *own_delay(const struct connection *connection)
 	if (protocol->local == LOCAL_CHECKING)
 		return "all is received, but storing it did not move";
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
-	    transfer_owed_since(&connection->transfer) != TRANSFER_NEVER)
+	    transfer_is_owed(&connection->transfer))
 		return NULL;
 	if (connection->incoming.unstored > 0 ||
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))

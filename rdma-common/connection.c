@@ -251,7 +251,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	connection->protocol.operates = operates;
 	connection->protocol.verifying = connection->agreement.verifying;
 	connection->protocol.late_windows = connection->agreement.late_windows;
-	transfer_init(&connection->transfer, plan, now_milliseconds());
+	transfer_init(&connection->transfer, plan);
 	connection->outgoing.end = connection->transfer.source.stream.length;
 }
 

@@ -242,51 +242,29 @@ bool transfer_waits_for_peer(const struct transfer *transfer)
 	return owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
 }
 
-/* What began earlier goes on. */
-static void start_clock(int64_t *since, int64_t now)
+bool transfer_is_owed(const struct transfer *transfer)
 {
-	if (*since == TRANSFER_NEVER)
-		*since = now;
+	return transfer_outstanding(transfer) > 0 || transfer_waits_for_peer(transfer);
 }
 
-/* After each change: the two clocks. `moved`: the peer or the wire did something. */
-static void refresh(struct transfer *transfer, bool moved, int64_t now)
+/* After each change. */
+static void look_for_news(struct transfer *transfer, int64_t now)
 {
-	bool owes = transfer_outstanding(transfer) > 0 || transfer_waits_for_peer(transfer);
-
-	if (has_news(transfer))
-		start_clock(&transfer->moved, now);
-	else
-		transfer->moved = TRANSFER_NEVER;
-	if (moved)
-		transfer->heard = now;
-	if (moved || !owes)
-		transfer->owed_since = TRANSFER_NEVER;
-	if (owes)
-		start_clock(&transfer->owed_since, now);
-}
-
-int64_t transfer_owed_since(const struct transfer *transfer)
-{
-	return transfer->owed_since;
-}
-
-int64_t transfer_heard(const struct transfer *transfer)
-{
-	return transfer->heard;
+	if (!has_news(transfer))
+		transfer->news = TRANSFER_NEVER;
+	else if (transfer->news == TRANSFER_NEVER)
+		transfer->news = now;
 }
 
 /* ---- Beginning ---- */
 
-void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, int64_t now)
+void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 {
 	*transfer = (struct transfer){
 		.plan = *plan,
 		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
-		.heard = now,
-		.moved = TRANSFER_NEVER,
-		.owed_since = TRANSFER_NEVER,
+		.news = TRANSFER_NEVER,
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != TRANSFER_UNKNOWN;
@@ -302,7 +280,7 @@ uint64_t transfer_announce(struct transfer *transfer, int64_t now)
 		return 0;
 	source->told_ready = source->filled;
 	source->told_end = is_marked(source) && source_at_end(transfer);
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 	return source->told_ready;
 }
 
@@ -325,7 +303,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 			return "is ready beyond its end";
 		sink->ready = ready;
 	}
-	refresh(transfer, true, now);
+	look_for_news(transfer, now);
 	return NULL;
 }
 
@@ -348,9 +326,9 @@ static bool has_credit(const struct transfer *transfer)
 
 int64_t transfer_window_time(const struct transfer *transfer)
 {
-	if (transfer->moved == TRANSFER_NEVER || !has_credit(transfer))
+	if (transfer->news == TRANSFER_NEVER || !has_credit(transfer))
 		return TRANSFER_NEVER;
-	return transfer->moved + TRANSFER_MILLISECONDS;
+	return transfer->news + TRANSFER_MILLISECONDS;
 }
 
 bool transfer_window(struct transfer *transfer, int64_t now, struct window *window)
@@ -375,7 +353,7 @@ bool transfer_window(struct transfer *transfer, int64_t now, struct window *wind
 	source->told_end = source->told_end || window->end;
 	sink->told_taken = window->taken;
 	sink->told_kept = window->kept;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 	return true;
 }
 
@@ -459,6 +437,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 		wrong = "moves nothing";
 	if (wrong)
 		return wrong;
+	transfer->moves += moved;
 	credits->received++;
 	credits->confirmed = window->received;
 	sink->ready = window->ready;
@@ -466,7 +445,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 		sink->stream.length = window->ready;
 	source->taken = window->taken;
 	source->kept = window->kept;
-	refresh(transfer, moved, now);
+	look_for_news(transfer, now);
 	return NULL;
 }
 
@@ -491,7 +470,7 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now)
 	source->told_end = true;
 	if (!transfer->plan.writes)
 		transfer->sink.told_taken = transfer->operation.completed;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 	return stream->repeats ? stream->plan.length : source->told_ready;
 }
 
@@ -526,7 +505,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int6
 	if (!transfer->plan.writes)
 		transfer->source.taken = read_end(transfer);
 	sink->done = true;
-	refresh(transfer, true, now);
+	look_for_news(transfer, now);
 	return NULL;
 }
 
@@ -536,7 +515,7 @@ void transfer_verdict(struct transfer *transfer, int64_t now)
 
 	sink->told_taken = taken(transfer);
 	sink->told_kept = sink->kept;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 }
 
 /* ---- The operation ---- */
@@ -641,10 +620,7 @@ bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
 	run->signaled = operation->unsignaled + run->count == interval ||
 			operation->posted + run->size * run->count == limit;
 	count_run(transfer, run);
-	/* as refresh() would, which is more work: a completion is owed, and WRITE is news */
-	start_clock(&transfer->owed_since, now);
-	if (transfer->plan.writes)
-		start_clock(&transfer->moved, now);
+	look_for_news(transfer, now);
 	return true;
 }
 
@@ -669,8 +645,7 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 		operation->completed = signal->position;
 		operation->signals_completed++;
 	}
-	/* the adapter there answers for a program that stands still */
-	refresh(transfer, !transfer_waits_for_peer(transfer), now);
+	look_for_news(transfer, now);
 	return true;
 }
 
@@ -746,7 +721,7 @@ bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t
 	source->filled += size;
 	if (end && !stream->agreed && !stream->repeats)
 		stream->length = source->filled;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 	return true;
 }
 
@@ -781,13 +756,13 @@ bool transfer_copy(const struct transfer *transfer, struct piece *piece)
 void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now)
 {
 	transfer->sink.copied += size;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 }
 
 void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now)
 {
 	transfer->sink.kept = position;
-	refresh(transfer, false, now);
+	look_for_news(transfer, now);
 }
 
 bool transfer_all_kept(const struct transfer *transfer)

@@ -147,9 +147,8 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	int64_t moved;      /* since when something has moved that the peer was not told */
-	int64_t heard;      /* when the peer or the wire last moved something */
-	int64_t owed_since; /* the peer owes something and nothing has moved since then */
+	uint64_t moves; /* MSG_WINDOWs that moved a number of the peer's, or marked its end */
+	int64_t news;   /* since when something has moved that the peer was not told */
 };
 
 /* A part of a ring of this side, which does not cross its end. */
@@ -180,7 +179,7 @@ struct window {
 };
 
 /* Begins. */
-void transfer_init(struct transfer *transfer, const struct transfer_plan *plan, int64_t now);
+void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 
 /* ---- Messages ---- */
 
@@ -298,20 +297,13 @@ bool transfer_all_kept(const struct transfer *transfer);
 /* ---- Deadlines ---- */
 
 /*
- * Since when the peer, or the wire, owes something that has not moved: data, room in its ring,
- * completions, MSG_DONE. TRANSFER_NEVER: it owes nothing. MSG_MR and MSG_VERDICT are not counted
- * here.
+ * Whether the peer, or the wire, owes something: data, room in its ring, completions, MSG_DONE.
+ * MSG_MR and MSG_VERDICT are not counted here.
  */
-int64_t transfer_owed_since(const struct transfer *transfer);
+bool transfer_is_owed(const struct transfer *transfer);
 
 /* Whether it is the peer's program that owes it: completions, of which the wire tells, do not
  * count. */
 bool transfer_waits_for_peer(const struct transfer *transfer);
-
-/*
- * When the peer's numbers, MSG_MR, MSG_DONE or a completion last moved something: that, too,
- * extends the wait for MSG_VERDICT, before which the peer may have much to store.
- */
-int64_t transfer_heard(const struct transfer *transfer);
 
 #endif

@@ -311,13 +311,17 @@ unmount_slowly() {
 	[ -z "$(lab run a ls -A /run/disk)" ]
 }
 
+<<<<<<< HEAD
 # bats test_tags=slow,roce
 @test "a wire of 2 Mbit/s, and a transfer that takes longer than --timeout" {
+=======
+@test "a wire of 4 Mbit/s, and a transfer that takes longer than --timeout" {
+>>>>>>> 470e5a6 (Transfer: one clock, for news; deadlines are the connection's)
 	local start
 	repair="lab disturb"
-	random_file there 1600000
+	random_file there 3200000
 	start_server -1 -t 5 -f "$folder/there" -o "$folder/arrived-there" read
-	lab disturb rate 2mbit
+	lab disturb rate 4mbit
 	start=$(milliseconds)
 	client -t 5 -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
 	within 7 "$start" "slow wire" 6

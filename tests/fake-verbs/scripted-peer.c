@@ -223,7 +223,7 @@ static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
 		.incoming = plan_incoming(hello, passive),
 	};
 
-	transfer_init(&peer->transfer, &plan, simulated_milliseconds());
+	transfer_init(&peer->transfer, &plan);
 	peer->source = allocate(plan.outgoing.ring);
 	peer->sink = allocate(plan.incoming.ring);
 	peer->incoming_size = incoming_size(&peer->transfer.sink.stream);

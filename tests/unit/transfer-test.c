@@ -343,7 +343,7 @@ static const struct field fields[] = {
 	NUMBER(credits.confirmed, 0),
 	NUMBER(credits.received, 0),
 	NUMBER(credits.told, 0),
-	{ offsetof(struct transfer, moved), FIELD_TIME, 0 },
+	{ offsetof(struct transfer, news), FIELD_TIME, 0 },
 };
 
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -1107,7 +1107,7 @@ static void make_templates(struct setting *setting)
 		};
 		struct transfer *templates = setting->templates[number];
 
-		transfer_init(&templates[0], &plan, 0);
+		transfer_init(&templates[0], &plan);
 		templates[1] = templates[0];
 		transfer_peer_region(&templates[1],
 				     announced_ring(setting, carried(setting, number)), 0, 0);
@@ -1438,6 +1438,7 @@ struct simulated_side {
 	uint64_t filled, copied;    /* bytes that its disk may still move in this millisecond */
 	bool done, judged;          /* it has sent MSG_DONE, MSG_VERDICT */
 	bool peer_judged;           /* the peer's MSG_VERDICT is here */
+	int64_t extended;           /* its deadline was, then, as rdma-common.c does it */
 };
 
 struct simulation {
@@ -1445,7 +1446,7 @@ struct simulation {
 	uint64_t wire, disk;  /* bytes a millisecond */
 	bool no_late_windows; /* a side is silent behind its MSG_VERDICT, as older releases are */
 	int64_t now;
-	int64_t longest; /* the peer owed something and nothing moved, in milliseconds */
+	int64_t longest; /* nothing extended a deadline, in milliseconds */
 	unsigned int windows;
 };
 
@@ -1514,23 +1515,42 @@ static void simulate_posts(struct simulation *simulation, int number)
 	}
 }
 
+/* As handle_operation_completion(). */
+static void simulate_completion(struct simulation *simulation, const struct item *item)
+{
+	struct simulated_side *side = &simulation->sides[item->owner];
+
+	if (!item->signaled)
+		return;
+	assert_true(transfer_completed(&side->transfer, item->id, simulation->now));
+	if (!transfer_waits_for_peer(&side->transfer))
+		side->extended = simulation->now;
+}
+
+/* As handle_window(); the others are steps of the state machine, there and where they come from. */
 static void simulate_arrival(struct simulation *simulation, int number, const struct item *item)
 {
-	struct transfer *peer = &simulation->sides[!number].transfer;
+	struct simulated_side *side = &simulation->sides[!number];
+	uint64_t moves = side->transfer.moves;
 	const char *wrong = NULL;
 
+	if (item->kind == ENTRY_REQUEST) {
+		simulate_completion(simulation, item);
+		return;
+	}
 	if (item->kind == ENTRY_WINDOW)
-		wrong = transfer_accept(peer, &item->window, simulation->now);
+		wrong = transfer_accept(&side->transfer, &item->window, simulation->now);
 	else if (item->kind == ENTRY_DONE)
-		wrong = transfer_accept_done(peer, item->id, simulation->now);
-	else if (item->kind == ITEM_VERDICT)
-		simulation->sides[!number].peer_judged = true;
-	else if (item->signaled)
-		assert_true(transfer_completed(&simulation->sides[item->owner].transfer, item->id,
-					       simulation->now));
+		wrong = transfer_accept_done(&side->transfer, item->id, simulation->now);
+	else
+		side->peer_judged = true;
 	if (wrong)
 		print_message("%d ms: %s\n", (int)simulation->now, wrong);
 	assert_null(wrong);
+	if (item->kind != ENTRY_WINDOW)
+		simulation->sides[number].extended = simulation->now;
+	if (item->kind != ENTRY_WINDOW || side->transfer.moves != moves)
+		side->extended = simulation->now;
 }
 
 static void simulate_wire(struct simulation *simulation, int number)
@@ -1558,11 +1578,12 @@ static uint64_t at_most(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The workers: pieces of 64 KiB at most. */
+/* The workers: pieces of 64 KiB at most, which extend what is not waited for from the peer. */
 static void simulate_disks(struct simulation *simulation, int number)
 {
 	struct simulated_side *side = &simulation->sides[number];
 	struct transfer *transfer = &side->transfer;
+	bool owed = transfer_is_owed(transfer), moved = false;
 	struct piece piece;
 
 	side->filled += simulation->disk;
@@ -1571,26 +1592,24 @@ static void simulate_disks(struct simulation *simulation, int number)
 		side->filled -= at_most(piece.size, 65536);
 		assert_true(transfer_filled(transfer, at_most(piece.size, 65536), false,
 					    simulation->now));
+		moved = true;
 	}
 	while (transfer_copy(transfer, &piece) && side->copied >= at_most(piece.size, 65536)) {
 		side->copied -= at_most(piece.size, 65536);
 		transfer_copied(transfer, at_most(piece.size, 65536), simulation->now);
 		transfer_kept(transfer, transfer->sink.copied, simulation->now);
+		moved = true;
 	}
+	if (moved && !owed)
+		side->extended = simulation->now;
 }
 
-/* For how long a side would blame its peer: it owes something, or its verdict, and nothing moves.
- */
+/* For how long nothing has extended the deadline of a side. */
 static int64_t silence_of(const struct simulation *simulation, int number)
 {
 	const struct simulated_side *side = &simulation->sides[number];
-	int64_t since = transfer_owed_since(&side->transfer);
 
-	if (side->peer_judged)
-		return 0;
-	if (since == TRANSFER_NEVER && side->done)
-		since = transfer_heard(&side->transfer);
-	return since == TRANSFER_NEVER ? 0 : simulation->now - since;
+	return side->peer_judged ? 0 : simulation->now - side->extended;
 }
 
 /* One millisecond. Returns whether both sides have both verdicts. */
@@ -1617,7 +1636,7 @@ static void run(struct simulation *simulation, const struct transfer_plan *plans
 {
 	simulation->now = 0;
 	for (int number = 0; number < 2; number++)
-		transfer_init(&simulation->sides[number].transfer, &plans[number], 0);
+		transfer_init(&simulation->sides[number].transfer, &plans[number]);
 	for (int number = 0; number < 2; number++) {
 		const struct transfer_plan *peer = &plans[!number];
 		uint64_t ring = peer->writes ? peer->incoming.ring : peer->outgoing.ring;
@@ -1741,7 +1760,7 @@ static void no_honest_side_is_refused(void **state)
 static void connect_sides(struct transfer sides[2], const struct transfer_plan *plan)
 {
 	for (int number = 0; number < 2; number++)
-		transfer_init(&sides[number], plan, 0);
+		transfer_init(&sides[number], plan);
 	for (int number = 0; number < 2; number++)
 		assert_null(transfer_peer_region(
 			&sides[number], plan->writes ? plan->incoming.ring : plan->outgoing.ring,
@@ -1825,7 +1844,7 @@ static void what_is_kept_later_is_reported(void **state)
 
 	(void)state;
 	plan.outgoing.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 0, 0, 0));
 	assert_null(transfer_accept(&transfer, &window, 100));
 	transfer_copied(&transfer, 32 << 10, 200);
@@ -1869,7 +1888,7 @@ static void requests_end_where_a_ring_ends(void **state)
 	(void)state;
 	plan.depth = 1;
 	plan.share = 1; /* requests may be as long as the ring */
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 40960, 0, 0));
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
 		struct window room = { .taken = transfer.source.told_ready };
@@ -1898,7 +1917,7 @@ static struct transfer writing(unsigned int depth, uint64_t size, uint64_t lengt
 	plan.incoming.present = false;
 	plan.depth = depth;
 	plan.request_size = size;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_int_equal(transfer_announce(&transfer, 0), 0); /* nothing is there to be read */
 	assert_null(transfer_peer_region(&transfer, length, 0, 0));
 	assert_true(transfer_filled(&transfer, first, false, 0));
@@ -1973,18 +1992,18 @@ static void no_more_completions_are_asked_for_than_are_remembered(void **state)
 	assert_int_equal(transfer_outstanding(&transfer), 0);
 }
 
-static void the_first_request_starts_both_clocks(void **state)
+static void the_first_request_is_owed_and_reported(void **state)
 {
 	struct transfer transfer = writing(16, 16384, 1 << 20, 1 << 20);
 	struct transfer_run request;
 
 	(void)state;
 	assert_null(transfer_accept_done(&transfer, 0, 0)); /* or that would be owed */
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
 	for (int64_t now = 100; now <= 200; now += 100) {
 		assert_true(transfer_next(&transfer, 1, now, &request));
-		assert_int_equal(transfer_owed_since(&transfer), 100);
+		assert_true(transfer_is_owed(&transfer));
 		assert_int_equal(transfer_window_time(&transfer), 350);
 	}
 }
@@ -2017,7 +2036,7 @@ static void a_stream_of_terabytes(void **state)
 	(void)state;
 	plan.incoming.present = false;
 	plan.request_size = 1 << 20;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
 	while (!transfer_operated(&transfer)) {
 		fill_all(&transfer);
@@ -2075,7 +2094,7 @@ static void as_many_are_outstanding_as_may_be(void **state)
 
 		plan.outgoing.passes = 100;
 		plan.depth = depth;
-		transfer_init(&transfer, &plan, 0);
+		transfer_init(&transfer, &plan);
 		assert_null(transfer_peer_region(&transfer, 64, 0, 0));
 		fill_all(&transfer);
 		while (transfer_next(&transfer, 32, 0, &run)) {
@@ -2265,7 +2284,7 @@ static void operate_alike(const struct batch_case *this, unsigned int most)
 	stream->passes = this->passes;
 	plan.depth = this->depth;
 	plan.request_size = this->size;
-	transfer_init(&twins.one, &plan, 0);
+	transfer_init(&twins.one, &plan);
 	assert_null(transfer_peer_region(&twins.one, this->announced, ready, 0));
 	twins.many = twins.one;
 	for (; !transfer_operated(&twins.one); go_on_alike(&twins, ready))
@@ -2330,7 +2349,7 @@ static void a_time_that_is_up_ends_with_the_pass(void **state)
 
 		(void)state;
 		plan.outgoing.passes = plan.incoming.passes = 0;
-		transfer_init(&sides[0], &plan, 0);
+		transfer_init(&sides[0], &plan);
 		assert_null(transfer_peer_region(&sides[0], 100000, 100000, 0));
 		fill_all(&sides[0]);
 		for (int i = 0; i < 1001; i++) {
@@ -2358,7 +2377,7 @@ static void only_passes_that_repeat_are_stopped(void **state)
 
 		plan.outgoing.passes = kind ? 3 : 0;
 		plan.outgoing.every_pass = !kind;
-		transfer_init(&transfer, &plan, 0);
+		transfer_init(&transfer, &plan);
 		assert_null(transfer_peer_region(&transfer, 100000, 0, 0));
 		before = transfer;
 		transfer_stop(&transfer);
@@ -2375,7 +2394,7 @@ static void a_time_that_is_up_ends_with_the_pass_that_the_source_has_begun(void 
 	(void)state;
 	plan.outgoing.passes = 0;
 	plan.incoming.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 100000, 0, 0));
 	while (transfer.source.filled < 90000) {
 		assert_true(transfer_filled(&transfer, 30000, false, 0));
@@ -2402,8 +2421,8 @@ static void a_timed_read_that_repeats_marks_no_end_again(void **state)
 
 	(void)state;
 	plan.outgoing.passes = plan.incoming.passes = 0;
-	transfer_init(&source, &plan, 0);
-	transfer_init(&reader, &plan, 0);
+	transfer_init(&source, &plan);
+	transfer_init(&reader, &plan);
 	assert_true(transfer_filled(&source, 100000, false, 0));
 	ready = transfer_announce(&source, 0);
 	assert_int_equal(ready, 100000);
@@ -2419,7 +2438,7 @@ static void a_file_that_shrank_is_no_stream(void **state)
 	struct transfer transfer;
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_false(transfer_filled(&transfer, 4097, false, 0));
 	assert_false(transfer_filled(&transfer, 1000, true, 0));
 	assert_true(transfer_filled(&transfer, 1000, false, 0));
@@ -2458,7 +2477,7 @@ static void every_move_in_a_tiny_ring_is_reported(void **state)
 	for (plan.outgoing.ring = 1; plan.outgoing.ring < 10; plan.outgoing.ring++) {
 		struct transfer transfer;
 
-		transfer_init(&transfer, &plan, 0);
+		transfer_init(&transfer, &plan);
 		assert_int_equal(transfer.source.stream.quarter, plan.outgoing.ring < 8 ? 1 : 2);
 	}
 }
@@ -2483,7 +2502,7 @@ static void a_region_that_is_ready_beyond_its_end(void **state)
 		struct transfer transfer;
 		const char *error;
 
-		transfer_init(&transfer, &plan, 0);
+		transfer_init(&transfer, &plan);
 		error = transfer_peer_region(&transfer, cases[i].ring, cases[i].ready, 0);
 		if (cases[i].error)
 			assert_string_equal(error, cases[i].error);
@@ -2500,7 +2519,7 @@ static void no_peer_says_the_number_that_means_unknown(void **state)
 	struct transfer transfer;
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_string_equal(transfer_peer_region(&transfer, UINT64_MAX, UINT64_MAX, 0),
 			    "is ready beyond its end");
 	assert_null(transfer_peer_region(&transfer, UINT64_MAX, 1000, 0));
@@ -2516,14 +2535,14 @@ static void no_peer_says_the_number_that_means_unknown(void **state)
 	assert_true(transfer.sink.stream.length == TRANSFER_UNKNOWN);
 }
 
-/* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; heard: the same. */
+/* READ both ways, 1 MiB through 64 KiB; told: ready 50000, taken 40000; the peer's: the same. */
 static struct transfer in_the_middle(void)
 {
 	struct transfer_plan plan = real_plan(false, 1 << 20, 64 << 10);
 	struct transfer transfer;
 	struct window window;
 
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_int_equal(transfer_announce(&transfer, 0), 0);
 	assert_null(transfer_peer_region(&transfer, 64 << 10, 40000, 0));
 	assert_true(transfer_filled(&transfer, 50000, false, 0));
@@ -2581,7 +2600,7 @@ static void after_the_end_nothing_is_ready(void **state)
 	struct window window = { .ready = 1000, .end = true };
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 64 << 10, 0, 0));
 	assert_string_equal(transfer_accept_done(&transfer, 1000, 0),
 			    "is done before its end is marked");
@@ -2604,7 +2623,7 @@ static void done_before_all_can_have_been_read(void **state)
 	(void)state;
 	assert_string_equal(transfer_accept_done(&transfer, 1 << 20, 0),
 			    "is done reading what was not ready");
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_string_equal(transfer_accept_done(&transfer, 1 << 20, 0), "is done beyond the ring");
 }
 
@@ -2616,7 +2635,7 @@ static void a_flood_is_bound_by_credits(void **state)
 	struct window window = { 0 }, answer;
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	for (int round = 1; round <= 3; round++) {
 		for (int i = 0; i < TRANSFER_CREDITS; i++) {
 			window.ready++;
@@ -2640,7 +2659,7 @@ static void credits_run_out_and_come_back(void **state)
 	int64_t now = 0;
 
 	(void)state;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
 	for (int i = 0; i < 31; i++) {
 		assert_true(transfer_filled(&transfer, 1, false, 0));
@@ -2676,24 +2695,48 @@ static void a_peer_that_waits_for_this_side_owes_nothing(void **state)
 
 	(void)state;
 	plan.outgoing.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 0, 0, 10));
-	assert_int_equal(transfer_owed_since(&transfer), 10);
+	assert_true(transfer_is_owed(&transfer));
 	assert_null(transfer_accept(&transfer, &window, 20));
 	/* the ring is full, and it is this side's worker that has to copy */
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	transfer_copied(&transfer, 32 << 10, 30);
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	assert_true(transfer_window(&transfer, 40, &window));
-	assert_int_equal(transfer_owed_since(&transfer), 40);
-	/* a window that moves nothing extends nothing */
-	window = (struct window){ .received = 1, .ready = 64 << 10 };
-	assert_null(transfer_accept(&transfer, &window, 50));
-	assert_int_equal(transfer_owed_since(&transfer), 40);
-	window.ready++;
-	assert_null(transfer_accept(&transfer, &window, 60));
-	assert_int_equal(transfer_owed_since(&transfer), 60);
-	assert_int_equal(transfer_heard(&transfer), 60);
+	assert_true(transfer_is_owed(&transfer));
+}
+
+/* Only what moves extends a deadline: a number, or the end. */
+static void windows_that_move_nothing_are_not_counted_as_moves(void **state)
+{
+	struct transfer_plan plan = real_plan(true, TRANSFER_UNKNOWN, 64 << 10);
+	struct transfer transfer;
+	struct window told, window = { .ready = 1000 };
+
+	(void)state;
+	transfer_init(&transfer, &plan);
+	assert_null(transfer_peer_region(&transfer, 64 << 10, 0, 0));
+	assert_true(transfer_filled(&transfer, 2000, false, 0));
+	operate(&transfer, 0);
+	assert_true(transfer_window(&transfer, 250, &told));
+	assert_int_equal(transfer.moves, 0);
+	assert_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 1);
+	window.received = 1;
+	assert_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 1);
+	window.taken = 1000;
+	assert_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 2);
+	window.kept = 1000;
+	assert_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 3);
+	assert_non_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 3);
+	window.end = true;
+	assert_null(transfer_accept(&transfer, &window, 300));
+	assert_int_equal(transfer.moves, 4);
 }
 
 /* READ: what is ready is for the peer to read, and what it was not told is not. */
@@ -2705,17 +2748,17 @@ static void a_peer_owes_to_read_what_is_ready(void **state)
 
 	(void)state;
 	plan.incoming.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_true(transfer_filled(&transfer, 40000, false, 0));
 	assert_int_equal(transfer_announce(&transfer, 0), 40000);
 	assert_null(transfer_peer_region(&transfer, 0, 0, 10));
-	assert_int_equal(transfer_owed_since(&transfer), 10);
+	assert_true(transfer_is_owed(&transfer));
 	assert_null(transfer_accept(&transfer, &window, 20));
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	assert_true(transfer_filled(&transfer, 1000, false, 30));
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	assert_true(transfer_window(&transfer, 300, &window));
-	assert_int_equal(transfer_owed_since(&transfer), 300);
+	assert_true(transfer_is_owed(&transfer));
 }
 
 /* WRITE: to take what it knows to be ready. That its adapter completes more does not count
@@ -2729,29 +2772,29 @@ static void a_peer_owes_to_take_what_is_ready(void **state)
 
 	(void)state;
 	plan.incoming.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 64 << 10, 0, 0));
 	assert_null(transfer_accept_done(&transfer, 0, 10));
 	assert_true(transfer_filled(&transfer, 10000, false, 20));
 	assert_int_equal(transfer_next(&transfer, 1, 20, &request), 1);
-	assert_int_equal(transfer_owed_since(&transfer), 20); /* the wire does */
+	assert_true(transfer_is_owed(&transfer)); /* the wire does */
 	assert_false(transfer_waits_for_peer(&transfer));
 	assert_true(transfer_completed(&transfer, request.number, 30));
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 	assert_true(transfer_window(&transfer, 300, &window));
 	assert_int_equal(window.ready, 10000);
 	assert_true(transfer_waits_for_peer(&transfer));
 	assert_true(transfer_filled(&transfer, 1000, false, 310));
 	assert_int_equal(transfer_next(&transfer, 1, 310, &request), 1);
 	assert_true(transfer_completed(&transfer, request.number, 320));
-	assert_int_equal(transfer_owed_since(&transfer), 300);
+	assert_true(transfer_is_owed(&transfer));
 	window = (struct window){ .received = 1, .taken = 9999 };
 	assert_null(transfer_accept(&transfer, &window, 330));
-	assert_int_equal(transfer_owed_since(&transfer), 330);
+	assert_true(transfer_is_owed(&transfer));
 	window = (struct window){ .received = 1, .taken = 10000 };
 	assert_null(transfer_accept(&transfer, &window, 340));
 	assert_false(transfer_waits_for_peer(&transfer));
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 }
 
 /* MSG_DONE says that the peer has read all passes: it owes nothing more. */
@@ -2763,13 +2806,13 @@ static void who_is_done_has_read_everything(void **state)
 	(void)state;
 	plan.incoming.present = false;
 	for (plan.outgoing.passes = 1; plan.outgoing.passes < 4; plan.outgoing.passes++) {
-		transfer_init(&transfer, &plan, 0);
+		transfer_init(&transfer, &plan);
 		fill_all(&transfer);
 		transfer_announce(&transfer, 0);
 		assert_null(transfer_peer_region(&transfer, 0, 0, 10));
-		assert_int_equal(transfer_owed_since(&transfer), 10);
+		assert_true(transfer_is_owed(&transfer));
 		assert_null(transfer_accept_done(&transfer, 0, 20));
-		assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+		assert_false(transfer_is_owed(&transfer));
 		assert_int_equal(transfer.source.taken, plan.outgoing.passes * 100000);
 	}
 }
@@ -2783,16 +2826,16 @@ static void the_wire_owes_what_is_in_flight(void **state)
 
 	(void)state;
 	plan.outgoing.present = false;
-	transfer_init(&transfer, &plan, 0);
+	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 100000, 100000, 10));
-	assert_int_equal(transfer_owed_since(&transfer), 10); /* MSG_DONE at least */
+	assert_true(transfer_is_owed(&transfer)); /* MSG_DONE at least */
 	while (transfer_next(&transfer, 1, 20, &request))
 		;
 	assert_null(transfer_accept_done(&transfer, 100000, 30));
-	assert_int_equal(transfer_owed_since(&transfer), 30);
+	assert_true(transfer_is_owed(&transfer));
 	assert_true(transfer_completed(&transfer, request.number, 40));
 	assert_true(transfer_operated(&transfer));
-	assert_int_equal(transfer_owed_since(&transfer), TRANSFER_NEVER);
+	assert_false(transfer_is_owed(&transfer));
 }
 
 int main(void)
@@ -2806,7 +2849,7 @@ int main(void)
 		cmocka_unit_test(a_rejected_request_was_not_posted),
 		cmocka_unit_test(what_is_flushed_is_counted_once),
 		cmocka_unit_test(no_more_completions_are_asked_for_than_are_remembered),
-		cmocka_unit_test(the_first_request_starts_both_clocks),
+		cmocka_unit_test(the_first_request_is_owed_and_reported),
 		cmocka_unit_test(a_completion_that_cannot_be_completes_nothing),
 		cmocka_unit_test(a_stream_of_terabytes),
 		cmocka_unit_test(a_request_is_no_longer_than_a_move_that_is_reported),
@@ -2832,6 +2875,7 @@ int main(void)
 		cmocka_unit_test(a_flood_is_bound_by_credits),
 		cmocka_unit_test(credits_run_out_and_come_back),
 		cmocka_unit_test(a_peer_that_waits_for_this_side_owes_nothing),
+		cmocka_unit_test(windows_that_move_nothing_are_not_counted_as_moves),
 		cmocka_unit_test(a_peer_owes_to_read_what_is_ready),
 		cmocka_unit_test(a_peer_owes_to_take_what_is_ready),
 		cmocka_unit_test(who_is_done_has_read_everything),
