@@ -20,7 +20,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/* The bytes of all passes. */
+/* The bytes of all passes. None of a stream that is not present, which is at its end, so. */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -122,7 +122,7 @@ bool transfer_operated(const struct transfer *transfer)
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t position = transfer->plan.writes ? operation->posted : operation->completed;
 
-	return !operated(transfer)->plan.present || position == operated(transfer)->length;
+	return position == operated(transfer)->length;
 }
 
 /* ---- The numbers that the peer is told ---- */
@@ -158,15 +158,12 @@ static bool sink_moved(const struct transfer *transfer, uint64_t bytes)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return sink->stream.plan.present && (taken(transfer) - sink->told_taken >= bytes ||
-					     sink->kept - sink->told_kept >= bytes);
+	return taken(transfer) - sink->told_taken >= bytes || sink->kept - sink->told_kept >= bytes;
 }
 
 static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 {
-	const struct transfer_source *source = &transfer->source;
-
-	return source->stream.plan.present && ready(transfer) - source->told_ready >= bytes;
+	return ready(transfer) - transfer->source.told_ready >= bytes;
 }
 
 /* Whether the peer has not been told everything. */
@@ -191,11 +188,8 @@ static bool has_urgent_news(const struct transfer *transfer)
 static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
-	const struct transfer_stream *stream = &source->stream;
 
-	if (!stream->plan.present)
-		return false;
-	if (transfer->plan.writes && (stream->repeats || transfer_operated(transfer)))
+	if (transfer->plan.writes && (source->stream.repeats || transfer_operated(transfer)))
 		return false;
 	return source->told_ready > source->taken;
 }
@@ -206,7 +200,7 @@ static bool owes_sink(const struct transfer *transfer)
 	const struct transfer_sink *sink = &transfer->sink;
 	const struct transfer_stream *stream = &sink->stream;
 
-	if (!stream->plan.present || sink_ended(transfer))
+	if (sink_ended(transfer))
 		return false;
 	return stream->repeats || sink->ready < plus(sink->told_taken, stream->announced);
 }
@@ -224,9 +218,7 @@ static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return !source->stream.plan.present ||
-	       (source_at_end(transfer) && source->told_ready == source->filled &&
-		is_marked(source));
+	return source_at_end(transfer) && source->told_ready == source->filled && is_marked(source);
 }
 
 /* Whether it owes MSG_DONE: in READ, not before it could read everything. */
@@ -342,8 +334,8 @@ bool transfer_window(struct transfer *transfer, int64_t now, struct window *wind
 		return false;
 	*window = (struct window){
 		.received = credits->received,
-		.ready = source->stream.plan.present ? ready(transfer) : 0,
-		.taken = sink->stream.plan.present ? taken(transfer) : 0,
+		.ready = ready(transfer),
+		.taken = taken(transfer),
 		.kept = sink->kept,
 		.end = is_end_to_mark(transfer),
 	};
@@ -453,11 +445,8 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 
 bool transfer_done_due(const struct transfer *transfer)
 {
-	const struct transfer_source *source = &transfer->source;
-
-	if (!transfer_operated(transfer))
-		return false;
-	return !source->stream.plan.present || (source_at_end(transfer) && is_marked(source));
+	return transfer_operated(transfer) && source_at_end(transfer) &&
+	       is_marked(&transfer->source);
 }
 
 /* MSG_DONE reports all that it implies: that is not news any more. */
@@ -466,7 +455,7 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now)
 	struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
 
-	source->told_ready = stream->plan.present ? ready(transfer) : 0;
+	source->told_ready = ready(transfer);
 	source->told_end = true;
 	if (!transfer->plan.writes)
 		transfer->sink.told_taken = transfer->operation.completed;
@@ -705,8 +694,7 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return source->stream.plan.present &&
-	       make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
+	return make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
 }
 
 bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now)
@@ -749,8 +737,7 @@ bool transfer_copy(const struct transfer *transfer, struct piece *piece)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return sink->stream.plan.present &&
-	       make_piece(sink->copied, copy_limit(transfer), sink->stream.plan.ring, piece);
+	return make_piece(sink->copied, copy_limit(transfer), sink->stream.plan.ring, piece);
 }
 
 void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now)
@@ -769,6 +756,5 @@ bool transfer_all_kept(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return sink->done &&
-	       (!sink->stream.plan.present || sink->kept == transfer_sink_end(transfer));
+	return sink->done && sink->kept == transfer_sink_end(transfer);
 }
