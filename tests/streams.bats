@@ -311,12 +311,8 @@ unmount_slowly() {
 	[ -z "$(lab run a ls -A /run/disk)" ]
 }
 
-<<<<<<< HEAD
 # bats test_tags=slow,roce
-@test "a wire of 2 Mbit/s, and a transfer that takes longer than --timeout" {
-=======
 @test "a wire of 4 Mbit/s, and a transfer that takes longer than --timeout" {
->>>>>>> 470e5a6 (Transfer: one clock, for news; deadlines are the connection's)
 	local start
 	repair="lab disturb"
 	random_file there 3200000
