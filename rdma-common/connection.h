@@ -88,8 +88,8 @@ void connection_extend_deadline(struct connection *connection);
 
 /*
  * The session is over, as engine_wait() has said, or it had no thread: completes what is reported
- * of it, and returns connection->status. Then comes report_session() or check_session(), and
- * connection_destroy().
+ * of it, and returns connection->status. Then come report_session(), or what --check makes of it,
+ * and connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 
