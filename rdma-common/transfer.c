@@ -70,13 +70,41 @@ static void size_requests(struct transfer *transfer)
 {
 	const struct transfer_plan *plan = &transfer->plan;
 	const struct transfer_stream *stream = operated(transfer);
+	struct transfer_operation *operation = &transfer->operation;
 	uint64_t part = stream->quarter > PAGE ? stream->quarter : PAGE;
-	uint64_t size = smaller(stream->local_span, stream->remote_span);
+	uint64_t longest =
+		smaller(plan->request_size, smaller(stream->local_span, stream->remote_span));
 
-	size = smaller(size,
-		       stream->quiet ? plan->request_size : smaller(plan->request_size, part));
-	transfer->operation.size = size;
-	transfer->operation.depth = smaller(plan->depth, TRANSFER_IN_FLIGHT / (size ? size : 1));
+	if (!stream->quiet)
+		longest = smaller(longest, part);
+	operation->size = longest;
+	operation->depth = plan->depth;
+	if (plan->depth > 1) {
+		operation->size = smaller(longest, operation->in_flight / 4);
+		operation->depth =
+			smaller(plan->depth,
+				operation->in_flight / (operation->size ? operation->size : 1));
+	}
+	operation->grows = operation->in_flight < TRANSFER_IN_FLIGHT_MOST &&
+			   (operation->size < longest || operation->depth < plan->depth);
+}
+
+/* Something has completed: has more in flight if what was in flight together took little time. */
+static void end_round(struct transfer *transfer, int64_t now)
+{
+	struct transfer_operation *operation = &transfer->operation;
+	bool full = 2 * transfer_outstanding(transfer) >= operation->depth;
+
+	if (operation->completed < operation->round)
+		return;
+	operation->round = operation->posted;
+	if (operation->round_started != TRANSFER_NEVER &&
+	    now - operation->round_started <= TRANSFER_MILLISECONDS) {
+		operation->in_flight *= 2;
+		size_requests(transfer);
+		full = false; /* so much is not posted yet */
+	}
+	operation->round_started = full ? now : TRANSFER_NEVER;
 }
 
 /* ---- Where everything ends ---- */
@@ -256,6 +284,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 		.plan = *plan,
 		.source.stream = { .plan = plan->outgoing, .length = all_passes(&plan->outgoing) },
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
+		.operation.in_flight = TRANSFER_IN_FLIGHT,
+		.operation.round_started = TRANSFER_NEVER,
 		.news = TRANSFER_NEVER,
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
@@ -634,6 +664,8 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 		operation->completed = signal->position;
 		operation->signals_completed++;
 	}
+	if (operation->grows)
+		end_round(transfer, now);
 	look_for_news(transfer, now);
 	return true;
 }

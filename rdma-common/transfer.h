@@ -46,10 +46,13 @@
 #define TRANSFER_MILLISECONDS 250                 /* age at which any move is reported */
 
 /*
- * Bytes of requests that are in flight at most: on a wire of 4 Mbit/s they take 8.4 s, and what is
- * posted behind them arrives within the usual --timeout.
+ * Bytes of requests in flight: so many at first, and twice as many each time that all of them
+ * complete within TRANSFER_MILLISECONDS, up to the second number. A wire of 2 Mbit/s keeps to the
+ * first: what is posted behind them arrives within a second, and no adapter sends again what is
+ * only on its way.
  */
-#define TRANSFER_IN_FLIGHT ((uint64_t)4 << 20)
+#define TRANSFER_IN_FLIGHT      ((uint64_t)256 << 10)
+#define TRANSFER_IN_FLIGHT_MOST ((uint64_t)8 << 20)
 
 /* Requests that ask for a completion and are outstanding at most. */
 #define TRANSFER_SIGNALS 16
@@ -127,8 +130,12 @@ struct transfer_operation {
 	uint64_t unsignaled; /* so many of the last ones ask for no completion */
 	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, at n modulo that */
 	uint64_t signals_posted, signals_completed;
-	uint64_t size;  /* bytes of a request at most */
-	uint64_t depth; /* requests that are outstanding at most; 0: not known yet */
+	uint64_t size;      /* bytes of a request at most */
+	uint64_t depth;     /* requests that are outstanding at most; 0: not known yet */
+	uint64_t in_flight; /* bytes that are, at most, unless one request has more */
+	bool grows;         /* with more in flight, requests would be longer, or more of them */
+	uint64_t round; /* what was in flight once, up to this position, is waited for, since: */
+	int64_t round_started; /* TRANSFER_NEVER: it was too little to go by */
 };
 
 /* MSG_WINDOWs, both ways. */

@@ -312,12 +312,12 @@ unmount_slowly() {
 }
 
 # bats test_tags=slow,roce
-@test "a wire of 4 Mbit/s, and a transfer that takes longer than --timeout" {
+@test "a wire of 2 Mbit/s, and a transfer that takes longer than --timeout" {
 	local start
 	repair="lab disturb"
-	random_file there 3200000
+	random_file there 1600000
 	start_server -1 -t 5 -f "$folder/there" -o "$folder/arrived-there" read
-	lab disturb rate 4mbit
+	lab disturb rate 2mbit
 	start=$(milliseconds)
 	client -t 5 -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
 	within 7 "$start" "slow wire" 6

@@ -2059,13 +2059,13 @@ static void a_request_is_no_longer_than_a_move_that_is_reported(void **state)
 		uint64_t ring; /* the peer's; the stream has 1 MiB */
 		uint64_t size, depth;
 	} cases[] = {
-		{ 1 << 20, 1 << 20, 1 << 20, 4 }, /* all fits; 4 MiB may be in flight */
-		{ 65536, 1 << 20, 65536, 64 },
-		{ 65537, 1 << 20, 65537, 63 },
-		{ 1000, 1 << 20, 1000, 100 },      /* as many as the device takes */
-		{ 1 << 20, 1 << 19, 1 << 17, 32 }, /* a quarter of the ring, which is reported */
-		{ 1 << 20, (1 << 20) - 4, 262143, 16 },
-		{ 1 << 20, 5000, 4096, 100 }, /* a page at least */
+		{ 1 << 20, 1 << 20, 65536, 4 }, /* all fits; 256 KiB may be in flight */
+		{ 65536, 1 << 20, 65536, 4 },
+		{ 60000, 1 << 20, 60000, 4 },
+		{ 1000, 1 << 20, 1000, 100 },   /* as many as the device takes */
+		{ 1 << 20, 1 << 17, 32768, 8 }, /* a quarter of the ring, which is reported */
+		{ 1 << 20, (1 << 17) - 4, 32767, 8 },
+		{ 1 << 20, 5000, 4096, 64 }, /* a page at least */
 		{ 1 << 20, 1000, 1000, 100 },
 		{ 100, 5000, 100, 100 },
 	};
@@ -2079,6 +2079,42 @@ static void a_request_is_no_longer_than_a_move_that_is_reported(void **state)
 		assert_true(transfer_next(&transfer, 1, 0, &run));
 		assert_true(run.size == cases[i].size);
 		assert_true(transfer.operation.depth == cases[i].depth);
+	}
+}
+
+/* Carries 64 MiB over a wire of so many bytes a millisecond; what is in flight in the end. */
+static void more_is_in_flight_where_that_takes_little_time(void **state)
+{
+	static const struct {
+		unsigned int depth;
+		uint64_t wire, size, expected; /* bytes of a request; requests that may be there */
+	} cases[] = {
+		{ 16, 250, 65536, 4 },       /* 2 Mbit/s: a second of it is in flight at first */
+		{ 16, 1000, 1 << 17, 4 },    /* 8 Mbit/s: 256 KiB took less than a quarter */
+		{ 16, 12000, 1 << 20, 4 },   /* about 100 Mbit/s */
+		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: 8 MiB, and no more */
+		{ 2, 1250000, 1 << 20, 2 },
+		{ 1, 250, 1 << 20, 1 }, /* nothing else could be shorter */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct transfer transfer = writing(cases[i].depth, 1 << 20, 1 << 26, 1 << 26);
+		struct transfer_operation *operation = &transfer.operation;
+		int64_t now = 0;
+
+		while (!transfer_operated(&transfer)) {
+			struct transfer_run run;
+			struct transfer_signal next;
+
+			while (transfer_next(&transfer, 32, now, &run))
+				;
+			next = operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
+			now += (int64_t)((next.position - operation->completed) / cases[i].wire);
+			assert_true(transfer_completed(&transfer, next.request, now));
+		}
+		assert_true(operation->size == cases[i].size);
+		assert_true(operation->depth == cases[i].expected);
 	}
 }
 
@@ -2117,9 +2153,9 @@ static void a_completion_is_asked_for_now_and_then(void **state)
 		unsigned int depth, interval;
 		uint64_t size;
 	} cases[] = {
-		{ 1, 1, 100 },    { 3, 1, 100 },      { 4, 1, 100 },
-		{ 7, 1, 100 },    { 8, 2, 100 },      { 16, 4, 100 },
-		{ 100, 25, 100 }, { 128, 16, 65536 }, { 128, 1, 1 << 20 },
+		{ 1, 1, 100 },    { 3, 1, 100 },     { 4, 1, 100 },
+		{ 7, 1, 100 },    { 8, 2, 100 },     { 16, 4, 100 },
+		{ 100, 25, 100 }, { 128, 16, 4096 }, { 128, 1, 65536 },
 	};
 
 	(void)state;
@@ -2853,6 +2889,7 @@ int main(void)
 		cmocka_unit_test(a_completion_that_cannot_be_completes_nothing),
 		cmocka_unit_test(a_stream_of_terabytes),
 		cmocka_unit_test(a_request_is_no_longer_than_a_move_that_is_reported),
+		cmocka_unit_test(more_is_in_flight_where_that_takes_little_time),
 		cmocka_unit_test(as_many_are_outstanding_as_may_be),
 		cmocka_unit_test(a_completion_is_asked_for_now_and_then),
 		cmocka_unit_test(the_last_request_for_now_is_signaled),
