@@ -16,6 +16,9 @@
 /* The time in which a thread ends that has nothing left to write, on a machine with much to do. */
 #define END_MILLISECONDS 200
 
+/* Texts that are drawn and may wait: a stopped terminal leaves the rest of the pipe to lines. */
+#define MOST_DRAWN 8
+
 /* What a pipe carries: the kernel takes it whole or not at all. */
 struct line {
 	char *text;     /* with its newline; whoever takes it frees it */
@@ -29,10 +32,10 @@ struct outlet {
 	int descriptor;
 	int entrance, exit; /* neither blocks */
 	pthread_t thread;
-	atomic_uint lost;    /* lines that were dropped since the last one that was not */
-	atomic_bool drawing; /* a text that is drawn waits: the pipe is for lines */
-	bool drawn;          /* the cursor stands behind one; the thread's */
-	atomic_bool failed;  /* write(2) has failed at least once */
+	atomic_uint lost;     /* lines that were dropped since the last one that was not */
+	atomic_uint drawings; /* texts that are drawn, and wait */
+	bool drawn;           /* the cursor stands behind one; the thread's */
+	atomic_bool failed;   /* write(2) has failed at least once */
 };
 
 struct outlets {
@@ -101,7 +104,7 @@ static void *run_outlet(void *argument)
 	while (take_line(outlet, &line, true)) {
 		write_line(outlet, &line);
 		if (line.drawn)
-			atomic_store(&outlet->drawing, false);
+			atomic_fetch_sub(&outlet->drawings, 1);
 		else
 			atomic_fetch_sub(&outlet->all->unwritten, line.lost + (*line.text != '\0'));
 		free(line.text);
@@ -321,10 +324,12 @@ void console_draw(struct console *console, const char *text)
 	if (!console->outlets)
 		return;
 	outlet = outlet_of(console->outlets, STREAM_ERROR);
-	if (line.drawn && atomic_exchange(&outlet->drawing, true))
+	if (line.drawn && atomic_fetch_add(&outlet->drawings, 1) >= MOST_DRAWN) {
+		atomic_fetch_sub(&outlet->drawings, 1);
 		return;
+	}
 	if (asprintf(&line.text, line.drawn ? "\r%s\033[K" : "%s", text) < 0)
 		line.text = NULL;
 	if (!put(outlet, line) && line.drawn)
-		atomic_store(&outlet->drawing, false);
+		atomic_fetch_sub(&outlet->drawings, 1);
 }

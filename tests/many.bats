@@ -54,11 +54,12 @@ ten_sessions() {
 }
 
 # Each window moves a number, and no more are under way than there are credits: it is the thread of the session that they keep busy.
+# bats test_tags=slow
 @test "a peer that floods with windows does not keep other sessions from their own" {
 	local start mode
 	for mode in write read; do
 		start_server -t "$LIMIT" "$mode"
-		start_peer b client "$mode" --hello --length 65536 --connections 8 --rounds 3 --at operation=flood 192.0.2.1 "$port"
+		start_peer b client "$mode" --hello --length 65536 --connections 8 --rounds 12 --at operation=flood 192.0.2.1 "$port"
 		start=$(milliseconds)
 		ten_sessions "$mode"
 		within 10 "$start" "ten sessions beside floods"
