@@ -236,7 +236,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 /*
  * True, with what is lacking and the reason for the server's own message, if it takes no client
  * now, none beyond --max-sessions, or none beside what sessions have left behind that are over: a
- * thread that a disk holds up keeps its ring.
+ * thread that a disk holds up keeps its buffer and its output.
  */
 static bool is_one_too_many(const struct server *server, struct connection *connection)
 {

@@ -92,7 +92,8 @@ struct event {
 	enum status status;
 };
 
-/* Actions for the caller, in this order. Bits of a set. */
+/* Actions for the caller, in this order; of some it sees by the state alone that they are due. Bits
+ * of a set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
@@ -128,9 +129,9 @@ struct step protocol_step(struct protocol protocol, struct event event);
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
 /*
- * True if MSG_DONE is posted together with the operation. It follows a WRITE in order. A SEND may
- * overtake a READ, and the peer would free what is still being read, so MSG_DONE waits for the READ
- * to complete.
+ * True if MSG_DONE is posted behind the operation, which need not have completed. It follows a
+ * WRITE in order. A SEND may overtake a READ, and the peer would free what is still being read, so
+ * MSG_DONE waits for the READ to complete.
  *
  * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
  * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ

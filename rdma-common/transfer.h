@@ -230,7 +230,8 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now);
 /* The peer's MSG_DONE with this byte count. NULL, or what is wrong, as in transfer_accept(). */
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now);
 
-/* MSG_VERDICT is posted: it says how much is kept, and from now on windows only confirm. */
+/* MSG_VERDICT is posted: it stands for all news of the sink, and from now on windows only confirm.
+ */
 void transfer_verdict(struct transfer *transfer, int64_t now);
 
 /* ---- The operation ---- */
