@@ -2775,6 +2775,31 @@ static void windows_that_move_nothing_are_not_counted_as_moves(void **state)
 	assert_int_equal(transfer.moves, 4);
 }
 
+/* How far it came may be told behind that, which is no move any more, nor an end. */
+static void a_timed_write_that_is_done_owes_nothing(void **state)
+{
+	struct transfer_plan plan = real_plan(true, 100000, 100000);
+	struct window told, window = { .ready = 100000 };
+	struct transfer transfer;
+
+	(void)state;
+	plan.outgoing.present = false;
+	plan.incoming.passes = 0;
+	transfer_init(&transfer, &plan);
+	assert_null(transfer_peer_region(&transfer, 0, 0, 0));
+	assert_null(transfer_accept(&transfer, &window, 0));
+	assert_true(transfer_is_owed(&transfer));
+	assert_null(transfer_accept_done(&transfer, 100000, 0));
+	assert_false(transfer_is_owed(&transfer));
+	assert_int_equal(transfer.moves, 1);
+	assert_true(transfer_window(&transfer, 250, &told));
+	window = (struct window){ .received = 1, .ready = 300000 };
+	assert_null(transfer_accept(&transfer, &window, 0));
+	assert_int_equal(transfer.moves, 1);
+	window.end = true;
+	assert_string_equal(transfer_accept(&transfer, &window, 0), "ends twice");
+}
+
 /* READ: what is ready is for the peer to read, and what it was not told is not. */
 static void a_peer_owes_to_read_what_is_ready(void **state)
 {
@@ -2913,6 +2938,7 @@ int main(void)
 		cmocka_unit_test(credits_run_out_and_come_back),
 		cmocka_unit_test(a_peer_that_waits_for_this_side_owes_nothing),
 		cmocka_unit_test(windows_that_move_nothing_are_not_counted_as_moves),
+		cmocka_unit_test(a_timed_write_that_is_done_owes_nothing),
 		cmocka_unit_test(a_peer_owes_to_read_what_is_ready),
 		cmocka_unit_test(a_peer_owes_to_take_what_is_ready),
 		cmocka_unit_test(who_is_done_has_read_everything),
