@@ -28,7 +28,7 @@
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600
 /* Most windows that --at STEP=flood sends. */
-#define FLOOD_WINDOWS 20000
+#define FLOOD_WINDOWS 1000
 /* A wait is a millisecond longer than the one before, up to this: with 256 that look every
  * millisecond their host does nothing else. */
 #define LONGEST_WAIT 20
