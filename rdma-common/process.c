@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -361,19 +362,24 @@ void process_report_ended(struct process *process, void *what)
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended)
 {
+	struct pollfd ends = { .fd = process->ended[0], .events = POLLIN };
+	int milliseconds = milliseconds_until(deadline);
 	struct epoll_event ready;
-	int count = epoll_wait(process->main_descriptor, &ready, 1, milliseconds_until(deadline));
-	bool failed = count < 0 && errno != EINTR;
+	int count = process->exhausted
+			    ? poll(&ends, 1, milliseconds)
+			    : epoll_wait(process->main_descriptor, &ready, 1, milliseconds);
+	int error = count < 0 ? errno : 0;
 
 	/* first: what has ended leaves room for who comes, and is told whatever fails */
 	if (process_take_ended(process, ended))
 		return WAKEUP_ENDED;
-	if (failed) {
-		print_warning(process->console, "cannot wait for events: %s", strerror(errno));
+	if (count == 0 || error == EINTR || process->exhausted)
+		return WAKEUP_OTHER;
+	if (error) {
+		print_warning(process->console, "cannot wait for events: %s", strerror(error));
+		process->exhausted = true;
 		return WAKEUP_EXHAUSTED;
 	}
-	if (count < 1)
-		return WAKEUP_OTHER;
 	if (ready.data.ptr == process->event_channel)
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)

@@ -40,7 +40,8 @@ struct process {
 	struct ibv_context **devices; /* that were there at the start, by librdmacm */
 	int signal_descriptor;        /* signalfd(2): ending signals */
 	int ended[2];                 /* pipe(2): process_report_ended() */
-	int main_descriptor;          /* epoll(7): what the main thread waits for */
+	int main_descriptor;          /* epoll(7): what the main thread waits for, */
+	bool exhausted;               /* unless that has failed: then for ends alone */
 };
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */

@@ -578,6 +578,18 @@ calls() {
 	leaks=yes tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read
 }
 
+# From some call on: the sessions end all the same, and nothing spins.
+@test "a main thread that cannot wait any more says so once, and why" {
+	local role number
+	for role in client server; do
+		for number in 2 3 4; do
+			fake "$role" "fail:epoll_wait:$number+:22"
+			[ "$status" -eq 1 ]
+			[ "$(grep -c 'cannot wait for events: Invalid argument' <<<"$stderr")" -eq 1 ]
+		done
+	done
+}
+
 @test "a driver that gives no reason" {
 	outcomes client <<-END
 	1	no-cq	ibv_create_cq failed: the driver gives no reason
