@@ -65,15 +65,18 @@ static void close_quietly(int descriptor)
 	errno = error;
 }
 
-/*
- * The result of a call, unless that was only not allowed: to this user, in this user namespace
- * (EINVAL), or by a file system that does not have it.
- */
+/* The result of a call, unless a file system does not have that. */
+static int unless_unsupported(int result)
+{
+	bool unsupported = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+
+	return result && unsupported ? 0 : result;
+}
+
+/* The same unless that was only not allowed: to this user, or in this user namespace (EINVAL). */
 static int unless_refused(int result)
 {
-	bool refused = errno == EPERM || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-
-	return result && refused ? 0 : result;
+	return result && errno == EPERM ? 0 : unless_unsupported(result);
 }
 
 /* ---- Names ---- */
@@ -438,8 +441,8 @@ static int sync_folder(const struct output *output)
 	int result;
 
 	if (descriptor < 0) /* who may write there need not be allowed to read */
-		return unless_refused(syncfs(output->descriptor));
-	result = unless_refused(fsync(descriptor));
+		return unless_unsupported(syncfs(output->descriptor));
+	result = unless_unsupported(fsync(descriptor));
 	close_quietly(descriptor);
 	return result;
 }
@@ -456,7 +459,7 @@ static int sync_as_it_goes(struct output *output, size_t written)
 	if (output->unsynced < output->sync_size)
 		return 0;
 	started = now_milliseconds();
-	if (unless_refused(fdatasync(output->descriptor)))
+	if (unless_unsupported(fdatasync(output->descriptor)))
 		return -1;
 	milliseconds = now_milliseconds() - started;
 	if (milliseconds <= 500 && output->sync_size < LARGEST_SYNC)
@@ -553,9 +556,9 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 static int finish(struct output *output)
 {
 	if (!output->is_file)
-		return output->syncs ? unless_refused(fsync(output->descriptor)) : 0;
+		return output->syncs ? unless_unsupported(fsync(output->descriptor)) : 0;
 	return is_cancelled(output->cancelled) || set_attributes(output) ||
-			       unless_refused(fsync(output->descriptor)) ||
+			       unless_unsupported(fsync(output->descriptor)) ||
 			       is_cancelled(output->cancelled) || name_file(output) ||
 			       sync_folder(output)
 		       ? -1

@@ -437,7 +437,9 @@ static void only_what_is_a_failure_fails_a_file(void **state)
 		{ GROUP, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, 5, 0 },
 		{ MODE, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, 5, EIO },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, 5, EIO },
+		{ SYNC, { 0 }, EPERM, 5, EPERM }, /* no file system is without it so */
 		{ SYNC_FOLDER, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, SIZE, EIO },
+		{ SYNC_FOLDER, { 0 }, EPERM, SIZE, EPERM },
 		{ READ_FOLDER, { EACCES }, 0, SIZE, 0 }, /* the file system is synced instead */
 		{ CLOSE, { 0 }, 0, SIZE, 0 },            /* it has its name, and is synced */
 		{ TEMPORARY, { 0 }, ENOSPC, 5, ENOSPC },
