@@ -125,12 +125,23 @@ prepare_hosts() {
 	allow_memory "$@"
 }
 
-# start_command COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and $port.
-start_command() {
+# begin_server COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and its files.
+begin_server() {
 	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
 	background a "$server_out" "$server_err" "$@"
 	server=$!
+}
+
+# start_command COMMAND...: the same, until it listens; sets $port, too.
+start_command() {
+	begin_server "$@"
 	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
+}
+
+# start_quiet_command COMMAND...: one whose standard output is not for status lines.
+start_quiet_command() {
+	begin_server "$@"
+	await_port "$server_err" "$server"
 }
 
 # start_server OPTION...
@@ -138,12 +149,9 @@ start_server() {
 	start_command "$PROGRAMS/rdma-server" "$@"
 }
 
-# start_quiet_server OPTION...: one whose standard output is not for status lines.
+# start_quiet_server OPTION...
 start_quiet_server() {
-	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	background a "$server_out" "$server_err" "$PROGRAMS/rdma-server" "$@"
-	server=$!
-	await_port "$server_err" "$server"
+	start_quiet_command "$PROGRAMS/rdma-server" "$@"
 }
 
 # stop_server [SIGNAL]: sets $status to its exit status.

@@ -29,14 +29,11 @@ setup_file() {
 
 # serve COMMAND: on host a, in the share, without a shell that a signal would end instead; sets $server, $server_out and $port.
 serve() {
-	cd "$LAB/share" || return
-	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	background a "$server_out" "$server_err" sh -c "cd '$LAB/share' && exec $1"
-	server=$!
+	local there="cd '$LAB/share' && exec $1"
 	# with a payload on standard output the status lines go to standard error
 	case $1 in
-	*'-o -'*) await_port "$server_err" "$server" ;;
-	*) await_port "$server_out" "$server" ;;
+	*'-o -'*) start_quiet_command sh -c "$there" ;;
+	*) start_command sh -c "$there" ;;
 	esac
 }
 
