@@ -423,7 +423,7 @@ static enum status run_check(struct engine *engine)
 	struct check check;
 	enum status status;
 
-	check_init(&check, &engine->process);
+	check_init(&check, engine->options, &engine->process);
 	status = check_path(&check);
 	if (status == STATUS_SUCCESS && engine->options->port) {
 		fflush(stdout); /* before the console has a thread that writes there, too */
@@ -449,7 +449,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_RUN)
 		status = options.check ? run_check(&engine) : run_client(&engine);
 	engine_close(&engine);
-	output = flush_output(&engine.console, engine.process.signal_number != 0);
+	output = flush_output(&engine.log, engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED)
 		end_by_signal(engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

@@ -1374,7 +1374,7 @@ static void show_progress(const struct connection *connection)
 		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
 	}
 	if (done < all)
-		print_progress(connection->log.console, done, all,
+		print_progress(&connection->log, done, all,
 			       connection->now_nanoseconds - connection->figures.started);
 }
 

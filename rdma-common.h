@@ -25,6 +25,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "rdma-common/clock.h"
 #include "rdma-common/connect.h"
 #include "rdma-common/counters.h"
 #include "rdma-common/helper.h"
@@ -54,6 +55,7 @@ struct engine {
 	struct process process;
 	struct console console;
 	struct log log; /* for what concerns no session */
+	struct outputs outputs;
 	struct payload payload;
 	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
 	 * until its connection ends: what is deregistered before is being verified, and not freed

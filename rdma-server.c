@@ -133,9 +133,9 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	return server->listener_count > 0 ? 0 : -1;
 }
 
-static enum status explain_listening(struct process *process, int error)
+static enum status explain_listening(struct engine *engine, int error)
 {
-	const struct options *options = process->options;
+	const struct options *options = engine->options;
 	const char *reason = strerror(error), *advice = "";
 
 	if (error == EADDRINUSE) {
@@ -145,7 +145,8 @@ static enum status explain_listening(struct process *process, int error)
 		advice = "; give --bind an address of a network interface that has an RDMA device "
 			 "('rdma link')";
 	}
-	return process_fail(process, is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
+	return process_fail(&engine->process,
+			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
 			    "cannot listen on %s port %s: %s%s",
 			    short_name(options->bind ? options->bind : "all addresses").text,
 			    short_name(options->port ? options->port : "any").text, reason, advice);
@@ -166,7 +167,7 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 		stop_listening(server);
 	}
 	if (failed)
-		return explain_listening(&server->engine.process, errno);
+		return explain_listening(&server->engine, errno);
 	print_status(&server->engine.log, "listening on port %u.",
 		     ntohs(rdma_get_src_port(server->listeners[0])));
 	return STATUS_SUCCESS;
@@ -379,7 +380,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	engine_close(&server.engine);
-	output = flush_output(&server.engine.console, server.engine.process.signal_number != 0);
+	output = flush_output(&server.engine.log, server.engine.process.signal_number != 0);
 	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
 		end_by_signal(server.engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

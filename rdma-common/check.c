@@ -839,11 +839,11 @@ static void report_counters(struct check *check)
 
 /* ---- All of it ---- */
 
-void check_init(struct check *check, const struct process *process)
+void check_init(struct check *check, const struct options *options, const struct process *process)
 {
 	memset(check, 0, sizeof(*check));
-	check->options = process->options;
-	check->session = *process->options;
+	check->options = options;
+	check->session = *options;
 	check->process = process;
 	if (check->options->json)
 		check->findings = json_object_new_object();

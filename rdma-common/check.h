@@ -67,7 +67,7 @@ struct check {
 };
 
 /* Begins without findings. `process` and its options must outlive `check`. */
-void check_init(struct check *check, const struct process *process);
+void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
  * Finds out which devices there are, how options->address is reached, whether there is memory for a

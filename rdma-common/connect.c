@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "clock.h"
+
 /* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
  */
 #define INLINE_SIZE 64

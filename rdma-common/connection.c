@@ -54,7 +54,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->armed = true;
 	connection->payload = engine->payload;
 	connection->lacking = RESOURCE_OTHER; /* unless more is known */
-	connection->log = (struct log){ .console = &engine->console, .session = number };
+	connection->log = engine->log;
+	connection->log.session = number;
 	id->context = connection;
 	name_peer(connection, peer);
 	connection->protocol = protocol_start(options->role, options->operation);
@@ -293,6 +294,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 	connection->incoming = (struct incoming){
 		.ring = connection->incoming_ring.memory,
 		.ring_size = connection->incoming_ring.size,
+		.outputs = &connection->engine->outputs,
 		.output = agreement->wanted_length > 0 ? NULL : options->output,
 		.limit = options->maximum_payload,
 		.is_pattern = agreement->expects_pattern,
@@ -523,18 +525,21 @@ void engine_init(struct engine *engine, const struct options *options)
 {
 	memset(engine, 0, sizeof(*engine));
 	engine->options = options;
-	console_init(&engine->console, options);
-	engine->log.console = &engine->console;
-	process_init(&engine->process, options, &engine->console);
+	console_init(&engine->console, options->json);
+	engine->log = (struct log){ .console = &engine->console, .options = options };
+	process_init(&engine->process, &engine->console);
+	outputs_init(&engine->outputs);
 	TAILQ_INIT(&engine->connections);
 }
 
 enum status engine_open(struct engine *engine)
 {
-	enum status status = payload_load(&engine->payload, &engine->process);
+	struct failure failure;
+	enum status status = payload_load(&engine->payload, engine->options, &failure);
 
-	if (status == STATUS_SUCCESS)
-		status = process_open(&engine->process);
+	if (status != STATUS_SUCCESS)
+		return process_fail(&engine->process, status, "%s", failure.cause);
+	status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
 	engine->budget = memory_budget();

@@ -173,9 +173,9 @@ static void free_outlets(struct outlets *outlets)
 	free(outlets);
 }
 
-void console_init(struct console *console, const struct options *options)
+void console_init(struct console *console, bool json)
 {
-	console->options = options;
+	console->json = json;
 	console->outlets = NULL;
 }
 
@@ -269,8 +269,7 @@ static bool put(struct outlet *outlet, struct line line)
 static void queue_line(struct console *console, enum stream stream, char *text)
 {
 	struct outlet *outlet = outlet_of(console->outlets, stream);
-	struct outlet *notices =
-		outlet_of(console->outlets, console->options->json ? STREAM_ERROR : stream);
+	struct outlet *notices = outlet_of(console->outlets, console->json ? STREAM_ERROR : stream);
 	unsigned int lost = atomic_exchange(&outlet->lost, 0);
 
 	atomic_fetch_add(&console->outlets->unwritten, 1);

@@ -16,8 +16,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "options.h"
-
 /* Lines that wait at most for each output, of a few hundred bytes, and of 4 KiB at worst; more
  * where pages are longer than 4 KiB. */
 #define CONSOLE_CAPACITY 2048
@@ -32,15 +30,15 @@ enum stream {
 struct outlets;
 
 struct console {
-	const struct options *options; /* they select the streams, and how much is printed */
+	bool json; /* standard output is for objects of JSON alone */
 	/* Pipes and threads; NULL: there are none, who prints writes, and waits for the reader. Set
 	 * while there is one thread alone; not in here, since a thread that is stuck outlives it.
 	 */
 	struct outlets *outlets;
 };
 
-/* Initialises `console`, without threads. `options` must outlive it. */
-void console_init(struct console *console, const struct options *options);
+/* Initialises `console`, without threads. */
+void console_init(struct console *console, bool json);
 
 /*
  * Starts the threads, which write to these descriptors. The ending signals and SIGALRM have to be

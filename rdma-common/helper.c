@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "output.h"
+#include "clock.h"
 
 /* Bytes of its stack. */
 #define STACK_SIZE ((size_t)256 << 10)
@@ -26,6 +26,7 @@ enum call {
 
 struct helper {
 	struct process *process;
+	struct outputs *outputs;
 	struct payload payload;
 	const char *output_name;
 	sem_t asked; /* what the helper waits for: it costs no descriptor, as an eventfd(2) would */
@@ -49,7 +50,7 @@ static bool open_output(struct helper *helper)
 {
 	if (!helper->output)
 		helper->output =
-			output_open(helper->process, helper->output_name, &helper->cancelled);
+			output_open(helper->outputs, helper->output_name, &helper->cancelled);
 	return helper->output;
 }
 
@@ -132,7 +133,7 @@ static int start_thread(struct helper *helper)
 }
 
 struct helper *helper_start(struct process *process, const struct payload *payload,
-			    const char *output)
+			    struct outputs *outputs, const char *output)
 {
 	struct helper *helper = calloc(1, sizeof(*helper));
 	int error;
@@ -142,6 +143,7 @@ struct helper *helper_start(struct process *process, const struct payload *paylo
 	helper->process = process;
 	if (payload)
 		helper->payload = *payload;
+	helper->outputs = outputs;
 	helper->output_name = output;
 	sem_init(&helper->asked, 0, 0);
 	helper->ended = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

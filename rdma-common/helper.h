@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "output.h"
 #include "payload.h"
 #include "process.h"
 
@@ -26,12 +27,12 @@
 struct helper;
 
 /*
- * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, or that stores
- * in `output` (output_open()), which it opens for the first bytes; the other one is
- * NULL. NULL with errno.
+ * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, or one that
+ * stores in `output`, one of `outputs` (output_open()), which it opens for the first bytes; what
+ * the other needs is NULL. NULL with errno.
  */
 struct helper *helper_start(struct process *process, const struct payload *payload,
-			    const char *output);
+			    struct outputs *outputs, const char *output);
 
 uint8_t *helper_buffer(struct helper *helper);
 

@@ -23,8 +23,9 @@
 struct incoming {
 	/* From the main thread: */
 	const uint8_t *ring;
-	size_t ring_size;   /* bytes */
-	const char *output; /* where it is stored; NULL: nowhere */
+	size_t ring_size; /* bytes */
+	struct outputs *outputs;
+	const char *output; /* the one of them that stores it; NULL: none does */
 	uint64_t limit;     /* bytes of a payload of unknown length, at most */
 	bool is_pattern;    /* it is to be the pattern of --size */
 	bool has_digest;    /* the peer sends one */

@@ -14,6 +14,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
+#include "options.h"
 #include "process.h"
 
 /* A transfer that takes longer than this shows its progress. */
@@ -53,7 +54,7 @@ __attribute__((format(printf, 3, 0))) static void print_line(const struct log *l
 
 void print_status(const struct log *log, const char *format, ...)
 {
-	const struct options *options = log->console->options;
+	const struct options *options = log->options;
 	va_list arguments;
 
 	if (options->check && !options->verbose)
@@ -67,7 +68,7 @@ void print_trace(const struct log *log, const char *format, ...)
 {
 	va_list arguments;
 
-	if (!log->console->options->verbose)
+	if (!log->options->verbose)
 		return;
 	va_start(arguments, format);
 	print_line(log, STREAM_ERROR, format, arguments);
@@ -94,13 +95,13 @@ void print_failure(const struct log *log, const char *peer, const char *cause)
 /* ---- The end of the program ---- */
 
 /* Waits until all is written or the time is up; a second signal ends the process. */
-static void drain(struct console *console, bool interrupted)
+static void drain(const struct log *log, bool interrupted)
 {
 	int signals;
 
 	if (!interrupted) {
 		signals = open_signal_descriptor();
-		interrupted = console_drain(console, (int)timeout_milliseconds(console->options),
+		interrupted = console_drain(log->console, (int)timeout_milliseconds(log->options),
 					    signals) == DRAINED_INTERRUPTED;
 		if (interrupted)
 			take_signal_number(signals);
@@ -108,7 +109,7 @@ static void drain(struct console *console, bool interrupted)
 			close(signals);
 	}
 	if (interrupted)
-		console_drain(console, HURRY_MILLISECONDS, -1);
+		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }
 
 /* warnx(3), unless standard error takes nothing: there is nobody left to wait for that. */
@@ -124,13 +125,13 @@ static __attribute__((format(printf, 1, 2))) void complain(const char *format, .
 	va_end(arguments);
 }
 
-enum status flush_output(struct console *console, bool interrupted)
+enum status flush_output(const struct log *log, bool interrupted)
 {
 	uint64_t left;
 	bool failed;
 
-	drain(console, interrupted);
-	left = console_close(console, &failed);
+	drain(log, interrupted);
+	left = console_close(log->console, &failed);
 	failed |= ferror(stdout) != 0;
 	/* a thread that is stuck in write(2) still has the descriptor */
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
@@ -210,25 +211,6 @@ char *escape(const uint8_t *bytes, size_t size)
 
 /* ---- The payload ---- */
 
-static bool is_zero(const uint8_t *bytes, size_t size)
-{
-	return size == 0 || (bytes[0] == 0 && !memcmp(bytes, bytes + 1, size - 1));
-}
-
-void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size)
-{
-	size_t room = SHOWN_PAYLOAD - excerpt->head_size;
-
-	if (room > size)
-		room = size;
-	if (room > 0)
-		memcpy(excerpt->head + excerpt->head_size, bytes, room);
-	excerpt->head_size += room;
-	excerpt->size += size;
-	if (!excerpt->goes_on)
-		excerpt->goes_on = !is_zero(bytes + room, size - room);
-}
-
 void print_payload(const struct log *log, const struct excerpt *excerpt)
 {
 	size_t length = excerpt->head_size;
@@ -276,14 +258,14 @@ static bool can_draw(void)
 	       !(no_color && *no_color);
 }
 
-void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds)
+void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds)
 {
 	double seconds = (double)nanoseconds / 1e9;
 	double rate = (double)done / seconds;
 	char so_far[32], in_all[32], speed[32], text[128];
 
 	/* whether this is a terminal is asked last: it costs a system call */
-	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || console->options->verbose ||
+	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || log->options->verbose ||
 	    !can_draw())
 		return;
 	amount((double)done, so_far, sizeof(so_far));
@@ -294,7 +276,7 @@ void print_progress(struct console *console, uint64_t done, uint64_t all, int64_
 		snprintf(text, sizeof(text), "%s of %s, %s/s, %.0f s left", so_far,
 			 amount((double)all, in_all, sizeof(in_all)), speed,
 			 (double)(all - done) / rate);
-	console_draw(console, text);
+	console_draw(log->console, text);
 }
 
 /* ---- JSON ---- */

@@ -14,13 +14,16 @@
 
 #include "console.h"
 #include "status.h"
+#include "verify.h"
 
 struct json_object; /* of json-c */
+struct options;
 
 /* The origin of a line: who prints. */
 struct log {
 	struct console *console;
-	unsigned int session; /* its number stands in front of each line; 0: none does */
+	const struct options *options; /* which streams, and how much is printed */
+	unsigned int session;          /* its number stands in front of each line; 0: none does */
 };
 
 /* Prints one status line, at once: on standard output, or on standard error if that is taken by
@@ -54,28 +57,13 @@ void print_json(struct console *console, struct json_object *object);
  * message and the failure. The main thread's, after all others have ended; afterwards nothing is
  * printed any more.
  */
-enum status flush_output(struct console *console, bool interrupted);
+enum status flush_output(const struct log *log, bool interrupted);
 
 /*
  * The bytes as text of the user's locale, with nothing left in it that a terminal would obey, or
  * that would deceive a reader. The caller frees it; NULL means that there is no memory. Any thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
-
-/* Bytes of a payload that are shown at most: a screen of text. */
-#define SHOWN_PAYLOAD 1024
-
-/* What is shown of an incoming payload. All zero: nothing of it has come yet. */
-struct excerpt {
-	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
-	size_t head_size;            /* how many of those have come */
-	uint64_t size;               /* all bytes */
-	bool goes_on;                /* behind those not all are zero */
-	bool is_pattern;
-};
-
-/* Takes note of the payload's next bytes. */
-void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 
 /* Prints the incoming payload, as much of it as is sensible on a terminal. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
@@ -84,6 +72,6 @@ void print_payload(const struct log *log, const struct excerpt *excerpt);
  * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it
  * takes long.
  */
-void print_progress(struct console *console, uint64_t done, uint64_t all, int64_t nanoseconds);
+void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 
 #endif

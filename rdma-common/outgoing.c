@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "clock.h"
 #include "digest.h"
 
 enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
@@ -20,7 +21,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;
-	outgoing->helper = helper_start(process, payload, NULL);
+	outgoing->helper = helper_start(process, payload, NULL, NULL);
 	if (!outgoing->helper)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start a thread that reads what this side sends: %s",

@@ -18,6 +18,8 @@
 
 #include <linux/magic.h>
 
+#include "clock.h"
+
 /* The time after which a wait for a reader notices that it is cancelled. */
 #define PATIENCE_MILLISECONDS 50
 /* Bytes that are written at a time, so that the writing is seen to move. */
@@ -43,7 +45,7 @@ struct place {
 
 struct output {
 	const atomic_bool *cancelled;
-	atomic_bool *turn; /* process->output_taken, if this output has set it; or NULL */
+	atomic_bool *turn; /* of all outputs, if this output has set it; or NULL */
 	int descriptor;
 	bool borrowed; /* it was open before, and stays so */
 	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
@@ -472,7 +474,7 @@ static int sync_as_it_goes(struct output *output, size_t written)
 
 /* ---- From the first byte to the last ---- */
 
-static int open_descriptor(struct output *output, struct process *process, const char *name)
+static int open_descriptor(struct output *output, struct outputs *outputs, const char *name)
 {
 	struct place *place = &output->place;
 	struct stat about;
@@ -489,7 +491,7 @@ static int open_descriptor(struct output *output, struct process *process, const
 	output->syncs = output->is_file || S_ISREG(about.st_mode) || S_ISBLK(about.st_mode);
 	if (output->is_file)
 		return create_file(output);
-	if (is_shared(&about) && take_turn(output, &process->output_taken))
+	if (is_shared(&about) && take_turn(output, &outputs->taken))
 		return -1;
 	if (place->descriptor >= 0)
 		return open_again(output, place->descriptor, &about);
@@ -511,17 +513,25 @@ static int release(struct output *output)
 	return error;
 }
 
-struct output *output_open(struct process *process, const char *name, const atomic_bool *cancelled)
+void outputs_init(struct outputs *outputs)
+{
+	mode_t mask = umask(0); /* which can only be read by setting it, and all threads share */
+
+	umask(mask);
+	*outputs = (struct outputs){ .file_mode = 0666 & ~mask };
+}
+
+struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled)
 {
 	struct output *output = calloc(1, sizeof(*output));
 	int error;
 
 	if (!output)
 		return NULL;
-	output->mode = process->file_mode;
+	output->mode = outputs->file_mode;
 	output->cancelled = cancelled;
 	output->sync_size = FIRST_SYNC;
-	output->descriptor = open_descriptor(output, process, name);
+	output->descriptor = open_descriptor(output, outputs, name);
 	if (output->descriptor >= 0)
 		return output;
 	error = errno;

@@ -15,9 +15,17 @@
 #include <sys/types.h>
 
 #include "options.h"
-#include "process.h"
 
 struct output;
+
+/* What all outputs of a process share. */
+struct outputs {
+	mode_t file_mode;  /* of new files, by umask(2) */
+	atomic_bool taken; /* a payload goes into what takes one at a time; any thread */
+};
+
+/* Before there are other threads: it sets umask(2) for a moment. */
+void outputs_init(struct outputs *outputs);
 
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
 
@@ -47,7 +55,7 @@ const char *output_error(int error);
  * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
  * ECANCELED soon. NULL with errno.
  */
-struct output *output_open(struct process *process, const char *name, const atomic_bool *cancelled);
+struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled);
 
 /*
  * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A disk is synced

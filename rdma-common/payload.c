@@ -90,29 +90,29 @@ static void close_descriptor(int descriptor)
 		close(descriptor);
 }
 
-static enum status read_failed(const struct payload *payload, struct process *process,
+static enum status read_failed(const struct payload *payload, struct failure *failure,
 			       const char *reason)
 {
-	return process_fail(process, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-			    short_name(payload->name).text, reason);
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
+			   short_name(payload->name).text, reason);
 }
 
 /* Memory for the payload, of zeros. */
-static enum status allocate(struct payload *payload, struct process *process, size_t size)
+static enum status allocate(struct payload *payload, struct failure *failure, size_t size)
 {
 	payload->memory = calloc(1, size);
 	if (!payload->memory)
-		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "cannot allocate %zu bytes for the outgoing payload: %s", size,
-				    strerror(errno));
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate %zu bytes for the outgoing payload: %s", size,
+				   strerror(errno));
 	payload->size = size;
 	return STATUS_SUCCESS;
 }
 
 /* The text of --message or a default line, with zeros up to the smallest size. */
-static enum status load_text(struct payload *payload, struct process *process)
+static enum status load_text(struct payload *payload, const struct options *options,
+			     struct failure *failure)
 {
-	const struct options *options = process->options;
 	char line[80];
 	const char *text = options->message ? options->message : line;
 	enum status status;
@@ -121,7 +121,7 @@ static enum status load_text(struct payload *payload, struct process *process)
 	snprintf(line, sizeof(line), "message from %s side with pid %d",
 		 options->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
 	size = strlen(text) + 1;
-	status = allocate(payload, process, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
+	status = allocate(payload, failure, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
 	if (status != STATUS_SUCCESS)
 		return status;
 	memcpy(payload->memory, text, size);
@@ -154,10 +154,10 @@ static off_t claimed_length(const struct payload *payload)
  * soon a pipe ends makes no difference: else the peer would be told of a length now and then, and
  * so of what can be sent again.
  */
-static enum status load_beginning(struct payload *payload, struct process *process, off_t claimed)
+static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
 	size_t most = claimed > 0 ? (size_t)claimed : PAYLOAD_WHOLE + 1, size = 0;
-	enum status status = allocate(payload, process, most);
+	enum status status = allocate(payload, failure, most);
 	const atomic_bool never = false;
 	ssize_t count;
 
@@ -166,13 +166,13 @@ static enum status load_beginning(struct payload *payload, struct process *proce
 	do {
 		count = read_pipe(payload->descriptor, payload->memory + size, most - size, &never);
 		if (count < 0)
-			return read_failed(payload, process, strerror(errno));
+			return read_failed(payload, failure, strerror(errno));
 		size += (size_t)count;
 	} while (claimed >= 0 && count > 0 && size < most);
 	if (claimed_length(payload) < claimed)
-		return read_failed(payload, process, PAYLOAD_CUT_SHORT);
+		return read_failed(payload, failure, PAYLOAD_CUT_SHORT);
 	if (size == 0)
-		return read_failed(payload, process, PAYLOAD_EMPTY);
+		return read_failed(payload, failure, PAYLOAD_EMPTY);
 	payload->size = size;
 	payload->length = claimed >= 0 && size <= PAYLOAD_WHOLE ? size : TRANSFER_UNKNOWN;
 	return STATUS_SUCCESS;
@@ -222,7 +222,7 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 }
 
 /* Copies what comes, to its end, into a file that takes its place and can be read once more. */
-static enum status copy_pipe(struct payload *payload, struct process *process)
+static enum status copy_pipe(struct payload *payload, struct failure *failure)
 {
 	const atomic_bool never = false;
 	const char *folder = NULL;
@@ -237,20 +237,21 @@ static enum status copy_pipe(struct payload *payload, struct process *process)
 		written = write_fully(copy, piece, count);
 	}
 	if (!written)
-		process_fail(process, STATUS_LOCAL_FAILURE,
-			     "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
-			     "room, or serve one client with --one-off",
-			     short_name(payload->name).text, short_name(folder).text,
-			     strerror(errno));
+		failure_set(failure, STATUS_LOCAL_FAILURE,
+			    "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
+			    "room, or serve one client with --one-off",
+			    short_name(payload->name).text, short_name(folder).text,
+			    strerror(errno));
 	else if (count < 0)
-		read_failed(payload, process, strerror(errno));
+		read_failed(payload, failure, strerror(errno));
 	close_descriptor(payload->descriptor);
 	payload->descriptor = copy;
 	payload->start = lseek(copy, 0, SEEK_SET);
 	return written && count == 0 ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
 }
 
-static enum status load_file(struct payload *payload, struct process *process)
+static enum status load_file(struct payload *payload, const struct options *options,
+			     struct failure *failure)
 {
 	enum status status = STATUS_SUCCESS;
 	off_t start, claimed;
@@ -259,25 +260,25 @@ static enum status load_file(struct payload *payload, struct process *process)
 	if (strcmp(payload->name, "-") != 0)
 		payload->descriptor = open(payload->name, O_RDONLY | O_CLOEXEC);
 	if (payload->descriptor < 0)
-		return read_failed(payload, process, strerror(errno));
+		return read_failed(payload, failure, strerror(errno));
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
 	payload->start = start > 0 ? start : 0; /* -1: of a pipe */
-	if (serves_many(process->options) && claimed_length(payload) <= 0)
-		status = copy_pipe(payload, process);
+	if (serves_many(options) && claimed_length(payload) <= 0)
+		status = copy_pipe(payload, failure);
 	if (status != STATUS_SUCCESS)
 		return status;
 	claimed = claimed_length(payload);
 	if (claimed <= (off_t)PAYLOAD_WHOLE)
-		return load_beginning(payload, process, claimed);
+		return load_beginning(payload, failure, claimed);
 	payload->length = (uint64_t)claimed;
 	return STATUS_SUCCESS;
 }
 
 /* ---- All of them ---- */
 
-enum status payload_load(struct payload *payload, struct process *process)
+enum status payload_load(struct payload *payload, const struct options *options,
+			 struct failure *failure)
 {
-	const struct options *options = process->options;
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
@@ -285,7 +286,8 @@ enum status payload_load(struct payload *payload, struct process *process)
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;
-	status = options->file ? load_file(payload, process) : load_text(payload, process);
+	status = options->file ? load_file(payload, options, failure)
+			       : load_text(payload, options, failure);
 	if (payload->size == payload->length) { /* all of it is in memory */
 		close_descriptor(payload->descriptor);
 		payload->descriptor = -1;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "process.h"
+#include "options.h"
 #include "status.h"
 
 /* A payload up to this size is whole in memory, in bytes. */
@@ -36,10 +36,11 @@ struct payload {
  * Loads what the options name. Waits for the first byte of a pipe without limit, before
  * process_open(), so that signals end the program at once. The length of a pipe is never known: it
  * is sent as it comes. Only a server of many clients, which needs it for each, copies it to its end
- * into a temporary file, and sends that. On failure a message has been printed; payload_free() is
- * allowed, and leaves nothing. Main thread.
+ * into a temporary file, and sends that. On failure payload_free() is allowed, and leaves nothing.
+ * Main thread.
  */
-enum status payload_load(struct payload *payload, struct process *process);
+enum status payload_load(struct payload *payload, const struct options *options,
+			 struct failure *failure);
 
 /* The pattern of --size, of so many bytes. */
 struct payload payload_pattern(uint64_t length);

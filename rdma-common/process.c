@@ -16,24 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 /* Signals that come as close together are one: timeout(1) sends each to the process and its group.
  */
 #define SIGNAL_NANOSECONDS 100000000
-
-/* ---- The clock ---- */
-
-int64_t now_nanoseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t now_milliseconds(void)
-{
-	return now_nanoseconds() / 1000000;
-}
 
 /* The timeout for epoll_wait(2). */
 static int milliseconds_until(int64_t deadline)
@@ -225,14 +212,9 @@ static enum status open_event_channel(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-void process_init(struct process *process, const struct options *options, struct console *console)
+void process_init(struct process *process, struct console *console)
 {
-	mode_t mask = umask(0); /* which can only be read by setting it, and all threads share */
-
-	umask(mask);
 	memset(process, 0, sizeof(*process));
-	process->file_mode = 0666 & ~mask;
-	process->options = options;
 	process->console = console;
 	process->signal_descriptor = -1;
 	process->ended[0] = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: the clock, signals, and what the main thread waits for: the connection manager,
+ * The process: signals, and what the main thread waits for: the connection manager,
  * devices, signals, and threads that have ended.
  *
  * Unless a function says otherwise it is the main thread's.
@@ -17,7 +17,6 @@
 #include <sys/types.h>
 
 #include "console.h"
-#include "options.h"
 #include "status.h"
 #include "wire.h"
 
@@ -30,12 +29,9 @@
 #define LOW_DESCRIPTOR_LIMIT 32
 
 struct process {
-	const struct options *options;
-	struct console *console;  /* for warnings */
-	struct failure failure;   /* what failed outside of a session; for --json */
-	mode_t file_mode;         /* of new files, by umask(2) */
-	atomic_bool output_taken; /* a payload goes into what takes one at a time; any thread */
-	int signal_number;        /* the first ending signal that came; 0: none */
+	struct console *console; /* for warnings */
+	struct failure failure;  /* what failed outside of a session; for --json */
+	int signal_number;       /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* that were there at the start, by librdmacm */
 	int signal_descriptor;        /* signalfd(2): ending signals */
@@ -80,15 +76,8 @@ enum wakeup {
  */
 void occupy_standard_descriptors(void);
 
-/* The monotonic clock. Any thread. */
-int64_t now_nanoseconds(void);
-int64_t now_milliseconds(void);
-
-/*
- * Initialises `process`, which may then be closed. `options` and `console` must outlive it. Before
- * there are other threads: it sets umask(2) for a moment.
- */
-void process_init(struct process *process, const struct options *options, struct console *console);
+/* Initialises `process`, which may then be closed. `console` must outlive it. */
+void process_init(struct process *process, struct console *console);
 
 /*
  * Blocks the ending signals, opens the console, the event channel and every device. On failure a

@@ -25,15 +25,6 @@ enum status {
 	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
 };
 
-/* The exit statuses as --help lists them. */
-#define EXIT_STATUS_HELP                                                              \
-	"Exit status:\n"                                                              \
-	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
-	"  1  unexpected failure on this host          2  wrong usage\n"              \
-	"  3  no usable RDMA device, address or route  4  refused by the peer\n"      \
-	"  5  timed out                                6  peer lost\n"                \
-	"  7  contents wrong                           8  slower than --min-rate\n"
-
 /* Bytes for a reason in words, the terminating zero included. */
 #define CAUSE_SIZE 512
 

@@ -3,9 +3,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "clock.h"
 #include "digest.h"
-#include "process.h"
 
 bool verify_begin(struct verification *verification)
 {
@@ -58,6 +59,25 @@ static size_t match_pattern(const struct verification *verification, const uint8
 		done += same;
 	} while (same == part && done < size);
 	return done;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	return size == 0 || (bytes[0] == 0 && !memcmp(bytes, bytes + 1, size - 1));
+}
+
+void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size)
+{
+	size_t room = SHOWN_PAYLOAD - excerpt->head_size;
+
+	if (room > size)
+		room = size;
+	if (room > 0)
+		memcpy(excerpt->head + excerpt->head_size, bytes, room);
+	excerpt->head_size += room;
+	excerpt->size += size;
+	if (!excerpt->goes_on)
+		excerpt->goes_on = !is_zero(bytes + room, size - room);
 }
 
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,

@@ -13,8 +13,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "log.h"
 #include "status.h"
+
+/* Bytes of a payload that are shown at most: a screen of text. */
+#define SHOWN_PAYLOAD 1024
+
+/* What is shown of an incoming payload. All zero: nothing of it has come yet. */
+struct excerpt {
+	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
+	size_t head_size;            /* how many of those have come */
+	uint64_t size;               /* all bytes */
+	bool goes_on;                /* behind those not all are zero */
+	bool is_pattern;
+};
+
+/* Takes note of the payload's next bytes. */
+void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 
 struct verification {
 	/* What is expected, from who begins it: */

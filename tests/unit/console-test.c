@@ -75,7 +75,6 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 /* A console whose outputs are pipes of a page, unless a test has others. */
 struct fixture {
-	struct options options;
 	struct console console;
 	int readers[STREAMS];
 	int writers[STREAMS];
@@ -102,8 +101,7 @@ static void start_on(struct fixture *fixture, int output, int error)
 	writes.descriptors[0] = output;
 	writes.descriptors[1] = error;
 	signal(SIGPIPE, SIG_IGN);
-	fixture->options = default_options(ROLE_SERVER);
-	console_init(&fixture->console, &fixture->options);
+	console_init(&fixture->console, false);
 	assert_int_equal(console_open(&fixture->console, output, error), 0);
 }
 
@@ -366,7 +364,7 @@ static void between_objects_of_json_no_line_says_what_was_dropped(void **state)
 
 	(void)state;
 	start(&fixture);
-	fixture.options.json = true;
+	fixture.console.json = true;
 	for (int i = 0; i < TOO_MANY; i++)
 		print(&fixture, STREAM_OUTPUT, "%d", i);
 	print(&fixture, STREAM_ERROR, "status");
@@ -460,8 +458,7 @@ static void without_descriptors_for_it_a_console_does_not_open(void **state)
 	(void)state;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low = limit;
-	fixture.options = default_options(ROLE_SERVER);
-	console_init(&fixture.console, &fixture.options);
+	console_init(&fixture.console, false);
 	open_pipes(&fixture);
 	for (low.rlim_cur = 3; result; low.rlim_cur++) {
 		setrlimit(RLIMIT_NOFILE, &low);
@@ -527,10 +524,10 @@ static void assert_prints_at_once(struct fixture *fixture, FILE **stream, enum s
 
 static void without_threads_nothing_is_left(void **state)
 {
-	struct fixture fixture = { .options = default_options(ROLE_CLIENT) };
+	struct fixture fixture = { 0 };
 
 	(void)state;
-	console_init(&fixture.console, &fixture.options);
+	console_init(&fixture.console, false);
 	console_draw(&fixture.console, "nothing");
 	assert_prints_at_once(&fixture, &stdout, STREAM_OUTPUT);
 	assert_prints_at_once(&fixture, &stderr, STREAM_ERROR);

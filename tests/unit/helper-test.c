@@ -20,6 +20,7 @@
 
 static char folder[] = "/tmp/helper-test-XXXXXX";
 static struct process process;
+static struct outputs outputs;
 static int descriptors_before;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
@@ -46,7 +47,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
 	descriptors_before = count_descriptors();
-	process.file_mode = 0640;
+	outputs.file_mode = 0640;
 	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -105,7 +106,7 @@ static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
 	(void)state;
 	write_file("file", sizeof(bytes));
 	payload = payload_of("file", sizeof(bytes));
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	assert_non_null(helper);
 	helper_read(helper, 1000, sizeof(bytes));
 	assert_int_equal(result_of(helper), HELPER_BUFFER);
@@ -124,14 +125,14 @@ static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
 static void a_call_that_fails_has_its_errno(void **state)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
-	struct helper *helper = helper_start(&process, &payload, NULL);
+	struct helper *helper = helper_start(&process, &payload, NULL, NULL);
 
 	(void)state;
 	helper_read(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start(&process, NULL, "none/file");
+	helper = helper_start(&process, NULL, &outputs, "none/file");
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -154,7 +155,7 @@ static void what_is_stored_has_its_name_once_it_is_committed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct helper *helper = helper_start(&process, NULL, "stored");
+		struct helper *helper = helper_start(&process, NULL, &outputs, "stored");
 		uint8_t found[100];
 		struct stat about;
 
@@ -189,7 +190,7 @@ static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
 	(void)state;
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	payload.descriptor = ends[0];
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	helper_read(helper, 0, 10);
 	assert_true(helper_is_asked(helper));
 	/* at once, or on a busy machine a little later, without anything in the pipe */
@@ -210,7 +211,7 @@ static void whom_a_disk_holds_up_nobody_waits_for(void **state)
 	write_file("file", 10);
 	payload = payload_of("file", 10);
 	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	helper_read(helper, 0, 10);
 	assert_false(helper_release(helper));
 	assert_false(process_take_ended(&process, &what));
@@ -232,7 +233,7 @@ static void without_a_descriptor_there_is_no_helper(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start(&process, NULL, "file"));
+	assert_null(helper_start(&process, NULL, &outputs, "file"));
 	assert_int_equal(errno, EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }

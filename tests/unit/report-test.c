@@ -259,7 +259,7 @@ static void start(struct program *program, enum role role)
 		program->readers[i] = ends[0];
 		program->writers[i] = ends[1];
 	}
-	console_init(&program->console, &program->options);
+	console_init(&program->console, program->options.json);
 	assert_int_equal(console_open(&program->console, program->writers[0], program->writers[1]),
 			 0);
 }
@@ -321,7 +321,9 @@ static void status_lines_go_where_standard_output_is_not_taken(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct program program;
-		const struct log log = { .console = &program.console, .session = 7 };
+		const struct log log = { .console = &program.console,
+					 .options = &program.options,
+					 .session = 7 };
 
 		start(&program, ROLE_CLIENT);
 		program.options.json = cases[i].json;
@@ -339,7 +341,7 @@ static void a_payload_is_shown_up_to_a_screen_of_text(void **state)
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
 	struct program program;
-	const struct log log = { .console = &program.console };
+	const struct log log = { .console = &program.console, .options = &program.options };
 
 	(void)state;
 	start(&program, ROLE_CLIENT);
@@ -384,10 +386,12 @@ static void begin(struct session *session, enum role role, unsigned int number)
 	memset(session, 0, sizeof(*session));
 	start(&session->program, role);
 	session->engine.options = &session->program.options;
-	session->engine.log.console = &session->program.console;
+	session->engine.log = (struct log){ .console = &session->program.console,
+					    .options = &session->program.options };
 	session->connection.engine = &session->engine;
-	session->connection.log =
-		(struct log){ .console = &session->program.console, .session = number };
+	session->connection.log = (struct log){ .console = &session->program.console,
+						.options = &session->program.options,
+						.session = number };
 	session->connection.tos = -1;
 }
 
@@ -661,6 +665,7 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 {
 	const int before = dup(STDERR_FILENO), terminal = posix_openpt(O_RDWR | O_NOCTTY);
 	struct program program = { .options = default_options(ROLE_CLIENT) };
+	const struct log log = { .console = &program.console, .options = &program.options };
 	char text[256] = "", *end = text;
 	bool failed;
 	int line;
@@ -670,9 +675,9 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 	assert_true(line >= 0);
 	dup2(line, STDERR_FILENO);
 	program.options.verbose = verbose;
-	console_init(&program.console, &program.options);
+	console_init(&program.console, program.options.json);
 	assert_int_equal(console_open(&program.console, before, line), 0);
-	print_progress(&program.console, done, all, nanoseconds);
+	print_progress(&log, done, all, nanoseconds);
 	assert_int_equal(console_drain(&program.console, 10000, -1), DRAINED_ALL);
 	dup2(before, STDERR_FILENO);
 	console_close(&program.console, &failed);

@@ -63,10 +63,10 @@ static int reset(void **state)
 	memset(&engine, 0, sizeof(engine));
 	engine.options = &options;
 	engine.budget = UINT64_MAX;
-	console_init(&engine.console, &options);
+	console_init(&engine.console, options.json);
 	memset(&connection, 0, sizeof(connection));
 	connection.engine = &engine;
-	connection.log.console = &engine.console;
+	connection.log = (struct log){ .console = &engine.console, .options = &options };
 	memset(&failure, 0, sizeof(failure));
 	return 0;
 }
