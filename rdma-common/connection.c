@@ -586,10 +586,8 @@ static void await_helpers(struct engine *engine)
 void engine_close(struct engine *engine)
 {
 	await_helpers(engine);
-	if (engine->held_up > 0) { /* one may report its end yet, or be reading a file or a pipe */
-		engine->process.ended[1] = -1;
+	if (engine->held_up > 0) /* one may be reading a file or a pipe */
 		engine->payload.descriptor = -1;
-	}
 	payload_free(&engine->payload);
-	process_close(&engine->process);
+	process_close(&engine->process, engine->held_up > 0);
 }

@@ -224,16 +224,17 @@ void helper_cancel(struct helper *helper)
 		atomic_store(&helper->cancelled, true);
 }
 
-/* Waits a moment until the thread is over. */
+/* Waits a moment until the thread does nothing any more; that writes once more behind `parted`. */
 static void wait_for_end(struct helper *helper)
 {
 	int64_t deadline = now_milliseconds() + PATIENCE_MILLISECONDS, left;
 	struct pollfd ended = { .fd = helper->ended, .events = POLLIN };
 	eventfd_t count;
 
-	eventfd_read(helper->ended, &count); /* of a call before */
-	while (!atomic_load(&helper->over) && (left = deadline - now_milliseconds()) > 0)
+	while (!atomic_load(&helper->parted) && (left = deadline - now_milliseconds()) > 0) {
 		poll(&ended, 1, (int)left);
+		eventfd_read(helper->ended, &count); /* of a call before, perhaps */
+	}
 }
 
 bool helper_release(struct helper *helper)

@@ -242,15 +242,17 @@ static void close_descriptor(int descriptor)
 		close(descriptor);
 }
 
-void process_close(struct process *process)
+void process_close(struct process *process, bool may_report)
 {
 	if (process->devices)
 		rdma_free_devices(process->devices);
 	if (process->event_channel)
 		rdma_destroy_event_channel(process->event_channel);
 	close_descriptor(process->signal_descriptor);
-	close_descriptor(process->ended[0]);
-	close_descriptor(process->ended[1]);
+	if (!may_report) {
+		close_descriptor(process->ended[0]);
+		close_descriptor(process->ended[1]);
+	}
 	close_descriptor(process->main_descriptor);
 }
 

@@ -85,8 +85,11 @@ void process_init(struct process *process, struct console *console);
  */
 enum status process_open(struct process *process);
 
-/* Frees everything. No connection and no id may be left. */
-void process_close(struct process *process);
+/*
+ * Frees everything, but what process_report_ended() needs if a thread `may_report` yet. No
+ * connection and no id may be left.
+ */
+void process_close(struct process *process, bool may_report);
 
 /* Prints as warnx(3) does what failed outside of a session, and records it; returns `status`. */
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
