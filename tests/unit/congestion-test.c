@@ -2,18 +2,15 @@
 /*
  * The kernel's answer about PFC, whole, cut off and wrong. There is no adapter here that gives one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <linux/dcbnl.h>
 #include <linux/rtnetlink.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rdma-common/congestion.h"
+
+#include "unit.h"
 
 /* As Linux lays it out: headers, the interface's name, then all that is IEEE's: ETS, and PFC. */
 struct answer {
@@ -58,19 +55,17 @@ static int decode(const struct answer *answer, size_t size)
 	return decoded;
 }
 
-static void the_priorities_are_found_behind_other_attributes(void **state)
+TEST(the_priorities_are_found_behind_other_attributes)
 {
 	const struct answer answer = make_answer();
 
-	(void)state;
 	assert_int_equal(decode(&answer, sizeof(answer)), 0x88);
 }
 
-static void of_an_answer_that_is_cut_off_nothing_is_believed(void **state)
+TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 {
 	struct answer answer = make_answer();
 
-	(void)state;
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
 		assert_int_equal(decode(&answer, size), -1);
@@ -79,12 +74,11 @@ static void of_an_answer_that_is_cut_off_nothing_is_believed(void **state)
 	}
 }
 
-static void attributes_of_impossible_lengths_end_the_search(void **state)
+TEST(attributes_of_impossible_lengths_end_the_search)
 {
 	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(lengths); i++) {
 		struct answer answer[] = { make_answer(), make_answer(), make_answer(),
 					   make_answer() };
 
@@ -95,11 +89,10 @@ static void attributes_of_impossible_lengths_end_the_search(void **state)
 	}
 }
 
-static void an_error_and_an_answer_without_pfc_tell_nothing(void **state)
+TEST(an_error_and_an_answer_without_pfc_tell_nothing)
 {
 	struct answer answer = make_answer();
 
-	(void)state;
 	answer.pfc.nla_type = DCB_ATTR_IEEE_MAXRATE;
 	assert_int_equal(decode(&answer, sizeof(answer)), -1);
 	answer = make_answer();
@@ -110,14 +103,4 @@ static void an_error_and_an_answer_without_pfc_tell_nothing(void **state)
 	assert_int_equal(decode(&answer, sizeof(answer)), -1);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_priorities_are_found_behind_other_attributes),
-		cmocka_unit_test(of_an_answer_that_is_cut_off_nothing_is_believed),
-		cmocka_unit_test(attributes_of_impossible_lengths_end_the_search),
-		cmocka_unit_test(an_error_and_an_answer_without_pfc_tell_nothing),
-	};
-
-	return cmocka_run_group_tests_name("congestion", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)

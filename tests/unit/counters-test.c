@@ -5,17 +5,13 @@
 #include "rdma-common/counters.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "folder.h"
 
 static char folder[] = "/tmp/counters-test.XXXXXX";
@@ -23,7 +19,7 @@ static char folder[] = "/tmp/counters-test.XXXXXX";
 /* The folders of port 2 of a device, in the order in which they are made. */
 static const char *const folders[] = { "device", "device/ports", "device/ports/2",
 				       "device/ports/2/counters", "device/ports/2/hw_counters" };
-#define FOLDERS (sizeof(folders) / sizeof(folders[0]))
+#define FOLDERS ENTRIES(folders)
 
 static int make_folders(void **state)
 {
@@ -64,9 +60,8 @@ static struct counters read_port(unsigned int port)
 	return counters;
 }
 
-static void each_counter_has_a_name_and_no_other_number_has(void **state)
+TEST(each_counter_has_a_name_and_no_other_number_has)
 {
-	(void)state;
 	assert_string_equal(counter_name(0), "duplicate_request");
 	for (unsigned int i = 0; i < COUNTERS; i++)
 		assert_non_null(counter_name(i));
@@ -76,11 +71,10 @@ static void each_counter_has_a_name_and_no_other_number_has(void **state)
 }
 
 /* Wherever it stands: a driver's own (hw_counters), or one that InfiniBand requires (counters). */
-static void every_counter_is_read_in_either_folder(void **state)
+TEST(every_counter_is_read_in_either_folder)
 {
 	static const char *const places[] = { "hw_counters", "counters" };
 
-	(void)state;
 	for (unsigned int i = 0; i < COUNTERS; i++) {
 		struct counters counters;
 
@@ -94,9 +88,8 @@ static void every_counter_is_read_in_either_folder(void **state)
 	}
 }
 
-static void where_both_have_a_counter_the_drivers_own_counts(void **state)
+TEST(where_both_have_a_counter_the_drivers_own_counts)
 {
-	(void)state;
 	set_counter("hw_counters", counter_name(3), "3\n");
 	set_counter("counters", counter_name(3), "4\n");
 	assert_int_equal(read_port(2).values[3], 3);
@@ -104,12 +97,11 @@ static void where_both_have_a_counter_the_drivers_own_counts(void **state)
 	set_counter("counters", counter_name(3), NULL);
 }
 
-static void a_port_without_counters_has_none(void **state)
+TEST(a_port_without_counters_has_none)
 {
 	static const struct counters none;
 	struct counters counters = read_port(2);
 
-	(void)state;
 	assert_false(counters.any);
 	assert_memory_equal(counters.values, none.values, sizeof(none.values));
 	set_counter("counters", counter_name(0), "1\n");
@@ -119,12 +111,11 @@ static void a_port_without_counters_has_none(void **state)
 }
 
 /* As of a driver that cannot read it. */
-static void what_is_no_number_does_not_count(void **state)
+TEST(what_is_no_number_does_not_count)
 {
 	static const char *const texts[] = { "", "\n", "N/A (no PMA)\n" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(texts); i++) {
 		set_counter("hw_counters", counter_name(5), texts[i]);
 		assert_false(read_port(2).any);
 		set_counter("counters", counter_name(5), "7\n"); /* then the other one does */
@@ -143,18 +134,17 @@ static int free_descriptor(void)
 	return descriptor;
 }
 
-static void no_descriptor_is_left_open(void **state)
+TEST(no_descriptor_is_left_open)
 {
 	int before = free_descriptor();
 
-	(void)state;
 	set_counter("hw_counters", counter_name(1), "1\n");
 	read_port(2);
 	set_counter("hw_counters", counter_name(1), NULL);
 	assert_int_equal(free_descriptor(), before);
 }
 
-static void a_counter_that_was_reset_has_not_grown(void **state)
+TEST(a_counter_that_was_reset_has_not_grown)
 {
 	static const struct {
 		uint64_t before, after, growth;
@@ -162,8 +152,7 @@ static void a_counter_that_was_reset_has_not_grown(void **state)
 		{ 0, 0, 0 }, { 5, 5, 0 }, { 5, 9, 4 }, { 9, 5, 0 }, { 0, UINT64_MAX, UINT64_MAX }
 	};
 
-	(void)state;
-	for (size_t i = 0; i < 4 * sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < 4 * ENTRIES(cases); i++) {
 		/* where the port had none before, or has none any more, nothing has grown */
 		struct counters before = { .any = i % 2 }, after = { .any = i / 2 % 2 }, growth;
 		bool any = before.any && after.any;
@@ -178,26 +167,11 @@ static void a_counter_that_was_reset_has_not_grown(void **state)
 	}
 }
 
-static void nothing_is_left(void **state)
+TEST(nothing_is_left)
 {
-	(void)state;
 	for (size_t i = FOLDERS; i-- > 0;)
 		assert_int_equal(rmdir(folders[i]), 0);
 	assert_nothing_is_left(folder);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_counter_has_a_name_and_no_other_number_has),
-		cmocka_unit_test(every_counter_is_read_in_either_folder),
-		cmocka_unit_test(where_both_have_a_counter_the_drivers_own_counts),
-		cmocka_unit_test(a_port_without_counters_has_none),
-		cmocka_unit_test(what_is_no_number_does_not_count),
-		cmocka_unit_test(no_descriptor_is_left_open),
-		cmocka_unit_test(a_counter_that_was_reset_has_not_grown),
-		cmocka_unit_test(nothing_is_left),
-	};
-
-	return cmocka_run_group_tests_name("counters", tests, make_folders, NULL);
-}
+RUN_TESTS(make_folders, NULL, NULL)

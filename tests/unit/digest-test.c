@@ -4,15 +4,12 @@
  */
 #include "rdma-common/digest.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 /* More than two steps of the vectorised loops, with an odd rest. */
 #define SIZE 203
@@ -25,13 +22,12 @@ static uint8_t expected_byte(uint64_t position)
 	return (uint8_t)(word >> position % 8 * 8);
 }
 
-static void the_pattern_is_the_same_from_any_position(void **state)
+TEST(the_pattern_is_the_same_from_any_position)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
 	uint8_t memory[SIZE + 8 + 1];
 
-	(void)state;
-	for (size_t base = 0; base < sizeof(bases) / sizeof(bases[0]); base++) {
+	for (size_t base = 0; base < ENTRIES(bases); base++) {
 		for (uint64_t shift = 0; shift < 8; shift++) {
 			uint64_t position = bases[base] + shift;
 			uint8_t *start = memory + (shift * 5 + base) % 8;
@@ -46,11 +42,10 @@ static void the_pattern_is_the_same_from_any_position(void **state)
 	}
 }
 
-static void a_pattern_ends_where_it_is_told(void **state)
+TEST(a_pattern_ends_where_it_is_told)
 {
 	uint8_t memory[SIZE + 1];
 
-	(void)state;
 	for (uint64_t position = 0; position < 9; position++) {
 		for (size_t size = 0; size <= SIZE; size++) {
 			memset(memory, 0xee, sizeof(memory));
@@ -61,11 +56,10 @@ static void a_pattern_ends_where_it_is_told(void **state)
 	}
 }
 
-static void the_first_byte_that_differs_is_found(void **state)
+TEST(the_first_byte_that_differs_is_found)
 {
 	uint8_t memory[SIZE];
 
-	(void)state;
 	for (uint64_t position = 0; position < 9; position++) {
 		pattern_fill(memory, position, SIZE);
 		for (size_t offset = 0; offset < SIZE; offset++) {
@@ -80,11 +74,10 @@ static void the_first_byte_that_differs_is_found(void **state)
 }
 
 /* So that a part in another part's place, or an old one, is seen. */
-static void a_pattern_elsewhere_differs_in_every_word(void **state)
+TEST(a_pattern_elsewhere_differs_in_every_word)
 {
 	uint8_t memory[SIZE];
 
-	(void)state;
 	pattern_fill(memory, 0, SIZE);
 	for (uint64_t position = 1; position < 4096; position++)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
@@ -103,12 +96,11 @@ static uint8_t *map_guarded(size_t *size)
 }
 
 /* Even if the pattern goes on there. */
-static void nothing_beyond_the_memory_is_read(void **state)
+TEST(nothing_beyond_the_memory_is_read)
 {
 	size_t all, size;
 	uint8_t *memory = map_guarded(&all);
 
-	(void)state;
 	for (uint64_t position = 0; position < 9; position++) {
 		pattern_fill(memory, position, all);
 		assert_int_equal(pattern_mismatch(memory, position, all), all);
@@ -123,22 +115,20 @@ static void nothing_beyond_the_memory_is_read(void **state)
 }
 
 /* XXH3 with 64 bits, so that every release agrees with every other; the values are published. */
-static void a_digest_is_xxh3(void **state)
+TEST(a_digest_is_xxh3)
 {
 	void *digest = digest_new();
 
-	(void)state;
 	assert_non_null(digest);
 	assert_true(digest_value(digest) == UINT64_C(0x2d06800538d394c2)); /* of nothing */
 	digest_free(digest);
 }
 
-static void a_digest_does_not_depend_on_its_steps(void **state)
+TEST(a_digest_does_not_depend_on_its_steps)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();
 
-	(void)state;
 	pattern_fill(memory, 0, sizeof(memory));
 	digest_add(whole, memory, sizeof(memory));
 	for (size_t step = 1; step < sizeof(memory); step += 97) {
@@ -155,17 +145,4 @@ static void a_digest_does_not_depend_on_its_steps(void **state)
 	digest_free(whole);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_pattern_is_the_same_from_any_position),
-		cmocka_unit_test(a_pattern_ends_where_it_is_told),
-		cmocka_unit_test(the_first_byte_that_differs_is_found),
-		cmocka_unit_test(a_pattern_elsewhere_differs_in_every_word),
-		cmocka_unit_test(nothing_beyond_the_memory_is_read),
-		cmocka_unit_test(a_digest_is_xxh3),
-		cmocka_unit_test(a_digest_does_not_depend_on_its_steps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)

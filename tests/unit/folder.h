@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The folder that a test of files works in, and what it may leave behind: nothing. To be included
- * behind cmocka.h.
+ * behind unit.h.
  */
 #ifndef UNIT_FOLDER_H
 #define UNIT_FOLDER_H

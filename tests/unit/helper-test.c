@@ -6,21 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "folder.h"
 
 static char folder[] = "/tmp/helper-test-XXXXXX";
 static struct process process;
-static struct outputs outputs;
 static int descriptors_before;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
@@ -47,7 +43,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
 	descriptors_before = count_descriptors();
-	outputs.file_mode = 0640;
+	process.file_mode = 0640;
 	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -98,15 +94,14 @@ static bool is_told_of_an_end(void **what)
 
 /* ---- Tests ---- */
 
-static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
+TEST(a_file_is_read_in_pieces_of_the_buffer_at_most)
 {
 	struct payload payload;
 	struct helper *helper;
 
-	(void)state;
 	write_file("file", sizeof(bytes));
 	payload = payload_of("file", sizeof(bytes));
-	helper = helper_start(&process, &payload, NULL, NULL);
+	helper = helper_start(&process, &payload, NULL);
 	assert_non_null(helper);
 	helper_read(helper, 1000, sizeof(bytes));
 	assert_int_equal(result_of(helper), HELPER_BUFFER);
@@ -122,17 +117,16 @@ static void a_file_is_read_in_pieces_of_the_buffer_at_most(void **state)
 	assert_int_equal(unlink("file"), 0);
 }
 
-static void a_call_that_fails_has_its_errno(void **state)
+TEST(a_call_that_fails_has_its_errno)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
-	struct helper *helper = helper_start(&process, &payload, NULL, NULL);
+	struct helper *helper = helper_start(&process, &payload, NULL);
 
-	(void)state;
 	helper_read(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start(&process, NULL, &outputs, "none/file");
+	helper = helper_start(&process, NULL, "none/file");
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -141,7 +135,7 @@ static void a_call_that_fails_has_its_errno(void **state)
 }
 
 /* Nothing can be committed as well: else an empty payload of unknown length would leave no file. */
-static void what_is_stored_has_its_name_once_it_is_committed(void **state)
+TEST(what_is_stored_has_its_name_once_it_is_committed)
 {
 	static const struct {
 		size_t pieces[2][2]; /* offset in the buffer, and bytes; 0: none */
@@ -153,9 +147,8 @@ static void what_is_stored_has_its_name_once_it_is_committed(void **state)
 		{ { { 0, 1000 } }, false, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct helper *helper = helper_start(&process, NULL, &outputs, "stored");
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct helper *helper = helper_start(&process, NULL, "stored");
 		uint8_t found[100];
 		struct stat about;
 
@@ -180,17 +173,16 @@ static void what_is_stored_has_its_name_once_it_is_committed(void **state)
 	}
 }
 
-static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
+TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 {
 	struct payload payload = { .name = "-", .length = TRANSFER_UNKNOWN };
 	struct helper *helper;
 	void *what;
 	int ends[2];
 
-	(void)state;
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	payload.descriptor = ends[0];
-	helper = helper_start(&process, &payload, NULL, NULL);
+	helper = helper_start(&process, &payload, NULL);
 	helper_read(helper, 0, 10);
 	assert_true(helper_is_asked(helper));
 	/* at once, or on a busy machine a little later, without anything in the pipe */
@@ -201,17 +193,16 @@ static void who_waits_for_a_pipe_is_let_go_of_soon(void **state)
 }
 
 /* It frees itself when the call has returned, and the process is told. */
-static void whom_a_disk_holds_up_nobody_waits_for(void **state)
+TEST(whom_a_disk_holds_up_nobody_waits_for)
 {
 	struct payload payload;
 	struct helper *helper;
 	void *what = &payload;
 
-	(void)state;
 	write_file("file", 10);
 	payload = payload_of("file", 10);
 	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	helper = helper_start(&process, &payload, NULL, NULL);
+	helper = helper_start(&process, &payload, NULL);
 	helper_read(helper, 0, 10);
 	assert_false(helper_release(helper));
 	assert_false(process_take_ended(&process, &what));
@@ -225,39 +216,24 @@ static void whom_a_disk_holds_up_nobody_waits_for(void **state)
 	assert_int_equal(unlink("file"), 0);
 }
 
-static void without_a_descriptor_there_is_no_helper(void **state)
+TEST(without_a_descriptor_there_is_no_helper)
 {
 	struct rlimit before, none = { .rlim_cur = 0 };
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start(&process, NULL, &outputs, "file"));
+	assert_null(helper_start(&process, NULL, "file"));
 	assert_int_equal(errno, EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-static void nothing_is_left(void **state)
+TEST(nothing_is_left)
 {
-	(void)state;
 	close(process.ended[0]);
 	close(process.ended[1]);
 	assert_int_equal(count_descriptors(), descriptors_before);
 	assert_nothing_is_left(folder);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_is_read_in_pieces_of_the_buffer_at_most),
-		cmocka_unit_test(a_call_that_fails_has_its_errno),
-		cmocka_unit_test(what_is_stored_has_its_name_once_it_is_committed),
-		cmocka_unit_test(who_waits_for_a_pipe_is_let_go_of_soon),
-		cmocka_unit_test(whom_a_disk_holds_up_nobody_waits_for),
-		cmocka_unit_test(without_a_descriptor_there_is_no_helper),
-		cmocka_unit_test(nothing_is_left),
-	};
-
-	return cmocka_run_group_tests_name("helper", tests, set_up, NULL);
-}
+RUN_TESTS(set_up, NULL, NULL)

@@ -6,10 +6,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,7 +15,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 /* ---- A kernel of which advice and answers are known, in the place of the C library ---- */
 
@@ -40,13 +37,12 @@ int sysinfo(struct sysinfo *about)
 
 /* ---- Tests ---- */
 
-static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **state)
+TEST(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap)
 {
 	static const size_t sizes[] = { 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
 	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 16 * 15 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(sizes); i++) {
 		uint8_t *memory = memory_map(sizes[i]);
 
 		assert_non_null(memory);
@@ -55,18 +51,17 @@ static void memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap(void **st
 		memory[sizes[i] - 1] = 1;
 		assert_int_equal(memory_unmap(memory, sizes[i]), 0);
 	}
-	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(impossible); i++) {
 		assert_null(memory_map(impossible[i]));
 		assert_int_equal(errno, ENOMEM);
 	}
 }
 
-static void memory_is_large_from_the_size_of_a_huge_page_on(void **state)
+TEST(memory_is_large_from_the_size_of_a_huge_page_on)
 {
 	static const size_t sizes[] = { (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(sizes); i++) {
 		void *memory;
 
 		advised = 0;
@@ -77,7 +72,7 @@ static void memory_is_large_from_the_size_of_a_huge_page_on(void **state)
 }
 
 /* "hg" of proc_pid_smaps(5). And not "ht", hugetlb, whose first touch can end the process. */
-static void large_memory_is_advised_to_be_of_transparent_huge_pages(void **state)
+TEST(large_memory_is_advised_to_be_of_transparent_huge_pages)
 {
 	const size_t size = 8 << 20;
 	uint8_t *memory = memory_map(size);
@@ -86,7 +81,6 @@ static void large_memory_is_advised_to_be_of_transparent_huge_pages(void **state
 	bool inside = false, found = false;
 	char line[512];
 
-	(void)state;
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
 		print_message("this kernel has no transparent huge pages\n");
 		skip();
@@ -120,13 +114,12 @@ static bool allow_locking(bool allowed)
 	return !syscall(SYS_capset, &header, data);
 }
 
-static void the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked(void **state)
+TEST(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked)
 {
 	struct sysinfo about;
 	struct rlimit before, limit;
 	uint64_t quarter;
 
-	(void)state;
 	assert_int_equal(sysinfo(&about), 0);
 	quarter = (uint64_t)about.totalram * about.mem_unit / 4;
 	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
@@ -144,11 +137,10 @@ static void the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked(void **
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
-static void what_the_kernel_does_not_say_limits_nothing(void **state)
+TEST(what_the_kernel_does_not_say_limits_nothing)
 {
 	struct rlimit limit;
 
-	(void)state;
 	hides_its_memory = true;
 	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	assert_true(allow_locking(false));
@@ -158,12 +150,11 @@ static void what_the_kernel_does_not_say_limits_nothing(void **state)
 	hides_its_memory = false;
 }
 
-static void what_is_locked_are_whole_pages(void **state)
+TEST(what_is_locked_are_whole_pages)
 {
 	uint8_t *memory = memory_map(3 * 4096);
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
-	(void)state;
 	assert_int_equal(memory_pages(memory, 1), page);
 	assert_int_equal(memory_pages(memory, page), page);
 	assert_int_equal(memory_pages(memory, page + 1), 2 * page);
@@ -174,16 +165,4 @@ static void what_is_locked_are_whole_pages(void **state)
 	assert_int_equal(memory_unmap(memory, 3 * 4096), 0);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap),
-		cmocka_unit_test(memory_is_large_from_the_size_of_a_huge_page_on),
-		cmocka_unit_test(large_memory_is_advised_to_be_of_transparent_huge_pages),
-		cmocka_unit_test(what_is_locked_are_whole_pages),
-		cmocka_unit_test(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked),
-		cmocka_unit_test(what_the_kernel_does_not_say_limits_nothing),
-	};
-
-	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)

@@ -4,17 +4,13 @@
  */
 #include "rdma-common.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
-#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
+#include "unit.h"
 
 /* ---- Regions ---- */
 
-static void a_region_holds_what_was_agreed_and_does_not_wrap(void **state)
+TEST(a_region_holds_what_was_agreed_and_does_not_wrap)
 {
 	static const struct {
 		uint64_t address, length, needed;
@@ -41,7 +37,6 @@ static void a_region_holds_what_was_agreed_and_does_not_wrap(void **state)
 		{ 2, UINT64_MAX, 1, false },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct message region = { .type = MSG_MR,
 					  .value = cases[i].address,
@@ -60,7 +55,7 @@ static void a_region_holds_what_was_agreed_and_does_not_wrap(void **state)
 #define PIPE  HELLO_UNKNOWN
 
 /* --max-size is 9. A side that sends no payload must state that, and no other may. */
-static void a_peer_is_refused_for_what_it_says_first(void **state)
+TEST(a_peer_is_refused_for_what_it_says_first)
 {
 	static const struct {
 		enum role role; /* this side's */
@@ -104,7 +99,6 @@ static void a_peer_is_refused_for_what_it_says_first(void **state)
 		.greeting = GREETING_HELLO, .hello = { .operation = WRITE, .length = UINT64_MAX }
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct options options = { .role = cases[i].role,
 						 .operation = cases[i].operation,
@@ -126,7 +120,7 @@ static void a_peer_is_refused_for_what_it_says_first(void **state)
  * A stream of unknown length flows in the direction of the operation that has more than one pass:
  * this side's, or the peer's.
  */
-static void what_has_no_length_has_one_pass(void **state)
+TEST(what_has_no_length_has_one_pass)
 {
 	static const struct {
 		enum operation operation;
@@ -159,7 +153,6 @@ static void what_has_no_length_has_one_pass(void **state)
 		.hello = { .operation = WRITE, .flags = ONE | PIPE, .passes = 1 }
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
 		const struct options options = { .role = i % 2 ? ROLE_SERVER : ROLE_CLIENT,
 						 .operation = cases[i / 2].operation,
@@ -201,7 +194,7 @@ static enum status agreed(const struct options *options, const struct hello *hel
  * user's to allow; nothing at all is no payload, and what does not fit is no answer. An older
  * release's server accepts a client that repeats a pipe, and would send it once.
  */
-static void a_client_ends_in_words_where_the_server_does_not_fit(void **state)
+TEST(a_client_ends_in_words_where_the_server_does_not_fit)
 {
 	static const struct {
 		bool check, short_reply, one_way;
@@ -226,7 +219,6 @@ static void a_client_ends_in_words_where_the_server_does_not_fit(void **state)
 		{ false, false, false, PIPE, 0, 5, STATUS_REFUSED },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct options options = { .role = ROLE_CLIENT,
 						 .operation = WRITE,
@@ -246,7 +238,7 @@ static void a_client_ends_in_words_where_the_server_does_not_fit(void **state)
 }
 
 /* A server that says so of itself must not keep a client from storing what it receives. */
-static void only_a_server_is_asked_for_a_pattern(void **state)
+TEST(only_a_server_is_asked_for_a_pattern)
 {
 	const struct hello hello = { .version = HELLO_VERSION,
 				     .operation = WRITE,
@@ -259,7 +251,6 @@ static void only_a_server_is_asked_for_a_pattern(void **state)
 				   .maximum_payload = 4096 };
 	struct agreement agreement;
 
-	(void)state;
 	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
 	assert_int_equal(agreement.wanted_length, 100);
 	assert_string_equal(agreement.peer_device, "mlx5_0");
@@ -269,7 +260,7 @@ static void only_a_server_is_asked_for_a_pattern(void **state)
 }
 
 /* With the right advice: what is full does not mend itself. An older server does not say which. */
-static void what_a_server_is_out_of_is_told_in_words(void **state)
+TEST(what_a_server_is_out_of_is_told_in_words)
 {
 	static const char older[] = "the server is out of resources for another session; try again "
 				    "later";
@@ -297,7 +288,6 @@ static void what_a_server_is_out_of_is_told_in_words(void **state)
 		  "more" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct introduction server = { .greeting = GREETING_HELLO,
 						     .hello = { .refusal = cases[i].refusal,
@@ -312,16 +302,4 @@ static void what_a_server_is_out_of_is_told_in_words(void **state)
 	}
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_region_holds_what_was_agreed_and_does_not_wrap),
-		cmocka_unit_test(a_peer_is_refused_for_what_it_says_first),
-		cmocka_unit_test(what_has_no_length_has_one_pass),
-		cmocka_unit_test(a_client_ends_in_words_where_the_server_does_not_fit),
-		cmocka_unit_test(only_a_server_is_asked_for_a_pattern),
-		cmocka_unit_test(what_a_server_is_out_of_is_told_in_words),
-	};
-
-	return cmocka_run_group_tests_name("negotiation", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)

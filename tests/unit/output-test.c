@@ -11,11 +11,8 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,17 +26,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "folder.h"
 
-#define SIZE           ((uint64_t)200000)
-#define MEBIBYTE       ((uint64_t)1024 * 1024)
-#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
+#define SIZE     ((uint64_t)200000)
+#define MEBIBYTE ((uint64_t)1024 * 1024)
 
 static uint8_t bytes[SIZE];
 static char folder[] = "/tmp/output-test.XXXXXX";
-static struct outputs outputs;
+static struct process process;
 static atomic_bool cancelled;
 
 /* ---- A disk and a file system in the place of the C library's ---- */
@@ -267,7 +262,7 @@ static int reset(void **state)
 {
 	(void)state;
 	memset(&disk, 0, sizeof(disk));
-	outputs.file_mode = 0640;
+	process.file_mode = 0640;
 	atomic_store(&cancelled, false);
 	return 0;
 }
@@ -304,7 +299,7 @@ static bool write_all(struct output *output, uint64_t size)
 
 static struct output *opened(const char *name)
 {
-	struct output *output = output_open(&outputs, name, &cancelled);
+	struct output *output = output_open(&process, name, &cancelled);
 
 	assert_non_null(output);
 	return output;
@@ -313,7 +308,7 @@ static struct output *opened(const char *name)
 /* 0 or an errno value; so are those below. */
 static int store(const char *name, uint64_t size)
 {
-	struct output *output = output_open(&outputs, name, &cancelled);
+	struct output *output = output_open(&process, name, &cancelled);
 	int error;
 
 	if (!output)
@@ -366,12 +361,11 @@ static void choose_way(int round)
 
 /* ---- Files ---- */
 
-static void a_file_has_the_bytes_and_the_mode_and_is_not_written_over(void **state)
+TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
 
-	(void)state;
 	memset(longest, 'x', NAME_MAX); /* a temporary name is no longer */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
@@ -388,11 +382,10 @@ static void a_file_has_the_bytes_and_the_mode_and_is_not_written_over(void **sta
 }
 
 /* Nothing has the name before the commit, nor after an end without one. */
-static void a_file_that_is_not_committed_is_not_there(void **state)
+TEST(a_file_that_is_not_committed_is_not_there)
 {
 	struct output *output;
 
-	(void)state;
 	for (int round = 0; round < 4; round++) {
 		choose_way(round);
 		output = opened("new");
@@ -423,7 +416,7 @@ static void a_file_that_is_not_committed_is_not_there(void **state)
  * leaves the file that there was; but for its folder's sync, behind which there is no way back. All
  * of it is there, and verified: to lose it without need would be a pity.
  */
-static void only_what_is_a_failure_fails_a_file(void **state)
+TEST(only_what_is_a_failure_fails_a_file)
 {
 	static const struct {
 		enum call call;
@@ -445,7 +438,6 @@ static void only_what_is_a_failure_fails_a_file(void **state)
 		{ TEMPORARY, { 0 }, ENOSPC, 5, ENOSPC },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		int *error = &disk.errors[cases[i].call];
 
@@ -473,9 +465,8 @@ static void only_what_is_a_failure_fails_a_file(void **state)
 }
 
 /* Else it may be gone after a loss of power, though the sender was told that it is stored. */
-static void a_name_is_on_the_disk_when_it_is_committed(void **state)
+TEST(a_name_is_on_the_disk_when_it_is_committed)
 {
-	(void)state;
 	for (unsigned int round = 0; round < 4; round++) { /* a new one, and one that is replaced */
 		choose_way((int)round);
 		assert_int_equal(store("new", SIZE), 0);
@@ -491,11 +482,10 @@ static void a_name_is_on_the_disk_when_it_is_committed(void **state)
 }
 
 /* A name that is taken meanwhile by what no file can replace, or whose folder is gone. */
-static void a_name_that_cannot_be_given_leaves_nothing(void **state)
+TEST(a_name_that_cannot_be_given_leaves_nothing)
 {
 	struct output *output;
 
-	(void)state;
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		output = opened("new");
@@ -518,7 +508,7 @@ static void a_name_that_cannot_be_given_leaves_nothing(void **state)
 }
 
 /* An ordinary user may give a file one of its own groups, though not another owner. */
-static void a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself(void **state)
+TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 {
 	static const struct {
 		mode_t before;
@@ -532,7 +522,6 @@ static void a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself(v
 	bool is_root = geteuid() == 0;
 	struct stat about;
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		assert_int_equal(store("old", 5), 0);
 		if (is_root)
@@ -552,19 +541,18 @@ static void a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself(v
 	}
 }
 
-static void a_new_file_has_the_mode_that_the_mask_leaves(void **state)
+TEST(a_new_file_has_the_mode_that_the_mask_leaves)
 {
 	mode_t before = umask(027);
 
-	(void)state;
-	outputs_init(&outputs);
-	assert_int_equal(outputs.file_mode, 0640);
+	process_init(&process, NULL, NULL);
+	assert_int_equal(process.file_mode, 0640);
 	assert_int_equal(umask(before), 027); /* as it was */
 }
 
 /* ---- Names ---- */
 
-static void a_symbolic_link_is_followed(void **state)
+TEST(a_symbolic_link_is_followed)
 {
 	char absolute[sizeof(folder) + 32];
 	const struct {
@@ -573,7 +561,6 @@ static void a_symbolic_link_is_followed(void **state)
 		      { "target", "elsewhere/link" }, /* from the folder that it is in */
 		      { absolute, "link" } };
 
-	(void)state;
 	snprintf(absolute, sizeof(absolute), "%s/elsewhere/target", folder);
 	assert_int_equal(mkdir("elsewhere", 0700), 0);
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -592,7 +579,7 @@ static void a_symbolic_link_is_followed(void **state)
 }
 
 /* fs.protected_symlinks in proc(5): only by its own, or by the folder's owner. */
-static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **state)
+TEST(a_symbolic_link_that_somebody_has_planted_is_not_followed)
 {
 	static const struct {
 		mode_t folder_mode;
@@ -609,7 +596,6 @@ static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **sta
 
 	uid_t folder_owner = about_file(".").st_uid;
 
-	(void)state;
 	assert_int_equal(symlink("target", "link"), 0);
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) { /* dangling first */
 		disk.folder_mode = cases[i / 2].folder_mode;
@@ -631,12 +617,11 @@ static void a_symbolic_link_that_somebody_has_planted_is_not_followed(void **sta
 }
 
 /* Between the look and the end: it is replaced, not followed. */
-static void a_symbolic_link_that_is_planted_meanwhile_is_replaced(void **state)
+TEST(a_symbolic_link_that_is_planted_meanwhile_is_replaced)
 {
 	struct output *output;
 	struct stat about;
 
-	(void)state;
 	assert_int_equal(store("target", 5), 0);
 	assert_int_equal(chmod("target", 0777), 0);
 	for (int round = 0; round < 2; round++) {
@@ -654,11 +639,10 @@ static void a_symbolic_link_that_is_planted_meanwhile_is_replaced(void **state)
 }
 
 /* path_resolution(7): 40. */
-static void as_many_symbolic_links_are_followed_as_by_the_kernel(void **state)
+TEST(as_many_symbolic_links_are_followed_as_by_the_kernel)
 {
 	char name[16], target[16] = "target";
 
-	(void)state;
 	for (int number = 1; number <= 41; number++) {
 		snprintf(name, sizeof(name), "link%d", number);
 		assert_int_equal(symlink(target, name), 0);
@@ -689,11 +673,10 @@ static const char *long_name(size_t length)
 }
 
 /* Beside which a temporary name fits: that is found before. */
-static void a_name_that_is_too_long_is_no_other_name(void **state)
+TEST(a_name_that_is_too_long_is_no_other_name)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
 
-	(void)state;
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(check(long_name(longest), SIZE), 0);
@@ -712,7 +695,7 @@ static void a_name_that_is_too_long_is_no_other_name(void **state)
 
 /* ---- Before the transfer ---- */
 
-static void a_name_that_cannot_be_stored_in_is_found_before(void **state)
+TEST(a_name_that_cannot_be_stored_in_is_found_before)
 {
 	char too_long[300];
 	const struct {
@@ -735,7 +718,6 @@ static void a_name_that_cannot_be_stored_in_is_found_before(void **state)
 		{ "/dev/null", SIZE, 0 },
 	};
 
-	(void)state;
 	memset(too_long, 'x', sizeof(too_long) - 1);
 	too_long[sizeof(too_long) - 1] = '\0';
 	for (size_t i = 0; i < ENTRIES(cases); i++)
@@ -743,7 +725,7 @@ static void a_name_that_cannot_be_stored_in_is_found_before(void **state)
 }
 
 /* What is reserved root alone may have. Some file systems do not know how much they have. */
-static void too_little_room_is_found_before(void **state)
+TEST(too_little_room_is_found_before)
 {
 	static const struct {
 		uint64_t blocks, reserve;
@@ -756,7 +738,6 @@ static void too_little_room_is_found_before(void **state)
 	};
 	bool is_root = geteuid() == 0;
 
-	(void)state;
 	disk.room = 100;
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
 		disk.user = i % 2 ? 12345 : 0;
@@ -772,7 +753,7 @@ static void too_little_room_is_found_before(void **state)
 #define FOREIGN S_IWOTH /* with it: a folder that is another user's */
 
 /* A mount point is what is bound into a container as a volume of one file. */
-static void what_cannot_be_replaced_is_found_before(void **state)
+TEST(what_cannot_be_replaced_is_found_before)
 {
 	static const struct {
 		const char *name, *special;
@@ -798,7 +779,6 @@ static void what_cannot_be_replaced_is_found_before(void **state)
 		{ "others", NULL, 0, S_ISVTX | FOREIGN, 54321, 0 }, /* whose the folder is */
 	};
 
-	(void)state;
 	assert_int_equal(store("old", 5), 0);
 	assert_int_equal(store("others", 5), 0);
 	if (geteuid() == 0)
@@ -821,12 +801,11 @@ static void what_cannot_be_replaced_is_found_before(void **state)
 }
 
 /* In a process of its own, which gives up what root may. */
-static void a_folder_that_others_own_is_found_before(void **state)
+TEST(a_folder_that_others_own_is_found_before)
 {
 	int status;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(chmod(folder, 0755), 0);
 	assert_int_equal(mkdir("locked", 0555), 0);
 	child = fork();
@@ -840,12 +819,11 @@ static void a_folder_that_others_own_is_found_before(void **state)
 	assert_int_equal(rmdir("locked"), 0);
 }
 
-static void a_file_beyond_the_limit_is_an_error_and_leaves_nothing(void **state)
+TEST(a_file_beyond_the_limit_is_an_error_and_leaves_nothing)
 {
 	const struct rlimit small = { 1000, RLIM_INFINITY },
 			    none = { RLIM_INFINITY, RLIM_INFINITY };
 
-	(void)state;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	assert_int_equal(check("new", SIZE), EFBIG);
 	assert_int_equal(check("new", 1000), 0);
@@ -871,7 +849,7 @@ static int write_much(uint64_t size)
 }
 
 /* What has been written and not synced is about a second's, and so is the last sync. */
-static void a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up(void **state)
+TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 {
 	static const struct {
 		uint64_t rate, size;
@@ -886,7 +864,6 @@ static void a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up(void **sta
 		{ 0, 256 * MEBIBYTE, 64 * MEBIBYTE, 64 * MEBIBYTE + SIZE, 8, 9 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		reset(NULL);
 		disk.rate = cases[i].rate;
@@ -902,12 +879,11 @@ static void a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up(void **sta
 /* ---- What is no file ---- */
 
 /* Nobody reads from a socket by its name: it is not to be waited for. */
-static void a_socket_and_a_full_device_are_errors(void **state)
+TEST(a_socket_and_a_full_device_are_errors)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "socket" };
 	int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
 
-	(void)state;
 	assert_int_equal(bind(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(check("socket", 1), ENXIO);
 	assert_int_equal(store("socket", SIZE), ENXIO);
@@ -917,11 +893,10 @@ static void a_socket_and_a_full_device_are_errors(void **state)
 }
 
 /* Whatever write(2) and close(2) come to. */
-static void only_what_is_a_failure_fails(void **state)
+TEST(only_what_is_a_failure_fails)
 {
 	struct output *output = opened("new");
 
-	(void)state;
 	disk.stops = 3;
 	assert_int_equal(output_write(output, bytes, 5), 5);
 	assert_int_equal(disk.stops, 0);
@@ -968,12 +943,11 @@ static pthread_t begin(void *(*function)(void *), void *argument)
 	return thread;
 }
 
-static void a_reader_that_does_not_read_can_be_cancelled(void **state)
+TEST(a_reader_that_does_not_read_can_be_cancelled)
 {
 	pthread_t canceller;
 	int reader;
 
-	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	canceller = begin(cancel, &disk.calls);
 	assert_int_equal(store("fifo", SIZE), ECANCELED); /* no reader */
@@ -998,14 +972,13 @@ static void *store_behind(void *result)
 }
 
 /* As in a file of their own, but one behind the other; what only the first would have is let go. */
-static void payloads_for_one_pipe_follow_one_another(void **state)
+TEST(payloads_for_one_pipe_follow_one_another)
 {
 	struct output *first;
 	pthread_t other;
 	uint8_t found[20];
 	int reader, result = -1;
 
-	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	for (int commits = 0; commits < 2; commits++) {
@@ -1075,12 +1048,11 @@ static int store_in(int descriptor, uint64_t size, int *flags)
 }
 
 /* That its reader has stopped holds up nobody for good; and it blocks whoever else has it. */
-static void a_terminal_that_takes_nothing_can_be_cancelled(void **state)
+TEST(a_terminal_that_takes_nothing_can_be_cancelled)
 {
 	int terminal = posix_openpt(O_RDWR | O_NOCTTY), flags;
 	pthread_t canceller;
 
-	(void)state;
 	assert_int_equal(grantpt(terminal) | unlockpt(terminal), 0);
 	written = 0;
 	canceller = begin(cancel, &written);
@@ -1092,11 +1064,10 @@ static void a_terminal_that_takes_nothing_can_be_cancelled(void **state)
 	close(terminal);
 }
 
-static void a_standard_output_that_is_closed_is_an_error(void **state)
+TEST(a_standard_output_that_is_closed_is_an_error)
 {
 	int before = dup(STDOUT_FILENO), error;
 
-	(void)state;
 	fflush(stdout);
 	close(STDOUT_FILENO);
 	error = store("-", SIZE);
@@ -1105,14 +1076,13 @@ static void a_standard_output_that_is_closed_is_an_error(void **state)
 }
 
 /* A FIFO that is named; a standard output that is one, and does not block, or is another user's. */
-static void a_pipe_gets_all_once_it_has_a_reader(void **state)
+TEST(a_pipe_gets_all_once_it_has_a_reader)
 {
 	static const int flags[] = { 0, O_NONBLOCK, 0 };
 	uint64_t size;
 	pthread_t reader;
 	int writer;
 
-	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	for (size_t i = 0; i < ENTRIES(flags); i++) {
 		disk.errors[AGAIN] = i == 2 ? EACCES : 0; /* as with sudo(8) */
@@ -1131,12 +1101,11 @@ static void a_pipe_gets_all_once_it_has_a_reader(void **state)
 }
 
 /* So that nobody is held up there. */
-static void a_standard_output_that_cannot_be_opened_again_can_be_cancelled(void **state)
+TEST(a_standard_output_that_cannot_be_opened_again_can_be_cancelled)
 {
 	int ends[2], error;
 	pthread_t canceller;
 
-	(void)state;
 	disk.errors[AGAIN] = EACCES;
 	for (int is_socket = 0; is_socket < 2; is_socket++) {
 		assert_int_equal(is_socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends),
@@ -1156,12 +1125,11 @@ static void a_standard_output_that_cannot_be_opened_again_can_be_cancelled(void 
 }
 
 /* That of a standard output is not waited for, as one of a FIFO on the command line is. */
-static void a_reader_that_goes_away_is_an_error(void **state)
+TEST(a_reader_that_goes_away_is_an_error)
 {
 	struct output *output;
 	int reader, writer;
 
-	(void)state;
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	writer = open("fifo", O_WRONLY);
@@ -1176,11 +1144,10 @@ static void a_reader_that_goes_away_is_an_error(void **state)
 }
 
 /* A verdict is no better than what is on the disk. What a shell has opened is not replaced. */
-static void a_standard_output_on_a_disk_is_written_to_in_place_and_synced(void **state)
+TEST(a_standard_output_on_a_disk_is_written_to_in_place_and_synced)
 {
 	int descriptor;
 
-	(void)state;
 	for (int round = 0; round < 3; round++) {
 		descriptor = open("file", O_WRONLY | O_CREAT, 0600);
 		disk.errors[SYNC] = round ? EIO : 0;
@@ -1197,13 +1164,12 @@ static void a_standard_output_on_a_disk_is_written_to_in_place_and_synced(void *
 }
 
 /* Like a log that a shell has opened with >>: by any of its names, also when its own is gone. */
-static void what_is_open_already_is_written_to_in_place(void **state)
+TEST(what_is_open_already_is_written_to_in_place)
 {
 	static const char *const names[] = { "/dev/fd", "/proc/self/fd", "link" };
 	static uint8_t found[SIZE];
 	char name[64];
 
-	(void)state;
 	for (size_t i = 0; i < 2 * ENTRIES(names); i++) {
 		int descriptor = open("log", O_RDWR | O_CREAT | O_APPEND, 0600);
 		bool is_link = i / 2 == 2, is_gone = i % 2;
@@ -1248,7 +1214,7 @@ static enum parsed resolve(const char *name, const char **meant)
 	return parsed;
 }
 
-static void standard_output_has_many_names(void **state)
+TEST(standard_output_has_many_names)
 {
 	static const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
 					     "link" };
@@ -1259,7 +1225,6 @@ static void standard_output_has_many_names(void **state)
 	char parents[32];
 	const char *meant;
 
-	(void)state;
 	snprintf(parents, sizeof(parents), "/proc/%d/fd/1", (int)getppid());
 	assert_int_equal(resolve(parents, &meant), PARSED_RUN);
 	assert_string_equal(meant, parents);
@@ -1278,13 +1243,12 @@ static void standard_output_has_many_names(void **state)
 }
 
 /* Before anything is opened that might get its number. */
-static void a_descriptor_that_cannot_be_written_to_is_a_usage_error(void **state)
+TEST(a_descriptor_that_cannot_be_written_to_is_a_usage_error)
 {
 	int before = dup(STDOUT_FILENO);
 	enum parsed closed, read_only;
 	const char *meant;
 
-	(void)state;
 	assert_int_equal(resolve("/dev/fd/999", &meant), PARSED_FAILED);
 	fflush(stdout);
 	close(STDOUT_FILENO);
@@ -1296,50 +1260,10 @@ static void a_descriptor_that_cannot_be_written_to_is_a_usage_error(void **state
 	assert_int_equal(read_only, PARSED_FAILED);
 }
 
-static void nothing_is_left(void **state)
+TEST(nothing_is_left)
 {
-	(void)state;
 	assert_int_equal(count_descriptors(), descriptors_before);
 	assert_nothing_is_left(folder);
 }
 
-int main(void)
-{
-#define TEST(function) cmocka_unit_test_setup(function, reset)
-	const struct CMUnitTest tests[] = {
-		TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over),
-		TEST(a_file_that_is_not_committed_is_not_there),
-		TEST(only_what_is_a_failure_fails_a_file),
-		TEST(a_name_is_on_the_disk_when_it_is_committed),
-		TEST(a_name_that_cannot_be_given_leaves_nothing),
-		TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself),
-		TEST(a_new_file_has_the_mode_that_the_mask_leaves),
-		TEST(a_symbolic_link_is_followed),
-		TEST(a_symbolic_link_that_somebody_has_planted_is_not_followed),
-		TEST(a_symbolic_link_that_is_planted_meanwhile_is_replaced),
-		TEST(as_many_symbolic_links_are_followed_as_by_the_kernel),
-		TEST(a_name_that_is_too_long_is_no_other_name),
-		TEST(a_name_that_cannot_be_stored_in_is_found_before),
-		TEST(too_little_room_is_found_before),
-		TEST(what_cannot_be_replaced_is_found_before),
-		TEST(a_folder_that_others_own_is_found_before),
-		TEST(a_file_beyond_the_limit_is_an_error_and_leaves_nothing),
-		TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up),
-		TEST(a_socket_and_a_full_device_are_errors),
-		TEST(only_what_is_a_failure_fails),
-		TEST(a_pipe_gets_all_once_it_has_a_reader),
-		TEST(a_reader_that_does_not_read_can_be_cancelled),
-		TEST(a_reader_that_goes_away_is_an_error),
-		TEST(payloads_for_one_pipe_follow_one_another),
-		TEST(a_terminal_that_takes_nothing_can_be_cancelled),
-		TEST(a_standard_output_that_is_closed_is_an_error),
-		TEST(a_standard_output_that_cannot_be_opened_again_can_be_cancelled),
-		TEST(a_standard_output_on_a_disk_is_written_to_in_place_and_synced),
-		TEST(what_is_open_already_is_written_to_in_place),
-		TEST(standard_output_has_many_names),
-		TEST(a_descriptor_that_cannot_be_written_to_is_a_usage_error),
-		cmocka_unit_test(nothing_is_left),
-	};
-
-	return cmocka_run_group_tests(tests, make_folder, NULL);
-}
+RUN_TESTS(make_folder, reset, NULL)

@@ -4,11 +4,9 @@
 #include "rdma-common/memory.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #define PAGE     ((uint64_t)4096)
 #define MEBIBYTE ((uint64_t)1 << 20)
@@ -113,11 +111,10 @@ static uint64_t outgoing_ring(struct stream_plan plan)
 
 /* ---- Tests ---- */
 
-static void a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib(void **state)
+TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 {
 	struct stream_plan passes = plan_of(1000, 5);
 
-	(void)state;
 	assert_int_equal(incoming_ring(1), 1);
 	assert_int_equal(incoming_ring(5000), 5000);
 	assert_int_equal(incoming_ring(LONGEST - 1), LONGEST - 1);
@@ -129,11 +126,10 @@ static void a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib(void **stat
 	assert_int_equal(outgoing_ring(passes), 5000);
 }
 
-static void a_stream_that_is_not_there_has_no_ring(void **state)
+TEST(a_stream_that_is_not_there_has_no_ring)
 {
 	struct stream_plan none = { .length = 1000, .passes = 1 };
 
-	(void)state;
 	assert_int_equal(register_outgoing(&connection, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(register_incoming(&connection, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(kernel.calls, 0);
@@ -142,24 +138,22 @@ static void a_stream_that_is_not_there_has_no_ring(void **state)
 }
 
 /* It was made ahead, before the peer's hello could say how often the stream is sent. */
-static void an_outgoing_ring_that_is_there_is_kept_as_it_is(void **state)
+TEST(an_outgoing_ring_that_is_there_is_kept_as_it_is)
 {
 	struct stream_plan ahead = plan_of(LONGEST + 1, 0);
 
-	(void)state;
 	assert_int_equal(register_outgoing(&connection, &ahead, &failure), STATUS_SUCCESS);
 	assert_int_equal(outgoing_ring(plan_of(LONGEST + 1, 3)), LONGEST);
 	assert_int_equal(kernel.calls, 1);
 }
 
-static void a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it(void **state)
+TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 {
 	static const size_t tried[] = { 9 * PAGE, 5 * PAGE, 3 * PAGE, 2 * PAGE, PAGE };
 
-	(void)state;
 	kernel.most = PAGE;
 	assert_int_equal(incoming_ring(9 * PAGE), PAGE);
-	assert_int_equal(kernel.calls, sizeof(tried) / sizeof(tried[0]));
+	assert_int_equal(kernel.calls, ENTRIES(tried));
 	assert_memory_equal(kernel.tried, tried, sizeof(tried));
 	reset(NULL);
 	kernel.most = 5 * PAGE;
@@ -171,11 +165,10 @@ static void a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it(void **sta
 }
 
 /* And nothing of it is left. */
-static void not_even_a_page_is_a_failure_in_words(void **state)
+TEST(not_even_a_page_is_a_failure_in_words)
 {
 	struct stream_plan plan = plan_of(TRANSFER_UNKNOWN, 1);
 
-	(void)state;
 	kernel.most = PAGE - 1;
 	assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
@@ -190,9 +183,8 @@ static void not_even_a_page_is_a_failure_in_words(void **state)
 }
 
 /* What is left of it is for both rings of a connection, the outgoing one first, or for one. */
-static void a_ring_has_its_share_of_the_budget_in_whole_pages(void **state)
+TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
-	(void)state;
 	engine.budget = 10 * PAGE - 1;
 	assert_int_equal(incoming_ring(MEBIBYTE), 9 * PAGE);
 	assert_int_equal(outgoing_ring(plan_of(MEBIBYTE, 1)), 4 * PAGE);
@@ -203,9 +195,8 @@ static void a_ring_has_its_share_of_the_budget_in_whole_pages(void **state)
 }
 
 /* What 64 others need at least, four pages each, is left aside, or half of all. */
-static void a_server_of_many_clients_gives_one_a_sixteenth(void **state)
+TEST(a_server_of_many_clients_gives_one_a_sixteenth)
 {
-	(void)state;
 	options.role = ROLE_SERVER;
 	engine.budget = 17 * MEBIBYTE;
 	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE);
@@ -221,7 +212,7 @@ static void a_server_of_many_clients_gives_one_a_sixteenth(void **state)
 	assert_int_equal(outgoing_ring(plan_of(TRANSFER_UNKNOWN, 1)), 2 * MEBIBYTE);
 }
 
-static void no_side_gives_more_access_than_the_operation_needs(void **state)
+TEST(no_side_gives_more_access_than_the_operation_needs)
 {
 	static const struct {
 		enum operation operation;
@@ -235,8 +226,7 @@ static void no_side_gives_more_access_than_the_operation_needs(void **state)
 		{ OPERATION_WRITE, true, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.operation = cases[i].operation;
 		connection.limits.iwarp = cases[i].iwarp;
 		outgoing_ring(plan_of(5000, 1));
@@ -246,20 +236,4 @@ static void no_side_gives_more_access_than_the_operation_needs(void **state)
 	}
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib,
-				       reset),
-		cmocka_unit_test_setup(a_stream_that_is_not_there_has_no_ring, reset),
-		cmocka_unit_test_setup(an_outgoing_ring_that_is_there_is_kept_as_it_is, reset),
-		cmocka_unit_test_setup(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it,
-				       reset),
-		cmocka_unit_test_setup(not_even_a_page_is_a_failure_in_words, reset),
-		cmocka_unit_test_setup(a_ring_has_its_share_of_the_budget_in_whole_pages, reset),
-		cmocka_unit_test_setup(a_server_of_many_clients_gives_one_a_sixteenth, reset),
-		cmocka_unit_test_setup(no_side_gives_more_access_than_the_operation_needs, reset),
-	};
-
-	return cmocka_run_group_tests_name("rings", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, reset, NULL)

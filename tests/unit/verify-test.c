@@ -4,12 +4,10 @@
 #include "rdma-common/digest.h"
 #include "rdma-common/transfer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #define PASS   ((size_t)1000)
 #define PASSES 3
@@ -61,12 +59,11 @@ static struct verification all_passes(void)
 
 /* ---- Tests ---- */
 
-static void what_was_sent_is_right_whatever_the_pieces(void **state)
+TEST(what_was_sent_is_right_whatever_the_pieces)
 {
 	static const size_t steps[] = { 1, 7, PASS - 1, PASS, PASS + 1, sizeof(stream) };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(steps); i++) {
 		struct verification verification = all_passes();
 
 		assert_true(verify_stream(&verification, sizeof(stream), steps[i]));
@@ -77,12 +74,11 @@ static void what_was_sent_is_right_whatever_the_pieces(void **state)
 	}
 }
 
-static void another_digest_or_length_is_wrong(void **state)
+TEST(another_digest_or_length_is_wrong)
 {
 	struct verification verification = all_passes();
 	uint64_t digest = digest_of(sizeof(stream));
 
-	(void)state;
 	assert_true(verify_stream(&verification, sizeof(stream), PASS));
 	assert_false(verify_end(&verification, sizeof(stream), digest ^ 1, &failure));
 	assert_int_equal(failure.status, STATUS_CONTENTS_WRONG);
@@ -92,22 +88,20 @@ static void another_digest_or_length_is_wrong(void **state)
 }
 
 /* A program without a hello sends none. */
-static void without_a_digest_the_length_alone_is_compared(void **state)
+TEST(without_a_digest_the_length_alone_is_compared)
 {
 	struct verification verification = { .length = PASS, .pass_length = PASS };
 
-	(void)state;
 	assert_true(verify_stream(&verification, PASS, PASS));
 	assert_true(verify_end(&verification, PASS, 12345, &failure));
 	assert_false(verify_end(&verification, PASS + 1, 12345, &failure));
 	verify_free(&verification);
 }
 
-static void a_byte_that_differs_from_the_pattern_is_named(void **state)
+TEST(a_byte_that_differs_from_the_pattern_is_named)
 {
 	struct verification verification = all_passes();
 
-	(void)state;
 	stream[2 * PASS + 5] ^= 0x10;
 	assert_false(verify_stream(&verification, sizeof(stream), 64));
 	assert_int_equal(failure.status, STATUS_CONTENTS_WRONG);
@@ -123,11 +117,10 @@ static void a_byte_that_differs_from_the_pattern_is_named(void **state)
 	verify_free(&verification);
 }
 
-static void the_first_pass_alone_is_shown_and_stored(void **state)
+TEST(the_first_pass_alone_is_shown_and_stored)
 {
 	struct verification verification = all_passes();
 
-	(void)state;
 	assert_true(verify_stream(&verification, sizeof(stream), 300));
 	assert_int_equal(verification.excerpt.size, PASS);
 	assert_true(verification.excerpt.is_pattern);
@@ -137,29 +130,16 @@ static void the_first_pass_alone_is_shown_and_stored(void **state)
 	verify_free(&verification);
 }
 
-static void a_stream_whose_length_is_not_known_has_one_pass(void **state)
+TEST(a_stream_whose_length_is_not_known_has_one_pass)
 {
 	struct verification verification = { .has_digest = true,
 					     .length = TRANSFER_UNKNOWN,
 					     .pass_length = TRANSFER_UNKNOWN };
 
-	(void)state;
 	assert_true(verify_stream(&verification, sizeof(stream), 77));
 	assert_int_equal(verification.excerpt.size, sizeof(stream));
 	assert_true(verify_end(&verification, sizeof(stream), digest_of(sizeof(stream)), &failure));
 	verify_free(&verification);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(what_was_sent_is_right_whatever_the_pieces, reset),
-		cmocka_unit_test_setup(another_digest_or_length_is_wrong, reset),
-		cmocka_unit_test_setup(without_a_digest_the_length_alone_is_compared, reset),
-		cmocka_unit_test_setup(a_byte_that_differs_from_the_pattern_is_named, reset),
-		cmocka_unit_test_setup(the_first_pass_alone_is_shown_and_stored, reset),
-		cmocka_unit_test_setup(a_stream_whose_length_is_not_known_has_one_pass, reset),
-	};
-
-	return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, reset, NULL)

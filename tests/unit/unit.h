@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests with cmocka: one is registered where it stands, and they run in that order. To be included
+ * behind all other headers.
+ */
+#ifndef UNIT_UNIT_H
+#define UNIT_UNIT_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
+
+#define TESTS 64 /* of a program, at most */
+
+static struct CMUnitTest unit_tests[TESTS];
+static size_t unit_count;
+
+static void register_test(const char *name, CMUnitTestFunction function)
+{
+	unit_tests[unit_count++] = (struct CMUnitTest){ .name = name, .test_func = function };
+}
+
+#define TEST(name)                                                     \
+	static void name(void **state);                                \
+	__attribute__((constructor)) static void register_##name(void) \
+	{                                                              \
+		register_test(#name, name);                            \
+	}                                                              \
+	static void name(__attribute__((unused)) void **state)
+
+/* The program: each may be NULL, and is called before all tests, before each, and behind all. */
+#define RUN_TESTS(set_up, reset, tear_down)                                               \
+	int main(void)                                                                    \
+	{                                                                                 \
+		for (size_t i = 0; i < unit_count; i++)                                   \
+			unit_tests[i].setup_func = (reset);                               \
+		return _cmocka_run_group_tests(program_invocation_short_name, unit_tests, \
+					       unit_count, (set_up), (tear_down));        \
+	}
+
+#endif
