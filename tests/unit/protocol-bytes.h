@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What of struct protocol changes, in bytes, so that sides of a session can be compared. */
+#ifndef UNIT_PROTOCOL_BYTES_H
+#define UNIT_PROTOCOL_BYTES_H
+
+#include <stdint.h>
+
+#include "rdma-common/protocol.h"
+
+/* clang-format off */
+#define PROTOCOL_MEMBERS(member) \
+	member(phase) member(local) member(remote) member(gave_up) member(connected) member(disconnected) \
+	member(drained) member(overdue) member(check) member(verdict) member(status)
+/* clang-format on */
+
+struct protocol_bytes {
+#define PROTOCOL_BYTE(name) uint8_t name;
+	PROTOCOL_MEMBERS(PROTOCOL_BYTE)
+};
+
+static void protocol_pack(struct protocol_bytes *bytes, const struct protocol *protocol)
+{
+#define PROTOCOL_PACK(name) bytes->name = (uint8_t)protocol->name;
+	PROTOCOL_MEMBERS(PROTOCOL_PACK)
+}
+
+static void protocol_unpack(const struct protocol_bytes *bytes, struct protocol *protocol)
+{
+#define PROTOCOL_UNPACK(name) protocol->name = bytes->name;
+	PROTOCOL_MEMBERS(PROTOCOL_UNPACK)
+}
+
+#endif
