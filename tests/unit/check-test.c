@@ -3,12 +3,7 @@
  * What --check with PORT concludes from its sessions, and which it runs next. How each of them ends
  * is scripted: no server is needed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -16,6 +11,8 @@
 #include <unistd.h>
 
 #include "rdma-common/check.h"
+
+#include "unit.h"
 
 #define MTU 4096
 
@@ -58,7 +55,7 @@ struct turn {
 #define THERE ENDS(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT)
 
 /* A path with a packet of MTU bytes, examined with --json. */
-struct path {
+static struct {
 	struct options options;
 	struct console console;
 	struct process process;
@@ -68,33 +65,33 @@ struct path {
 	struct counters counters[4]; /* before a session is one of them, after it the next */
 	const char *device;
 	enum ibv_mtu mtu; /* of the server */
-};
+} path;
 
-static void start(struct path *path, bool iwarp, const struct turn *turns)
+static void start(bool iwarp, const struct turn *turns)
 {
-	memset(path, 0, sizeof(*path));
-	path->options = default_options(ROLE_CLIENT);
-	path->options.address = "host";
-	path->options.check = true;
-	path->options.json = true;
-	console_init(&path->console, path->options.json);
-	process_init(&path->process, &path->console);
-	check_init(&path->check, &path->options, &path->process);
-	path->check.mtu = MTU;
-	path->check.iwarp = iwarp;
-	path->turns = turns;
-	path->device = "";
+	json_object_put(path.check.findings); /* of the last one, if any */
+	memset(&path, 0, sizeof(path));
+	path.options = default_options(ROLE_CLIENT);
+	path.options.address = "host";
+	path.options.check = true;
+	path.options.json = true;
+	console_init(&path.console, &path.options);
+	process_init(&path.process, &path.options, &path.console);
+	check_init(&path.check, &path.process);
+	path.check.mtu = MTU;
+	path.check.iwarp = iwarp;
+	path.turns = turns;
+	path.device = "";
 }
 
-static bool run(struct check *check, void *argument)
+static bool run(struct check *check, __attribute__((unused)) void *argument)
 {
-	struct path *path = argument;
-	const struct turn *turn = path->turns++;
+	const struct turn *turn = path.turns++;
 	struct connection *outcome = &check->outcome;
 
 	assert_int_equal(check->session.pattern_size, turn->size);
 	assert_int_equal(check->session.short_reply, turn->short_reply);
-	assert_int_equal(check->session.operation != path->operation, turn->other);
+	assert_int_equal(check->session.operation != path.operation, turn->other);
 	assert_int_equal(check->start > now_milliseconds(), turn->later);
 	if (turn->absent)
 		return false;
@@ -110,12 +107,12 @@ static bool run(struct check *check, void *argument)
 	outcome->rejection.hello.refusal = (uint8_t)turn->refusal;
 	outcome->rejection.hello.lacking = (uint8_t)turn->lacking;
 	outcome->limits.iwarp = check->iwarp;
-	outcome->agreement.peer_mtu = path->mtu;
-	outcome->counters_before = path->counters[0];
-	outcome->counters_after = path->counters[1];
-	memmove(path->counters, path->counters + 1, 3 * sizeof(path->counters[0]));
+	outcome->agreement.peer_mtu = path.mtu;
+	outcome->counters_before = path.counters[0];
+	outcome->counters_after = path.counters[1];
+	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(outcome->agreement.peer_device, sizeof(outcome->agreement.peer_device), "%s",
-		 path->device);
+		 path.device);
 	snprintf(outcome->peer, sizeof(outcome->peer), "peer");
 	snprintf(outcome->cause, sizeof(outcome->cause), "cause %d", turn->status);
 	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
@@ -123,27 +120,27 @@ static bool run(struct check *check, void *argument)
 }
 
 /* Runs all that the script has; how it ended. */
-static void play(struct path *path, enum status expected)
+static void play(enum status expected)
 {
-	assert_int_equal(check_server(&path->check, run, path), expected);
-	assert_int_equal(path->turns->size, 0);
+	assert_int_equal(check_server(&path.check, run, NULL), expected);
+	assert_int_equal(path.turns->size, 0);
 }
 
 /* A text of the last finding of a step. */
-static const char *found(const struct path *path, const char *step, const char *key)
+static const char *found(const char *step, const char *key)
 {
 	struct json_object *all, *value;
 
-	assert_true(json_object_object_get_ex(path->check.findings, step, &all));
+	assert_true(json_object_object_get_ex(path.check.findings, step, &all));
 	all = json_object_array_get_idx(all, json_object_array_length(all) - 1);
 	assert_true(json_object_object_get_ex(all, key, &value));
 	return json_object_get_string(value);
 }
 
 /* It contains that; NULL: there is none. */
-static void expect(const struct path *path, const char *step, const char *key, const char *words)
+static void expect(const char *step, const char *key, const char *words)
 {
-	const char *text = found(path, step, key);
+	const char *text = found(step, key);
 
 	if (words && (!text || !strstr(text, words)))
 		fail_msg("'%s' is not in '%s'", words, text ? text : "null");
@@ -153,7 +150,7 @@ static void expect(const struct path *path, const char *step, const char *key, c
 
 /* ---- What they show ---- */
 
-static void every_size_is_tried_around_the_length_of_a_packet(void **state)
+TEST(every_size_is_tried_around_the_length_of_a_packet)
 {
 	static const struct turn turns[] = { PASSES(1),       PASSES(1024),
 					     PASSES(MTU - 1), PASSES(MTU),
@@ -164,18 +161,15 @@ static void every_size_is_tried_around_the_length_of_a_packet(void **state)
 	static const struct turn unknown[] = { PASSES(1), PASSES(65536), PASSES(1048576), { 0 } };
 	const struct turn *const scripts[] = { turns, iwarp, unknown, unknown };
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
-		struct path path;
 
-		start(&path, i % 2, scripts[i]);
+		start(i % 2, scripts[i]);
 		if (scripts[i] == unknown)
 			path.check.mtu = 0;
-		play(&path, STATUS_SUCCESS);
-		expect(&path, "transfer", "status", "ok");
-		expect(&path, "transfer", "text",
+		play(STATUS_SUCCESS);
+		expect("transfer", "status", "ok");
+		expect("transfer", "text",
 		       "1048576 bytes: client to server verified, server to client verified");
-		json_object_put(path.check.findings);
 	}
 }
 
@@ -201,7 +195,7 @@ static void every_size_is_tried_around_the_length_of_a_packet(void **state)
 #define UP_TO_1024 PASSES(1), PASSES(1024)
 
 /* How a size ends that does not pass in both directions, and what is concluded from that. */
-static void a_size_that_does_not_pass_is_explained(void **state)
+TEST(a_size_that_does_not_pass_is_explained)
 {
 	static const struct {
 		bool iwarp, writes;
@@ -252,22 +246,19 @@ static void a_size_that_does_not_pass_is_explained(void **state)
 		/* clang-format on */
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct path path;
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		char cause[16];
 
-		start(&path, cases[i].iwarp, cases[i].turns);
+		start(cases[i].iwarp, cases[i].turns);
 		path.operation = cases[i].writes ? OPERATION_WRITE : OPERATION_READ;
 		path.check.session.operation = path.operation;
-		play(&path, cases[i].status);
-		expect(&path, "transfer", "status", "failed");
-		expect(&path, "transfer", "client_to_server", cases[i].to_server);
-		expect(&path, "transfer", "server_to_client", cases[i].to_client);
-		expect(&path, "transfer", "advice", cases[i].advice);
+		play(cases[i].status);
+		expect("transfer", "status", "failed");
+		expect("transfer", "client_to_server", cases[i].to_server);
+		expect("transfer", "server_to_client", cases[i].to_client);
+		expect("transfer", "advice", cases[i].advice);
 		snprintf(cause, sizeof(cause), ": cause %d", cases[i].status);
-		expect(&path, "transfer", "text", cause);
-		json_object_put(path.check.findings);
+		expect("transfer", "text", cause);
 	}
 }
 
@@ -275,7 +266,7 @@ static const char one_off[] = "took a session, and no other behind it";
 static const char roce[] = "open UDP port 4791", tcp[] = "not this TCP port";
 
 /* No session came about: what is reported of the server; `last` is the size of the last one. */
-static void a_connection_that_is_refused_is_explained(void **state)
+TEST(a_connection_that_is_refused_is_explained)
 {
 	static const struct {
 		bool iwarp;
@@ -310,26 +301,23 @@ static void a_connection_that_is_refused_is_explained(void **state)
 		/* clang-format on */
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct path path;
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		char text[64];
 		int last = 0;
 
 		while (cases[i].turns[last + 1].size > 0)
 			last++;
-		start(&path, cases[i].iwarp, cases[i].turns);
-		play(&path, cases[i].turns[last].status);
+		start(cases[i].iwarp, cases[i].turns);
+		play(cases[i].turns[last].status);
 		snprintf(text, sizeof(text), "peer: with %s: cause %d", cases[i].last,
 			 cases[i].turns[last].status);
-		assert_string_equal(found(&path, "server", "text"), text);
-		expect(&path, "server", "status", "failed");
-		expect(&path, "server", "advice", cases[i].advice);
-		json_object_put(path.check.findings);
+		assert_string_equal(found("server", "text"), text);
+		expect("server", "status", "failed");
+		expect("server", "advice", cases[i].advice);
 	}
 }
 
-static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
+TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 {
 	static const struct {
 		bool iwarp, verified; /* a session before this one succeeded */
@@ -342,8 +330,7 @@ static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 		      { 0, 1, GREETING_HELLO, (enum resource)200 },
 		      { 1, 1, GREETING_NONE, 0 } /* the reason may be lost */ };
 
-	(void)state;
-	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
 		const bool patient = i % 2;
 		const uint64_t size = cases[i / 2].verified ? 1024 : 1;
 		const struct turn busy = { .size = size,
@@ -354,7 +341,6 @@ static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 					   .lacking = cases[i / 2].lacking };
 		const struct turn enough = { size, .later = true, .status = STATUS_LOCAL_FAILURE };
 		struct turn turns[5] = { PASSES(1) }, *next = turns + cases[i / 2].verified;
-		struct path path;
 
 		*next++ = busy;
 		if (patient) {
@@ -363,17 +349,16 @@ static void a_busy_server_is_asked_again_until_the_time_is_up(void **state)
 			*next++ = enough;
 		}
 		memset(next, 0, sizeof(*next));
-		start(&path, cases[i / 2].iwarp, turns);
+		start(cases[i / 2].iwarp, turns);
 		path.options.timeout_seconds = patient ? 10 : 0;
-		play(&path, patient ? STATUS_LOCAL_FAILURE : STATUS_REFUSED);
-		expect(&path, "server", "status", "failed");
-		json_object_put(path.check.findings);
+		play(patient ? STATUS_LOCAL_FAILURE : STATUS_REFUSED);
+		expect("server", "status", "failed");
 	}
 }
 
 /* What a server tells of itself, in its hello and by its address, where packets have `own` bytes.
  */
-static void a_server_whose_mtu_differs_is_reported_with_both(void **state)
+TEST(a_server_whose_mtu_differs_is_reported_with_both)
 {
 	static const struct {
 		bool iwarp;
@@ -396,47 +381,44 @@ static void a_server_whose_mtu_differs_is_reported_with_both(void **state)
 	};
 	static const struct turn turns[] = { PASSES(1), { .absent = true } };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct turn script[2] = { turns[0], turns[1] };
 		char text[128];
-		struct path path;
 
 		script[1].size = cases[i].own > 1024 ? 1024 : cases[i].own ? 255 : 65536;
-		start(&path, cases[i].iwarp, script);
+		start(cases[i].iwarp, script);
 		path.check.mtu = cases[i].own;
 		path.mtu = cases[i].mtu;
 		path.device = cases[i].device;
 		snprintf(path.check.gid, sizeof(path.check.gid), "%s", cases[i].gid);
-		assert_int_equal(check_server(&path.check, run, &path), STATUS_LOCAL_FAILURE);
+		assert_int_equal(check_server(&path.check, run, NULL), STATUS_LOCAL_FAILURE);
 		snprintf(text, sizeof(text), "peer: rdma-server read%s", cases[i].text);
-		assert_string_equal(found(&path, "server", "text"), text);
-		expect(&path, "server", "status", "ok");
-		expect(&path, "server", "device", *cases[i].device ? cases[i].device : NULL);
-		expect(&path, "server", "advice", cases[i].advice);
-		json_object_put(path.check.findings);
+		assert_string_equal(found("server", "text"), text);
+		expect("server", "status", "ok");
+		expect("server", "device", *cases[i].device ? cases[i].device : NULL);
+		expect("server", "advice", cases[i].advice);
 	}
 }
 
 /* ---- All of it ---- */
 
 /* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
-static void finish(struct path *path, enum status status)
+static void finish(enum status status)
 {
-	struct json_object *findings = json_object_get(path->check.findings);
+	struct json_object *findings = json_object_get(path.check.findings);
 	int nobody = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	bool failed;
 
-	assert_int_equal(console_open(&path->console, nobody, nobody), 0);
-	assert_int_equal(check_finish(&path->check, status), status);
-	assert_int_equal(console_drain(&path->console, 10000, -1), DRAINED_ALL);
-	assert_int_equal(console_close(&path->console, &failed), 0);
+	assert_int_equal(console_open(&path.console, nobody, nobody), 0);
+	assert_int_equal(check_finish(&path.check, status), status);
+	assert_int_equal(console_drain(&path.console, 10000, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&path.console, &failed), 0);
 	close(nobody);
-	assert_null(path->check.findings);
-	path->check.findings = findings;
+	assert_null(path.check.findings);
+	path.check.findings = findings;
 }
 
-static void counters_that_grew_during_all_sessions_are_reported(void **state)
+TEST(counters_that_grew_during_all_sessions_are_reported)
 {
 	static const struct turn turns[] = {
 		PASSES(1), PASSES(1024), { MTU - 1, .absent = true }, { 0 }
@@ -453,12 +435,10 @@ static void counters_that_grew_during_all_sessions_are_reported(void **state)
 		{ true, false, 3, 0, NULL, NULL },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct json_object *all;
-		struct path path;
 
-		start(&path, false, turns);
+		start(false, turns);
 		for (unsigned int session = 0; session < 3; session++) {
 			path.counters[session].any =
 				session == 0 ? cases[i].before : cases[i].after;
@@ -466,15 +446,14 @@ static void counters_that_grew_during_all_sessions_are_reported(void **state)
 			path.counters[session].values[COUNTERS - 1] = session * cases[i].last;
 		}
 		path.counters[1].any &= cases[i].before;
-		play(&path, STATUS_LOCAL_FAILURE);
-		finish(&path, STATUS_LOCAL_FAILURE);
+		play(STATUS_LOCAL_FAILURE);
+		finish(STATUS_LOCAL_FAILURE);
 		assert_int_equal(json_object_object_get_ex(path.check.findings, "counters", &all),
 				 cases[i].text != NULL);
 		if (cases[i].text) {
-			assert_string_equal(found(&path, "counters", "text"), cases[i].text);
-			expect(&path, "counters", "status", cases[i].status);
+			assert_string_equal(found("counters", "text"), cases[i].text);
+			expect("counters", "status", cases[i].status);
 		}
-		json_object_put(path.check.findings);
 	}
 }
 
@@ -524,7 +503,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
  * Errors that are counted while nobody answers at one address say nothing of the next one; nor does
  * its mode.
  */
-static void the_next_address_is_examined_anew(void **state)
+TEST(the_next_address_is_examined_anew)
 {
 	static const struct turn turns[] = { RESET(1),
 					     { 1, .other = true, .status = STATUS_TIMED_OUT },
@@ -539,27 +518,23 @@ static void the_next_address_is_examined_anew(void **state)
 	struct addrinfo next = { .ai_family = AF_INET,
 				 .ai_addr = (struct sockaddr *)&address,
 				 .ai_addrlen = sizeof(address) };
-	struct path path;
 
-	(void)state;
-	start(&path, true, turns);
+	start(true, turns);
 	path.check.untried = &next;
 	for (int i = 0; i < 4; i++)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
-	play(&path, STATUS_LOCAL_FAILURE);
+	play(STATUS_LOCAL_FAILURE);
 	assert_null(path.check.untried);
-	finish(&path, STATUS_LOCAL_FAILURE);
-	expect(&path, "counters", "status", "ok");
-	json_object_put(path.check.findings);
+	finish(STATUS_LOCAL_FAILURE);
+	expect("counters", "status", "ok");
 	/* unless a server of this project answered */
-	start(&path, true, refused);
+	start(true, refused);
 	path.check.untried = &next;
-	play(&path, STATUS_REFUSED);
+	play(STATUS_REFUSED);
 	assert_ptr_equal(path.check.untried, &next);
-	json_object_put(path.check.findings);
 }
 
-static void the_first_failure_decides_how_it_ends_but_for_a_signal(void **state)
+TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 {
 	static const struct {
 		struct turn turns[4];
@@ -579,38 +554,21 @@ static void the_first_failure_decides_how_it_ends_but_for_a_signal(void **state)
 		/* clang-format on */
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct json_object *value;
-		struct path path;
 
-		start(&path, false, cases[i].turns);
+		start(false, cases[i].turns);
 		path.process.signal_number = cases[i].signal_number;
 		snprintf(path.process.failure.cause, CAUSE_SIZE, "%s", cases[i].failure);
-		play(&path, cases[i].status);
-		finish(&path, cases[i].status);
+		play(cases[i].status);
+		finish(cases[i].status);
 		json_object_object_get_ex(path.check.findings, "status", &value);
 		assert_string_equal(json_object_get_string(value), cases[i].number);
 		assert_true(json_object_object_get_ex(path.check.findings, "error", &value));
 		assert_string_equal(json_object_get_string(value),
 				    cases[i].error ? cases[i].error
 						   : status_in_words(cases[i].status));
-		json_object_put(path.check.findings);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_size_is_tried_around_the_length_of_a_packet),
-		cmocka_unit_test(a_size_that_does_not_pass_is_explained),
-		cmocka_unit_test(a_connection_that_is_refused_is_explained),
-		cmocka_unit_test(a_busy_server_is_asked_again_until_the_time_is_up),
-		cmocka_unit_test(a_server_whose_mtu_differs_is_reported_with_both),
-		cmocka_unit_test(counters_that_grew_during_all_sessions_are_reported),
-		cmocka_unit_test(the_next_address_is_examined_anew),
-		cmocka_unit_test(the_first_failure_decides_how_it_ends_but_for_a_signal),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)

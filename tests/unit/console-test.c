@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,8 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "folder.h"
 
 #define PATIENCE 10000 /* milliseconds for what comes at once */
@@ -74,26 +72,27 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 /* ---- Consoles ---- */
 
 /* A console whose outputs are pipes of a page, unless a test has others. */
-struct fixture {
+static struct {
+	struct options options;
 	struct console console;
 	int readers[STREAMS];
 	int writers[STREAMS];
 	bool failed; /* as console_close() says */
-};
+} fixture;
 
-static void open_pipes(struct fixture *fixture)
+static void open_pipes(void)
 {
 	for (int i = 0; i < STREAMS; i++) {
 		int ends[2];
 
 		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 		assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 0);
-		fixture->readers[i] = ends[0];
-		fixture->writers[i] = ends[1];
+		fixture.readers[i] = ends[0];
+		fixture.writers[i] = ends[1];
 	}
 }
 
-static void start_on(struct fixture *fixture, int output, int error)
+static void start_on(int output, int error)
 {
 	memset(&writes, 0, sizeof(writes));
 	sem_init(&writes.reached, 0, 0);
@@ -101,47 +100,47 @@ static void start_on(struct fixture *fixture, int output, int error)
 	writes.descriptors[0] = output;
 	writes.descriptors[1] = error;
 	signal(SIGPIPE, SIG_IGN);
-	console_init(&fixture->console, false);
-	assert_int_equal(console_open(&fixture->console, output, error), 0);
+	fixture.options = default_options(ROLE_SERVER);
+	console_init(&fixture.console, &fixture.options);
+	assert_int_equal(console_open(&fixture.console, output, error), 0);
 }
 
-static void start(struct fixture *fixture)
+static void start(void)
 {
-	open_pipes(fixture);
-	start_on(fixture, fixture->writers[0], fixture->writers[1]);
+	open_pipes();
+	start_on(fixture.writers[0], fixture.writers[1]);
 }
 
-static void close_pipes(struct fixture *fixture)
+static void close_pipes(void)
 {
 	for (int i = 0; i < STREAMS; i++) {
-		close(fixture->readers[i]);
-		close(fixture->writers[i]);
+		close(fixture.readers[i]);
+		close(fixture.writers[i]);
 	}
 }
 
 /* All is written, and nothing is left. */
-static void stop(struct fixture *fixture)
+static void stop(void)
 {
-	assert_int_equal(console_drain(&fixture->console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(console_close(&fixture->console, &fixture->failed), 0);
-	close_pipes(fixture);
+	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
+	assert_int_equal(console_close(&fixture.console, &fixture.failed), 0);
+	close_pipes();
 }
 
-__attribute__((format(printf, 3, 4))) static void print(struct fixture *fixture, enum stream stream,
-							const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void print(enum stream stream, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	console_print(&fixture->console, stream, "> ", format, arguments);
+	console_print(&fixture.console, stream, "> ", format, arguments);
 	va_end(arguments);
 }
 
 /* The thread of standard error is held up with a line, until writes.go is posted. */
-static void hold(struct fixture *fixture)
+static void hold(void)
 {
 	atomic_store(&writes.held, true);
-	print(fixture, STREAM_ERROR, "held");
+	print(STREAM_ERROR, "held");
 	sem_wait(&writes.reached);
 }
 
@@ -176,97 +175,89 @@ static void assert_reads(int reader, const char *expected)
 
 /* ---- Lines ---- */
 
-static void lines_of_both_streams_keep_their_order_in_one_file(void **state)
+TEST(lines_of_both_streams_keep_their_order_in_one_file)
 {
-	struct fixture fixture;
 	char expected[2000] = "> held\n";
 	size_t size = strlen(expected);
 
-	(void)state;
-	open_pipes(&fixture);
-	start_on(&fixture, fixture.writers[0], dup(fixture.writers[0]));
-	hold(&fixture);
+	open_pipes();
+	start_on(fixture.writers[0], dup(fixture.writers[0]));
+	hold();
 	for (int i = 0; i < 200; i++) {
-		print(&fixture, i % 3 ? STREAM_OUTPUT : STREAM_ERROR, "%d", i);
+		print(i % 3 ? STREAM_OUTPUT : STREAM_ERROR, "%d", i);
 		size += (size_t)snprintf(expected + size, sizeof(expected) - size, "> %d\n", i);
 	}
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[0], expected);
 	close(writes.descriptors[1]);
-	stop(&fixture);
+	stop();
 }
 
-static void a_line_has_something_in_front_and_may_be_empty_behind_that(void **state)
+TEST(a_line_has_something_in_front_and_may_be_empty_behind_that)
 {
-	struct fixture fixture;
 	char expected[100];
 
-	(void)state;
-	start(&fixture);
-	print(&fixture, STREAM_OUTPUT, "%s", "");
+	start();
+	print(STREAM_OUTPUT, "%s", "");
 	assert_reads(fixture.readers[0], "> \n");
 	print_warning(&fixture.console, "%d of %s", 5, "them");
 	snprintf(expected, sizeof(expected), "%s: 5 of them\n", program_invocation_short_name);
 	assert_reads(fixture.readers[1], expected);
-	stop(&fixture);
+	stop();
 }
 
 /* As an object of JSON may have it. The output takes a page, and that in pieces. */
-static void a_line_that_is_longer_than_pipes_take_at_once_is_whole(void **state)
+TEST(a_line_that_is_longer_than_pipes_take_at_once_is_whole)
 {
-	struct fixture fixture;
 	char *text, *expected;
 
-	(void)state;
-	start(&fixture);
+	start();
 	writes.most = 1000;
 	for (unsigned int round = 0; round < 10; round++) {
 		assert_true(asprintf(&expected, "> %0*d %u\n", 60000, 7, round) > 0);
-		print(&fixture, STREAM_OUTPUT, "%0*d %u", 60000, 7, round);
+		print(STREAM_OUTPUT, "%0*d %u", 60000, 7, round);
 		text = read_until(fixture.readers[0], "\n");
 		assert_string_equal(text, expected);
 		free(text);
 		free(expected);
 	}
-	stop(&fixture);
+	stop();
 }
 
 #define THREADS 8
 #define LINES   250 /* of each */
 
-static void *print_lines(void *argument)
+static void *print_lines(__attribute__((unused)) void *argument)
 {
 	static atomic_int threads;
 	int thread = threads++;
 
 	for (int line = 0; line < LINES; line++)
-		print(argument, STREAM_OUTPUT, "%d %d", thread, line);
+		print(STREAM_OUTPUT, "%d %d", thread, line);
 	return NULL;
 }
 
-static void lines_of_many_threads_are_whole_and_each_ones_in_order(void **state)
+TEST(lines_of_many_threads_are_whole_and_each_ones_in_order)
 {
 	int next[THREADS] = { 0 }, thread, line;
 	pthread_t threads[THREADS];
-	struct fixture fixture;
 	FILE *reader;
 
-	(void)state;
-	start(&fixture);
+	start();
 	for (int i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, print_lines, &fixture);
+		pthread_create(&threads[i], NULL, print_lines, NULL);
 	reader = fdopen(dup(fixture.readers[0]), "r");
 	for (int i = 0; i < THREADS * LINES; i++) {
 		assert_int_equal(fscanf(reader, "> %d %d\n", &thread, &line), 2);
 		assert_in_range(thread, 0, THREADS - 1);
 		assert_int_equal(line, next[thread]++);
 		if (i == THREADS * LINES - 2) /* fscanf(3) waits for what is behind the newline */
-			print(&fixture, STREAM_OUTPUT, "end");
+			print(STREAM_OUTPUT, "end");
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	fclose(reader);
-	stop(&fixture);
+	stop();
 }
 
 /* ---- Readers that do not read ---- */
@@ -288,18 +279,18 @@ static const char *skip_lines(const char *text, int *line)
 }
 
 /* The first of more lines than may wait all come, and no gap is silent. */
-static void assert_says_what_was_dropped(struct fixture *fixture, enum stream stream, int reader)
+static void assert_says_what_was_dropped(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;
 	int line = 0;
 	char *text;
 
 	for (int i = 0; i < TOO_MANY; i++)
-		print(fixture, stream, "%d", i);
-	print(fixture, (enum stream)other, "the other stream goes on");
-	assert_reads(fixture->readers[other], "> the other stream goes on\n");
+		print(stream, "%d", i);
+	print((enum stream)other, "the other stream goes on");
+	assert_reads(fixture.readers[other], "> the other stream goes on\n");
 	text = read_until(reader, LAST_THAT_WAITS);
-	print(fixture, stream, "behind");
+	print(stream, "behind");
 	assert_string_equal(skip_lines(text, &line), "");
 	assert_in_range(line, CONSOLE_CAPACITY, TOO_MANY);
 	free(text);
@@ -309,78 +300,68 @@ static void assert_says_what_was_dropped(struct fixture *fixture, enum stream st
 	free(text);
 }
 
-static void nobody_waits_for_a_reader_and_what_was_dropped_is_said(void **state)
+TEST(nobody_waits_for_a_reader_and_what_was_dropped_is_said)
 {
-	struct fixture fixture;
-
-	(void)state;
-	start(&fixture);
-	assert_says_what_was_dropped(&fixture, STREAM_OUTPUT, fixture.readers[0]);
-	assert_says_what_was_dropped(&fixture, STREAM_ERROR, fixture.readers[1]);
-	stop(&fixture);
+	start();
+	assert_says_what_was_dropped(STREAM_OUTPUT, fixture.readers[0]);
+	assert_says_what_was_dropped(STREAM_ERROR, fixture.readers[1]);
+	stop();
 	assert_false(fixture.failed);
 }
 
-static void so_many_lines_wait_and_no_more(void **state)
+TEST(so_many_lines_wait_and_no_more)
 {
-	struct fixture fixture;
-
-	(void)state;
 	if (sysconf(_SC_PAGESIZE) > 4096)
 		skip();
-	start(&fixture);
-	hold(&fixture);
+	start();
+	hold();
 	for (int i = 0; i <= CONSOLE_CAPACITY; i++)
-		print(&fixture, STREAM_ERROR, "%d", i);
+		print(STREAM_ERROR, "%d", i);
 	sem_post(&writes.go);
 	free(read_until(fixture.readers[1], LAST_THAT_WAITS));
-	print(&fixture, STREAM_ERROR, "behind");
+	print(STREAM_ERROR, "behind");
 	assert_reads(fixture.readers[1],
 		     "(1 lines were dropped here: nobody read them)\n> behind\n");
-	stop(&fixture);
+	stop();
 }
 
 /* Such as a program left it that has both ends of a socket, or started this one from a terminal. */
-static void an_output_may_be_one_that_never_blocks(void **state)
+TEST(an_output_may_be_one_that_never_blocks)
 {
-	struct fixture fixture;
 	int ends[2];
 
-	(void)state;
-	open_pipes(&fixture);
+	open_pipes();
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-	start_on(&fixture, ends[0], fixture.writers[1]);
-	assert_says_what_was_dropped(&fixture, STREAM_OUTPUT, ends[1]);
-	stop(&fixture);
+	start_on(ends[0], fixture.writers[1]);
+	assert_says_what_was_dropped(STREAM_OUTPUT, ends[1]);
+	stop();
 	assert_false(fixture.failed);
 	close(ends[0]);
 	close(ends[1]);
 }
 
-static void between_objects_of_json_no_line_says_what_was_dropped(void **state)
+TEST(between_objects_of_json_no_line_says_what_was_dropped)
 {
-	struct fixture fixture;
 	char *text;
 
-	(void)state;
-	start(&fixture);
-	fixture.console.json = true;
+	start();
+	fixture.options.json = true;
 	for (int i = 0; i < TOO_MANY; i++)
-		print(&fixture, STREAM_OUTPUT, "%d", i);
-	print(&fixture, STREAM_ERROR, "status");
+		print(STREAM_OUTPUT, "%d", i);
+	print(STREAM_ERROR, "status");
 	text = read_until(fixture.readers[1], "> status\n");
 	assert_non_null(strstr(text, "lines were dropped here: nobody read them)\n> status\n"));
 	free(text);
 	free(read_until(fixture.readers[0], LAST_THAT_WAITS));
-	print(&fixture, STREAM_OUTPUT, "end");
+	print(STREAM_OUTPUT, "end");
 	text = read_until(fixture.readers[0], "> end\n");
 	assert_null(strchr(text, '('));
 	free(text);
-	stop(&fixture);
+	stop();
 }
 
 /* A signal is none. */
-static void a_reader_that_is_gone_is_an_error_of_standard_output_alone(void **state)
+TEST(a_reader_that_is_gone_is_an_error_of_standard_output_alone)
 {
 	static const struct {
 		enum stream stream;
@@ -393,73 +374,66 @@ static void a_reader_that_is_gone_is_an_error_of_standard_output_alone(void **st
 		{ STREAM_OUTPUT, EINTR, "> gone\n> here again\n", false },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct fixture fixture;
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 
-		start(&fixture);
+		start();
 		writes.error = cases[i].error;
-		print(&fixture, cases[i].stream, "gone");
-		print(&fixture, cases[i].stream, "here again");
+		print(cases[i].stream, "gone");
+		print(cases[i].stream, "here again");
 		assert_reads(fixture.readers[cases[i].stream], cases[i].text);
-		stop(&fixture);
+		stop();
 		assert_int_equal(fixture.failed, cases[i].failed);
 	}
 }
 
 /* ---- The end ---- */
 
-static void the_end_waits_for_a_slow_reader_but_not_for_ever(void **state)
+TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 {
 	const int interruption = eventfd(1, EFD_CLOEXEC);
-	struct fixture fixture;
 
-	(void)state;
-	start(&fixture);
-	hold(&fixture);
+	start();
+	hold();
 	assert_int_equal(console_drain(&fixture.console, 1, -1), DRAINED_EXPIRED);
 	interruptions = 1; /* by a signal that is no reason to end */
 	assert_int_equal(console_drain(&fixture.console, PATIENCE, interruption),
 			 DRAINED_INTERRUPTED);
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[1], "> held\n");
-	stop(&fixture);
+	stop();
 	close(interruption);
 }
 
 /* The thread is stuck in write(2): it is left, with its descriptors, to the end of the process. */
-static void every_line_that_is_left_is_counted(void **state)
+TEST(every_line_that_is_left_is_counted)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
-		struct fixture fixture;
 
-		(void)state;
-		start(&fixture);
-		print(&fixture, STREAM_ERROR, "written");
+		start();
+		print(STREAM_ERROR, "written");
 		assert_reads(fixture.readers[1], "> written\n");
-		hold(&fixture);
+		hold();
 		for (int i = 0; i < lines; i++)
-			print(&fixture, STREAM_ERROR, "%d", i);
+			print(STREAM_ERROR, "%d", i);
 		console_draw(&fixture.console, "no line");
 		assert_int_equal(console_close(&fixture.console, &fixture.failed), 1 + lines);
 		assert_false(fixture.failed);
 		sem_post(&writes.go);
 		assert_reads(fixture.readers[1], "> held\n");
-		close_pipes(&fixture);
+		close_pipes();
 	}
 }
 
-static void without_descriptors_for_it_a_console_does_not_open(void **state)
+TEST(without_descriptors_for_it_a_console_does_not_open)
 {
 	int before = count_descriptors(), result = EMFILE;
 	struct rlimit limit, low;
-	struct fixture fixture;
 
-	(void)state;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low = limit;
-	console_init(&fixture.console, false);
-	open_pipes(&fixture);
+	fixture.options = default_options(ROLE_SERVER);
+	console_init(&fixture.console, &fixture.options);
+	open_pipes();
 	for (low.rlim_cur = 3; result; low.rlim_cur++) {
 		setrlimit(RLIMIT_NOFILE, &low);
 		result = console_open(&fixture.console, fixture.writers[0], fixture.writers[1]);
@@ -467,7 +441,7 @@ static void without_descriptors_for_it_a_console_does_not_open(void **state)
 		assert_int_equal(count_descriptors() - before, result ? 4 : 9);
 		assert_true(result == 0 || result == EMFILE);
 	}
-	stop(&fixture);
+	stop();
 	assert_int_equal(count_descriptors(), before);
 }
 
@@ -476,45 +450,42 @@ static void without_descriptors_for_it_a_console_does_not_open(void **state)
 #define TWO   "\rdrawn\033[K\rdrawn\033[K"
 #define EIGHT TWO TWO TWO TWO
 
-static void what_is_drawn_is_taken_away_before_a_line(void **state)
+TEST(what_is_drawn_is_taken_away_before_a_line)
 {
-	struct fixture fixture;
-
-	(void)state;
-	start(&fixture);
+	start();
 	console_draw(&fixture.console, ""); /* nothing to take away */
 	console_draw(&fixture.console, "half of it");
 	assert_reads(fixture.readers[1], "\rhalf of it\033[K");
 	console_draw(&fixture.console, "more of it");
 	assert_reads(fixture.readers[1], "\rmore of it\033[K");
-	print(&fixture, STREAM_ERROR, "line");
-	print(&fixture, STREAM_ERROR, "another");
+	print(STREAM_ERROR, "line");
+	print(STREAM_ERROR, "another");
 	assert_reads(fixture.readers[1], "\r\033[K> line\n> another\n");
 	console_draw(&fixture.console, "all of it");
 	console_draw(&fixture.console, "");
 	assert_reads(fixture.readers[1], "\rall of it\033[K\r\033[K");
 	/* behind a stopped terminal a few of them wait */
-	hold(&fixture);
+	hold();
 	for (int i = 0; i < TOO_MANY; i++)
 		console_draw(&fixture.console, "drawn");
-	print(&fixture, STREAM_ERROR, "line");
+	print(STREAM_ERROR, "line");
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[1], "> held\n" EIGHT "\r\033[K> line\n");
 	console_draw(&fixture.console, "again");
 	assert_reads(fixture.readers[1], "\ragain\033[K");
-	stop(&fixture);
+	stop();
 }
 
 /* ---- Without threads ---- */
 
-static void assert_prints_at_once(struct fixture *fixture, FILE **stream, enum stream number)
+static void assert_prints_at_once(FILE **stream, enum stream number)
 {
 	FILE *before = *stream;
 	char *text;
 	size_t size;
 
 	*stream = open_memstream(&text, &size);
-	print(fixture, number, "%d", 5);
+	print(number, "%d", 5);
 	assert_int_equal(size, strlen("> 5\n")); /* without a flush of this test's */
 	fclose(*stream);
 	*stream = before;
@@ -522,38 +493,16 @@ static void assert_prints_at_once(struct fixture *fixture, FILE **stream, enum s
 	free(text);
 }
 
-static void without_threads_nothing_is_left(void **state)
+TEST(without_threads_nothing_is_left)
 {
-	struct fixture fixture = { 0 };
-
-	(void)state;
-	console_init(&fixture.console, false);
+	fixture.options = default_options(ROLE_CLIENT);
+	console_init(&fixture.console, &fixture.options);
 	console_draw(&fixture.console, "nothing");
-	assert_prints_at_once(&fixture, &stdout, STREAM_OUTPUT);
-	assert_prints_at_once(&fixture, &stderr, STREAM_ERROR);
+	assert_prints_at_once(&stdout, STREAM_OUTPUT);
+	assert_prints_at_once(&stderr, STREAM_ERROR);
 	assert_int_equal(console_drain(&fixture.console, INT32_MAX, -1), DRAINED_ALL);
 	assert_int_equal(console_close(&fixture.console, &fixture.failed), 0);
 	assert_false(fixture.failed);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines_of_both_streams_keep_their_order_in_one_file),
-		cmocka_unit_test(a_line_has_something_in_front_and_may_be_empty_behind_that),
-		cmocka_unit_test(a_line_that_is_longer_than_pipes_take_at_once_is_whole),
-		cmocka_unit_test(lines_of_many_threads_are_whole_and_each_ones_in_order),
-		cmocka_unit_test(nobody_waits_for_a_reader_and_what_was_dropped_is_said),
-		cmocka_unit_test(so_many_lines_wait_and_no_more),
-		cmocka_unit_test(an_output_may_be_one_that_never_blocks),
-		cmocka_unit_test(between_objects_of_json_no_line_says_what_was_dropped),
-		cmocka_unit_test(a_reader_that_is_gone_is_an_error_of_standard_output_alone),
-		cmocka_unit_test(the_end_waits_for_a_slow_reader_but_not_for_ever),
-		cmocka_unit_test(what_is_drawn_is_taken_away_before_a_line),
-		cmocka_unit_test(without_threads_nothing_is_left),
-		cmocka_unit_test(without_descriptors_for_it_a_console_does_not_open),
-		cmocka_unit_test(every_line_that_is_left_is_counted),
-	};
-
-	return cmocka_run_group_tests_name("console", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL, NULL)
