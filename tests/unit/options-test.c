@@ -5,19 +5,14 @@
 #include "rdma-common.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "folder.h"
-
-#define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
 
 /* What is printed on a stream from capture() to release(). */
 struct printed {
@@ -46,7 +41,7 @@ static void release(struct printed *printed, const char *words)
 
 /* ---- Numbers and words ---- */
 
-static void a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit(void **state)
+TEST(a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit)
 {
 	static const struct {
 		const char *text;
@@ -104,7 +99,6 @@ static void a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit(void **state)
 					       "999999999999999999999999999999999999999999G" };
 	uint64_t number;
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		assert_true(parse_scaled(cases[i].text, cases[i].factor, &number));
 		assert_true(number == cases[i].number);
@@ -122,14 +116,13 @@ static void a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit(void **state)
 	assert_int_equal(number, 10);
 }
 
-static void the_operation_is_read_or_write(void **state)
+TEST(the_operation_is_read_or_write)
 {
 	static const char *const refused[] = { "READ", "reads", "rea", "copy", "" };
 	enum operation operation = OPERATION_READ;
 	struct printed printed;
 	char words[80];
 
-	(void)state;
 	assert_string_equal(operation_name(OPERATION_READ), "read");
 	assert_string_equal(operation_name(OPERATION_WRITE), "write");
 	assert_true(parse_operation("write", &operation) && operation == OPERATION_WRITE);
@@ -146,7 +139,7 @@ static void the_operation_is_read_or_write(void **state)
 }
 
 /* One pass, unless there are more or a time: then there are figures to be printed, too. */
-static void passes_are_counted_or_timed(void **state)
+TEST(passes_are_counted_or_timed)
 {
 	static const struct {
 		struct options options;
@@ -160,7 +153,6 @@ static void passes_are_counted_or_timed(void **state)
 		{ { .report = true }, 1, true },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		assert_int_equal(operation_passes(&cases[i].options), cases[i].passes);
 		assert_int_equal(prints_figures(&cases[i].options), cases[i].figures);
@@ -168,9 +160,8 @@ static void passes_are_counted_or_timed(void **state)
 }
 
 /* The client writes its payload, or reads the server's. */
-static void in_a_one_way_session_one_side_sends_a_payload(void **state)
+TEST(in_a_one_way_session_one_side_sends_a_payload)
 {
-	(void)state;
 	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
 		bool writes = operation == OPERATION_WRITE;
 
@@ -196,9 +187,8 @@ static enum parsed parse_words(struct options *options, const char *first, const
 	return parse_options(options, "usage\n", second ? 3 : 2, arguments);
 }
 
-static void what_is_not_given_has_its_default(void **state)
+TEST(what_is_not_given_has_its_default)
 {
-	(void)state;
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
 		struct options options = default_options(role);
 
@@ -275,9 +265,8 @@ static void set_field(struct options *options, size_t field, const char *argumen
 		*(const char **)place = argument;
 }
 
-static void an_option_sets_its_field_and_no_other_of_its_program(void **state)
+TEST(an_option_sets_its_field_and_no_other_of_its_program)
 {
-	(void)state;
 	for (size_t i = 0; i < 2 * ENTRIES(given); i++) {
 		const size_t row = i / 2;
 		enum role role = i % 2 ? ROLE_SERVER : ROLE_CLIENT;
@@ -297,7 +286,7 @@ static void an_option_sets_its_field_and_no_other_of_its_program(void **state)
 	}
 }
 
-static void an_argument_that_cannot_be_is_refused_in_words(void **state)
+TEST(an_argument_that_cannot_be_is_refused_in_words)
 {
 	static const struct {
 		const char *option, *argument, *words;
@@ -322,7 +311,6 @@ static void an_argument_that_cannot_be_is_refused_in_words(void **state)
 		{ "--no-such-option", NULL, "Try '" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		struct printed printed;
@@ -335,7 +323,7 @@ static void an_argument_that_cannot_be_is_refused_in_words(void **state)
 }
 
 /* At once: what is wrong with the words behind them is of no interest. */
-static void help_and_version_are_printed_and_end_the_program(void **state)
+TEST(help_and_version_are_printed_and_end_the_program)
 {
 	static const struct {
 		const char *option, *words;
@@ -343,7 +331,6 @@ static void help_and_version_are_printed_and_end_the_program(void **state)
 		      { "--help", "  -B, --bind ADDRESS     connect from" },
 		      { "--version", " " PROGRAM_VERSION "\n" } };
 
-	(void)state;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		struct printed printed;
@@ -356,7 +343,7 @@ static void help_and_version_are_printed_and_end_the_program(void **state)
 }
 
 /* Whichever comes first. */
-static void what_is_of_sessions_alone_does_not_go_with_check(void **state)
+TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
 	static const char *const others[] = {
 		"-Bx",          "-J",          "-v",           "-t1", /* these do */
@@ -365,7 +352,6 @@ static void what_is_of_sessions_alone_does_not_go_with_check(void **state)
 		"--one-way",    "--busy-poll", "--min-rate=1", "--max-size=1"
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
@@ -390,7 +376,7 @@ static const char one_payload[] = "--message, --file and --size exclude each oth
 static const char one_pass[] = "is a pipe or a device, which can be sent once";
 
 /* Of a pipe it counts what the operation carries: what is read is the peer's payload. */
-static void options_that_do_not_go_together_are_refused_in_words(void **state)
+TEST(options_that_do_not_go_together_are_refused_in_words)
 {
 	static const struct {
 		struct options options;
@@ -429,7 +415,6 @@ static void options_that_do_not_go_together_are_refused_in_words(void **state)
 	};
 	int fifo = open("fifo", O_RDONLY | O_NONBLOCK);
 
-	(void)state;
 	dup2(fifo, STDIN_FILENO);
 	close(fifo);
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -450,28 +435,10 @@ static int set_up(void **state)
 	return enter_folder(folder) || mkfifo("fifo", 0600) ? -1 : 0;
 }
 
-static void nothing_is_left(void **state)
+TEST(nothing_is_left)
 {
-	(void)state;
 	assert_int_equal(unlink("fifo"), 0);
 	assert_nothing_is_left(folder);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit),
-		cmocka_unit_test(the_operation_is_read_or_write),
-		cmocka_unit_test(passes_are_counted_or_timed),
-		cmocka_unit_test(in_a_one_way_session_one_side_sends_a_payload),
-		cmocka_unit_test(what_is_not_given_has_its_default),
-		cmocka_unit_test(an_option_sets_its_field_and_no_other_of_its_program),
-		cmocka_unit_test(an_argument_that_cannot_be_is_refused_in_words),
-		cmocka_unit_test(help_and_version_are_printed_and_end_the_program),
-		cmocka_unit_test(what_is_of_sessions_alone_does_not_go_with_check),
-		cmocka_unit_test(options_that_do_not_go_together_are_refused_in_words),
-		cmocka_unit_test(nothing_is_left),
-	};
-
-	return cmocka_run_group_tests_name("options", tests, set_up, NULL);
-}
+RUN_TESTS(set_up, NULL, NULL)

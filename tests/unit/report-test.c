@@ -9,15 +9,13 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <wchar.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 /* ---- What reaches the terminal, and JSON ---- */
 
@@ -49,7 +47,7 @@ static void assert_escaped_elsewhere(const char *bytes)
 	*end = '\0';
 	for (const char *byte = bytes; *byte; byte++)
 		end += sprintf(end, *byte & 0x80 ? "\\x%02x" : "%c", (uint8_t)*byte);
-	for (size_t i = 0; i < sizeof(locales) / sizeof(locales[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(locales); i++) {
 		setenv("LC_ALL", locales[i], 1);
 		assert_escaped(bytes, strlen(bytes), expected);
 		assert_in_json(bytes, bytes); /* which does not depend on it */
@@ -58,7 +56,7 @@ static void assert_escaped_elsewhere(const char *bytes)
 }
 
 /* Of each length of UTF-8 the first and the last, and what is just no such character (RFC 3629). */
-static void text_is_shown_and_what_is_no_character_is_escaped(void **state)
+TEST(text_is_shown_and_what_is_no_character_is_escaped)
 {
 	static const char *const shown[] = {
 		"",
@@ -89,13 +87,12 @@ static void text_is_shown_and_what_is_no_character_is_escaped(void **state)
 		{ "\xf8\x84\x80\x80\x80", "\\xf8\\x84\\x80\\x80\\x80" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(shown); i++) {
 		assert_escaped(shown[i], strlen(shown[i]), shown[i]);
 		assert_in_json(shown[i], shown[i]);
 		assert_escaped_elsewhere(shown[i]);
 	}
-	for (size_t i = 0; i < sizeof(escaped) / sizeof(escaped[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(escaped); i++) {
 		assert_escaped(escaped[i][0], strlen(escaped[i][0]), escaped[i][1]);
 		assert_in_json(escaped[i][0], escaped[i][1]);
 	}
@@ -105,7 +102,7 @@ static void text_is_shown_and_what_is_no_character_is_escaped(void **state)
 }
 
 /* What it would obey, and what is invisible or changes how other characters are shown. */
-static void what_a_terminal_would_not_show_in_its_place_is_escaped(void **state)
+TEST(what_a_terminal_would_not_show_in_its_place_is_escaped)
 {
 	static const unsigned int ranges[][2] = {
 		{ 0x01, 0x1f },       { 0x7f, 0x9f },       { 0xad, 0xad },
@@ -118,9 +115,8 @@ static void what_a_terminal_would_not_show_in_its_place_is_escaped(void **state)
 	};
 	char bytes[8], expected[40], *end;
 
-	(void)state;
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(ranges); i++) {
 		for (unsigned int c = ranges[i][0]; c <= ranges[i][1]; c++) {
 			mbstate_t fresh = { 0 };
 			size_t size = wcrtomb(bytes, (wchar_t)c, &fresh);
@@ -160,18 +156,17 @@ static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 	assert_memory_equal(excerpt.head, bytes, excerpt.head_size);
 }
 
-static void an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes(void **state)
+TEST(an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes)
 {
 	static const size_t pieces[] = { 1, 7, 63, 64, 65, 1000, 4096 };
 	static const size_t last[] = { 0, 5, 1022, 1023, 1024, 1025, 2000, 2998, 2999 };
 	uint8_t bytes[3000] = { 0 };
 
-	(void)state;
 	assert_int_equal(SHOWN_PAYLOAD, 1024);
-	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(last); i++) {
 		bytes[last[i]] = 'x';
 		for (size_t size = last[i] + 1; size <= sizeof(bytes); size = size * 5 / 4 + 1) {
-			for (size_t j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++)
+			for (size_t j = 0; j < ENTRIES(pieces); j++)
 				check_excerpt(bytes, size, pieces[j]);
 		}
 		bytes[last[i]] = 0;
@@ -188,11 +183,10 @@ static void assert_near(int64_t value, int64_t expected)
 	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
 }
 
-static void quantiles_are_those_of_what_was_counted(void **state)
+TEST(quantiles_are_those_of_what_was_counted)
 {
 	struct latency *latency = calloc(1, sizeof(*latency));
 
-	(void)state;
 	assert_non_null(latency);
 	for (int64_t number = 1; number <= 10000; number++)
 		latency_count(latency, number * 1000);
@@ -206,9 +200,8 @@ static void quantiles_are_those_of_what_was_counted(void **state)
 	free(latency);
 }
 
-static void every_time_has_a_bucket_near_it(void **state)
+TEST(every_time_has_a_bucket_near_it)
 {
-	(void)state;
 	for (uint64_t time = 1; time < (uint64_t)1 << 59; time = time * 9 / 8 + 1) {
 		struct latency *latency = calloc(1, sizeof(*latency));
 
@@ -220,12 +213,11 @@ static void every_time_has_a_bucket_near_it(void **state)
 }
 
 /* The middle of a bucket may be beyond all that is in it. */
-static void no_quantile_lies_outside_of_what_was_counted(void **state)
+TEST(no_quantile_lies_outside_of_what_was_counted)
 {
 	static const int64_t times[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(times); i++) {
 		for (int64_t width = 0; width < 3; width++) {
 			struct latency *latency = calloc(1, sizeof(*latency));
 
@@ -300,7 +292,7 @@ static void assert_printed_among(struct program *program, const char *part)
 		fail_msg("'%s' is not in '%s'", part, texts[STREAM_OUTPUT]);
 }
 
-static void status_lines_go_where_standard_output_is_not_taken(void **state)
+TEST(status_lines_go_where_standard_output_is_not_taken)
 {
 	static const struct {
 		bool json, check, verbose;
@@ -318,8 +310,7 @@ static void status_lines_go_where_standard_output_is_not_taken(void **state)
 		  .error = "[7] line 1\n[7] trace 2\n" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct program program;
 		const struct log log = { .console = &program.console,
 					 .options = &program.options,
@@ -336,14 +327,13 @@ static void status_lines_go_where_standard_output_is_not_taken(void **state)
 	}
 }
 
-static void a_payload_is_shown_up_to_a_screen_of_text(void **state)
+TEST(a_payload_is_shown_up_to_a_screen_of_text)
 {
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
 	struct program program;
 	const struct log log = { .console = &program.console, .options = &program.options };
 
-	(void)state;
 	start(&program, ROLE_CLIENT);
 	print_payload(&log, &excerpt);
 	memset(excerpt.head, 0, SHOWN_PAYLOAD);
@@ -434,7 +424,7 @@ static void count_latencies(struct latency *latency)
 	} counted[] = { { 1, 50 }, { 1199, 100 }, { 790, 150 }, { 9, 200 }, { 1, 250 } };
 
 	memset(latency, 0, sizeof(*latency));
-	for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(counted); i++) {
 		for (int number = 0; number < counted[i].count; number++)
 			latency_count(latency, counted[i].nanoseconds);
 	}
@@ -454,13 +444,12 @@ static void measure_all(struct session *session, struct latency *latency)
 	session->connection.counters_after = counted_after;
 }
 
-static void figures_are_printed_of_a_session_that_stood(void **state)
+TEST(figures_are_printed_of_a_session_that_stood)
 {
 	static struct latency latency;
 	struct session session;
 	struct connection *connection = &session.connection;
 
-	(void)state;
 	begin(&session, ROLE_CLIENT, 0);
 	measure_all(&session, &latency);
 	report_session(connection); /* nobody asks for figures */
@@ -506,12 +495,11 @@ static void figures_are_printed_of_a_session_that_stood(void **state)
 		"");
 }
 
-static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
+TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 {
 	struct session session;
 	struct connection *connection = &session.connection;
 
-	(void)state;
 	begin(&session, ROLE_SERVER, 42);
 	measure(&session);
 	session.program.options.verbose = true;
@@ -530,12 +518,11 @@ static void the_end_of_a_session_is_reported_by_who_left_and_why(void **state)
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
 }
 
-static void an_outcome_in_json_has_all_that_was_measured(void **state)
+TEST(an_outcome_in_json_has_all_that_was_measured)
 {
 	static struct latency latency;
 	struct session session;
 
-	(void)state;
 	begin(&session, ROLE_CLIENT, 42);
 	measure_all(&session, &latency);
 	report_json(&session.connection); /* nobody asks for it */
@@ -557,7 +544,7 @@ static void an_outcome_in_json_has_all_that_was_measured(void **state)
 }
 
 /* So much of the incoming payload is here, of one pass; what of it is not right is not verified. */
-static void what_was_received_is_told_from_what_was_verified(void **state)
+TEST(what_was_received_is_told_from_what_was_verified)
 {
 	static const struct {
 		struct protocol protocol;
@@ -581,8 +568,7 @@ static void what_was_received_is_told_from_what_was_verified(void **state)
 		  "\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0," },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct session session;
 
 		begin(&session, ROLE_SERVER, 0);
@@ -596,7 +582,7 @@ static void what_was_received_is_told_from_what_was_verified(void **state)
 }
 
 /* Of a stream whose length nobody knew there is one operation. */
-static void what_was_not_measured_is_null_in_json(void **state)
+TEST(what_was_not_measured_is_null_in_json)
 {
 	static const char none[] = "\"seconds\": null, \"bytes_per_second\": null, "
 				   "\"bits_per_second\": null, \"ops_per_second\": null,";
@@ -616,8 +602,7 @@ static void what_was_not_measured_is_null_in_json(void **state)
 		{ 3, 0, 0, 1, none },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct session session;
 		struct connection *connection = &session.connection;
 		char expected[512];
@@ -635,11 +620,10 @@ static void what_was_not_measured_is_null_in_json(void **state)
 	}
 }
 
-static void a_program_without_a_session_has_its_object_in_json_too(void **state)
+TEST(a_program_without_a_session_has_its_object_in_json_too)
 {
 	struct session session;
 
-	(void)state;
 	begin(&session, ROLE_CLIENT, 0);
 	session.program.options.json = true;
 	session.engine.process.signal_number = 15;
@@ -694,12 +678,11 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 	close(before);
 }
 
-static void progress_is_drawn_after_a_second_with_what_is_left(void **state)
+TEST(progress_is_drawn_after_a_second_with_what_is_left)
 {
 	static const int64_t second = 1000000000;
 	static const uint64_t mib = 1 << 20, tib = (uint64_t)1 << 40;
 
-	(void)state;
 	setenv("TERM", "xterm", 1);
 	setenv("NO_COLOR", "", 1);
 	assert_drawn(false, 1023, 2046, second,
@@ -724,26 +707,10 @@ static void progress_is_drawn_after_a_second_with_what_is_left(void **state)
 	assert_drawn(false, 1024, 2048, 2 * second, "|");
 }
 
-int main(void)
+static int set_up(void **state)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_is_shown_and_what_is_no_character_is_escaped),
-		cmocka_unit_test(what_a_terminal_would_not_show_in_its_place_is_escaped),
-		cmocka_unit_test(an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes),
-		cmocka_unit_test(quantiles_are_those_of_what_was_counted),
-		cmocka_unit_test(every_time_has_a_bucket_near_it),
-		cmocka_unit_test(no_quantile_lies_outside_of_what_was_counted),
-		cmocka_unit_test(status_lines_go_where_standard_output_is_not_taken),
-		cmocka_unit_test(a_payload_is_shown_up_to_a_screen_of_text),
-		cmocka_unit_test(figures_are_printed_of_a_session_that_stood),
-		cmocka_unit_test(the_end_of_a_session_is_reported_by_who_left_and_why),
-		cmocka_unit_test(an_outcome_in_json_has_all_that_was_measured),
-		cmocka_unit_test(what_was_received_is_told_from_what_was_verified),
-		cmocka_unit_test(what_was_not_measured_is_null_in_json),
-		cmocka_unit_test(a_program_without_a_session_has_its_object_in_json_too),
-		cmocka_unit_test(progress_is_drawn_after_a_second_with_what_is_left),
-	};
-
-	setenv("LC_ALL", "C.UTF-8", 1);
-	return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+	(void)state;
+	return setenv("LC_ALL", "C.UTF-8", 1);
 }
+
+RUN_TESTS(set_up, NULL, NULL)
