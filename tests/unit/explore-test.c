@@ -24,8 +24,6 @@
  */
 #include "rdma-common.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "unit.h"

@@ -7,8 +7,6 @@
  */
 #include "rdma-common.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "unit.h"

@@ -24,7 +24,6 @@
 #include "rdma-common/transfer.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
