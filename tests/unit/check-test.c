@@ -75,9 +75,9 @@ static void start(bool iwarp, const struct turn *turns)
 	path.options.address = "host";
 	path.options.check = true;
 	path.options.json = true;
-	console_init(&path.console, &path.options);
-	process_init(&path.process, &path.options, &path.console);
-	check_init(&path.check, &path.process);
+	console_init(&path.console, path.options.json);
+	process_init(&path.process, &path.console);
+	check_init(&path.check, &path.options, &path.process);
 	path.check.mtu = MTU;
 	path.check.iwarp = iwarp;
 	path.turns = turns;

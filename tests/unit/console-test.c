@@ -73,7 +73,6 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 /* A console whose outputs are pipes of a page, unless a test has others. */
 static struct {
-	struct options options;
 	struct console console;
 	int readers[STREAMS];
 	int writers[STREAMS];
@@ -100,8 +99,7 @@ static void start_on(int output, int error)
 	writes.descriptors[0] = output;
 	writes.descriptors[1] = error;
 	signal(SIGPIPE, SIG_IGN);
-	fixture.options = default_options(ROLE_SERVER);
-	console_init(&fixture.console, &fixture.options);
+	console_init(&fixture.console, false);
 	assert_int_equal(console_open(&fixture.console, output, error), 0);
 }
 
@@ -345,7 +343,7 @@ TEST(between_objects_of_json_no_line_says_what_was_dropped)
 	char *text;
 
 	start();
-	fixture.options.json = true;
+	fixture.console.json = true;
 	for (int i = 0; i < TOO_MANY; i++)
 		print(STREAM_OUTPUT, "%d", i);
 	print(STREAM_ERROR, "status");
@@ -431,8 +429,7 @@ TEST(without_descriptors_for_it_a_console_does_not_open)
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low = limit;
-	fixture.options = default_options(ROLE_SERVER);
-	console_init(&fixture.console, &fixture.options);
+	console_init(&fixture.console, false);
 	open_pipes();
 	for (low.rlim_cur = 3; result; low.rlim_cur++) {
 		setrlimit(RLIMIT_NOFILE, &low);
@@ -495,8 +492,7 @@ static void assert_prints_at_once(FILE **stream, enum stream number)
 
 TEST(without_threads_nothing_is_left)
 {
-	fixture.options = default_options(ROLE_CLIENT);
-	console_init(&fixture.console, &fixture.options);
+	console_init(&fixture.console, false);
 	console_draw(&fixture.console, "nothing");
 	assert_prints_at_once(&stdout, STREAM_OUTPUT);
 	assert_prints_at_once(&stderr, STREAM_ERROR);

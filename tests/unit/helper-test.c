@@ -17,6 +17,7 @@
 
 static char folder[] = "/tmp/helper-test-XXXXXX";
 static struct process process;
+static struct outputs outputs;
 static int descriptors_before;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
@@ -43,7 +44,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
 	descriptors_before = count_descriptors();
-	process.file_mode = 0640;
+	outputs.file_mode = 0640;
 	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -101,7 +102,7 @@ TEST(a_file_is_read_in_pieces_of_the_buffer_at_most)
 
 	write_file("file", sizeof(bytes));
 	payload = payload_of("file", sizeof(bytes));
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	assert_non_null(helper);
 	helper_read(helper, 1000, sizeof(bytes));
 	assert_int_equal(result_of(helper), HELPER_BUFFER);
@@ -120,13 +121,13 @@ TEST(a_file_is_read_in_pieces_of_the_buffer_at_most)
 TEST(a_call_that_fails_has_its_errno)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
-	struct helper *helper = helper_start(&process, &payload, NULL);
+	struct helper *helper = helper_start(&process, &payload, NULL, NULL);
 
 	helper_read(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start(&process, NULL, "none/file");
+	helper = helper_start(&process, NULL, &outputs, "none/file");
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -148,7 +149,7 @@ TEST(what_is_stored_has_its_name_once_it_is_committed)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct helper *helper = helper_start(&process, NULL, "stored");
+		struct helper *helper = helper_start(&process, NULL, &outputs, "stored");
 		uint8_t found[100];
 		struct stat about;
 
@@ -182,7 +183,7 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	payload.descriptor = ends[0];
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	helper_read(helper, 0, 10);
 	assert_true(helper_is_asked(helper));
 	/* at once, or on a busy machine a little later, without anything in the pipe */
@@ -202,7 +203,7 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 	write_file("file", 10);
 	payload = payload_of("file", 10);
 	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	helper = helper_start(&process, &payload, NULL);
+	helper = helper_start(&process, &payload, NULL, NULL);
 	helper_read(helper, 0, 10);
 	assert_false(helper_release(helper));
 	assert_false(process_take_ended(&process, &what));
@@ -223,7 +224,7 @@ TEST(without_a_descriptor_there_is_no_helper)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start(&process, NULL, "file"));
+	assert_null(helper_start(&process, NULL, &outputs, "file"));
 	assert_int_equal(errno, EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }

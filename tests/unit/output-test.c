@@ -32,7 +32,7 @@
 
 static uint8_t bytes[SIZE];
 static char folder[] = "/tmp/output-test.XXXXXX";
-static struct process process;
+static struct outputs outputs;
 static atomic_bool cancelled;
 
 /* ---- A disk and a file system in the place of the C library's ---- */
@@ -260,7 +260,7 @@ static int reset(void **state)
 {
 	(void)state;
 	memset(&disk, 0, sizeof(disk));
-	process.file_mode = 0640;
+	outputs.file_mode = 0640;
 	atomic_store(&cancelled, false);
 	return 0;
 }
@@ -297,7 +297,7 @@ static bool write_all(struct output *output, uint64_t size)
 
 static struct output *opened(const char *name)
 {
-	struct output *output = output_open(&process, name, &cancelled);
+	struct output *output = output_open(&outputs, name, &cancelled);
 
 	assert_non_null(output);
 	return output;
@@ -306,7 +306,7 @@ static struct output *opened(const char *name)
 /* 0 or an errno value; so are those below. */
 static int store(const char *name, uint64_t size)
 {
-	struct output *output = output_open(&process, name, &cancelled);
+	struct output *output = output_open(&outputs, name, &cancelled);
 	int error;
 
 	if (!output)
@@ -543,8 +543,8 @@ TEST(a_new_file_has_the_mode_that_the_mask_leaves)
 {
 	mode_t before = umask(027);
 
-	process_init(&process, NULL, NULL);
-	assert_int_equal(process.file_mode, 0640);
+	outputs_init(&outputs);
+	assert_int_equal(outputs.file_mode, 0640);
 	assert_int_equal(umask(before), 027); /* as it was */
 }
 
