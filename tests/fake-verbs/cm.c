@@ -14,9 +14,6 @@
 #define REJECT_SIZE  148
 /* That the peer has outstanding at a time, unless the script says otherwise. */
 #define PEER_READS 4
-/* Why a server refuses that is out of something, or the operation that is not its own. */
-#define OUT_OF_RESOURCES 4
-#define OTHER_OPERATION  2
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -715,15 +712,14 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
 	unsigned int refusal =
-		take_order("accept", '=') ? OUT_OF_RESOURCES : scripted_number("refuse", 0);
+		take_order("accept", '=') ? REFUSAL_RESOURCES : scripted_number("refuse", 0);
 	int early = (int)scripted_number("connect-early", 0);
 	int late = (int)scripted_number("connect-signal", 0);
 	int error = enter("rdma_connect");
 	struct stimulus *stimulus;
 
-	if (scripted("check") &&
-	    ((const uint8_t *)parameters->private_data)[5] != scripted("write"))
-		refusal = OTHER_OPERATION;
+	if (scripted("check") && peer_does_other_operation(parameters->private_data))
+		refusal = REFUSAL_OPERATION;
 	if (early || late) {
 		sleep_until_signal(early, late);
 		error = EINTR;
@@ -767,17 +763,11 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 
 int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 {
-	const uint8_t *hello = private_data;
 	int error = enter("rdma_reject");
 
 	if (((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
 		violation("rdma_reject: not now, or not with %u bytes", size);
-	if (size < HELLO_SIZE || hello[16] == 0)
-		violation("rdma_reject: without a reason");
-	if ((hello[16] == OUT_OF_RESOURCES) != (hello[18] != 0))
-		violation("rdma_reject: out of resources, but not of which, or the reverse");
-	if (hello[18] != scripted_number("lacks", hello[18]))
-		violation("rdma_reject: out of resource %u", hello[18]);
+	peer_reads_rejection(private_data, size);
 	return leave(error);
 }
 

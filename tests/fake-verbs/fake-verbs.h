@@ -95,6 +95,7 @@
 #include <sys/queue.h>
 
 #include "../../rdma-common/transfer.h"
+#include "../../rdma-common/wire.h"
 
 #define REAL_SECONDS 120
 #define MAXIMUM_SGE  4
@@ -288,18 +289,7 @@ void produce_device_event(struct fake_qp *qp, int type);
 
 /* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */
 
-#define MESSAGE_SIZE   56
-#define HELLO_SIZE     48
-#define HELLO_LEAST    32 /* of an older release's, without the device */
-#define VERSION_1_SIZE 24 /* of a hello of that version */
-#define PEER_DEPTH     16 /* work requests that the peer has outstanding */
-
-enum message_type {
-	MSG_MR,
-	MSG_DONE,
-	MSG_VERDICT,
-	MSG_WINDOW
-};
+#define PEER_DEPTH 16 /* work requests that the peer has outstanding */
 
 /* What the program has sent, of what it has to send in this order. */
 enum received {
@@ -314,12 +304,6 @@ enum moment {
 	MOMENT_BEFORE_MR,     /* instead of MSG_MR, and before it */
 	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and nothing has moved */
 	MOMENT_BEFORE_DONE    /* the peer's operation is at its end */
-};
-
-/* The fields of a message, by where they are. */
-struct fields {
-	uint64_t at_8, at_16, value, length;
-	uint32_t at_48;
 };
 
 /* The lock is held whenever something here is called. */
@@ -357,6 +341,10 @@ void peer_stop(struct peer *peer);
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
 /* Decodes the program's private data, and plans the session; `passive` as above. */
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
+/* True if a client's hello says that it does what this peer, a server, does not. */
+bool peer_does_other_operation(const uint8_t *wire);
+/* The program, a server, refuses the peer: has it a reason? */
+void peer_reads_rejection(const uint8_t *wire, uint32_t size);
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
 /* Writes "!!!!" over the program's region, if it still may. */
@@ -372,7 +360,7 @@ void peer_is_accessed(const struct work *work);
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
 
-void peer_sends_message(struct peer *peer, enum message_type type, const struct fields *fields);
+void peer_sends_message(struct peer *peer, const struct message *message);
 void peer_sends_window(struct peer *peer, const struct window *window);
 void peer_sends_done(struct peer *peer, uint64_t bytes);
 void peer_sends_verdict(struct peer *peer, uint64_t status);
@@ -381,7 +369,7 @@ void peer_wakes_at(struct peer *peer, int64_t time);
 /* Tells the lie of the script, if this is its moment. True: nothing true may follow now. */
 bool peer_lies(struct peer *peer, enum moment moment);
 /* Changes what MSG_MR would truly say. */
-void peer_announces(const struct peer *peer, struct fields *fields);
+void peer_announces(const struct peer *peer, struct message *region);
 
 /* ---- What cm.c offers: the connection manager ---- */
 

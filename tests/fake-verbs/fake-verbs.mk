@@ -39,8 +39,8 @@ smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
 modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs peer cm)
-peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer)
-peer_headers = $(FAKE_VERBS)/fake-verbs.h $(ARITHMETIC)/transfer.h
+peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer wire)
+peer_headers = $(FAKE_VERBS)/fake-verbs.h $(ARITHMETIC)/transfer.h $(ARITHMETIC)/wire.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
 
@@ -74,13 +74,13 @@ $(OUTPUT)/peer-%.o: $(FAKE_VERBS)/%.c $(peer_headers)
 	@mkdir -p $(OUTPUT)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
-$(OUTPUT)/peer-transfer.o: $(ARITHMETIC)/transfer.c $(peer_headers)
+$(OUTPUT)/peer-transfer.o $(OUTPUT)/peer-wire.o: $(OUTPUT)/peer-%.o: $(ARITHMETIC)/%.c $(peer_headers)
 	@mkdir -p $(OUTPUT)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
-# The peer's own copy of the arithmetic: the program's is another one, and another thread's.
+# The peer's own copies of the arithmetic and of the messages: the program's are others, and other threads'.
 $(OUTPUT)/fake-peer.o: $(peer_objects)
 	$(LD) -r -o $@ $^
-	$(OBJCOPY) --wildcard --localize-symbol='transfer_*' $@
+	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@
 
 .PHONY: fake-verbs

@@ -2,13 +2,13 @@
 /* Lies of the scripted peer ("lie:NAME"): each once, at a moment of its own; then it is silent. */
 #include "fake-verbs.h"
 
+#include "../../rdma-common/status.h"
+
 #include <string.h>
 
 /* Just before a --timeout of one second; and how often, then no more. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
-
-#define STATUS_CONTENTS_WRONG 7
 
 /* ---- Numbers of a window that cannot be ---- */
 
@@ -93,7 +93,7 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 	else if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "verdict-soon"))
 		judge_soon(peer);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "mr-twice"))
-		peer_sends_message(peer, MSG_MR, &(struct fields){ .at_8 = 0 });
+		peer_sends_message(peer, &(struct message){ .type = MSG_MR });
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-bad"))
 		peer_sends_verdict(peer, STATUS_CONTENTS_WRONG);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-good"))
@@ -103,14 +103,14 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 	return true;
 }
 
-void peer_announces(const struct peer *peer, struct fields *fields)
+void peer_announces(const struct peer *peer, struct message *region)
 {
 	const char *name = scripted_text("lie");
 
 	if (name && !strcmp(name, "mr-ready"))
-		fields->at_8 = peer->transfer.source.stream.plan.ring + 1;
+		region->ready = peer->transfer.source.stream.plan.ring + 1;
 	else if (name && !strcmp(name, "mr-null"))
-		fields->value = 0;
+		region->value = 0;
 }
 
 bool peer_lies(struct peer *peer, enum moment moment)

@@ -6,6 +6,9 @@
  */
 #include "fake-verbs.h"
 
+#include "../../rdma-common/status.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -22,23 +25,13 @@
 #define LONGEST_UNKNOWN (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
 /* The name of the program's device. */
-#define DEVICE "double0"
+#define DEVICE         "double0"
+#define VERSION_1_SIZE 24 /* bytes of a hello of that version */
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
-#define HELLO_ONE_WAY      1
-#define HELLO_PATTERN      2
-#define HELLO_UNKNOWN      4
-#define HELLO_EVERY_PASS   8
-#define HELLO_CHECK        16
-#define HELLO_CHECK_SHORT  32
-#define HELLO_LATE_WINDOWS 64
-
 /* How often a peer that stores slowly does so. */
 #define STORE_MILLISECONDS 250
-
-#define STATUS_LOCAL_FAILURE  1
-#define STATUS_CONTENTS_WRONG 7
 
 static unsigned int served;
 
@@ -61,29 +54,6 @@ static bool is_tutorial(void)
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
-}
-
-/* Numbers go over the wire in little-endian order, whatever the order of this machine. */
-static uint64_t get(const uint8_t *wire, size_t size)
-{
-	uint64_t value = 0;
-
-	while (size-- > 0)
-		value = value << 8 | wire[size];
-	return value;
-}
-
-static void put(uint8_t *wire, uint64_t value, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		wire[i] = (uint8_t)(value >> 8 * i);
-}
-
-static bool is_zero(const uint8_t *bytes, size_t size)
-{
-	while (size > 0 && bytes[size - 1] == 0)
-		size--;
-	return size == 0;
 }
 
 /* ---- Hellos, and what follows from them ---- */
@@ -122,36 +92,31 @@ static bool takes_late_windows(void)
 
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
 {
-	static const uint8_t magic[] = { 'R', 'W', 'H', 'O' };
 	bool unknown = scripted("unknown") && peer_sends(passive);
-	uint64_t length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length;
-	uint64_t passes = scripted_number("passes", 1), seconds = scripted_number("seconds", 0);
 	const char *device = scripted_text("device");
+	unsigned int flags = (scripted("one-way") ? HELLO_ONE_WAY : 0) |
+			     (unknown ? HELLO_UNKNOWN : 0) |
+			     (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
+			     (scripted("check") ? HELLO_CHECK : 0) |
+			     (scripted("check") && !passive ? HELLO_PATTERN : 0) |
+			     (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
+			     (takes_late_windows() ? HELLO_LATE_WINDOWS : 0);
+	struct hello hello = {
+		.version = (uint8_t)scripted_number("version", HELLO_VERSION),
+		.operation = writes(),
+		.flags = (uint16_t)flags,
+		.refusal = (uint8_t)refusal,
+		.lacking = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0),
+		.length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length,
+		.seconds = scripted_number("seconds", 0),
+		.passes = scripted_number("passes", 1),
+	};
 
-	fill_bytes(wire, 0, HELLO_SIZE);
 	if (is_tutorial())
 		return 0;
-	copy_bytes(wire, magic, sizeof(magic));
-	wire[4] = (uint8_t)scripted_number("version", 2);
-	wire[5] = writes();
-	wire[6] = (uint8_t)((scripted("one-way") ? HELLO_ONE_WAY : 0) |
-			    (unknown ? HELLO_UNKNOWN : 0) |
-			    (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
-			    (scripted("check") ? HELLO_CHECK : 0) |
-			    (scripted("check") && !passive ? HELLO_PATTERN : 0) |
-			    (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
-			    (takes_late_windows() ? HELLO_LATE_WINDOWS : 0));
-	put(wire + 8, length, sizeof(length));
-	wire[16] = (uint8_t)refusal;
-	wire[18] = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0);
-	if (wire[4] == 1)
-		return VERSION_1_SIZE;
-	put(wire + 20, seconds, 4);
-	put(wire + 24, passes, sizeof(passes));
-	if (!device)
-		return HELLO_LEAST;
-	copy_bytes(wire + HELLO_LEAST, device, strnlen(device, HELLO_SIZE - HELLO_LEAST));
-	return HELLO_SIZE;
+	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : "");
+	encode_hello(&hello, wire);
+	return hello.version == 1 ? VERSION_1_SIZE : device ? HELLO_SIZE : HELLO_LEAST;
 }
 
 /* Bytes of a ring of the peer's for this stream. */
@@ -166,15 +131,14 @@ static uint64_t ring_size(const struct stream_plan *plan)
 }
 
 /* The program's stream: who reads says how often, who sends says how long. */
-static struct stream_plan plan_incoming(const uint8_t *hello, bool passive)
+static struct stream_plan plan_incoming(const struct hello *hello, bool passive)
 {
-	bool unknown = get(hello + 6, 2) & HELLO_UNKNOWN;
+	bool unknown = hello->flags & HELLO_UNKNOWN;
 	struct stream_plan plan = {
 		.present = !scripted("one-way") || !peer_sends(passive),
-		.every_pass =
-			writes() ? get(hello + 6, 2) & HELLO_EVERY_PASS : scripted("every-pass"),
-		.length = unknown ? TRANSFER_UNKNOWN : get(hello + 8, 8),
-		.passes = writes() ? get(hello + 24, 8) : scripted_number("passes", 1),
+		.every_pass = writes() ? hello->flags & HELLO_EVERY_PASS : scripted("every-pass"),
+		.length = unknown ? TRANSFER_UNKNOWN : hello->length,
+		.passes = writes() ? hello->passes : scripted_number("passes", 1),
 	};
 
 	plan.passes = unknown ? 1 : plan.passes;
@@ -182,15 +146,15 @@ static struct stream_plan plan_incoming(const uint8_t *hello, bool passive)
 	return plan;
 }
 
-static struct stream_plan plan_outgoing(const struct peer *peer, const uint8_t *hello, bool passive)
+static struct stream_plan plan_outgoing(const struct peer *peer, const struct hello *hello,
+					bool passive)
 {
 	bool unknown = scripted("unknown");
 	struct stream_plan plan = {
 		.present = peer_sends(passive),
-		.every_pass =
-			writes() ? scripted("every-pass") : get(hello + 6, 2) & HELLO_EVERY_PASS,
+		.every_pass = writes() ? scripted("every-pass") : hello->flags & HELLO_EVERY_PASS,
 		.length = unknown ? TRANSFER_UNKNOWN : peer->outgoing_length,
-		.passes = writes() ? scripted_number("passes", 1) : get(hello + 24, 8),
+		.passes = writes() ? scripted_number("passes", 1) : hello->passes,
 	};
 
 	plan.passes = unknown ? 1 : plan.passes;
@@ -210,7 +174,7 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 	return smaller(size, LONGEST_KEPT);
 }
 
-static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
+static void plan_transfer(struct peer *peer, const struct hello *hello, bool passive)
 {
 	struct transfer_plan plan = {
 		.writes = writes(),
@@ -234,50 +198,81 @@ static void plan_transfer(struct peer *peer, const uint8_t *hello, bool passive)
  * A server that a client asks for as long a pattern as it sends, or for one of a byte, says so.
  * Where the peer is that server, it does so.
  */
-static void agree_on_check(struct peer *peer, bool passive, const uint8_t *hello)
+static void agree_on_check(struct peer *peer, bool passive, const struct hello *hello)
 {
-	uint64_t wanted = HELLO_CHECK | HELLO_PATTERN, flags = get(hello + 6, 2);
-	uint64_t length = get(hello + 8, 8), longest = peer->outgoing_length;
-	uint64_t asked = scripted("check-short") ? 1 : longest;
+	unsigned int wanted = HELLO_CHECK | HELLO_PATTERN;
+	uint64_t longest = peer->outgoing_length, asked = scripted("check-short") ? 1 : longest;
 
-	if (passive && ((flags & wanted) != wanted || length != asked))
+	if (passive && ((hello->flags & wanted) != wanted || hello->length != asked))
 		violation("the program does not send a pattern of the length that the peer wants");
-	if (!passive && length > longest)
-		violation("the script needs payload:%llu", (unsigned long long)length);
+	if (!passive && hello->length > longest)
+		violation("the script needs payload:%llu", (unsigned long long)hello->length);
 	if (passive)
 		return;
-	peer->outgoing_length = flags & HELLO_CHECK_SHORT ? 1 : length;
+	peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
 	for (uint64_t i = 0; i < peer->outgoing_length; i++)
 		peer->outgoing[i] =
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
+/* True if what is reserved is 0: the same bytes come of the fields alone. */
+static bool is_hello(const struct hello *hello, const uint8_t *wire)
+{
+	uint8_t again[HELLO_SIZE];
+
+	encode_hello(hello, again);
+	return !memcmp(again, wire, HELLO_SIZE);
+}
+
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
 	/* what a peer without a hello assumes; how many passes there are does not matter to it */
-	static const uint8_t tutorial[HELLO_SIZE] = { [9] = TUTORIAL_PAYLOAD >> 8 };
+	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
 	/* a client that examines the path asks for READs first */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
+	struct hello hello;
 
 	if (scripted("no-hello")) {
 		if (size > 0)
 			violation("the program's hello, which it should not send");
-		plan_transfer(peer, tutorial, passive);
+		plan_transfer(peer, &tutorial, passive);
 		return;
 	}
-	if (size != HELLO_SIZE || wire[4] != 2 || (wire[5] != writes() && !refused))
+	if (size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO ||
+	    (hello.operation != writes() && !refused))
 		violation("the program's hello is not what the peer expects");
-	if (wire[17] != scripted_number("mtu", IBV_MTU_4096))
+	if (hello.mtu != scripted_number("mtu", IBV_MTU_4096))
 		violation("the program's hello has another MTU than its port");
-	if (!is_zero(wire + 18, 2) || wire[16] || (get(wire + 24, 8) > 0 && !is_zero(wire + 20, 4)))
+	if (!is_hello(&hello, wire) || hello.refusal || hello.lacking ||
+	    (hello.passes > 0 && hello.seconds > 0))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
-	if (!(get(wire + 6, 2) & HELLO_LATE_WINDOWS))
+	if (!(hello.flags & HELLO_LATE_WINDOWS))
 		violation("the program's hello does not say that it takes late windows");
-	if (strncmp((const char *)wire + HELLO_LEAST, DEVICE, HELLO_SIZE - HELLO_LEAST) != 0)
+	if (strcmp(hello.device, DEVICE) != 0)
 		violation("the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
-		agree_on_check(peer, passive, wire);
-	plan_transfer(peer, is_tutorial() ? tutorial : wire, passive);
+		agree_on_check(peer, passive, &hello);
+	plan_transfer(peer, is_tutorial() ? &tutorial : &hello, passive);
+}
+
+bool peer_does_other_operation(const uint8_t *wire)
+{
+	struct hello hello;
+
+	return decode_hello(wire, HELLO_SIZE, &hello) != GREETING_HELLO ||
+	       hello.operation != writes();
+}
+
+void peer_reads_rejection(const uint8_t *wire, uint32_t size)
+{
+	struct hello hello;
+
+	if (decode_hello(wire, size, &hello) != GREETING_HELLO || !hello.refusal)
+		violation("rdma_reject: without a reason");
+	if ((hello.refusal == REFUSAL_RESOURCES) != (hello.lacking != 0))
+		violation("rdma_reject: out of resources, but not of which, or the reverse");
+	if (hello.lacking != scripted_number("lacks", hello.lacking))
+		violation("rdma_reject: out of resource %u", hello.lacking);
 }
 
 /* ---- Sending ---- */
@@ -287,30 +282,27 @@ static struct fake_qp *qp_of(const struct peer *peer)
 	return (struct fake_qp *)peer->id->id.qp;
 }
 
-void peer_sends_message(struct peer *peer, enum message_type type, const struct fields *fields)
+void peer_sends_message(struct peer *peer, const struct message *message)
 {
 	static const char *const names[] = { "received-MR", "received-DONE", "received-VERDICT",
 					     "received-WINDOW" };
-	uint8_t wire[MESSAGE_SIZE] = { (uint8_t)type };
+	uint8_t wire[MESSAGE_SIZE];
 
-	put(wire + 8, fields->at_8, sizeof(fields->at_8));
-	put(wire + 16, fields->at_16, sizeof(fields->at_16));
-	put(wire + 24, fields->value, sizeof(fields->value));
-	put(wire + 32, fields->length, sizeof(fields->length));
-	put(wire + 48, fields->at_48, sizeof(fields->at_48));
-	message_arrives(qp_of(peer), names[type], wire, MESSAGE_SIZE);
+	encode_message(message, wire);
+	message_arrives(qp_of(peer), names[message->type], wire, MESSAGE_SIZE);
 }
 
 void peer_sends_window(struct peer *peer, const struct window *window)
 {
-	const struct fields fields = { .at_8 = window->received,
-				       .at_16 = window->kept,
-				       .value = window->ready,
-				       .length = window->taken,
-				       .at_48 = window->end };
+	const struct message message = { .type = MSG_WINDOW,
+					 .received = window->received,
+					 .kept = window->kept,
+					 .value = window->ready,
+					 .length = window->taken,
+					 .end = window->end };
 
 	peer->told = *window;
-	peer_sends_message(peer, MSG_WINDOW, &fields);
+	peer_sends_message(peer, &message);
 }
 
 static bool fill(struct peer *peer);
@@ -320,22 +312,22 @@ static void send_region(struct peer *peer)
 	const struct transfer *transfer = &peer->transfer;
 	const struct stream_plan *plan =
 		writes() ? &transfer->plan.incoming : &transfer->plan.outgoing;
-	struct fields fields = { .at_8 = 0 };
+	struct message message = { .type = MSG_MR };
 
 	peer_lies(peer, MOMENT_BEFORE_MR);
 	while (!scripted("late-source") && fill(peer))
 		;
 	peer->told.ready = transfer_announce(&peer->transfer, simulated_milliseconds());
 	if (plan->present) {
-		fields.value = (uintptr_t)(writes() ? peer->sink : peer->source);
-		fields.length = plan->ring;
-		fields.at_48 = RKEY;
+		message.value = (uintptr_t)(writes() ? peer->sink : peer->source);
+		message.length = plan->ring;
+		message.rkey = RKEY;
 	}
 	if (!is_tutorial())
-		fields.at_8 = peer->told.ready;
-	peer_announces(peer, &fields);
+		message.ready = peer->told.ready;
+	peer_announces(peer, &message);
 	peer->mr_sent = true;
-	peer_sends_message(peer, MSG_MR, &fields);
+	peer_sends_message(peer, &message);
 }
 
 /* The digest of so many bytes of the outgoing stream. */
@@ -353,18 +345,20 @@ static uint64_t outgoing_digest(const struct peer *peer, uint64_t size)
 
 void peer_sends_done(struct peer *peer, uint64_t bytes)
 {
-	const struct fields fields = { .value = outgoing_digest(peer, bytes), .length = bytes };
+	const struct message message = { .type = MSG_DONE,
+					 .value = outgoing_digest(peer, bytes),
+					 .length = bytes };
 
-	peer_sends_message(peer, MSG_DONE, &fields);
+	peer_sends_message(peer, &message);
 }
 
 void peer_sends_verdict(struct peer *peer, uint64_t status)
 {
-	const struct fields fields = { .value = status };
+	const struct message message = { .type = MSG_VERDICT, .value = status };
 
 	peer->verdict_sent = true;
 	transfer_verdict(&peer->transfer, simulated_milliseconds());
-	peer_sends_message(peer, MSG_VERDICT, &fields);
+	peer_sends_message(peer, &message);
 }
 
 /* ---- The peer's workers ---- */
@@ -661,18 +655,21 @@ static void complete_without_hello(const struct peer *peer)
 
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 {
+	struct message message;
+
 	if (writes())
 		land(peer, posted);
-	if (bytes[0] == MSG_MR) {
-		peer->known_ready = is_tutorial() ? TUTORIAL_PAYLOAD : get(bytes + 8, 8);
-	} else if (bytes[0] == MSG_WINDOW) {
-		peer->known_ready = get(bytes + 24, 8);
-		peer->known_taken = get(bytes + 32, 8);
-	} else if (bytes[0] == MSG_DONE) {
+	decode_message(bytes, MESSAGE_SIZE, &message);
+	if (message.type == MSG_MR) {
+		peer->known_ready = is_tutorial() ? TUTORIAL_PAYLOAD : message.ready;
+	} else if (message.type == MSG_WINDOW) {
+		peer->known_ready = message.value;
+		peer->known_taken = message.length;
+	} else if (message.type == MSG_DONE) {
 		peer->done_delivered = true;
 		peer->known_ready = peer->transfer.source.told_ready;
 		complete_without_hello(peer);
-	} else if (bytes[0] == MSG_VERDICT) {
+	} else {
 		peer->verdict_delivered = true;
 	}
 }
@@ -748,18 +745,16 @@ void peer_is_accessed(const struct work *work)
 
 /* ---- What the program sends ---- */
 
-static void receive_region(struct peer *peer, const uint8_t *bytes)
+static void receive_region(struct peer *peer, const struct message *region)
 {
 	const struct transfer_stream *stream =
 		writes() ? &peer->transfer.source.stream : &peer->transfer.sink.stream;
-	uint64_t ready = get(bytes + 8, 8);
+	uint64_t ready = region->ready;
 	const char *wrong;
 
-	peer->region_address = get(bytes + 24, 8);
-	peer->region_length = get(bytes + 32, 8);
-	peer->region_rkey = (uint32_t)get(bytes + 48, 4);
-	if (!is_zero(bytes + 16, 8) || !is_zero(bytes + 40, 8) || !is_zero(bytes + 52, 4))
-		violation("MSG_MR has reserved bytes that are not 0");
+	peer->region_address = region->value;
+	peer->region_length = region->length;
+	peer->region_rkey = region->rkey;
 	if (stream->plan.present &&
 	    !mr_of_rkey(qp_of(peer), peer->region_rkey, peer->region_address, peer->region_length))
 		violation("the region that MSG_MR announced is not there");
@@ -795,29 +790,27 @@ static void check_operation(const struct peer *peer)
 			  (unsigned long)peer->accessed, (unsigned long)end);
 }
 
-static void receive_done(struct peer *peer, const uint8_t *bytes)
+static void receive_done(struct peer *peer, const struct message *done)
 {
 	const char *wrong;
 
 	check_operation(peer);
 	peer->done_received = true;
-	peer->digest = get(bytes + 24, 8);
-	peer->done_bytes = get(bytes + 32, 8);
-	if (is_tutorial())
-		peer->done_bytes = TUTORIAL_PAYLOAD;
+	peer->digest = done->value;
+	peer->done_bytes = is_tutorial() ? TUTORIAL_PAYLOAD : done->length;
 	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes, simulated_milliseconds());
 	if (wrong)
 		violation("the program %s", wrong);
 	complete_without_hello(peer);
 }
 
-static void receive_window(struct peer *peer, const uint8_t *bytes)
+static void receive_window(struct peer *peer, const struct message *message)
 {
-	const struct window window = { .received = get(bytes + 8, 8),
-				       .kept = get(bytes + 16, 8),
-				       .ready = get(bytes + 24, 8),
-				       .taken = get(bytes + 32, 8),
-				       .end = get(bytes + 48, 4) };
+	const struct window window = { .received = message->received,
+				       .kept = message->kept,
+				       .ready = message->value,
+				       .taken = message->length,
+				       .end = message->end };
 	const char *wrong;
 
 	if (is_tutorial())
@@ -831,10 +824,8 @@ static void receive_window(struct peer *peer, const uint8_t *bytes)
 }
 
 /* A bad verdict may come early: the program gives up, the peer answers, and the client leaves. */
-static void receive_verdict(struct peer *peer, const uint8_t *bytes)
+static void receive_verdict(struct peer *peer, uint64_t status)
 {
-	uint64_t status = get(bytes + 24, 8);
-
 	peer->program_is_content = status == 0;
 	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
@@ -849,12 +840,12 @@ static void receive_verdict(struct peer *peer, const uint8_t *bytes)
  * MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between, and behind
  * MSG_VERDICT until the program has the peer's as well, if the peer takes that.
  */
-static void check_order(struct peer *peer, const uint8_t *bytes)
+static void check_order(struct peer *peer, const struct message *message)
 {
 	enum received before = peer->received;
-	bool early = bytes[0] == MSG_VERDICT && get(bytes + 24, 8) != 0 && before == RECEIVED_MR;
+	bool early = message->type == MSG_VERDICT && message->value != 0 && before == RECEIVED_MR;
 
-	if (bytes[0] == MSG_WINDOW) {
+	if (message->type == MSG_WINDOW) {
 		if (before == RECEIVED_NOTHING)
 			violation("MSG_WINDOW before MSG_MR");
 		if (before == RECEIVED_VERDICT &&
@@ -862,29 +853,30 @@ static void check_order(struct peer *peer, const uint8_t *bytes)
 			violation("MSG_WINDOW behind MSG_VERDICT");
 		return;
 	}
-	if ((unsigned int)bytes[0] != before && !early)
-		violation("message %u, but %u of the three have come", bytes[0], before);
-	peer->received = (enum received)(bytes[0] + 1);
+	if ((unsigned int)message->type != before && !early)
+		violation("message %u, but %u of the three have come", message->type, before);
+	peer->received = (enum received)(message->type + 1);
 }
 
+/* Reserved bytes are 0: the same bytes come of the fields alone. */
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 {
-	if (size != MESSAGE_SIZE || bytes[0] > MSG_WINDOW || !is_zero(bytes + 1, 7))
+	uint8_t again[MESSAGE_SIZE];
+	struct message message;
+
+	if (!decode_message(bytes, size, &message))
 		violation("the program sent %u bytes that are no message", size);
-	check_order(peer, bytes);
-	switch (bytes[0]) {
-	case MSG_MR:
-		receive_region(peer, bytes);
-		break;
-	case MSG_DONE:
-		receive_done(peer, bytes);
-		break;
-	case MSG_VERDICT:
-		receive_verdict(peer, bytes);
-		break;
-	default:
-		receive_window(peer, bytes);
-		break;
-	}
+	encode_message(&message, again);
+	if (memcmp(again, bytes, MESSAGE_SIZE) != 0)
+		violation("message %u has reserved bytes that are not 0", message.type);
+	check_order(peer, &message);
+	if (message.type == MSG_MR)
+		receive_region(peer, &message);
+	else if (message.type == MSG_DONE)
+		receive_done(peer, &message);
+	else if (message.type == MSG_VERDICT)
+		receive_verdict(peer, message.value);
+	else
+		receive_window(peer, &message);
 	pump(peer);
 }
