@@ -101,6 +101,12 @@
 #define MAXIMUM_SGE  4
 #define NAME_SIZE    48
 
+/*
+ * A function that the linker redirects (--wrap): the program calls the one with __wrap_ in front of
+ * its name, the fake itself the one with __real_.
+ */
+#define REDIRECTED(function) extern __typeof__(function) __real_##function, __wrap_##function
+
 /* ---- What world.c offers: the script, the clock, the faults ---- */
 
 /* One lock for everything. It is not a mutex: a race detector must not take it for the program's.

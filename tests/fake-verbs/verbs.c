@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define DEVICE_NAME "double0"
@@ -381,8 +382,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
 }
 
 /* Memory may go when the adapter has released it. */
-int __real_munmap(void *address, size_t size);
-int __wrap_munmap(void *address, size_t size);
+REDIRECTED(munmap);
 int __wrap_munmap(void *address, size_t size)
 {
 	const struct fake_mr *mr;

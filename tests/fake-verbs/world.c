@@ -37,17 +37,18 @@
 #define START_CLOCK      1000
 #define ARENA_SIZE       ((size_t)64 << 20)
 
-/* Redirected by the linker (--wrap). The fake itself calls the real ones. */
-void *__real_calloc(size_t count, size_t size);
-void *__real_mmap(void *address, size_t size, int protection, int flags, int descriptor,
-		  off_t offset);
-long __real_syscall(long number, ...);
-int __real_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
-int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout);
-int __real_epoll_create1(int flags);
-int __real_epoll_ctl(int epoll, int operation, int descriptor, struct epoll_event *event);
-int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout);
+/* Those that are called here before their places. */
+REDIRECTED(calloc);
+REDIRECTED(mmap);
+REDIRECTED(syscall);
+REDIRECTED(epoll_wait);
+REDIRECTED(epoll_create1);
+REDIRECTED(epoll_ctl);
 int __real_fcntl(int descriptor, int command, long argument);
+int __wrap_fcntl(int descriptor, int command, long argument);
+/* What the makefile has the program call in place of poll(2) and pthread_create(3). */
+__typeof__(poll) simulated_poll;
+__typeof__(pthread_create) create_console_thread;
 
 struct order {
 	char name[NAME_SIZE];
@@ -742,7 +743,7 @@ void wait_for_descriptor(int descriptor)
 	poll_simulated(&ready, 1, -1);
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+REDIRECTED(clock_gettime);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	(void)clock;
@@ -754,7 +755,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 /* A pause takes no time. */
-int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest);
+REDIRECTED(nanosleep);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 {
 	(void)pause;
@@ -763,7 +764,7 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 }
 
 /* Async-signal-safe, as the real one. */
-unsigned int __wrap_alarm(unsigned int seconds);
+REDIRECTED(alarm);
 unsigned int __wrap_alarm(unsigned int seconds)
 {
 	int64_t time = seconds ? world.clock + (int64_t)seconds * 1000 : 0;
@@ -817,8 +818,7 @@ static void *run_thread(void *argument)
 	return result;
 }
 
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument);
+REDIRECTED(pthread_create);
 static int create_thread(pthread_t *id, const pthread_attr_t *attributes, struct thread created)
 {
 	struct thread *thread;
@@ -832,16 +832,12 @@ static int create_thread(pthread_t *id, const pthread_attr_t *attributes, struct
 }
 
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument)
 {
 	return create_thread(id, attributes, (struct thread){ routine, argument, &world.threads });
 }
 
 /* What the console is compiled to call: a thread that waits for nothing simulated. */
-int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
-			  void *argument);
 int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument)
 {
@@ -855,8 +851,7 @@ struct sleeper {
 	LIST_ENTRY(sleeper) link;
 };
 
-int __real_sem_wait(sem_t *semaphore);
-int __wrap_sem_wait(sem_t *semaphore);
+REDIRECTED(sem_wait);
 int __wrap_sem_wait(sem_t *semaphore)
 {
 	struct sleeper *sleeper;
@@ -876,8 +871,7 @@ int __wrap_sem_wait(sem_t *semaphore)
 }
 
 /* Whom this wakes runs from now on, however long that takes it. */
-int __real_sem_post(sem_t *semaphore);
-int __wrap_sem_post(sem_t *semaphore);
+REDIRECTED(sem_post);
 int __wrap_sem_post(sem_t *semaphore)
 {
 	struct sleeper *sleeper;
@@ -900,14 +894,11 @@ int __wrap_sem_post(sem_t *semaphore)
 /* ---- What else of libc can fail ---- */
 
 /* Defines the wrapper of a function that can be made to fail. */
-#define WRAP(type, function, parameters, arguments, failure) \
-	type __real_##function parameters;                   \
-	type __wrap_##function parameters;                   \
-	type __wrap_##function parameters                    \
-	{                                                    \
-		if (fails(#function))                        \
-			return failure;                      \
-		return __real_##function arguments;          \
+#define WRAP(type, function, parameters, arguments, failure)                     \
+	REDIRECTED(function);                                                    \
+	type __wrap_##function parameters                                        \
+	{                                                                        \
+		return fails(#function) ? failure : __real_##function arguments; \
 	}
 
 WRAP(void *, calloc, (size_t count, size_t size), (count, size), NULL)
@@ -930,8 +921,7 @@ WRAP(int, getnameinfo,
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
 
 /* A pipe may trickle: a byte at a time, each after a while. Who waits for it may be left behind. */
-ssize_t __real_read(int descriptor, void *buffer, size_t size);
-ssize_t __wrap_read(int descriptor, void *buffer, size_t size);
+REDIRECTED(read);
 ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 {
 	unsigned int pause = scripted_number("trickles", 0);
@@ -970,8 +960,7 @@ static void wait_for_disk(const char *function, int descriptor)
 
 /* The same of a function that waits for a disk. */
 #define WRAP_DISK(type, function, parameters, arguments)                    \
-	type __real_##function parameters;                                  \
-	type __wrap_##function parameters;                                  \
+	REDIRECTED(function);                                               \
 	type __wrap_##function parameters                                   \
 	{                                                                   \
 		wait_for_disk(#function, descriptor);                       \
@@ -984,10 +973,7 @@ WRAP_DISK(int, fsync, (int descriptor), (descriptor))
 WRAP_DISK(int, fdatasync, (int descriptor), (descriptor))
 
 /* A name that the program asks for has the script's addresses, if it says any. */
-int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
-		       struct addrinfo **result);
-int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
-		       struct addrinfo **result);
+REDIRECTED(getaddrinfo);
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		       struct addrinfo **result)
 {
@@ -1010,9 +996,8 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 }
 
 /* The limit on memory that may be locked is the script's. */
-int __real_getrlimit(int resource, struct rlimit *limit);
-int __wrap_getrlimit(int resource, struct rlimit *limit);
-int __wrap_getrlimit(int resource, struct rlimit *limit)
+REDIRECTED(getrlimit);
+int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 {
 	if (fails("getrlimit"))
 		return -1;
@@ -1023,7 +1008,6 @@ int __wrap_getrlimit(int resource, struct rlimit *limit)
 }
 
 /* And it counts for everybody but who may lock as much as there is, as this program always may. */
-long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
 {
 	struct __user_cap_data_struct *data;
@@ -1043,8 +1027,7 @@ long __wrap_syscall(long number, ...)
 }
 
 /* So is the memory of the machine. */
-int __real_sysinfo(struct sysinfo *about);
-int __wrap_sysinfo(struct sysinfo *about);
+REDIRECTED(sysinfo);
 int __wrap_sysinfo(struct sysinfo *about)
 {
 	int error = fails("sysinfo") ? -1 : __real_sysinfo(about);
@@ -1057,7 +1040,6 @@ int __wrap_sysinfo(struct sysinfo *about)
 }
 
 /* A descriptor can always be asked whether it is open. */
-int __wrap_fcntl(int descriptor, int command, long argument);
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
 	if (command != F_GETFD && fails("fcntl"))
@@ -1066,8 +1048,7 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 }
 
 /* A text is about to be escaped: has the peer still a way to change it? */
-locale_t __real_uselocale(locale_t locale);
-locale_t __wrap_uselocale(locale_t locale);
+REDIRECTED(uselocale);
 locale_t __wrap_uselocale(locale_t locale)
 {
 	lock();
@@ -1078,8 +1059,7 @@ locale_t __wrap_uselocale(locale_t locale)
 }
 
 /* A stream that could not be written is closed all the same. */
-int __real_fclose(FILE *stream);
-int __wrap_fclose(FILE *stream);
+REDIRECTED(fclose);
 int __wrap_fclose(FILE *stream)
 {
 	int error = fails("fclose") ? errno : 0;
@@ -1092,8 +1072,7 @@ int __wrap_fclose(FILE *stream)
 }
 
 /* Ending by a signal is an end, too. */
-int __real_raise(int number);
-int __wrap_raise(int number);
+REDIRECTED(raise);
 int __wrap_raise(int number)
 {
 	struct sigaction action;
