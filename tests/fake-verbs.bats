@@ -18,36 +18,56 @@ setup() {
 	every_build=${FAKE_VERBS_PROGRAMS:-build/fake-verbs/address build/fake-verbs/thread}
 	programs=${every_build% *}
 	export ASAN_OPTIONS=exitcode=98 UBSAN_OPTIONS=exitcode=98 TSAN_OPTIONS=exitcode=98
+	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 }
 
-# fake ROLE SCRIPT [OPTION...]: a run; sets $status, $output and $stderr. Leaks are looked for where they add up, in a
-# server that goes on, and in all that a test sets $leaks for: the search takes three times as long as the run. A signal
-# that ends it is not ignored because it is where the tests were started, by nohup(1) or in the background.
+# calls FUNCTION...: how often the last run called each, with blanks between; "served" are the clients of which all was right.
+calls() {
+	local function
+	for function; do
+		sed -n "s/^$function //p; \$s/.*/0/p" "$FAKE_VERBS_RECORD" | head -n 1
+	done | paste -s -d ' '
+}
+
+# said COUNT TEXT: so many lines of standard error have it.
+said() {
+	[ "$(grep -c -F -e "$2" <<<"$stderr")" -eq "$1" ] || { echo "not $1 times '$2' in $stderr"; return 1; }
+}
+
+# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, or of the smallest pair; sets $status, $output and $stderr. Leaks are
+# looked for where they add up, in a server that goes on, and in all that a test sets $leaks for: the search takes three
+# times as long as the run. A signal that ends it is not ignored because it is where the tests were started, by nohup(1)
+# or in the background.
 fake() {
-	local operation=read arguments=() role=$1 script=$2 options=$ASAN_OPTIONS start=()
-	[[ $script != *signal:* ]] || start=(env --default-signal)
+	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS command=()
+	shift 2
+	[[ $script != *signal:* ]] || command=(env --default-signal)
 	[[ ${leaks:-} || ($role = server && " $* " != *" -1 "*) ]] || options=$options:detect_leaks=0
 	[[ " $script " != *" write "* ]] || operation="write"
-	[ "$role" != client ] || arguments=(192.0.2.1 20000)
-	shift 2
-	ASAN_OPTIONS=$options FAKE_VERBS=$script "${start[@]}" "$programs/rdma-$role" -t 1 "$@" "$operation" "${arguments[@]}" \
+	case $role in
+	smallest-*) command+=("$programs/$role") script="no-hello write $script" ;;
+	*) command+=("$programs/rdma-$role" -t 1 "$@" "$operation") ;;
+	esac
+	[[ $role != *client ]] || command+=(192.0.2.1 20000)
+	ASAN_OPTIONS=$options FAKE_VERBS=$script "${command[@]}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
 }
 
-# outcomes ROLE [OPTION...]: lines of standard input are exit status, script, and (after a tab or
-# two) what standard error says; without that it says nothing.
+# outcomes [ROLE [OPTION...]]: lines of standard input are, with a tab or two between, role and options, unless given, exit
+# status, script, and what standard error says; without that it says nothing.
 outcomes() {
-	local expected script text failed=0 count=0 role=$1
-	shift
-	while IFS=$'\t' read -r expected script text; do
-		fake "$role" "$script" "$@"
+	local columns command=("$@") expected script text failed=0 count=0
+	while IFS=$'\t' read -ra columns; do
+		[ $# -gt 0 ] || { read -ra command <<<"${columns[0]}" && columns=("${columns[@]:1}"); }
+		expected=${columns[0]} script=${columns[1]:-} text=${columns[2]:-}
+		fake "${command[0]}" "$script" "${command[@]:1}"
 		count=$((count + 1))
 		[ "$status" -eq "$expected" ] && [[ $stderr == *"$text"* ]] && [ "${text:+said}" = "${stderr:+said}" ] && continue
-		echo "$role '$script': exit status $status instead of $expected, it said: $stderr"
+		echo "${command[*]} '$script': exit status $status instead of $expected, it said: $stderr"
 		failed=1
-	done < <(tr -s '\t')
-	echo "$role: $count runs"
+	done
+	echo "$count runs"
 	[ "$failed" -eq 0 ]
 }
 
@@ -82,18 +102,15 @@ happy_path() {
 }
 
 @test "long payloads, in many work requests" {
-	outcomes client <<-END
-	0	payload:5000 max_msg:64
-	0	write payload:200000
-	0	payload:5000 max_msg:64 operation@300
-	0	iwarp payload:5000 max_msg:64 coalesce
+	outcomes <<-END
+	client	0	payload:5000 max_msg:64
+	client	0	write payload:200000
+	client	0	payload:5000 max_msg:64 operation@300
+	client	0	iwarp payload:5000 max_msg:64 coalesce
+	client -m $(printf '%05000d' 7)	0	write max_msg:64
+	server -1	0	payload:5000 max_msg:64
+	server -1	0	write payload:5000 max_msg:64 operation@300
 	END
-	outcomes server -1 <<-END
-	0	payload:5000 max_msg:64
-	0	write payload:5000 max_msg:64 operation@300
-	END
-	fake client "write max_msg:64" -m "$(printf '%5000d' 7)"
-	[ "$status" -eq 0 ]
 }
 
 @test "a client that examines the path gets a pattern as long as what it sends, and nothing of that is stored" {
@@ -109,46 +126,36 @@ happy_path() {
 	outcomes server -1 --max-size 1K <<<"0	check payload:1025	refused"
 }
 
+# The last ones with lists of work requests that are as long as there may be at a time, then shorter, then longer again.
 @test "many operations, few of whose completions are asked for" {
-	outcomes client -n 100 <<-END
-	0	inline:0
-	0	write iwarp
-	0	write payload:5000 max_msg:64
-	0	coalesce iwarp payload:5000 max_msg:64
-	6	operation=12	RDMA READ failed
-	END
-	outcomes client --depth 1 -n 20 <<-END
-	0	inline:0
-	0	write iwarp
-	END
-	# lists of work requests that are as long as there may be at a time, then shorter, then longer again
-	outcomes client -n 300 --depth 48 <<-END
-	0	write
-	0	write coalesce iwarp
-	0	reads:128
-	END
-	outcomes server -1 -n 300 --depth 100 <<-END
-	0	write
-	0	write coalesce operation@300
-	0	reads:128
-	END
-	outcomes server -1 -n 33 --depth 65536 <<-END
-	0	write
-	0	iwarp inline:0 payload:5000 max_msg:64
+	outcomes <<-END
+	client -n 100	0	inline:0
+	client -n 100	0	write iwarp
+	client -n 100	0	write payload:5000 max_msg:64
+	client -n 100	0	coalesce iwarp payload:5000 max_msg:64
+	client -n 100	6	operation=12	RDMA READ failed
+	client -n 20 --depth 1	0	inline:0
+	client -n 20 --depth 1	0	write iwarp
+	client -n 300 --depth 48	0	write
+	client -n 300 --depth 48	0	write coalesce iwarp
+	client -n 300 --depth 48	0	reads:128
+	server -1 -n 300 --depth 100	0	write
+	server -1 -n 300 --depth 100	0	write coalesce operation@300
+	server -1 -n 300 --depth 100	0	reads:128
+	server -1 -n 33 --depth 65536	0	write
+	server -1 -n 33 --depth 65536	0	iwarp inline:0 payload:5000 max_msg:64
 	END
 }
 
 @test "--busy-poll asks for no completion event" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
-	fake client immediate --busy-poll
-	[ "$status" -eq 0 ]
-	[ "$(calls ibv_req_notify_cq)" -eq 1 ] # when the queue is created
-	fake server immediate --busy-poll -1
-	[ "$status" -eq 0 ]
-	[ "$(calls ibv_req_notify_cq)" -eq 1 ]
+	local role
+	for role in client "server -1"; do
+		outcomes <<<"$role --busy-poll	0	immediate"
+		[ "$(calls ibv_req_notify_cq)" -eq 1 ] # when the queue is created
+	done
 }
 
-@test "the lock is released while completions keep coming, and all of them are handled" {
+@test "completions that keep coming are all handled, whether their events are waited for or not" {
 	local script
 	for script in immediate "immediate write" "immediate iwarp"; do
 		outcomes client -n 1000 --depth 1 <<<"0	$script"
@@ -248,11 +255,9 @@ happy_path() {
 }
 
 @test "streams: rings that cannot be deregistered stay mapped" {
-	outcomes client -s 500000 <<-END
-	0	payload:500000 memory:300000 fail:ibv_dereg_mr:1+:16	cannot deregister 32768 bytes of memory: Device or resource busy
-	END
-	outcomes server -s 500000 <<-END
-	0	write clients:2 payload:500000 memory:900000 fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
+	outcomes <<-END
+	client -s 500000	0	payload:500000 memory:300000 fail:ibv_dereg_mr:1+:16	cannot deregister 32768 bytes of memory: Device or resource busy
+	server -s 500000	0	write clients:2 payload:500000 memory:900000 fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
 	END
 }
 
@@ -312,7 +317,7 @@ happy_path() {
 	for script in read write; do
 		fake client "$script" -v -s 8388609
 		[ "$status" -eq 0 ]
-		[ "$(grep -c "$ring" <<<"$stderr")" -eq 1 ] # and no second one
+		said 1 "$ring" # and no second one
 	done
 	# without memory for it, the client does not leave before it has the answer
 	outcomes client -s 8388609 <<-END
@@ -363,24 +368,16 @@ happy_path() {
 
 # Simulated time: --timeout, and where all is received a second to close. Of 1.7 MB the first MiB is synced meanwhile.
 @test "a disk that does not answer: the session ends after --timeout, and says what did not move" {
-	local role operation file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
+	local side script file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
-	while read -r role operation; do
-		[ "$role" = client ] || role="server -1"
-		# shellcheck disable=SC2086 # a role, and perhaps an option
-		outcomes $role -t 10 -f "$file" <<-END
-		5	$operation pread! from:10000 until:13700	: nothing more came of what this side sends for the time of --timeout
+	for side in "client:read" "client:iwarp write" "server -1:write"; do
+		script=${side#*:} side=${side%:*}
+		outcomes <<-END
+		$side -t 10 -f $file	5	$script pread! from:10000 until:13700	: nothing more came of what this side sends for the time of --timeout
+		$side -t 10 -o $stored	5	$script fsync! unknown from:11000 until:14700	: all is received, but storing it did not move for the time of --timeout
+		$side -t 10 -o $stored	5	$script payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing what is received did not move for
 		END
-		# shellcheck disable=SC2086
-		outcomes $role -t 10 -o "$stored" <<-END
-		5	$operation fsync! unknown from:11000 until:14700	: all is received, but storing it did not move for the time of --timeout
-		5	$operation payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing what is received did not move for
-		END
-	done <<-END
-	client read
-	client iwarp write
-	server write
-	END
+	done
 	[ ! -e "$stored" ]
 }
 
@@ -424,14 +421,8 @@ happy_path() {
 	done
 }
 
-# calls FUNCTION: how many of them the last run made.
-calls() {
-	sed -n "s/^$1 //p" "$FAKE_VERBS_RECORD"
-}
-
 @test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
 	local role blocks inline reason depth attempts sentence
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	while read -r blocks inline reason depth attempts; do
 		for role in client server; do
 			fake $role "write blocks:$blocks inline:$inline $reason" -v -n 3 --depth 1000
@@ -457,6 +448,7 @@ calls() {
 	outcomes server -1 <<<$'0\tclients:1 fail:rdma_create_qp:1:12'
 }
 
+# A driver that leaves a limit out of a connect request (irdma) has READs served all the same.
 @test "no more reads are posted than the peer serves" {
 	both -n 100 --depth 128 <<-END
 	0	reads:1
@@ -464,53 +456,49 @@ calls() {
 	0	reads:255 coalesce
 	0	reads:0 write
 	END
-	# a driver that leaves it out of a connect request (irdma) has READs served all the same
 	both <<-END
 	0	asks:1
 	0	asks:1 iwarp
 	0	asks:0 iwarp
 	0	asks:0 write
 	END
-	outcomes client <<<$'4\treads:0\tserves no RDMA READ'
-	outcomes server <<<$'0\treads:0\tserves no RDMA READ' # it refuses the client
+	outcomes <<-END
+	client	4	reads:0	serves no RDMA READ
+	server	0	reads:0	serves no RDMA READ
+	END
 }
 
 @test "a peer that follows the tutorial" {
-	outcomes client <<-END
-	0	tutorial
-	0	tutorial write
-	0	tutorial iwarp
-	0	tutorial iwarp sent-DONE=2
-	END
-	outcomes server -1 <<-END
-	0	tutorial
-	0	tutorial write iwarp
-	0	tutorial iwarp sent-DONE=2
-	0	tutorial write iwarp sent-DONE=2
-	0	tutorial write iwarp sent-DONE>received-DONE sent-DONE=2
-	0	tutorial write iwarp sent-DONE=2 DISCONNECTED>sent-DONE
-	6	tutorial write iwarp sent-DONE=5	peer went away
-	1	tutorial write sent-DONE=2	MSG_DONE failed
+	outcomes <<-END
+	client	0	tutorial
+	client	0	tutorial write
+	client	0	tutorial iwarp
+	client	0	tutorial iwarp sent-DONE=2
+	server -1	0	tutorial
+	server -1	0	tutorial write iwarp
+	server -1	0	tutorial iwarp sent-DONE=2
+	server -1	0	tutorial write iwarp sent-DONE=2
+	server -1	0	tutorial write iwarp sent-DONE>received-DONE sent-DONE=2
+	server -1	0	tutorial write iwarp sent-DONE=2 DISCONNECTED>sent-DONE
+	server -1	6	tutorial write iwarp sent-DONE=5	peer went away
+	server -1	1	tutorial write sent-DONE=2	MSG_DONE failed
 	END
 }
 
 @test "a peer that follows the tutorial gets a text of 1023 bytes, and nothing else; what it sends is not stored" {
-	local longest options text stored=$BATS_TEST_TMPDIR/stored
+	local longest stored=$BATS_TEST_TMPDIR/stored
 	longest=$(printf 'x%.0s' {1..1023})
-	outcomes client -m "$longest" <<<"0	tutorial"
-	outcomes server -1 -m "$longest" <<<"0	tutorial write"
-	while IFS=$'\t' read -r options text; do
-		# shellcheck disable=SC2086 # several options
-		outcomes client $options <<<"4	tutorial write	$text"
-		# shellcheck disable=SC2086
-		[[ $options == *one-way* ]] || outcomes server $options <<<"0	tutorial	$text"
-	done < <(tr -s '\t' <<-END
-	-m ${longest}x	exchanges 1024 bytes both ways and nothing else
-	-s 100	the peer sent no hello
-	--one-way	the peer sent no hello
-	-o $stored	the peer sent no hello, so nothing that it sends can be verified
+	outcomes <<-END
+	client -m $longest	0	tutorial
+	server -1 -m $longest	0	tutorial write
+	client -m ${longest}x	4	tutorial write	exchanges 1024 bytes both ways and nothing else
+	server -m ${longest}x	0	tutorial	exchanges 1024 bytes both ways and nothing else
+	client -s 100	4	tutorial write	the peer sent no hello
+	server -s 100	0	tutorial	the peer sent no hello
+	client --one-way	4	tutorial write	the peer sent no hello
+	client -o $stored	4	tutorial write	the peer sent no hello, so nothing that it sends can be verified
+	server -o $stored	0	tutorial	the peer sent no hello, so nothing that it sends can be verified
 	END
-	)
 	[ ! -e "$stored" ]
 }
 
@@ -538,13 +526,12 @@ calls() {
 }
 
 @test "what is shown is what was verified, whatever the peer still writes" {
-	for transport in "" iwarp; do
-		fake client "$transport write scribble"
-		[ "$status" -eq 0 ]
-		[[ $output == *"remote buffer: text of the scripted peer"* ]]
-		fake server "$transport write scribble" -1
-		[ "$status" -eq 0 ]
-		[[ $output == *"remote buffer: text of the scripted peer"* ]]
+	local role transport
+	for role in client "server -1"; do
+		for transport in "" iwarp; do
+			outcomes <<<"$role	0	$transport write scribble"
+			[[ $output == *"remote buffer: text of the scripted peer"* ]]
+		done
 	done
 }
 
@@ -585,7 +572,7 @@ calls() {
 		for number in 2 3 4; do
 			fake "$role" "fail:epoll_wait:$number+:22"
 			[ "$status" -eq 1 ]
-			[ "$(grep -c 'cannot wait for events: Invalid argument' <<<"$stderr")" -eq 1 ]
+			said 1 "cannot wait for events: Invalid argument"
 		done
 	done
 }
@@ -673,11 +660,11 @@ calls() {
 }
 
 @test "a connection may be freed as soon as its last completion event is acknowledged" {
-	outcomes client <<-END
-	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
-	0	slow-events coalesce iwarp write DISCONNECTED@600 DISCONNECTED+spurious
+	outcomes <<-END
+	client	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
+	client	0	slow-events coalesce iwarp write DISCONNECTED@600 DISCONNECTED+spurious
+	server -1	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
 	END
-	outcomes server -1 <<<"0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious"
 }
 
 # endings ROLE: lines of standard input are exit status, milliseconds until the program ends, give or take 50, and script.
@@ -825,22 +812,31 @@ path() {
 	echo "$script $*: status $status, $output"
 }
 
+# paths [OPTION...]: lines of standard input are exit status, script, and a pattern that stands in what --check prints.
+paths() {
+	local expected script text failed=0
+	while IFS=$'\t' read -r expected script text; do
+		path "$script" "$@"
+		# shellcheck disable=SC2053 # a pattern
+		[ "$status" -eq "$expected" ] && [[ $output == *$text* ]] && { [ "$status" -eq 0 ] || [[ $output != *Ready* ]]; } && continue
+		echo "instead of status $expected, and '$text'"
+		failed=1
+	done
+	[ "$failed" -eq 0 ]
+}
+
 @test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
-	path ""
-	[ "$status" -eq 0 ]
-	path "2*ADDR_RESOLVED=ADDR_ERROR:-110"
-	[ "$status" -eq 0 ]
-	path "4*ADDR_RESOLVED=ADDR_ERROR:-110" -t 9 -v
-	[ "$status" -eq 0 ]
+	paths <<-END
+	0	read
+	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
+	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	route     not resolved: Connection timed out
+	END
+	paths -t 1 <<<"3	ADDR_RESOLVED=ADDR_ERROR:-110"
+	paths -t 9 -v <<-END
+	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	address   not resolved: Connection timed out
+	0	4*ADDR_RESOLVED=ADDR_ERROR:-110
+	END
 	[ "$(grep -c 'once more' <<<"$output")" -eq 4 ]
-	path "5*ADDR_RESOLVED=ADDR_ERROR:-110" -t 9
-	[ "$status" -eq 3 ]
-	[[ $output == *"address   not resolved: Connection timed out"* ]]
-	path "ADDR_RESOLVED=ADDR_ERROR:-110" -t 1
-	[ "$status" -eq 3 ]
-	path "ROUTE_RESOLVED=ROUTE_ERROR:-110"
-	[ "$status" -eq 3 ]
-	[[ $output == *"route     not resolved: Connection timed out"* ]]
 }
 
 # found EXPECTED-STATUS SCRIPT [OPTION...]: that and no other is what --check prints, line for line: standard input.
@@ -940,73 +936,44 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	[[ $output == *'"error": null'* ]]
 }
 
-@test "--check: descriptors that ran out are called that; without a device a software device is advised" {
-	local port="" few="more open files have to be allowed: raise the limit ('ulimit -n')"
-	path "fail:rdma_get_devices:1:24"
-	[ "$status" -eq 3 ]
-	[[ $output == *"device    none: Too many open files"*"  -> $few"* ]]
-	path "fail:rdma_create_id:1:24"
-	[ "$status" -eq 3 ]
-	[[ $output == *"cannot use the connection manager: Too many open files"*"  -> $few"* ]]
-	path "fail:rdma_get_devices:1:19"
-	[ "$status" -eq 3 ]
-	[[ $output == *"device    none"*"rdma link add rdma0 type rxe netdev eth0"* ]]
-}
-
-@test "--check: each call that fails has a finding, status 3; what could be better is advised" {
-	local port="" script text
-	while IFS=$'\t' read -r script text; do
-		path "$script" -B 192.0.2.2
-		[ "$status" -eq 3 ]
-		[[ $output == *"$text"* && $output != *Ready* ]]
-	done < <(tr -s '\t' <<-END
-	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
-	fail:getaddrinfo:1:24	name      '192.0.2.1' not resolved: Too many open files
-	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
-	fail:ibv_query_device:1:5	device    double0: cannot be queried: Input/output error
-	fail:ibv_query_port:1:5	device    double0 port 1: cannot be queried: Input/output error
-	fail:rdma_get_devices:1:19	device    none
-	no-device	device    none
+@test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
+	local port="" few="  -> more open files have to be allowed: raise the limit ('ulimit -n')"
+	paths -B 192.0.2.2 <<-END
+	3	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
+	3	fail:getaddrinfo:1:24	name      '192.0.2.1' not resolved: Too many open files
+	3	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
+	3	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
+	3	fail:rdma_create_id:1:24	cannot use the connection manager: Too many open files*$few
+	3	fail:ibv_query_device:1:5	device    double0: cannot be queried: Input/output error
+	3	fail:ibv_query_port:1:5	device    double0 port 1: cannot be queried: Input/output error
+	3	fail:rdma_get_devices:1:19	device    none*rdma link add rdma0 type rxe netdev eth0
+	3	fail:rdma_get_devices:1:24	device    none: Too many open files*$few
+	3	no-device	device    none
+	0	mtu:3 memory:67108864	MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready
 	END
-	)
-	path "mtu:3 memory:67108864"
-	[ "$status" -eq 0 ]
-	[[ $output == *$'MTU 1024 of 4096 bytes\n  -> larger packets are faster'* ]]
-	[[ $output == *$'65536 KiB may be locked: the rings of longer payloads are made to fit\nReady'* ]]
 }
 
-@test "--check: the GID is the one that the connection would use, with its type and network interface" {
-	path ""
-	[[ $output == *"from 192.0.2.2 by double0 port 1, GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"* ]]
-	path "roce-v1"
-	[[ $output == *", GID 4 (::ffff:192.0.2.2, RoCE v1)"* ]] # of no network interface that is known
-	path "roce-v1 addresses:fe80::1%lo" # of the interface that a link-local address names
-	[[ $output == *", GID 5 (::ffff:192.0.2.2, RoCE v1, lo)"* ]]
-	path "iwarp"
-	[ "$status" -eq 0 ]
-	[[ $output == *"by double0 port 1"* && $output != *GID* ]]
-}
-
-@test "--check: a device whose GIDs are all zero cannot be used: exit status 3" {
-	path "no-gids"
-	[ "$status" -eq 3 ]
-	[[ $output == *"-> all of its GIDs are zero: "* ]]
-	path "no-gids iwarp"
-	[ "$status" -eq 0 ]
+# A GID may be of no network interface that is known; a link-local address names its own.
+@test "--check: the GID is the one that the connection would use, with its type and network interface; without one, status 3" {
+	local port=""
+	paths <<-END
+	0	read	from 192.0.2.2 by double0 port 1, GID 5 (::ffff:192.0.2.2, RoCE v2, lo)
+	0	roce-v1	, GID 4 (::ffff:192.0.2.2, RoCE v1)
+	0	roce-v1 addresses:fe80::1%lo	, GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
+	3	no-gids	-> all of its GIDs are zero: 
+	0	no-gids iwarp
+	0	iwarp	by double0 port 1
+	END
+	[[ $output != *GID* ]]
 }
 
 @test "--check with PORT: sessions until one fails, whose end is the exit status" {
-	local port=20000 script expected text
+	local port=20000
 	for programs in $every_build; do
-		while IFS=$'\t' read -r expected script text; do
-			path "$script" -t 1
-			[ "$status" -eq "$expected" ]
-			[[ $output == *"$text"* ]]
-		done < <(tr -s '\t' <<-END
+		paths -t 1 <<-END
 		0	check payload:1048576	Ready. All sizes arrived in both directions, verified.
 		0	check payload:1048576 iwarp coalesce	Ready. All sizes arrived in both directions, verified.
-		4		the server does not know --check with PORT
+		4	read	the server does not know --check with PORT
 		4	tutorial	the server does not know --check with PORT
 		4	check refuse:2	mismatched modes
 		0	check payload:1048576 3*accept=busy from:300	Ready. All sizes arrived in both directions, verified.
@@ -1027,25 +994,19 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		1	check fail:rdma_create_id:2:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 		1	check fail:rdma_create_id:3:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 		END
-		)
 	done
 }
 
 @test "--check with PORT: a server in either mode, and how far each direction came" {
-	local port=20000 script text
-	while IFS=$'\t' read -r script text; do
-		path "check $script" -t 1
-		[ "$status" -eq 5 ]
-		[[ $output == *$'\n'"transfer  1 byte: client to server $text: nothing happened"* ]]
-	done < <(tr -s '\t' <<-END
-	operation!	arrived, server to client failed
-	received-DONE! received-VERDICT!	failed, server to client arrived
-	write operation!	failed, server to client arrived
-	write received-VERDICT!	arrived, server to client verified
-	write received-DONE! received-VERDICT!	arrived, server to client failed
-	write iwarp received-DONE! received-VERDICT!	not known, server to client not known
+	local port=20000 transfer="?transfer  1 byte: client to server"
+	paths -t 1 <<-END
+	5	check operation!	$transfer arrived, server to client failed: nothing happened
+	5	check received-DONE! received-VERDICT!	$transfer failed, server to client arrived: nothing happened
+	5	check write operation!	$transfer failed, server to client arrived: nothing happened
+	5	check write received-VERDICT!	$transfer arrived, server to client verified: nothing happened
+	5	check write received-DONE! received-VERDICT!	$transfer arrived, server to client failed: nothing happened
+	5	check write iwarp received-DONE! received-VERDICT!	$transfer not known, server to client not known: nothing happened
 	END
-	)
 	[[ $output == *$'\n'"server    192.0.2.1 port 20000: rdma-server write"$'\n'* ]]
 }
 
@@ -1095,36 +1056,27 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	END
 }
 
-# smallest ROLE SCRIPT: a program of the pair that includes nothing of this project; sets $status, $output and $stderr.
-smallest() {
-	local arguments=()
-	[ "$1" = server ] || arguments=(192.0.2.1 20000)
-	run --separate-stderr env FAKE_VERBS="no-hello write $2" "$programs/smallest-$1" "${arguments[@]}"
-}
-
-# A server's client that sends no hello leaves the disconnecting to it, unless it is the tutorial's.
+# The smallest pair includes nothing of this project. A server's client that sends no hello leaves the disconnecting to it,
+# unless it is the tutorial's.
 @test "the smallest pair: both programs, both kinds of transport" {
 	local role script
-	for role in client server; do
+	for role in smallest-client smallest-server; do
 		for script in "" iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "received-DONE@5000" \
 			"2*ESTABLISHED+UNREACHABLE:-110" tutorial "tutorial iwarp" "tutorial coalesce" "tutorial coalesce iwarp" \
 			"tutorial DISCONNECTED@500"; do
-			smallest "$role" "$script"
-			echo "$role '$script'"
-			expect 0
-			[ "${lines[-1]}" = "remote buffer: text of the scripted peer" ]
-			[ -z "$stderr" ]
+			outcomes "$role" <<<"0	$script"
+			[ "${output##*$'\n'}" = "remote buffer: text of the scripted peer" ]
 		done
 	done
-	[ "${lines[0]}" = "listening on port 20000." ]
+	[ "${output%%$'\n'*}" = "listening on port 20000." ]
 }
 
 # Its last message has arrived, or the client would not have left.
 @test "the smallest server does not wait for its own completion if the client leaves" {
-	smallest server "tutorial sent-DONE@500"
-	expect 0
-	smallest server "tutorial iwarp sent-DONE@500"
-	expect 0
+	outcomes smallest-server <<-END
+	0	tutorial sent-DONE@500
+	0	tutorial iwarp sent-DONE@500
+	END
 }
 
 @test "the smallest pair fails if its output is lost" {
@@ -1150,45 +1102,37 @@ smallest() {
 # A failure ends it, and the kernel frees what it had.
 # bats test_tags=slow
 @test "the smallest pair ends with the reason, whatever does not come or comes wrong" {
-	local role script text
-	while IFS=$'\t' read -r role script text; do
-		smallest "$role" "$script abandons until:30000"
-		echo "$role $script: status $status, $stderr"
-		[ "$status" -eq 1 ]
-		[[ $stderr == *"$text"* ]]
-	done < <(tr -s '\t' <<-END
-	client	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
-	client	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	client	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
-	client	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
-	client	refuse:255	cannot connect: Connection refused
-	client	iwarp refuse:255	cannot connect: Connection refused
-	client	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
-	client	received-MR!	cannot use a message: Protocol error
-	client	received-MR! received-DONE!	cannot complete the exchange: Connection timed out
-	client	received-DONE!	cannot complete the exchange: Connection timed out
-	client	iwarp received-DONE!	cannot complete the exchange: Connection timed out
-	client	DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
-	client	sent-MR=12	cannot complete a request: completion status 12
-	client	operation=10	cannot complete a request: completion status 10
-	client	received-MR+DISCONNECTED	cannot complete
-	client	iwarp received-MR+DISCONNECTED	cannot complete
-	server	ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
-	server	received-MR!	cannot complete the exchange: Connection timed out
-	server	received-DONE!	cannot complete the exchange: Connection timed out
-	server	sent-DONE!	cannot complete the exchange: Connection timed out
-	server	sent-MR=12	cannot complete a request: completion status 12
-	server	operation=10	cannot complete a request: completion status 10
-	server	received-MR+DISCONNECTED	cannot complete
-	server	iwarp received-MR+DISCONNECTED	cannot complete
+	outcomes <<-END
+	smallest-client	1	abandons until:30000 ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
+	smallest-client	1	abandons until:30000 ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
+	smallest-client	1	abandons until:30000 ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
+	smallest-client	1	abandons until:30000 fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
+	smallest-client	1	abandons until:30000 refuse:255	cannot connect: Connection refused
+	smallest-client	1	abandons until:30000 iwarp refuse:255	cannot connect: Connection refused
+	smallest-client	1	abandons until:30000 ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
+	smallest-client	1	abandons until:30000 received-MR!	cannot use a message: Protocol error
+	smallest-client	1	abandons until:30000 received-MR! received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	abandons until:30000 received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	abandons until:30000 iwarp received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	abandons until:30000 DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
+	smallest-client	1	abandons until:30000 sent-MR=12	cannot complete a request: completion status 12
+	smallest-client	1	abandons until:30000 operation=10	cannot complete a request: completion status 10
+	smallest-client	1	abandons until:30000 received-MR+DISCONNECTED	cannot complete
+	smallest-client	1	abandons until:30000 iwarp received-MR+DISCONNECTED	cannot complete
+	smallest-server	1	abandons until:30000 ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
+	smallest-server	1	abandons until:30000 received-MR!	cannot complete the exchange: Connection timed out
+	smallest-server	1	abandons until:30000 received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-server	1	abandons until:30000 sent-DONE!	cannot complete the exchange: Connection timed out
+	smallest-server	1	abandons until:30000 sent-MR=12	cannot complete a request: completion status 12
+	smallest-server	1	abandons until:30000 operation=10	cannot complete a request: completion status 10
+	smallest-server	1	abandons until:30000 received-MR+DISCONNECTED	cannot complete
+	smallest-server	1	abandons until:30000 iwarp received-MR+DISCONNECTED	cannot complete
 	END
-	)
 }
 
 # returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back
 # twice; how many of them it served is in $served.
 returns() {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "clients:3 2*leave+return return@5000 return@5000 $1" "${@:2}"
 	served=$(calls served)
 	echo "$*: status $status, $served served: $stderr"
@@ -1276,7 +1220,7 @@ returns() {
 	[[ $stderr == *"EVENT_INTERRUPTED"* && $stderr != *"rdma_connect"* && $output != *"route resolved"* ]]
 	fake client "addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal ESTABLISHED@500" -v
 	[ "$status" -eq 143 ]
-	[ "$(grep -c rdma_resolve_addr <<<"$stderr")" -eq 1 ]
+	said 1 rdma_resolve_addr
 }
 
 @test "a signal ends a program at once while a name, or the next address of --check, is resolved" {
@@ -1305,7 +1249,7 @@ returns() {
 	for number in 1 2 15; do
 		fake server "together clients:3 3*received-MR! ESTABLISHED+signal:$number until:500"
 		[ "$status" -eq 0 ]
-		[ "$(grep -c 'interrupted before the session was complete' <<<"$stderr")" -eq 3 ]
+		said 3 'interrupted before the session was complete'
 	done
 }
 
@@ -1331,7 +1275,6 @@ lines_of() {
 
 @test "a server listens on every address that there is, on the same port" {
 	local reason
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "" -1
 	[ "$status" -eq 0 ]
 	[ "$(calls rdma_listen)" -eq 2 ] # IPv4 and IPv6
@@ -1353,7 +1296,6 @@ lines_of() {
 }
 
 @test "--bind of a server: a name with several addresses, one of which is taken, or not there" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	local reason several=addresses:192.0.2.1,fd00::1,192.0.2.3
 	fake server "$several" -1 -B name
 	[ "$status" -eq 0 ]
@@ -1382,7 +1324,7 @@ next_tried() {
 	fake client "addresses:192.0.2.1,fd00::1 $3" -J "${@:4}"
 	echo "$*: status $status, $output, $stderr"
 	[ "$status" -eq "$2" ]
-	[ "$(grep -c "trying the next address of '192.0.2.1'" <<<"$stderr")" -eq "$1" ]
+	said "$1" "trying the next address of '192.0.2.1'"
 	[[ $output != *$'\n'* && $output == *"\"status\": $2,"* ]]
 	[ "$2" -ne 0 ] || [[ $output == *'"verified": true'* ]]
 }
@@ -1405,7 +1347,6 @@ next_tried() {
 # bats test_tags=slow
 @test "whichever call fails, a client of a name with two addresses prints one object, with the failure in words" {
 	local script="addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" function count number runs=0 failed=0
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake client "$script" -J
 	[ "$status" -eq 0 ]
 	cp "$FAKE_VERBS_RECORD" "$BATS_TEST_TMPDIR/calls"
@@ -1458,7 +1399,7 @@ unread() {
 # other, and then SIGTERM; sets $status and $served, and $other to the file that has the other stream. The library ends
 # what waits for --timeout.
 unheard() {
-	local -x FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record FAKE_VERBS="clients:100 $script"
+	local -x FAKE_VERBS="clients:100 $script"
 	local command=("$programs/rdma-server" -t 1000 read "${@:2}")
 	other=$BATS_TEST_TMPDIR/other status=0
 	if [ "$1" -eq 1 ]; then
@@ -1629,7 +1570,6 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	0	write unknown
 	END
 	outcomes server -1 <<<"0	write unknown passes:5	refused: $once"
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "clients:1 passes:5" -1 -f - < <(echo short)
 	[ "$status" -eq 0 ]
 	[[ $stderr == *"refused: $once"* ]]
@@ -1789,69 +1729,54 @@ drawn() {
 }
 
 @test "several clients at a time, and one too many" {
-	fake server "together clients:3"
-	[ "$status" -eq 0 ]
-	[ -z "$stderr" ]
+	outcomes <<-END
+	server -1	0	together clients:2 lacks:1	refused: the server is out of resources for another session; try again later
+	server	0	together clients:3
+	END
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
-	fake server "together clients:2 lacks:1" -1
-	[ "$status" -eq 0 ]
-	[[ $stderr == *"refused: the server is out of resources for another session; try again later"* ]]
 }
 
-# What the client reads, of which it takes its advice. Two clients: the other one is served.
+# What the client reads, of which it takes its advice. Of two clients the other one is served, if there is enough for that.
 @test "a server that is out of something says of what" {
-	local expected script text
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
-	while IFS=$'\t' read -r script text; do
-		fake server "clients:2 $script"
-		echo "$script: status $status, $(calls rdma_reject) rejected, $stderr"
-		[ "$status" -eq 0 ]
-		[ "$(calls served)" -eq 1 ]
-		[ "$(calls rdma_reject)" -eq 1 ]
-		[[ $stderr == *"$text"* ]]
-	done < <(tr -s '\t' <<-END
-	lacks:2 fail:calloc:3:12	cannot allocate another connection
-	lacks:2 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory
-	lacks:4 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed
-	lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files
+	local rejected script text
+	while IFS=$'\t' read -r rejected script text; do
+		outcomes server <<<"0	clients:2 $script	$text"
+		[ "$(calls served rdma_reject)" = "$((2 - rejected)) $rejected" ]
+	done <<-END
+	1	lacks:2 fail:calloc:3:12	cannot allocate another connection
+	1	lacks:2 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory
+	1	lacks:4 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed
+	1	lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files
+	2	lacks:2 fail:ibv_reg_mr:2+:12	cannot register 1024 bytes of memory
+	1	lacks:4 fail:pthread_create:3:11	cannot start a thread for the session: Resource temporarily unavailable
+	2	lacks:2 memory:4096	it would exceed the locked-memory limit of 4 KiB
 	END
-	)
-	fake server "clients:2 lacks:2 fail:ibv_reg_mr:2+:12" # not of the payload, nor of a ring
+	outcomes server -o "$BATS_TEST_TMPDIR/none/file" \
+		<<<"0	clients:2 lacks:3	cannot store 1024 bytes in '$BATS_TEST_TMPDIR/none/file': No such file or directory"
 	[ "$(calls rdma_reject)" -eq 2 ]
-	[[ $stderr == *"cannot register 1024 bytes of memory"* ]]
-	fake server "clients:2 lacks:3" -o "$BATS_TEST_TMPDIR/none/file"
-	[ "$(calls rdma_reject)" -eq 2 ]
-	[[ $stderr == *"cannot store 1024 bytes in '$BATS_TEST_TMPDIR/none/file': No such file or directory"* ]]
-	fake server "clients:2 lacks:4 fail:pthread_create:3:11"
-	[ "$(calls rdma_reject)" -eq 1 ]
-	[[ $stderr == *"cannot start a thread for the session: Resource temporarily unavailable"* ]]
 }
 
 # Two sessions stand still, from 0 and from 4000 ms on. Of two more clients one comes just before the end of the first session,
 # and one just after that.
 @test "of several sessions each ends at its own time" {
 	local clients="clients:4 together CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200"
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "$clients 2*received-MR! from:14000 until:14200" --max-sessions 2 -t 10
 	[ "$status" -eq 0 ]
-	[ "$(calls served)" -eq 1 ]
-	[ "$(calls rdma_reject)" -eq 1 ]
-	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
+	[ "$(calls served rdma_reject)" = "1 1" ]
+	said 2 'nothing happened for the time of --timeout'
 }
 
 # Two sessions stand still until --timeout; of two more clients one comes meanwhile, and one afterwards.
 @test "more clients than --max-sessions: refused in words, and served once a session has ended" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	outcomes server --max-sessions 3 <<-END
 	0	clients:3 together
 	0	clients:7
 	END
 	fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 lacks:1" --max-sessions 2
 	[ "$status" -eq 0 ]
-	[ "$(calls served)" -eq 1 ]
-	[ "$(calls rdma_reject)" -eq 1 ]
-	[ "$(grep -c 'refused: 2 sessions are open, as many as --max-sessions allows' <<<"$stderr")" -eq 1 ]
-	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
+	[ "$(calls served rdma_reject)" = "1 1" ]
+	said 1 'refused: 2 sessions are open, as many as --max-sessions allows'
+	said 2 'nothing happened for the time of --timeout'
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 }
 
@@ -1859,63 +1784,51 @@ drawn() {
 @test "threads that a disk holds up: no more than 32" {
 	local clients="clients:34" hung
 	printf -v hung ' fsync!%.0s' {1..32}
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "$clients${hung% *}" -o "$BATS_TEST_TMPDIR/stored"
 	[ "$status" -eq 0 ]
 	[ "$(calls served)" -eq 3 ]
 	fake server "$clients$hung lacks:4" -o "$BATS_TEST_TMPDIR/stored"
 	[ "$status" -eq 0 ]
 	[ "$(calls rdma_reject)" -eq 2 ]
-	[ "$(grep -c 'storing it did not move for the time of --timeout' <<<"$stderr")" -eq 32 ]
-	[ "$(grep -c 'refused: 32 threads of sessions that are over still wait for a disk' <<<"$stderr")" -eq 2 ]
+	said 32 'storing it did not move for the time of --timeout'
+	said 2 'refused: 32 threads of sessions that are over still wait for a disk'
 }
 
 # As above, with memory: two sessions have three pages each.
 @test "the memory that all sessions may register is spent: refused in words, and served once a session has ended" {
 	local script text
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	while IFS=$'\t' read -r script text; do
 		fake server "clients:4 together 2*received-MR! CONNECT_REQUEST@5000 lacks:2 $script"
 		[ "$status" -eq 0 ]
-		[ "$(calls served)" -eq 1 ]
-		[ "$(calls rdma_reject)" -eq 1 ]
-		[ "$(grep -c "cannot register $text KiB, a quarter" <<<"$stderr")" -eq 1 ]
-		[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 2 ]
-	done < <(tr -s '\t' <<-END
-	machine:131072	1024 bytes of memory: 3 sessions have 32 KiB, and all may have 32
-	iwarp write machine:114688 payload:50000	1024 bytes of memory: 3 sessions have 28 KiB, and all may have 28
-	machine:98304	2496 bytes of memory: 3 sessions have 24 KiB, and all may have 24
+		[ "$(calls served rdma_reject)" = "1 1" ]
+		said 1 "cannot register $text" # a quarter of the machine's
+		said 2 'nothing happened for the time of --timeout'
+	done <<-END
+	machine:131072	1024 bytes of memory: 3 sessions have 32 KiB, and all may have 32 KiB, a quarter
+	iwarp write machine:114688 payload:50000	1024 bytes of memory: 3 sessions have 28 KiB, and all may have 28 KiB, a quarter
+	machine:98304	2496 bytes of memory: 3 sessions have 24 KiB, and all may have 24 KiB, a quarter
 	END
-	)
 }
 
 # The adapter counts whole pages, and takes no more than that.
 @test "long rings of the first clients leave memory for 64 at a time" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
-	fake server "clients:64 together payload:100000 machine:$((4 * 2097152)) memory:2097152" -t 10
-	[ "$status" -eq 0 ]
-	[ -z "$stderr" ]
+	outcomes server -t 10 <<<"0	clients:64 together payload:100000 machine:$((4 * 2097152)) memory:2097152"
 	[ "$(calls served)" -eq 64 ]
 }
 
+# Besides main: two of the console's.
 @test "a session has one thread, and a helper for each file that may have to be waited for" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
-	fake server "clients:20 together" # besides main: two of the console's, and one for each
-	[ "$status" -eq 0 ]
-	[ "$(calls served)" -eq 20 ]
-	[ "$(calls pthread_create)" -eq $((2 + 20)) ]
+	outcomes server <<<"0	clients:20 together"
+	[ "$(calls served pthread_create)" = "20 $((2 + 20))" ]
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
-	fake server "clients:5 together" -f "$BATS_TEST_TMPDIR/long" -o "$BATS_TEST_TMPDIR/stored"
-	[ "$status" -eq 0 ]
-	[ "$(calls served)" -eq 5 ]
-	[ "$(calls pthread_create)" -eq $((2 + 5 * 3)) ]
+	outcomes server -f "$BATS_TEST_TMPDIR/long" -o "$BATS_TEST_TMPDIR/stored" <<<"0	clients:5 together"
+	[ "$(calls served pthread_create)" = "5 $((2 + 5 * 3))" ]
 }
 
 @test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {
-	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 	fake server "clients:201 together 200*received-MR!" -t 10
 	[ "$status" -eq 0 ]
-	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 200 ]
+	said 200 'nothing happened for the time of --timeout'
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 1 ]
 	# each after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, and what the other session sends
 	[ "$(calls ibv_post_send)" -eq $((200 * 6 + 4)) ]
@@ -1936,8 +1849,8 @@ drawn() {
 @test "a session that gets no more completion events ends at once, and no other does" {
 	fake server "until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5" -t 10
 	[ "$status" -eq 0 ]
-	[ "$(grep -c 'cannot get completion events: Input/output error; is the RDMA device gone' <<<"$stderr")" -eq 1 ]
-	[ "$(grep -c 'nothing happened for the time of --timeout' <<<"$stderr")" -eq 3 ]
+	said 1 'cannot get completion events: Input/output error; is the RDMA device gone'
+	said 3 'nothing happened for the time of --timeout'
 }
 
 # The exit status that a completion status calls for (ibv_poll_cq(3)).
@@ -1952,37 +1865,38 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	esac
 }
 
+# A verdict that has arrived would make the session a success.
 @test "every error status, and some of them on every kind of work request" {
 	local work code also codes
 	for work in sent-MR operation sent-DONE sent-VERDICT received-MR received-DONE received-VERDICT; do
 		codes="1 4 5 10 12"
 		[ $work != operation ] || codes=$(seq 23)
 		for code in $codes; do
-			# a verdict that has arrived would make the session a success
 			[ $work = sent-VERDICT ] && also="received-VERDICT!" || also=
 			printf '%s\t%s\t%s\n' "$(exit_status_of $work "$code")" "$work=$code $also" "rdma-"
 		done
 	done >"$BATS_TEST_TMPDIR/table"
 	both <"$BATS_TEST_TMPDIR/table"
-	outcomes client <<-END # soft-iWARP's way to report that the connection has broken
+}
+
+# LOC_LEN_ERR, what Soft-RoCE makes of it, and soft-iWARP's way to report that the connection has broken.
+@test "a failed completion says whose, of what, and which; what a peer of another protocol sends is called that first" {
+	local code other="the peer sent something that is no message of this protocol: receive failed"
+	for code in 1 2; do
+		outcomes <<-END
+		client	7	received-MR=$code	192.0.2.1 port 20000: $other
+		client	7	received-DONE=$code	$other
+		client	1	sent-MR=$code	port 20000: MSG_MR failed
+		server -1	7	received-MR=$code	port 40000: $other
+		END
+	done
+	outcomes client <<-END
+	1	received-MR=4	192.0.2.1 port 20000: receive failed
 	6	operation=12	192.0.2.1 port 20000: RDMA READ failed: completion status 12 (status 12, vendor error 0x5a)
 	6	iwarp sent-MR=2	peer went away
 	1	iwarp sent-MR=4	MSG_MR failed
 	7	iwarp received-MR=2	no message of this protocol
 	END
-}
-
-@test "what a peer of another protocol sends is called that first" {
-	local code
-	for code in 1 2; do # LOC_LEN_ERR, and what Soft-RoCE makes of it
-		outcomes client <<-END
-		7	received-MR=$code	192.0.2.1 port 20000: the peer sent something that is no message of this protocol: receive failed
-		7	received-DONE=$code	the peer sent something that is no message of this protocol: receive failed
-		1	sent-MR=$code	port 20000: MSG_MR failed
-		END
-		outcomes server -1 <<<"7	received-MR=$code	port 40000: the peer sent something that is no message of this protocol: receive failed"
-	done
-	outcomes client <<<"1	received-MR=4	192.0.2.1 port 20000: receive failed"
 }
 
 # bats test_tags=slow
