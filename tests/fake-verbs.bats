@@ -79,6 +79,16 @@ both() {
 	outcomes server -1 "$@" <<<"$table"
 }
 
+# every_way [OPTION...]: the same with each operation over each transport.
+every_way() {
+	local table way
+	table=$(cat)
+	for way in read write "iwarp read" "iwarp write"; do
+		# shellcheck disable=SC2001 # in each line
+		both "$@" < <(sed "s/\t/\t$way /" <<<"$table")
+	done
+}
+
 # The same for any build of the programs.
 happy_path() {
 	local transport operation
@@ -101,6 +111,22 @@ happy_path() {
 	happy_path
 }
 
+@test "--verbose prints verbs and states on standard error; without it no key and no address of memory is printed" {
+	fake client read -v
+	[[ $stderr == *"RDMA READ of 1024 bytes"* && $stderr == *"PHASE_EXCHANGING, LOCAL_MR_POSTED"* ]]
+	diff <(transcript client read "text of the scripted peer") - <<<"$output"
+	[[ $output != *rkey* && $output != *0x* ]]
+}
+
+@test "--one-way: the client writes or reads, the server only serves" {
+	outcomes client --one-way <<<"0	one-way write"
+	[[ $output != *"remote buffer"* ]]
+	outcomes server -1 <<<"0	one-way write"
+	[[ $output != *"writing message"* && $output == *"remote buffer"* ]]
+	outcomes server -1 <<<"0	one-way"
+	[[ $output != *"remote buffer"* ]]
+}
+
 @test "long payloads, in many work requests" {
 	outcomes <<-END
 	client	0	payload:5000 max_msg:64
@@ -111,6 +137,7 @@ happy_path() {
 	server -1	0	payload:5000 max_msg:64
 	server -1	0	write payload:5000 max_msg:64 operation@300
 	END
+	outcomes client -m "" <<<"0	write" # and the shortest
 }
 
 @test "a client that examines the path gets a pattern as long as what it sends, and nothing of that is stored" {
@@ -158,61 +185,69 @@ happy_path() {
 @test "completions that keep coming are all handled, whether their events are waited for or not" {
 	local script
 	for script in immediate "immediate write" "immediate iwarp"; do
-		outcomes client -n 1000 --depth 1 <<<"0	$script"
-		outcomes client -n 1000 --depth 64 --busy-poll <<<"0	$script"
-		outcomes server -1 -n 1000 --depth 64 <<<"0	$script"
-		outcomes server -1 -n 1000 --depth 1 --busy-poll <<<"0	$script"
+		outcomes <<-END
+		client -n 1000 --depth 1	0	$script
+		client -n 1000 --depth 64 --busy-poll	0	$script
+		server -1 -n 1000 --depth 64	0	$script
+		server -1 -n 1000 --depth 1 --busy-poll	0	$script
+		END
 	done
 	outcomes client -n 1000 --depth 1 <<<"0	coalesce write"
 }
 
 # Rings of different length on both sides, which do not divide each other; the rest is how late things come.
 @test "streams: any number of bytes through rings of bounded memory" {
-	local transport operation script
-	for transport in "" iwarp; do
-		for operation in read write; do
-			for script in "payload:30000 ring:3000" "payload:500000 memory:300000 request:1000" "payload:9001 ring:997 unknown" \
-				"payload:30000 ring:3000 coalesce" "payload:30000 ring:3000 immediate" \
-				"payload:9000 ring:4097 max_msg:64 late-source" "payload:9000 ring:4000 passes:3 every-pass" \
-				"payload:30000 ring:3000 peer-operation@300 operation@700" "payload:30000 ring:3000 received-WINDOW@400" \
-				"payload:30000 ring:3000 sent-WINDOW@900 inline:0" \
-				"payload:30000 ring:3000 peer-operation>sent-WINDOW" "payload:30000 memory:300000 reads:1 unknown"; do
-				both -s 20000 <<<"0	$transport $operation $script"
-			done
-			both -s 300000 <<-END
-			0	$transport $operation payload:300000 memory:300000
-			0	$transport $operation payload:3000 memory:300000
-			END
-			both -s 9000 -n 5 <<<"0	$transport $operation ring:1000 payload:50 passes:7"
-		done
-		outcomes client --one-way -s 30000 <<<"0	$transport write one-way ring:700"
-		outcomes server -1 -s 30000 <<<"0	$transport read one-way ring:700"
-	done
+	every_way -s 20000 <<-END
+	0	payload:30000 ring:3000
+	0	payload:500000 memory:300000 request:1000
+	0	payload:9001 ring:997 unknown
+	0	payload:30000 ring:3000 coalesce
+	0	payload:30000 ring:3000 immediate
+	0	payload:9000 ring:4097 max_msg:64 late-source
+	0	payload:9000 ring:4000 passes:3 every-pass
+	0	payload:30000 ring:3000 peer-operation@300 operation@700
+	0	payload:30000 ring:3000 received-WINDOW@400
+	0	payload:30000 ring:3000 sent-WINDOW@900 inline:0
+	0	payload:30000 ring:3000 peer-operation>sent-WINDOW
+	0	payload:30000 memory:300000 reads:1 unknown
+	END
+	every_way -s 300000 <<-END
+	0	payload:300000 memory:300000
+	0	payload:3000 memory:300000
+	END
+	every_way -s 9000 -n 5 <<<"0	ring:1000 payload:50 passes:7"
+	outcomes <<-END
+	client --one-way -s 30000	0	write one-way ring:700
+	client --one-way -s 30000	0	iwarp write one-way ring:700
+	server -1 -s 30000	0	one-way ring:700
+	server -1 -s 30000	0	iwarp one-way ring:700
+	END
 }
 
 # MSG_DONE overtakes the MSG_WINDOW that would have said it, and comes when all that was ready before has been read.
 @test "streams: what MSG_DONE alone says to be ready is read, too" {
 	local script
-	for script in "DONE-first received-DONE@100" "DONE-first received-DONE@100 iwarp"; do
-		outcomes client --one-way <<<"0	one-way payload:9100 ring:3000 $script"
-		outcomes client -s 100 <<<"0	payload:9100 ring:3000 $script"
-		outcomes server -1 -s 100 <<<"0	payload:9100 ring:3000 $script"
+	for script in "" iwarp; do
+		outcomes <<-END
+		client --one-way	0	$script one-way payload:9100 ring:3000 DONE-first received-DONE@100
+		client -s 100	0	$script payload:9100 ring:3000 DONE-first received-DONE@100
+		server -1 -s 100	0	$script payload:9100 ring:3000 DONE-first received-DONE@100
+		END
 	done
 }
 
 # A hundred MSG_WINDOW behind the verdict of the program, which are confirmed; an older peer's twenty are not.
 @test "streams: a peer that stores slowly behind MSG_DONE is waited for as long as it moves" {
-	local transport operation
-	for transport in "" iwarp; do
-		for operation in read write; do
-			both -s 100000 <<-END
-			0	$transport $operation stores:1000
-			0	$transport $operation stores:5000 no-late-windows
-			END
-		done
-		outcomes client --one-way -s 100000 <<<"0	$transport write one-way stores:1000"
-		outcomes server -1 -s 100000 <<<"0	$transport read one-way stores:1000"
-	done
+	every_way -s 100000 <<-END
+	0	stores:1000
+	0	stores:5000 no-late-windows
+	END
+	outcomes <<-END
+	client --one-way -s 100000	0	write one-way stores:1000
+	client --one-way -s 100000	0	iwarp write one-way stores:1000
+	server -1 -s 100000	0	one-way stores:1000
+	server -1 -s 100000	0	iwarp one-way stores:1000
+	END
 }
 
 @test "streams: --max-size holds for one of unknown length whose end comes together with MSG_DONE" {
@@ -241,17 +276,14 @@ happy_path() {
 }
 
 @test "streams: what is damaged on the way is found, what stands still is given up" {
-	local script
-	for script in "payload:30000 ring:3000" "write payload:30000 ring:3000" "iwarp write payload:30000 ring:3000"; do
-		both -s 20000 <<-END
-		7	$script corrupt-in	contents are wrong
-		7	$script corrupt-out	contents are wrong
-		5	$script 99*received-WINDOW!	nothing happened
-		5	$script peer-operation!	nothing happened
-		5	$script operation!	nothing happened
-		6	$script received-WINDOW+DISCONNECTED	peer went away
-		END
-	done
+	every_way -s 20000 <<-END
+	7	payload:30000 ring:3000 corrupt-in	contents are wrong
+	7	payload:30000 ring:3000 corrupt-out	contents are wrong
+	5	payload:30000 ring:3000 99*received-WINDOW!	nothing happened
+	5	payload:30000 ring:3000 peer-operation!	nothing happened
+	5	payload:30000 ring:3000 operation!	nothing happened
+	6	payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer went away
+	END
 }
 
 @test "streams: rings that cannot be deregistered stay mapped" {
@@ -390,6 +422,7 @@ happy_path() {
 	7	write lie:window-first	the peer's window is out of turn
 	7	lie:taken-beyond	the peer's window takes what was not ready
 	7	write lie:received-more	the peer's window confirms more windows than were sent
+	7	lie:done-first	contents are wrong
 	7	write lie:done-more	the peer is done with other bytes than agreed
 	7	lie:verdict-good	contents are wrong
 	7	write lie:verdict-bad	contents are wrong
@@ -402,13 +435,10 @@ happy_path() {
 
 # A confirmation, or a byte, every 900 ms, and --timeout is a second.
 @test "bytes must move: who only confirms is given up in time, who moves a byte a message is waited for" {
-	local script
-	for script in "" write iwarp "iwarp write"; do
-		both -s 500000 <<-END
-		5	$script payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	nothing happened
-		5	$script payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	nothing happened
-		END
-	done
+	every_way -s 500000 <<-END
+	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	nothing happened
+	5	payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	nothing happened
+	END
 }
 
 @test "a device whose driver leaves a limit out, or states nonsense" {
@@ -503,13 +533,10 @@ happy_path() {
 }
 
 @test "a damaged byte is found, in either direction, by either program" {
-	local script
-	for script in read write "iwarp read" "iwarp write"; do
-		both <<-END
-		7	$script corrupt-in	contents are wrong
-		7	$script corrupt-out	contents are wrong
-		END
-	done
+	every_way <<-END
+	7	corrupt-in	contents are wrong
+	7	corrupt-out	contents are wrong
+	END
 }
 
 @test "what is shown is all that came, damaged or of unknown length, and nothing of what did not all come" {
@@ -1200,6 +1227,7 @@ returns() {
 	143	iwarp received-MR+signal	interrupted
 	0	DISCONNECTED+signal
 	END
+	outcomes server <<<"0	DISCONNECTED+signal:2 by-itself" # which is idle
 }
 
 # Over iWARP: before the call the signals are let in, and in it the kernel sleeps.
@@ -1365,25 +1393,28 @@ next_tried() {
 	[ "$runs" -gt 100 ]
 }
 
-# without_descriptor REDIRECTION: a client that is started so; sets $status.
+# without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: one that is started so; sets $status.
 without_descriptor() {
-	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/rdma-client" -t 1 read 192.0.2.1 1 \
+	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/$2" -t 1 read "${@:3}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 }
 
 @test "without standard input, output or error: only what cannot be printed is a failure" {
 	local redirection
 	for redirection in "<&-" "2>&-" "<&- 2>&-"; do
-		without_descriptor "$redirection"
+		without_descriptor "$redirection" rdma-client 192.0.2.1 1
 		[ "$status" -eq 0 ]
 		diff <(transcript client read "text of the scripted peer") "$BATS_TEST_TMPDIR/out"
 	done
 	for redirection in ">&-" ">/dev/full"; do
-		without_descriptor "$redirection"
-		[ "$status" -eq 1 ]
-		grep -q 'cannot write to standard output' "$BATS_TEST_TMPDIR/err"
+		for command in "rdma-client 192.0.2.1 1" "rdma-server -1"; do
+			# shellcheck disable=SC2086 # several words
+			without_descriptor "$redirection" $command
+			[ "$status" -eq 1 ]
+			grep -q 'cannot write to standard output' "$BATS_TEST_TMPDIR/err"
+		done
 	done
-	without_descriptor "<&- >&- 2>&-"
+	without_descriptor "<&- >&- 2>&-" rdma-client 192.0.2.1 1
 	[ "$status" -eq 1 ]
 }
 
@@ -1571,6 +1602,20 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	fake client "passes:5" -f - < <(echo short)
 	[ "$status" -eq 4 ]
 	[[ $stderr == *"port 20000: $once"* ]]
+}
+
+@test "--json of a server: a line for each session" {
+	local lines
+	fake server "clients:3 fail:ibv_alloc_pd:2:12" -J -n 3
+	[ "$status" -eq 0 ]
+	mapfile -t lines <<<"$output"
+	[ "${#lines[@]}" -eq 3 ]
+	output=${lines[0]}
+	[ "$(values role operations bytes received_bytes verified status error)" = "server 3 3072 1024 True 0 None" ]
+	output=${lines[1]}
+	[ "$(values status error)" = "1 ibv_alloc_pd failed: Cannot allocate memory" ]
+	fake server version:3 -J
+	[ "$(values status error)" = "4 refused: client and server speak different versions of the protocol; use one release on both hosts" ]
 }
 
 @test "--json: what was measured, in bits as well, and how much was verified" {

@@ -46,7 +46,7 @@
  *   repeat-DONE               the peer sends MSG_DONE twice
  *   lie:NAME                  the peer sends something that cannot be, and then nothing: a MSG_MR
  *                             with mr-ready or mr-null, or mr-twice; a window-first, or a window
- *                             with received-more or taken-beyond; done-early or done-more;
+ *                             with received-more or taken-beyond; done-first, done-early or done-more;
  *                             verdict-good or verdict-bad (too early), verdict-soon (good, behind
  *                             its MSG_DONE, before the program's). Or confirm: just before the
  *                             --timeout of 1 s, windows of the program's, and nothing moves; crawl:

@@ -87,6 +87,8 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 
 	if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "done-more"))
 		peer_sends_done(peer, peer->transfer.source.filled + 1);
+	else if (moment == MOMENT_BEFORE_MR && !strcmp(name, "done-first"))
+		peer_sends_done(peer, peer->outgoing_length);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "done-early"))
 		peer_sends_done(peer, stream->length == TRANSFER_UNKNOWN ? peer->outgoing_length
 									 : stream->length);
