@@ -71,6 +71,19 @@ outcomes() {
 	[ "$failed" -eq 0 ]
 }
 
+# counts FUNCTION...: lines of standard input are role and options, exit status, how often each is called, and script.
+counts() {
+	local command expected count script failed=0
+	while IFS=$'\t' read -r command expected count script; do
+		read -ra command <<<"$command"
+		fake "${command[0]}" "$script" "${command[@]:1}"
+		[ "$status $(calls "$@")" = "$expected $count" ] && continue
+		echo "${command[*]} '$script': exit status $status, $* called $(calls "$@") times, it said: $stderr"
+		failed=1
+	done
+	[ "$failed" -eq 0 ]
+}
+
 # both [OPTION...]: the same outcomes of a client and of a one-off server.
 both() {
 	local table
@@ -1107,76 +1120,71 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 }
 
 @test "the smallest pair fails if its output is lost" {
-	local programs=$programs
-	run sh -c 'FAKE_VERBS="no-hello write" "$1" 192.0.2.1 20000 >/dev/full' - "$programs/smallest-client"
-	[ "$status" -eq 1 ]
-	[[ $output == *"cannot write the output: No space left on device"* ]]
-	run sh -c 'FAKE_VERBS="no-hello write abandons" "$1" >/dev/full' - "$programs/smallest-server"
-	[ "$status" -eq 1 ]
-	[[ $output == *"cannot write the output: No space left on device"* ]]
+	local arguments
+	for arguments in "client 192.0.2.1 20000" server; do
+		run sh -c "FAKE_VERBS='no-hello write abandons' $programs/smallest-$arguments >/dev/full"
+		[ "$status" -eq 1 ]
+		[[ $output == *"cannot write the output: No space left on device"* ]]
+	done
 }
 
 # bats test_tags=slow
 @test "every call of the smallest pair fails" {
 	local role
-	for role in client server; do
-		leaks=yes tests/fake-verbs/faults "smallest-$role" "no-hello write" write
-		tests/fake-verbs/faults "smallest-$role" "no-hello iwarp write" write
-		tests/fake-verbs/faults "smallest-$role" "no-hello tutorial write" write
+	for role in smallest-client smallest-server; do
+		leaks=yes tests/fake-verbs/faults "$role" "no-hello write" write
+		tests/fake-verbs/faults "$role" "no-hello iwarp write" write
+		tests/fake-verbs/faults "$role" "no-hello tutorial write" write
 	done
 }
 
 # A failure ends it, and the kernel frees what it had.
 # bats test_tags=slow
 @test "the smallest pair ends with the reason, whatever does not come or comes wrong" {
+	local lost="abandons until:30000"
 	outcomes <<-END
-	smallest-client	1	abandons until:30000 ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
-	smallest-client	1	abandons until:30000 ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	smallest-client	1	abandons until:30000 ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
-	smallest-client	1	abandons until:30000 fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
-	smallest-client	1	abandons until:30000 refuse:255	cannot connect: Connection refused
-	smallest-client	1	abandons until:30000 iwarp refuse:255	cannot connect: Connection refused
-	smallest-client	1	abandons until:30000 ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
-	smallest-client	1	abandons until:30000 received-MR!	cannot use a message: Protocol error
-	smallest-client	1	abandons until:30000 received-MR! received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	abandons until:30000 received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	abandons until:30000 iwarp received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	abandons until:30000 DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
-	smallest-client	1	abandons until:30000 sent-MR=12	cannot complete a request: completion status 12
-	smallest-client	1	abandons until:30000 operation=10	cannot complete a request: completion status 10
-	smallest-client	1	abandons until:30000 received-MR+DISCONNECTED	cannot complete
-	smallest-client	1	abandons until:30000 iwarp received-MR+DISCONNECTED	cannot complete
-	smallest-server	1	abandons until:30000 ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
-	smallest-server	1	abandons until:30000 received-MR!	cannot complete the exchange: Connection timed out
-	smallest-server	1	abandons until:30000 received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-server	1	abandons until:30000 sent-DONE!	cannot complete the exchange: Connection timed out
-	smallest-server	1	abandons until:30000 sent-MR=12	cannot complete a request: completion status 12
-	smallest-server	1	abandons until:30000 operation=10	cannot complete a request: completion status 10
-	smallest-server	1	abandons until:30000 received-MR+DISCONNECTED	cannot complete
-	smallest-server	1	abandons until:30000 iwarp received-MR+DISCONNECTED	cannot complete
+	smallest-client	1	$lost ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
+	smallest-client	1	$lost ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
+	smallest-client	1	$lost ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
+	smallest-client	1	$lost fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
+	smallest-client	1	$lost refuse:255	cannot connect: Connection refused
+	smallest-client	1	$lost iwarp refuse:255	cannot connect: Connection refused
+	smallest-client	1	$lost ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
+	smallest-client	1	$lost received-MR!	cannot use a message: Protocol error
+	smallest-client	1	$lost received-MR! received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	$lost received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	$lost iwarp received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	$lost DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
+	smallest-client	1	$lost sent-MR=12	cannot complete a request: completion status 12
+	smallest-client	1	$lost operation=10	cannot complete a request: completion status 10
+	smallest-client	1	$lost received-MR+DISCONNECTED	cannot complete
+	smallest-client	1	$lost iwarp received-MR+DISCONNECTED	cannot complete
+	smallest-server	1	$lost ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
+	smallest-server	1	$lost received-MR!	cannot complete the exchange: Connection timed out
+	smallest-server	1	$lost received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-server	1	$lost sent-DONE!	cannot complete the exchange: Connection timed out
+	smallest-server	1	$lost sent-MR=12	cannot complete a request: completion status 12
+	smallest-server	1	$lost operation=10	cannot complete a request: completion status 10
+	smallest-server	1	$lost received-MR+DISCONNECTED	cannot complete
+	smallest-server	1	$lost iwarp received-MR+DISCONNECTED	cannot complete
 	END
 }
 
-# returns SCRIPT [OPTION...]: a server, three clients, one after the other, and a device that goes and comes back
-# twice; how many of them it served is in $served.
-returns() {
-	fake server "clients:3 2*leave+return return@5000 return@5000 $1" "${@:2}"
-	served=$(calls served)
-	echo "$*: status $status, $served served: $stderr"
-}
-
+# Three clients, one after the other, and a device that goes and comes back twice.
 @test "a device that goes and comes back under a server for all addresses: it serves again" {
-	local script
+	local step script="clients:3 2*leave+return return@5000 return@5000"
 	for programs in $every_build; do
-		for script in "leave@100 leave@100" "" "iwarp leave@100" "write leave@2000 leave@700"; do
-			returns "2*DISCONNECTED+leave $script"
+		counts served <<-END
+		server	0	3	$script 2*DISCONNECTED+leave leave@100 leave@100
+		server	0	3	$script 2*DISCONNECTED+leave
+		server	0	3	$script 2*DISCONNECTED+leave iwarp leave@100
+		server	0	3	$script 2*DISCONNECTED+leave write leave@2000 leave@700
+		END
+		for step in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE; do
+			fake server "$script ${step% *} 2*${step##* }+leave"
+			echo "$step: status $status, $(calls served) served: $stderr"
 			[ "$status" -eq 0 ]
-			[ "$served" -eq 3 ]
-		done
-		for script in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE; do
-			returns "${script% *} 2*${script##* }+leave"
-			[ "$status" -eq 0 ]
-			[ "$served" -ge 1 ]
+			[ "$(calls served)" -ge 1 ]
 			[[ $stderr == *"RDMA device"*"rdma link"* ]]
 		done
 	done
@@ -1207,27 +1215,26 @@ returns() {
 	END
 }
 
+# Of the servers the last one is idle.
 @test "signals end a session in an orderly way" {
-	outcomes client <<-END
-	143	ADDR_RESOLVED+signal	interrupted
-	143	ROUTE_RESOLVED+signal	interrupted
-	143	ESTABLISHED+signal	interrupted
-	143	sent-MR+signal	interrupted
-	130	sent-MR+signal:2	interrupted
-	129	sent-MR+signal:1	interrupted
-	0	DISCONNECTED+signal
-	0	received-VERDICT+signal DISCONNECTED!
-	143	connect-signal:15	interrupted
-	130	connect-signal:2	interrupted
-	5	connect-signal:14	no answer to the connect request
+	outcomes <<-END
+	client	143	ADDR_RESOLVED+signal	interrupted
+	client	143	ROUTE_RESOLVED+signal	interrupted
+	client	143	ESTABLISHED+signal	interrupted
+	client	143	sent-MR+signal	interrupted
+	client	130	sent-MR+signal:2	interrupted
+	client	129	sent-MR+signal:1	interrupted
+	client	0	DISCONNECTED+signal
+	client	0	received-VERDICT+signal DISCONNECTED!
+	client	143	connect-signal:15	interrupted
+	client	130	connect-signal:2	interrupted
+	client	5	connect-signal:14	no answer to the connect request
+	server -1	143	sent-MR+signal	interrupted
+	server -1	130	sent-MR+signal:2	interrupted
+	server -1	143	iwarp received-MR+signal	interrupted
+	server -1	0	DISCONNECTED+signal
+	server	0	DISCONNECTED+signal:2 by-itself
 	END
-	outcomes server -1 <<-END
-	143	sent-MR+signal	interrupted
-	130	sent-MR+signal:2	interrupted
-	143	iwarp received-MR+signal	interrupted
-	0	DISCONNECTED+signal
-	END
-	outcomes server <<<"0	DISCONNECTED+signal:2 by-itself" # which is idle
 }
 
 # Over iWARP: before the call the signals are let in, and in it the kernel sleeps.
@@ -1253,12 +1260,11 @@ returns() {
 
 @test "a signal ends a program at once while a name, or the next address of --check, is resolved" {
 	local port=20000
-	fake client "signal:getaddrinfo:1:15"
-	[ "$status" -eq 143 ]
-	fake client "signal:getaddrinfo:2:2" -B 192.0.2.2
-	[ "$status" -eq 130 ]
-	fake server "signal:getaddrinfo:1:15" -B 192.0.2.1
-	[ "$status" -eq 143 ]
+	outcomes <<-END
+	client	143	signal:getaddrinfo:1:15
+	client -B 192.0.2.2	130	signal:getaddrinfo:2:2
+	server -B 192.0.2.1	143	signal:getaddrinfo:1:15
+	END
 	path "check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15" -t 1
 	[ "$status" -eq 143 ]
 	[ "$(grep -c '^address' <<<"$output")" -eq 1 ]
@@ -1301,50 +1307,45 @@ lines_of() {
 	[[ $output != *"["* ]]
 }
 
-@test "a server listens on every address that there is, on the same port" {
-	local reason
-	fake server "" -1
-	[ "$status" -eq 0 ]
-	[ "$(calls rdma_listen)" -eq 2 ] # IPv4 and IPv6
-	for reason in 99 97 19; do # EADDRNOTAVAIL EAFNOSUPPORT ENODEV
-		fake server "fail:rdma_bind_addr:2+:$reason" -1
-		[ "$status" -eq 0 ]
-		[ "$(calls rdma_listen)" -eq 1 ]
-		outcomes server -1 <<<"3	fail:rdma_bind_addr:1+:$reason	give --bind an address of a network interface"
-	done
-	for reason in 98 99; do # EADDRINUSE, or what the kernel reports for a wildcard's: another port is tried
-		fake server "fail:rdma_bind_addr:2:$reason" -1
-		[ "$status" -eq 0 ]
-		[ "$(calls rdma_listen)" -eq 3 ]
-	done
-	outcomes server -p 20000 <<<"1	fail:rdma_bind_addr:2:98	port 20000: another program does; choose another --port"
-	fake server "fail:rdma_bind_addr:1+:98"
-	[ "$status" -eq 1 ]
-	[ "$(calls rdma_bind_addr)" -eq 20 ]
+# Not there are EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV. With EADDRINUSE, or what the kernel reports for a wildcard's, another
+# port is tried.
+@test "a server listens on every address that there is, IPv4 and IPv6, on the same port" {
+	counts rdma_listen <<-END
+	server -1	0	2	read
+	server -1	0	1	fail:rdma_bind_addr:2+:99
+	server -1	0	1	fail:rdma_bind_addr:2+:97
+	server -1	0	1	fail:rdma_bind_addr:2+:19
+	server -1	0	3	fail:rdma_bind_addr:2:98
+	server -1	0	3	fail:rdma_bind_addr:2:99
+	END
+	counts rdma_bind_addr <<<"server	1	20	fail:rdma_bind_addr:1+:98"
+	outcomes <<-END
+	server -1	3	fail:rdma_bind_addr:1+:99	give --bind an address of a network interface
+	server -1	3	fail:rdma_bind_addr:1+:97	give --bind an address of a network interface
+	server -1	3	fail:rdma_bind_addr:1+:19	give --bind an address of a network interface
+	server -p 20000	1	fail:rdma_bind_addr:2:98	port 20000: another program does; choose another --port
+	END
 }
 
+# As above; and a program has room for so many addresses, and no more.
 @test "--bind of a server: a name with several addresses, one of which is taken, or not there" {
-	local reason several=addresses:192.0.2.1,fd00::1,192.0.2.3
-	fake server "$several" -1 -B name
-	[ "$status" -eq 0 ]
-	[ "$(calls rdma_listen)" -eq 3 ] # on one port
-	for reason in 99 97 19; do # EADDRNOTAVAIL EAFNOSUPPORT ENODEV
-		fake server "$several fail:rdma_bind_addr:3+:$reason" -1 -B name -p 4000
-		[ "$status" -eq 0 ]
-		[ "$(calls rdma_listen)" -eq 2 ]
-		outcomes server -B name <<<"3	$several fail:rdma_bind_addr:1+:$reason	on name port any: "
-	done
-	fake server "$several fail:rdma_bind_addr:3:98" -1 -B name
-	[ "$status" -eq 0 ]
-	[ "$(calls rdma_listen)" -eq 5 ] # another port is tried
-	outcomes server -B name -p 4000 <<-END
-	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: another program does
-	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: another program does
-	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
+	local several=addresses:192.0.2.1,fd00::1,192.0.2.3
+	counts rdma_listen <<-END
+	server -1 -B name	0	3	$several
+	server -1 -B name -p 4000	0	2	$several fail:rdma_bind_addr:3+:99
+	server -1 -B name -p 4000	0	2	$several fail:rdma_bind_addr:3+:97
+	server -1 -B name -p 4000	0	2	$several fail:rdma_bind_addr:3+:19
+	server -1 -B name	0	5	$several fail:rdma_bind_addr:3:98
+	server -1 -B name	0	16	addresses:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
 	END
-	fake server addresses:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 -1 -B name
-	[ "$status" -eq 0 ]
-	[ "$(calls rdma_listen)" -eq 16 ] # as many as the program has room for
+	outcomes <<-END
+	server -B name	3	$several fail:rdma_bind_addr:1+:99	on name port any: 
+	server -B name	3	$several fail:rdma_bind_addr:1+:97	on name port any: 
+	server -B name	3	$several fail:rdma_bind_addr:1+:19	on name port any: 
+	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: another program does
+	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: another program does
+	server -B name -p 4000	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
+	END
 }
 
 # next_tried TIMES STATUS SCRIPT [OPTION...]: a client with two addresses reports one outcome, and whether it tries the second.
@@ -1498,29 +1499,22 @@ taken() {
 }
 
 @test "a long name leaves room for the reason and for the advice: it is shown without its middle" {
-	local long shown script
+	local long shown missing="x//file': No such file or directory" taken="addresses:192.0.2.2 fail:rdma_bind_addr:1"
 	printf -v long 'x/%.0s' {1..600}
 	shown="${long:0:62}...${long: -62}"
-	fake client "" -f "$long" -J
-	[[ $stderr == "rdma-client: cannot read '$shown': No such file or directory" ]]
-	fake client "" -o "$long/file"
-	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
-	fake server "" -1 -o "$long/file"
-	[[ $stderr == *": cannot store 1024 bytes in 'x/"*"x//file': No such file or directory" ]]
-	for script in unknown "write unknown"; do
-		fake client "$script" -o "$long/file"
-		[[ $stderr == *": cannot store the incoming payload in 'x/"*"x//file': No such file or directory" ]]
-	done
-	fake client "" -B "$long"
-	[[ $stderr == "rdma-client: cannot resolve --bind '$shown': "*[a-z] ]]
-	fake client "addresses:192.0.2.2 ADDR_RESOLVED=ADDR_ERROR:-19 fail:rdma_resolve_addr:1:19" -B "$long"
-	[[ $stderr == *"from --bind '$shown': No such device; is that an address of this host"*"that leads there?" ]]
-	fake server "" -B "$long"
-	[[ $stderr == "rdma-server: cannot resolve --bind '$shown': "*[a-z] ]]
-	fake server "addresses:192.0.2.2 fail:rdma_bind_addr:1:98" -B "$long" -p "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001"
-	[[ $stderr == *"listen on $shown port 0"*": another program does; choose another --port" ]]
-	fake server "addresses:192.0.2.2 fail:rdma_bind_addr:1:19" -B "$long"
-	[[ $stderr == *"No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')" ]]
+	outcomes <<-END
+	client -J -f $long	1	read	rdma-client: cannot read '$shown': No such file or directory
+	client -o $long/file	1	read	$missing
+	server -1 -o $long/file	0	lacks:3	$missing
+	client -o $long/file	1	unknown	$missing
+	client -o $long/file	1	write unknown	$missing
+	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
+	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
+	client -B $long	3	addresses:192.0.2.2 ADDR_RESOLVED=ADDR_ERROR:-19 fail:rdma_resolve_addr:1:19	from --bind '$shown': No such device; is that an address of this host
+	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: another program does; choose another --port
+	server -B $long	3	$taken:19	: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
+	END
+	[[ $stderr == *"listen on $shown port any"* ]]
 }
 
 # values KEY...: of the object in $output, with blanks between.
