@@ -411,18 +411,6 @@ static bool has_address(const struct rdma_cm_id *id)
 	       id->route.addr.src_sin.sin_addr.s_addr != htonl(INADDR_ANY);
 }
 
-/* True if two ids cannot both listen on one port. IPv6 takes IPv4 too, unless AFONLY is set. */
-static bool share_address(const struct fake_id *one, const struct fake_id *other)
-{
-	const struct sockaddr_in *here = &one->id.route.addr.src_sin;
-	const struct sockaddr_in *there = &other->id.route.addr.src_sin;
-
-	if (here->sin_family != there->sin_family)
-		return !one->family_only && !other->family_only;
-	return here->sin_family == AF_INET6 || !has_address(&one->id) || !has_address(&other->id) ||
-	       here->sin_addr.s_addr == there->sin_addr.s_addr;
-}
-
 /* A free port is another one for each listener. */
 static uint16_t free_port(void)
 {
@@ -438,8 +426,6 @@ static uint16_t free_port(void)
 
 int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 {
-	const struct fake_id *id = (struct fake_id *)base;
-	struct fake_id *other;
 	int error = enter("rdma_bind_addr");
 
 	if (error)
@@ -447,17 +433,9 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 	set_address(&base->route.addr.src_storage, address);
 	if (*port_of(base) == 0)
 		*port_of(base) = htons(free_port());
-	LIST_FOREACH(other, &ids, link)
-	{
-		if (other != id && other->listening && *port_of(&other->id) == *port_of(base) &&
-		    share_address(id, other))
-			return leave(EADDRINUSE);
-	}
 	if (!has_address(base))
 		return leave(0);
 	synchronize_devices();
-	if (device_is_away())
-		return leave(ENODEV);
 	base->verbs = adapter();
 	use_context(base->verbs);
 	return leave(0);
@@ -483,6 +461,8 @@ int rdma_listen(struct rdma_cm_id *base, int backlog)
 
 	if (backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC)
 		violation("rdma_listen: no backlog or no address");
+	if (base->route.addr.src_addr.sa_family == AF_INET6 && !id->family_only)
+		violation("rdma_listen: with IPv6 goes IPv4, unless AFONLY is set");
 	LIST_FOREACH(other, &ids, link)
 	{
 		if (other->listening && *port_of(&other->id) != *port_of(base))

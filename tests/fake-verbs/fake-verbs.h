@@ -46,9 +46,9 @@
  *   repeat-DONE               the peer sends MSG_DONE twice
  *   lie:NAME                  the peer sends something that cannot be, and then nothing: a MSG_MR
  *                             with mr-ready or mr-null, or mr-twice; a window-first, or a window
- *                             with received-more or taken-beyond; done-first, done-early or done-more;
- *                             verdict-good or verdict-bad (too early), verdict-soon (good, behind
- *                             its MSG_DONE, before the program's). Or confirm: just before the
+ *                             with received-more or taken-beyond; done-first, done-early or
+ * done-more; verdict-good or verdict-bad (too early), verdict-soon (good, behind its MSG_DONE,
+ * before the program's). Or confirm: just before the
  *                             --timeout of 1 s, windows of the program's, and nothing moves; crawl:
  *                             ten times then, a byte moves
  *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
@@ -191,11 +191,6 @@ void wait_for_descriptor(int descriptor);
 /* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The
  * lock is held, and released meanwhile. */
 void sleep_until_signal(int early, int late);
-/*
- * Waits, as destroying does, until the program's other threads have acknowledged `*count` events: a
- * violation if they will not. The lock is held, and released meanwhile.
- */
-void wait_for_others(const unsigned int *count, const char *what);
 
 /* ---- What verbs.c offers: the adapter ---- */
 

@@ -554,13 +554,13 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
 	}
 }
 
-/* True if so many threads wait, and none of them has anything to wake up for. Whose time has come
- * is told to look. */
-static bool threads_wait(int count)
+/* True if all threads wait, and none of them has anything to wake up for. Whose time has come is
+ * told to look. */
+static bool threads_wait(void)
 {
 	struct pollfd ready[THREADS];
 
-	if (world.waiting_count < count)
+	if (world.waiting_count < world.threads)
 		return false;
 	for (int i = 0; i < world.waiting_count; i++) {
 		if (world.waiting[i].deadline <= world.clock) {
@@ -570,17 +570,6 @@ static bool threads_wait(int count)
 		ready[i] = (struct pollfd){ .fd = world.waiting[i].epoll, .events = POLLIN };
 	}
 	return poll(ready, (nfds_t)world.waiting_count, 0) == 0;
-}
-
-void wait_for_others(const unsigned int *count, const char *what)
-{
-	while (*count) {
-		if (threads_wait(world.threads - 1))
-			violation("%u %s were not acknowledged", *count, what);
-		unlock();
-		sched_yield();
-		lock();
-	}
 }
 
 /* When something can happen again: a stimulus is due or the program has a deadline. */
@@ -663,7 +652,7 @@ static void go_on(int epoll)
 				  { .fd = own_nudge, .events = POLLIN } };
 	bool is_first;
 
-	if (threads_wait(world.threads)) {
+	if (threads_wait()) {
 		advance();
 		return;
 	}
