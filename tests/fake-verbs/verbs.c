@@ -20,6 +20,7 @@
 struct fake_channel {
 	struct ibv_comp_channel channel;
 	struct object object;
+	struct fake_cq *cq; /* the one that it is of, here */
 	LIST_ENTRY(fake_channel) link;
 };
 
@@ -474,8 +475,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 	cq->cq.cq_context = cq_context;
 	cq->cq.cqe = entries;
 	TAILQ_INIT(&cq->completions);
+	if (channel && ((struct fake_channel *)channel)->object.users++)
+		violation("ibv_create_cq: a channel is expected to be of one completion queue");
 	if (channel)
-		((struct fake_channel *)channel)->object.users++;
+		((struct fake_channel *)channel)->cq = cq;
 	object_add(&cq->object, "a completion queue");
 	LIST_INSERT_HEAD(&adapter_state.queues, cq, link);
 	unlock();
@@ -518,6 +521,12 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	return error;
 }
 
+/* That of both queues, here. */
+static struct fake_cq *cq_of(const struct fake_qp *qp)
+{
+	return (struct fake_cq *)qp->qp.send_cq;
+}
+
 /* An event in the channel, if one was asked for. */
 static void notify(struct fake_cq *cq)
 {
@@ -531,7 +540,7 @@ static void notify(struct fake_cq *cq)
 static void deliver_spurious(struct stimulus *stimulus)
 {
 	if (stimulus->qp)
-		notify((struct fake_cq *)stimulus->qp->qp.recv_cq);
+		notify(cq_of(stimulus->qp));
 }
 
 void produce_spurious(struct fake_qp *qp)
@@ -581,11 +590,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 		return leave(EIO);
 	if (!lower_counter(channel->fd))
 		return leave(EAGAIN);
-	LIST_FOREACH(cq, &adapter_state.queues, link)
-	{
-		if (cq->cq.channel == channel && cq->events > 0)
-			break;
-	}
+	cq = ((struct fake_channel *)channel)->cq;
 	cq->events--;
 	cq->taken++;
 	cq->notified = true;
@@ -613,7 +618,7 @@ static void retire(struct work *work)
 {
 	struct fake_qp *qp = work->qp;
 
-	((struct fake_cq *)qp->qp.send_cq)->posted--;
+	cq_of(qp)->posted--;
 	if (work->receive) {
 		TAILQ_REMOVE(&qp->receives, work, link);
 		qp->receive_count--;
@@ -667,8 +672,7 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 /* A work request is done. What means nothing in a failed completion is filled with nonsense. */
 static void complete(struct work *work, enum ibv_wc_status status)
 {
-	struct fake_cq *cq =
-		(struct fake_cq *)(work->receive ? work->qp->qp.recv_cq : work->qp->qp.send_cq);
+	struct fake_cq *cq = cq_of(work->qp);
 	struct ibv_wc *completion = &work->completion;
 
 	if (work->complete)
@@ -701,8 +705,9 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 {
 	struct fake_qp *qp = allocate(sizeof(*qp));
 
-	if (attributes->qp_type != IBV_QPT_RC || !attributes->send_cq || !attributes->recv_cq)
-		violation("rdma_create_qp: not a reliable connection with completion queues");
+	if (attributes->qp_type != IBV_QPT_RC || !attributes->send_cq ||
+	    attributes->recv_cq != attributes->send_cq)
+		violation("rdma_create_qp: not a reliable connection with a completion queue");
 	qp->qp = (struct ibv_qp){ .context = pd->context,
 				  .qp_context = attributes->qp_context,
 				  .pd = pd,
@@ -716,33 +721,22 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 	TAILQ_INIT(&qp->receives);
 	TAILQ_INIT(&qp->landing);
 	((struct fake_pd *)pd)->object.users++;
-	((struct fake_cq *)attributes->send_cq)->object.users++;
-	((struct fake_cq *)attributes->recv_cq)->object.users++;
+	if (cq_of(qp)->object.users++)
+		violation("rdma_create_qp: a completion queue is expected to be of one queue pair");
 	object_add(&qp->object, "a queue pair");
 	return qp;
 }
 
 void destroy_fake_qp(struct fake_qp *qp)
 {
-	struct fake_cq *queues[] = { (struct fake_cq *)qp->qp.send_cq,
-				     (struct fake_cq *)qp->qp.recv_cq };
 	struct work *work;
 
 	if (qp->unread)
 		violation("a queue pair is destroyed before its device event was acknowledged");
 	forget(NULL, qp);
-	for (size_t i = 0; i < 2; i++) {
-		struct work *next;
-
-		for (work = TAILQ_FIRST(&queues[i]->completions); work; work = next) {
-			next = TAILQ_NEXT(work, completion_link);
-			if (work->qp != qp)
-				continue;
-			TAILQ_REMOVE(&queues[i]->completions, work, completion_link);
-			queues[i]->entries--;
-		}
-		queues[i]->object.users--;
-	}
+	TAILQ_INIT(&cq_of(qp)->completions);
+	cq_of(qp)->entries = 0;
+	cq_of(qp)->object.users--;
 	while ((work = TAILQ_FIRST(&qp->sends)) || (work = TAILQ_FIRST(&qp->receives)))
 		retire(work);
 	((struct fake_pd *)qp->qp.pd)->object.users--;
@@ -814,7 +808,7 @@ static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
 		violation("the %s queue overflows", receive ? "receive" : "send");
 	if (qp->receive_count + qp->send_count > (uint32_t)qp->qp.send_cq->cqe)
 		violation("more work requests are posted than the completion queue has room for");
-	((struct fake_cq *)qp->qp.send_cq)->posted++;
+	cq_of(qp)->posted++;
 	work = keep(sizeof(*work));
 	work->qp = qp;
 	work->receive = receive;
