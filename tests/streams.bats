@@ -84,19 +84,6 @@ peak_below() {
 	expect 0
 }
 
-# bats test_tags=roce
-@test "a file that becomes shorter while it is sent: both sides say so, nothing is stored" {
-	truncate -s 256M "$folder/there"
-	start_server -1 -t "$LIMIT" -o "$folder/arrived" write
-	start_client -v -t "$LIMIT" -f "$folder/there" write 192.0.2.1 "$port"
-	wait_for_line "$client_err" MSG_WINDOW "$client"
-	truncate -s 9000000 "$folder/there"
-	wait_client
-	expect 1 "cannot read '$folder/there': it was cut short"
-	server_ends 4 "the peer gave up: it could not read what it sends"
-	[ "$(count "$folder")" -eq 1 ]
-}
-
 # ---- Pipes ----
 
 @test "pipes that are longer than a ring, both ways" {
@@ -107,21 +94,6 @@ peak_below() {
 	expect 0
 	server_ends 0
 	both_arrived
-}
-
-# bats test_tags=roce
-@test "a server of several clients keeps a copy of its pipe" {
-	local number
-	random_file back 8500000
-	start_command sh -c 'mkfifo /run/pipe && { cat "$1" >/run/pipe & } && exec "$2" -f - read </run/pipe' - \
-		"$folder/back" "$PROGRAMS/rdma-server"
-	for number in 1 2; do
-		client --one-way -o "$folder/arrived$number" read 192.0.2.1 "$port"
-		expect 0
-		cmp "$folder/back" "$folder/arrived$number"
-	done
-	stop_server
-	lab run a rm /run/pipe
 }
 
 # The second line is written when the first has arrived.
@@ -136,19 +108,6 @@ peak_below() {
 	expect 0
 	server_ends 0
 	[ "$(<"$server_out")" = $'first\nsecond' ]
-}
-
-@test "tar on both ends" {
-	mkdir "$folder/from" "$folder/to"
-	cp -r "$top/tests/unit" "$top/tests/peer" "$folder/from"
-	background a "$BATS_TEST_TMPDIR/tar" "$BATS_TEST_TMPDIR/server.err" \
-		sh -c '"$1" -1 -o - write | tar x -C "$2"' - "$PROGRAMS/rdma-server" "$folder/to"
-	server=$! server_err=$BATS_TEST_TMPDIR/server.err
-	await_port "$server_err" "$server"
-	shell_client 'tar c -C "$1" . | "$CLIENT" --one-way -f - write 192.0.2.1 "$2"' "$folder/from" "$port"
-	expect 0
-	server_ends 0
-	diff -r "$folder/from" "$folder/to"
 }
 
 # ---- Little memory ----
@@ -190,20 +149,7 @@ peak_below() {
 	lab run a rm /tmp/arrived
 }
 
-# ---- Repeated operations ----
-
-# ---- Disks that are full, or gone ----
-
-# bats test_tags=roce
-@test "the disk is full in the middle of a stream: both sides say so, nothing is left" {
-	repair='lab run a umount /run/small'
-	lab run a sh -c 'mkdir -p /run/small && mount -t tmpfs -o size=2m tmpfs /run/small'
-	start_server -1 -t "$LIMIT" -o /run/small/file write
-	client --one-way -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
-	expect 4 "the peer gave up: it could not read what it sends, or keep what it receives"
-	server_ends 1 "cannot store in '/run/small/file': No space left on device"
-	[ -z "$(lab run a ls -A /run/small)" ]
-}
+# ---- What is left of a receiver that is killed ----
 
 # start_source SCRIPT: a client that sends what a pipe has, 4 MiB, then as many once the script has ended, whose $2 is
 # $folder.
@@ -212,24 +158,6 @@ start_source() {
 	background b /dev/null "$client_err" sh -c '{ head -c 4M /dev/zero; '"$1"'; head -c 4M /dev/zero; } |
 			"$1" -t "$3" -f - write 192.0.2.1 "$4"' - "$PROGRAMS/rdma-client" "$folder" "$LIMIT" "$port"
 	client=$!
-}
-
-# has_files FOLDER COUNT
-has_files() {
-	[ "$(count "$1")" -eq "$2" ]
-}
-
-# bats test_tags=roce
-@test "the folder goes in the middle of a stream: both sides say so" {
-	mkdir "$folder/to"
-	start_server -1 -t "$LIMIT" -o "$folder/to/file" write
-	start_source 'while [ -e "$2/to" ]; do sleep 0.05; done'
-	await has_files "$folder/to" 1 # one that is being written; the folder knows no file without a name
-	rm -r "$folder/to"
-	wait_client
-	expect 4 "the peer received the payload and could not store it"
-	server_ends 1 "all is received and verified, but cannot be stored in '$folder/to/file': No such file or directory"
-	[ "$(count "$folder")" -eq 0 ]
 }
 
 # On a file system with O_TMPFILE: the folders of this machine are shared without.
