@@ -219,34 +219,6 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	grep -q 'type of service 104' "$server_err"
 }
 
-@test "--message: an empty one, one that is shown in part, one that a terminal would obey" {
-	text=$(head -c 100000 /dev/zero | tr '\0' x)
-	start_server -1 -m "" write
-	client -m "$text" write 192.0.2.1 "$port"
-	expect 0
-	wait_server
-	expect 0
-	grep -qxF "remote buffer: " <<<"$output"
-	grep -qxF "remote buffer: ${text:0:1024}... (1024 of 100001 bytes)" "$server_out"
-	start_server -1 read
-	client -m $'red \e[31m and \\' read 192.0.2.1 "$port"
-	expect 0
-	wait_server
-	grep -x 'remote buffer: red \\x1b\[31m and \\\\$' "$server_out"
-}
-
-@test "--verbose prints verbs and states on standard error; without it no key and no address of memory is printed" {
-	start_server -1 read
-	client -v read 192.0.2.1 "$port"
-	expect 0
-	wait_server
-	expect 0
-	grep -q 'RDMA READ of 1024 bytes' <<<"$stderr"
-	grep -q 'PHASE_EXCHANGING, LOCAL_MR_POSTED' <<<"$stderr"
-	diff <(transcript client read "$(sed -n 's/^remote buffer: //p' <<<"$output")") - <<<"$output"
-	run ! grep -E 'rkey|0x' "$server_out" "$server_err"
-}
-
 # ---- what can go wrong, and the exit status ----
 
 @test "a server that does the other operation refuses in words: exit status 4" {
@@ -336,10 +308,3 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	! grep -q failed "$server_err" || return 1
 }
 
-@test "SIGINT and SIGTERM end an idle server with exit status 0" {
-	for signal in INT TERM; do
-		start_server write
-		stop_server "$signal"
-		expect 0
-	done
-}
