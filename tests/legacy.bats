@@ -98,42 +98,6 @@ smallest_client() {
 	done
 }
 
-# bats test_tags=slow
-@test "the smallest client says that the server went away, is silent, or is not there" {
-	start_peer_server write --at done=kill
-	smallest_client
-	expect 1 "cannot complete"
-	wait_peer
-	smallest_client
-	expect 1 "cannot connect: Connection refused"
-	start_peer_server write --at mr=hang
-	smallest_client
-	expect 1 "cannot complete the exchange: Connection timed out"
-}
-
-# bats test_tags=slow
-@test "the smallest server says that the client went away, is silent, breaks the protocol, or reads" {
-	local action text
-	while read -r action text; do
-		start_command "$SMALLEST/server"
-		start_peer b client write --at "$action" 192.0.2.1 "$port"
-		wait_server
-		[ "$status" -eq 1 ]
-		grep -q "$text" "$server_err"
-		end_peer
-	done <<-END
-		done=kill	cannot complete
-		mr=hang	cannot complete the exchange: Connection timed out
-		mr=done	cannot use a message: Protocol error
-	END
-	start_command "$SMALLEST/server"
-	client read 192.0.2.1 "$port"
-	[ "$status" -ne 0 ]
-	wait_server
-	[ "$status" -eq 1 ]
-	grep -q "cannot complete" "$server_err"
-}
-
 @test "two tutorial programs work with each other, so the tests' own peer is right" {
 	start_peer_server write # not read: where neither waits for its own, that fails now and then
 	legacy_client write

@@ -61,13 +61,12 @@ static const char help[] =
 	"\n"
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
-	"ACTION is kill, stop, hang, disconnect, skip (the step), flow (wait until the other side's\n"
-	"operation is seen to move), flood (send windows that move by a byte, without a pause), or\n"
-	"to send one more message: mr, done, verdict, window (which moves what the operation moves,\n"
-	"by a byte; once MSG_DONE is sent, kept), unknown, short, long.\n"
-	"FIELD is hello.version, hello.length, hello.size (bytes of it that are sent), mr.address,\n"
-	"mr.rkey, done.digest, done.bytes, verdict.status, window.received, window.ready,\n"
-	"window.taken or window.kept.\n";
+	"ACTION is kill, stop, hang, disconnect, flow (wait until the other side's operation is seen\n"
+	"to move), flood (send windows that move by a byte, without a pause), or to send one more\n"
+	"message: mr, done, window (which moves what the operation moves, by a byte), unknown,\n"
+	"short, long.\n"
+	"FIELD is hello.version, hello.length, mr.address, mr.rkey, done.digest, done.bytes,\n"
+	"verdict.status or window.ready.\n";
 
 struct session;
 
@@ -108,10 +107,8 @@ struct session {
 	unsigned int disconnected; /* the other side did, or answered */
 	unsigned int received[4];  /* messages by type */
 	struct message messages[4];
-	struct message window; /* the numbers that were sent last */
-	bool done_sent;
+	struct message window;          /* the numbers that were sent last */
 	unsigned int posted, completed; /* send work requests */
-	bool skips;                     /* the next step */
 	const char *over;               /* why the session cannot go on; NULL: it can */
 	bool reported;                  /* so on standard output */
 };
@@ -430,12 +427,6 @@ static void send_done(struct session *session)
 	}
 	message.value = wire_value(session, "done.digest", message.value);
 	message.length = wire_value(session, "done.bytes", message.length);
-	session->done_sent = true;
-	/* which it says as well */
-	if (session->peer->operation == OPERATION_WRITE)
-		session->window.value = outgoing->length;
-	else
-		session->window.length = session->incoming->length;
 	send_message(session, &message);
 }
 
@@ -459,18 +450,15 @@ static void send_window(struct session *session)
 	struct message *told = &session->window;
 	struct message message;
 
-	if (session->done_sent)
-		told->kept++;
-	else if (session->peer->operation == OPERATION_WRITE)
+	if (session->peer->operation == OPERATION_WRITE)
 		told->value++;
 	else
 		told->length++;
 	message = (struct message){
 		.type = MSG_WINDOW,
-		.received = wire_value(session, "window.received", session->received[MSG_WINDOW]),
+		.received = session->received[MSG_WINDOW],
 		.value = wire_value(session, "window.ready", told->value),
-		.length = wire_value(session, "window.taken", told->length),
-		.kept = wire_value(session, "window.kept", told->kept),
+		.length = told->length,
 	};
 	send_message(session, &message);
 }
@@ -517,7 +505,7 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 		return;
 	encode_hello(&hello, wire);
 	parameters->private_data = wire;
-	parameters->private_data_len = (uint8_t)wire_value(session, "hello.size", HELLO_SIZE);
+	parameters->private_data_len = HELLO_SIZE;
 }
 
 /* Client: resolves and asks. Server: waits for a client that asks. */
@@ -689,11 +677,6 @@ static void leave(struct session *session)
 	session->over = "left";
 }
 
-static void skip(struct session *session)
-{
-	session->skips = true;
-}
-
 /* Until the other side's operation moves: its first byte is here, or it says that more is taken, or
  * the end. */
 static void await_flow(struct session *session)
@@ -720,11 +703,11 @@ static void flood(struct session *session)
 }
 
 static const struct deed actions[] = {
-	{ "kill", kill_peer },       { "stop", stop_peer },     { "hang", hang },
-	{ "disconnect", leave },     { "skip", skip },          { "flow", await_flow },
-	{ "flood", flood },          { "mr", send_mr },         { "done", send_done },
-	{ "verdict", send_verdict }, { "window", send_window }, { "unknown", send_unknown },
-	{ "short", send_short },     { "long", send_long },     { NULL, NULL },
+	{ "kill", kill_peer },   { "stop", stop_peer },  { "hang", hang },
+	{ "disconnect", leave }, { "flow", await_flow }, { "flood", flood },
+	{ "mr", send_mr },       { "done", send_done },  { "window", send_window },
+	{ "short", send_short }, { "long", send_long },  { "unknown", send_unknown },
+	{ NULL, NULL },
 };
 
 static void misbehave(struct session *session, const char *name)
@@ -746,14 +729,13 @@ static void run_step(struct session *session, const struct deed *step)
 {
 	const struct peer *peer = session->peer;
 
-	session->skips = false;
 	for (unsigned int i = 0; i < peer->fault_count && !session->over; i++) {
 		const char *action = value_of(peer->faults[i], step->name);
 
 		if (action)
 			misbehave(session, action);
 	}
-	if (!session->over && !session->skips)
+	if (!session->over)
 		step->run(session);
 	if (session->over && !session->reported) {
 		printf("over at %s: %s\n", step->name, session->over);
