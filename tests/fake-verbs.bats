@@ -800,6 +800,7 @@ endings() {
 	4	refuse:3	the server refused: the client sends nothing, or more than
 	4	iwarp refuse:4	out of resources for another session; try again later
 	4	refuse:4 lacks:1	the server is busy: it has as many sessions as it takes; try again later
+	4	refuse:4 lacks:2	the server refused: the server is out of memory for another session
 	4	iwarp refuse:4 lacks:3	the server cannot store what it would receive
 	7	version:1	does not fit: version 1
 	7	version:3	does not fit: version 3
