@@ -90,10 +90,9 @@ static bool takes_late_windows(void)
 	return !scripted("no-late-windows");
 }
 
-uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
+static struct hello own_hello(const struct peer *peer, bool passive)
 {
 	bool unknown = scripted("unknown") && peer_sends(passive);
-	const char *device = scripted_text("device");
 	unsigned int flags = (scripted("one-way") ? HELLO_ONE_WAY : 0) |
 			     (unknown ? HELLO_UNKNOWN : 0) |
 			     (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
@@ -101,64 +100,47 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 			     (scripted("check") && !passive ? HELLO_PATTERN : 0) |
 			     (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
 			     (takes_late_windows() ? HELLO_LATE_WINDOWS : 0);
+	const char *device = scripted_text("device");
 	struct hello hello = {
 		.version = (uint8_t)scripted_number("version", HELLO_VERSION),
 		.operation = writes(),
 		.flags = (uint16_t)flags,
-		.refusal = (uint8_t)refusal,
-		.lacking = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0),
 		.length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length,
 		.seconds = scripted_number("seconds", 0),
 		.passes = scripted_number("passes", 1),
 	};
 
+	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : "");
+	return hello;
+}
+
+uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
+{
+	struct hello hello = own_hello(peer, passive);
+
 	if (is_tutorial())
 		return 0;
-	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : "");
+	hello.refusal = (uint8_t)refusal;
+	hello.lacking = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0);
 	encode_hello(&hello, wire);
-	return hello.version == 1 ? VERSION_1_SIZE : device ? HELLO_SIZE : HELLO_LEAST;
+	return hello.version == 1 ? VERSION_1_SIZE : hello.device[0] ? HELLO_SIZE : HELLO_LEAST;
 }
 
-/* Bytes of a ring of the peer's for this stream. */
-static uint64_t ring_size(const struct stream_plan *plan)
+/* Who sends a stream says how long it is, who reads or writes it how often. */
+static struct stream_plan plan_stream(bool present, const struct hello *sender,
+				      const struct hello *operator)
 {
-	uint64_t most = RING_OF_UNKNOWN;
-
-	if (plan->length != TRANSFER_UNKNOWN)
-		most = smaller(plan->length, LONGEST_RING);
-	most = smaller(most, scripted_number("ring", LONGEST_RING));
-	return most > 0 ? most : 1;
-}
-
-/* The program's stream: who reads says how often, who sends says how long. */
-static struct stream_plan plan_incoming(const struct hello *hello, bool passive)
-{
-	bool unknown = hello->flags & HELLO_UNKNOWN;
+	bool unknown = sender->flags & HELLO_UNKNOWN;
+	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, LONGEST_RING);
 	struct stream_plan plan = {
-		.present = !scripted("one-way") || !peer_sends(passive),
-		.every_pass = writes() ? hello->flags & HELLO_EVERY_PASS : scripted("every-pass"),
-		.length = unknown ? TRANSFER_UNKNOWN : hello->length,
-		.passes = writes() ? hello->passes : scripted_number("passes", 1),
+		.present = present,
+		.every_pass = operator->flags & HELLO_EVERY_PASS,
+		.length = unknown ? TRANSFER_UNKNOWN : sender->length,
+		.passes = unknown ? 1 : operator->passes,
+		.ring = smaller(ring, scripted_number("ring", LONGEST_RING)),
 	};
 
-	plan.passes = unknown ? 1 : plan.passes;
-	plan.ring = ring_size(&plan);
-	return plan;
-}
-
-static struct stream_plan plan_outgoing(const struct peer *peer, const struct hello *hello,
-					bool passive)
-{
-	bool unknown = scripted("unknown");
-	struct stream_plan plan = {
-		.present = peer_sends(passive),
-		.every_pass = writes() ? scripted("every-pass") : hello->flags & HELLO_EVERY_PASS,
-		.length = unknown ? TRANSFER_UNKNOWN : peer->outgoing_length,
-		.passes = writes() ? scripted_number("passes", 1) : hello->passes,
-	};
-
-	plan.passes = unknown ? 1 : plan.passes;
-	plan.ring = ring_size(&plan);
+	plan.ring += plan.ring == 0;
 	return plan;
 }
 
@@ -174,8 +156,12 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 	return smaller(size, LONGEST_KEPT);
 }
 
-static void plan_transfer(struct peer *peer, const struct hello *hello, bool passive)
+static void plan_transfer(struct peer *peer, const struct hello *program, bool passive)
 {
+	const struct hello own = own_hello(peer, passive);
+	const struct hello *moves_outgoing = writes() ? &own : program,
+			   *moves_incoming = writes() ? program : &own;
+	bool present = !scripted("one-way") || !peer_sends(passive);
 	struct transfer_plan plan = {
 		.writes = writes(),
 		.depth = PEER_DEPTH,
@@ -183,8 +169,8 @@ static void plan_transfer(struct peer *peer, const struct hello *hello, bool pas
 		.credits = is_tutorial() ? 0 : TRANSFER_CREDITS,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
-		.outgoing = plan_outgoing(peer, hello, passive),
-		.incoming = plan_incoming(hello, passive),
+		.outgoing = plan_stream(peer_sends(passive), &own, moves_outgoing),
+		.incoming = plan_stream(present, program, moves_incoming),
 	};
 
 	transfer_init(&peer->transfer, &plan);
