@@ -34,6 +34,7 @@
 #define FUNCTIONS        80
 #define DESCRIPTORS      1024
 #define THREADS          512
+#define AWAITED          4 /* descriptors of a thread at a time */
 #define START_CLOCK      1000
 #define ARENA_SIZE       ((size_t)64 << 20)
 
@@ -42,8 +43,6 @@ REDIRECTED(calloc);
 REDIRECTED(mmap);
 REDIRECTED(syscall);
 REDIRECTED(epoll_wait);
-REDIRECTED(epoll_create1);
-REDIRECTED(epoll_ctl);
 int __real_fcntl(int descriptor, int command, long argument);
 int __wrap_fcntl(int descriptor, int command, long argument);
 /* What the makefile has the program call in place of poll(2) and pthread_create(3). */
@@ -78,7 +77,8 @@ static struct {
 	int held_up; /* by a disk, for ever */
 	int console_threads;
 	struct waiting {
-		int epoll; /* what a thread waits on; negative: for nothing but the time */
+		const struct pollfd *descriptors; /* what a thread waits on */
+		nfds_t count;                     /* 0: for nothing but the time */
 		int64_t deadline;
 		int nudge; /* the thread's counter: it has to look again */
 	} waiting[THREADS];
@@ -558,18 +558,22 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
  * told to look. */
 static bool threads_wait(void)
 {
-	struct pollfd ready[THREADS];
+	struct pollfd ready[THREADS * AWAITED];
+	nfds_t count = 0;
 
 	if (world.waiting_count < world.threads)
 		return false;
 	for (int i = 0; i < world.waiting_count; i++) {
-		if (world.waiting[i].deadline <= world.clock) {
-			raise_counter(world.waiting[i].nudge);
+		const struct waiting *waiting = &world.waiting[i];
+
+		if (waiting->deadline <= world.clock) {
+			raise_counter(waiting->nudge);
 			return false;
 		}
-		ready[i] = (struct pollfd){ .fd = world.waiting[i].epoll, .events = POLLIN };
+		for (nfds_t n = 0; n < waiting->count; n++)
+			ready[count++] = waiting->descriptors[n];
 	}
-	return poll(ready, (nfds_t)world.waiting_count, 0) == 0;
+	return poll(ready, count, 0) == 0;
 }
 
 /* When something can happen again: a stimulus is due or the program has a deadline. */
@@ -623,22 +627,23 @@ static void advance(void)
 static _Thread_local int own_nudge;
 
 /* A thread waits from now on. The lock is held. */
-static void begin_to_wait(int epoll, int64_t deadline)
+static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_t deadline)
 {
 	if (!own_nudge)
 		own_nudge = open_counter();
-	if (world.waiting_count == THREADS)
-		violation("too many threads wait");
-	world.waiting[world.waiting_count++] =
-		(struct waiting){ .epoll = epoll, .deadline = deadline, .nudge = own_nudge };
+	if (world.waiting_count == THREADS || count > AWAITED)
+		violation("too many threads wait, or one for too much");
+	world.waiting[world.waiting_count++] = (struct waiting){
+		.descriptors = descriptors, .count = count, .deadline = deadline, .nudge = own_nudge
+	};
 }
 
 /* The first of those that wait looks often whether all do: there is a first one again. */
-static void end_waiting(int epoll)
+static void end_waiting(void)
 {
 	int place = 0;
 
-	while (world.waiting[place].epoll != epoll)
+	while (world.waiting[place].nudge != own_nudge)
 		place++;
 	world.waiting[place] = world.waiting[--world.waiting_count];
 	if (place == 0 && world.waiting_count > 0)
@@ -646,90 +651,67 @@ static void end_waiting(int epoll)
 }
 
 /* Lets time or the world go on, or waits in real time for somebody else to do so. */
-static void go_on(int epoll)
+static void go_on(const struct pollfd *descriptors, nfds_t count)
 {
-	struct pollfd ready[] = { { .fd = epoll, .events = POLLIN },
-				  { .fd = own_nudge, .events = POLLIN } };
+	struct pollfd ready[1 + AWAITED] = { { .fd = own_nudge, .events = POLLIN } };
 	bool is_first;
 
 	if (threads_wait()) {
 		advance();
 		return;
 	}
-	is_first = world.waiting[0].epoll == epoll;
+	for (nfds_t i = 0; i < count; i++)
+		ready[1 + i] = descriptors[i];
+	is_first = world.waiting[0].nudge == own_nudge;
 	unlock();
-	poll(ready, 2, is_first ? 1 : 1000);
+	poll(ready, 1 + count, is_first ? 1 : 1000);
 	lock();
-	while (poll(&ready[1], 1, 0) > 0)
+	while (poll(ready, 1, 0) > 0)
 		lower_counter(own_nudge);
 }
 
-/* Waits in simulated time, as epoll_wait(2) does. */
-static int wait_simulated(int epoll, struct epoll_event *events, int maximum, int timeout)
+/* Waits in simulated time, as poll(2) does; without descriptors for nothing but the time. */
+static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 {
 	int64_t deadline;
-	int count;
+	int ready;
 
 	lock();
 	deadline = timeout < 0 ? INT64_MAX : world.clock + timeout;
-	begin_to_wait(epoll, deadline);
-	while ((count = __real_epoll_wait(epoll, events, maximum, 0)) == 0 &&
-	       world.clock < deadline)
-		go_on(epoll);
-	world.clock += count > 0; /* who never gets to wait reaches the deadlines, too */
-	end_waiting(epoll);
+	begin_to_wait(descriptors, count, deadline);
+	while ((ready = poll(descriptors, count, 0)) == 0 && world.clock < deadline)
+		go_on(descriptors, count);
+	world.clock += ready > 0; /* who never gets to wait reaches the deadlines, too */
+	end_waiting();
 	unlock();
-	return count;
-}
-
-/* The same for nothing but the time. */
-static void wait_milliseconds(int64_t milliseconds)
-{
-	static int pauses;
-	int64_t deadline;
-	int pause;
-
-	lock();
-	pause = --pauses;
-	deadline = world.clock + milliseconds;
-	begin_to_wait(pause, deadline);
-	while (world.clock < deadline)
-		go_on(pause);
-	end_waiting(pause);
-	unlock();
+	for (nfds_t i = 0; i < count; i++) {
+		if (descriptors[i].revents & POLLNVAL)
+			violation("poll: descriptor %d cannot be waited for", descriptors[i].fd);
+	}
+	return ready;
 }
 
 int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int timeout)
 {
-	return fails("epoll_wait") ? -1 : wait_simulated(epoll, events, maximum, timeout);
-}
+	struct pollfd ready = { .fd = epoll, .events = POLLIN };
 
-static int poll_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-	int epoll = __real_epoll_create1(EPOLL_CLOEXEC);
-
-	for (nfds_t i = 0; i < count; i++) {
-		if (descriptors[i].fd >= 0 &&
-		    __real_epoll_ctl(epoll, EPOLL_CTL_ADD, descriptors[i].fd, &event))
-			violation("poll: descriptor %d cannot be waited for", descriptors[i].fd);
-	}
-	wait_simulated(epoll, &event, 1, timeout);
-	close(epoll);
-	return poll(descriptors, count, 0);
+	if (fails("epoll_wait"))
+		return -1;
+	wait_simulated(&ready, 1, timeout);
+	return __real_epoll_wait(epoll, events, maximum, 0);
 }
 
 /* What a connection's thread, and the smallest pair, are compiled to call instead of poll(2). */
 int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout)
 {
-	return fails("poll") ? -1 : poll_simulated(descriptors, count, timeout);
+	return fails("poll") ? -1 : wait_simulated(descriptors, count, timeout);
 }
 
 void wait_for_descriptor(int descriptor)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLIN };
 
-	poll_simulated(&ready, 1, -1);
+	wait_simulated(&ready, 1, -1);
 }
 
 REDIRECTED(clock_gettime);
@@ -924,7 +906,7 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 		lock();
 		world.descriptors[descriptor] = true;
 		unlock();
-		wait_milliseconds(pause);
+		wait_simulated(NULL, 0, (int)pause);
 		size = 1;
 	}
 	return __real_read(descriptor, buffer, size);
