@@ -9,7 +9,6 @@
  */
 #include <err.h>
 #include <errno.h>
-#include <getopt.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
 #include <poll.h>
@@ -43,8 +42,6 @@
 /* Messages of no proper size. */
 #define SHORT_SIZE 20
 #define LONG_SIZE  200
-/* Most --at, and most --set, that may be given. */
-#define FAULTS 8
 
 static const char help[] =
 	"Usage: peer server OPERATION [OPTION]...\n"
@@ -56,8 +53,8 @@ static const char help[] =
 	"  --length BYTES     send so many bytes (default 1024)\n"
 	"  --connections N    hold N sessions at once\n"
 	"  --rounds N         all that N times\n"
-	"  --at STEP=ACTION   before STEP do ACTION; up to 8 of them, in the order given\n"
-	"  --set FIELD=VALUE  send VALUE in FIELD; +VALUE is added to what would be right; up to 8\n"
+	"  --at STEP=ACTION   before STEP do ACTION; as many as wanted, in the order given\n"
+	"  --set FIELD=VALUE  send VALUE in FIELD; +VALUE is added to what would be right\n"
 	"\n"
 	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
@@ -84,10 +81,7 @@ struct peer {
 	uint64_t length;
 	unsigned int connections;
 	unsigned int rounds;
-	const char *faults[FAULTS]; /* "STEP=ACTION" */
-	unsigned int fault_count;
-	const char *settings[FAULTS]; /* "FIELD=VALUE" */
-	unsigned int setting_count;
+	char **words; /* of the command line, up to NULL: --at and --set are looked up in them */
 	const char *address;
 	const char *port;
 	struct rdma_event_channel *channel;
@@ -113,26 +107,33 @@ struct session {
 	bool reported;                  /* so on standard output */
 };
 
-/* The part of `text` behind "NAME="; NULL if something else stands there. */
-static const char *value_of(const char *text, const char *name)
+/*
+ * What the next `option` NAME=VALUE of the command line says of `name`, from `*place` on, which
+ * moves on; NULL: nothing.
+ */
+static const char *next_value(char ***place, const char *option, const char *name)
 {
 	size_t length = strlen(name);
 
-	return !strncmp(text, name, length) && text[length] == '=' ? text + length + 1 : NULL;
+	for (; **place; ++*place) {
+		const char *text = **place;
+
+		if (!strcmp((*place)[-1], option) && !strncmp(text, name, length) &&
+		    text[length] == '=') {
+			++*place;
+			return text + length + 1;
+		}
+	}
+	return NULL;
 }
 
 /* The value that goes on the wire in `field` instead of the right one. */
 static uint64_t wire_value(const struct session *session, const char *field, uint64_t right)
 {
-	const struct peer *peer = session->peer;
+	char **place = session->peer->words;
+	const char *value = next_value(&place, "--set", field);
 
-	for (unsigned int i = 0; i < peer->setting_count; i++) {
-		const char *value = value_of(peer->settings[i], field);
-
-		if (value)
-			return strtoull(value, NULL, 0) + (*value == '+' ? right : 0);
-	}
-	return right;
+	return value ? strtoull(value, NULL, 0) + (*value == '+' ? right : 0) : right;
 }
 
 /* ---- Waiting ---- */
@@ -727,14 +728,11 @@ static void misbehave(struct session *session, const char *name)
  */
 static void run_step(struct session *session, const struct deed *step)
 {
-	const struct peer *peer = session->peer;
+	char **place = session->peer->words;
+	const char *action;
 
-	for (unsigned int i = 0; i < peer->fault_count && !session->over; i++) {
-		const char *action = value_of(peer->faults[i], step->name);
-
-		if (action)
-			misbehave(session, action);
-	}
+	while (!session->over && (action = next_value(&place, "--at", step->name)))
+		misbehave(session, action);
 	if (!session->over)
 		step->run(session);
 	if (session->over && !session->reported) {
@@ -769,64 +767,47 @@ static bool run_round(struct peer *peer)
 
 /* ---- The command line ---- */
 
-static void add(const char **list, unsigned int *count, const char *text)
+static _Noreturn void refuse_arguments(void)
 {
-	if (*count == FAULTS)
-		errx(2, "too many times: %s", text);
-	list[(*count)++] = text;
+	fputs(help, stderr);
+	exit(2);
 }
 
-static void parse_option(struct peer *peer, int letter)
+/* The options, each but --hello with a value; returns what stands behind them. */
+static char **read_options(struct peer *peer, char **words)
 {
-	switch (letter) {
-	case 'h':
-		peer->hello = true;
-		break;
-	case 'l':
-		peer->length = strtoull(optarg, NULL, 0);
-		break;
-	case 'c':
-		peer->connections = (unsigned int)strtoul(optarg, NULL, 0);
-		break;
-	case 'r':
-		peer->rounds = (unsigned int)strtoul(optarg, NULL, 0);
-		break;
-	case 'a':
-		add(peer->faults, &peer->fault_count, optarg);
-		break;
-	case 's':
-		add(peer->settings, &peer->setting_count, optarg);
-		break;
-	default:
-		fputs(help, stderr);
-		exit(2);
+	for (; *words && !strncmp(*words, "--", 2); words++) {
+		const char *option = *words;
+
+		if (!strcmp(option, "--hello")) {
+			peer->hello = true;
+			continue;
+		}
+		if (!*++words)
+			refuse_arguments();
+		if (!strcmp(option, "--length"))
+			peer->length = strtoull(*words, NULL, 0);
+		else if (!strcmp(option, "--connections"))
+			peer->connections = (unsigned int)strtoul(*words, NULL, 0);
+		else if (!strcmp(option, "--rounds"))
+			peer->rounds = (unsigned int)strtoul(*words, NULL, 0);
+		else if (strcmp(option, "--at") != 0 && strcmp(option, "--set") != 0)
+			refuse_arguments();
 	}
+	return words;
 }
 
-static void parse_arguments(struct peer *peer, int argc, char **argv)
+static void read_arguments(struct peer *peer, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "hello", no_argument, NULL, 'h' },
-		{ "length", required_argument, NULL, 'l' },
-		{ "connections", required_argument, NULL, 'c' },
-		{ "rounds", required_argument, NULL, 'r' },
-		{ "at", required_argument, NULL, 'a' },
-		{ "set", required_argument, NULL, 's' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int letter;
-
-	while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1)
-		parse_option(peer, letter);
-	argv += optind;
-	peer->role = argv[0] && !strcmp(argv[0], "client") ? ROLE_CLIENT : ROLE_SERVER;
-	if (argc - optind != (peer->role == ROLE_CLIENT ? 4 : 2) ||
-	    !parse_operation(argv[1], &peer->operation))
-		parse_option(peer, '?');
-	if (peer->role == ROLE_CLIENT) {
-		peer->address = argv[2];
-		peer->port = argv[3];
-	}
+	if (argc < 3 || !parse_operation(argv[2], &peer->operation))
+		refuse_arguments();
+	peer->role = !strcmp(argv[1], "client") ? ROLE_CLIENT : ROLE_SERVER;
+	peer->words = argv + 3;
+	argv = read_options(peer, peer->words);
+	if (peer->role == ROLE_SERVER ? argv[0] != NULL : !argv[0] || !argv[1] || argv[2])
+		refuse_arguments();
+	peer->address = argv[0];
+	peer->port = argv[0] ? argv[1] : NULL;
 }
 
 static void listen_for_clients(struct peer *peer)
@@ -848,7 +829,7 @@ int main(int argc, char **argv)
 	alarm(DEADLINE_SECONDS);
 	signal(SIGPIPE, SIG_IGN); /* soft-iWARP raises it when the other side has closed */
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	parse_arguments(&peer, argc, argv);
+	read_arguments(&peer, argc, argv);
 	peer.channel = rdma_create_event_channel();
 	if (!peer.channel)
 		err(1, "cannot open the RDMA connection manager");
