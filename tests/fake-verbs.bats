@@ -430,16 +430,19 @@ happy_path() {
 # Each type of message, in which a number is wrong. Which rules there are besides is in transfer-test and protocol-test.
 @test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
 	both <<-END
-	7	lie:mr-ready	the peer's memory region is ready beyond its end: it has 1024 bytes, of which 1025 are ready
-	7	lie:mr-null	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
+	7	set:mr.ready=+1	the peer's memory region is ready beyond its end: it has 1024 bytes, of which 1025 are ready
+	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
 	7	lie:mr-twice	contents are wrong
 	7	write lie:window-first	the peer's window is out of turn
-	7	lie:taken-beyond	the peer's window takes what was not ready
-	7	write lie:received-more	the peer's window confirms more windows than were sent
 	7	lie:done-first	contents are wrong
-	7	write lie:done-more	the peer is done with other bytes than agreed
+	7	set:done.digest=+1	contents are wrong
+	7	write set:done.bytes=+1	the peer is done with other bytes than agreed
 	7	lie:verdict-good	contents are wrong
-	7	write lie:verdict-bad	contents are wrong
+	7	write set:verdict.status=7	contents are wrong
+	END
+	both -s 20000 <<-END
+	7	payload:30000 ring:3000 set:window.taken=+100000	the peer's window takes what was not ready
+	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
 	END
 	both -s 500000 <<-END
 	7	memory:300000 lie:done-early	the peer is done reading what was not ready
@@ -662,7 +665,7 @@ happy_path() {
 	6	iwarp sent-MR+DISCONNECTED	peer went away
 	6	received-DONE+DISCONNECTED received-VERDICT!	peer went away
 	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
-	7	slow-events coalesce lie:received-more received-WINDOW+DISCONNECTED	the peer's window confirms more windows
+	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	the peer's window confirms more windows
 	0	operation+DISCONNECTED
 	6	operation+DISCONNECTED received-VERDICT!	peer went away
 	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
@@ -679,7 +682,7 @@ happy_path() {
 	7	repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	7	write repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED	contents are wrong
 	7	slow-events coalesce lie:window-first received-WINDOW+DISCONNECTED	the peer's window is out of turn
-	7	slow-events coalesce write lie:received-more received-WINDOW+DISCONNECTED	the peer's window confirms more windows
+	7	slow-events coalesce write ring:100 set:window.received=+32 received-WINDOW+DISCONNECTED	the peer's window confirms more windows
 	6	ESTABLISHED+DISCONNECTED	peer went away
 	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
 	6	received-MR+DISCONNECTED	peer went away

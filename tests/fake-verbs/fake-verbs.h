@@ -44,17 +44,15 @@
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
  *   scribble                  the peer writes on while a text is escaped, if it still may
  *   repeat-DONE               the peer sends MSG_DONE twice
- *   lie:NAME                  the peer sends something that cannot be, and then nothing: a MSG_MR
- *                             with mr-ready or mr-null, or mr-twice; a window-first, or a window
- *                             with received-more or taken-beyond; done-first, done-early or
- * done-more; verdict-good or verdict-bad (too early), verdict-soon (good, behind its MSG_DONE,
- * before the program's). Or confirm: just before the
- *                             --timeout of 1 s, windows of the program's, and nothing moves; crawl:
- *                             ten times then, a byte moves
- *   gives-up:N finds-wrong:N  at its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT,
- *                             by what it could not do, or by what it received; and then nothing
- *   refuse:N                  the server refuses, with this reason; 255: without a hello
- *   N*accept=busy             it refuses the first N clients, being busy
+ *   set:FIELD=VALUE           what the peer says in this field (peer/deviation.h) is VALUE, or with
+ *                             +VALUE more than is right
+ *   lie:NAME                  the peer sends something that cannot be, and then nothing: mr-twice;
+ * a window-first; done-first or done-early; verdict-good (too early), or verdict-soon (behind its
+ * MSG_DONE, before the program's). Or confirm: just before the --timeout of 1 s, windows of the
+ * program's, and nothing moves; crawl: ten times then, a byte moves gives-up:N finds-wrong:N  at
+ * its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT, by what it could not do, or by
+ * what it received; and then nothing refuse:N                  the server refuses, with this
+ * reason; 255: without a hello N*accept=busy             it refuses the first N clients, being busy
  *   lacks:N                   of what it is out then (refuse:4); the program as a server has to say
  *                             so of itself
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
@@ -369,8 +367,6 @@ void peer_sends_verdict(struct peer *peer, uint64_t status);
 void peer_wakes_at(struct peer *peer, int64_t time);
 /* Tells the lie of the script, if this is its moment. True: nothing true may follow now. */
 bool peer_lies(struct peer *peer, enum moment moment);
-/* Changes what MSG_MR would truly say. */
-void peer_announces(const struct peer *peer, struct message *region);
 
 /* ---- What cm.c offers: the connection manager ---- */
 

@@ -40,7 +40,7 @@ modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-com
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs peer cm)
 peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer wire)
-peer_headers = $(FAKE_VERBS)/fake-verbs.h $(ARITHMETIC)/transfer.h $(ARITHMETIC)/wire.h
+peer_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h $(ARITHMETIC)/transfer.h $(ARITHMETIC)/wire.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
 

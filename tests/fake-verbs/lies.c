@@ -2,31 +2,11 @@
 /* Lies of the scripted peer ("lie:NAME"): each once, at a moment of its own; then it is silent. */
 #include "fake-verbs.h"
 
-#include "../../rdma-common/status.h"
-
 #include <string.h>
 
 /* Just before a --timeout of one second; and how often, then no more. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
-
-/* ---- Numbers of a window that cannot be ---- */
-
-static bool tell_false_window(struct peer *peer, enum moment moment, const char *name)
-{
-	struct window window = peer->told;
-
-	if (moment == MOMENT_BEFORE_MR && !strcmp(name, "window-first"))
-		window.ready++;
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "received-more"))
-		window.received += TRANSFER_CREDITS;
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "taken-beyond"))
-		window.taken = peer->transfer.sink.stream.length + 1;
-	else
-		return false;
-	peer_sends_window(peer, &window);
-	return true;
-}
 
 /* ---- True windows, each at the last moment ---- */
 
@@ -85,8 +65,8 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 {
 	const struct transfer_stream *stream = &peer->transfer.source.stream;
 
-	if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "done-more"))
-		peer_sends_done(peer, peer->transfer.source.filled + 1);
+	if (moment == MOMENT_BEFORE_MR && !strcmp(name, "window-first"))
+		move_a_byte(peer);
 	else if (moment == MOMENT_BEFORE_MR && !strcmp(name, "done-first"))
 		peer_sends_done(peer, peer->outgoing_length);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "done-early"))
@@ -96,23 +76,11 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 		judge_soon(peer);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "mr-twice"))
 		peer_sends_message(peer, &(struct message){ .type = MSG_MR });
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-bad"))
-		peer_sends_verdict(peer, STATUS_CONTENTS_WRONG);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-good"))
 		peer_sends_verdict(peer, 0);
 	else
 		return false;
 	return true;
-}
-
-void peer_announces(const struct peer *peer, struct message *region)
-{
-	const char *name = scripted_text("lie");
-
-	if (name && !strcmp(name, "mr-ready"))
-		region->ready = peer->transfer.source.stream.plan.ring + 1;
-	else if (name && !strcmp(name, "mr-null"))
-		region->value = 0;
 }
 
 bool peer_lies(struct peer *peer, enum moment moment)
@@ -125,7 +93,7 @@ bool peer_lies(struct peer *peer, enum moment moment)
 		peer->lied = true;
 		return true;
 	}
-	peer->silent = tell_false_window(peer, moment, name) || tell_other(peer, moment, name);
+	peer->silent = tell_other(peer, moment, name);
 	peer->lied = peer->silent;
 	return peer->lied;
 }

@@ -7,6 +7,7 @@
 #include "fake-verbs.h"
 
 #include "../../rdma-common/status.h"
+#include "../peer/deviation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,9 +273,12 @@ void peer_sends_message(struct peer *peer, const struct message *message)
 {
 	static const char *const names[] = { "received-MR", "received-DONE", "received-VERDICT",
 					     "received-WINDOW" };
+	const char *deviation = scripted_text("set");
+	struct message sent = *message;
 	uint8_t wire[MESSAGE_SIZE];
 
-	encode_message(message, wire);
+	peer->lied = (deviation && deviate(&sent, deviation)) || peer->lied;
+	encode_message(&sent, wire);
 	message_arrives(qp_of(peer), names[message->type], wire, MESSAGE_SIZE);
 }
 
@@ -311,7 +315,6 @@ static void send_region(struct peer *peer)
 	}
 	if (!is_tutorial())
 		message.ready = peer->told.ready;
-	peer_announces(peer, &message);
 	peer->mr_sent = true;
 	peer_sends_message(peer, &message);
 }

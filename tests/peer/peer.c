@@ -23,6 +23,7 @@
 #include "../../rdma-common/options.h"
 #include "../../rdma-common/status.h"
 #include "../../rdma-common/wire.h"
+#include "deviation.h"
 
 /* After this the process is ended by SIGALRM, whatever it waits for. */
 #define DEADLINE_SECONDS 600
@@ -62,8 +63,8 @@ static const char help[] =
 	"to move), flood (send windows that move by a byte, without a pause), or to send one more\n"
 	"message: mr, done, window (which moves what the operation moves, by a byte), unknown,\n"
 	"short, long.\n"
-	"FIELD is hello.version, hello.length, mr.address, mr.rkey, done.digest, done.bytes,\n"
-	"verdict.status or window.ready.\n";
+	"FIELD is mr.address, mr.ready, mr.rkey, done.digest, done.bytes, verdict.status,\n"
+	"window.received, window.ready or window.taken.\n";
 
 struct session;
 
@@ -106,35 +107,6 @@ struct session {
 	const char *over;               /* why the session cannot go on; NULL: it can */
 	bool reported;                  /* so on standard output */
 };
-
-/*
- * What the next `option` NAME=VALUE of the command line says of `name`, from `*place` on, which
- * moves on; NULL: nothing.
- */
-static const char *next_value(char ***place, const char *option, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (; **place; ++*place) {
-		const char *text = **place;
-
-		if (!strcmp((*place)[-1], option) && !strncmp(text, name, length) &&
-		    text[length] == '=') {
-			++*place;
-			return text + length + 1;
-		}
-	}
-	return NULL;
-}
-
-/* The value that goes on the wire in `field` instead of the right one. */
-static uint64_t wire_value(const struct session *session, const char *field, uint64_t right)
-{
-	char **place = session->peer->words;
-	const char *value = next_value(&place, "--set", field);
-
-	return value ? strtoull(value, NULL, 0) + (*value == '+' ? right : 0) : right;
-}
 
 /* ---- Waiting ---- */
 
@@ -392,9 +364,14 @@ static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE]
 
 static void send_message(struct session *session, const struct message *message)
 {
+	struct message sent = *message;
 	uint8_t wire[MESSAGE_SIZE];
 
-	encode_message(message, wire);
+	for (char **word = session->peer->words; *word; word++) {
+		if (!strcmp(word[-1], "--set"))
+			deviate(&sent, *word);
+	}
+	encode_message(&sent, wire);
 	send_bytes(session, wire, MESSAGE_SIZE);
 }
 
@@ -407,10 +384,10 @@ static void send_mr(struct session *session)
 	uint64_t ready = writing || !peer->hello ? 0 : exposed->length;
 	const struct message message = {
 		.type = MSG_MR,
-		.value = wire_value(session, "mr.address", (uintptr_t)exposed->addr),
+		.value = (uintptr_t)exposed->addr,
 		.length = exposed->length,
 		.ready = ready,
-		.rkey = (uint32_t)wire_value(session, "mr.rkey", exposed->rkey),
+		.rkey = exposed->rkey,
 	};
 
 	session->window.value = ready;
@@ -426,8 +403,6 @@ static void send_done(struct session *session)
 		message.value = XXH3_64bits(outgoing->addr, outgoing->length);
 		message.length = outgoing->length;
 	}
-	message.value = wire_value(session, "done.digest", message.value);
-	message.length = wire_value(session, "done.bytes", message.length);
 	send_message(session, &message);
 }
 
@@ -438,8 +413,7 @@ static void send_verdict(struct session *session)
 		XXH3_64bits(incoming->addr, incoming->length) == session->messages[MSG_DONE].value;
 	const struct message message = {
 		.type = MSG_VERDICT,
-		.value = wire_value(session, "verdict.status",
-				    good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG),
+		.value = good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG,
 	};
 
 	send_message(session, &message);
@@ -458,7 +432,7 @@ static void send_window(struct session *session)
 	message = (struct message){
 		.type = MSG_WINDOW,
 		.received = session->received[MSG_WINDOW],
-		.value = wire_value(session, "window.ready", told->value),
+		.value = told->value,
 		.length = told->length,
 	};
 	send_message(session, &message);
@@ -489,9 +463,9 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 {
 	const struct peer *peer = session->peer;
 	const struct hello hello = {
-		.version = (uint8_t)wire_value(session, "hello.version", HELLO_VERSION),
+		.version = HELLO_VERSION,
 		.operation = (uint8_t)peer->operation,
-		.length = wire_value(session, "hello.length", peer->length),
+		.length = peer->length,
 		.passes = 1,
 	};
 
@@ -728,11 +702,13 @@ static void misbehave(struct session *session, const char *name)
  */
 static void run_step(struct session *session, const struct deed *step)
 {
-	char **place = session->peer->words;
-	const char *action;
+	size_t length = strlen(step->name);
 
-	while (!session->over && (action = next_value(&place, "--at", step->name)))
-		misbehave(session, action);
+	for (char **word = session->peer->words; *word && !session->over; word++) {
+		if (!strcmp(word[-1], "--at") && !strncmp(*word, step->name, length) &&
+		    (*word)[length] == '=')
+			misbehave(session, *word + length + 1);
+	}
 	if (!session->over)
 		step->run(session);
 	if (session->over && !session->reported) {
