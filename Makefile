@@ -149,9 +149,9 @@ build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 
-build/peer: tests/peer/peer.c $(MODULES:.c=.o)
+build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
-	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
+	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
 # A pair that includes nothing of this project.
 SMALLEST = build/smallest/client build/smallest/server
