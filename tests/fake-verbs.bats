@@ -263,7 +263,8 @@ happy_path() {
 	END
 }
 
-@test "streams: --max-size holds for one of unknown length whose end comes together with MSG_DONE" {
+@test "streams: --max-size holds for what the hello says, and for an unknown length whose end comes together with MSG_DONE" {
+	outcomes client --max-size 1K <<<"4	payload:1025	the server sends 1025 bytes, more than the 1024 that --max-size allows here"
 	outcomes server -1 --max-size 8K <<-END
 	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
 	4	write unknown payload:9000 immediate	the peer sends more than the 8192 bytes that --max-size allows here
