@@ -112,7 +112,8 @@ struct batch {
 #define PEER_NAME (INET6_ADDRSTRLEN + IF_NAMESIZE + 16)
 
 struct connection {
-	/* 1. The main thread's, constant while the connection's thread runs: */
+	/* 1. The main thread's. While the connection's thread runs nobody changes this, and that
+	 * thread reads it: */
 	struct engine *engine;
 	struct rdma_cm_id *id;
 	char peer[PEER_NAME]; /* for messages */
@@ -131,7 +132,7 @@ struct connection {
 	int tos;                /* type of service in use; -1: not known */
 	struct payload payload; /* what this side sends */
 	pthread_t thread;
-	/* The main thread's alone: */
+	/* And this the main thread alone reads and changes, at any time: */
 	bool rejected; /* client: by the server, which said this: */
 	struct introduction rejection;
 	struct counters counters_before, counters_after; /* of the port, if wanted */

@@ -54,8 +54,8 @@ enum incoming_step {
 };
 
 /*
- * Begins, once the first piece is there; where transfer_is_whole(), once the ring is withdrawn from
- * the peer. On failure incoming_release() and incoming_free() follow.
+ * Begins, once the first bytes have come; where transfer_is_whole(), once the ring is withdrawn
+ * from the peer. On failure incoming_release() and incoming_free() follow.
  */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
 			   struct process *process, struct failure *failure);

@@ -14,7 +14,7 @@
 enum phase {
 	PHASE_CONNECTING, /* not connected yet */
 	PHASE_EXCHANGING, /* connected; messages and operations flow */
-	PHASE_CLOSING,    /* nothing is posted any more; waits until every work request completed */
+	PHASE_CLOSING,    /* nothing is posted any more; what was posted completes or is flushed */
 	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
 };
 
