@@ -249,10 +249,9 @@ void process_close(struct process *process, bool may_report)
 	if (process->event_channel)
 		rdma_destroy_event_channel(process->event_channel);
 	close_descriptor(process->signal_descriptor);
-	if (!may_report) {
-		close_descriptor(process->ended[0]);
+	close_descriptor(process->ended[0]);
+	if (!may_report)
 		close_descriptor(process->ended[1]);
-	}
 	close_descriptor(process->main_descriptor);
 }
 

@@ -86,8 +86,8 @@ void process_init(struct process *process, struct console *console);
 enum status process_open(struct process *process);
 
 /*
- * Frees everything, but what process_report_ended() needs if a thread `may_report` yet. No
- * connection and no id may be left.
+ * Frees everything, but the descriptor that process_report_ended() writes to if a thread
+ * `may_report` yet. No connection and no id may be left.
  */
 void process_close(struct process *process, bool may_report);
 
