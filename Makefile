@@ -41,6 +41,7 @@ clean: ## remove what was built
 INSTALLED = $(DESTDIR)$(PREFIX)
 COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 MANUALS = $(INSTALLED)/share/man/man
+SCHEMA = rdma-pair.schema.json
 
 # Installs what is built, and nothing else. Whose folder this is not, root perhaps, builds nothing in it: the owner's next
 # 'make' could not replace that. bash-completion reads the options out of --help.
@@ -51,10 +52,11 @@ install: ## install below PREFIX (/usr/local); builds nothing as root in another
 		echo "install: the programs are not built, or older than their sources; run 'make' before, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
-	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7"
+	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair"
 	install $(PROGRAMS) "$(INSTALLED)/bin"
 	install -m 644 $(filter %.1,$(PAGES)) "$(MANUALS)1"
 	install -m 644 $(filter %.7,$(PAGES)) "$(MANUALS)7"
+	install -m 644 .man/$(SCHEMA) "$(INSTALLED)/share/rdma-pair"
 	for program in $(PROGRAMS); do \
 		echo "complete -F _longopt $$program" | install -m 644 /dev/stdin "$(COMPLETIONS)/$$program" || exit 1; \
 	done
@@ -62,6 +64,7 @@ install: ## install below PREFIX (/usr/local); builds nothing as root in another
 # Folders stay: others may use them as well.
 uninstall: ## remove what install put there
 	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
+	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)"
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
 
 # ---- Debian package ----

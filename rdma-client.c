@@ -23,6 +23,7 @@ static const char usage[] =
 /* One attempt at a session with one address. */
 struct client {
 	struct engine *engine;
+	const struct options *options; /* of the session */
 	struct connection *connection;
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
@@ -72,7 +73,7 @@ static struct sockaddr *choose_source(const struct client *client)
 
 static void explain_resolving(struct client *client, int error)
 {
-	const char *bind = client->engine->options->bind;
+	const char *bind = client->options->bind;
 
 	if (error == ETIME)
 		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
@@ -99,7 +100,7 @@ static void start_resolving(struct client *client)
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"--bind '%s' is no %s address, as the one to connect to is; give "
 				"both of one family",
-				short_name(client->engine->options->bind).text,
+				short_name(client->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
 	}
@@ -128,7 +129,7 @@ static void address_resolved(struct client *client)
 	int timeout = (int)(client->resolve_deadline - now_milliseconds());
 
 	print_status(&connection->log, "address resolved.");
-	if (connection_prepare(connection, client->engine->options->one_way) != STATUS_SUCCESS)
+	if (connection_prepare(connection, client->options->one_way) != STATUS_SUCCESS)
 		return;
 	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
 		connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s",
@@ -185,8 +186,7 @@ static void route_resolved(struct client *client)
 	client->resolve_deadline = INT64_MAX;
 	connection_extend_deadline(connection);
 	print_trace(&connection->log, "rdma_connect");
-	error = connect_within(connection->id, &parameters,
-			       client->engine->options->timeout_seconds);
+	error = connect_within(connection->id, &parameters, client->options->timeout_seconds);
 	if (error)
 		connect_failed(connection, error);
 	else
@@ -315,8 +315,9 @@ static enum status run_session(struct client *client)
 	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP))
 		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 				    "cannot create a connection identifier: %s", strerror(errno));
-	client->resolve_deadline = now_milliseconds() + timeout_milliseconds(engine->options);
-	client->connection = connection_create(engine, id, client->address->ai_addr, 0);
+	client->resolve_deadline = now_milliseconds() + timeout_milliseconds(client->options);
+	client->connection =
+		connection_create(engine, id, client->options, client->address->ai_addr);
 	if (!client->connection)
 		return STATUS_LOCAL_FAILURE;
 	if (connection_set_tos(client->connection) == STATUS_SUCCESS)
@@ -346,7 +347,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 			report(client);
 		if (client->address->ai_next && !client->reached)
 			print_warning(&client->engine->console, "trying the next address of '%s'",
-				      short_name(client->engine->options->address).text);
+				      short_name(client->options->address).text);
 	}
 	return status;
 }
@@ -354,7 +355,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 static enum status run_client(struct engine *engine)
 {
 	const struct options *options = engine->options;
-	struct client client = { .engine = engine };
+	struct client client = { .engine = engine, .options = options };
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
 
@@ -397,6 +398,7 @@ static bool run_check_session(struct check *check, void *argument)
 				   .ai_family = check->source.ss_family };
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
+				 .options = &check->session,
 				 .address = &address,
 				 .sources = check->session.bind ? &source : NULL,
 				 .reached = check->reached };
@@ -405,7 +407,6 @@ static bool run_check_session(struct check *check, void *argument)
 	wait_until(engine, check->start);
 	if (engine->process.signal_number)
 		return false;
-	engine->options = &check->session;
 	engine->payload = payload_pattern(check->session.pattern_size);
 	run_session(&client);
 	ran = client.connection;
@@ -413,7 +414,6 @@ static bool run_check_session(struct check *check, void *argument)
 		check->outcome = *client.connection;
 		connection_destroy(client.connection);
 	}
-	engine->options = check->options;
 	check->reached = client.reached;
 	return ran;
 }

@@ -250,7 +250,7 @@ static enum status ring_create(struct connection *connection, struct region *reg
 enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
 			      struct failure *failure)
 {
-	bool reading = connection->engine->options->operation == OPERATION_READ;
+	bool reading = connection->options->operation == OPERATION_READ;
 	/* what this side writes needs no access flag: the adapter may always read it */
 	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
 
@@ -267,7 +267,7 @@ enum status register_outgoing(struct connection *connection, struct stream_plan 
 enum status register_incoming(struct connection *connection, struct stream_plan *plan,
 			      struct failure *failure)
 {
-	bool writing = connection->engine->options->operation == OPERATION_WRITE;
+	bool writing = connection->options->operation == OPERATION_WRITE;
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 
 	if (!plan->present)
@@ -455,7 +455,7 @@ static int post_message(struct connection *connection, const struct message *mes
 /* Sends address, length and rkey of the region that the peer may write to, or read from. */
 static int send_mr(struct connection *connection)
 {
-	const struct region *exposed = connection->engine->options->operation == OPERATION_WRITE
+	const struct region *exposed = connection->options->operation == OPERATION_WRITE
 					       ? &connection->incoming_ring
 					       : &connection->outgoing_ring;
 	uint64_t ready = transfer_announce(&connection->transfer, connection->now);
@@ -652,7 +652,7 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
  */
 static void start_durations(struct connection *connection)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct agreement *agreement = &connection->agreement;
 	int64_t now = connection->now;
 
@@ -664,6 +664,46 @@ static void start_durations(struct connection *connection)
 			end_of_passes(agreement->peer_passes, agreement->peer_seconds, now);
 }
 
+/* Of --interval, in milliseconds; 0: none are reported. */
+static int64_t interval_length(const struct connection *connection)
+{
+	return (int64_t)connection->options->interval_seconds * 1000;
+}
+
+/* The first one begins with the operation. */
+static void start_intervals(struct connection *connection)
+{
+	if (interval_length(connection) == 0)
+		return;
+	connection->interval_time = connection->now + interval_length(connection);
+	connection->interval_begin = connection->figures.started;
+	connection->interval_counters = connection->counters_before;
+}
+
+/* Reports the interval that has run until now; the next one begins. */
+static void end_interval(struct connection *connection)
+{
+	const struct ibv_device *device = connection->id->verbs->device;
+	int64_t started = connection->figures.started, now = connection->now_nanoseconds;
+	uint64_t completed = connection->transfer.operation.completed;
+	struct interval interval = {
+		.session = connection->number,
+		.begin = (double)(connection->interval_begin - started) / 1e9,
+		.end = (double)(now - started) / 1e9,
+		.bytes = completed - connection->interval_bytes,
+	};
+	struct counters counters;
+
+	if (now <= connection->interval_begin)
+		return;
+	counters_read(&counters, device->ibdev_path, connection->id->port_num);
+	interval.growth = counters_growth(&connection->interval_counters, &counters);
+	print_interval(&connection->log, &interval);
+	connection->interval_begin = now;
+	connection->interval_bytes = completed;
+	connection->interval_counters = counters;
+}
+
 /* The peer's region is known: starts the clocks; the operation is posted from now on. */
 static void begin_operation(struct connection *connection)
 {
@@ -673,6 +713,7 @@ static void begin_operation(struct connection *connection)
 	start_durations(connection);
 	if (!connection->protocol.operates)
 		return;
+	start_intervals(connection);
 	print_status(&connection->log, "received MSG_MR. %s remote memory...",
 		     connection->protocol.operation == OPERATION_WRITE ? "writing message to"
 								       : "reading message from");
@@ -701,6 +742,7 @@ static int64_t session_due(const struct connection *connection)
 	if (connection->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, connection->probe_time);
 		due = earlier(due, earlier(connection->operation_time, connection->source_time));
+		due = earlier(due, connection->interval_time);
 	}
 	return earlier(window, due);
 }
@@ -709,7 +751,7 @@ static int64_t session_due(const struct connection *connection)
 static void set_deadline(struct connection *connection, int64_t now)
 {
 	const struct protocol *protocol = &connection->protocol;
-	int64_t timeout = timeout_milliseconds(connection->engine->options);
+	int64_t timeout = timeout_milliseconds(connection->options);
 
 	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
 	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
@@ -730,8 +772,12 @@ static void follow_step(struct connection *connection, const struct protocol *be
 		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
-	if (type == EVENT_OPERATION_COMPLETED && now->operates)
+	if (type == EVENT_OPERATION_COMPLETED && now->operates) {
+		if (interval_length(connection) > 0)
+			end_interval(connection); /* the last one, however short it is */
+		connection->interval_time = INT64_MAX;
 		print_status(&connection->log, "send completed successfully.");
+	}
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
@@ -1274,7 +1320,7 @@ static bool empty_ring(struct connection *connection)
  */
 static void probe(struct connection *connection)
 {
-	int64_t longest = timeout_milliseconds(connection->engine->options) / PROBES_PER_TIMEOUT;
+	int64_t longest = timeout_milliseconds(connection->options) / PROBES_PER_TIMEOUT;
 	struct ibv_send_wr request = {
 		.wr_id = make_wr_id(WR_PROBE, 0),
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -1351,6 +1397,7 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
+		connection->interval_time = INT64_MAX; /* the last one ends with the operation */
 		transfer_stop(&connection->transfer);
 	}
 }
@@ -1389,6 +1436,11 @@ static void check_clocks(struct connection *connection)
 	end_durations(connection);
 	if (connection->now >= connection->probe_time)
 		probe(connection);
+	if (connection->now >= connection->interval_time) {
+		end_interval(connection);
+		while (connection->interval_time <= connection->now) /* it may be late */
+			connection->interval_time += interval_length(connection);
+	}
 	if (connection->now >= connection->progress_time) {
 		show_progress(connection);
 		connection->progress_time = connection->now + PROGRESS_MILLISECONDS;
@@ -1576,7 +1628,8 @@ static void wait_for_work(struct connection *connection)
 {
 	const struct engine *engine = connection->engine;
 	/* more threads than processors would only keep each other from running */
-	bool spins = engine->options->busy_poll && connection->protocol.phase != PHASE_CONNECTING &&
+	bool spins = connection->options->busy_poll &&
+		     connection->protocol.phase != PHASE_CONNECTING &&
 		     atomic_load(&engine->connection_count) <= engine->processors;
 
 	if (spins && ++connection->turns % TURNS_PER_LOOK == 0)

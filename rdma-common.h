@@ -13,9 +13,6 @@
 #define RDMA_COMMON_H
 
 #include <infiniband/verbs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
@@ -62,6 +59,7 @@ struct engine {
 	 * yet. */
 	uint64_t budget, registered;
 	unsigned int processors; /* that threads may spin on */
+	unsigned int sessions;   /* connections so far */
 	int held_up; /* helpers of sessions that are over, in a call that has not returned */
 	TAILQ_HEAD(all_connections, connection) connections;
 	atomic_uint connection_count;
@@ -108,15 +106,14 @@ struct batch {
 	struct ibv_sge sges[BATCH];
 };
 
-/* Bytes of "ADDRESS port PORT" with a numeric address, which may have a scope. */
-#define PEER_NAME (INET6_ADDRSTRLEN + IF_NAMESIZE + 16)
-
 struct connection {
 	/* 1. The main thread's. While the connection's thread runs nobody changes this, and that
 	 * thread reads it: */
 	struct engine *engine;
+	const struct options *options; /* of its session */
 	struct rdma_cm_id *id;
-	char peer[PEER_NAME]; /* for messages */
+	unsigned int number; /* of the program's connections */
+	struct endpoint peer;
 	struct log log;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
@@ -128,14 +125,15 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	enum resource lacking;  /* server: what it is out of, if it refuses for that */
-	int tos;                /* type of service in use; -1: not known */
-	struct payload payload; /* what this side sends */
+	enum resource lacking;           /* server: what it is out of, if it refuses for that */
+	int tos;                         /* type of service in use; -1: not known */
+	struct payload payload;          /* what this side sends */
+	struct counters counters_before; /* of the port, if wanted */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
 	bool rejected; /* client: by the server, which said this: */
 	struct introduction rejection;
-	struct counters counters_before, counters_after; /* of the port, if wanted */
+	struct counters counters_after;
 	enum status status;  /* how the session ended, once it is joined */
 	bool running;        /* the thread was started, and is not joined */
 	bool device_removed; /* the device went while the connection was there */
@@ -171,6 +169,12 @@ struct connection {
 	int64_t source_time;    /* a timed outgoing stream ends then; INT64_MAX: none does */
 	int64_t operation_time; /* the same of this side's operation */
 	int64_t progress_time;  /* how far it is may be shown then */
+	int64_t interval_time;  /* an interval of --interval ends then; INT64_MAX: none does */
+	/* That interval: when it began, in nanoseconds, how much had completed, what was counted.
+	 */
+	int64_t interval_begin;
+	uint64_t interval_bytes;
+	struct counters interval_counters;
 
 	bool done_posted;                  /* MSG_DONE */
 	bool operation_failed;             /* a work request of the operation did, or was flushed */

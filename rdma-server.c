@@ -21,18 +21,19 @@
 #define MOST_HELD_UP 32
 
 static const char usage[] =
-	"Usage: rdma-server [OPTION]... read|write\n"
+	"Usage: rdma-server [OPTION]... [read|write]\n"
 	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
 	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
+	"Without a word each client says which it is.\n"
 	"\n";
 
 struct server {
 	struct engine engine;
+	struct options modes[2]; /* the program's options, with each operation */
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	unsigned int session_count; /* connect requests so far; numbers the sessions */
-	bool stopping;              /* no more sessions; ends when the last one has */
-	enum status status;         /* of the program */
+	bool stopping;      /* no more sessions; ends when the last one has */
+	enum status status; /* of the program */
 };
 
 static enum parsed parse_arguments(struct options *options, int argc, char **argv)
@@ -41,9 +42,10 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 
 	if (parsed != PARSED_RUN)
 		return parsed;
-	if (argc - optind != 1)
-		return usage_error("one argument is needed: read or write");
-	if (!parse_operation(argv[optind], &options->operation) ||
+	if (argc - optind > 1)
+		return usage_error("there is one argument at most: read or write");
+	options->operation = OPERATION_ANY;
+	if ((optind < argc && !parse_operation(argv[optind], &options->operation)) ||
 	    output_resolve(options) != PARSED_RUN)
 		return PARSED_FAILED;
 	return check_options(options);
@@ -168,8 +170,7 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 	}
 	if (failed)
 		return explain_listening(&server->engine, errno);
-	print_status(&server->engine.log, "listening on port %u.",
-		     ntohs(rdma_get_src_port(server->listeners[0])));
+	report_listening(&server->engine, ntohs(rdma_get_src_port(server->listeners[0])));
 	return STATUS_SUCCESS;
 }
 
@@ -264,18 +265,37 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 	return true;
 }
 
-static void handle_connect_request(struct server *server, const struct cm_event *event)
+/* The options of a session: where there was no word, the client's hello has the operation. */
+static const struct options *options_for(const struct server *server,
+					 const struct introduction *client)
 {
 	const struct options *options = server->engine.options;
+
+	if (options->operation != OPERATION_ANY || client->greeting != GREETING_HELLO ||
+	    client->hello.operation > OPERATION_WRITE)
+		return options;
+	return &server->modes[client->hello.operation];
+}
+
+static void handle_connect_request(struct server *server, const struct cm_event *event)
+{
 	const struct introduction client = peer_introduction(event);
+	const struct options *options = options_for(server, &client);
 	enum refusal refusal = hello_refusal(options, server->engine.payload.length, &client);
 	struct connection *connection;
-	bool alone;
 
-	alone = atomic_load(&server->engine.connection_count) == 0;
-	server->session_count++;
-	connection = connection_create(&server->engine, event->id, rdma_get_peer_addr(event->id),
-				       alone ? 0 : server->session_count);
+	/* --check asks for the other operation next: that is no refusal to report */
+	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
+		print_trace(&server->engine.log, "rdma_reject: the path is examined");
+		reject_request(event->id, options, refusal, RESOURCE_NOT_SAID);
+		if (rdma_destroy_id(event->id))
+			print_warning(&server->engine.console,
+				      "cannot destroy a connection identifier: %s",
+				      strerror(errno));
+		return;
+	}
+	connection = connection_create(&server->engine, event->id, options,
+				       rdma_get_peer_addr(event->id));
 	if (!connection)
 		return;
 	print_status(&connection->log, "received connection request.");
@@ -377,6 +397,10 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);
+	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
+		server.modes[operation] = options;
+		server.modes[operation].operation = operation;
+	}
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	engine_close(&server.engine);

@@ -90,12 +90,6 @@ static bool lacks_descriptors(int error)
 	       (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOW_DESCRIPTOR_LIMIT);
 }
 
-/* Converts an MTU of verbs to bytes. */
-static unsigned int mtu_bytes(enum ibv_mtu mtu)
-{
-	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
-}
-
 /*
  * True if a port has a GID that is not zero: over RoCE it has one for each address of its network
  * interface, none without one. What cannot be queried is empty.
@@ -267,14 +261,6 @@ static bool check_locked_memory(struct check *check)
 
 /* ---- Address and route ---- */
 
-/* The address of one end, as a number. */
-static const char *print_address(const struct sockaddr *address, char *buffer, socklen_t size)
-{
-	if (getnameinfo(address, address_size(address), buffer, size, NULL, 0, NI_NUMERICHOST))
-		return "an unknown address";
-	return buffer;
-}
-
 static const char *gid_type_name(uint32_t type)
 {
 	if (type == IBV_GID_TYPE_ROCE_V1)
@@ -285,12 +271,12 @@ static const char *gid_type_name(uint32_t type)
 /* Reports from where the address is reached: the GID is the one that a connection would use. */
 static void report_address(struct check *check, struct rdma_cm_id *id)
 {
-	char text[NI_MAXHOST], name[IF_NAMESIZE];
+	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
 	struct ibv_gid_entry gid;
 
 	append(&check->found, "resolved: from %s by %s port %u",
-	       print_address(rdma_get_local_addr(id), text, sizeof(text)),
-	       ibv_get_device_name(id->verbs->device), id->port_num);
+	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
+	       id->port_num);
 	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
@@ -364,14 +350,12 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, struct socka
 		       "one; InfiniBand: is the subnet manager running?");
 		return report(check, "route", false);
 	}
-	check->mtu = 0;
+	check->mtu = path_mtu(id);
 	append(&check->found, "resolved");
-	if (id->route.num_paths > 0) {
-		check->mtu = mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu);
+	if (check->mtu > 0)
 		append(&check->found, ", MTU of the path %u bytes", check->mtu);
-	} else if (!ibv_query_port(id->verbs, id->port_num, &port)) {
+	else if (!ibv_query_port(id->verbs, id->port_num, &port))
 		check->mtu = mtu_bytes(port.active_mtu);
-	}
 	report(check, "route", true);
 	report_congestion(check, id);
 	return true;
@@ -454,7 +438,6 @@ static bool look_up(struct check *check)
 /* Each of them in turn, until a route to one is found. False: there is none to the rest. */
 static bool find_next_address(struct check *check)
 {
-	char text[NI_MAXHOST];
 	bool found = false;
 
 	while (check->untried && !found) {
@@ -462,7 +445,7 @@ static bool find_next_address(struct check *check)
 
 		check->untried = check->untried->ai_next;
 		append(&check->found, "'%s' is %s", short_name(check->options->address).text,
-		       print_address(address, text, sizeof(text)));
+		       endpoint_of(address).address);
 		report(check, "name", true);
 		found = check_address(check, address);
 	}
@@ -532,8 +515,9 @@ static void report_server(struct check *check, const struct connection *connecti
 	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(connection->agreement.peer_mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
-	append(&check->found, "%s: rdma-server %s", connection->peer,
-	       operation_name(check->session.operation));
+	append(&check->found, "%s: rdma-server %s", connection->peer.text,
+	       connection->agreement.any_operation ? "for both modes"
+						   : operation_name(check->session.operation));
 	if (device && *device)
 		append(&check->found, ", device %s", device);
 	if (check->gid[0])
@@ -744,8 +728,8 @@ static bool try_size(struct check *check, uint64_t size)
 	if (!try_session(check, size, false))
 		return false;
 	if (!connection->protocol.connected) {
-		append(&check->found, "%s: with %" PRIu64 " byte%s: %s", connection->peer, size,
-		       size > 1 ? "s" : "", connection->cause);
+		append(&check->found, "%s: with %" PRIu64 " byte%s: %s", connection->peer.text,
+		       size, size > 1 ? "s" : "", connection->cause);
 		advise_connecting(check, connection);
 		return report(check, "server", false);
 	}
@@ -821,20 +805,14 @@ enum status check_server(struct check *check, session_function run, void *argume
 static void report_counters(struct check *check)
 {
 	const struct counters growth = counters_growth(&check->before, &check->after);
-	struct words *found = &check->found;
-	bool good;
+	char text[COUNTERS_TEXT];
 
 	if (!growth.any)
 		return;
-	for (unsigned int i = 0; counter_name(i); i++) {
-		if (growth.values[i] > 0)
-			append(found, "%s%s %" PRIu64, found->length > 0 ? ", " : "",
-			       counter_name(i), growth.values[i]);
-	}
-	good = found->length == 0;
-	if (good)
-		append(found, "no errors counted by this host's device meanwhile");
-	report(check, "counters", good);
+	counters_describe(&growth, text, sizeof(text));
+	append(&check->found, "%s",
+	       text[0] ? text : "no errors counted by this host's device meanwhile");
+	report(check, "counters", !text[0]);
 }
 
 /* ---- All of it ---- */
@@ -845,8 +823,10 @@ void check_init(struct check *check, const struct options *options, const struct
 	check->options = options;
 	check->session = *options;
 	check->process = process;
-	if (check->options->json)
-		check->findings = json_object_new_object();
+	if (!check->options->json)
+		return;
+	check->findings = json_begin("check");
+	json_add_peer(check->findings, check->options->address, check->options->port);
 }
 
 enum status check_path(struct check *check)

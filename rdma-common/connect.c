@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -35,6 +35,17 @@ socklen_t address_size(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					      : sizeof(struct sockaddr_in);
+}
+
+struct endpoint endpoint_of(const struct sockaddr *address)
+{
+	struct endpoint end;
+
+	if (getnameinfo(address, address_size(address), end.address, sizeof(end.address), end.port,
+			sizeof(end.port), NI_NUMERICHOST | NI_NUMERICSERV))
+		return (struct endpoint){ .address = "an unknown address", .text = "unknown peer" };
+	snprintf(end.text, sizeof(end.text), "%s port %s", end.address, end.port);
+	return end;
 }
 
 const char *lookup_error(int error)
@@ -90,6 +101,16 @@ int type_of_service(const struct rdma_cm_id *id)
 	bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 
 	return iwarp || id->route.num_paths < 1 ? -1 : id->route.path_rec[0].traffic_class;
+}
+
+unsigned int mtu_bytes(enum ibv_mtu mtu)
+{
+	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
+}
+
+unsigned int path_mtu(const struct rdma_cm_id *id)
+{
+	return id->route.num_paths < 1 ? 0 : mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu);
 }
 
 /* True if an entry of the table of GIDs stands for the address that `id` is bound to. */
@@ -301,7 +322,7 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 	bool one_way = hello->flags & HELLO_ONE_WAY;
 
 	if (peer->greeting == GREETING_NONE)
-		return REFUSAL_NONE;
+		return options->operation == OPERATION_ANY ? REFUSAL_NO_WORD : REFUSAL_NONE;
 	if (peer->greeting == GREETING_VERSION)
 		return REFUSAL_VERSION;
 	if (hello->operation != options->operation ||
@@ -333,6 +354,9 @@ const char *refusal_in_words(enum refusal refusal)
 	case REFUSAL_PASSES:
 		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
 		       "that out, or send a file";
+	case REFUSAL_NO_WORD:
+		return "the client sent no hello, as the tutorial's program, so it does not say whether "
+		       "it reads or writes; start the server with that word";
 	default:
 		return "for a reason that this release does not know; the server's own messages say "
 		       "more";
@@ -408,6 +432,7 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 		.peer_seconds = hello->seconds,
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
 		.late_windows = hello->flags & HELLO_LATE_WINDOWS,
+		.any_operation = hello->flags & HELLO_ANY_OPERATION,
 	};
 	memcpy(agreement.peer_device, hello->device, sizeof(agreement.peer_device));
 	return agreement;

@@ -9,7 +9,9 @@
 #define RDMA_COMMON_CONNECT_H
 
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,12 +64,21 @@ struct agreement {
 	uint32_t peer_seconds;
 	bool peer_every_pass; /* and every pass is verified */
 	bool late_windows;    /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
+	bool any_operation;   /* the server performs the other operation as well */
 	/* The name of the peer's device: any bytes, as the peer says; empty: not known. */
 	char peer_device[HELLO_DEVICE_SIZE];
 };
 
 /* Bytes of an address, IPv4 or IPv6. */
 socklen_t address_size(const struct sockaddr *address);
+
+/* An address and its port, as numbers. */
+struct endpoint {
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* which may have a scope */
+	char port[8];                                   /* empty: neither is known */
+	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 16]; /* both, for messages */
+};
+struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
  * Why getaddrinfo(3) or getnameinfo(3) returned `error`, in words: gai_strerror(3), or what errno
@@ -107,6 +118,12 @@ int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
  * connect request carries the path, and Linux accepts with that, whatever the server has set.
  */
 int type_of_service(const struct rdma_cm_id *id);
+
+/* Converts an MTU of verbs to bytes. 0: it is none. */
+unsigned int mtu_bytes(enum ibv_mtu mtu);
+
+/* The MTU of a connection's path in bytes, once that is known; 0: not known, as over iWARP. */
+unsigned int path_mtu(const struct rdma_cm_id *id);
 
 /*
  * Finds the entry of the port's table of GIDs that the connection would use, once its address is

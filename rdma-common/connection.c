@@ -21,24 +21,13 @@
 
 /* ---- Making one ---- */
 
-/* Keeps "ADDRESS port PORT" of the peer, for messages. */
-static void name_peer(struct connection *connection, const struct sockaddr *address)
-{
-	char host[INET6_ADDRSTRLEN + IF_NAMESIZE], port[8];
-
-	if (getnameinfo(address, address_size(address), host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV))
-		snprintf(connection->peer, sizeof(connection->peer), "unknown peer");
-	else
-		snprintf(connection->peer, sizeof(connection->peer), "%s port %s", host, port);
-}
-
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
-				     const struct sockaddr *peer, unsigned int number)
+				     const struct options *options, const struct sockaddr *peer)
 {
-	const struct options *options = engine->options;
 	struct connection *connection = calloc(1, sizeof(*connection));
+	bool alone = atomic_load(&engine->connection_count) == 0;
 
+	engine->sessions++;
 	if (!connection) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot allocate another connection: %s", strerror(errno));
@@ -48,19 +37,22 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 		return NULL;
 	}
 	connection->engine = engine;
+	connection->options = options;
 	connection->id = id;
 	connection->tos = -1;
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
 	connection->lacking = RESOURCE_OTHER; /* unless more is known */
+	connection->number = engine->sessions;
 	connection->log = engine->log;
-	connection->log.session = number;
+	connection->log.session = alone ? 0 : connection->number;
 	id->context = connection;
-	name_peer(connection, peer);
+	connection->peer = endpoint_of(peer);
 	connection->protocol = protocol_start(options->role, options->operation);
 	connection->operation_time = INT64_MAX;
 	connection->source_time = INT64_MAX;
+	connection->interval_time = INT64_MAX;
 	TAILQ_INSERT_TAIL(&engine->connections, connection, link);
 	atomic_fetch_add(&engine->connection_count, 1);
 	connection_extend_deadline(connection);
@@ -69,7 +61,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 
 enum status connection_set_tos(struct connection *connection)
 {
-	if (!set_type_of_service(connection->id, connection->engine->options))
+	if (!set_type_of_service(connection->id, connection->options))
 		return STATUS_SUCCESS;
 	return connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot set --tos: %s",
 			       strerror(errno));
@@ -110,7 +102,6 @@ static enum status create_channels(struct connection *connection, struct failure
 /* Protection domain, completion queue and queue pair, each for this connection alone. */
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
-	struct engine *engine = connection->engine;
 	struct ibv_context *verbs = connection->id->verbs;
 	unsigned int depth = connection->limits.depth;
 	enum status status = create_channels(connection, failure);
@@ -135,7 +126,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 				   strerror(error));
 	status = create_queue_pair(connection->id, connection->pd, connection->cq, connection,
-				   engine->options->role, &connection->limits, failure);
+				   connection->options->role, &connection->limits, failure);
 	if (status != STATUS_SUCCESS)
 		return status;
 	if (connection->limits.depth < depth)
@@ -150,17 +141,18 @@ static enum status create_queues(struct connection *connection, struct failure *
 /* The counters of the port that the connection uses, where a report wants them. */
 static void read_counters(const struct connection *connection, struct counters *counters)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct rdma_cm_id *id = connection->id;
 
 	memset(counters, 0, sizeof(*counters));
-	if (id->verbs && (options->json || options->check || prints_figures(options)))
+	if (id->verbs && (options->json || options->check || options->interval_seconds > 0 ||
+			  prints_figures(options)))
 		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
 enum status connection_prepare(struct connection *connection, bool one_way)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	struct limits *limits = &connection->limits;
 	struct rdma_cm_id *id = connection->id;
 	struct failure failure;
@@ -188,7 +180,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 /* Allocates latencies, where one operation at a time makes them mean something. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	struct latency **latency = &connection->figures.latency;
 
 	if (connection->limits.depth > 1 || !(prints_figures(options) || options->json))
@@ -203,7 +195,7 @@ static enum status create_latency(struct connection *connection, struct failure 
 /* The outgoing stream, as far as this side alone knows it. */
 static struct stream_plan plan_outgoing(const struct connection *connection)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 
 	return (struct stream_plan){
 		.present = sends_payload(options->role, options->operation, connection->one_way),
@@ -214,7 +206,7 @@ static struct stream_plan plan_outgoing(const struct connection *connection)
 /* The streams of both directions, as far as the hellos tell; rings come later. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct agreement *agreement = &connection->agreement;
 	bool writes = options->operation == OPERATION_WRITE;
 	struct transfer_plan plan = {
@@ -242,7 +234,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 /* All is agreed, and the rings are there: from now on the session may begin. */
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	bool operates = options->role == ROLE_CLIENT || !connection->one_way;
 	const struct region *region = options->operation == OPERATION_WRITE
 					      ? &connection->outgoing_ring
@@ -259,7 +251,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */
 static enum status check_output(const struct connection *connection, struct failure *failure)
 {
-	const char *output = connection->engine->options->output;
+	const char *output = connection->options->output;
 	uint64_t size = connection->agreement.incoming_length;
 
 	if (!output || size == 0 || connection->agreement.wanted_length > 0 ||
@@ -287,7 +279,7 @@ void connection_register_ahead(struct connection *connection)
 /* What takes both payloads through their rings. */
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct agreement *agreement = &connection->agreement;
 	const struct region *outgoing = &connection->outgoing_ring;
 
@@ -323,7 +315,7 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	struct transfer_plan plan;
 	struct failure failure;
 	enum status status =
@@ -355,7 +347,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 /* What the hello of this side, which `sends` a payload or not, says besides numbers. */
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
 	unsigned int flags = HELLO_LATE_WINDOWS;
 
@@ -367,6 +359,8 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_UNKNOWN;
 	if (options->every_pass)
 		flags |= HELLO_EVERY_PASS;
+	if (connection->engine->options->operation == OPERATION_ANY)
+		flags |= HELLO_ANY_OPERATION;
 	if (options->check || connection->agreement.wanted_length > 0)
 		flags |= HELLO_CHECK;
 	if (options->short_reply)
@@ -377,7 +371,7 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE])
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	struct hello hello = {
@@ -401,8 +395,7 @@ void connection_reject(struct connection *connection, enum refusal refusal)
 		connection_fail(connection, STATUS_REFUSED, "refused: %s",
 				refusal_in_words(refusal));
 	/* when this fails, destroying the id rejects the request without a reason */
-	if (reject_request(connection->id, connection->engine->options, refusal,
-			   connection->lacking))
+	if (reject_request(connection->id, connection->options, refusal, connection->lacking))
 		print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
 }
 
@@ -410,8 +403,7 @@ void connection_reject(struct connection *connection, enum refusal refusal)
 
 void connection_extend_deadline(struct connection *connection)
 {
-	connection->deadline =
-		now_milliseconds() + timeout_milliseconds(connection->engine->options);
+	connection->deadline = now_milliseconds() + timeout_milliseconds(connection->options);
 }
 
 bool connection_is_over(const struct connection *connection)
@@ -479,7 +471,7 @@ static enum status explain_loss(struct connection *connection, enum status statu
 /* Turns success into STATUS_TOO_SLOW where this side's operation did not reach --min-rate. */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
-	double wanted = (double)connection->engine->options->minimum_rate, rate = 0;
+	double wanted = (double)connection->options->minimum_rate, rate = 0;
 	const struct figures *figures = &connection->figures;
 
 	if (status != STATUS_SUCCESS || wanted <= 0)

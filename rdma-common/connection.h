@@ -33,12 +33,13 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 			struct connection **ended);
 
 /*
- * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `number` is
- * shown in front of its lines unless it is 0. Returns NULL, with a message that is recorded, when
- * there is no memory; a client's request is rejected then.
+ * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `options`
+ * are those of its session, and outlive it. Its number is shown in front of its lines if there are
+ * others. Returns NULL, with a message that is recorded, when there is no memory; a client's
+ * request is rejected then.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
-				     const struct sockaddr *peer, unsigned int number);
+				     const struct options *options, const struct sockaddr *peer);
 
 /* Sets --tos, before the client resolves the address or the server accepts. */
 enum status connection_set_tos(struct connection *connection);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "counters.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,4 +105,17 @@ struct counters counters_growth(const struct counters *before, const struct coun
 			growth.values[i] = after->values[i] - before->values[i];
 	}
 	return growth;
+}
+
+void counters_describe(const struct counters *growth, char *text, size_t size)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (unsigned int i = 0; i < COUNTERS && length < size; i++) {
+		if (growth->values[i] > 0)
+			length += (size_t)snprintf(text + length, size - length, "%s%s %" PRIu64,
+						   length > 0 ? ", " : "", names[i],
+						   growth->values[i]);
+	}
 }

@@ -10,6 +10,7 @@
 #define RDMA_COMMON_COUNTERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Counters that are known; a device has some of them. */
@@ -28,5 +29,11 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 
 /* By how much each has grown: not if somebody has reset it, or the port had none before. */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
+
+/* Bytes of a text with a few of them; one that is longer is cut off. */
+#define COUNTERS_TEXT 1024
+
+/* Writes those that have grown in words, as "rcvd_seq_err 3, link_downed 1"; empty: none has. */
+void counters_describe(const struct counters *growth, char *text, size_t size);
 
 #endif

@@ -4,12 +4,14 @@
 #include <err.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 #include <wctype.h>
@@ -282,19 +284,80 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 /* ---- JSON ---- */
 
 /* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
+/* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
+static bool is_plain(const char *text)
+{
+	while (*text >= ' ' && *text <= '~')
+		text++;
+	return !*text;
+}
+
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
-	char *text =
-		value ? escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value)) : NULL;
+	char *text = NULL;
 
-	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
+	if (value && !is_plain(value)) {
+		text = escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value));
+		value = text;
+	}
+	json_object_object_add(object, key, value ? json_object_new_string(value) : NULL);
 	free(text);
+}
+
+void json_add_known(struct json_object *object, const char *key, uint64_t number)
+{
+	json_object_object_add(object, key, number ? json_object_new_uint64(number) : NULL);
+}
+
+void json_add_number(struct json_object *object, const char *key, double number, bool measured)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.9g", number); /* more digits were not measured */
+	json_object_object_add(object, key,
+			       measured ? json_object_new_double_s(number, text) : NULL);
+}
+
+void json_add_counters(struct json_object *object, const struct counters *growth)
+{
+	struct json_object *inner = growth->any ? json_object_new_object() : NULL;
+
+	for (unsigned int i = 0; inner && counter_name(i); i++) {
+		if (growth->values[i] > 0)
+			json_add_known(inner, counter_name(i), growth->values[i]);
+	}
+	json_object_object_add(object, "errors_counted", inner);
+}
+
+void json_add_peer(struct json_object *object, const char *address, const char *port)
+{
+	json_add_text(object, "peer", address);
+	json_add_known(object, "peer_port", port ? strtoul(port, NULL, 10) : 0);
+}
+
+struct json_object *json_begin(const char *kind)
+{
+	struct json_object *object = json_object_new_object();
+	char seconds[32], milliseconds[48], host[HOST_NAME_MAX + 1] = "";
+	struct timespec now;
+	struct tm parts;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	strftime(seconds, sizeof(seconds), "%FT%T", gmtime_r(&now.tv_sec, &parts));
+	snprintf(milliseconds, sizeof(milliseconds), "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
+	gethostname(host, sizeof(host) - 1);
+	json_add_text(object, "kind", kind);
+	json_add_text(object, "version", PROGRAM_VERSION);
+	json_add_text(object, "time", milliseconds);
+	json_add_text(object, "host", host);
+	return object;
 }
 
 void print_json(struct console *console, struct json_object *object)
 {
 	print_result(console, "%s",
-		     json_object_to_json_string_ext(object, JSON_C_TO_STRING_SPACED));
+		     json_object_to_json_string_ext(
+			     object, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
@@ -303,4 +366,32 @@ void json_add_status(struct json_object *object, enum status status, int signal_
 	int number = status == STATUS_INTERRUPTED ? 128 + signal_number : (int)status;
 
 	json_object_object_add(object, "status", json_object_new_int(number));
+}
+
+/* ---- Intervals ---- */
+
+void print_interval(const struct log *log, const struct interval *interval)
+{
+	double rate = (double)interval->bytes / (interval->end - interval->begin);
+	const struct options *options = log->options;
+	struct json_object *object;
+	char errors[COUNTERS_TEXT];
+
+	counters_describe(&interval->growth, errors, sizeof(errors));
+	print_status(log, "%.3f to %.3f s: %" PRIu64 " bytes, %.2f MB/s (%.3f Gbit/s)%s%s",
+		     interval->begin, interval->end, interval->bytes, rate / 1e6, rate * 8 / 1e9,
+		     errors[0] ? ", counted meanwhile: " : "", errors);
+	if (!options->json)
+		return;
+	object = json_begin("interval");
+	json_add_text(object, "role", role_name(options->role));
+	json_add_known(object, "session", interval->session);
+	json_add_number(object, "begin", interval->begin, true);
+	json_add_number(object, "end", interval->end, true);
+	json_object_object_add(object, "bytes", json_object_new_uint64(interval->bytes));
+	json_add_number(object, "bytes_per_second", rate, true);
+	json_add_number(object, "bits_per_second", rate * 8, true);
+	json_add_counters(object, &interval->growth);
+	print_json(log->console, object);
+	json_object_put(object);
 }

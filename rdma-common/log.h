@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "console.h"
+#include "counters.h"
 #include "status.h"
 #include "verify.h"
 
@@ -42,8 +43,26 @@ void print_result(struct console *console, const char *format, ...)
 /* Prints as warnx(3) does that a session failed: `peer` is the other side, `cause` the reason. */
 void print_failure(const struct log *log, const char *peer, const char *cause);
 
+/*
+ * An object of this kind, which the caller releases. It says what it is, which version made it,
+ * when, in UTC as RFC 3339 has it, and on which host.
+ */
+struct json_object *json_begin(const char *kind);
+
 /* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
+
+/* Adds a number; 0 is what is not known, or was not given: null. */
+void json_add_known(struct json_object *object, const char *key, uint64_t number);
+
+/* Adds a number that was measured; null where it was not. */
+void json_add_number(struct json_object *object, const char *key, double number, bool measured);
+
+/* Adds "errors_counted": the counters that have grown, by how much; null: there are none. */
+void json_add_counters(struct json_object *object, const struct counters *growth);
+
+/* Adds "peer" and "peer_port"; NULL: not known. */
+void json_add_peer(struct json_object *object, const char *address, const char *port);
 
 /* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
@@ -67,6 +86,18 @@ char *escape(const uint8_t *bytes, size_t size);
 
 /* Prints the incoming payload, as much of it as is sensible on a terminal. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
+
+/* A part of a session's operation, in seconds since its beginning. */
+struct interval {
+	unsigned int session; /* its number */
+	double begin, end;
+	uint64_t bytes;         /* have completed meanwhile */
+	struct counters growth; /* of the port's counters of errors */
+};
+
+/* Prints the rate of an interval and the errors counted meanwhile; with --json as an object, too.
+ */
+void print_interval(const struct log *log, const struct interval *interval);
 
 /*
  * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it

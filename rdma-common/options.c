@@ -15,7 +15,14 @@
 
 const char *operation_name(enum operation operation)
 {
+	if (operation == OPERATION_ANY)
+		return NULL;
 	return operation == OPERATION_READ ? "read" : "write";
+}
+
+const char *role_name(enum role role)
+{
+	return role == ROLE_CLIENT ? "client" : "server";
 }
 
 enum role other_role(enum role role)
@@ -69,33 +76,6 @@ enum parsed usage_error(const char *format, ...)
 	return PARSED_FAILED;
 }
 
-bool parse_scaled(const char *text, unsigned int factor, uint64_t *number)
-{
-	static const char units[] = "KMG";
-	const char *unit;
-	char *end;
-
-	if (*text < '0' || *text > '9') /* strtoull(3) takes spaces and signs as well */
-		return false;
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	if (errno || !*end)
-		return !errno;
-	unit = strchr(units, *end);
-	if (!unit || end[1] || factor == 1)
-		return false;
-	for (const char *next = units; next <= unit; next++) {
-		if (__builtin_mul_overflow(*number, factor, number))
-			return false;
-	}
-	return true;
-}
-
-bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
-{
-	return parse_scaled(text, 1, number) && *number >= minimum && *number <= maximum;
-}
-
 bool parse_operation(const char *word, enum operation *operation)
 {
 	bool reads = !strcmp(word, operation_name(OPERATION_READ));
@@ -116,10 +96,12 @@ enum kind {
 	TITLE,   /* no option, but a line of --help */
 	FLAG,    /* no argument; bool */
 	TEXT,    /* anything; const char * */
-	NUMBER,  /* from `least` to `most`; unsigned int */
-	PORT,    /* the same, kept as getaddrinfo(3) takes it; const char * */
-	SIZE,    /* bytes, with K, M or G; uint64_t */
-	RATE,    /* bit/s, with K, M or G; uint64_t */
+	NUMBER,  /* these are from `least` to `most`; unsigned int */
+	BYTE,    /* of a header, which hexadecimal numbers are usual for; unsigned int */
+	TIME,    /* seconds; unsigned int */
+	PORT,    /* kept as getaddrinfo(3) takes it; const char * */
+	SIZE,    /* bytes; uint64_t */
+	RATE,    /* bit/s; uint64_t */
 	HELP,    /* no argument, no field: it is printed at once */
 	VERSION, /* the same */
 };
@@ -141,7 +123,7 @@ struct row {
 	size_t field; /* offset in struct options */
 	const char *help;
 	const char *standard; /* what is taken when it is not given; NULL: nothing */
-	unsigned int least, most;
+	uint64_t least, most;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -153,31 +135,32 @@ static const struct row rows[] = {
 { PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
-{ NUMBER,  BOTH,             0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers, 0 to 255 (DSCP times 4)", .least = 0, .most = 255 },
+{ BYTE,    BOTH,             0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine the path to ADDRESS, with PORT by sessions, too" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
 { TEXT,    BOTH,            'm', "message",      "TEXT",    AT(message),          .help = "send TEXT instead of a line with the process id" },
 { TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE; '-': standard input" },
-{ SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (K, M, G)" },
+{ SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (64K, 1MiB, 2T)", .least = 1, .most = LONGEST_PAYLOAD },
 { TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store what is received in FILE; '-': standard output" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
-{ NUMBER,  BOTH,             0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
+{ TIME,    BOTH,             0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
 { FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(every_pass),       .help = "verify every one of them, not only the last" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
-{ RATE,    BOTH,             0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s, with K, M or G (1000 each)" },
+{ RATE,    BOTH,             0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "spin for completions instead of sleeping" },
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
 { FLAG,    BOTH,             0,  "report",       NULL,      AT(report),           .help = "print amounts, rates, and with --depth 1 latencies" },
+{ TIME,    BOTH,             0,  "interval",     "TIME",    AT(interval_seconds), .help = "print rate and errors of the port every TIME seconds", .least = 1, .most = 1000000 },
 { FLAG,    BOTH | CHECK,    'J', "json",         NULL,      AT(json),             .help = "print a JSON object per session on standard output" },
 { FLAG,    BOTH | CHECK,    'v', "verbose",      NULL,      AT(verbose),          .help = "trace verbs and state changes on standard error" },
 { HELP,    BOTH,            'h', "help",         NULL,      0,                    .help = "print this help" },
 { VERSION, BOTH,             0,  "version",      NULL,      0,                    .help = "print the version" },
 { TITLE,   BOTH,             0,  .name = "Limits:" },
-{ NUMBER,  BOTH | CHECK,    't', "timeout",      "SECONDS", AT(timeout_seconds),  .help = "longest time without progress", .standard = "10", .least = 1, .most = 1000000 },
-{ SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G" },
+{ TIME,    BOTH | CHECK,    't', "timeout",      "SECONDS", AT(timeout_seconds),  .help = "longest time without progress", .standard = "10", .least = 1, .most = 1000000 },
+{ SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G", .least = 1, .most = LONGEST_PAYLOAD },
 { NUMBER,  SERVER,           0,  "max-sessions", "N",       AT(maximum_sessions), .help = "sessions at a time, others are refused", .standard = "1024", .least = 1, .most = 1000000 },
 };
 /* clang-format on */
@@ -234,30 +217,75 @@ static void print_help(enum role role, const char *usage)
 
 /* ---- Parsing ---- */
 
-/* SIZE or RATE: its field gets the number of bytes, or of bit/s. */
-static enum parsed take_amount(const struct row *row, const char *argument, uint64_t *amount)
-{
-	bool size = row->kind == SIZE;
+/* What a number of each kind is, in messages. */
+static const char *const number_words[] = {
+	[NUMBER] = "a whole number",
+	[BYTE] = "a whole number, decimal or hexadecimal (0x68),",
+	[TIME] = "whole seconds (5 or 5s)",
+	[PORT] = "a whole number",
+	[SIZE] = "bytes, also with K, M, G, T, or KiB (1024 each), or KB (1000 each),",
+	[RATE] = "bit/s, also with K, M, G, T, or Kbit (1000 each),",
+};
 
-	if (!parse_scaled(argument, size ? 1024 : 1000, amount) || *amount == 0)
-		return usage_error("--%s takes %s, or a number with K, M or G, not '%s'", row->name,
-				   size ? "bytes" : "bit/s", argument);
-	if (size && *amount > LONGEST_PAYLOAD)
-		return usage_error("--%s takes at most %" PRIu64 " bytes, not '%s'", row->name,
-				   LONGEST_PAYLOAD, argument);
-	return PARSED_RUN;
+/* The units that may stand behind one. */
+static const struct unit {
+	enum kind kind;
+	const char *name;
+	uint64_t scale;
+} units[] = {
+	/* clang-format off */
+	{ TIME, "s", 1 },
+	{ SIZE, "B", 1 },
+	{ SIZE, "K", 1ULL << 10 }, { SIZE, "KiB", 1ULL << 10 }, { SIZE, "KB", 1000 },
+	{ SIZE, "M", 1ULL << 20 }, { SIZE, "MiB", 1ULL << 20 }, { SIZE, "MB", 1000000 },
+	{ SIZE, "G", 1ULL << 30 }, { SIZE, "GiB", 1ULL << 30 }, { SIZE, "GB", 1000000000 },
+	{ SIZE, "T", 1ULL << 40 }, { SIZE, "TiB", 1ULL << 40 }, { SIZE, "TB", 1000000000000 },
+	{ RATE, "bit", 1 }, { RATE, "bit/s", 1 },
+	{ RATE, "K", 1000 }, { RATE, "Kbit", 1000 }, { RATE, "Kbit/s", 1000 },
+	{ RATE, "M", 1000000 }, { RATE, "Mbit", 1000000 }, { RATE, "Mbit/s", 1000000 },
+	{ RATE, "G", 1000000000 }, { RATE, "Gbit", 1000000000 }, { RATE, "Gbit/s", 1000000000 },
+	{ RATE, "T", 1000000000000 }, { RATE, "Tbit", 1000000000000 }, { RATE, "Tbit/s", 1000000000000 },
+	/* clang-format on */
+};
+
+/* True if `text` is a number of this kind, perhaps with a unit; it is stored in that of the field.
+ */
+static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') /* strtoull(3) takes spaces and signs as well */
+		return false;
+	errno = 0;
+	*amount = strtoull(text, &end, kind == BYTE && text[1] == 'x' ? 16 : 10);
+	if (errno || !*end)
+		return !errno;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (units[i].kind == kind && !strcmp(end, units[i].name))
+			return !__builtin_mul_overflow(*amount, units[i].scale, amount);
+	}
+	return false;
 }
 
-/* PORT or NUMBER: its field gets the text, or the number. */
+bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
+{
+	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
+}
+
+/* Of a kind that is a number: its field gets that, or of PORT the text. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
 	uint64_t number;
 
-	if (!parse_number(argument, row->least, row->most, &number))
-		return usage_error("--%s takes a whole number from %u to %u, not '%s'", row->name,
-				   row->least, row->most, argument);
+	if (!parse_amount(row->kind, argument, &number) || number < row->least ||
+	    number > row->most)
+		return usage_error("--%s takes %s from %" PRIu64 " to %" PRIu64 ", not '%s'",
+				   row->name, number_words[row->kind], row->least, row->most,
+				   argument);
 	if (row->kind == PORT)
 		*(const char **)field = argument;
+	else if (row->kind == SIZE || row->kind == RATE)
+		*(uint64_t *)field = number;
 	else
 		*(unsigned int *)field = (unsigned int)number;
 	return PARSED_RUN;
@@ -276,9 +304,6 @@ static enum parsed take_option(struct options *options, const struct row *row, c
 	case TEXT:
 		*(const char **)field = argument;
 		return PARSED_RUN;
-	case SIZE:
-	case RATE:
-		return take_amount(row, argument, field);
 	case HELP:
 		print_help(options->role, usage);
 		return PARSED_EXIT;
@@ -366,7 +391,7 @@ enum parsed check_options(const struct options *options)
 	if (options->iterations > 0 && options->duration_seconds > 0)
 		return usage_error("--iters and --duration exclude each other: a count, or a time");
 	/* what is read is the peer's payload */
-	if (options->operation == OPERATION_WRITE && options->iterations > 0 &&
+	if (options->operation != OPERATION_READ && options->iterations > 0 &&
 	    options->pattern_size > LONGEST_PAYLOAD / options->iterations)
 		return usage_error("--size times --iters is more than %" PRIu64
 				   " bytes; lower one of them",

@@ -15,6 +15,7 @@
 enum operation {
 	OPERATION_READ = 0,
 	OPERATION_WRITE = 1,
+	OPERATION_ANY = 256, /* of a server: whichever the client's hello says; never on the wire */
 };
 
 /* The connection manager's active side is the client, its passive side the server. */
@@ -23,8 +24,11 @@ enum role {
 	ROLE_SERVER,
 };
 
-/* "read" or "write". The string is static. */
+/* "read" or "write"; NULL: OPERATION_ANY. The string is static. */
 const char *operation_name(enum operation operation);
+
+/* "client" or "server". The string is static. */
+const char *role_name(enum role role);
 
 /* The role of the peer of a side with this role. */
 enum role other_role(enum role role);
@@ -45,6 +49,7 @@ struct options {
 	const char *output;            /* store what is received here, or on standard output: "-" */
 	unsigned int iterations;       /* how often the operation is performed; 0: not given */
 	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given */
+	unsigned int interval_seconds; /* report the rate so often; 0: not given */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool every_pass;       /* verify each performance of the operation, not the last */
 	uint64_t minimum_rate; /* bit/s: a slower operation of this side is a failure; 0: none */
@@ -116,10 +121,6 @@ bool parse_operation(const char *word, enum operation *operation);
 
 /* True if `text` is a decimal number from `minimum` to `maximum`, which is stored in `*number`. */
 bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number);
-
-/* The same of any number, which may end in K, M or G if `factor`, of each to the next, is above 1.
- */
-bool parse_scaled(const char *text, unsigned int factor, uint64_t *number);
 
 /* Prints a usage error as printf(3) does, and where to find help; returns PARSED_FAILED. */
 enum parsed usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define NANOSECONDS_PER_SECOND 1e9
 
@@ -45,7 +46,7 @@ static void print_figures(const struct connection *connection)
 	const struct figures *figures = &connection->figures;
 	const struct latency *latency = figures->latency;
 	const struct log *log = &connection->log;
-	bool writes = connection->engine->options->operation == OPERATION_WRITE;
+	bool writes = connection->options->operation == OPERATION_WRITE;
 
 	if (rates.operations)
 		print_status(log,
@@ -107,15 +108,6 @@ static void add_count(struct json_object *object, const char *key, uint64_t valu
 	json_object_object_add(object, key, json_object_new_uint64(value));
 }
 
-/* A number that is null where nothing was measured. */
-static void add_number(struct json_object *object, const char *key, double value, bool known)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.9g", value); /* more digits were not measured */
-	json_object_object_add(object, key, known ? json_object_new_double_s(value, text) : NULL);
-}
-
 static void add_latency(struct json_object *object, const struct latency *latency)
 {
 	struct json_object *inner;
@@ -125,25 +117,12 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 		return;
 	}
 	inner = json_object_new_object();
-	add_number(inner, "min", (double)latency->minimum / 1e3, true);
-	add_number(inner, "p50", (double)latency_quantile(latency, 0.5) / 1e3, true);
-	add_number(inner, "p99", (double)latency_quantile(latency, 0.99) / 1e3, true);
-	add_number(inner, "p999", (double)latency_quantile(latency, 0.999) / 1e3, true);
-	add_number(inner, "max", (double)latency->maximum / 1e3, true);
+	json_add_number(inner, "min", (double)latency->minimum / 1e3, true);
+	json_add_number(inner, "p50", (double)latency_quantile(latency, 0.5) / 1e3, true);
+	json_add_number(inner, "p99", (double)latency_quantile(latency, 0.99) / 1e3, true);
+	json_add_number(inner, "p999", (double)latency_quantile(latency, 0.999) / 1e3, true);
+	json_add_number(inner, "max", (double)latency->maximum / 1e3, true);
 	json_object_object_add(object, "latency_us", inner);
-}
-
-/* The counters that have grown, by how much; null where the port has none. */
-static void add_counters(struct json_object *object, const struct connection *connection)
-{
-	const struct counters growth = growth_of(connection);
-	struct json_object *inner = growth.any ? json_object_new_object() : NULL;
-
-	for (unsigned int i = 0; inner && counter_name(i); i++) {
-		if (growth.values[i] > 0)
-			add_count(inner, counter_name(i), growth.values[i]);
-	}
-	json_object_object_add(object, "errors_counted", inner);
 }
 
 /* Adds what of the incoming payload is here, and whether it is right. */
@@ -160,35 +139,76 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	add_count(object, "verified_bytes", verified ? connection->incoming.verification.bytes : 0);
 }
 
+/* Who was connected, as far as that came, and by what. */
+static void add_path(struct json_object *object, const struct connection *connection)
+{
+	const struct options *options = connection->options;
+	struct endpoint local = { .port = "" };
+	struct rdma_cm_id *id = connection->id;
+	struct json_object *tos = NULL;
+	const char *device = NULL;
+	unsigned int mtu = 0;
+
+	if (id) {
+		local = endpoint_of(rdma_get_local_addr(id));
+		device = device_name(connection);
+		mtu = path_mtu(id);
+	}
+	if (connection->tos >= 0)
+		tos = json_object_new_int(connection->tos);
+	if (connection->peer.port[0])
+		json_add_peer(object, connection->peer.address, connection->peer.port);
+	else /* a program without a session: what the client was given */
+		json_add_peer(object, options->address, options->address ? options->port : NULL);
+	json_add_text(object, "local_address", local.port[0] ? local.address : NULL);
+	json_add_text(object, "transport", connection->limits.transport);
+	json_add_text(object, "device", device);
+	json_add_known(object, "path_mtu", mtu);
+	json_object_object_add(object, "tos", tos);
+}
+
+/* What the command line says that figures depend on. */
+static void add_parameters(struct json_object *object, const struct connection *connection)
+{
+	const struct options *options = connection->options;
+
+	json_add_known(object, "size", options->pattern_size);
+	json_add_known(object, "iters", operation_passes(options));
+	json_add_known(object, "duration", options->duration_seconds);
+	json_object_object_add(object, "one_way", json_object_new_boolean(connection->one_way));
+	json_object_object_add(object, "verify_all", json_object_new_boolean(options->every_pass));
+	json_add_known(object, "min_rate", options->minimum_rate);
+	json_add_known(object, "timeout", options->timeout_seconds);
+}
+
 void report_json(const struct connection *connection)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct figures *figures = &connection->figures;
 	const struct rates rates = calculate_rates(connection);
+	const struct counters growth = growth_of(connection);
 	bool measured = rates.seconds > 0, good = connection->status == STATUS_SUCCESS;
-	struct json_object *object, *tos = NULL;
+	struct json_object *object;
 
 	if (!options->json)
 		return;
-	object = json_object_new_object();
-	json_add_text(object, "role", options->role == ROLE_CLIENT ? "client" : "server");
+	object = json_begin("session");
+	json_add_text(object, "role", role_name(options->role));
+	json_add_known(object, "session", connection->number);
 	json_add_text(object, "operation", operation_name(options->operation));
-	json_add_text(object, "transport", connection->limits.transport);
-	json_add_text(object, "device", device_name(connection));
-	if (connection->tos >= 0)
-		tos = json_object_new_int(connection->tos);
-	json_object_object_add(object, "tos", tos);
+	add_path(object, connection);
+	add_parameters(object, connection);
 	add_count(object, "bytes", figures->bytes);
 	add_count(object, "operations", rates.operations);
-	add_number(object, "seconds", rates.seconds, measured);
-	add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
-	add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
-	add_number(object, "ops_per_second", rates.operations_per_second, measured);
+	json_add_number(object, "seconds", rates.seconds, measured);
+	json_add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
+	json_add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
+	json_add_number(object, "ops_per_second", rates.operations_per_second, measured);
 	add_count(object, "request_bytes", figures->request_bytes);
 	add_count(object, "depth", connection->limits.depth);
 	add_latency(object, figures->latency);
 	add_incoming(object, connection);
-	add_counters(object, connection);
+	json_add_counters(object, &growth);
 	json_add_status(object, connection->status, connection->engine->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->cause);
 	print_json(connection->log.console, object);
@@ -197,19 +217,35 @@ void report_json(const struct connection *connection)
 
 void report_no_session(struct engine *engine, enum status status)
 {
-	struct connection none = {
-		.engine = engine, .log = engine->log, .tos = -1, .status = status
-	};
+	struct connection none = { .engine = engine,
+				   .options = engine->options,
+				   .log = engine->log,
+				   .tos = -1,
+				   .status = status };
 
 	snprintf(none.cause, sizeof(none.cause), "%s", engine->process.failure.cause);
 	report_json(&none);
+}
+
+void report_listening(const struct engine *engine, uint16_t port)
+{
+	struct json_object *object;
+
+	print_status(&engine->log, "listening on port %u.", port);
+	if (!engine->options->json)
+		return;
+	object = json_begin("listening");
+	json_add_text(object, "role", "server");
+	add_count(object, "port", port);
+	print_json(engine->log.console, object);
+	json_object_put(object);
 }
 
 /* ---- The end of a session ---- */
 
 void report_session(const struct connection *connection)
 {
-	const struct options *options = connection->engine->options;
+	const struct options *options = connection->options;
 	const struct protocol *protocol = &connection->protocol;
 	const struct log *log = &connection->log;
 	uint64_t sends = outstanding_sends(connection);
@@ -225,5 +261,5 @@ void report_session(const struct connection *connection)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
 			    connection->outstanding_receives);
 	if (connection->status != STATUS_SUCCESS)
-		print_failure(log, connection->peer, connection->cause);
+		print_failure(log, connection->peer.text, connection->cause);
 }

@@ -11,6 +11,9 @@
 /* Prints that the connection is gone, what was measured and, if the session failed, why. */
 void report_session(const struct connection *connection);
 
+/* Prints on which port the server listens, with --json as an object, too. */
+void report_listening(const struct engine *engine, uint16_t port);
+
 /* With --json: prints the outcome as one object. */
 void report_json(const struct connection *connection);
 

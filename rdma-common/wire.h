@@ -55,6 +55,7 @@ enum refusal {
 	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
 	REFUSAL_RESOURCES = 4, /* the server is out of some for another session: enum resource */
 	REFUSAL_PASSES = 5,    /* one side is to send again and again what has no length */
+	REFUSAL_NO_WORD = 6,   /* neither server nor client says which operation it is */
 };
 
 /*
@@ -104,6 +105,8 @@ struct hello {
 #define HELLO_CHECK_SHORT (1 << 5) /* with that: a pattern of one byte */
 /* This side takes MSG_WINDOW behind the MSG_VERDICT of its peer, until it has sent its own. */
 #define HELLO_LATE_WINDOWS (1 << 6)
+/* The server performs whichever operation a client asks for. */
+#define HELLO_ANY_OPERATION (1 << 7)
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

@@ -112,3 +112,31 @@ until_none_counted() {
 	[ "$status" -eq 0 ]
 }
 
+# bats test_tags=slow
+@test "--interval: a path that carries nothing for a while shows" {
+	# shellcheck disable=SC2034 # teardown uses it
+	repair='lab disturb'
+	start_server write
+	start_client -t "$LIMIT" -J --interval 1 --duration 8 -s 64K --one-way write 192.0.2.1 "$port"
+	wait_for_line "$client_out" '"kind": "interval"' "$client" 2
+	lab disturb loss 100%
+	wait_for_line "$client_out" '"kind": "interval"' "$client" 5
+	lab disturb
+	wait_client
+	expect 0
+	valid_json <"$client_out"
+	python3 - "$client_out" <<-'END'
+	import json, sys
+	*intervals, session = map(json.loads, open(sys.argv[1]))
+	amounts = [i["bytes"] for i in intervals]
+	assert sum(amounts) == session["bytes"] and 5 <= len(amounts) <= 9, amounts
+	assert min(amounts[2:-1]) < max(amounts) / 4, amounts
+	assert all(before["end"] == after["begin"] for before, after in zip(intervals, intervals[1:])), intervals
+	assert session["local_address"] == "192.0.2.2" and session["peer"] == "192.0.2.1", session
+	assert session["path_mtu"] == (4096 if session["transport"] == "RoCE" else None), session
+	errors = [sum((i["errors_counted"] or {}).values()) for i in intervals]
+	assert sum(errors) <= sum((session["errors_counted"] or {}).values()), errors
+	if session["transport"] == "RoCE":
+	    assert sum(errors[2:]) > 0, errors
+	END
+}

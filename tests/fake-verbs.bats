@@ -37,21 +37,25 @@ said() {
 # fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, or of the smallest pair; sets $status, $output and $stderr. Leaks are
 # looked for where they add up, in a server that goes on, and in all that a test sets $leaks for: the search takes three
 # times as long as the run. A signal that ends it is not ignored because it is where the tests were started, by nohup(1)
-# or in the background.
+# or in the background. The operation of the program is that of the peer, unless $word is set, to another one or to none.
 fake() {
-	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS command=()
+	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=()
 	shift 2
 	[[ $script != *signal:* ]] || command=(env --default-signal)
 	[[ ${leaks:-} || ($role = server && " $* " != *" -1 "*) ]] || options=$options:detect_leaks=0
 	[[ " $script " != *" write "* ]] || operation="write"
 	case $role in
 	smallest-*) command+=("$programs/$role") script="no-hello write $script" ;;
-	*) command+=("$programs/rdma-$role" -t 1 "$@" "$operation") ;;
+	*)
+		read -ra words <<<"${word-$operation}"
+		command+=("$programs/rdma-$role" -t 1 "$@" "${words[@]}")
+		;;
 	esac
 	[[ $role != *client ]] || command+=(192.0.2.1 20000)
 	ASAN_OPTIONS=$options FAKE_VERBS=$script "${command[@]}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
+	[[ " $* " != *" "@(-J|--json)" "* ]] || valid_json <"$BATS_TEST_TMPDIR/out"
 }
 
 # outcomes [ROLE [OPTION...]]: lines of standard input are, with a tab or two between, role and options, unless given, exit
@@ -138,6 +142,44 @@ happy_path() {
 	[[ $output != *"writing message"* && $output == *"remote buffer"* ]]
 	outcomes server -1 <<<"0	one-way"
 	[[ $output != *"remote buffer"* ]]
+}
+
+@test "a server without a word does what the client asks for; one that does not say so is refused, and the server says why" {
+	local word="" operation transport
+	for operation in read write; do
+		for transport in "" iwarp; do
+			fake server "$transport $operation" -1
+			diff <(transcript server "$operation" "text of the scripted peer" 20000) <(echo "$output")
+			[ "$status" -eq 0 ]
+			fake server "$transport $operation clients:3 together" -J -n 5
+			[ "$(grep -c "\"operation\": \"$operation\", .*\"operations\": 5, .* \"status\": 0" <<<"$output")" -eq 3 ]
+		done
+		outcomes server -1 -s 9000 <<<"0	$operation one-way ring:1000"
+	done
+	outcomes server -1 <<-END
+	0	tutorial	the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server with that word
+	0	version:3	refused: client and server speak different versions
+	END
+	fake server "write" -1 -n 5 -f - < <(echo piped)
+	[[ $stderr == *"a pipe can be sent once, and --iters or --duration asks for it again"* ]]
+	fake server "tutorial" -J
+	[[ $output == *'"operation": null'*'"status": 4'* ]]
+}
+
+@test "a client that examines the path, and asks for the other operation first, is refused without a word of it" {
+	local word transport
+	for transport in "" iwarp; do
+		word="read" fake server "$transport write check" -J
+		[[ $status -eq 0 && $stderr = "listening on port 20000." && $output = *'"kind": "listening"'* && $output != *session* ]]
+		word="write" fake server "$transport check"
+		[[ $status -eq 0 && -z $stderr && $output = "listening on port 20000." ]]
+		word="write" fake server "$transport"
+		[[ $stderr == *": refused: mismatched modes, one side reads"* ]]
+	done
+	word="write" fake server "check fail:rdma_reject:1:22"
+	[[ $status -eq 0 && -z $stderr ]]
+	word="write" fake server "check fail:rdma_destroy_id:1:16"
+	[[ $stderr == "rdma-server: cannot destroy a connection identifier: Device or resource busy" ]]
 }
 
 @test "long payloads, in many work requests" {
@@ -844,6 +886,7 @@ path() {
 		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out")
 	echo "$script $*: status $status, $output"
+	[[ " $* " != *" --json "* ]] || valid_json <<<"$output"
 }
 
 # paths [OPTION...]: lines of standard input are exit status, script, and a pattern that stands in what --check prints.
@@ -1484,6 +1527,22 @@ taken() {
 	done
 }
 
+# The clock of the fake begins a second after the epoch.
+@test "--json: where a server listens, then each session, with its number, its time and both ends" {
+	local host
+	host=$(hostname)
+	fake server "clients:2" -J
+	[ "$status" -eq 0 ]
+	python3 - "$output" "$host" <<-'END'
+	import json, sys
+	listening, first, second = map(json.loads, sys.argv[1].splitlines())
+	assert listening["kind"] == "listening" and listening["port"] == 20000 and listening["host"] == sys.argv[2]
+	assert listening["time"] == "1970-01-01T00:00:01.000Z" <= first["time"] < second["time"] < "1970-01-01T00:01", second
+	assert (first["session"], second["session"]) == (1, 2)
+	assert (first["peer"], first["peer_port"], first["path_mtu"]) == ("127.0.0.1", 40000, 4096), first
+	END
+}
+
 @test "--json is UTF-8, whatever the name of a file is" {
 	fake client "" -J -f $'no-\xff-such-\xed\xa0\x80-\u20ac\xc3'
 	iconv -f UTF-8 -t UTF-8 <<<"$output"
@@ -1509,10 +1568,10 @@ taken() {
 	[[ $stderr == *"listen on $shown port any"* ]]
 }
 
-# values KEY...: of the object in $output, with blanks between.
+# values KEY...: of the last object in $output, with blanks between.
 values() {
 	python3 -c 'import json, sys
-outcome = json.loads(sys.argv[1])
+outcome = json.loads(sys.argv[1].splitlines()[-1])
 print(*(outcome[key] for key in sys.argv[2:]))' "$output" "$@"
 }
 
@@ -1590,15 +1649,15 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	[[ $stderr == *"port 20000: $once"* ]]
 }
 
-@test "--json of a server: a line for each session" {
+@test "--json of a server: a line for each session, behind that of where it listens" {
 	local lines
 	fake server "clients:3 fail:ibv_alloc_pd:2:12" -J -n 3
 	[ "$status" -eq 0 ]
 	mapfile -t lines <<<"$output"
-	[ "${#lines[@]}" -eq 3 ]
-	output=${lines[0]}
-	[ "$(values role operations bytes received_bytes verified status error)" = "server 3 3072 1024 True 0 None" ]
+	[ "${#lines[@]}" -eq 4 ]
 	output=${lines[1]}
+	[ "$(values role operations bytes received_bytes verified status error)" = "server 3 3072 1024 True 0 None" ]
+	output=${lines[2]}
 	[ "$(values status error)" = "1 ibv_alloc_pd failed: Cannot allocate memory" ]
 	fake server version:3 -J
 	[ "$(values status error)" = "4 refused: client and server speak different versions of the protocol; use one release on both hosts" ]
@@ -1620,6 +1679,36 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[ "$(values status verified verified_bytes)" = "0 False 0" ]
 	fake client "write corrupt-in" -J
 	[ "$(values status verified verified_bytes)" = "7 False 0" ]
+}
+
+# Simulated time: of 40 passes the first three take 0.7 s each, the others a little: one ends in the first second, one in
+# the next, and what follows is an interval that is short.
+@test "--interval: one after the other, each with its bytes and errors, and all together are the operation" {
+	local -x FAKE_VERBS_DEVICE=$BATS_TEST_TMPDIR/device
+	local script word
+	mkdir -p "$FAKE_VERBS_DEVICE/ports/1/hw_counters"
+	echo 7 >"$FAKE_VERBS_DEVICE/ports/1/hw_counters/duplicate_request"
+	for script in "" "write iwarp" "payload:30000 memory:25000"; do
+		fake client "$script 3*operation@700" -J --interval 1 -n 40 -t 5 -s 10000 --depth 1
+		[ "$status" -eq 0 ]
+		python3 - "$output" <<-'END'
+		import json, sys
+		*intervals, session = map(json.loads, sys.argv[1].splitlines())
+		assert len(intervals) == 3 and [i["kind"] for i in intervals] == 3 * ["interval"], intervals
+		amounts = [i["bytes"] for i in intervals]
+		assert amounts[0] == amounts[1] > 0 and sum(amounts) == session["bytes"] > 20 * amounts[0], amounts
+		assert [i["begin"] for i in intervals] == [0, 1, 2] and [i["end"] for i in intervals[:2]] == [1, 2], intervals
+		assert 2.1 < intervals[2]["end"] < 3 and all(i["errors_counted"] == {} for i in intervals), intervals
+		assert abs(intervals[2]["bits_per_second"] - 8 * intervals[2]["bytes"] / (intervals[2]["end"] - 2)) < 1
+		END
+		fake server "$script peer-operation@10 operation@2500" -1 --interval 2 -n 40 -t 5 -s 10000
+		[ "$status" -eq 0 ]
+		[ "$(grep -cE '^[0-9.]+ to [0-9.]+ s: [0-9]+ bytes, ' <<<"$output")" -eq 2 ]
+	done
+	fake client "" -J --interval 1 --duration 3 -s 10000 # no line for the moment behind the last second
+	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 3 ]
+	fake server "one-way write" -1 --interval 1 -s 1 # and has no operation
+	[[ $status -eq 0 && $output != *" to "*" s: "* ]]
 }
 
 # Simulated time: of 200 READs of 5000 bytes three take a second each, or one does. How they are printed is in report-test.

@@ -251,8 +251,19 @@ count() {
 	find "$1" -mindepth 1 | wc -l
 }
 
-# json KEY...: their values in the object in $output, a line each, as Python writes them.
+# valid_json: each line of standard input is an object as the schema beside the manual pages says, or it tells what is wrong.
+valid_json() {
+	python3 -c '
+import json, jsonschema, sys
+validator = jsonschema.Draft202012Validator(json.load(open(sys.argv[1])))
+for line in sys.stdin:
+    wrong = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(line)))
+    wrong and sys.exit(f"{wrong}\n{line}")' "$top/.man/rdma-pair.schema.json"
+}
+
+# json KEY...: their values in the object in $output, which is a valid one, a line each, as Python writes them.
 json() {
+	valid_json <<<"$output" || return
 	python3 -c '
 import json, sys
 outcome = json.loads(sys.argv[1])

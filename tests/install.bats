@@ -20,6 +20,7 @@ installed() {
 		644 $1/share/man/man1/rdma-client.1
 		644 $1/share/man/man1/rdma-server.1
 		644 $1/share/man/man7/rdma-pair.7
+		644 $1/share/rdma-pair/rdma-pair.schema.json
 	END
 }
 
@@ -39,7 +40,8 @@ files() {
 }
 
 @test "uninstall removes what install put there, and nothing else" {
-	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions"
+	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
+		"$tree/usr/local/share/rdma-pair"
 	touch "$tree/usr/local/bin/rdma-other"
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"

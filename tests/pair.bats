@@ -232,6 +232,28 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	grep -q '192.0.2.2 port .*: refused: mismatched modes, one side reads and the other writes; start both with the same word' "$server_err"
 }
 
+@test "a server without a word serves clients that read, and those that write; one that says neither is refused" {
+	local mode
+	start_server -m "from the server"
+	for mode in read write read; do
+		client -m "$mode" "$mode" 192.0.2.1 "$port"
+		expect 0
+		[[ $output == *$'\nremote buffer: from the server\n'* ]]
+		wait_for_line "$server_out" "^remote buffer: $mode\$" "$server"
+	done
+	client --one-way -s 20M write 192.0.2.1 "$port"
+	expect 0
+	run lab run b "$PEER" client read 192.0.2.1 "$port"
+	[ "$status" -ne 0 ]
+	client -t "$LIMIT" --check 192.0.2.1 "$port"
+	expect 0
+	[[ $output == *"port $port: rdma-server for both modes"* ]]
+	stop_server
+	expect 0
+	grep -q "192.0.2.2 port .*: refused: the client sent no hello, .*; start the server with that word\$" "$server_err"
+	[ "$(wc -l <"$server_err")" -eq 1 ]
+}
+
 @test "a port where nobody listens: exit status 4" {
 	local text='connection rejected (nobody listens)'
 	[ "$LAB_TRANSPORT" != siw ] || text='cannot connect: Connection refused'

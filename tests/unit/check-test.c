@@ -113,7 +113,7 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(outcome->agreement.peer_device, sizeof(outcome->agreement.peer_device), "%s",
 		 path.device);
-	snprintf(outcome->peer, sizeof(outcome->peer), "peer");
+	snprintf(outcome->peer.text, sizeof(outcome->peer.text), "peer");
 	snprintf(outcome->cause, sizeof(outcome->cause), "cause %d", turn->status);
 	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
 	return true;

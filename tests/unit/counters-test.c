@@ -175,3 +175,18 @@ TEST(nothing_is_left)
 }
 
 RUN_TESTS(make_folders, NULL, NULL)
+TEST(what_has_grown_is_described_as_far_as_there_is_room)
+{
+	struct counters growth = { .any = true };
+	char text[32];
+
+	counters_describe(&growth, text, sizeof(text));
+	assert_string_equal(text, "");
+	growth.values[0] = 7;
+	counters_describe(&growth, text, sizeof(text));
+	assert_string_equal(text, "duplicate_request 7");
+	for (unsigned int i = 0; i < COUNTERS; i++)
+		growth.values[i] = UINT64_MAX;
+	counters_describe(&growth, text, sizeof(text));
+	assert_string_equal(text, "duplicate_request 1844674407370");
+}

@@ -51,6 +51,7 @@ TEST(a_region_holds_what_was_agreed_and_does_not_wrap)
 
 #define READ  OPERATION_READ
 #define WRITE OPERATION_WRITE
+#define ANY   OPERATION_ANY
 #define ONE   HELLO_ONE_WAY
 #define PIPE  HELLO_UNKNOWN
 
@@ -76,6 +77,10 @@ TEST(a_peer_is_refused_for_what_it_says_first)
 		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, READ, 0, 0, REFUSAL_OPERATION },
 		{ ROLE_SERVER, READ, false, GREETING_HELLO, READ, 0, 9, REFUSAL_NONE },
 		{ ROLE_SERVER, READ, false, GREETING_HELLO, 255, 0, 9, REFUSAL_OPERATION },
+		/* a server without a word asks this of what is not to be told from a hello alone */
+		{ ROLE_SERVER, ANY, false, GREETING_NONE, READ, 0, 0, REFUSAL_NO_WORD },
+		{ ROLE_SERVER, ANY, false, GREETING_HELLO, 2, 0, 9, REFUSAL_OPERATION },
+		{ ROLE_SERVER, ANY, false, GREETING_VERSION, READ, 0, 0, REFUSAL_VERSION },
 		/* the server learns from the hello that the client's payload goes one way */
 		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, ONE, 9, REFUSAL_NONE },
 		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, ONE, 0, REFUSAL_LENGTH },

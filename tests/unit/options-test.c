@@ -41,75 +41,30 @@ static void release(struct printed *printed, const char *words)
 
 /* ---- Numbers and words ---- */
 
-TEST(a_number_is_decimal_and_has_64_bits_and_perhaps_a_unit)
+/* In units it is parsed with an option, below. */
+TEST(a_number_is_decimal_and_has_64_bits)
 {
 	static const struct {
 		const char *text;
-		unsigned int factor;
 		uint64_t number;
 	} cases[] = {
-		{ "0", 1024, 0 },
-		{ "1000", 1024, 1000 },
-		{ "010", 1, 10 }, /* not octal */
-		{ "000000000000000000001", 1024, 1 },
-		{ "1K", 1024, 1024 },
-		{ "8M", 1024, 8388608 },
-		{ "5G", 1024, 5368709120 }, /* more than 32 bits */
-		{ "64K", 1000, 64000 },
-		{ "100M", 1000, 100000000 },
-		{ "90G", 1000, 90000000000 },
-		{ "18446744073G", 1000, 18446744073000000000U },
-		{ "18446744073709551615", 1, UINT64_MAX },
-		{ "18446744073709551615", 1024, UINT64_MAX },
-		{ "18014398509481983K", 1024, UINT64_MAX - 1023 },
-		{ "17592186044415M", 1024, UINT64_MAX - 1048575 },
-		{ "17179869183G", 1024, UINT64_MAX - 1073741823 },
+		{ "0", 0 },
+		{ "010", 10 }, /* not octal */
+		{ "000000000000000000001", 1 },
+		{ "18446744073709551615", UINT64_MAX },
 	};
-	static const char *const refused[] = { "",
-					       "K",
-					       "KK",
-					       "1KK",
-					       "1KB",
-					       "1KM",
-					       "1k",
-					       "1m",
-					       "1T",
-					       "1B",
-					       "1 K",
-					       " 1K",
-					       "1K ",
-					       "-1",
-					       "+1K",
-					       "0x1",
-					       "1e3",
-					       "one",
-					       "1.5M",
-					       "1K\n",
-					       "K1",
-					       " 5",
-					       "5 ",
-					       "+5",
-					       "18446744073709551616",
-					       "99999999999999999999",
-					       "18014398509481984K",
-					       "17592186044416M",
-					       "17179869184G",
-
-					       "18446744073709551615G",
-					       "999999999999999999999999999999999999999999G" };
+	static const char *const refused[] = {
+		"",   "-1",  "+1",  "0x1", " 5",  "5 ",
+		"5K", "1.5", "1e3", "1\n", "one", "18446744073709551616",
+	};
 	uint64_t number;
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		assert_true(parse_scaled(cases[i].text, cases[i].factor, &number));
+		assert_true(parse_number(cases[i].text, 0, UINT64_MAX, &number));
 		assert_true(number == cases[i].number);
 	}
-	for (size_t i = 0; i < ENTRIES(refused); i++) {
-		if (parse_scaled(refused[i], 1024, &number))
-			fail_msg("'%s' is taken", refused[i]);
+	for (size_t i = 0; i < ENTRIES(refused); i++)
 		assert_false(parse_number(refused[i], 0, UINT64_MAX, &number));
-	}
-	assert_false(parse_scaled("18446744074G", 1000, &number));
-	assert_false(parse_number("5K", 0, UINT64_MAX, &number));
 	assert_false(parse_number("0", 1, 10, &number));
 	assert_false(parse_number("11", 1, 10, &number));
 	assert_true(parse_number("1", 1, 10, &number) && parse_number("10", 1, 10, &number));
@@ -125,6 +80,7 @@ TEST(the_operation_is_read_or_write)
 
 	assert_string_equal(operation_name(OPERATION_READ), "read");
 	assert_string_equal(operation_name(OPERATION_WRITE), "write");
+	assert_null(operation_name(OPERATION_ANY));
 	assert_true(parse_operation("write", &operation) && operation == OPERATION_WRITE);
 	assert_true(parse_operation("read", &operation) && operation == OPERATION_READ);
 	operation = OPERATION_WRITE;
@@ -222,18 +178,53 @@ static const struct {
 	{ "s", "-p", "0", AT(port), 0, 0 },
 	{ "s", "--port", "65535", AT(port), 0, 0 },
 	{ "cs", "-s", "64K", AT(pattern_size), 8, 65536 },
+	{ "cs", "-s", "64KiB", AT(pattern_size), 8, 65536 },
+	{ "cs", "-s", "64KB", AT(pattern_size), 8, 64000 },
+	{ "cs", "-s", "010B", AT(pattern_size), 8, 10 },
+	{ "cs", "-s", "3MiB", AT(pattern_size), 8, 3145728 },
+	{ "cs", "-s", "3MB", AT(pattern_size), 8, 3000000 },
+	{ "cs", "-s", "5G", AT(pattern_size), 8, 5368709120 }, /* more than 32 bits */
+	{ "cs", "-s", "5GiB", AT(pattern_size), 8, 5368709120 },
+	{ "cs", "-s", "5GB", AT(pattern_size), 8, 5000000000 },
+	{ "cs", "-s", "7T", AT(pattern_size), 8, 7696581394432 },
+	{ "cs", "-s", "7TiB", AT(pattern_size), 8, 7696581394432 },
+	{ "cs", "-s", "7TB", AT(pattern_size), 8, 7000000000000 },
 	{ "cs", "--size", "9223372036854775807", AT(pattern_size), 8, INT64_MAX },
+	{ "cs", "--size", "8388607T", AT(pattern_size), 8, 9223370937343148032 },
 	{ "cs", "--max-size", "1M", AT(maximum_payload), 8, 1 << 20 },
+	{ "cs", "--min-rate", "90", AT(minimum_rate), 8, 90 },
+	{ "cs", "--min-rate", "90bit", AT(minimum_rate), 8, 90 },
+	{ "cs", "--min-rate", "90bit/s", AT(minimum_rate), 8, 90 },
 	{ "cs", "--min-rate", "90K", AT(minimum_rate), 8, 90000 },
+	{ "cs", "--min-rate", "90Kbit", AT(minimum_rate), 8, 90000 },
+	{ "cs", "--min-rate", "90Kbit/s", AT(minimum_rate), 8, 90000 },
+	{ "cs", "--min-rate", "90M", AT(minimum_rate), 8, 90000000 },
+	{ "cs", "--min-rate", "90Mbit", AT(minimum_rate), 8, 90000000 },
+	{ "cs", "--min-rate", "90Mbit/s", AT(minimum_rate), 8, 90000000 },
+	{ "cs", "--min-rate", "10G", AT(minimum_rate), 8, 10000000000 },
+	{ "cs", "--min-rate", "10Gbit", AT(minimum_rate), 8, 10000000000 },
+	{ "cs", "--min-rate", "10Gbit/s", AT(minimum_rate), 8, 10000000000 },
+	{ "cs", "--min-rate", "2T", AT(minimum_rate), 8, 2000000000000 },
+	{ "cs", "--min-rate", "2Tbit", AT(minimum_rate), 8, 2000000000000 },
+	{ "cs", "--min-rate", "2Tbit/s", AT(minimum_rate), 8, 2000000000000 },
+	{ "cs", "--min-rate", "18446744073G", AT(minimum_rate), 8, 18446744073000000000U },
+	{ "cs", "--min-rate", "18446744073709551615", AT(minimum_rate), 8, UINT64_MAX },
 	{ "cs", "--tos", "0", AT(tos), 4, 0 },
 	{ "cs", "--tos", "255", AT(tos), 4, 255 },
+	{ "cs", "--tos", "0x68", AT(tos), 4, 104 },
+	{ "cs", "--tos", "0xFf", AT(tos), 4, 255 },
+	{ "cs", "--tos", "010", AT(tos), 4, 10 },
 	{ "cs", "-n", "1", AT(iterations), 4, 1 },
 	{ "cs", "--iters", "1000000000", AT(iterations), 4, 1000000000 },
 	{ "cs", "--duration", "1", AT(duration_seconds), 4, 1 },
 	{ "cs", "--duration", "1000000", AT(duration_seconds), 4, 1000000 },
+	{ "cs", "--interval", "1s", AT(interval_seconds), 4, 1 },
+	{ "cs", "--interval", "1000000", AT(interval_seconds), 4, 1000000 },
 	{ "cs", "--depth", "1", AT(depth), 4, 1 },
 	{ "cs", "--depth", "65536", AT(depth), 4, 65536 },
+	{ "cs", "--duration", "60s", AT(duration_seconds), 4, 60 },
 	{ "cs", "-t", "1", AT(timeout_seconds), 4, 1 },
+	{ "cs", "-t", "5s", AT(timeout_seconds), 4, 5 },
 	{ "cs", "--timeout", "1000000", AT(timeout_seconds), 4, 1000000 },
 	{ "s", "--max-sessions", "1", AT(maximum_sessions), 4, 1 },
 	{ "s", "--max-sessions", "1000000", AT(maximum_sessions), 4, 1000000 },
@@ -291,21 +282,35 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 	static const struct {
 		const char *option, *argument, *words;
 	} cases[] = {
-		{ "-s", "0", "--size takes bytes, or a number with K, M or G, not '0'" },
-		{ "-s", "9223372036854775808",
-		  "--size takes at most 9223372036854775807 bytes, not '9223372036854775808'" },
-		{ "--max-size", "18446744073709551615", "--max-size takes at most" },
-		{ "--max-size", "1T", "--max-size takes bytes" },
-		{ "--min-rate", "x", "--min-rate takes bit/s, or a number with K, M or G, not" },
-		{ "--min-rate", "0", "--min-rate takes bit/s, or a number with K, M or G, not" },
-		{ "--tos", "256", "--tos takes a whole number from 0 to 255, not '256'" },
+		{ "-s", "0",
+		  "--size takes bytes, also with K, M, G, T, or KiB (1024 each), or KB (1000 each), "
+		  "from 1 to 9223372036854775807, not '0'" },
+		{ "-s", "9223372036854775808", "807, not '9223372036854775808'" },
+		{ "-s", "8388608T", "not '8388608T'" },
+		{ "--max-size", "18446744073709551615", "--max-size takes bytes" },
+		{ "--max-size", "16777216T", "--max-size takes bytes" }, /* would wrap to 0 */
+		{ "--min-rate", "0",
+		  "--min-rate takes bit/s, also with K, M, G, T, or Kbit (1000 each), from 1 to "
+		  "18446744073709551615, not '0'" },
+		{ "--min-rate", "18446744074G", "--min-rate takes bit/s" },
+		{ "--tos", "256",
+		  "--tos takes a whole number, decimal or hexadecimal (0x68), from 0 to 255, not "
+		  "'256'" },
+		{ "--tos", "0x100", "not '0x100'" },
+		{ "--tos", "0x", "not '0x'" },
+		{ "--tos", "0x0x5", "not '0x0x5'" },
+		{ "--tos", "1x5", "not '1x5'" },
+		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0", "--duration takes a whole number from 1 to 1000000, not" },
+		{ "--duration", "0",
+		  "--duration takes whole seconds (5 or 5s) from 1 to 1000000, not '0'" },
 		{ "--duration", "1000001", "--duration takes" },
+		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
+		{ "--duration", "500ms", "--duration takes whole seconds" },
 		{ "--depth", "0", "--depth takes a whole number from 1 to 65536, not '0'" },
 		{ "--depth", "65537", "--depth takes" },
-		{ "-t", "0", "--timeout takes a whole number from 1 to 1000000, not '0'" },
+		{ "-t", "0", "--timeout takes whole seconds (5 or 5s) from 1 to 1000000, not" },
 		{ "-t", "1000001", "--timeout takes" },
 		{ "-t", NULL, "Try '" }, /* getopt_long(3) has said what is wrong */
 		{ "--no-such-option", NULL, "Try '" },
@@ -319,6 +324,76 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		assert_int_equal(parse_words(&options, cases[i].option, cases[i].argument),
 				 PARSED_FAILED);
 		release(&printed, cases[i].words);
+	}
+}
+
+/* No number of any kind, however near. */
+TEST(what_is_no_number_of_its_kind_is_refused)
+{
+	static const char *const options[] = { "-s", "--min-rate", "-t", "--tos", "-n" };
+	static const char *const refused[] = {
+		"",
+		"K",
+		"KK",
+		"1KK",
+		"1KM",
+		"1k",
+		"1m",
+		"1iB",
+		"1KiBs",
+		"1 K",
+		" 1K",
+		"1K ",
+		"-1",
+		"+1K",
+		"1e3",
+		"one",
+		"1.5M",
+		"1K\n",
+		"K1",
+		"1Kb",
+		"1S",
+		"1 s",
+		"5sec",
+		"1Bit",
+		"1Kibit",
+		"1P",
+		"1/s",
+		"1x1",
+		"0xfg",
+		"1bps",
+		"1iBs",
+		"B",
+		"1TiBT",
+		"bit",
+		"1Kbit/",
+		"1s/s",
+		"18446744073709551616bit",
+		"999999999999999999999999999999999999999999G",
+	};
+	static const struct {
+		const char *option, *argument;
+	} others[] = {
+		{ "-s", "1s" },  { "-s", "1bit" },         { "-s", "0x1" },   { "-n", "1K" },
+		{ "-n", "0x1" }, { "--min-rate", "1B" },   { "-t", "1K" },    { "-t", "0x1" },
+		{ "-n", "1s" },  { "--min-rate", "1s" },   { "--tos", "1s" }, { "--tos", "1K" },
+		{ "-t", "1B" },  { "--min-rate", "1KiB" },
+	};
+	struct options defaults = default_options(ROLE_CLIENT);
+	struct printed printed;
+
+	for (size_t i = 0; i < ENTRIES(options) * ENTRIES(refused) + ENTRIES(others); i++) {
+		const size_t other = i - ENTRIES(options) * ENTRIES(refused);
+		bool of_all = i < ENTRIES(options) * ENTRIES(refused);
+		const char *option = of_all ? options[i / ENTRIES(refused)] : others[other].option;
+		const char *argument =
+			of_all ? refused[i % ENTRIES(refused)] : others[other].argument;
+		struct options parsed = defaults;
+
+		capture(&printed, &stderr);
+		if (parse_words(&parsed, option, argument) != PARSED_FAILED)
+			fail_msg("%s '%s' is taken", option, argument);
+		release(&printed, " from ");
 	}
 }
 
@@ -347,9 +422,9 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
 	static const char *const others[] = {
 		"-Bx",          "-J",          "-v",           "-t1", /* these do */
-		"-mx",          "-fx",         "-s1",          "-ox",         "-n1",
-		"--duration=1", "--depth=1",   "--tos=1",      "--report",    "--verify-all",
-		"--one-way",    "--busy-poll", "--min-rate=1", "--max-size=1"
+		"-mx",          "-fx",         "-s1",          "-ox",          "-n1",
+		"--duration=1", "--depth=1",   "--tos=1",      "--report",     "--verify-all",
+		"--one-way",    "--busy-poll", "--min-rate=1", "--max-size=1", "--interval=1"
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
@@ -392,6 +467,8 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		{ { WRITES, .pattern_size = INT64_MAX / 7 + 1, .iterations = 7 },
 		  "--size times --iters is more than 9223372036854775807 bytes" },
 		{ { .pattern_size = INT64_MAX, .iterations = 7 }, NULL },
+		{ { .operation = OPERATION_ANY, .pattern_size = INT64_MAX, .iterations = 7 },
+		  "--size times --iters is more than" },
 		{ { .output = "-", .json = true }, "--json and --output - both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload" },
 		{ { .one_way = true, WRITES, .pattern_size = 1 }, NULL },
@@ -410,6 +487,13 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true },
 		  one_pass },
+		/* a session that would need it again is refused */
+		{ { .operation = OPERATION_ANY,
+		    .file = "fifo",
+		    .iterations = 2,
+		    .role = ROLE_SERVER,
+		    .one_off = true },
+		  NULL },
 		/* which keeps a copy */
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, NULL },
 	};

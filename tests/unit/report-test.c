@@ -6,6 +6,7 @@
 #include "rdma-common.h"
 #include "rdma-common/report.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <locale.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <wchar.h>
+#include <time.h>
 
 #include "unit.h"
 
@@ -292,6 +294,32 @@ static void assert_printed_among(struct program *program, const char *part)
 		fail_msg("'%s' is not in '%s'", part, texts[STREAM_OUTPUT]);
 }
 
+/* All that it has printed is an object of that kind, made now and here, with this behind that. */
+static void assert_object(struct program *program, const char *kind, const char *rest,
+			  const char *error)
+{
+	char texts[STREAMS][8192], begin[80], host[64], expected[64];
+	struct tm made = { 0 };
+	int milliseconds, end = 0;
+
+	take_printed(program, texts);
+	snprintf(begin, sizeof(begin), "{ \"kind\": \"%s\", \"version\": \"%s\", \"time\": \"",
+		 kind, PROGRAM_VERSION);
+	assert_memory_equal(texts[STREAM_OUTPUT], begin, strlen(begin));
+	assert_int_equal(sscanf(texts[STREAM_OUTPUT] + strlen(begin),
+				"%4d-%2d-%2dT%2d:%2d:%2d.%3dZ\", \"host\": \"%63[^\"]\", %n",
+				&made.tm_year, &made.tm_mon, &made.tm_mday, &made.tm_hour,
+				&made.tm_min, &made.tm_sec, &milliseconds, host, &end),
+			 8);
+	made.tm_year -= 1900;
+	made.tm_mon--;
+	assert_in_range(time(NULL) - timegm(&made), 0, 60);
+	gethostname(expected, sizeof(expected));
+	assert_string_equal(host, expected);
+	assert_string_equal(texts[STREAM_OUTPUT] + strlen(begin) + end, rest);
+	assert_string_equal(texts[STREAM_ERROR], error);
+}
+
 TEST(status_lines_go_where_standard_output_is_not_taken)
 {
 	static const struct {
@@ -379,6 +407,7 @@ static void begin(struct session *session, enum role role, unsigned int number)
 	session->engine.log = (struct log){ .console = &session->program.console,
 					    .options = &session->program.options };
 	session->connection.engine = &session->engine;
+	session->connection.options = &session->program.options;
 	session->connection.log = (struct log){ .console = &session->program.console,
 						.options = &session->program.options,
 						.session = number };
@@ -395,7 +424,11 @@ static void measure(struct session *session)
 	session->verbs.device = &session->device;
 	session->id.verbs = &session->verbs;
 	connection->id = &session->id;
-	snprintf(connection->peer, sizeof(connection->peer), "192.0.2.1 port 7");
+	connection->number = 42;
+	connection->peer = (struct endpoint){ .address = "192.0.2.1",
+					      .port = "7",
+					      .text = "192.0.2.1 port 7" };
+	connection->one_way = true;
 	snprintf(connection->cause, sizeof(connection->cause), "it \"failed\"");
 	connection->limits.transport = "RoCE";
 	connection->limits.depth = 3;
@@ -520,18 +553,31 @@ TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 
 TEST(an_outcome_in_json_has_all_that_was_measured)
 {
+	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
 	static struct latency latency;
 	struct session session;
 
 	begin(&session, ROLE_CLIENT, 42);
 	measure_all(&session, &latency);
+	session.id.route.addr.src_sin6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
+	inet_pton(AF_INET6, "fd00::2", &session.id.route.addr.src_sin6.sin6_addr);
+	session.id.route.num_paths = 1;
+	session.id.route.path_rec = &path;
+	session.program.options.pattern_size = 1572864;
+	session.program.options.duration_seconds = 2;
+	session.program.options.every_pass = true;
+	session.program.options.minimum_rate = 9;
 	report_json(&session.connection); /* nobody asks for it */
 	session.program.options.json = true;
 	report_json(&session.connection);
-	assert_printed(
-		&session.program,
-		"{ \"role\": \"client\", \"operation\": \"read\", \"transport\": \"RoCE\", "
-		"\"device\": \"rxe0\", \"tos\": 104, \"bytes\": 3145728000, \"operations\": 2000, "
+	assert_object(
+		&session.program, "session",
+		"\"role\": \"client\", \"session\": 42, \"operation\": \"read\", "
+		"\"peer\": \"192.0.2.1\", \"peer_port\": 7, \"local_address\": \"fd00::2\", "
+		"\"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, \"tos\": 104, "
+		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, "
+		"\"verify_all\": true, \"min_rate\": 9, \"timeout\": 10, "
+		"\"bytes\": 3145728000, \"operations\": 2000, "
 		"\"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
 		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, "
 		"\"request_bytes\": 131072, \"depth\": 3, "
@@ -626,19 +672,78 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 
 	begin(&session, ROLE_CLIENT, 0);
 	session.program.options.json = true;
+	session.program.options.address = "host-a";
+	session.program.options.port = "8";
 	session.engine.process.signal_number = 15;
-	failure_set(&session.engine.process.failure, STATUS_UNRESOLVED, "no \xff device");
+	failure_set(&session.engine.process.failure, STATUS_UNRESOLVED, "no /dev \xff");
 	report_no_session(&session.engine, STATUS_INTERRUPTED);
-	assert_printed(
-		&session.program,
-		"{ \"role\": \"client\", \"operation\": \"read\", \"transport\": null, "
-		"\"device\": null, \"tos\": null, \"bytes\": 0, \"operations\": 0, "
+	assert_object(
+		&session.program, "session",
+		"\"role\": \"client\", \"session\": null, \"operation\": \"read\", "
+		"\"peer\": \"host-a\", \"peer_port\": 8, \"local_address\": null, "
+		"\"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, "
+		"\"size\": null, \"iters\": 1, \"duration\": null, \"one_way\": false, "
+		"\"verify_all\": false, \"min_rate\": null, \"timeout\": 10, "
+		"\"bytes\": 0, \"operations\": 0, "
 		"\"seconds\": null, \"bytes_per_second\": null, "
 		"\"bits_per_second\": null, \"ops_per_second\": null, "
 		"\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, "
 		"\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
-		"\"errors_counted\": null, \"status\": 143, \"error\": \"no \\\\xff device\" }\n",
+		"\"errors_counted\": null, \"status\": 143, \"error\": \"no /dev \\\\xff\" }\n",
 		"");
+}
+
+TEST(a_server_says_where_it_listens_in_json_too)
+{
+	struct session session;
+
+	begin(&session, ROLE_SERVER, 0);
+	report_listening(&session.engine, 47881);
+	assert_printed(&session.program, "listening on port 47881.\n", "");
+	begin(&session, ROLE_SERVER, 0);
+	session.program.options.json = true;
+	session.program.options.port = "8"; /* which is no peer's */
+	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
+	assert_printed_among(&session.program, "\"peer\": null, \"peer_port\": null");
+	begin(&session, ROLE_SERVER, 0);
+	session.program.options.json = true;
+	report_listening(&session.engine, 47881);
+	assert_object(&session.program, "listening", "\"role\": \"server\", \"port\": 47881 }\n",
+		      "listening on port 47881.\n");
+}
+
+/* ---- Intervals ---- */
+
+TEST(an_interval_has_its_own_rate_and_errors)
+{
+	const struct interval interval = { .session = 42,
+					   .begin = 2,
+					   .end = 2.5,
+					   .bytes = 6250000,
+					   .growth = { .any = true, .values = { 3, 0, 1 } } };
+	struct program program;
+	const struct log log = { .console = &program.console,
+				 .options = &program.options,
+				 .session = 42 };
+
+	start(&program, ROLE_SERVER);
+	print_interval(&log, &(struct interval){ .end = 1 });
+	print_interval(&log, &interval);
+	assert_printed(&program,
+		       "[42] 0.000 to 1.000 s: 0 bytes, 0.00 MB/s (0.000 Gbit/s)\n"
+		       "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted "
+		       "meanwhile: duplicate_request 3, rcvd_rnr_err 1\n",
+		       "");
+	start(&program, ROLE_SERVER);
+	program.options.json = true;
+	print_interval(&log, &interval);
+	assert_object(&program, "interval",
+		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, "
+		      "\"bytes\": 6250000, \"bytes_per_second\": 12500000, "
+		      "\"bits_per_second\": 100000000, "
+		      "\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 } }\n",
+		      "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted "
+		      "meanwhile: duplicate_request 3, rcvd_rnr_err 1\n");
 }
 
 /* ---- Progress ---- */

@@ -66,6 +66,7 @@ static int reset(void **state)
 	connection.engine = &engine;
 	connection.log = (struct log){ .console = &engine.console, .options = &options };
 	memset(&failure, 0, sizeof(failure));
+	connection.options = &options;
 	return 0;
 }
 
