@@ -66,7 +66,7 @@ struct check {
 	struct failure failure;        /* the first */
 };
 
-/* Begins without findings. `process` and its options must outlive `check`. */
+/* Begins without findings. `options` and `process` must outlive `check`. */
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*

@@ -283,7 +283,6 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 
 /* ---- JSON ---- */
 
-/* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 /* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
 static bool is_plain(const char *text)
 {
@@ -292,6 +291,7 @@ static bool is_plain(const char *text)
 	return !*text;
 }
 
+/* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = NULL;

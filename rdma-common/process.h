@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: signals, and what the main thread waits for: the connection manager,
- * devices, signals, and threads that have ended.
+ * The process: signals, and what the main thread waits for: the connection manager, devices,
+ * signals, and threads that have ended.
  *
  * Unless a function says otherwise it is the main thread's.
  */
@@ -11,10 +11,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "console.h"
 #include "status.h"
