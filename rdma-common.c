@@ -1211,9 +1211,10 @@ static void extend_own_deadline(struct connection *connection, bool was_owed)
 static bool fill_ring(struct connection *connection)
 {
 	bool was_owed = transfer_is_owed(&connection->transfer);
-	struct failure failure = { .status = STATUS_SUCCESS };
+	struct failure failure; /* no 512 bytes are cleared in each turn */
 	bool moved;
 
+	failure.status = STATUS_SUCCESS;
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
 		return helper_drop(connection->outgoing.helper);
 	moved = outgoing_fill(&connection->outgoing, &connection->transfer, connection->now,
@@ -1281,8 +1282,9 @@ static bool empty_ring(struct connection *connection)
 	bool checking = connection->protocol.local == LOCAL_CHECKING;
 	bool was_owed = transfer_is_owed(&connection->transfer);
 	struct incoming *incoming = &connection->incoming;
-	struct failure failure = { .status = STATUS_SUCCESS };
+	struct failure failure; /* as above */
 
+	failure.status = STATUS_SUCCESS;
 	if (checking && connection->protocol.status == STATUS_INTERRUPTED) {
 		helper_cancel(incoming->helper); /* no disk, nor reader, is waited for */
 		connection_handle(connection, EVENT_CHECKED, STATUS_INTERRUPTED);
@@ -1662,6 +1664,16 @@ static void run_session(struct connection *connection)
 	}
 }
 
+/* Lets go of who reads the outgoing payload. False: that is held up, and keeps the ring's memory.
+ */
+static bool release_outgoing(struct connection *connection)
+{
+	if (outgoing_release(&connection->outgoing))
+		return true;
+	connection->outgoing_ring.memory = NULL;
+	return false;
+}
+
 static void *run(void *argument)
 {
 	struct connection *connection = argument;
@@ -1669,7 +1681,7 @@ static void *run(void *argument)
 
 	connection->batch = &batch;
 	run_session(connection);
-	if (!outgoing_release(&connection->outgoing))
+	if (!release_outgoing(connection))
 		connection->helpers_left++;
 	if (!incoming_release(&connection->incoming))
 		connection->helpers_left++;
@@ -1706,7 +1718,7 @@ void connection_destroy(struct connection *connection)
 	int error;
 
 	/* of one whose thread was never started: it has not been asked for anything */
-	if (!outgoing_release(&connection->outgoing))
+	if (!release_outgoing(connection))
 		connection->engine->held_up++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
 	atomic_fetch_sub(&connection->engine->connection_count, 1);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "memory.h"
 
 /* Bytes of its stack. */
 #define STACK_SIZE ((size_t)256 << 10)
@@ -29,6 +30,7 @@ struct helper {
 	struct outputs *outputs;
 	struct payload payload;
 	const char *output_name;
+	size_t ring_size; /* 0: it stores */
 	sem_t asked; /* what the helper waits for: it costs no descriptor, as an eventfd(2) would */
 	int ended;   /* eventfd(2): a call has, or the helper */
 	bool asked_for; /* a call whose result is not taken; its owner's */
@@ -36,12 +38,13 @@ struct helper {
 	atomic_bool parted; /* one of both has ended, or has let go of the other */
 	/* Of the call; the helper's while it is busy: */
 	enum call call;
+	uint8_t *memory; /* what is read or stored lies in it: the ring, or the buffer */
 	uint64_t position;
 	size_t offset, size;
 	ssize_t result;
 	int error;
 	struct output *output; /* the helper's; NULL: not open */
-	uint8_t buffer[HELPER_BUFFER];
+	uint8_t buffer[];      /* of one that stores */
 };
 
 /* ---- The thread ---- */
@@ -69,11 +72,12 @@ static ssize_t perform(struct helper *helper)
 {
 	switch (helper->call) {
 	case CALL_READ:
-		return payload_read(&helper->payload, helper->position, helper->buffer,
-				    helper->size, &helper->cancelled);
+		return payload_read(&helper->payload, helper->position,
+				    helper->memory + helper->offset, helper->size,
+				    &helper->cancelled);
 	case CALL_STORE:
 		return open_output(helper)
-			       ? output_write(helper->output, helper->buffer + helper->offset,
+			       ? output_write(helper->output, helper->memory + helper->offset,
 					      helper->size)
 			       : -1;
 	default:
@@ -106,6 +110,8 @@ static void *run(void *argument)
 	}
 	output_abandon(helper->output);
 	if (atomic_exchange(&helper->parted, true)) { /* its owner has gone */
+		if (helper->ring_size > 0)
+			memory_unmap(helper->memory, helper->ring_size);
 		destroy(helper);
 		process_report_ended(process, NULL);
 	} else {
@@ -132,19 +138,13 @@ static int start_thread(struct helper *helper)
 	return error;
 }
 
-struct helper *helper_start(struct process *process, const struct payload *payload,
-			    struct outputs *outputs, const char *output)
+/* NULL: `helper` could not be allocated, or its thread not started; errno. */
+static struct helper *start(struct helper *helper)
 {
-	struct helper *helper = calloc(1, sizeof(*helper));
 	int error;
 
 	if (!helper)
 		return NULL;
-	helper->process = process;
-	if (payload)
-		helper->payload = *payload;
-	helper->outputs = outputs;
-	helper->output_name = output;
 	sem_init(&helper->asked, 0, 0);
 	helper->ended = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	error = helper->ended < 0 ? errno : start_thread(helper);
@@ -153,6 +153,34 @@ struct helper *helper_start(struct process *process, const struct payload *paylo
 	destroy(helper);
 	errno = error;
 	return NULL;
+}
+
+struct helper *helper_start_reading(struct process *process, const struct payload *payload,
+				    uint8_t *ring, size_t ring_size)
+{
+	struct helper *helper = calloc(1, sizeof(*helper));
+
+	if (helper) {
+		helper->process = process;
+		helper->payload = *payload;
+		helper->memory = ring;
+		helper->ring_size = ring_size;
+	}
+	return start(helper);
+}
+
+struct helper *helper_start_storing(struct process *process, struct outputs *outputs,
+				    const char *output)
+{
+	struct helper *helper = calloc(1, sizeof(*helper) + HELPER_BUFFER);
+
+	if (helper) {
+		helper->process = process;
+		helper->outputs = outputs;
+		helper->output_name = output;
+		helper->memory = helper->buffer;
+	}
+	return start(helper);
 }
 
 uint8_t *helper_buffer(struct helper *helper)
@@ -173,10 +201,11 @@ static void ask(struct helper *helper, enum call call)
 	sem_post(&helper->asked);
 }
 
-void helper_read(struct helper *helper, uint64_t position, size_t size)
+void helper_read(struct helper *helper, size_t offset, uint64_t position, size_t size)
 {
+	helper->offset = offset;
 	helper->position = position;
-	helper->size = size < HELPER_BUFFER ? size : HELPER_BUFFER;
+	helper->size = size;
 	ask(helper, CALL_READ);
 }
 

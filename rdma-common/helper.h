@@ -5,9 +5,9 @@
  * time, and knows no session.
  *
  * It belongs to the connection's thread, which never waits for it: it asks, and when
- * helper_descriptor() can be read it looks for the result. Buffer and output are the helper's, so
- * that a call that does not return holds up nobody; whoever lets go last, the connection or the
- * helper, frees them.
+ * helper_descriptor() can be read it looks for the result. A call that does not return holds up
+ * nobody: what it may use, the helper's buffer and output or the ring that it reads into, is freed
+ * when it has returned.
  */
 #ifndef RDMA_COMMON_HELPER_H
 #define RDMA_COMMON_HELPER_H
@@ -21,31 +21,38 @@
 #include "payload.h"
 #include "process.h"
 
-/* Bytes of its buffer. */
+/* Bytes of the buffer of one that stores, and of a piece of a ring at most. */
 #define HELPER_BUFFER ((size_t)256 << 10)
 
 struct helper;
 
 /*
- * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, or one that
- * stores in `output`, one of `outputs` (output_open()), which it opens for the first bytes; what
- * the other needs is NULL. NULL with errno.
+ * Starts a helper that reads `payload`, whose memory and descriptor must outlive it, into `ring` of
+ * `ring_size` bytes (memory_map()). NULL with errno.
  */
-struct helper *helper_start(struct process *process, const struct payload *payload,
-			    struct outputs *outputs, const char *output);
+struct helper *helper_start_reading(struct process *process, const struct payload *payload,
+				    uint8_t *ring, size_t ring_size);
 
+/*
+ * Starts a helper that stores in `output`, one of `outputs` (output_open()), which it opens for the
+ * first bytes. NULL with errno.
+ */
+struct helper *helper_start_storing(struct process *process, struct outputs *outputs,
+				    const char *output);
+
+/* Of a helper that stores. */
 uint8_t *helper_buffer(struct helper *helper);
 
 /* Can be read when a call has ended, as poll(2) tells. */
 int helper_descriptor(const struct helper *helper);
 
 /*
- * Asks for a call; the one before must have ended, and its result been taken. The buffer is the
+ * Asks for a call; the one before must have ended, and its result been taken. The bytes are the
  * helper's meanwhile. helper_read(): up to `size` bytes of the payload from `position` of a pass on
- * go into the buffer (payload_read()). helper_store(): some of the `size` bytes at `offset` of the
- * buffer are stored (output_write()). helper_commit(): there are no more (output_commit()).
+ * go to `offset` of the ring (payload_read()). helper_store(): some of the `size` bytes at `offset`
+ * of the buffer are stored (output_write()). helper_commit(): there are no more (output_commit()).
  */
-void helper_read(struct helper *helper, uint64_t position, size_t size);
+void helper_read(struct helper *helper, size_t offset, uint64_t position, size_t size);
 void helper_store(struct helper *helper, size_t offset, size_t size);
 void helper_commit(struct helper *helper);
 
@@ -64,7 +71,8 @@ void helper_cancel(struct helper *helper);
 /*
  * Lets go of it. What waits for a pipe is cancelled; a call that runs has a moment to end, and what
  * it has begun to store is removed. False: it is held up, and process_report_ended() will tell that
- * it has ended all the same. NULL is allowed.
+ * it has ended all the same; the ring is the helper's from now on, which unmaps it
+ * (memory_unmap()). NULL is allowed.
  */
 bool helper_release(struct helper *helper);
 

@@ -16,7 +16,8 @@ static int allocate(struct incoming *incoming, struct process *process)
 	if (!verify_begin(&incoming->verification))
 		return ENOMEM;
 	if (incoming->output) {
-		incoming->helper = helper_start(process, NULL, incoming->outputs, incoming->output);
+		incoming->helper =
+			helper_start_storing(process, incoming->outputs, incoming->output);
 		if (!incoming->helper)
 			return errno;
 		incoming->buffer = helper_buffer(incoming->helper);

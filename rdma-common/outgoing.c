@@ -21,7 +21,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->pass_digest = digest_value(outgoing->digest);
 	if (payload->descriptor < 0)
 		return STATUS_SUCCESS;
-	outgoing->helper = helper_start(process, payload, NULL, NULL);
+	outgoing->helper = helper_start_reading(process, payload, ring, ring_size);
 	if (!outgoing->helper)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start a thread that reads what this side sends: %s",
@@ -98,8 +98,6 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, int6
 	} else if (count == 0 && outgoing->payload->length != TRANSFER_UNKNOWN) {
 		fail_to_read(outgoing, PAYLOAD_CUT_SHORT, failure);
 	} else {
-		memcpy(outgoing->ring + outgoing->piece.offset, helper_buffer(outgoing->helper),
-		       (size_t)count);
 		end = outgoing->piece.position + (uint64_t)count;
 		piece_filled(outgoing, transfer, (size_t)count, count == 0 || end == outgoing->end,
 			     now, failure);
@@ -131,7 +129,8 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t
 	find_end(outgoing, piece->position);
 	size = piece_size(outgoing, piece);
 	if (outgoing->helper && piece->position >= outgoing->payload->size && size > 0) {
-		helper_read(outgoing->helper, piece->position % outgoing->payload->length, size);
+		helper_read(outgoing->helper, piece->offset,
+			    piece->position % outgoing->payload->length, size);
 		return false;
 	}
 	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);

@@ -48,7 +48,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
 		   struct failure *failure);
 
-/* Lets go of the helper; false: that is held up (helper_release()). */
+/* Lets go of the helper; false: that is held up, and the ring is its own (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);
 
 /* Frees the rest. Main thread. */

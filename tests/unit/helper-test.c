@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A helper: what it reads and stores, and how its owner lets go of it. */
 #include "rdma-common/helper.h"
+#include "rdma-common/memory.h"
 #include "rdma-common/transfer.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,23 +97,25 @@ static bool is_told_of_an_end(void **what)
 
 /* ---- Tests ---- */
 
-TEST(a_file_is_read_in_pieces_of_the_buffer_at_most)
+TEST(a_file_is_read_into_the_ring_where_it_was_asked_for)
 {
 	struct payload payload;
 	struct helper *helper;
+	uint8_t ring[1000] = { 0 };
 
 	write_file("file", sizeof(bytes));
 	payload = payload_of("file", sizeof(bytes));
-	helper = helper_start(&process, &payload, NULL, NULL);
+	helper = helper_start_reading(&process, &payload, ring, sizeof(ring));
 	assert_non_null(helper);
-	helper_read(helper, 1000, sizeof(bytes));
-	assert_int_equal(result_of(helper), HELPER_BUFFER);
-	assert_memory_equal(helper_buffer(helper), bytes + 1000, HELPER_BUFFER);
-	helper_read(helper, sizeof(bytes) - 10, 10);
+	helper_read(helper, 100, 1000, 900);
+	assert_int_equal(result_of(helper), 900);
+	assert_int_equal(ring[99], 0);
+	assert_memory_equal(ring + 100, bytes + 1000, 900);
+	helper_read(helper, 0, sizeof(bytes) - 10, 20);
 	assert_int_equal(result_of(helper), 10);
-	assert_memory_equal(helper_buffer(helper), bytes + sizeof(bytes) - 10, 10);
+	assert_memory_equal(ring, bytes + sizeof(bytes) - 10, 10);
 	assert_int_equal(truncate("file", 0), 0);
-	helper_read(helper, 0, 10);
+	helper_read(helper, 0, 0, 10);
 	assert_int_equal(result_of(helper), 0);
 	assert_true(helper_release(helper));
 	close(payload.descriptor);
@@ -121,13 +125,14 @@ TEST(a_file_is_read_in_pieces_of_the_buffer_at_most)
 TEST(a_call_that_fails_has_its_errno)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
-	struct helper *helper = helper_start(&process, &payload, NULL, NULL);
+	uint8_t ring[10];
+	struct helper *helper = helper_start_reading(&process, &payload, ring, sizeof(ring));
 
-	helper_read(helper, 0, 10);
+	helper_read(helper, 0, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start(&process, NULL, &outputs, "none/file");
+	helper = helper_start_storing(&process, &outputs, "none/file");
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -149,7 +154,7 @@ TEST(what_is_stored_has_its_name_once_it_is_committed)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct helper *helper = helper_start(&process, NULL, &outputs, "stored");
+		struct helper *helper = helper_start_storing(&process, &outputs, "stored");
 		uint8_t found[100];
 		struct stat about;
 
@@ -178,38 +183,43 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 {
 	struct payload payload = { .name = "-", .length = TRANSFER_UNKNOWN };
 	struct helper *helper;
-	void *what;
+	void *what, *ring = memory_map(10);
 	int ends[2];
 
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	payload.descriptor = ends[0];
-	helper = helper_start(&process, &payload, NULL, NULL);
-	helper_read(helper, 0, 10);
+	helper = helper_start_reading(&process, &payload, ring, 10);
+	helper_read(helper, 0, 0, 10);
 	assert_true(helper_is_asked(helper));
 	/* at once, or on a busy machine a little later, without anything in the pipe */
-	if (!helper_release(helper))
+	if (helper_release(helper))
+		assert_int_equal(memory_unmap(ring, 10), 0);
+	else
 		assert_true(is_told_of_an_end(&what));
 	close(ends[0]);
 	close(ends[1]);
 }
 
-/* It frees itself when the call has returned, and the process is told. */
+/* It frees itself and the ring when the call has returned, and the process is told. */
 TEST(whom_a_disk_holds_up_nobody_waits_for)
 {
 	struct payload payload;
 	struct helper *helper;
-	void *what = &payload;
+	void *what = &payload, *ring = memory_map(10);
 
 	write_file("file", 10);
 	payload = payload_of("file", 10);
 	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
-	helper = helper_start(&process, &payload, NULL, NULL);
-	helper_read(helper, 0, 10);
+	helper = helper_start_reading(&process, &payload, ring, 10);
+	helper_read(helper, 0, 0, 10);
 	assert_false(helper_release(helper));
+	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* is still there */
 	assert_false(process_take_ended(&process, &what));
 	assert_int_equal(write(answer[1], "", 1), 1);
 	assert_true(is_told_of_an_end(&what));
 	assert_null(what);
+	assert_int_equal(msync(ring, 10, MS_ASYNC), -1); /* is not mapped */
+	assert_int_equal(errno, ENOMEM);
 	close(answer[0]);
 	close(answer[1]);
 	answer[0] = -1;
@@ -224,7 +234,7 @@ TEST(without_a_descriptor_there_is_no_helper)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start(&process, NULL, &outputs, "file"));
+	assert_null(helper_start_storing(&process, &outputs, "file"));
 	assert_int_equal(errno, EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
