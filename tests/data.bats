@@ -43,6 +43,24 @@ setup() {
 	[ "$status" -ne 0 ]
 }
 
+# Its helper's fsync(2) does not return.
+@test "a disk that does not answer holds up its own session, and no signal" {
+	gcc -shared -fPIC -o "$folder/disk.so" -x c - <<<"#include <unistd.h>
+		int fsync(int descriptor) { for (;;) pause(); return descriptor; }"
+	start_command env LD_PRELOAD="$folder/disk.so" "$PROGRAMS/rdma-server" -t 2 -o "$folder/stored"
+	client -t "$LIMIT" write 192.0.2.1 "$port"
+	expect 6 "the peer went away"
+	wait_for_line "$server_err" "storing it did not move" "$server"
+	client -t "$LIMIT" --one-way read 192.0.2.1 "$port"
+	expect 0
+	local start
+	start=$(milliseconds)
+	stop_server
+	within 3 "$start" "SIGTERM"
+	[ "$status" -eq 0 ]
+	[ ! -e "$folder/stored" ]
+}
+
 # bats test_tags=slow
 @test "an operation once, twice, 5000 times (1000 over soft-iWARP); one at a time, or more than the device takes" {
 	local depth=128 many=5000
