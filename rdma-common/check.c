@@ -309,13 +309,19 @@ static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *
 /* How the network interface keeps RoCE's packets from being dropped where the network is full. */
 static void report_congestion(struct check *check, struct rdma_cm_id *id)
 {
-	char name[IF_NAMESIZE], text[128];
+	char name[IF_NAMESIZE], text[CONGESTION_TEXT];
 	int tos = type_of_service(id);
 	struct ibv_gid_entry gid;
 
 	if (tos < 0 || !find_gid(id, &gid) || !if_indextoname(gid.ndev_ifindex, name))
 		return;
-	congestion_describe(name, text, sizeof(text));
+	if (congestion_describe(name, (unsigned int)tos, text, sizeof(text)) &&
+	    check->options->tos != DEFAULT_TOS)
+		append(&check->advice,
+		       "if packets of this class must not be lost, give DSCP %d a priority with "
+		       "PFC, on both hosts and the switches between ('dcb app add dev %s dscp-prio "
+		       "%d:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
+		       tos >> 2, name, tos >> 2, name);
 	append(&check->found, "%s: type of service %d; %s", name, tos, text);
 	report(check, "lossless", true);
 }
@@ -400,6 +406,11 @@ static bool check_address(struct check *check, struct sockaddr *address)
 		append(&check->advice, "%s",
 		       lacks_descriptors(error) ? few_descriptors
 						: "is the module rdma_ucm loaded?");
+		return report(check, "address", false);
+	}
+	if (set_type_of_service(id, check->options)) {
+		append(&check->found, "not resolved: cannot set --tos: %s", strerror(errno));
+		rdma_destroy_id(id);
 		return report(check, "address", false);
 	}
 	found = check_route(check, id, bind ? (struct sockaddr *)&check->source : NULL, address,

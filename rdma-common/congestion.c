@@ -36,30 +36,56 @@ static const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_
 	return NULL;
 }
 
-int congestion_decode_pfc(const uint8_t *answer, size_t size)
+/* The same of what is IEEE's in an answer; NULL also if that is an error, or cut off. */
+static const uint8_t *find_ieee(const uint8_t *answer, size_t *size, uint16_t type)
 {
-	const uint8_t *attribute;
+	const uint8_t *ieee;
 	struct nlmsghdr header;
-	struct ieee_pfc pfc;
 
-	if (size < HEADERS_SIZE)
-		return -1;
+	if (*size < HEADERS_SIZE)
+		return NULL;
 	memcpy(&header, answer, sizeof(header));
 	if (header.nlmsg_type != RTM_GETDCB || header.nlmsg_len < HEADERS_SIZE ||
-	    header.nlmsg_len > size)
-		return -1;
-	size = header.nlmsg_len - HEADERS_SIZE;
-	attribute = find_attribute(answer + HEADERS_SIZE, &size, DCB_ATTR_IEEE);
-	if (attribute)
-		attribute = find_attribute(attribute, &size, DCB_ATTR_IEEE_PFC);
+	    header.nlmsg_len > *size)
+		return NULL;
+	*size = header.nlmsg_len - HEADERS_SIZE;
+	ieee = find_attribute(answer + HEADERS_SIZE, size, DCB_ATTR_IEEE);
+	return ieee ? find_attribute(ieee, size, type) : NULL;
+}
+
+int congestion_decode_pfc(const uint8_t *answer, size_t size)
+{
+	const uint8_t *attribute = find_ieee(answer, &size, DCB_ATTR_IEEE_PFC);
+	struct ieee_pfc pfc;
+
 	if (!attribute || size < sizeof(pfc))
 		return -1;
 	memcpy(&pfc, attribute, sizeof(pfc));
 	return pfc.pfc_en;
 }
 
-/* The priorities for which PFC is on, a bit each; -1: the driver tells nothing of it. */
-static int read_pfc(const char *interface)
+int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
+{
+	const uint8_t *table = find_ieee(answer, &size, DCB_ATTR_IEEE_APP_TABLE), *entry;
+	size_t at = 0, entry_size;
+	struct dcb_app app;
+	int priority = -1;
+
+	for (; table && at < size; at = (size_t)(entry - table) + ((entry_size + 3U) & ~3U)) {
+		entry_size = size - at;
+		entry = find_attribute(table + at, &entry_size, DCB_ATTR_IEEE_APP);
+		if (!entry || entry_size < sizeof(app))
+			break;
+		memcpy(&app, entry, sizeof(app));
+		if (app.selector == IEEE_8021QAZ_APP_SEL_DSCP && app.protocol == dscp &&
+		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
+			priority = app.priority;
+	}
+	return priority;
+}
+
+/* Asks the kernel for an interface's DCB; the bytes of `answer`, 0: there is none. */
+static size_t ask_dcb(const char *interface, uint8_t answer[ANSWER_SIZE])
 {
 	struct {
 		struct nlmsghdr header;
@@ -75,19 +101,21 @@ static int read_pfc(const char *interface)
 			       .nla_type = DCB_ATTR_IFNAME },
 	};
 	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	uint8_t answer[ANSWER_SIZE];
 	ssize_t size = -1;
 
 	if (descriptor < 0)
-		return -1;
+		return 0;
 	snprintf(question.name, sizeof(question.name), "%s", interface);
 	if (send(descriptor, &question, sizeof(question), 0) > 0)
-		size = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
+		size = recv(descriptor, answer, ANSWER_SIZE, MSG_DONTWAIT);
 	close(descriptor);
-	return congestion_decode_pfc(answer, size > 0 ? (size_t)size : 0);
+	return size > 0 ? (size_t)size : 0;
 }
 
-/* The same of ECN: where it is on both for who notifies and for who reacts. */
+/*
+ * The priorities for which ECN is on, both for who notifies and for who reacts, a bit each; -1: the
+ * driver tells nothing of it.
+ */
 static int read_ecn(const char *interface)
 {
 	static const char *const points[] = { "roce_np", "roce_rp" };
@@ -125,15 +153,43 @@ static void describe(const char *name, int priorities, char *text, size_t size)
 	}
 }
 
-void congestion_describe(const char *interface, char *text, size_t size)
+/* Writes what becomes of packets with this DSCP; true if PFC is off for them. */
+static bool describe_class(unsigned int dscp, int priority, int pfc, char *text, size_t size)
 {
-	int pfc = read_pfc(interface), ecn = read_ecn(interface);
+	bool lossless = priority >= 0 && pfc >> priority & 1;
+
+	if (priority < 0)
+		snprintf(text, size, "DSCP %u has no priority of its own; ", dscp);
+	else
+		snprintf(text, size, "DSCP %u -> priority %d: %s; ", dscp, priority,
+			 lossless ? "PFC on" : "lossy");
+	return !lossless;
+}
+
+bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
+			 char *text, size_t size)
+{
+	int pfc = congestion_decode_pfc(answer, answer_size);
+	unsigned int dscp = tos >> 2; /* behind it are two bits of ECN */
+	bool lossy = false;
 
 	text[0] = '\0';
 	if (pfc < 0 && ecn < 0) {
 		snprintf(text, size, "its driver tells nothing of PFC and ECN");
-		return;
+		return false;
 	}
+	if (pfc >= 0)
+		lossy = describe_class(dscp, congestion_decode_priority(answer, answer_size, dscp),
+				       pfc, text, size);
 	describe("PFC", pfc, text, size);
 	describe(", ECN", ecn, text, size);
+	return lossy;
+}
+
+bool congestion_describe(const char *interface, unsigned int tos, char *text, size_t size)
+{
+	uint8_t answer[ANSWER_SIZE];
+	size_t answer_size = ask_dcb(interface, answer);
+
+	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, text, size);
 }

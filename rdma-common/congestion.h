@@ -1,24 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What Linux tells, without a vendor's tools, of how a network interface keeps RoCE's packets from
- * being dropped where the network is full: priority flow control (PFC) by DCB netlink, as 'dcb pfc
- * show' asks, and congestion notification (ECN) where the driver has files for it. Nothing is set.
+ * being dropped where the network is full: priority flow control (PFC) and the priority of a DSCP
+ * by DCB netlink, as 'dcb pfc show' and 'dcb app show' ask, and congestion notification (ECN) where
+ * the driver has files for it. Nothing is set.
  *
  * No lock, any thread. The kernel answers at once; nothing here waits.
  */
 #ifndef RDMA_COMMON_CONGESTION_H
 #define RDMA_COMMON_CONGESTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes both in words: for which priorities they are on, or that the driver tells nothing. */
-void congestion_describe(const char *interface, char *text, size_t size);
+/* Bytes that suffice for all that congestion_describe() may say. */
+#define CONGESTION_TEXT 256
+
+/*
+ * Writes in words which priority packets with this type of service have, whether PFC is on for it,
+ * and for which priorities PFC and ECN are on; or that the driver tells nothing. True: these
+ * packets are lossy, since PFC is off for them; false: it is on, or the driver does not say.
+ */
+bool congestion_describe(const char *interface, unsigned int tos, char *text, size_t size);
+
+/* The same, of the kernel's answer, and of a bit for each priority with ECN (-1: not known). */
+bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
+			 char *text, size_t size);
 
 /*
  * Reads the kernel's answer about PFC, `size` bytes: the priorities for which it is on, a bit each.
  * -1: the answer is an error or cut off, or nothing of that is in it.
  */
 int congestion_decode_pfc(const uint8_t *answer, size_t size);
+
+/*
+ * Reads from the same answer the priority, 0 to 7, that the application table (IEEE 802.1Qaz,
+ * D.2.11.3) gives a DSCP: the highest, if there are several. -1: none, as for the answer above.
+ */
+int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp);
 
 #endif

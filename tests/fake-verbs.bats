@@ -1028,6 +1028,20 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	END
 }
 
+@test "--check --tos: the path has that type of service; over iWARP nobody asks for it" {
+	local port=""
+	paths --tos 0x68 <<-END
+	0	read	lossless  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
+	0	iwarp	route     resolved?memory
+	3	fail:rdma_set_option:1:12	address   not resolved: cannot set --tos: Cannot allocate memory
+	END
+	port=20000
+	paths --tos 0x68 <<-END
+	0	check payload:1048576	type of service 104;*Ready. All sizes arrived
+	1	check fail:rdma_set_option:2:12	cannot set --tos: Cannot allocate memory
+	END
+}
+
 # A GID may be of no network interface that is known; a link-local address names its own.
 @test "--check: the GID is the one that the connection would use, with its type and network interface; without one, status 3" {
 	local port=""

@@ -53,7 +53,7 @@ usage_error() {
 	usage_error '--check needs ADDRESS' rdma-client --check
 	usage_error '--check needs ADDRESS' rdma-client --check read 192.0.2.1 1
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
-	usage_error '--check goes with --bind, --json, --timeout and --verbose alone' rdma-client --check -mx 192.0.2.1
+	usage_error '--check goes with --bind, --json, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
 	usage_error "not 'wirte'" rdma-server wirte
 	for port in 0 65536 1x ''; do
 		usage_error "not '$port'" rdma-client read 192.0.2.1 "$port"

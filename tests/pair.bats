@@ -197,26 +197,35 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 }
 
 # bats test_tags=slow
-@test "--tos: over RoCE the client's is in the IP headers of both directions; soft-iWARP takes it and has none" {
+@test "--tos: over RoCE the client's is in the IP headers of both directions, with --check too; soft-iWARP takes it and has none" {
 	types=$BATS_TEST_TMPDIR/types
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		start_server --tos 72 write
 		client -J --tos 104 write 192.0.2.1 "$port"
 		expect 0
 		[[ $output == *'"tos": null'* ]]
+		client --tos 104 --check 192.0.2.1 "$port"
+		expect 0
+		[[ $output != *lossless* ]]
+		stop_server
+		expect 0
 		return
 	fi
-	types_of_service "$LIMIT" 4791 >"$types" 3>&- &
-	sniffer=$!
-	await grep -q listening "$types"
-	start_server -1 -v --tos 72 write
-	client -J --tos 104 write 192.0.2.1 "$port"
-	expect 0
-	[[ $output == *'"tos": 104'* ]]
-	wait "$sniffer"
-	grep -x "192.0.2.1 104 192.0.2.2 104" "$types"
-	wait_server
-	grep -q 'type of service 104' "$server_err"
+	for command in "-J --tos 104 write" "-J --tos 0x68 --check"; do
+		types_of_service "$LIMIT" 4791 >"$types" 3>&- &
+		sniffer=$!
+		await grep -q listening "$types"
+		start_server -v --tos 72 write
+		# shellcheck disable=SC2086 # several words
+		client $command 192.0.2.1 "$port"
+		expect 0
+		[[ $output == *'"tos": 104'* || $output == *'type of service 104;'* ]]
+		wait "$sniffer"
+		grep -x "192.0.2.1 104 192.0.2.2 104" "$types"
+		stop_server
+		expect 0
+		grep -q 'type of service 104' "$server_err"
+	done
 }
 
 # ---- what can go wrong, and the exit status ----

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's answer about PFC, whole, cut off and wrong. There is no adapter here that gives one.
+ * The kernel's answer about PFC and the priority of a DSCP, whole, cut off and wrong. There is no
+ * adapter here that gives one: its bytes are those that Linux's dcbnl_ieee_fill() lays out.
  */
 
 #include <linux/dcbnl.h>
@@ -22,7 +23,18 @@ struct answer {
 	uint8_t ets_bytes[60]; /* of 59 */
 	struct nlattr pfc;
 	struct ieee_pfc contents;
+	struct nlattr table;
+	struct entry {
+		struct nlattr header;
+		struct dcb_app app;
+	} entries[5];
 };
+
+#define ENTRY(of, value, gives)                                                         \
+	{                                                                               \
+		{ .nla_len = sizeof(struct entry), .nla_type = DCB_ATTR_IEEE_APP },     \
+			{ .selector = (of), .priority = (gives), .protocol = (value) }, \
+	}
 
 static struct answer make_answer(void)
 {
@@ -36,23 +48,46 @@ static struct answer make_answer(void)
 		.pfc = { .nla_len = sizeof(struct nlattr) + sizeof(answer.contents),
 			 .nla_type = DCB_ATTR_IEEE_PFC },
 		.contents = { .pfc_cap = 8, .pfc_en = 1 << 3 | 1 << 7 },
+		.table = { .nla_len = sizeof(struct nlattr) + sizeof(answer.entries),
+			   .nla_type = DCB_ATTR_IEEE_APP_TABLE },
+		.entries = { ENTRY(IEEE_8021QAZ_APP_SEL_ETHERTYPE, 26, 7),
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 26, 3),
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 48, 6),
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 26, 2),
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 10, 8) },
 	};
 
 	answer.ieee.nla_len = sizeof(answer) - offsetof(struct answer, ieee);
 	return answer;
 }
 
+/* What is decoded of an answer. */
+struct decoded {
+	int pfc, priority;
+};
+
 /* The first `size` bytes of an answer, with nothing behind them that a sanitizer would not see. */
-static int decode(const struct answer *answer, size_t size)
+static struct decoded decode_for(unsigned int dscp, const struct answer *answer, size_t size)
 {
 	uint8_t *exact = malloc(size + !size);
-	int decoded;
+	struct decoded decoded;
 
 	assert_non_null(exact);
 	memcpy(exact, answer, size);
-	decoded = congestion_decode_pfc(exact, size);
+	decoded.pfc = congestion_decode_pfc(exact, size);
+	decoded.priority = congestion_decode_priority(exact, size, dscp);
 	free(exact);
 	return decoded;
+}
+
+static int decode(const struct answer *answer, size_t size)
+{
+	return decode_for(26, answer, size).pfc;
+}
+
+static int priority_of(unsigned int dscp, const struct answer *answer)
+{
+	return decode_for(dscp, answer, sizeof(*answer)).priority;
 }
 
 TEST(the_priorities_are_found_behind_other_attributes)
@@ -69,8 +104,10 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
 		assert_int_equal(decode(&answer, size), -1);
+		assert_int_equal(decode_for(26, &answer, size).priority, -1);
 		answer.header.nlmsg_len = (uint32_t)size; /* as if that were all of it */
 		assert_int_equal(decode(&answer, size), -1);
+		assert_int_equal(decode_for(26, &answer, size).priority, -1);
 	}
 }
 
@@ -84,8 +121,10 @@ TEST(attributes_of_impossible_lengths_end_the_search)
 
 		answer[0].name.nla_len = answer[1].ieee.nla_len = lengths[i];
 		answer[2].ets.nla_len = answer[3].pfc.nla_len = lengths[i];
-		for (size_t j = 0; j < 4; j++)
+		for (size_t j = 0; j < 4; j++) {
 			assert_int_equal(decode(&answer[j], sizeof(answer[j])), -1);
+			assert_int_equal(priority_of(26, &answer[j]), -1);
+		}
 	}
 }
 
@@ -101,6 +140,87 @@ TEST(an_error_and_an_answer_without_pfc_tell_nothing)
 	answer = make_answer();
 	answer.header.nlmsg_type = NLMSG_ERROR;
 	assert_int_equal(decode(&answer, sizeof(answer)), -1);
+}
+
+TEST(of_several_entries_for_a_dscp_the_highest_priority_counts)
+{
+	struct answer answer = make_answer();
+
+	assert_int_equal(priority_of(26, &answer), 3);
+	assert_int_equal(priority_of(48, &answer), 6);
+	answer.entries[3].app.priority = 5;
+	assert_int_equal(priority_of(26, &answer), 5);
+}
+
+TEST(a_dscp_without_an_entry_or_with_an_impossible_one_has_no_priority)
+{
+	struct answer answer = make_answer();
+
+	assert_int_equal(priority_of(0, &answer), -1);
+	assert_int_equal(priority_of(10, &answer), -1);
+	answer.table.nla_type = DCB_ATTR_IEEE_PEER_APP; /* what the peer says of itself */
+	assert_int_equal(priority_of(26, &answer), -1);
+}
+
+/* What stands before it is believed, and what is behind is not looked at. */
+TEST(an_entry_of_an_impossible_length_ends_the_table)
+{
+	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
+
+	for (size_t i = 0; i < ENTRIES(lengths); i++) {
+		struct answer answer = make_answer();
+
+		answer.entries[2].header.nla_len = lengths[i];
+		answer.entries[3].app.priority = 5;
+		assert_int_equal(priority_of(26, &answer), 3);
+		assert_int_equal(priority_of(48, &answer), -1);
+	}
+}
+
+/* Its padding would be behind the end. */
+TEST(the_last_entry_may_have_an_odd_length)
+{
+	struct answer answer = make_answer();
+
+	answer.header.nlmsg_len--;
+	answer.ieee.nla_len--;
+	answer.table.nla_len--;
+	answer.entries[4].header.nla_len--;
+	assert_int_equal(priority_of(26, &answer), 3);
+}
+
+TEST(the_class_of_a_type_of_service_is_said_in_words)
+{
+	static const struct {
+		unsigned int tos;
+		int pfc, ecn; /* -1: nothing of PFC is in the answer */
+		bool lossy;
+		const char *words;
+	} cases[] = {
+		/* clang-format off */
+		{ 104, 0x88, -1, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known" },
+		{ 107, 0x88, 8, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN on for priority 3" },
+		{ 104, 0x80, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
+		{ 192, 0, 0, true, "DSCP 48 -> priority 6: lossy; PFC off, ECN off" },
+		{ 0, 1, -1, true, "DSCP 0 has no priority of its own; PFC on for priority 0, ECN not known" },
+		{ 104, -1, 8, false, "PFC not known, ECN on for priority 3" },
+		{ 104, -1, -1, false, "its driver tells nothing of PFC and ECN" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct answer answer = make_answer();
+		char text[CONGESTION_TEXT];
+
+		answer.contents.pfc_en = (uint8_t)cases[i].pfc;
+		if (cases[i].pfc < 0)
+			answer.pfc.nla_type = DCB_ATTR_IEEE_MAXRATE;
+		assert_int_equal(congestion_in_words((const uint8_t *)&answer, sizeof(answer),
+						     cases[i].ecn, cases[i].tos, text,
+						     sizeof(text)),
+				 cases[i].lossy);
+		assert_string_equal(text, cases[i].words);
+	}
 }
 
 RUN_TESTS(NULL, NULL, NULL)

@@ -420,17 +420,18 @@ TEST(help_and_version_are_printed_and_end_the_program)
 /* Whichever comes first. */
 TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
-	static const char *const others[] = {
-		"-Bx",          "-J",          "-v",           "-t1", /* these do */
-		"-mx",          "-fx",         "-s1",          "-ox",          "-n1",
-		"--duration=1", "--depth=1",   "--tos=1",      "--report",     "--verify-all",
-		"--one-way",    "--busy-poll", "--min-rate=1", "--max-size=1", "--interval=1"
-	};
+	static const char *const others[] = { "-Bx",          "-J",          "-v",
+					      "-t1",          "--tos=1", /* these do */
+					      "-mx",          "-fx",         "-s1",
+					      "-ox",          "-n1",         "--duration=1",
+					      "--depth=1",    "--report",    "--verify-all",
+					      "--one-way",    "--busy-poll", "--min-rate=1",
+					      "--max-size=1", "--interval=1" };
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
-		bool goes = i / 2 < 4;
+		bool goes = i / 2 < 5;
 		struct printed printed;
 
 		capture(&printed, &stderr);
@@ -438,8 +439,8 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 			parse_words(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other),
 			goes ? PARSED_RUN : PARSED_FAILED);
 		release(&printed, goes ? NULL
-				       : "--check goes with --bind, --json, --timeout and "
-					 "--verbose alone");
+				       : "--check goes with --bind, --json, --timeout, "
+					 "--tos and --verbose alone");
 	}
 }
 
