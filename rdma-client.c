@@ -15,7 +15,7 @@
 
 static const char usage[] =
 	"Usage: rdma-client [OPTION]... read|write ADDRESS PORT\n"
-	"  or:  rdma-client [OPTION]... --check ADDRESS [PORT]\n"
+	"  or:  rdma-client [OPTION]... --check [ADDRESS [PORT]]\n"
 	"Connect to an rdma-server, read or write each other's memory with one-sided\n"
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
@@ -32,19 +32,21 @@ struct client {
 	bool reached; /* the peer answered as a server of this project: no other address is tried */
 };
 
-/* read|write ADDRESS PORT, or with --check ADDRESS and perhaps PORT. */
+/* read|write ADDRESS PORT, or with --check perhaps ADDRESS and PORT. */
 static enum parsed parse_words(struct options *options, int count, char **words)
 {
 	uint64_t port;
 
-	if (options->check && count != 1 && count != 2)
-		return usage_error("--check needs ADDRESS, or ADDRESS and PORT");
+	if (options->check && count > 2)
+		return usage_error("--check takes ADDRESS, or ADDRESS and PORT, or neither");
+	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
+		return usage_error("--bind and --tos are of a path: give --check an ADDRESS");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
 		return PARSED_FAILED;
-	options->address = words[0];
-	options->port = words[1]; /* NULL behind the last word */
+	options->address = words[0]; /* NULL behind the last word */
+	options->port = words[0] ? words[1] : NULL;
 	if (options->port && !parse_number(options->port, 1, 65535, &port))
 		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
 	if (output_resolve(options) != PARSED_RUN)

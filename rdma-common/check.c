@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "congestion.h"
+#include "host.h"
 #include "memory.h"
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
@@ -178,7 +179,9 @@ static bool check_device(struct check *check, struct ibv_context *verbs)
 	return usable;
 }
 
-/* Those of all devices. */
+static void try_memory(struct check *check, struct ibv_context *verbs);
+
+/* Those of all devices; without an address, memory is tried with each, else with the route's. */
 static bool check_devices(struct check *check)
 {
 	struct ibv_context **devices;
@@ -188,8 +191,11 @@ static bool check_devices(struct check *check)
 	errno = 0;
 	devices = rdma_get_devices(&count);
 	error = devices ? 0 : errno;
-	for (int i = 0; devices && i < count; i++)
+	for (int i = 0; devices && i < count; i++) {
 		usable |= check_device(check, devices[i]);
+		if (!check->options->address && !check->memory_error)
+			try_memory(check, devices[i]);
+	}
 	if (devices)
 		rdma_free_devices(devices);
 	if (devices && count > 0)
@@ -199,6 +205,17 @@ static bool check_devices(struct check *check)
 		append(&check->found, ": %s", strerror(error));
 	append(&check->advice, "%s", advise_no_device(error));
 	return report(check, "device", false);
+}
+
+/* One of sysfs: as host_report_function says. */
+static void report_host(void *argument, const struct host_finding *finding)
+{
+	struct check *check = argument;
+
+	append(&check->found, "%s", finding->text);
+	append(&check->advice, "%s", finding->advice);
+	check->limited |= finding->limited;
+	report(check, finding->step, !finding->limited);
 }
 
 /* ---- Memory ---- */
@@ -273,6 +290,7 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 {
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
 	struct ibv_gid_entry gid;
+	const char *advice = NULL;
 
 	append(&check->found, "resolved: from %s by %s port %u",
 	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
@@ -280,10 +298,13 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
+		if (gid.gid_type != IBV_GID_TYPE_IB)
+			advice = host_gid_advice(gid.gid.raw, gid.gid_type == IBV_GID_TYPE_ROCE_V2);
 		append(&check->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
 		       inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
 		       gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
 	}
+	append(&check->advice, "%s", advice ? advice : "");
 	report(check, "address", true);
 }
 
@@ -844,10 +865,15 @@ enum status check_path(struct check *check)
 {
 	bool usable = check_devices(check);
 
-	usable = look_up(check) && find_next_address(check) && usable;
+	if (check->options->address)
+		usable = look_up(check) && find_next_address(check) && usable;
+	else
+		host_examine("", report_host, check);
 	if (!check_locked_memory(check) && usable)
 		return STATUS_LOCAL_FAILURE;
-	return usable ? STATUS_SUCCESS : STATUS_UNRESOLVED;
+	if (!usable)
+		return STATUS_UNRESOLVED;
+	return check->limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;
 }
 
 /* The last line, when all is right. */
@@ -857,6 +883,9 @@ static void print_ready(const struct check *check)
 
 	if (check->options->port)
 		print_result(console, "Ready. All sizes arrived in both directions, verified.");
+	else if (!check->options->address)
+		print_result(console, "Ready. Examine the path to another host next:\n"
+				      "  rdma-client --check ADDRESS");
 	else
 		print_result(console,
 			     "Ready. Start 'rdma-server read' on the other host, then here:\n"

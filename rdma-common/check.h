@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * 'rdma-client --check ADDRESS [PORT]': the path to an address, step by step, and what to change.
- * With PORT, by sessions with the server there, which whoever calls this runs: of growing size, in
- * both directions, until one fails.
+ * 'rdma-client --check [ADDRESS [PORT]]': this host, or the path to an address, step by step, and
+ * what to change. With PORT, by sessions with the server there, which whoever calls this runs: of
+ * growing size, in both directions, until one fails.
  *
  * All of it is the main thread's.
  */
@@ -51,6 +51,7 @@ struct check {
 	bool iwarp;
 	int memory_error; /* of registering what a session needs; 0: none */
 	bool unlimited;   /* more can be registered than the limit of locked memory */
+	bool limited;     /* this host can be used, but not as its hardware could */
 	/* Of the sessions with it: */
 	session_function run;
 	void *argument;
@@ -70,9 +71,10 @@ struct check {
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
- * Finds out which devices there are, how options->address is reached, whether there is memory for a
- * session, and what to change. STATUS_SUCCESS if one could be tried; STATUS_LOCAL_FAILURE without
- * the memory, else STATUS_UNRESOLVED.
+ * Finds out which devices there are, how options->address is reached, or without one what limits
+ * this host, whether there is memory for a session, and what to change. STATUS_SUCCESS if one could
+ * be tried, STATUS_TOO_SLOW if the host is limited; STATUS_LOCAL_FAILURE without the memory, else
+ * STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 

@@ -21,7 +21,8 @@ enum status {
 	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
 	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
-	STATUS_TOO_SLOW = 8,       /* delivered and verified, but slower than --min-rate */
+	STATUS_TOO_SLOW = 8,       /* delivered and verified, but slower than --min-rate; of
+				      --check: this host is, than its hardware */
 	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
 };
 

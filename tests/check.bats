@@ -40,6 +40,45 @@ says() {
 	done
 }
 
+with_addresses() {
+	lab run b ip address replace 192.0.2.2/24 dev eth0
+	lab run b ip address replace fd00::2/64 dev eth0 nodad
+}
+
+@test "--check without ADDRESS: this host, its software device; over RoCE one that has link-local GIDs alone is limited: exit status 8" {
+	check 0
+	says "adapter   rdma0: software device"
+	says "link      rdma0 port 1: Ethernet, ACTIVE.*"
+	says "Ready\. Examine the path to another host next:"
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		[[ $output != *GID* ]]
+		return
+	fi
+	says "gid       rdma0 port 1: GID [0-9]+ is fe80::[0-9a-f:]+, RoCE v2"
+	index=$(sed -n 's/^gid .* GID \([0-9]*\) is ::ffff:192\.0\.2\.2, RoCE v2$/\1/p' <<<"$output")
+	says "setting   rdma0 port 1: NCCL_IB_HCA==rdma0:1 NCCL_IB_GID_INDEX=$index"
+	client --json --check
+	expect 0
+	[ "$(finds setting status advice)" = $'ok\nNone' ]
+	repair=with_addresses
+	lab run b ip address flush dev eth0 scope global
+	check 8
+	says "  -> a link-local address passes no router: .*"
+	[[ $output != *Ready* ]]
+	client --json --check
+	expect 8
+	[ "$(finds setting status)" = failed ]
+	[[ $(json error) == "setting: rdma0 port 1: "* ]]
+}
+
+@test "--check: without a device, the software device is the advice: exit status 3" {
+	# shellcheck disable=SC2016 # expanded on the host
+	on b unshare --mount sh -c 'mount -t tmpfs none /dev/infiniband && mount -t tmpfs none /sys/class/infiniband && exec "$@"' sh "$PROGRAMS/rdma-client" --check
+	expect 3
+	says "device    none"
+	[[ $output != *adapter* ]]
+}
+
 link_up() {
 	lab run b ip link set eth0 up
 	lab run b ip address add fd00::2/64 dev eth0 nodad || true # is lost with the link

@@ -877,12 +877,12 @@ endings() {
 	END
 }
 
-# path SCRIPT [OPTION...]: a run of --check, with $port as PORT if that is set; sets $status and $output.
+# path SCRIPT [OPTION...]: a run of --check, with $port as PORT if that is set, with $address instead of one; sets $status and $output.
 path() {
 	local script=$1
 	shift
 	# shellcheck disable=SC2086 # a number, or none
-	FAKE_VERBS=$script "$programs/rdma-client" "$@" --check 192.0.2.1 ${port:-} \
+	FAKE_VERBS=$script "$programs/rdma-client" "$@" --check ${address-192.0.2.1} ${port:-} \
 		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out")
 	echo "$script $*: status $status, $output"
@@ -967,6 +967,34 @@ found() {
 	END
 }
 
+# What Linux has of adapters is host-test's; here is none, and nothing is resolved.
+@test "--check without ADDRESS: the devices, and what memory each can register; the exit status says what stops" {
+	local address="" port="" memory="memory    8789 KiB may be locked: the rings of longer payloads are made to fit"
+	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
+	found 0 "" <<-END
+		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		$memory
+		  -> for more, raise it ('ulimit -l', or memlock in /etc/security/limits.conf)
+		Ready. Examine the path to another host next:
+		  rdma-client --check ADDRESS
+	END
+	paths <<-END
+	0	fail:getaddrinfo:1:1	Ready
+	0	fail:rdma_create_id:1:12	Ready
+	3	no-device	device    none?  -> *rdma link add rdma0 type rxe netdev eth0
+	3	fail:rdma_get_devices:1:24	device    none: Too many open files
+	3	down	device    double0 port 1: RoCE, not active
+	3	no-gids	all of its GIDs are zero
+	3	no-gids memory:8192	all of its GIDs are zero
+	1	memory:8192	memory    12 KiB, which a session needs, cannot be registered
+	1	fail:ibv_alloc_pd:1:12	memory    12 KiB, which a session needs, cannot be registered
+	0	unbound memory:8388608	memory    may be locked without limit
+	END
+	path "down" --json
+	[ "$status" -eq 3 ]
+	[[ $output == *'"peer": null'*'"error": "device: double0 port 1'* ]]
+}
+
 @test "--check: as many ports as a device can have" {
 	local port=""
 	path "ports:255"
@@ -1047,7 +1075,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	local port=""
 	paths <<-END
 	0	read	from 192.0.2.2 by double0 port 1, GID 5 (::ffff:192.0.2.2, RoCE v2, lo)
-	0	roce-v1	, GID 4 (::ffff:192.0.2.2, RoCE v1)
+	0	roce-v1	, GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
 	0	roce-v1 addresses:fe80::1%lo	, GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
 	3	no-gids	-> all of its GIDs are zero: 
 	0	no-gids iwarp

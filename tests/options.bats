@@ -50,8 +50,9 @@ usage_error() {
 	usage_error 'there is one argument at most' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
-	usage_error '--check needs ADDRESS' rdma-client --check
-	usage_error '--check needs ADDRESS' rdma-client --check read 192.0.2.1 1
+	usage_error '--check takes ADDRESS, or ADDRESS and PORT, or neither' rdma-client --check read 192.0.2.1 1
+	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
+	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
 	usage_error '--check goes with --bind, --json, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
 	usage_error "not 'wirte'" rdma-server wirte

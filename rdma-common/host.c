@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+#include "host.h"
+
+#include <arpa/inet.h>
+#include <glob.h>
+#include <infiniband/verbs.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file of the port that is examined: its arguments begin with the device and the port. */
+#define PORT "%s/ports/%u/"
+
+/* Long enough for a list of processors with many gaps. */
+struct line {
+	char text[4096];
+};
+
+/* Where it looks, at which device and port, and the next finding. */
+struct host {
+	const char *root;
+	host_report_function report;
+	void *argument;
+	glob_t devices;     /* their folders in sysfs */
+	const char *device; /* one of these, */
+	const char *name;   /* its name, */
+	bool software;      /* and whether no adapter stands behind it */
+	unsigned int port;
+	struct host_finding finding;
+};
+
+/* ---- Files and findings ---- */
+
+/* The first line of a file that begins with `key`; empty: there is none, or it cannot be read. */
+__attribute__((format(printf, 2, 3))) static struct line read_line(const char *key,
+								   const char *format, ...)
+{
+	struct line line = { "" };
+	char path[PATH_MAX];
+	va_list arguments;
+	bool found = false;
+	FILE *file;
+
+	va_start(arguments, format);
+	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
+	file = fopen(path, "re");
+	while (file && !found && fgets(line.text, sizeof(line.text), file))
+		found = !strncmp(line.text, key, strlen(key));
+	if (file)
+		fclose(file);
+	line.text[found ? strcspn(line.text, "\n") : 0] = '\0';
+	return line;
+}
+
+/* A file of an adapter's PCI function: of an auxiliary device (irdma, mana) that is the parent. */
+static struct line read_pci(const struct host *host, const char *name)
+{
+	struct line line = read_line("", "%s/device/%s", host->device, name);
+
+	return line.text[0] ? line : read_line("", "%s/device/../%s", host->device, name);
+}
+
+/* Adds to what was found, or to what to change. */
+__attribute__((format(printf, 2, 3))) static void append(char text[HOST_TEXT], const char *format,
+							 ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, HOST_TEXT - length, format, arguments);
+	va_end(arguments);
+}
+
+/* Reports what was put together, and begins anew. */
+static void report(struct host *host, const char *step)
+{
+	host->finding.step = step;
+	host->report(host->argument, &host->finding);
+	memset(&host->finding, 0, sizeof(host->finding));
+}
+
+/* ---- Rates, in Gbit/s ---- */
+
+/* Of a port; 0: it is not active; -1: the device has no such port. */
+static double port_rate(const char *device, unsigned int port)
+{
+	struct line state = read_line("", PORT "state", device, port);
+
+	if (!state.text[0])
+		return -1;
+	if (strtoul(state.text, NULL, 10) != IBV_PORT_ACTIVE)
+		return 0;
+	return strtod(read_line("", PORT "rate", device, port).text, NULL);
+}
+
+/* Of all ports of the device. */
+static double device_rate(const char *device)
+{
+	double sum = 0, rate;
+
+	for (unsigned int port = 1; (rate = port_rate(device, port)) >= 0; port++)
+		sum += rate;
+	return sum;
+}
+
+/* The highest that a port has of all devices of this model, which all of them support. */
+static double model_rate(const struct host *host)
+{
+	struct line model = read_line("", "%s/board_id", host->device);
+	double most = 0;
+
+	for (size_t i = 0; model.text[0] && i < host->devices.gl_pathc; i++) {
+		const char *device = host->devices.gl_pathv[i];
+		double rate = port_rate(device, host->port);
+
+		if (rate > most && !strcmp(read_line("", "%s/board_id", device).text, model.text))
+			most = rate;
+	}
+	return most;
+}
+
+/* Of a PCIe link: 8 of 10 bits are data, and later 128 of 130. */
+static double link_rate(double gigatransfers, double lanes)
+{
+	return gigatransfers * lanes * (gigatransfers < 8 ? 0.8 : 128.0 / 130);
+}
+
+/* ---- Adapters ---- */
+
+/*
+ * The adapter's PCIe link. One below its maximum is a limit if it carries less than the ports do: a
+ * slot may have fewer lanes than the adapter, and suffice. A virtual function tells nothing.
+ */
+static void describe_link(struct host *host)
+{
+	double speed = strtod(read_pci(host, "current_link_speed").text, NULL);
+	double lanes = strtod(read_pci(host, "current_link_width").text, NULL);
+	double most_speed = strtod(read_pci(host, "max_link_speed").text, NULL);
+	double most_lanes = strtod(read_pci(host, "max_link_width").text, NULL);
+	double rate = link_rate(speed, lanes), ports = device_rate(host->device);
+
+	if (rate <= 0)
+		return;
+	append(host->finding.text, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed, lanes,
+	       most_speed, most_lanes, rate);
+	if (rate >= link_rate(most_speed, most_lanes))
+		return;
+	host->finding.limited = rate < ports;
+	append(host->finding.advice,
+	       "its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
+	       "slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
+	       rate < ports ? "too slow" : "but fast enough", ports);
+}
+
+/* The next range of a list like "0-3,8". False: there is none. */
+static bool next_range(const char **list, unsigned long *first, unsigned long *last)
+{
+	char *end;
+
+	*first = *last = strtoul(*list, &end, 10);
+	if (end == *list)
+		return false;
+	if (*end == '-')
+		*last = strtoul(end + 1, &end, 10);
+	*list = end + (*end == ',');
+	return true;
+}
+
+/* True if a number is in both lists. */
+static bool lists_overlap(const char *one, const char *other)
+{
+	unsigned long first, last, low, high;
+
+	while (next_range(&one, &first, &last)) {
+		for (const char *rest = other; next_range(&rest, &low, &high);) {
+			if (first <= high && low <= last)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The adapter's part of the machine, and whether this process may run there. */
+static void describe_node(struct host *host)
+{
+	struct line node = read_pci(host, "numa_node"), near = read_pci(host, "local_cpulist");
+	struct line status = read_line("Cpus_allowed_list:", "%s/proc/self/status", host->root);
+	const char *allowed = status.text + strcspn(status.text, "0123456789");
+
+	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
+		return;
+	append(host->finding.text,
+	       ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
+	       near.text, allowed);
+	if (!near.text[0] || !*allowed || lists_overlap(near.text, allowed))
+		return;
+	host->finding.limited = true;
+	append(host->finding.advice,
+	       "%sthis process may only run far from the adapter: let it use processors near it "
+	       "('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
+	       host->finding.advice[0] ? "; " : "", node.text, node.text);
+}
+
+static void examine_adapter(struct host *host)
+{
+	struct line model = read_line("", "%s/board_id", host->device);
+
+	append(host->finding.text, "%s: ", host->name);
+	if (host->software) {
+		append(host->finding.text, "software device");
+	} else {
+		append(host->finding.text, "firmware %.99s%s%.99s",
+		       read_line("", "%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
+		       model.text);
+		describe_link(host);
+		describe_node(host);
+	}
+	report(host, "adapter");
+}
+
+/* ---- Ports ---- */
+
+/* The port's network interface, and the bond that it is, or is in. InfiniBand names none. */
+static void describe_interface(struct host *host)
+{
+	struct line name = read_line("", PORT "gid_attrs/ndevs/0", host->device, host->port), bond;
+	char folder[PATH_MAX];
+
+	if (!name.text[0])
+		return;
+	snprintf(folder, sizeof(folder), "%s/sys/class/net/%.99s", host->root, name.text);
+	append(host->finding.text, ", %.99s with MTU %.9s", name.text,
+	       read_line("", "%s/mtu", folder).text);
+	bond = read_line("", "%s/bonding/mode", folder);
+	if (!bond.text[0])
+		bond = read_line("", "%s/master/bonding/mode", folder);
+	if (bond.text[0]) /* behind the mode's name is its number */
+		append(host->finding.text, ", bond %.*s", (int)strcspn(bond.text, " "), bond.text);
+}
+
+/* The rate that software says is none. */
+static void examine_port(struct host *host)
+{
+	struct line state = read_line("", PORT "state", host->device, host->port);
+	struct line rate = read_line("", PORT "rate", host->device, host->port);
+	double now = port_rate(host->device, host->port), most = model_rate(host);
+
+	append(host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
+	       read_line("", PORT "link_layer", host->device, host->port).text,
+	       state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+	       host->software ? "" : ", ", host->software ? "" : rate.text);
+	describe_interface(host);
+	host->finding.limited = now > 0 && now < most;
+	if (host->finding.limited)
+		append(host->finding.advice,
+		       "a port of the same model has %g Gbit/s: look at the cable, at the port of "
+		       "the switch, and at the speed that is set ('ethtool', 'ibportstate')",
+		       most);
+	report(host, "link");
+}
+
+/* ---- GIDs ---- */
+
+const char *host_gid_advice(const uint8_t gid[16], bool version_2)
+{
+	if (!version_2)
+		return "RoCE v1 passes no router: use RoCE v2, on both hosts ('cma_roce_mode -d "
+		       "DEVICE -p PORT -m 2'), with an IP address";
+	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80
+		       ? "a link-local address passes no router: give the network interface "
+			 "another one ('ip address add'), and use that"
+		       : NULL;
+}
+
+/* The higher the better: RoCE v2 with an address that is routed, IPv4 first, as NCCL has it. */
+static int rank_gid(const struct in6_addr *gid, bool version_2)
+{
+	if (host_gid_advice(gid->s6_addr, version_2))
+		return version_2 ? 2 : 1;
+	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
+}
+
+/* Reports what NCCL is to be told; over InfiniBand any entry is right. */
+static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
+{
+	append(host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
+	       host->name, host->port);
+	if (roce)
+		append(host->finding.text, " NCCL_IB_GID_INDEX=%u", index);
+	host->finding.limited = roce && advice;
+	if (roce && advice)
+		append(host->finding.advice, "%s", advice);
+	report(host, "setting");
+}
+
+/* The GIDs of a port, and the best one of them. */
+static void examine_gids(struct host *host)
+{
+	struct line layer = read_line("", PORT "link_layer", host->device, host->port), entry;
+	unsigned int best = 0;
+	struct in6_addr gid;
+	const char *advice = NULL;
+	int most = 0;
+
+	for (unsigned int i = 0;; i++) {
+		char text[INET6_ADDRSTRLEN];
+		bool version_2;
+
+		entry = read_line("", PORT "gids/%u", host->device, host->port, i);
+		if (inet_pton(AF_INET6, entry.text, &gid) != 1)
+			break;
+		if (IN6_IS_ADDR_UNSPECIFIED(&gid))
+			continue;
+		entry = read_line("", PORT "gid_attrs/types/%u", host->device, host->port, i);
+		version_2 = !strcmp(entry.text, "RoCE v2");
+		append(host->finding.text, "%s port %u: GID %u is %s, %.99s", host->name,
+		       host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)), entry.text);
+		report(host, "gid");
+		if (rank_gid(&gid, version_2) <= most)
+			continue;
+		most = rank_gid(&gid, version_2);
+		best = i;
+		advice = host_gid_advice(gid.s6_addr, version_2);
+	}
+	if (most)
+		report_setting(host, strcmp(layer.text, "InfiniBand") != 0, best, advice);
+}
+
+/* ---- All of it ---- */
+
+static void examine_device(struct host *host)
+{
+	struct line type = read_line("", "%s/node_type", host->device);
+	bool iwarp = strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* with GIDs in name only */
+	double rate;
+
+	host->name = strrchr(host->device, '/') + 1;
+	host->software = !read_line("", "%s/device/uevent", host->device).text[0];
+	examine_adapter(host);
+	for (host->port = 1; (rate = port_rate(host->device, host->port)) >= 0; host->port++) {
+		examine_port(host);
+		if (rate > 0 && !iwarp)
+			examine_gids(host);
+	}
+}
+
+void host_examine(const char *root, host_report_function report_finding, void *argument)
+{
+	struct host host = { .root = root, .report = report_finding, .argument = argument };
+	char pattern[PATH_MAX];
+
+	snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
+	if (!glob(pattern, 0, NULL, &host.devices)) {
+		for (size_t i = 0; i < host.devices.gl_pathc; i++) {
+			host.device = host.devices.gl_pathv[i];
+			examine_device(&host);
+		}
+	}
+	globfree(&host.devices);
+}
