@@ -11,32 +11,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "netlink.h"
+
 /* Bytes of an answer at most: all that the kernel knows of an interface's DCB. */
 #define ANSWER_SIZE 8192
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
 
-/*
- * The contents of the first attribute of a type among `*size` bytes of them; their size takes the
- * place of that. NULL: there is none, or it is cut off.
- */
-static const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type)
-{
-	struct nlattr header;
-
-	for (size_t at = 0; at + sizeof(header) <= *size; at += (header.nla_len + 3U) & ~3U) {
-		memcpy(&header, bytes + at, sizeof(header));
-		if (header.nla_len < sizeof(header) || header.nla_len > *size - at)
-			return NULL;
-		if ((header.nla_type & NLA_TYPE_MASK) != type)
-			continue;
-		*size = header.nla_len - sizeof(header);
-		return bytes + at + sizeof(header);
-	}
-	return NULL;
-}
-
-/* The same of what is IEEE's in an answer; NULL also if that is an error, or cut off. */
+/* find_attribute() of what is IEEE's in an answer; NULL also if that is an error, or cut off. */
 static const uint8_t *find_ieee(const uint8_t *answer, size_t *size, uint16_t type)
 {
 	const uint8_t *ieee;

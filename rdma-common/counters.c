@@ -3,9 +3,12 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "netlink.h"
 
 /*
  * Names that drivers use, rdma_rxe, mlx5, bnxt_re, irdma, efa and cxgb4, and those that InfiniBand
@@ -60,7 +63,13 @@ static const char *const names[] = {
 	"local_link_integrity_errors",
 	"excessive_buffer_overrun_errors",
 	"VL15_dropped",
+	"port_xmit_wait",
+	"rx_pause_frames",
+	"tx_pause_frames",
 };
+
+/* The last two are read from elsewhere. */
+#define IN_SYSFS (COUNTERS - 2)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
 
@@ -86,10 +95,32 @@ static bool read_counter(const char *device, unsigned int port, const char *fold
 	return end > line;
 }
 
+/* The pause frames of the network interface that the port's first GID names, where there are any.
+ */
+static void read_pause_frames(struct counters *counters, const char *device, unsigned int port)
+{
+	struct pause_frames frames;
+	char path[PATH_MAX], name[IF_NAMESIZE];
+	FILE *file;
+	bool named;
+
+	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/ndevs/0", device, port);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	named = fscanf(file, "%15s", name) == 1;
+	fclose(file);
+	if (!named || !netlink_read_pause(name, &frames))
+		return;
+	counters->values[IN_SYSFS] = frames.received;
+	counters->values[IN_SYSFS + 1] = frames.sent;
+}
+
 void counters_read(struct counters *counters, const char *device, unsigned int port)
 {
 	memset(counters, 0, sizeof(*counters));
-	for (unsigned int i = 0; i < COUNTERS; i++) {
+	read_pause_frames(counters, device, port);
+	for (unsigned int i = 0; i < IN_SYSFS; i++) {
 		if (read_counter(device, port, "hw_counters", names[i], &counters->values[i]) ||
 		    read_counter(device, port, "counters", names[i], &counters->values[i]))
 			counters->any = true;
@@ -105,6 +136,15 @@ struct counters counters_growth(const struct counters *before, const struct coun
 			growth.values[i] = after->values[i] - before->values[i];
 	}
 	return growth;
+}
+
+uint64_t counters_errors(const struct counters *growth)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < ERROR_COUNTERS; i++)
+		sum += growth->values[i];
+	return sum;
 }
 
 void counters_describe(const struct counters *growth, char *text, size_t size)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counters of errors that a port of a device has in sysfs: what was retransmitted, came out of
- * sequence, found no receive, was marked as congested. They count for all that uses the port.
+ * sequence, found no receive, was marked as congested. And of waits, which are no errors: how long
+ * the port had something to send and might not, and the pause frames of its network interface
+ * (netlink.h). They count for all that uses the port.
  *
  * No lock, any thread. Reading them may ask the device's firmware, so it is done at the beginning
  * and at the end of a session alone.
@@ -14,7 +16,8 @@
 #include <stdint.h>
 
 /* Counters that are known; a device has some of them. */
-#define COUNTERS 48
+#define ERROR_COUNTERS 48
+#define COUNTERS       (ERROR_COUNTERS + 3) /* those of waits are the last */
 
 struct counters {
 	bool any; /* the port has at least one */
@@ -29,6 +32,9 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 
 /* By how much each has grown: not if somebody has reset it, or the port had none before. */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
+
+/* The sum of the errors among those that have grown. */
+uint64_t counters_errors(const struct counters *growth);
 
 /* Bytes of a text with a few of them; one that is longer is cut off. */
 #define COUNTERS_TEXT 1024

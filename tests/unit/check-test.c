@@ -443,7 +443,8 @@ TEST(counters_that_grew_during_all_sessions_are_reported)
 			path.counters[session].any =
 				session == 0 ? cases[i].before : cases[i].after;
 			path.counters[session].values[0] = session * cases[i].first;
-			path.counters[session].values[COUNTERS - 1] = session * cases[i].last;
+			path.counters[session].values[ERROR_COUNTERS - 1] =
+				session * cases[i].last;
 		}
 		path.counters[1].any &= cases[i].before;
 		play(STATUS_LOCAL_FAILURE);

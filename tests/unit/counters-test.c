@@ -17,8 +17,13 @@
 static char folder[] = "/tmp/counters-test.XXXXXX";
 
 /* The folders of port 2 of a device, in the order in which they are made. */
-static const char *const folders[] = { "device", "device/ports", "device/ports/2",
-				       "device/ports/2/counters", "device/ports/2/hw_counters" };
+static const char *const folders[] = { "device",
+				       "device/ports",
+				       "device/ports/2",
+				       "device/ports/2/counters",
+				       "device/ports/2/hw_counters",
+				       "device/ports/2/gid_attrs",
+				       "device/ports/2/gid_attrs/ndevs" };
 #define FOLDERS ENTRIES(folders)
 
 static int make_folders(void **state)
@@ -32,6 +37,9 @@ static int make_folders(void **state)
 	}
 	return 0;
 }
+
+/* The rest are pause frames, which the kernel tells by netlink. */
+#define IN_SYSFS (COUNTERS - 2)
 
 /* What a counter says, in `place`; NULL: it is not there. */
 static void set_counter(const char *place, const char *name, const char *text)
@@ -65,7 +73,9 @@ TEST(each_counter_has_a_name_and_no_other_number_has)
 	assert_string_equal(counter_name(0), "duplicate_request");
 	for (unsigned int i = 0; i < COUNTERS; i++)
 		assert_non_null(counter_name(i));
-	assert_string_equal(counter_name(COUNTERS - 1), "VL15_dropped");
+	assert_string_equal(counter_name(ERROR_COUNTERS - 1), "VL15_dropped");
+	assert_string_equal(counter_name(ERROR_COUNTERS), "port_xmit_wait");
+	assert_string_equal(counter_name(COUNTERS - 1), "tx_pause_frames");
 	assert_null(counter_name(COUNTERS));
 	assert_null(counter_name(UINT32_MAX));
 }
@@ -75,7 +85,7 @@ TEST(every_counter_is_read_in_either_folder)
 {
 	static const char *const places[] = { "hw_counters", "counters" };
 
-	for (unsigned int i = 0; i < COUNTERS; i++) {
+	for (unsigned int i = 0; i < IN_SYSFS; i++) {
 		struct counters counters;
 
 		set_counter(places[i % 2], counter_name(i), "12345678901\n"); /* above 32 bits */
@@ -164,6 +174,40 @@ TEST(a_counter_that_was_reset_has_not_grown)
 		assert_true(growth.values[0] == (any ? cases[i / 4].growth : 0));
 		assert_true(growth.values[1] == 0);
 		assert_true(growth.values[COUNTERS - 1] == growth.values[0]);
+	}
+}
+
+/* A port that waits has not lost anything. */
+TEST(errors_are_summed_and_waits_are_none)
+{
+	struct counters growth = { .any = true };
+
+	assert_true(counters_errors(&growth) == 0);
+	growth.values[ERROR_COUNTERS] = 5;
+	growth.values[COUNTERS - 1] = 7;
+	assert_true(counters_errors(&growth) == 0);
+	growth.values[0] = UINT32_MAX;
+	growth.values[ERROR_COUNTERS - 1] = 3;
+	assert_true(counters_errors(&growth) == (uint64_t)UINT32_MAX + 3);
+}
+
+/* Of an interface that there is not, and of one that has no such frames. */
+TEST(an_interface_without_pause_frames_leaves_the_other_counters)
+{
+	static const char *const interfaces[] = { "", "nosuch", "lo",
+						  "a name that is far too long" };
+
+	for (size_t i = 0; i < ENTRIES(interfaces); i++) {
+		struct counters counters;
+
+		set_counter("gid_attrs/ndevs", "0", interfaces[i]);
+		set_counter("counters", counter_name(1), "8\n");
+		counters = read_port(2);
+		set_counter("counters", counter_name(1), NULL);
+		set_counter("gid_attrs/ndevs", "0", NULL);
+		assert_true(counters.any);
+		assert_int_equal(counters.values[1], 8);
+		assert_int_equal(counters.values[COUNTERS - 1], 0);
 	}
 }
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include "netlink.h"
+
+#include <linux/ethtool_netlink.h>
+#include <linux/genetlink.h>
+#include <linux/netlink.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Bytes of an answer at most: that about a family also lists its commands. */
+#define ANSWER_SIZE 8192
+/* Bytes in front of the attributes of question and answer. */
+#define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
+
+const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type)
+{
+	struct nlattr header;
+
+	for (size_t at = 0; at + sizeof(header) <= *size; at += (header.nla_len + 3U) & ~3U) {
+		memcpy(&header, bytes + at, sizeof(header));
+		if (header.nla_len < sizeof(header) || header.nla_len > *size - at)
+			return NULL;
+		if ((header.nla_type & NLA_TYPE_MASK) != type)
+			continue;
+		*size = header.nla_len - sizeof(header);
+		return bytes + at + sizeof(header);
+	}
+	return NULL;
+}
+
+/*
+ * The attributes of an answer of generic netlink with this type; the place of `*size` is taken by
+ * theirs. NULL: it is an error, or cut off.
+ */
+static const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type)
+{
+	struct nlmsghdr header;
+
+	if (*size < HEADERS_SIZE)
+		return NULL;
+	memcpy(&header, answer, sizeof(header));
+	if (header.nlmsg_type != type || header.nlmsg_len < HEADERS_SIZE ||
+	    header.nlmsg_len > *size)
+		return NULL;
+	*size = header.nlmsg_len - HEADERS_SIZE;
+	return answer + HEADERS_SIZE;
+}
+
+int netlink_decode_family(const uint8_t *answer, size_t size)
+{
+	const uint8_t *attributes = find_attributes(answer, &size, GENL_ID_CTRL), *number = NULL;
+	uint16_t family;
+
+	if (attributes)
+		number = find_attribute(attributes, &size, CTRL_ATTR_FAMILY_ID);
+	if (!number || size < sizeof(family))
+		return -1;
+	memcpy(&family, number, sizeof(family));
+	return family;
+}
+
+/* False: there is no such attribute, or it has no 64 bits. */
+static bool find_number(const uint8_t *bytes, size_t size, uint16_t type, uint64_t *number)
+{
+	const uint8_t *found = find_attribute(bytes, &size, type);
+
+	if (found && size >= sizeof(*number))
+		memcpy(number, found, sizeof(*number));
+	return found && size >= sizeof(*number);
+}
+
+bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
+			  struct pause_frames *frames)
+{
+	const uint8_t *statistics = find_attributes(answer, &size, family);
+
+	if (statistics)
+		statistics = find_attribute(statistics, &size, ETHTOOL_A_PAUSE_STATS);
+	return statistics &&
+	       find_number(statistics, size, ETHTOOL_A_PAUSE_STAT_TX_FRAMES, &frames->sent) &&
+	       find_number(statistics, size, ETHTOOL_A_PAUSE_STAT_RX_FRAMES, &frames->received);
+}
+
+/* ---- Questions ---- */
+
+/* Sends a command with these attributes to a family; the bytes of the answer, 0: there is none. */
+static size_t ask(int family, uint8_t command, const void *attributes, size_t size,
+		  uint8_t answer[ANSWER_SIZE])
+{
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
+	struct {
+		struct nlmsghdr header;
+		struct genlmsghdr command;
+		uint8_t attributes[64];
+	} question = {
+		.header = { .nlmsg_len = (uint32_t)(HEADERS_SIZE + size),
+			    .nlmsg_type = (uint16_t)family,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.command = { .cmd = command, .version = 1 },
+	};
+	ssize_t length = -1;
+
+	if (descriptor < 0)
+		return 0;
+	memcpy(question.attributes, attributes, size);
+	if (send(descriptor, &question, HEADERS_SIZE + size, 0) > 0)
+		length = recv(descriptor, answer, ANSWER_SIZE, MSG_DONTWAIT);
+	close(descriptor);
+	return length > 0 ? (size_t)length : 0;
+}
+
+/* Before Linux 5.6 there is no such family. */
+bool netlink_read_pause(const char *interface, struct pause_frames *frames)
+{
+	const struct {
+		struct nlattr attribute;
+		char name[sizeof(ETHTOOL_GENL_NAME)];
+	} wanted = { { sizeof(wanted), CTRL_ATTR_FAMILY_NAME }, ETHTOOL_GENL_NAME };
+	struct {
+		struct nlattr nest, flags_attribute;
+		uint32_t flags;
+		struct nlattr name_attribute;
+		char name[IF_NAMESIZE];
+	} request = {
+		.nest = { sizeof(request), NLA_F_NESTED | ETHTOOL_A_PAUSE_HEADER },
+		.flags_attribute = { sizeof(struct nlattr) + 4, ETHTOOL_A_HEADER_FLAGS },
+		.flags = ETHTOOL_FLAG_STATS,
+		.name_attribute = { sizeof(struct nlattr) + IF_NAMESIZE,
+				    ETHTOOL_A_HEADER_DEV_NAME },
+	};
+	uint8_t answer[ANSWER_SIZE];
+	size_t size = ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &wanted, sizeof(wanted), answer);
+	int family = netlink_decode_family(answer, size);
+
+	if (family < 0)
+		return false;
+	snprintf(request.name, sizeof(request.name), "%s", interface);
+	size = ask(family, ETHTOOL_MSG_PAUSE_GET, &request, sizeof(request), answer);
+	return netlink_decode_pause(answer, size, family, frames);
+}

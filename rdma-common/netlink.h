@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answers of the kernel by netlink: their attributes (netlink(7)), and of ethtool's family, which
+ * 'ethtool --include-statistics --show-pause' asks as well, the pause frames of a network interface
+ * (Linux, Documentation/networking/ethtool-netlink.rst, PAUSE_GET).
+ *
+ * No lock, any thread. The kernel answers at once; nothing here waits.
+ */
+#ifndef RDMA_COMMON_NETLINK_H
+#define RDMA_COMMON_NETLINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The contents of the first attribute of a type among `*size` bytes of them; their size takes the
+ * place of that. NULL: there is none, or it is cut off.
+ */
+const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type);
+
+/* Pause frames of IEEE 802.3 (annex 31B) that a network interface has received and sent. */
+struct pause_frames {
+	uint64_t received, sent;
+};
+
+/* Asks for those of an interface. False: its driver counts none, or there is no such interface. */
+bool netlink_read_pause(const char *interface, struct pause_frames *frames);
+
+/*
+ * Reads the kernel's answer about a family of generic netlink, `size` bytes: its number, which is
+ * the type of the family's messages. -1: the answer is an error or cut off.
+ */
+int netlink_decode_family(const uint8_t *answer, size_t size);
+
+/*
+ * Reads the answer about pause frames, of the family with that number. False: it is an error or cut
+ * off, or the driver does not count both.
+ */
+bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
+			  struct pause_frames *frames);
+
+#endif
