@@ -414,6 +414,8 @@ static bool run_check_session(struct check *check, void *argument)
 	ran = client.connection;
 	if (ran) {
 		check->outcome = *client.connection;
+		if (client.connection->figures.latency)
+			check->latency = *client.connection->figures.latency;
 		connection_destroy(client.connection);
 	}
 	check->reached = client.reached;

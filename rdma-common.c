@@ -627,6 +627,28 @@ static bool is_operation_over(const struct connection *connection)
 					       : transfer_done_due(&connection->transfer));
 }
 
+void connection_read_counters(const struct connection *connection, struct counters *counters)
+{
+	const struct rdma_cm_id *id = connection->id;
+
+	memset(counters, 0, sizeof(*counters));
+	if (id->verbs)
+		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
+}
+
+/* Ends counting. The errors that the port has counted, and 1; 0: it was not asked, or counts none.
+ */
+static uint64_t end_counting(struct connection *connection)
+{
+	struct counters *after = &connection->counters_after, growth;
+
+	if (!connection->counting)
+		return 0;
+	connection_read_counters(connection, after);
+	growth = counters_growth(&connection->counters_before, after);
+	return growth.any ? counters_errors(&growth) + 1 : 0;
+}
+
 /* What this side found in the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or keep it.
  */
 static int send_verdict(struct connection *connection)
@@ -634,7 +656,9 @@ static int send_verdict(struct connection *connection)
 	enum status check = connection->protocol.check;
 	bool in_words = check == STATUS_SUCCESS || check == STATUS_CONTENTS_WRONG;
 	const struct message verdict = { .type = MSG_VERDICT,
-					 .value = in_words ? check : STATUS_LOCAL_FAILURE };
+					 .value = in_words ? check : STATUS_LOCAL_FAILURE,
+					 .length = connection->figures.bytes,
+					 .errors = end_counting(connection) };
 
 	transfer_verdict(&connection->transfer, connection->now);
 	return post_message(connection, &verdict);
@@ -654,10 +678,11 @@ static void start_durations(struct connection *connection)
 {
 	const struct options *options = connection->options;
 	const struct agreement *agreement = &connection->agreement;
+	uint32_t seconds =
+		agreement->own_seconds > 0 ? agreement->own_seconds : options->duration_seconds;
 	int64_t now = connection->now;
 
-	connection->operation_time =
-		end_of_passes(operation_passes(options), options->duration_seconds, now);
+	connection->operation_time = end_of_passes(operation_passes(options), seconds, now);
 	connection->source_time = connection->operation_time;
 	if (connection->protocol.operation == OPERATION_READ)
 		connection->source_time =
@@ -963,6 +988,8 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 		handle_done(connection, &message);
 		break;
 	case MSG_VERDICT:
+		connection->peer_verdict = message;
+		connection->verdict_time = connection->now_nanoseconds;
 		handle_verdict(connection, message.value);
 		break;
 	default:

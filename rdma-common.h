@@ -128,12 +128,12 @@ struct connection {
 	enum resource lacking;           /* server: what it is out of, if it refuses for that */
 	int tos;                         /* type of service in use; -1: not known */
 	struct payload payload;          /* what this side sends */
-	struct counters counters_before; /* of the port, if wanted */
+	bool counting;                   /* what the port counts is read, since: */
+	struct counters counters_before; /* of the port */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
 	bool rejected; /* client: by the server, which said this: */
 	struct introduction rejection;
-	struct counters counters_after;
 	enum status status;  /* how the session ended, once it is joined */
 	bool running;        /* the thread was started, and is not joined */
 	bool device_removed; /* the device went while the connection was there */
@@ -155,8 +155,11 @@ struct connection {
 	struct transfer transfer;
 	struct figures figures;
 	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
-	struct message peer_region; /* the peer's MSG_MR */
-	uint64_t peer_digest;       /* from the peer's MSG_DONE */
+	struct message peer_region;  /* the peer's MSG_MR */
+	uint64_t peer_digest;        /* from the peer's MSG_DONE */
+	struct message peer_verdict; /* the peer's MSG_VERDICT; what it claims is printed at most */
+	int64_t verdict_time;        /* when that came, in nanoseconds; 0: it has not */
+	struct counters counters_after; /* of the port, when this side's MSG_VERDICT was sent */
 	struct outgoing outgoing;
 	struct incoming incoming;
 
@@ -234,6 +237,12 @@ void connection_handle(struct connection *connection, enum event_type type, enum
  */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * Reads what the port that the connection uses has counted; nothing without a device. It may ask
+ * the device's firmware: a session does it twice. As connection_handle().
+ */
+void connection_read_counters(const struct connection *connection, struct counters *counters);
 
 /* Work requests in the send queue that have not completed. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);

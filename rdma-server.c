@@ -30,6 +30,9 @@ static const char usage[] =
 struct server {
 	struct engine engine;
 	struct options modes[2]; /* the program's options, with each operation */
+	/* Of a session in which --check measures, with each operation: what the server sends once,
+	 * and what it sends for a while. */
+	struct options measured[2], timed[2];
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	bool stopping;      /* no more sessions; ends when the last one has */
@@ -265,16 +268,40 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 	return true;
 }
 
-/* The options of a session: where there was no word, the client's hello has the operation. */
+/*
+ * The options of a session: where there was no word, or the client measures, the client's hello has
+ * the operation.
+ */
 static const struct options *options_for(const struct server *server,
 					 const struct introduction *client)
 {
 	const struct options *options = server->engine.options;
+	const struct hello *hello = &client->hello;
+	bool measures = hello->flags & HELLO_CHECK && hello->flags & HELLO_CHECK_RATE;
 
-	if (options->operation != OPERATION_ANY || client->greeting != GREETING_HELLO ||
-	    client->hello.operation > OPERATION_WRITE)
+	if (client->greeting != GREETING_HELLO || hello->operation > OPERATION_WRITE)
 		return options;
-	return &server->modes[client->hello.operation];
+	if (measures)
+		return hello->flags & HELLO_CHECK_BACK ? &server->timed[hello->operation]
+						       : &server->measured[hello->operation];
+	return options->operation == OPERATION_ANY ? &server->modes[hello->operation] : options;
+}
+
+/* Derives the options of sessions from the program's. */
+static void derive_options(struct server *server, const struct options *options)
+{
+	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
+		struct options *measured = &server->measured[operation];
+
+		server->modes[operation] = *options;
+		server->modes[operation].operation = operation;
+		*measured = server->modes[operation];
+		measured->iterations = measured->duration_seconds = measured->interval_seconds = 0;
+		measured->every_pass = false;
+		measured->minimum_rate = 0; /* of a byte it means nothing */
+		server->timed[operation] = *measured;
+		server->timed[operation].duration_seconds = 1; /* or as the client's hello says */
+	}
 }
 
 static void handle_connect_request(struct server *server, const struct cm_event *event)
@@ -397,10 +424,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);
-	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
-		server.modes[operation] = options;
-		server.modes[operation].operation = operation;
-	}
+	derive_options(&server, &options);
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	engine_close(&server.engine);

@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
@@ -27,6 +28,18 @@
 #define USUAL_MTU 1024
 /* A busy server, where a session ends a little later than here, is asked again so soon. */
 #define BUSY_MILLISECONDS 100
+/*
+ * How many times as fast as the other a direction has to be to be called slow: emulated hosts, and
+ * those that share processors, differ by less. Each is measured twice before that is said.
+ */
+#define MUCH_SLOWER 3
+/*
+ * To measure latency so many bytes are read so often; where that takes long, less often, but not
+ * less than so often.
+ */
+#define READ_SIZE   8
+#define MOST_READS  1000
+#define LEAST_READS 10
 
 /* ---- Findings ---- */
 
@@ -409,6 +422,25 @@ static bool find_source(struct check *check, int family)
 	return true;
 }
 
+/* What the link of the port can do: sysfs has it as "100 Gb/sec (4X EDR)". */
+static void read_link(struct check *check, const struct rdma_cm_id *id)
+{
+	const char *device = id->verbs->device->ibdev_path;
+	char path[PATH_MAX], line[64];
+	FILE *file;
+
+	check->link_rate = 0;
+	snprintf(path, sizeof(path), "%s/device", device);
+	check->is_software = access(path, F_OK) != 0; /* an adapter is a device of some bus */
+	snprintf(path, sizeof(path), "%s/ports/%u/rate", device, id->port_num);
+	file = check->is_software ? NULL : fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(line, sizeof(line), file))
+		check->link_rate = strtod(line, NULL) * 1e9;
+	fclose(file);
+}
+
 /* Finds the route to one address. False: it has none, and the findings say why. */
 static bool check_address(struct check *check, struct sockaddr *address)
 {
@@ -444,6 +476,7 @@ static bool check_address(struct check *check, struct sockaddr *address)
 			inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, check->gid,
 				  sizeof(check->gid));
 		try_memory(check, id->verbs);
+		read_link(check, id);
 	}
 	rdma_destroy_id(id);
 	return found;
@@ -665,6 +698,13 @@ static bool may_be_accepted(struct check *check, const struct introduction *serv
 	return check->start < busy_deadline && may_accept_soon(check, server);
 }
 
+/* Adds what the server has counted in a session, if it has. */
+static void add_peer_errors(struct check *check, uint64_t errors)
+{
+	if (errors > 0)
+		check->peer_errors += check->peer_errors > 0 ? errors - 1 : errors;
+}
+
 /*
  * A session in which the client sends so many bytes, and the server as many or one. False: it did
  * not come about.
@@ -686,6 +726,7 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 	if (!check->before.any)
 		check->before = connection->counters_before;
 	check->after = connection->counters_after;
+	add_peer_errors(check, connection->peer_verdict.errors);
 	if (connection->status != STATUS_SUCCESS &&
 	    (check->failure.status == STATUS_SUCCESS || connection->status == STATUS_INTERRUPTED))
 		failure_set(&check->failure, connection->status, "%s", connection->cause);
@@ -750,6 +791,14 @@ static void explain_silence(struct check *check)
 	advise_size(check);
 }
 
+/* Nanoseconds until the server's verdict had come, which is behind all that either side sent. */
+static int64_t elapsed(const struct connection *connection)
+{
+	int64_t time = connection->verdict_time - connection->figures.started;
+
+	return time > 0 ? time : 1;
+}
+
 /* So many bytes in both directions. False: that failed, and the findings say so. */
 static bool try_size(struct check *check, uint64_t size)
 {
@@ -769,6 +818,8 @@ static bool try_size(struct check *check, uint64_t size)
 		report_server(check, connection);
 	judge(check, connection);
 	good = connection->status == STATUS_SUCCESS;
+	if (good && (check->verified == 0 || elapsed(connection) < check->exchange))
+		check->exchange = elapsed(connection);
 	if (good)
 		check->verified = size;
 	else if (is_silence(connection->status))
@@ -799,6 +850,177 @@ static bool try_sizes(struct check *check)
 	return true;
 }
 
+/* ---- Rates ---- */
+
+/* Measured in bit/s, each way. */
+struct rates {
+	double to_server, to_client;
+};
+
+/* The direction that is slower, and how many times as fast the other one is. */
+static double skew(const struct rates *rates, const char **slower)
+{
+	bool server = rates->to_server < rates->to_client;
+	double least = server ? rates->to_server : rates->to_client;
+	double most = server ? rates->to_client : rates->to_server;
+
+	*slower = server ? "client to server" : "server to client";
+	return most > 0 ? most / (least > 1 ? least : 1) : 1;
+}
+
+/* True if that would be said of them: then they are measured once more, and that counts. */
+static bool look_slow(const struct check *check, const struct rates *rates)
+{
+	double wanted = (double)check->options->minimum_rate;
+	const char *slower;
+
+	return skew(rates, &slower) >= MUCH_SLOWER || rates->to_server < wanted ||
+	       rates->to_client < wanted;
+}
+
+/*
+ * Runs a session that measures, with the options that are in check->session. False: it failed, and
+ * the findings of `step` say why.
+ */
+static bool measure(struct check *check, const char *step, uint64_t size, bool short_reply)
+{
+	const struct connection *connection = &check->outcome;
+
+	check->session.measured = true;
+	if (!try_session(check, size, short_reply))
+		return false;
+	if (connection->status == STATUS_SUCCESS)
+		return true;
+	append(&check->found, "not measured: %s", connection->cause);
+	return report(check, step, false);
+}
+
+/*
+ * WRITEs in one direction, and of the other a byte. Bytes that have arrived are counted, by this
+ * side's clock: until the server's verdict comes, which is behind them, since over iWARP a
+ * completion does not say that they have. False: it failed.
+ */
+static bool measure_rate(struct check *check, bool back, double *rate)
+{
+	const struct connection *connection = &check->outcome;
+	unsigned int seconds = check->options->duration_seconds;
+	uint64_t bytes;
+
+	check->session.operation = OPERATION_WRITE;
+	check->session.duration_seconds = back ? 0 : seconds;
+	check->session.back_seconds = back ? seconds : 0;
+	if (!measure(check, "rate", back ? 1 : BACK_SIZE, !back))
+		return false;
+	bytes = back ? connection->peer_verdict.length : connection->figures.bytes;
+	*rate = (double)bytes * 8e9 / (double)elapsed(connection);
+	return true;
+}
+
+/* One direction in words; where it is slower than --min-rate, that is how --check fails. */
+static void append_rate(struct check *check, const char *direction, double rate)
+{
+	double wanted = (double)check->options->minimum_rate;
+
+	append(&check->found, "%s%s %.3f Gbit/s", check->found.length > 0 ? ", " : "", direction,
+	       rate / 1e9);
+	if (check->link_rate > 0)
+		append(&check->found, " (%.0f %% of the link's %.6g)",
+		       rate * 100 / check->link_rate, check->link_rate / 1e9);
+	if (rate < wanted && check->failure.status == STATUS_SUCCESS)
+		failure_set(&check->failure, STATUS_TOO_SLOW,
+			    "slower than --min-rate from %s: %.6g Gbit/s instead of %.6g; the "
+			    "contents are right",
+			    direction, rate / 1e9, wanted / 1e9);
+}
+
+/* Both rates, what share of the link they are, and which is too slow. */
+static void report_rates(struct check *check, const struct rates *rates)
+{
+	const char *slower;
+	double factor = skew(rates, &slower);
+	bool skewed = factor >= MUCH_SLOWER;
+
+	append_rate(check, "client to server", rates->to_server);
+	append_rate(check, "server to client", rates->to_client);
+	if (check->is_software)
+		append(&check->found, "; the device is software, without a link's rate");
+	if (check->failure.status == STATUS_TOO_SLOW)
+		append(&check->found, "; %s", check->failure.cause);
+	if (skewed)
+		append(&check->advice,
+		       "%s is %.1f times as slow as the other way, measured twice: look at the "
+		       "queue of the host that sends ('tc qdisc'), at the counters, at flow control "
+		       "(PFC), and at cables, switches and PCIe on both sides",
+		       slower, factor);
+	report(check, "rate", !skewed && check->failure.status == STATUS_SUCCESS);
+	if (!check->finding)
+		return;
+	json_add_number(check->finding, "client_to_server_bits_per_second", rates->to_server, true);
+	json_add_number(check->finding, "server_to_client_bits_per_second", rates->to_client, true);
+	json_add_number(check->finding, "link_bits_per_second", check->link_rate,
+			check->link_rate > 0);
+}
+
+/* READs that take no more than some seconds: an exchange is several times as long as one of them.
+ */
+static unsigned int count_reads(const struct check *check)
+{
+	int64_t fit = INT64_C(10000000000) / check->exchange;
+
+	if (fit > MOST_READS)
+		return MOST_READS;
+	return fit < LEAST_READS ? LEAST_READS : (unsigned int)fit;
+}
+
+/* How long a READ takes: one after the other, spinning for completions, as such tools do. */
+static bool try_latency(struct check *check)
+{
+	const struct latency *latency = &check->latency;
+	double median, late;
+
+	check->session.operation = OPERATION_READ;
+	check->session.iterations = count_reads(check);
+	check->session.duration_seconds = 0;
+	check->session.back_seconds = 0;
+	check->session.depth = 1;
+	check->session.busy_poll = true;
+	if (!measure(check, "latency", READ_SIZE, false))
+		return false;
+	median = (double)latency_quantile(latency, 0.5) / 1e3;
+	late = (double)latency_quantile(latency, 0.99) / 1e3;
+	append(&check->found,
+	       "a READ of %d bytes takes %.2f us (median), %.2f us (99th percentile of %" PRIu64
+	       ")",
+	       READ_SIZE, median, late, latency->total);
+	report(check, "latency", true);
+	if (check->finding) {
+		json_add_number(check->finding, "p50_us", median, true);
+		json_add_number(check->finding, "p99_us", late, true);
+	}
+	return true;
+}
+
+/* How fast each direction is, and how late; not with a server of an older release. */
+static bool try_rates(struct check *check)
+{
+	struct rates rates = { 0 };
+
+	if (check->options->duration_seconds == 0)
+		return true;
+	if (!check->outcome.agreement.measures) {
+		append(&check->found,
+		       "not measured: the server is of an older release, which cannot");
+		return report(check, "rate", true);
+	}
+	for (int look = 1; look == 1 || (look == 2 && look_slow(check, &rates)); look++) {
+		if (!measure_rate(check, false, &rates.to_server) ||
+		    !measure_rate(check, true, &rates.to_client))
+			return false;
+	}
+	report_rates(check, &rates);
+	return try_latency(check);
+}
+
 /* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
 static bool go_on(struct check *check)
 {
@@ -823,7 +1045,7 @@ enum status check_server(struct check *check, session_function run, void *argume
 	check->run = run;
 	check->argument = argument;
 	do
-		good = try_sizes(check);
+		good = try_sizes(check) && try_rates(check);
 	while (check->failure.status != STATUS_SUCCESS && !check->reached &&
 	       !check->process->signal_number && go_on(check));
 	if (check->process->signal_number) /* perhaps when the session had succeeded */
@@ -837,14 +1059,25 @@ enum status check_server(struct check *check, session_function run, void *argume
 static void report_counters(struct check *check)
 {
 	const struct counters growth = counters_growth(&check->before, &check->after);
+	uint64_t here = counters_errors(&growth), there = check->peer_errors;
 	char text[COUNTERS_TEXT];
 
 	if (!growth.any)
 		return;
 	counters_describe(&growth, text, sizeof(text));
-	append(&check->found, "%s",
-	       text[0] ? text : "no errors counted by this host's device meanwhile");
-	report(check, "counters", !text[0]);
+	if (there > 0 && (here > 0 || there > 1))
+		append(&check->found, "errors counted: %" PRIu64 " here, %" PRIu64 " there", here,
+		       there - 1);
+	else if (here == 0)
+		append(&check->found, "no errors counted by this host's device%s meanwhile",
+		       there > 0 ? ", nor by the server's," : "");
+	if (text[0])
+		append(&check->found, "%s%s", check->found.length > 0 ? "; " : "", text);
+	report(check, "counters", here == 0 && there <= 1);
+	if (!check->finding)
+		return;
+	json_add_counters(check->finding, &growth);
+	json_add_peer_errors(check->finding, there);
 }
 
 /* ---- All of it ---- */
@@ -854,6 +1087,8 @@ void check_init(struct check *check, const struct options *options, const struct
 	memset(check, 0, sizeof(*check));
 	check->options = options;
 	check->session = *options;
+	check->session.minimum_rate = 0; /* of rates alone, which are judged here */
+	check->session.duration_seconds = 0;
 	check->process = process;
 	if (!check->options->json)
 		return;

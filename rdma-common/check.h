@@ -2,7 +2,7 @@
 /*
  * 'rdma-client --check [ADDRESS [PORT]]': this host, or the path to an address, step by step, and
  * what to change. With PORT, by sessions with the server there, which whoever calls this runs: of
- * growing size, in both directions, until one fails.
+ * growing size, in both directions, until one fails; then how fast each direction is.
  *
  * All of it is the main thread's.
  */
@@ -29,8 +29,9 @@ struct check;
 
 /*
  * Waits until check->start, then runs a session with check->session, its options, and
- * check->address; both are constant meanwhile. Sets check->outcome, and check->reached. False: it
- * did not come about, or the program was interrupted before.
+ * check->address; both are constant meanwhile. Sets check->outcome, check->reached and, where it
+ * was measured, check->latency. False: it did not come about, or the program was interrupted
+ * before.
  */
 typedef bool (*session_function)(struct check *check, void *argument);
 
@@ -62,9 +63,15 @@ struct check {
 	bool mode_is_known;        /* the server's operation is, or both were tried */
 	uint64_t size;             /* bytes each way that are in question, and how far they came: */
 	enum passage to_server, to_client;
-	uint64_t verified;             /* the largest size that was, in both directions; 0: none */
+	int64_t exchange;  /* ns that the quickest of these sessions took to exchange all */
+	uint64_t verified; /* the largest size that was, in both directions; 0: none */
 	struct counters before, after; /* of the device's port */
-	struct failure failure;        /* the first */
+	uint64_t peer_errors; /* that the server's ports counted, as it says, and 1; 0: not known */
+	/* Bit/s of the port's link, by width and speed; 0: not known, or the device is software: */
+	double link_rate;
+	bool is_software;
+	struct latency latency; /* of the last session that has measured it */
+	struct failure failure; /* the first */
 };
 
 /* Begins without findings. `options` and `process` must outlive `check`. */

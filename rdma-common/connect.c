@@ -315,6 +315,24 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
+/* True if a client measures what the server sends it. */
+static bool asks_back(const struct hello *hello)
+{
+	const unsigned int flags = HELLO_CHECK | HELLO_CHECK_RATE | HELLO_CHECK_BACK;
+
+	return (hello->flags & flags) == flags;
+}
+
+/* Bytes of pattern that a client which examines the path asks for; 0: it does not. */
+static uint64_t wanted_length(const struct hello *hello)
+{
+	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
+		return 0;
+	if (asks_back(hello))
+		return BACK_SIZE;
+	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
+}
+
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
 			   const struct introduction *peer)
 {
@@ -332,7 +350,9 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
 	    hello->length > options->maximum_payload || hello->length > LONGEST_PAYLOAD)
 		return REFUSAL_LENGTH;
-	if (repeats_unknown(options, outgoing_length, hello))
+	/* a client that examines the path gets a pattern, which is no pipe */
+	if ((options->role == ROLE_CLIENT || wanted_length(hello) == 0) &&
+	    repeats_unknown(options, outgoing_length, hello))
 		return REFUSAL_PASSES;
 	return REFUSAL_NONE;
 }
@@ -406,14 +426,6 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-/* Bytes of pattern that a client which examines the path asks for; 0: it does not. */
-static uint64_t wanted_length(const struct hello *hello)
-{
-	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
-		return 0;
-	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
-}
-
 /* What a peer that is not refused will do. */
 static struct agreement agree(enum role role, const struct introduction *peer)
 {
@@ -433,6 +445,9 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
 		.late_windows = hello->flags & HELLO_LATE_WINDOWS,
 		.any_operation = hello->flags & HELLO_ANY_OPERATION,
+		.counts = hello->flags & HELLO_COUNTS,
+		.measures = hello->flags & HELLO_CHECK_RATE,
+		.own_seconds = role == ROLE_SERVER && asks_back(hello) ? hello->seconds : 0,
 	};
 	memcpy(agreement.peer_device, hello->device, sizeof(agreement.peer_device));
 	return agreement;
@@ -443,9 +458,11 @@ static bool sends_wanted_pattern(const struct options *options, const struct hel
 				 uint64_t outgoing_length)
 {
 	unsigned int flags = HELLO_CHECK | HELLO_PATTERN;
+	uint64_t length = options->short_reply ? 1 : outgoing_length;
 
-	return (hello->flags & flags) == flags &&
-	       hello->length == (options->short_reply ? 1 : outgoing_length);
+	if (options->back_seconds > 0)
+		length = BACK_SIZE;
+	return (hello->flags & flags) == flags && hello->length == length;
 }
 
 enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,

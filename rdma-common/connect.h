@@ -65,6 +65,10 @@ struct agreement {
 	bool peer_every_pass; /* and every pass is verified */
 	bool late_windows;    /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
 	bool any_operation;   /* the server performs the other operation as well */
+	bool counts;          /* the peer reports errors: this side counts its own as well */
+	bool measures;        /* the server takes part when --check measures */
+	uint32_t own_seconds; /* server: for how long --check has this side operate; 0: as its own
+				 options say */
 	/* The name of the peer's device: any bytes, as the peer says; empty: not known. */
 	char peer_device[HELLO_DEVICE_SIZE];
 };

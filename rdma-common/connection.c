@@ -138,16 +138,19 @@ static enum status create_queues(struct connection *connection, struct failure *
 	return STATUS_SUCCESS;
 }
 
-/* The counters of the port that the connection uses, where a report wants them. */
-static void read_counters(const struct connection *connection, struct counters *counters)
+/* True if this side reports what its port counts. */
+static bool reports_counters(const struct options *options)
 {
-	const struct options *options = connection->options;
-	const struct rdma_cm_id *id = connection->id;
+	return options->json || options->check || options->interval_seconds > 0 ||
+	       prints_figures(options);
+}
 
-	memset(counters, 0, sizeof(*counters));
-	if (id->verbs && (options->json || options->check || options->interval_seconds > 0 ||
-			  prints_figures(options)))
-		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
+/* Begins to count what the port of the connection does, unless that has begun. */
+static void begin_counting(struct connection *connection)
+{
+	if (!connection->counting)
+		connection_read_counters(connection, &connection->counters_before);
+	connection->counting = true;
 }
 
 enum status connection_prepare(struct connection *connection, bool one_way)
@@ -159,7 +162,8 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	enum status status = query_limits(id, options, limits, &failure);
 
 	connection->one_way = one_way;
-	read_counters(connection, &connection->counters_before);
+	if (reports_counters(options))
+		begin_counting(connection);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
@@ -337,6 +341,8 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
+	if (status == STATUS_SUCCESS && connection->agreement.counts)
+		begin_counting(connection);
 	if (status == STATUS_SUCCESS)
 		plan_session(connection, &plan);
 	else
@@ -365,6 +371,12 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_CHECK;
 	if (options->short_reply)
 		flags |= HELLO_CHECK_SHORT;
+	if (options->measured || connection->agreement.wanted_length > 0)
+		flags |= HELLO_CHECK_RATE;
+	if (options->back_seconds > 0)
+		flags |= HELLO_CHECK_BACK;
+	if (reports_counters(options))
+		flags |= HELLO_COUNTS;
 	return (uint16_t)flags;
 }
 
@@ -380,7 +392,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.flags = hello_flags(connection, sends),
 		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
-		.seconds = options->duration_seconds,
+		.seconds = options->back_seconds > 0 ? options->back_seconds
+						     : options->duration_seconds,
 		.mtu = (uint8_t)connection->limits.mtu,
 	};
 
@@ -506,7 +519,8 @@ enum status connection_join(struct connection *connection)
 	if (!connection->cause[0])
 		snprintf(connection->cause, sizeof(connection->cause), "%s",
 			 status_in_words(status));
-	read_counters(connection, &connection->counters_after);
+	if (connection->counting && !connection->counters_after.any) /* it sent no verdict */
+		connection_read_counters(connection, &connection->counters_after);
 	connection->status = status;
 	return status;
 }

@@ -320,13 +320,22 @@ void json_add_number(struct json_object *object, const char *key, double number,
 
 void json_add_counters(struct json_object *object, const struct counters *growth)
 {
-	struct json_object *inner = growth->any ? json_object_new_object() : NULL;
+	struct json_object *errors = growth->any ? json_object_new_object() : NULL;
+	struct json_object *waits = growth->any ? json_object_new_object() : NULL;
 
-	for (unsigned int i = 0; inner && counter_name(i); i++) {
+	for (unsigned int i = 0; growth->any && i < COUNTERS; i++) {
 		if (growth->values[i] > 0)
-			json_add_known(inner, counter_name(i), growth->values[i]);
+			json_add_known(i < ERROR_COUNTERS ? errors : waits, counter_name(i),
+				       growth->values[i]);
 	}
-	json_object_object_add(object, "errors_counted", inner);
+	json_object_object_add(object, "errors_counted", errors);
+	json_object_object_add(object, "waits_counted", waits);
+}
+
+void json_add_peer_errors(struct json_object *object, uint64_t errors)
+{
+	json_object_object_add(object, "errors_counted_by_peer",
+			       errors > 0 ? json_object_new_uint64(errors - 1) : NULL);
 }
 
 void json_add_peer(struct json_object *object, const char *address, const char *port)

@@ -58,8 +58,17 @@ void json_add_known(struct json_object *object, const char *key, uint64_t number
 /* Adds a number that was measured; null where it was not. */
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
-/* Adds "errors_counted": the counters that have grown, by how much; null: there are none. */
+/*
+ * Adds "errors_counted" and "waits_counted": the counters of either kind that have grown, by how
+ * much; null: there are none.
+ */
 void json_add_counters(struct json_object *object, const struct counters *growth);
+
+/*
+ * Adds "errors_counted_by_peer", of a peer that has told how many errors its port has counted, and
+ * 1 (wire.h); null: 0, it has not.
+ */
+void json_add_peer_errors(struct json_object *object, uint64_t errors);
 
 /* Adds "peer" and "peer_port"; NULL: not known. */
 void json_add_peer(struct json_object *object, const char *address, const char *port);

@@ -145,10 +145,10 @@ static const struct row rows[] = {
 { TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store what is received in FILE; '-': standard output" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
-{ TIME,    BOTH,             0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 1, .most = 1000000 },
+{ TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 0, .most = 1000000 },
 { FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(every_pass),       .help = "verify every one of them, not only the last" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
-{ RATE,    BOTH,             0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
+{ RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "spin for completions instead of sleeping" },
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
@@ -342,11 +342,15 @@ static void list_options(enum role role, struct option *names, char *letters)
 	}
 }
 
+/* Without --duration, --check measures each rate, and the latency, for so long. */
+#define CHECK_SECONDS 1
+
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv)
 {
 	struct option names[ROWS + 1] = { 0 };
 	char letters[2 * ROWS + 1] = { 0 };
 	bool of_sessions = false; /* there is one that means nothing to --check */
+	bool timed = false;       /* --duration is given */
 	int value;
 
 	list_options(options->role, names, letters);
@@ -359,10 +363,16 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 		if (parsed != PARSED_RUN)
 			return parsed;
 		of_sessions |= !(row->programs & CHECK);
+		timed |= row->field == AT(duration_seconds) && row->kind == TIME;
 	}
 	if (options->check && of_sessions)
 		return usage_error(
-			"--check goes with --bind, --json, --timeout, --tos and --verbose alone");
+			"--check goes with --bind, --duration, --json, --min-rate, --timeout, "
+			"--tos and --verbose alone");
+	if (options->check && !timed)
+		options->duration_seconds = CHECK_SECONDS;
+	if (!options->check && timed && options->duration_seconds == 0)
+		return usage_error("--duration 0 goes with --check alone: nothing is measured");
 	return PARSED_RUN;
 }
 

@@ -48,7 +48,8 @@ struct options {
 	uint64_t pattern_size;         /* send a generated pattern of so many bytes; 0: none */
 	const char *output;            /* store what is received here, or on standard output: "-" */
 	unsigned int iterations;       /* how often the operation is performed; 0: not given */
-	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given */
+	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given; of --check:
+					  measure for so long each; 0: not at all */
 	unsigned int interval_seconds; /* report the rate so often; 0: not given */
 	unsigned int depth;    /* work requests of the operation that are outstanding at most */
 	bool every_pass;       /* verify each performance of the operation, not the last */
@@ -56,9 +57,11 @@ struct options {
 	bool one_way;          /* client: the server performs no operation */
 	bool check;            /* client: only examine the path to the address */
 	bool short_reply;      /* a session of that: the server sends one byte */
-	bool busy_poll;        /* spin for completions as long as a session lasts */
-	bool report;           /* print amounts, rates and latencies */
-	bool json;             /* print them, and the outcome, as a JSON object */
+	bool measured;         /* or: a rate or a latency is measured, wire.h's HELLO_CHECK_RATE */
+	unsigned int back_seconds; /* or: the server sends for so long; 0: no such session */
+	bool busy_poll;            /* spin for completions as long as a session lasts */
+	bool report;               /* print amounts, rates and latencies */
+	bool json;                 /* print them, and the outcome, as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload;      /* bytes that are accepted from a peer at most */

@@ -88,17 +88,22 @@ static void print_counters(const struct connection *connection)
 {
 	const struct counters growth = growth_of(connection);
 	const char *device = device_name(connection);
-	bool clean = growth.any;
+	uint64_t errors = counters_errors(&growth), there = connection->peer_verdict.errors;
+	bool clean = errors == 0 && there == 1; /* one more than there are */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
 			continue;
 		print_status(&connection->log, "counted by %s meanwhile: %s %" PRIu64, device,
 			     counter_name(i), growth.values[i]);
-		clean = false;
 	}
-	if (clean)
-		print_status(&connection->log, "no errors counted by %s", device);
+	if (growth.any && errors == 0)
+		print_status(&connection->log, "no errors counted by %s%s", device,
+			     clean ? ", nor by the peer's device" : "");
+	if (growth.any && there > 0 && !clean)
+		print_status(&connection->log,
+			     "errors counted: %" PRIu64 " here, %" PRIu64 " there", errors,
+			     there - 1);
 }
 
 /* ---- JSON ---- */
@@ -209,6 +214,7 @@ void report_json(const struct connection *connection)
 	add_latency(object, figures->latency);
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
+	json_add_peer_errors(object, connection->peer_verdict.errors);
 	json_add_status(object, connection->status, connection->engine->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->cause);
 	print_json(connection->log.console, object);

@@ -24,6 +24,7 @@ static uint64_t get(const uint8_t *wire, size_t size)
 #define MESSAGE_TYPE     0
 #define MESSAGE_READY    8
 #define MESSAGE_RECEIVED 8
+#define MESSAGE_ERRORS   8
 #define MESSAGE_KEPT     16
 #define MESSAGE_VALUE    24
 #define MESSAGE_LENGTH   32
@@ -35,11 +36,12 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 	memset(wire, 0, MESSAGE_SIZE);
 	put(wire + MESSAGE_TYPE, message->type, 4);
 	put(wire + MESSAGE_VALUE, message->value, 8);
-	if (message->type != MSG_VERDICT)
-		put(wire + MESSAGE_LENGTH, message->length, 8);
+	put(wire + MESSAGE_LENGTH, message->length, 8);
 	if (message->type == MSG_MR) {
 		put(wire + MESSAGE_READY, message->ready, 8);
 		put(wire + MESSAGE_RKEY, message->rkey, 4);
+	} else if (message->type == MSG_VERDICT) {
+		put(wire + MESSAGE_ERRORS, message->errors, 8);
 	} else if (message->type == MSG_WINDOW) {
 		put(wire + MESSAGE_RECEIVED, message->received, 8);
 		put(wire + MESSAGE_KEPT, message->kept, 8);
@@ -64,6 +66,8 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 	if (message->type == MSG_MR) {
 		message->ready = get(wire + MESSAGE_READY, 8);
 		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
+	} else if (message->type == MSG_VERDICT) {
+		message->errors = get(wire + MESSAGE_ERRORS, 8);
 	} else if (message->type == MSG_WINDOW) {
 		message->received = get(wire + MESSAGE_RECEIVED, 8);
 		message->kept = get(wire + MESSAGE_KEPT, 8);

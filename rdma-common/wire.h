@@ -27,10 +27,12 @@ const char *message_name(enum message_type type);
 struct message {
 	enum message_type type;
 	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status; WINDOW: `ready` */
-	uint64_t length;   /* bytes. MR: in the region; DONE: sent in all; WINDOW: `taken` */
+	uint64_t length;   /* bytes. MR: in the region; DONE: sent in all; WINDOW: `taken`; VERDICT:
+			      that the sender's operation carried, each time counted */
 	uint64_t ready;    /* MR: bytes that may be read */
 	uint64_t received; /* WINDOW: how many its sender has received */
 	uint64_t kept;     /* WINDOW */
+	uint64_t errors;   /* VERDICT: that the sender's port has counted, and 1; 0: not counted */
 	uint32_t rkey;     /* MR */
 	bool end;          /* WINDOW: `ready` is the end */
 };
@@ -107,6 +109,19 @@ struct hello {
 #define HELLO_LATE_WINDOWS (1 << 6)
 /* The server performs whichever operation a client asks for. */
 #define HELLO_ANY_OPERATION (1 << 7)
+/* This side reports the errors that ports count: the peer counts its own, and tells how many. */
+#define HELLO_COUNTS (1 << 8)
+/*
+ * With HELLO_CHECK. Of a server: it takes part in measuring. Of a client: it measures, so the
+ * server performs whichever operation the client does, and performs it once.
+ */
+#define HELLO_CHECK_RATE (1 << 9)
+/*
+ * With both: the server sends a pattern of BACK_SIZE bytes, and repeats its operation for the
+ * seconds that the client's hello has.
+ */
+#define HELLO_CHECK_BACK (1 << 10)
+#define BACK_SIZE        65536
 
 /* Kinds of private data that a peer may send. */
 enum greeting {

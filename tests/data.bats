@@ -97,6 +97,29 @@ until_none_counted() {
 	done
 }
 
+# Of WRITEs that are lost on their way from host b, a alone sees that some are missing.
+# bats test_tags=slow
+@test "which side lost it: each side counts its port's errors, and tells the other how many" {
+	local repair='lab run b tc qdisc del dev eth0 root'
+	start_quiet_server -J write
+	lab run b tc qdisc replace dev eth0 root netem loss 3%
+	client -t "$LIMIT" -J --report --one-way -n 1000 -s 1K write 192.0.2.1 "$port"
+	expect 0
+	wait_for_line "$server_out" '"kind": "session"' "$server"
+	python3 - "$LAB_TRANSPORT" "$output" "$(grep '"kind": "session"' "$server_out")" <<-'END'
+		import json, sys
+		transport, client, server = sys.argv[1], *map(json.loads, sys.argv[2:])
+		print(client["errors_counted"], server["errors_counted"])
+		for one, other in (client, server), (server, client):
+		    if transport == "siw":
+		        assert one["errors_counted"] is None and one["errors_counted_by_peer"] is None
+		    else:
+		        assert one["errors_counted_by_peer"] == sum(other["errors_counted"].values()) > 0
+		assert transport == "siw" or server["errors_counted"]["out_of_seq_request"] > 0
+	END
+	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" here, "[0-9]+" there" ]]
+}
+
 # bats test_tags=slow
 @test "what the device counts: retransmissions where packets are lost, no errors where none are; soft-iWARP has none" {
 	# shellcheck disable=SC2034 # teardown uses it
@@ -109,7 +132,7 @@ until_none_counted() {
 		return
 	fi
 	until_none_counted '"errors_counted": *\{ *\}' -J
-	until_none_counted "no errors counted by rdma0"
+	until_none_counted "no errors counted by rdma0, nor by the peer's device"
 	lab disturb loss 2%
 	client -t "$LIMIT" -J -n 500 -s 1K write 192.0.2.1 "$port"
 	expect 0

@@ -176,6 +176,8 @@ happy_path() {
 		word="write" fake server "$transport"
 		[[ $stderr == *": refused: mismatched modes, one side reads"* ]]
 	done
+	word="read" fake server "write check measures back seconds:1 payload:1" -1 # but one that measures is served
+	[[ $status -eq 0 && $output =~ wrote\ [0-9]+\ bytes\ in\ [0-9]{3}\ operations\ and\ 1\. ]]
 	word="write" fake server "check fail:rdma_reject:1:22"
 	[[ $status -eq 0 && -z $stderr ]]
 	word="write" fake server "check fail:rdma_destroy_id:1:16"
@@ -204,6 +206,10 @@ happy_path() {
 	0	write check payload:200000 coalesce
 	0	check-short
 	0	write check-short iwarp payload:200000
+	0	check check-short measures payload:65536 passes:0 seconds:1
+	0	write check check-short measures payload:65536 passes:0 seconds:1
+	0	write check measures back seconds:1 payload:1
+	0	check measures iwarp passes:0 seconds:1 payload:8
 	END
 	outcomes server -1 --max-size 1K <<<"0	check payload:1025	refused"
 }
@@ -1090,6 +1096,9 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		paths -t 1 <<-END
 		0	check payload:1048576	Ready. All sizes arrived in both directions, verified.
 		0	check payload:1048576 iwarp coalesce	Ready. All sizes arrived in both directions, verified.
+		0	check payload:1048576	rate      not measured: the server is of an older release, which cannot
+		0	check payload:1048576 measures immediate	latency   a READ of 8 bytes takes *99th percentile of 1000)
+		0	write check payload:1048576 measures immediate iwarp set:verdict.bytes=9000000	latency   a READ of 8 bytes takes *99th percentile of 1000)
 		4	read	the server does not know --check with PORT
 		4	tutorial	the server does not know --check with PORT
 		4	check refuse:2	mismatched modes
@@ -1777,9 +1786,35 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	[[ $output == *'"errors_counted": { }'* ]]
 	path "check payload:1048576"
 	[[ $output == *"counters  no errors counted by this host's device meanwhile"* ]]
+	path "check payload:1048576 set:verdict.errors=2"
+	[[ $output == *"counters  errors counted: 0 here, 7 there"$'\n'* ]]
 	rm -r "$FAKE_VERBS_DEVICE"
 	fake client "" -J
 	[[ $output == *'"errors_counted": null'* ]]
+}
+
+@test "each side tells how many errors its port has counted, if it counts, or if the peer wants to know" {
+	local -x FAKE_VERBS_DEVICE=$BATS_TEST_TMPDIR/device
+	mkdir -p "$FAKE_VERBS_DEVICE/ports/1/hw_counters"
+	echo 7 >"$FAKE_VERBS_DEVICE/ports/1/hw_counters/duplicate_request"
+	outcomes <<-END
+	client	0	uncounted
+	client	0	counts
+	client --report	0	write counts
+	server -1	0	uncounted
+	server -1	0	counts
+	server -1	0	write iwarp counts
+	END
+	fake client "set:verdict.errors=1" --report
+	[[ $output == *$'\n'"no errors counted by double0, nor by the peer's device"* ]]
+	fake client "set:verdict.errors=0" --report
+	[[ $output != *"peer's device"* ]]
+	fake client "set:verdict.errors=18446744073709551615" --report
+	[[ $output == *"no errors counted by double0"$'\n'"errors counted: 0 here, 18446744073709551614 there"* ]]
+	fake client "set:verdict.errors=121" -J
+	[[ $output == *'"errors_counted_by_peer": 120'* ]]
+	rm -r "$FAKE_VERBS_DEVICE"
+	outcomes client --report <<<"0	uncounted"
 }
 
 # drawn ROLE SCRIPT ARGUMENT...: a program on a terminal; prints what it draws there but for the rates, the first two of it,

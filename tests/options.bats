@@ -54,7 +54,7 @@ usage_error() {
 	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
-	usage_error '--check goes with --bind, --json, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
+	usage_error '--check goes with --bind, --duration, --json, --min-rate, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
 	usage_error "not 'wirte'" rdma-server wirte
 	for port in 0 65536 1x ''; do
 		usage_error "not '$port'" rdma-client read 192.0.2.1 "$port"

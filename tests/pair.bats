@@ -254,7 +254,7 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 	expect 0
 	run lab run b "$PEER" client read 192.0.2.1 "$port"
 	[ "$status" -ne 0 ]
-	client -t "$LIMIT" --check 192.0.2.1 "$port"
+	client -t "$LIMIT" --check --duration 0 192.0.2.1 "$port"
 	expect 0
 	[[ $output == *"port $port: rdma-server for both modes"* ]]
 	stop_server

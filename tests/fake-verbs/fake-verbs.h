@@ -17,6 +17,10 @@
  *   one-way every-pass check check-short unknown version:N
  *                             what else the peer's hello says: flags, that its payload has an end
  *                             that nobody knows before, another version
+ *   measures back             with check or check-short: a client measures, and the server sends
+ *                             for seconds:N; of a server measures says that it takes part
+ *   counts uncounted          the program has to say how many errors it has counted, as the peer's
+ *                             hello asks; it must not
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N passes:N        bytes that the peer sends; how often it performs its operation
  *   seconds:N                 for how long, with passes:0

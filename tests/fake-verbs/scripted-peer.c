@@ -41,9 +41,18 @@ unsigned int peers_served(void)
 	return served;
 }
 
+/* Of the latest client that measures, where the server takes part; -1: as the script says. */
+static int measured_operation = -1;
+
+static bool is_measured(const struct hello *hello)
+{
+	return scripted("measures") && hello->flags & HELLO_CHECK_RATE;
+}
+
 static bool writes(void)
 {
-	return scripted("write");
+	return measured_operation < 0 ? scripted("write")
+				      : measured_operation > 0; /* enum operation */
 }
 
 /* Neither side of the session, or not the peer, knows more than the tutorial's program. */
@@ -100,6 +109,9 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 			     (scripted("check") ? HELLO_CHECK : 0) |
 			     (scripted("check") && !passive ? HELLO_PATTERN : 0) |
 			     (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
+			     (scripted("measures") ? HELLO_CHECK_RATE : 0) |
+			     (scripted("back") ? HELLO_CHECK_BACK : 0) |
+			     (scripted("counts") ? HELLO_COUNTS : 0) |
 			     (takes_late_windows() ? HELLO_LATE_WINDOWS : 0);
 	const char *device = scripted_text("device");
 	struct hello hello = {
@@ -190,6 +202,8 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 	unsigned int wanted = HELLO_CHECK | HELLO_PATTERN;
 	uint64_t longest = peer->outgoing_length, asked = scripted("check-short") ? 1 : longest;
 
+	if (scripted("back"))
+		asked = BACK_SIZE;
 	if (passive && ((hello->flags & wanted) != wanted || hello->length != asked))
 		violation("the program does not send a pattern of the length that the peer wants");
 	if (!passive && hello->length > longest)
@@ -197,6 +211,8 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 	if (passive)
 		return;
 	peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
+	if (hello->flags & HELLO_CHECK_BACK)
+		peer->outgoing_length = BACK_SIZE;
 	for (uint64_t i = 0; i < peer->outgoing_length; i++)
 		peer->outgoing[i] =
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
@@ -225,13 +241,16 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		plan_transfer(peer, &tutorial, passive);
 		return;
 	}
-	if (size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO ||
-	    (hello.operation != writes() && !refused))
+	if (size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO)
+		violation("the program's hello is none");
+	if (!passive)
+		measured_operation = is_measured(&hello) ? hello.operation : -1;
+	if (hello.operation != writes() && !refused)
 		violation("the program's hello is not what the peer expects");
 	if (hello.mtu != scripted_number("mtu", IBV_MTU_4096))
 		violation("the program's hello has another MTU than its port");
 	if (!is_hello(&hello, wire) || hello.refusal || hello.lacking ||
-	    (hello.passes > 0 && hello.seconds > 0))
+	    (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)))
 		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
 	if (!(hello.flags & HELLO_LATE_WINDOWS))
 		violation("the program's hello does not say that it takes late windows");
@@ -246,8 +265,9 @@ bool peer_does_other_operation(const uint8_t *wire)
 {
 	struct hello hello;
 
+	measured_operation = -1;
 	return decode_hello(wire, HELLO_SIZE, &hello) != GREETING_HELLO ||
-	       hello.operation != writes();
+	       (hello.operation != writes() && !is_measured(&hello));
 }
 
 void peer_reads_rejection(const uint8_t *wire, uint32_t size)
@@ -343,7 +363,9 @@ void peer_sends_done(struct peer *peer, uint64_t bytes)
 
 void peer_sends_verdict(struct peer *peer, uint64_t status)
 {
-	const struct message message = { .type = MSG_VERDICT, .value = status };
+	const struct message message = { .type = MSG_VERDICT,
+					 .value = status,
+					 .length = peer->transfer.operation.completed };
 
 	peer->verdict_sent = true;
 	transfer_verdict(&peer->transfer, simulated_milliseconds());
@@ -813,8 +835,14 @@ static void receive_window(struct peer *peer, const struct message *message)
 }
 
 /* A bad verdict may come early: the program gives up, the peer answers, and the client leaves. */
-static void receive_verdict(struct peer *peer, uint64_t status)
+static void receive_verdict(struct peer *peer, const struct message *message)
 {
+	uint64_t status = message->value;
+
+	if ((scripted("counts") && message->errors == 0) ||
+	    (scripted("uncounted") && message->errors > 0))
+		violation("the program says that it has counted %llu errors, and 1",
+			  (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;
 	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
@@ -864,7 +892,7 @@ void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 	else if (message.type == MSG_DONE)
 		receive_done(peer, &message);
 	else if (message.type == MSG_VERDICT)
-		receive_verdict(peer, message.value);
+		receive_verdict(peer, &message);
 	else
 		receive_window(peer, &message);
 	pump(peer);

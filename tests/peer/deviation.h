@@ -26,6 +26,8 @@ static const struct deviation_field {
 	DEVIATION_FIELD("done.digest", MSG_DONE, value),
 	DEVIATION_FIELD("done.bytes", MSG_DONE, length),
 	DEVIATION_FIELD("verdict.status", MSG_VERDICT, value),
+	DEVIATION_FIELD("verdict.bytes", MSG_VERDICT, length),
+	DEVIATION_FIELD("verdict.errors", MSG_VERDICT, errors),
 	DEVIATION_FIELD("window.received", MSG_WINDOW, received),
 	DEVIATION_FIELD("window.ready", MSG_WINDOW, value),
 	DEVIATION_FIELD("window.taken", MSG_WINDOW, length),

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,14 @@
 #define MTU 4096
 
 /* ---- Sessions that are scripted ---- */
+
+/* What a session measures. */
+enum measured {
+	NOTHING,
+	TO_SERVER,
+	TO_CLIENT,
+	LATENCY
+};
 
 /* One of them: which it has to be, and how it ends. Without bytes there is none. */
 struct turn {
@@ -34,6 +43,9 @@ struct turn {
 	enum greeting greeting;
 	enum refusal refusal;
 	enum resource lacking;
+	enum measured measured;
+	uint64_t rate; /* bit/s that come of that, in a second */
+	uint64_t errors_there;
 };
 
 /* clang-format off */
@@ -48,6 +60,12 @@ struct turn {
 #define FAILS(bytes, how) { (bytes), .status = (how) }
 #define REFUSED(bytes, why, out_of) \
 	{ (bytes), .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = (why), .lacking = (out_of) }
+/* A second of WRITEs in a direction, and a byte in the other; and READs of 8 bytes. */
+#define GOES(bytes, direction, speed) \
+	{ (bytes), .short_reply = (direction) == TO_SERVER, .other = (direction) != LATENCY, .connected = true, \
+	  .local = LOCAL_VERDICT_SENT, .remote = REMOTE_VERDICT, .measured = (direction), .rate = (speed) }
+#define RATES(there, back) GOES(65536, TO_SERVER, there), GOES(1, TO_CLIENT, back)
+#define READS GOES(8, LATENCY, 0)
 /* Nothing says why. */
 #define RESET(bytes) { (bytes), .status = STATUS_REFUSED, .rejected = true }
 /* clang-format on */
@@ -65,6 +83,9 @@ static struct {
 	struct counters counters[4]; /* before a session is one of them, after it the next */
 	const char *device;
 	enum ibv_mtu mtu; /* of the server */
+	bool measures;    /* the server can */
+	unsigned int reads;
+	int64_t exchange; /* milliseconds of a session that measures no rate */
 } path;
 
 static void start(bool iwarp, const struct turn *turns)
@@ -84,6 +105,40 @@ static void start(bool iwarp, const struct turn *turns)
 	path.device = "";
 }
 
+/* A session has to be one that measures this, or none. */
+static void assert_measures(const struct options *session, enum measured measured)
+{
+	unsigned int seconds = path.options.duration_seconds;
+
+	assert_int_equal(session->measured, measured != NOTHING);
+	assert_int_equal(session->duration_seconds, measured == TO_SERVER ? seconds : 0);
+	assert_int_equal(session->iterations, measured == LATENCY ? path.reads : 0);
+	assert_int_equal(session->back_seconds, measured == TO_CLIENT ? seconds : 0);
+	assert_int_equal(session->busy_poll, measured == LATENCY);
+	assert_int_equal(session->depth, measured == LATENCY ? 1 : path.options.depth);
+	assert_int_equal(session->minimum_rate, 0); /* of a byte nothing is wanted */
+}
+
+/* It has taken half a second until what was sent had arrived, though it completed at once. */
+static void measure(struct check *check, const struct turn *turn)
+{
+	struct connection *outcome = &check->outcome;
+	uint64_t bytes = turn->rate / 2 / 8;
+
+	outcome->figures.started = 1000;
+	outcome->figures.completed = 2000;
+	outcome->figures.bytes = turn->measured == TO_SERVER ? bytes : 1;
+	outcome->peer_verdict.length = turn->measured == TO_CLIENT ? bytes : 1;
+	outcome->peer_verdict.errors = turn->errors_there;
+	outcome->verdict_time = 1000 + 500000000;
+	if (turn->measured == NOTHING)
+		outcome->verdict_time = 1000 + path.exchange * 1000000;
+	if (turn->measured != LATENCY)
+		return;
+	for (int i = 1; i <= 1000; i++)
+		latency_count(&check->latency, i < 900 ? 2000 : 64000);
+}
+
 static bool run(struct check *check, __attribute__((unused)) void *argument)
 {
 	const struct turn *turn = path.turns++;
@@ -93,6 +148,7 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 	assert_int_equal(check->session.short_reply, turn->short_reply);
 	assert_int_equal(check->session.operation != path.operation, turn->other);
 	assert_int_equal(check->start > now_milliseconds(), turn->later);
+	assert_measures(&check->session, turn->measured);
 	if (turn->absent)
 		return false;
 	memset(outcome, 0, sizeof(*outcome));
@@ -107,6 +163,8 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 	outcome->rejection.hello.refusal = (uint8_t)turn->refusal;
 	outcome->rejection.hello.lacking = (uint8_t)turn->lacking;
 	outcome->limits.iwarp = check->iwarp;
+	outcome->agreement.measures = path.measures;
+	measure(check, turn);
 	outcome->agreement.peer_mtu = path.mtu;
 	outcome->counters_before = path.counters[0];
 	outcome->counters_after = path.counters[1];
@@ -135,6 +193,14 @@ static const char *found(const char *step, const char *key)
 	all = json_object_array_get_idx(all, json_object_array_length(all) - 1);
 	assert_true(json_object_object_get_ex(all, key, &value));
 	return json_object_get_string(value);
+}
+
+/* A number of it; null is 0. */
+static double found_number(const char *step, const char *key)
+{
+	const char *text = found(step, key);
+
+	return text ? strtod(text, NULL) : 0;
 }
 
 /* It contains that; NULL: there is none. */
@@ -400,6 +466,160 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 	}
 }
 
+/* ---- Rates ---- */
+
+/* A path whose packets nobody knows the length of, so that three sizes are tried; then for 2 s. */
+#define SIZES PASSES(1), PASSES(65536), PASSES(1048576)
+
+static void start_measuring(const struct turn *turns)
+{
+	start(false, turns);
+	path.check.mtu = 0;
+	path.measures = true;
+	path.reads = 1000;
+	path.exchange = 10;
+	path.options.duration_seconds = 2;
+}
+
+#define SLOW(factor)                                                                               \
+	" is " factor " times as slow as the other way, measured twice: look at the queue of the " \
+	"host that sends ('tc qdisc'), at the counters"
+
+/* Numbers in Mbit/s. */
+#define M *1000000ULL
+
+TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
+{
+	static const struct {
+		struct turn turns[10];
+		uint64_t wanted; /* --min-rate */
+		double link;
+		bool software;
+		enum status status;
+		const char *text, *advice, *cause;
+		double to_server, to_client;
+	} cases[] = {
+		/* clang-format off */
+		{ { SIZES, RATES(1000 M, 900 M), READS }, 0, 0, true, STATUS_SUCCESS, "client to server 1.000 Gbit/s, server to client 0.900 Gbit/s; the device is software, without a link's rate", NULL, NULL, 1000 M, 900 M },
+		{ { SIZES, RATES(90000 M, 93000 M), READS }, 0, 1e11, false, STATUS_SUCCESS, "client to server 90.000 Gbit/s (90 % of the link's 100), server to client 93.000 Gbit/s (93 % of the link's 100)", NULL, NULL, 90000 M, 93000 M },
+		/* there is an adapter, but its link's rate is not known */
+		{ { SIZES, RATES(300 M, 300 M), READS }, 0, 0, false, STATUS_SUCCESS, "client to server 0.300 Gbit/s, server to client 0.300 Gbit/s", NULL, NULL, 300 M, 300 M },
+		{ { SIZES, RATES(299 M, 100 M), READS }, 0, 0, false, STATUS_SUCCESS, "0.299", NULL, NULL, 299 M, 100 M },
+		/* twice is said; once is not, and the second look counts */
+		{ { SIZES, RATES(300 M, 100 M), RATES(400 M, 100 M), READS }, 0, 0, false, STATUS_SUCCESS, "0.400", "server to client" SLOW("4.0"), NULL, 400 M, 100 M },
+		{ { SIZES, RATES(100 M, 300 M), RATES(100 M, 350 M), READS }, 0, 0, false, STATUS_SUCCESS, "0.350", "client to server" SLOW("3.5"), NULL, 100 M, 350 M },
+		{ { SIZES, RATES(300 M, 100 M), RATES(250 M, 100 M), READS }, 0, 0, false, STATUS_SUCCESS, "0.250", NULL, NULL, 250 M, 100 M },
+		{ { SIZES, RATES(100 M, 0), RATES(100 M, 0), READS }, 0, 0, false, STATUS_SUCCESS, "0.000", "server to client is ", NULL, 100 M, 0 },
+		{ { SIZES, RATES(0, 0), READS }, 0, 0, false, STATUS_SUCCESS, "0.000", NULL, NULL, 0, 0 },
+		/* so is a rate below the least that is wanted, of either direction */
+		{ { SIZES, RATES(200 M, 200 M), READS }, 200 M, 0, false, STATUS_SUCCESS, "0.200", NULL, NULL, 200 M, 200 M },
+		{ { SIZES, RATES(199 M, 200 M), RATES(200 M, 200 M), READS }, 200 M, 0, false, STATUS_SUCCESS, "0.200", NULL, NULL, 200 M, 200 M },
+		{ { SIZES, RATES(199 M, 200 M), RATES(199 M, 200 M), READS }, 200 M, 0, false, STATUS_TOO_SLOW, "0.199", NULL, "slower than --min-rate from client to server: 0.199 Gbit/s instead of 0.2; the contents are right", 199 M, 200 M },
+		{ { SIZES, RATES(200 M, 199 M), RATES(200 M, 199 M), READS }, 200 M, 0, false, STATUS_TOO_SLOW, "0.199", NULL, "slower than --min-rate from server to client: 0.199 Gbit/s instead of 0.2; the contents are right", 200 M, 199 M },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		start_measuring(cases[i].turns);
+		path.options.minimum_rate = cases[i].wanted;
+		path.check.link_rate = cases[i].link;
+		path.check.is_software = cases[i].software;
+		play(cases[i].status);
+		expect("rate", "status", cases[i].advice || cases[i].cause ? "failed" : "ok");
+		expect("rate", "text", cases[i].text);
+		expect("rate", "advice", cases[i].advice);
+		if (cases[i].cause)
+			assert_string_equal(path.check.failure.cause, cases[i].cause);
+		assert_true(found_number("rate", "client_to_server_bits_per_second") ==
+			    cases[i].to_server);
+		assert_true(found_number("rate", "server_to_client_bits_per_second") ==
+			    cases[i].to_client);
+		assert_true(found_number("rate", "link_bits_per_second") == cases[i].link);
+		expect("latency", "status", "ok");
+	}
+}
+
+/* Of the options of --check, which are for what is measured. */
+TEST(a_size_is_tried_once_and_however_slow_it_is)
+{
+	struct options options = default_options(ROLE_CLIENT);
+	struct check check;
+
+	options.minimum_rate = 1;
+	options.duration_seconds = 1;
+	check_init(&check, &options, &path.process);
+	assert_true(check.session.minimum_rate == 0);
+	assert_int_equal(check.session.duration_seconds, 0);
+}
+
+TEST(latency_is_that_of_reads_of_8_bytes)
+{
+	static const struct turn turns[] = { SIZES, RATES(1 M, 1 M), READS, { 0 } };
+
+	start_measuring(turns);
+	play(STATUS_SUCCESS);
+	expect("latency", "text",
+	       "a READ of 8 bytes takes 2.00 us (median), 64.00 us (99th percentile of 1000)");
+	/* as near as its buckets are */
+	assert_float_equal(found_number("latency", "p50_us"), 2, 2.0 / 128);
+	assert_float_equal(found_number("latency", "p99_us"), 64, 64.0 / 128);
+}
+
+/* Where an exchange takes long. */
+TEST(fewer_reads_where_they_would_take_long)
+{
+	static const struct {
+		int64_t exchange;
+		unsigned int reads;
+	} cases[] = { { 0, 1000 }, { 10, 1000 }, { 11, 909 }, { 999, 10 }, { 5000, 10 } };
+	static const struct turn turns[] = { SIZES, RATES(1 M, 1 M), READS, { 0 } };
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		start_measuring(turns);
+		path.exchange = cases[i].exchange;
+		path.reads = cases[i].reads;
+		play(STATUS_SUCCESS);
+	}
+}
+
+TEST(a_session_that_measures_and_fails_is_how_it_ends)
+{
+	static const struct {
+		struct turn turns[8];
+		const char *step;
+	} cases[] = {
+		/* clang-format off */
+		{ { SIZES, { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = STATUS_PEER_LOST, .connected = true } }, "rate" },
+		{ { SIZES, GOES(65536, TO_SERVER, 1), { 1, .other = true, .measured = TO_CLIENT, .status = STATUS_PEER_LOST } }, "rate" },
+		{ { SIZES, RATES(1, 1), { 8, .measured = LATENCY, .status = STATUS_PEER_LOST } }, "latency" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		start_measuring(cases[i].turns);
+		play(STATUS_PEER_LOST);
+		expect(cases[i].step, "status", "failed");
+		expect(cases[i].step, "text", "not measured: cause 6");
+	}
+}
+
+TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
+{
+	static const struct turn turns[] = { SIZES, { 0 } };
+	struct json_object *all;
+
+	start_measuring(turns);
+	path.measures = false;
+	play(STATUS_SUCCESS);
+	expect("rate", "status", "ok");
+	expect("rate", "text", "not measured: the server is of an older release, which cannot");
+	start_measuring(turns);
+	path.options.duration_seconds = 0;
+	play(STATUS_SUCCESS);
+	assert_false(json_object_object_get_ex(path.check.findings, "rate", &all));
+	assert_false(json_object_object_get_ex(path.check.findings, "latency", &all));
+}
+
 /* ---- All of it ---- */
 
 /* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
@@ -443,8 +663,7 @@ TEST(counters_that_grew_during_all_sessions_are_reported)
 			path.counters[session].any =
 				session == 0 ? cases[i].before : cases[i].after;
 			path.counters[session].values[0] = session * cases[i].first;
-			path.counters[session].values[ERROR_COUNTERS - 1] =
-				session * cases[i].last;
+			path.counters[session].values[ERROR_COUNTERS - 1] = session * cases[i].last;
 		}
 		path.counters[1].any &= cases[i].before;
 		play(STATUS_LOCAL_FAILURE);
@@ -455,6 +674,68 @@ TEST(counters_that_grew_during_all_sessions_are_reported)
 			assert_string_equal(found("counters", "text"), cases[i].text);
 			expect("counters", "status", cases[i].status);
 		}
+	}
+}
+
+/* What both ports have counted; the server's are summed, and only printed. */
+TEST(errors_are_counted_here_and_there)
+{
+	static const struct {
+		uint64_t here, waits, there[2]; /* one more than there are; 0: it does not say */
+		const char *status, *text, *sum;
+	} cases[] = {
+		{ 0,
+		  0,
+		  { 1, 1 },
+		  "ok",
+		  "no errors counted by this host's device, nor by the server's, meanwhile",
+		  "0" },
+		{ 0,
+		  5,
+		  { 1, 1 },
+		  "ok",
+		  "no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5",
+		  "0" },
+		{ 0,
+		  5,
+		  { 0, 0 },
+		  "ok",
+		  "no errors counted by this host's device meanwhile; tx_pause_frames 5",
+		  NULL },
+		{ 3,
+		  0,
+		  { 101, 21 },
+		  "failed",
+		  "errors counted: 3 here, 120 there; duplicate_request 3",
+		  "120" },
+		{ 0, 0, { 0, 121 }, "failed", "errors counted: 0 here, 120 there", "120" },
+		{ 3,
+		  0,
+		  { 1, 0 },
+		  "failed",
+		  "errors counted: 3 here, 0 there; duplicate_request 3",
+		  "0" },
+		{ 3, 0, { 0, 0 }, "failed", "duplicate_request 3", NULL },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct turn turns[] = {
+			PASSES(1), PASSES(65536), { 1048576, .absent = true }, { 0 }
+		};
+
+		turns[0].errors_there = cases[i].there[0];
+		turns[1].errors_there = cases[i].there[1];
+		start(false, turns);
+		path.check.mtu = 0;
+		for (unsigned int session = 0; session < 3; session++)
+			path.counters[session].any = true;
+		path.counters[2].values[0] = cases[i].here;
+		path.counters[2].values[COUNTERS - 1] = cases[i].waits;
+		play(STATUS_LOCAL_FAILURE);
+		finish(STATUS_LOCAL_FAILURE);
+		assert_string_equal(found("counters", "text"), cases[i].text);
+		expect("counters", "status", cases[i].status);
+		expect("counters", "errors_counted_by_peer", cases[i].sum);
 	}
 }
 

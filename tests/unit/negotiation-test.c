@@ -264,6 +264,97 @@ TEST(only_a_server_is_asked_for_a_pattern)
 	assert_int_equal(agreement.wanted_length, 0);
 }
 
+#define MEASURES (HELLO_CHECK | HELLO_CHECK_RATE)
+#define BACK     (MEASURES | HELLO_CHECK_BACK)
+
+/* A server sends what a client wants to measure, for as long as that says, if all of it is said. */
+TEST(a_server_sends_for_as_long_as_a_client_that_measures_says)
+{
+	static const struct {
+		enum role role;
+		unsigned int flags;
+		uint64_t wanted;
+		uint32_t seconds;
+		bool measures;
+	} cases[] = {
+		{ ROLE_SERVER, MEASURES, 100, 0, true },
+		{ ROLE_SERVER, MEASURES | HELLO_CHECK_SHORT, 1, 0, true },
+		{ ROLE_SERVER, BACK, BACK_SIZE, 7, true },
+		{ ROLE_SERVER, BACK | HELLO_CHECK_SHORT, BACK_SIZE, 7, true },
+		{ ROLE_SERVER, BACK & ~HELLO_CHECK, 0, 0, true },
+		{ ROLE_SERVER, BACK & ~HELLO_CHECK_RATE, 100, 0, false },
+		{ ROLE_CLIENT, BACK, 0, 0, true },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		const struct options options = { .role = cases[i].role,
+						 .operation = WRITE,
+						 .maximum_payload = 4096 };
+		const struct hello hello = { .version = HELLO_VERSION,
+					     .operation = WRITE,
+					     .flags = (uint16_t)cases[i].flags,
+					     .length = 100,
+					     .seconds = 7,
+					     .passes = 1 };
+		struct agreement agreement;
+
+		assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+		assert_int_equal(agreement.wanted_length, cases[i].wanted);
+		assert_int_equal(agreement.own_seconds, cases[i].seconds);
+		assert_int_equal(agreement.measures, cases[i].measures);
+		assert_false(agreement.counts);
+	}
+}
+
+/* Whatever the server would send otherwise: a pipe is left alone. */
+TEST(a_client_that_examines_the_path_repeats_no_pipe)
+{
+	struct options options = { .role = ROLE_SERVER,
+				   .operation = READ,
+				   .duration_seconds = 1,
+				   .maximum_payload = 4096 };
+	struct introduction peer = { .greeting = GREETING_HELLO,
+				     .hello = { .operation = READ, .length = 8, .passes = 1000 } };
+
+	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_PASSES);
+	peer.hello.flags = MEASURES;
+	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_NONE);
+	options.operation = peer.hello.operation = WRITE;
+	peer.hello.flags = BACK;
+	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_NONE);
+	options.role = ROLE_CLIENT; /* whose own pipe it would be */
+	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_PASSES);
+}
+
+/* The client wants all that it has asked for, and no more. */
+TEST(a_client_that_measures_gets_64_kib)
+{
+	static const struct {
+		unsigned int back_seconds;
+		uint64_t length;
+		enum status status;
+	} cases[] = { { 1, BACK_SIZE, STATUS_SUCCESS },
+		      { 1, 100, STATUS_REFUSED },
+		      { 0, BACK_SIZE, STATUS_REFUSED } };
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		const struct options options = { .role = ROLE_CLIENT,
+						 .operation = WRITE,
+						 .check = true,
+						 .measured = true,
+						 .back_seconds = cases[i].back_seconds,
+						 .maximum_payload = BACK_SIZE };
+		const struct hello hello = { .version = HELLO_VERSION,
+					     .operation = WRITE,
+					     .flags = HELLO_CHECK | HELLO_PATTERN,
+					     .length = cases[i].length,
+					     .passes = 1 };
+		struct agreement agreement;
+
+		assert_int_equal(agreed(&options, &hello, &agreement), cases[i].status);
+	}
+}
+
 /* With the right advice: what is full does not mend itself. An older server does not say which. */
 TEST(what_a_server_is_out_of_is_told_in_words)
 {

@@ -269,6 +269,8 @@ TEST(an_option_sets_its_field_and_no_other_of_its_program)
 		if (has)
 			set_field(&expected, given[row].field, given[row].argument, given[row].size,
 				  given[row].value);
+		if (expected.check) /* see below how long that measures */
+			expected.duration_seconds = 1;
 		capture(&printed, &stderr);
 		assert_int_equal(parse_words(&options, given[row].option, given[row].argument),
 				 has ? PARSED_RUN : PARSED_FAILED);
@@ -303,9 +305,9 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0",
-		  "--duration takes whole seconds (5 or 5s) from 1 to 1000000, not '0'" },
-		{ "--duration", "1000001", "--duration takes" },
+		{ "--duration", "0", "--duration 0 goes with --check alone" },
+		{ "--duration", "1000001",
+		  "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
 		{ "--depth", "0", "--depth takes a whole number from 1 to 65536, not '0'" },
@@ -420,18 +422,18 @@ TEST(help_and_version_are_printed_and_end_the_program)
 /* Whichever comes first. */
 TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
-	static const char *const others[] = { "-Bx",          "-J",          "-v",
-					      "-t1",          "--tos=1", /* these do */
-					      "-mx",          "-fx",         "-s1",
-					      "-ox",          "-n1",         "--duration=1",
-					      "--depth=1",    "--report",    "--verify-all",
-					      "--one-way",    "--busy-poll", "--min-rate=1",
-					      "--max-size=1", "--interval=1" };
+	static const char *const others[] = {
+		"-Bx",          "-J",           "-v",           "-t1", /* these do, */
+		"--duration=1", "--min-rate=1", "--tos=1",             /* and these */
+		"-mx",          "-fx",          "-s1",          "-ox",
+		"-n1",          "--depth=1",    "--report",     "--verify-all",
+		"--one-way",    "--busy-poll",  "--max-size=1", "--interval=1"
+	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
-		bool goes = i / 2 < 5;
+		bool goes = i / 2 < 7;
 		struct printed printed;
 
 		capture(&printed, &stderr);
@@ -439,8 +441,28 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 			parse_words(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other),
 			goes ? PARSED_RUN : PARSED_FAILED);
 		release(&printed, goes ? NULL
-				       : "--check goes with --bind, --json, --timeout, "
-					 "--tos and --verbose alone");
+				       : "--check goes with --bind, --duration, --json, "
+					 "--min-rate, --timeout, --tos and --verbose alone");
+	}
+}
+
+TEST(check_measures_for_a_second_unless_duration_says_how_long)
+{
+	static const struct {
+		const char *first, *second;
+		unsigned int seconds;
+	} cases[] = { { "--check", "-v", 1 },
+		      { "--check", "--duration=0", 0 },
+		      { "--duration=0", "--check", 0 },
+		      { "--check", "--duration=7", 7 },
+		      { "-v", "-v", 0 } };
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct options options = default_options(ROLE_CLIENT);
+
+		assert_int_equal(parse_words(&options, cases[i].first, cases[i].second),
+				 PARSED_RUN);
+		assert_int_equal(options.duration_seconds, cases[i].seconds);
 	}
 }
 

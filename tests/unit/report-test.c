@@ -463,9 +463,10 @@ static void count_latencies(struct latency *latency)
 	}
 }
 
-/* The first counter grows by 3, the second has been reset, the third grows by 1. */
+/* The first counter grows by 3, the second has been reset, the third grows by 1; a wait, by 5. */
 static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
-static const struct counters counted_after = { .any = true, .values = { 7, 2, 1 } };
+static const struct counters counted_after = { .any = true,
+					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
 /* The same with latencies and counters. */
 static void measure_all(struct session *session, struct latency *latency)
@@ -475,6 +476,7 @@ static void measure_all(struct session *session, struct latency *latency)
 	session->connection.figures.latency = latency;
 	session->connection.counters_before = counted_before;
 	session->connection.counters_after = counted_after;
+	session->connection.peer_verdict.errors = 121; /* one more than there are */
 }
 
 TEST(figures_are_printed_of_a_session_that_stood)
@@ -497,6 +499,8 @@ TEST(figures_are_printed_of_a_session_that_stood)
 	connection->counters_before.any = true;
 	connection->figures.bytes = 0; /* the peer alone has an operation */
 	connection->counters_after = counted_before;
+	connection->counters_after.values[COUNTERS - 1] = 9; /* waits are no errors */
+	connection->peer_verdict.errors = 0;                 /* it has not told */
 	connection->protocol.disconnected = false;
 	report_session(connection);
 	connection->protocol.connected = false;
@@ -515,6 +519,8 @@ TEST(figures_are_printed_of_a_session_that_stood)
 		"payload\n"
 		"counted by rxe0 meanwhile: duplicate_request 3\n"
 		"counted by rxe0 meanwhile: rcvd_rnr_err 1\n"
+		"counted by rxe0 meanwhile: rx_pause_frames 5\n"
+		"errors counted: 4 here, 120 there\n"
 		"disconnected.\n"
 		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, "
 		"0.000 Gbit/s), 0 operations/s\n"
@@ -524,6 +530,7 @@ TEST(figures_are_printed_of_a_session_that_stood)
 		"payload\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming "
 		"payload\n"
+		"counted by rxe0 meanwhile: tx_pause_frames 9\n"
 		"no errors counted by rxe0\n",
 		"");
 }
@@ -585,6 +592,7 @@ TEST(an_outcome_in_json_has_all_that_was_measured)
 		"\"max\": 0.25 }, \"received_bytes\": 77, \"verified\": true, "
 		"\"verified_bytes\": 154, "
 		"\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
+		"\"waits_counted\": { \"rx_pause_frames\": 5 }, \"errors_counted_by_peer\": 120, "
 		"\"status\": 0, \"error\": null }\n",
 		"");
 }
@@ -689,7 +697,8 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 		"\"bits_per_second\": null, \"ops_per_second\": null, "
 		"\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, "
 		"\"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
-		"\"errors_counted\": null, \"status\": 143, \"error\": \"no /dev \\\\xff\" }\n",
+		"\"errors_counted\": null, \"waits_counted\": null, "
+		"\"errors_counted_by_peer\": null, \"status\": 143, \"error\": \"no /dev \\\\xff\" }\n",
 		"");
 }
 
@@ -716,11 +725,13 @@ TEST(a_server_says_where_it_listens_in_json_too)
 
 TEST(an_interval_has_its_own_rate_and_errors)
 {
-	const struct interval interval = { .session = 42,
-					   .begin = 2,
-					   .end = 2.5,
-					   .bytes = 6250000,
-					   .growth = { .any = true, .values = { 3, 0, 1 } } };
+	const struct interval interval = {
+		.session = 42,
+		.begin = 2,
+		.end = 2.5,
+		.bytes = 6250000,
+		.growth = { .any = true, .values = { 3, 0, 1, [ERROR_COUNTERS + 1] = 5 } }
+	};
 	struct program program;
 	const struct log log = { .console = &program.console,
 				 .options = &program.options,
@@ -732,7 +743,7 @@ TEST(an_interval_has_its_own_rate_and_errors)
 	assert_printed(&program,
 		       "[42] 0.000 to 1.000 s: 0 bytes, 0.00 MB/s (0.000 Gbit/s)\n"
 		       "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted "
-		       "meanwhile: duplicate_request 3, rcvd_rnr_err 1\n",
+		       "meanwhile: duplicate_request 3, rcvd_rnr_err 1, rx_pause_frames 5\n",
 		       "");
 	start(&program, ROLE_SERVER);
 	program.options.json = true;
@@ -741,9 +752,10 @@ TEST(an_interval_has_its_own_rate_and_errors)
 		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, "
 		      "\"bytes\": 6250000, \"bytes_per_second\": 12500000, "
 		      "\"bits_per_second\": 100000000, "
-		      "\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 } }\n",
+		      "\"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
+		      "\"waits_counted\": { \"rx_pause_frames\": 5 } }\n",
 		      "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted "
-		      "meanwhile: duplicate_request 3, rcvd_rnr_err 1\n");
+		      "meanwhile: duplicate_request 3, rcvd_rnr_err 1, rx_pause_frames 5\n");
 }
 
 /* ---- Progress ---- */

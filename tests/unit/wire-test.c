@@ -23,6 +23,7 @@ static struct message full_message(enum message_type type)
 				 .ready = 0x2122232425262728,
 				 .received = 0x3132333435363738,
 				 .kept = 0x4142434445464748,
+				 .errors = 0x5152535455565758,
 				 .rkey = 0xdeadbeef,
 				 .end = true };
 }
@@ -32,6 +33,7 @@ static struct message full_message(enum message_type type)
 #define READY_BYTES    0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21
 #define RECEIVED_BYTES 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31
 #define KEPT_BYTES     0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41
+#define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
 #define RKEY_BYTES     0xef, 0xbe, 0xad, 0xde
 
 /* What each type is on the wire, and what of it arrives. */
@@ -46,7 +48,10 @@ static const struct {
 		       .rkey = 0xdeadbeef } },
 	[MSG_DONE] = { { [0] = 1, [24] = VALUE_BYTES, LENGTH_BYTES },
 		       { .value = 0x1122334455667788, .length = 0x0102030405060708 } },
-	[MSG_VERDICT] = { { [0] = 2, [24] = VALUE_BYTES }, { .value = 0x1122334455667788 } },
+	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES },
+			  { .value = 0x1122334455667788,
+			    .length = 0x0102030405060708,
+			    .errors = 0x5152535455565758 } },
 	[MSG_WINDOW] = { { [0] = 3,
 			   [8] = RECEIVED_BYTES,
 			   KEPT_BYTES,
@@ -67,6 +72,7 @@ static void assert_same_message(const struct message *message, const struct mess
 	assert_true(message->ready == expected->ready);
 	assert_true(message->received == expected->received);
 	assert_true(message->kept == expected->kept);
+	assert_true(message->errors == expected->errors);
 	assert_true(message->rkey == expected->rkey);
 	assert_int_equal(message->end, expected->end);
 }
@@ -84,10 +90,9 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 /* The bytes that a type uses are those that are not zero in its layout; the type itself is one. */
 static bool is_reserved(unsigned int type, size_t byte)
 {
-	bool length = byte >= 32 && byte < 40; /* decoded, and not used, in MSG_VERDICT */
 	bool flag = type == MSG_WINDOW && byte >= 48 && byte < 52;
 
-	return byte >= 4 && layouts[type].wire[byte] == 0 && !length && !flag;
+	return byte >= 4 && layouts[type].wire[byte] == 0 && !flag;
 }
 
 TEST(each_type_has_its_fields_and_no_others_at_the_documented_offsets)
