@@ -41,6 +41,8 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("--check takes ADDRESS, or ADDRESS and PORT, or neither");
 	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
 		return usage_error("--bind and --tos are of a path: give --check an ADDRESS");
+	if (options->check && count < 2 && options->minimum_rate > 0)
+		return usage_error("--min-rate needs a server: give --check ADDRESS and PORT");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
@@ -442,7 +444,7 @@ int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_CLIENT);
 	enum status status = STATUS_SUCCESS, output;
-	struct engine engine;
+	static struct engine engine; /* a helper that a disk holds up may outlive main() */
 	enum parsed parsed;
 
 	occupy_standard_descriptors();

@@ -825,7 +825,9 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	va_list arguments;
 
 	va_start(arguments, format);
-	if (!connection->cause[0] && counts_as_reason(&connection->protocol, status))
+	/* where it counts although the session is closing, it takes the place of a lost peer */
+	if (counts_as_reason(&connection->protocol, status) &&
+	    (!connection->cause[0] || connection->protocol.phase >= PHASE_CLOSING))
 		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
 	va_end(arguments);
 	connection_handle(connection, EVENT_FAILED, status);
@@ -837,7 +839,7 @@ static void fail_posting(struct connection *connection, const char *verb, int er
 	connection_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", verb, strerror(error));
 }
 
-/* Keeps the cause of what becomes an event. */
+/* Keeps the cause of what becomes an event, unless there is one: the first one counts. */
 static void keep_cause(struct connection *connection, const struct failure *failure)
 {
 	if (failure->status != STATUS_SUCCESS && !connection->cause[0])
@@ -1266,6 +1268,8 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
 	if (connection->protocol.local == LOCAL_CHECKING) {
+		if (!good) /* counts for more than what the peer says, or its leaving */
+			connection->cause[0] = '\0';
 		keep_cause(connection, failure);
 		connection_handle(connection, EVENT_CHECKED, failure->status);
 	} else {
@@ -1303,6 +1307,16 @@ static bool may_empty(const struct connection *connection)
 	       !transfer_is_whole(&connection->transfer);
 }
 
+/*
+ * True if the session has failed whatever the payload is: a signal, a deadline, a device that is
+ * gone. Of a peer that was lost all may have come.
+ */
+static bool is_check_in_vain(const struct protocol *protocol)
+{
+	return protocol->phase == PHASE_CLOSING && protocol->status != STATUS_SUCCESS &&
+	       protocol->status != STATUS_PEER_LOST;
+}
+
 /* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
 static bool empty_ring(struct connection *connection)
 {
@@ -1312,9 +1326,9 @@ static bool empty_ring(struct connection *connection)
 	struct failure failure; /* as above */
 
 	failure.status = STATUS_SUCCESS;
-	if (checking && connection->protocol.status == STATUS_INTERRUPTED) {
+	if (checking && is_check_in_vain(&connection->protocol)) {
 		helper_cancel(incoming->helper); /* no disk, nor reader, is waited for */
-		connection_handle(connection, EVENT_CHECKED, STATUS_INTERRUPTED);
+		connection_handle(connection, EVENT_CHECKED, connection->protocol.status);
 		return true;
 	}
 	if (!may_empty(connection))
