@@ -20,15 +20,16 @@ static const char usage[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
 
-/* One attempt at a session with one address. */
+/* One attempt at a session with one address; with --connections there are several at once. */
 struct client {
 	struct engine *engine;
 	const struct options *options; /* of the session */
-	struct connection *connection;
+	struct connection *connection; /* NULL: it did not come about */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
 	int64_t resolve_deadline;       /* as now_milliseconds() counts; INT64_MAX once resolved */
-	bool reported;                  /* an outcome has, with --json: no other one is */
+	enum status status;             /* how the session ended */
+	bool ended;                     /* its thread has */
 	bool reached; /* the peer answered as a server of this project: no other address is tried */
 };
 
@@ -179,6 +180,22 @@ static void connect_failed(struct connection *connection, int error)
 	}
 }
 
+/*
+ * rdma_connect(3), which over iWARP may wait as long as --timeout. While others are still to be
+ * called for: all of them wait that much longer than they may take to be resolved, and no more. 0
+ * or an errno value.
+ */
+static int connect_in_time(const struct client *client, struct rdma_conn_param *parameters)
+{
+	unsigned int timeout = client->options->timeout_seconds;
+	int64_t left = (client->resolve_deadline - now_milliseconds()) / 1000 + timeout;
+
+	if (left < 1)
+		return ETIMEDOUT;
+	return connect_within(client->connection->id, parameters,
+			      left < timeout ? (unsigned int)left : timeout);
+}
+
 static void route_resolved(struct client *client)
 {
 	struct connection *connection = client->connection;
@@ -187,10 +204,12 @@ static void route_resolved(struct client *client)
 	int error;
 
 	print_status(&connection->log, "route resolved.");
-	client->resolve_deadline = INT64_MAX;
+	if (client->options->connections > 1)
+		print_trace(&connection->log, "source port %u", source_port(connection->id));
 	connection_extend_deadline(connection);
 	print_trace(&connection->log, "rdma_connect");
-	error = connect_within(connection->id, &parameters, client->options->timeout_seconds);
+	error = connect_in_time(client, &parameters);
+	client->resolve_deadline = INT64_MAX;
 	if (error)
 		connect_failed(connection, error);
 	else
@@ -278,80 +297,177 @@ static void check_time(struct client *client)
 	}
 }
 
-/* Runs until the session is over; returns how it ended. */
-static enum status run_events(struct client *client)
+/* ---- Sessions, one or several at once ---- */
+
+/* True as long as the main thread has to do something for the session. */
+static bool goes_on(const struct client *client)
 {
-	struct connection *connection = client->connection, *ended = NULL;
-	struct cm_event event;
+	const struct connection *connection = client->connection;
 
-	while (!ended && (connection->running || !connection_is_over(connection))) {
-		int64_t deadline = connection->running ? INT64_MAX : connection->deadline;
-
-		switch (engine_wait(client->engine, deadline, &event, &ended)) {
-		case WAKEUP_CM_EVENT:
-			handle_cm_event(client, &event);
-			break;
-		case WAKEUP_SIGNAL:
-			client->reached = true;
-			connection_tell(connection, NEWS_INTERRUPTED);
-			break;
-		case WAKEUP_EXHAUSTED: /* for no other address either */
-			client->reached = true;
-			connection_tell(connection, NEWS_ABANDONED);
-			break;
-		default:
-			check_time(client);
-		}
-	}
-	return connection_join(connection);
+	return connection && !client->ended &&
+	       (connection->running || !connection_is_over(connection));
 }
 
-/*
- * One session with one address: how it ended, in client->connection, which the caller destroys.
- * NULL: it did not come about, and a message has been printed.
- */
-static enum status run_session(struct client *client)
+/* When the time of a session that has no thread yet is up. -1: no session goes on. */
+static int64_t next_deadline(const struct client *clients, unsigned int count)
+{
+	int64_t deadline = -1, next;
+
+	for (const struct client *client = clients; client < clients + count; client++) {
+		if (!goes_on(client))
+			continue;
+		next = client->connection->running ? INT64_MAX : client->connection->deadline;
+		if (deadline < 0 || next < deadline)
+			deadline = next;
+	}
+	return deadline;
+}
+
+/* Whose the connection is; NULL: it is gone. */
+static struct client *client_of(struct client *clients, unsigned int count,
+				const struct connection *connection)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		if (clients[i].connection == connection)
+			return &clients[i];
+	}
+	return NULL;
+}
+
+/* What concerns all of them: a signal, the end of all events, or nothing but the time. */
+static void handle_wakeup(struct client *clients, unsigned int count, enum wakeup wakeup)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		struct client *client = &clients[i];
+
+		if (wakeup == WAKEUP_SIGNAL || wakeup == WAKEUP_EXHAUSTED)
+			client->reached = true; /* no other address is tried */
+		if (!goes_on(client))
+			continue;
+		if (wakeup == WAKEUP_SIGNAL)
+			connection_tell(client->connection, NEWS_INTERRUPTED);
+		else if (wakeup == WAKEUP_EXHAUSTED)
+			connection_tell(client->connection, NEWS_ABANDONED);
+		else
+			check_time(client);
+	}
+}
+
+/* Runs until all sessions are over. */
+static void run_events(struct client *clients, unsigned int count)
+{
+	struct client *client;
+	struct connection *ended;
+	struct cm_event event;
+	int64_t deadline;
+
+	while ((deadline = next_deadline(clients, count)) >= 0) {
+		enum wakeup wakeup = engine_wait(clients->engine, deadline, &event, &ended);
+
+		if (wakeup == WAKEUP_CM_EVENT) {
+			client = client_of(clients, count, event.id->context);
+			if (client)
+				handle_cm_event(client, &event);
+		} else if (wakeup == WAKEUP_ENDED) {
+			client = client_of(clients, count, ended);
+			if (client)
+				client->ended = true;
+		} else {
+			handle_wakeup(clients, count, wakeup);
+		}
+	}
+}
+
+/* Begins a session with client->address. Where it does not come about a message is printed. */
+static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
 	struct rdma_cm_id *id;
 
-	client->connection = NULL;
-	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP))
-		return process_fail(&engine->process, STATUS_LOCAL_FAILURE,
-				    "cannot create a connection identifier: %s", strerror(errno));
+	client->status = STATUS_LOCAL_FAILURE;
+	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP)) {
+		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
+			     "cannot create a connection identifier: %s", strerror(errno));
+		return;
+	}
 	client->resolve_deadline = now_milliseconds() + timeout_milliseconds(client->options);
 	client->connection =
 		connection_create(engine, id, client->options, client->address->ai_addr);
-	if (!client->connection)
-		return STATUS_LOCAL_FAILURE;
-	if (connection_set_tos(client->connection) == STATUS_SUCCESS)
+	if (client->connection && connection_set_tos(client->connection) == STATUS_SUCCESS)
 		start_resolving(client);
-	return run_events(client);
 }
 
-/* Reports how a session ended; with --json only if no other address is tried. */
-static void report(struct client *client)
+/*
+ * Runs a session for each client, all at once, and returns the worst status. How they ended is in
+ * their connections, which the caller destroys.
+ */
+static enum status run_sessions(struct client *clients, unsigned int count)
 {
-	client->reported = client->reached || !client->address->ai_next;
-	report_session(client->connection);
-	if (client->reported)
-		report_json(client->connection);
-	connection_destroy(client->connection);
+	enum status status = STATUS_SUCCESS;
+
+	for (unsigned int i = 0; i < count; i++)
+		start_session(&clients[i]);
+	run_events(clients, count);
+	for (unsigned int i = 0; i < count; i++) {
+		if (clients[i].connection)
+			clients[i].status = connection_join(clients[i].connection);
+		status = worse_status(status, clients[i].status);
+	}
+	return status;
 }
 
-/* Tries the addresses of the host in turn, until a server of this project answers. */
-static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
+/* Reports how the sessions ended, and if `last`, that is no other address is tried, outcomes. True:
+ * one was. */
+static bool report(struct client *clients, unsigned int count, enum status status, bool last)
 {
+	const struct engine *engine = clients->engine;
+	struct sum sum = { 0 };
+	bool reported = false;
+
+	for (unsigned int i = 0; i < count; i++) {
+		struct connection *connection = clients[i].connection;
+
+		if (!connection)
+			continue;
+		report_session(connection);
+		if (last)
+			report_json(connection);
+		if (count > 1)
+			report_path(&sum, connection);
+		connection_destroy(connection);
+		reported = last;
+	}
+	if (last && count > 1)
+		report_sum(engine, &sum, status);
+	return reported;
+}
+
+/*
+ * Tries the addresses of the host in turn, until a server of this project answers. Each client is a
+ * copy of `common`. `*reported`: an outcome was.
+ */
+static enum status try_addresses(const struct client *common, const struct addrinfo *addresses,
+				 bool *reported)
+{
+	const struct options *options = common->options;
+	unsigned int count = options->connections > 1 ? options->connections : 1;
+	struct client clients[MOST_CONNECTIONS];
 	enum status status = STATUS_UNRESOLVED;
+	bool reached = false;
 
-	for (client->address = addresses; client->address && !client->reached;
-	     client->address = client->address->ai_next) {
-		status = run_session(client);
-		if (client->connection)
-			report(client);
-		if (client->address->ai_next && !client->reached)
-			print_warning(&client->engine->console, "trying the next address of '%s'",
-				      short_name(client->options->address).text);
+	for (const struct addrinfo *address = addresses; address && !reached;
+	     address = address->ai_next) {
+		for (unsigned int i = 0; i < count; i++) {
+			clients[i] = *common;
+			clients[i].address = address;
+		}
+		status = run_sessions(clients, count);
+		for (unsigned int i = 0; i < count; i++)
+			reached |= clients[i].reached;
+		*reported = report(clients, count, status, reached || !address->ai_next);
+		if (address->ai_next && !reached)
+			print_warning(&common->engine->console, "trying the next address of '%s'",
+				      short_name(options->address).text);
 	}
 	return status;
 }
@@ -362,6 +478,7 @@ static enum status run_client(struct engine *engine)
 	struct client client = { .engine = engine, .options = options };
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
+	bool reported = false;
 
 	/* first: while names are resolved and files read, signals still end the program at once */
 	status = resolve_name(&engine->process, "the host name", options->address, options->port,
@@ -372,8 +489,8 @@ static enum status run_client(struct engine *engine)
 	if (status == STATUS_SUCCESS)
 		status = engine_open(engine);
 	if (status == STATUS_SUCCESS)
-		status = try_addresses(&client, addresses);
-	if (!client.reported)
+		status = try_addresses(&client, addresses, &reported);
+	if (!reported)
 		report_no_session(engine, status);
 	if (addresses)
 		freeaddrinfo(addresses);
@@ -412,7 +529,7 @@ static bool run_check_session(struct check *check, void *argument)
 	if (engine->process.signal_number)
 		return false;
 	engine->payload = payload_pattern(check->session.pattern_size);
-	run_session(&client);
+	run_sessions(&client, 1);
 	ran = client.connection;
 	if (ran) {
 		check->outcome = *client.connection;

@@ -196,15 +196,15 @@ enum status register_control(struct connection *connection, struct failure *fail
 /* It is halved down to a page. */
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A server that takes many clients gives one ring this part of the memory that is left, but for
- * what as many sessions more need at least, with rings of a page each. That is half of what is left
+ * Whoever has many sessions gives one ring this part of the memory that is left, but for what as
+ * many sessions more need at least, with rings of a page each. That is half of what is left
  * at most.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
 #define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
 
-static uint64_t server_share(uint64_t left)
+static uint64_t share_of_many(uint64_t left)
 {
 	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST;
 
@@ -215,7 +215,8 @@ static uint64_t server_share(uint64_t left)
 static uint64_t ring_share(const struct engine *engine, unsigned int rings)
 {
 	uint64_t left = budget_left(engine);
-	uint64_t share = serves_many(engine->options) ? server_share(left) : left / rings;
+	bool many = serves_many(engine->options) || engine->options->connections > 1;
+	uint64_t share = many ? share_of_many(left) : left / rings;
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)

@@ -145,6 +145,27 @@ bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used)
 	return found;
 }
 
+unsigned int udp_source_port(uint32_t flow_label)
+{
+	return 0xc000 | ((flow_label ^ flow_label >> 14) & 0x3fff);
+}
+
+unsigned int source_port(struct rdma_cm_id *id)
+{
+	struct ibv_gid_entry entry;
+	uint32_t label;
+
+	if (!id->verbs)
+		return 0;
+	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		return ntohs(rdma_get_src_port(id));
+	if (id->route.num_paths < 1 || !find_gid(id, &entry) ||
+	    entry.gid_type != IBV_GID_TYPE_ROCE_V2)
+		return 0;
+	label = be32toh(id->route.path_rec[0].flow_label);
+	return label ? udp_source_port(label) : 0;
+}
+
 enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted)
 {
 	/* what the kernel answers about a request that is no more; the last two over TCP */

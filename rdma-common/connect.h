@@ -123,6 +123,20 @@ int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
  */
 int type_of_service(const struct rdma_cm_id *id);
 
+/*
+ * The UDP source port over RoCE v2 that goes with a flow label of 20 bits: how Linux folds that
+ * (rdma_flow_label_to_udp_sport() in its ib_verbs.h). Of the label 0 a driver makes one of its own.
+ */
+unsigned int udp_source_port(uint32_t flow_label);
+
+/*
+ * The source port by which switches tell this connection's packets from others' with the same
+ * addresses, once the route is resolved: over RoCE v2 of UDP, over iWARP of TCP. 0: not known.
+ * rdma_cm makes the flow label of its own two ports, and the driver makes the UDP port of that: so
+ * rxe (since Linux 5.18), mlx5, irdma, hns; not mlx4.
+ */
+unsigned int source_port(struct rdma_cm_id *id);
+
 /* Converts an MTU of verbs to bytes. 0: it is none. */
 unsigned int mtu_bytes(enum ibv_mtu mtu);
 

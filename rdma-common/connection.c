@@ -25,7 +25,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 				     const struct options *options, const struct sockaddr *peer)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
-	bool alone = atomic_load(&engine->connection_count) == 0;
+	bool alone = atomic_load(&engine->connection_count) == 0 && options->connections <= 1;
 
 	engine->sessions++;
 	if (!connection) {

@@ -268,7 +268,7 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 
 	/* whether this is a terminal is asked last: it costs a system call */
 	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || log->options->verbose ||
-	    !can_draw())
+	    log->options->connections > 1 || !can_draw())
 		return;
 	amount((double)done, so_far, sizeof(so_far));
 	amount(rate, speed, sizeof(speed));

@@ -135,7 +135,8 @@ static const struct row rows[] = {
 { PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
-{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
+	{ NUMBER,  CLIENT,           0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MOST_CONNECTIONS },
+	{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine this host, or the path to ADDRESS" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
@@ -411,6 +412,14 @@ enum parsed check_options(const struct options *options)
 		return usage_error("'%s' is a pipe or a device, which can be sent once: leave "
 				   "--iters and --duration out, or send a file",
 				   options->file);
+	if (options->connections > 1 && options->file && has_one_pass(options->file))
+		return usage_error("'%s' is a pipe or a device, which can be sent once: leave "
+				   "--connections out, or send a file",
+				   options->file);
+	if (options->connections > 1 && options->output)
+		return usage_error("--connections and --output exclude each other: all sessions "
+				   "would store in '%s'",
+				   options->output);
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))

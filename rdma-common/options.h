@@ -11,6 +11,9 @@
 
 #define PROGRAM_VERSION "0.1.0"
 
+/* Sessions that a client has at once at most, with --connections. */
+#define MOST_CONNECTIONS 128
+
 /* The one-sided operation that both sides perform. The numbers are on the wire. */
 enum operation {
 	OPERATION_READ = 0,
@@ -51,13 +54,14 @@ struct options {
 	unsigned int duration_seconds; /* repeat it for so long instead; 0: not given; of --check:
 					  measure for so long each; 0: not at all */
 	unsigned int interval_seconds; /* report the rate so often; 0: not given */
-	unsigned int depth;    /* work requests of the operation that are outstanding at most */
-	bool every_pass;       /* verify each performance of the operation, not the last */
-	uint64_t minimum_rate; /* bit/s: a slower operation of this side is a failure; 0: none */
-	bool one_way;          /* client: the server performs no operation */
-	bool check;            /* client: only examine the path to the address */
-	bool short_reply;      /* a session of that: the server sends one byte */
-	bool measured;         /* or: a rate or a latency is measured, wire.h's HELLO_CHECK_RATE */
+	unsigned int depth;       /* work requests of the operation that are outstanding at most */
+	bool every_pass;          /* verify each performance of the operation, not the last */
+	uint64_t minimum_rate;    /* bit/s: a slower operation of this side is a failure; 0: none */
+	bool one_way;             /* client: the server performs no operation */
+	unsigned int connections; /* client: sessions with the server, all at once */
+	bool check;               /* client: only examine the path to the address */
+	bool short_reply;         /* a session of that: the server sends one byte */
+	bool measured; /* or: a rate or a latency is measured, wire.h's HELLO_CHECK_RATE */
 	unsigned int back_seconds; /* or: the server sends for so long; 0: no such session */
 	bool busy_poll;            /* spin for completions as long as a session lasts */
 	bool report;               /* print amounts, rates and latencies */

@@ -186,6 +186,12 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "timeout", options->timeout_seconds);
 }
 
+/* 0: there is none. */
+static uint32_t queue_pair_number(const struct connection *connection)
+{
+	return connection->id->qp ? connection->id->qp->qp_num : 0;
+}
+
 void report_json(const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -217,6 +223,10 @@ void report_json(const struct connection *connection)
 	json_add_peer_errors(object, connection->peer_verdict.errors);
 	json_add_status(object, connection->status, connection->engine->process.signal_number);
 	json_add_text(object, "error", good ? NULL : connection->cause);
+	if (options->connections > 1 && connection->id) {
+		json_add_known(object, "source_port", source_port(connection->id));
+		json_add_known(object, "queue_pair", queue_pair_number(connection));
+	}
 	print_json(connection->log.console, object);
 	json_object_put(object);
 }
@@ -243,6 +253,67 @@ void report_listening(const struct engine *engine, uint16_t port)
 	object = json_begin("listening");
 	json_add_text(object, "role", "server");
 	add_count(object, "port", port);
+	print_json(engine->log.console, object);
+	json_object_put(object);
+}
+
+/* ---- Sessions that ran at once ---- */
+
+void report_path(struct sum *sum, const struct connection *connection)
+{
+	const struct figures *figures = &connection->figures;
+	struct outcome outcome = { connection->number, source_port(connection->id),
+				   calculate_rates(connection).bytes_per_second * 8 };
+
+	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
+		     outcome.port, queue_pair_number(connection), outcome.bits_per_second / 1e9,
+		     connection->status == STATUS_SUCCESS ? "good" : "failed");
+	sum->succeeded += connection->status == STATUS_SUCCESS;
+	sum->bytes += figures->bytes;
+	if (figures->started && (!sum->started || figures->started < sum->started))
+		sum->started = figures->started;
+	if (figures->completed > sum->completed)
+		sum->completed = figures->completed;
+	if (connection->status != STATUS_SUCCESS && connection->status != STATUS_TOO_SLOW)
+		return;
+	if (!sum->slowest.session || outcome.bits_per_second < sum->slowest.bits_per_second)
+		sum->slowest = outcome;
+	if (!sum->fastest.session || outcome.bits_per_second > sum->fastest.bits_per_second)
+		sum->fastest = outcome;
+}
+
+void report_sum(const struct engine *engine, const struct sum *sum, enum status status)
+{
+	const struct options *options = engine->options;
+	double seconds = (double)(sum->completed - sum->started) / NANOSECONDS_PER_SECOND;
+	double rate = seconds > 0 ? (double)sum->bytes * 8 / seconds : 0;
+	struct json_object *object;
+	char text[128];
+
+	snprintf(text, sizeof(text), "%u of %u sessions succeeded", sum->succeeded,
+		 options->connections);
+	print_status(&engine->log, "%s: %" PRIu64 " bytes in %.6f s, %.3f Gbit/s", text, sum->bytes,
+		     seconds, rate / 1e9);
+	if (sum->slowest.session)
+		print_status(&engine->log,
+			     "slowest: [%u] source port %u, %.3f Gbit/s; fastest: [%u] source port "
+			     "%u, %.3f Gbit/s",
+			     sum->slowest.session, sum->slowest.port,
+			     sum->slowest.bits_per_second / 1e9, sum->fastest.session,
+			     sum->fastest.port, sum->fastest.bits_per_second / 1e9);
+	if (!options->json)
+		return;
+	object = json_begin("sum");
+	json_add_text(object, "operation", operation_name(options->operation));
+	json_add_known(object, "connections", options->connections);
+	add_count(object, "succeeded", sum->succeeded);
+	add_count(object, "bytes", sum->bytes);
+	json_add_number(object, "seconds", seconds, seconds > 0);
+	json_add_number(object, "bits_per_second", rate, seconds > 0);
+	json_add_known(object, "slowest", sum->slowest.session);
+	json_add_known(object, "fastest", sum->fastest.session);
+	json_add_status(object, status, engine->process.signal_number);
+	json_add_text(object, "error", status == STATUS_SUCCESS ? NULL : text);
 	print_json(engine->log.console, object);
 	json_object_put(object);
 }

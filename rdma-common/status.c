@@ -36,6 +36,13 @@ struct short_name short_name(const char *name)
 	return result;
 }
 
+enum status worse_status(enum status one, enum status other)
+{
+	enum status lower = one < other ? one : other, higher = one < other ? other : one;
+
+	return higher == STATUS_TOO_SLOW && lower != STATUS_SUCCESS ? lower : higher;
+}
+
 const char *status_in_words(enum status status)
 {
 	switch (status) {

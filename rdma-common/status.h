@@ -54,6 +54,12 @@ struct short_name {
 };
 struct short_name short_name(const char *name);
 
+/*
+ * Of two sessions' outcomes the one that counts for both: an interruption, else the failure with
+ * the higher number, but what is only too slow behind all that went wrong.
+ */
+enum status worse_status(enum status one, enum status other);
+
 /* The text for a status when no particular reason was recorded. The string is static. */
 const char *status_in_words(enum status status);
 

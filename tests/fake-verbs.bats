@@ -1896,6 +1896,70 @@ drawn() {
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
 }
 
+# field KEY KIND: of the JSON objects of a kind in $output, a line each.
+field() {
+	python3 -c 'import json, sys
+for line in sys.stdin:
+    outcome = json.loads(line)
+    if outcome["kind"] == sys.argv[2]:
+        print(outcome.get(sys.argv[1]))' "$@" <<<"$output" | paste -s -d ' '
+}
+
+@test "several connections of a client: each is a whole session, and the worst decides" {
+	local expected statuses succeeded options script
+	while IFS=$'\t' read -r expected statuses succeeded options script; do
+		# shellcheck disable=SC2086 # several options
+		fake client "$script" --json --connections 4 $options
+		echo "$script: $status, $(field status session)"
+		[ "$status" -eq "$expected" ]
+		[ "$(field status session)" = "$statuses" ]
+		[ "$(field status sum) $(field succeeded sum)" = "$expected $succeeded" ]
+		[ "$(wc -l <<<"$output")" -eq 5 ]
+	done <<-END
+	0	0 0 0 0	4	-t 1	read
+	0	0 0 0 0	4	-t 1	iwarp write
+	0	0 0 0 0	4	-n 3	write passes:3
+	5	5 0 0 0	3	-t 1	ESTABLISHED! read until:1200
+	6	6 0 0 0	3	-t 1	received-MR+DISCONNECTED:0 read
+	4	4 4 0 0	2	-t 1	2*accept=busy read
+	4	4 4 4 4	0	-t 1	refuse:4 write
+	3	3 3 3 3	0	-t 1	addresses:192.0.2.1 4*ADDR_RESOLVED! until:1300
+	1	0 1 0 0	3	-t 1	fail:ibv_alloc_pd:2:12 read
+	1	0 0 0 1	3	-t 1	fail:pthread_create:6:11 write
+	8	8 8 8 8	0	--min-rate 9T	operation@10 write
+	143	143 143 143 143	0	-t 9	signal:ibv_post_send:1:15 4*received-DONE! read until:2000
+	END
+}
+
+@test "several connections of a client: numbers, source ports, the sum, the slowest and the fastest" {
+	fake client "2*operation@100 write 5*sent-MR@1" --connections 3 --report
+	[ "$status" -eq 0 ]
+	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
+	[ "$(grep -c '^\[[123]\] ' <<<"$output")" -eq "$(grep -vc -e '^3 of 3 sessions' -e '^slowest' <<<"$output")" ]
+	[ "$(sed -n 's/^\[\(.\)\] source port \([0-9]*\), queue pair 0x.*, good$/\1 \2/p' <<<"$output")" = \
+		"$(printf '%s\n' "1 49972" "2 49975" "3 49974")" ]
+	grep -x '3 of 3 sessions succeeded: 3072 bytes in 0.[0-9]* s, 0.[0-9]* Gbit/s' <<<"$output"
+	grep '^slowest: \[2\] source port 49975, 0.000 Gbit/s; fastest: \[3\] source port 49974, ' <<<"$output"
+}
+
+@test "a client whose session does not come about has the others" {
+	outcomes client --connections 3 -J <<-END
+	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files
+	1	write fail:calloc:3:12	cannot allocate another connection
+	END
+	[ "$(field succeeded sum)" = 2 ]
+	[ "$(field error sum)" = "2 of 3 sessions succeeded" ]
+	fake client "read fail:rdma_create_id:1+:24" --connections 3 -J
+	[ "$status $(field succeeded sum) $(field status session)" = "1 0 1" ]
+}
+
+# Over iWARP the call waits; the first one does so for all of --timeout.
+@test "several connections of a client: a call that waits does not add up" {
+	fake client "iwarp write coalesce connect-early:14 until:2500" --connections 100
+	[ "$status" -eq 5 ]
+	said 100 "no answer to the connect request"
+}
+
 # What the client reads, of which it takes its advice. Of two clients the other one is served, if there is enough for that.
 @test "a server that is out of something says of what" {
 	local rejected script text

@@ -107,6 +107,10 @@ usage_error() {
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --iters and --duration out" \
 		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1
 	usage_error "'-' is a pipe or a device, which can be sent once" rdma-server -1 --duration 5 -f - write < <(echo)
+	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --connections out" \
+		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
+	usage_error "--connections and --output exclude each other: all sessions would store in 'x'" \
+		rdma-client --connections 2 -o x read 192.0.2.1 1
 	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }

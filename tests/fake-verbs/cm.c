@@ -28,7 +28,7 @@ struct pending_event {
 };
 
 static LIST_HEAD(, fake_id) ids = LIST_HEAD_INITIALIZER(ids);
-static unsigned int clients_came, next_peer_port = 40000;
+static unsigned int clients_came, next_peer_port = 40000, next_flow_label = 0x54321;
 
 static const char *const event_names[] = {
 	[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
@@ -318,6 +318,7 @@ static void show_path(struct fake_id *id)
 		return;
 	local_gid(&ends->addr.ibaddr.dgid);
 	copy_bytes(ends->addr.ibaddr.dgid.raw + 12, &ends->dst_sin.sin_addr, 4);
+	id->path.flow_label = htobe32(next_flow_label++); /* another one for each */
 	id->path.mtu = (uint8_t)scripted_number("mtu", IBV_MTU_4096);
 	id->id.route.path_rec = &id->path;
 	id->id.route.num_paths = 1;

@@ -356,6 +356,32 @@ TEST(a_client_that_measures_gets_64_kib)
 }
 
 /* With the right advice: what is full does not mend itself. An older server does not say which. */
+/* The upper 6 of 20 bits are folded into the lower 14; a port is in the dynamic range. */
+TEST(a_udp_source_port_follows_from_the_flow_label)
+{
+	assert_int_equal(udp_source_port(0), 0xc000);
+	assert_int_equal(udp_source_port(0x3fff), 0xffff);
+	assert_int_equal(udp_source_port(0x4000), 0xc001);
+	assert_int_equal(udp_source_port(0xfffff), 0xffff ^ 0x3f);
+	assert_int_equal(udp_source_port(0x54321), 0xc000 | (0x0321 ^ 0x15));
+}
+
+TEST(of_two_outcomes_the_worse_one_counts)
+{
+	static const enum status ascending[] = {
+		STATUS_SUCCESS,        STATUS_TOO_SLOW,    STATUS_LOCAL_FAILURE, STATUS_USAGE,
+		STATUS_UNRESOLVED,     STATUS_REFUSED,     STATUS_TIMED_OUT,     STATUS_PEER_LOST,
+		STATUS_CONTENTS_WRONG, STATUS_INTERRUPTED,
+	};
+
+	for (size_t i = 0; i < ENTRIES(ascending) * ENTRIES(ascending); i++) {
+		size_t one = i / ENTRIES(ascending), other = i % ENTRIES(ascending);
+
+		assert_int_equal(worse_status(ascending[one], ascending[other]),
+				 ascending[one > other ? one : other]);
+	}
+}
+
 TEST(what_a_server_is_out_of_is_told_in_words)
 {
 	static const char older[] = "the server is out of resources for another session; try again "
