@@ -117,6 +117,7 @@ deb:
 	gzip -9n <build/deb/debian/changelog >$(DEB_DOC)/changelog.gz
 	gzip -9n <README.md >$(DEB_DOC)/README.md.gz
 	gzip -9n $(DEB_TREE)/usr/share/man/man?/*
+	install -D -m 755 tests/pairs $(DEB_DOC)/examples/pairs
 	strip $(PROGRAMS:%=$(DEB_TREE)/usr/bin/%)
 	cd build/deb && dpkg-shlibdeps $(PROGRAMS:%=tree/usr/bin/%) && dpkg-gencontrol -Ptree
 	chmod -R u=rwX,go=rX $(DEB_TREE)

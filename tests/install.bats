@@ -163,6 +163,7 @@ copied() {
 		644 /usr/share/doc/rdma-pair/README.md.gz
 		644 /usr/share/doc/rdma-pair/changelog.gz
 		644 /usr/share/doc/rdma-pair/copyright
+		755 /usr/share/doc/rdma-pair/examples/pairs
 	END
 	dpkg-deb -c "$package" | sed -n 's|^-rwxr-xr-x root/root .* \./|755 /|p; s|^-rw-r--r-- root/root .* \./|644 /|p' \
 		>"$BATS_TEST_TMPDIR/packaged"
