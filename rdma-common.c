@@ -78,7 +78,8 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all 
  *     advance   post whatever is due by now: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
  *               MSG_VERDICT; disconnect
  *
- * Nothing in it waits but the first step, and that only when a turn had nothing to do.
+ * Only the first step waits, and that only when a turn had nothing to do. What else takes its time
+ * comes at most once in a session (ibv_dereg_mr, rdma_disconnect), or once in --interval.
  */
 
 /* ---- Memory registration ---- */
@@ -1577,8 +1578,8 @@ static void advance(struct connection *connection)
 }
 
 /*
- * Handles what is on the completion queue, some of it at least. What a completion leads to is
- * posted before the next one is looked at. True if there was any.
+ * Handles what is on the completion queue, some of it at least. The messages that a completion
+ * leads to are posted before the next one is looked at. True if there was any.
  */
 static bool take_completions(struct connection *connection)
 {

@@ -107,8 +107,8 @@ struct batch {
 };
 
 struct connection {
-	/* 1. The main thread's. While the connection's thread runs nobody changes this, and that
-	 * thread reads it: */
+	/* 1. The main thread's. While the connection's thread runs nobody changes this, but for the
+	 * rings at the end (rdma-common/README.md), and that thread reads it: */
 	struct engine *engine;
 	const struct options *options; /* of its session */
 	struct rdma_cm_id *id;

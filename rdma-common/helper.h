@@ -43,7 +43,10 @@ struct helper *helper_start_storing(struct process *process, struct outputs *out
 /* Of a helper that stores. */
 uint8_t *helper_buffer(struct helper *helper);
 
-/* Can be read when a call has ended, as poll(2) tells. */
+/*
+ * Can be read when a call has ended, as poll(2) tells, and perhaps once more later: helper_result()
+ * is false then.
+ */
 int helper_descriptor(const struct helper *helper);
 
 /*
@@ -70,9 +73,10 @@ void helper_cancel(struct helper *helper);
 
 /*
  * Lets go of it. What waits for a pipe is cancelled; a call that runs has a moment to end, and what
- * it has begun to store is removed. False: it is held up, and process_report_ended() will tell that
- * it has ended all the same; the ring is the helper's from now on, which unmaps it
- * (memory_unmap()). NULL is allowed.
+ * it has begun to store is removed, unless it is just getting its name. False: it is held up, and
+ * process_report_ended() will tell that it has ended all the same; the ring is the helper's from
+ * now on, which unmaps it (memory_unmap()), also before that is deregistered: until then its pages
+ * stay. NULL is allowed.
  */
 bool helper_release(struct helper *helper);
 

@@ -42,8 +42,8 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 
 /*
  * Fills a piece of the ring, or has the helper read it, as far as `transfer` allows, and tells that
- * what was filled. True: something was done. `failure`, which is STATUS_SUCCESS before, says what
- * could not be read; nothing more is filled then.
+ * what was filled. True: bytes were filled; false also if the helper was just asked. `failure`,
+ * which is STATUS_SUCCESS before, says what could not be read; nothing more is filled then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
 		   struct failure *failure);

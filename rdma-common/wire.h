@@ -27,8 +27,9 @@ const char *message_name(enum message_type type);
 struct message {
 	enum message_type type;
 	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status; WINDOW: `ready` */
-	uint64_t length;   /* bytes. MR: in the region; DONE: sent in all; WINDOW: `taken`; VERDICT:
-			      that the sender's operation carried, each time counted */
+	uint64_t length;   /* bytes. MR: in the region; DONE: sent, of one pass if they repeat;
+			      WINDOW: `taken`; VERDICT: that the sender's operation carried, each time
+			      counted */
 	uint64_t ready;    /* MR: bytes that may be read */
 	uint64_t received; /* WINDOW: how many its sender has received */
 	uint64_t kept;     /* WINDOW */

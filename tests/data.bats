@@ -90,7 +90,7 @@ setup() {
 until_none_counted() {
 	local end=$((SECONDS + LIMIT))
 	while :; do
-		client "${@:2}" -n 100 -s 64K write 192.0.2.1 "$port"
+		client -t "$LIMIT" "${@:2}" -n 100 -s 64K write 192.0.2.1 "$port"
 		expect 0 || return 1
 		[[ ! $output =~ $1 ]] || return 0
 		[ "$SECONDS" -lt "$end" ] || return 1
@@ -124,7 +124,7 @@ until_none_counted() {
 @test "what the device counts: retransmissions where packets are lost, no errors where none are; soft-iWARP has none" {
 	# shellcheck disable=SC2034 # teardown uses it
 	repair='lab disturb'
-	start_server write
+	start_server -t "$LIMIT" write
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		client -J -n 100 -s 64K write 192.0.2.1 "$port"
 		expect 0
