@@ -638,16 +638,22 @@ void connection_read_counters(const struct connection *connection, struct counte
 		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
+void connection_end_counting(struct connection *connection)
+{
+	struct counters *after = &connection->counters_after;
+
+	if (connection->counters_before.any && !after->any)
+		connection_read_counters(connection, after);
+}
+
 /* Ends counting. The errors that the port has counted, and 1; 0: it was not asked, or counts none.
  */
-static uint64_t end_counting(struct connection *connection)
+static uint64_t count_errors(struct connection *connection)
 {
-	struct counters *after = &connection->counters_after, growth;
+	struct counters growth;
 
-	if (!connection->counting)
-		return 0;
-	connection_read_counters(connection, after);
-	growth = counters_growth(&connection->counters_before, after);
+	connection_end_counting(connection);
+	growth = counters_growth(&connection->counters_before, &connection->counters_after);
 	return growth.any ? counters_errors(&growth) + 1 : 0;
 }
 
@@ -660,7 +666,7 @@ static int send_verdict(struct connection *connection)
 	const struct message verdict = { .type = MSG_VERDICT,
 					 .value = in_words ? check : STATUS_LOCAL_FAILURE,
 					 .length = connection->figures.bytes,
-					 .errors = end_counting(connection) };
+					 .errors = count_errors(connection) };
 
 	transfer_verdict(&connection->transfer, connection->now);
 	return post_message(connection, &verdict);
@@ -710,7 +716,6 @@ static void start_intervals(struct connection *connection)
 /* Reports the interval that has run until now; the next one begins. */
 static void end_interval(struct connection *connection)
 {
-	const struct ibv_device *device = connection->id->verbs->device;
 	int64_t started = connection->figures.started, now = connection->now_nanoseconds;
 	uint64_t completed = connection->transfer.operation.completed;
 	struct interval interval = {
@@ -723,7 +728,7 @@ static void end_interval(struct connection *connection)
 
 	if (now <= connection->interval_begin)
 		return;
-	counters_read(&counters, device->ibdev_path, connection->id->port_num);
+	connection_read_counters(connection, &counters);
 	interval.growth = counters_growth(&connection->interval_counters, &counters);
 	print_interval(&connection->log, &interval);
 	connection->interval_begin = now;

@@ -128,8 +128,7 @@ struct connection {
 	enum resource lacking;           /* server: what it is out of, if it refuses for that */
 	int tos;                         /* type of service in use; -1: not known */
 	struct payload payload;          /* what this side sends */
-	bool counting;                   /* what the port counts is read, since: */
-	struct counters counters_before; /* of the port */
+	struct counters counters_before; /* of the port, if they are wanted on either side */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
 	bool rejected; /* client: by the server, which said this: */
@@ -243,6 +242,12 @@ enum status connection_fail(struct connection *connection, enum status status, c
  * the device's firmware: a session does it twice. As connection_handle().
  */
 void connection_read_counters(const struct connection *connection, struct counters *counters);
+
+/*
+ * Reads them once more where they were read at the beginning, and there are any, unless that has
+ * happened. As connection_handle().
+ */
+void connection_end_counting(struct connection *connection);
 
 /* Work requests in the send queue that have not completed. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);

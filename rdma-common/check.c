@@ -6,7 +6,6 @@
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
@@ -192,7 +191,37 @@ static bool check_device(struct check *check, struct ibv_context *verbs)
 	return usable;
 }
 
-static void try_memory(struct check *check, struct ibv_context *verbs);
+/* Registers so much with the device, for a moment. 0 or an errno value. */
+static int try_to_register(struct ibv_context *verbs, size_t size)
+{
+	void *memory = memory_map(size);
+	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
+	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	int error = mr ? 0 : errno;
+
+	if (mr)
+		ibv_dereg_mr(mr);
+	if (pd)
+		ibv_dealloc_pd(pd);
+	if (memory)
+		memory_unmap(memory, size);
+	return error;
+}
+
+/*
+ * Finds out by trying what can be registered: what the smallest session needs, and more than the
+ * limit, which does not count for everybody (CAP_IPC_LOCK), nor with every driver.
+ */
+static void try_memory(struct check *check, struct ibv_context *verbs)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct rlimit limit;
+
+	check->memory_error = try_to_register(verbs, SESSION_PAGES * page);
+	check->unlimited = !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+			   limit.rlim_cur < MODEST_LOCKED_MEMORY &&
+			   !try_to_register(verbs, (size_t)limit.rlim_cur + page);
+}
 
 /* Those of all devices; without an address, memory is tried with each, else with the route's. */
 static bool check_devices(struct check *check)
@@ -232,38 +261,6 @@ static void report_host(void *argument, const struct host_finding *finding)
 }
 
 /* ---- Memory ---- */
-
-/* Registers so much with the device, for a moment. 0 or an errno value. */
-static int try_to_register(struct ibv_context *verbs, size_t size)
-{
-	void *memory = memory_map(size);
-	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
-	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
-	int error = mr ? 0 : errno;
-
-	if (mr)
-		ibv_dereg_mr(mr);
-	if (pd)
-		ibv_dealloc_pd(pd);
-	if (memory)
-		memory_unmap(memory, size);
-	return error;
-}
-
-/*
- * Finds out by trying what can be registered: what the smallest session needs, and more than the
- * limit, which does not count for everybody (CAP_IPC_LOCK), nor with every driver.
- */
-static void try_memory(struct check *check, struct ibv_context *verbs)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct rlimit limit;
-
-	check->memory_error = try_to_register(verbs, SESSION_PAGES * page);
-	check->unlimited = !getrlimit(RLIMIT_MEMLOCK, &limit) &&
-			   limit.rlim_cur < MODEST_LOCKED_MEMORY &&
-			   !try_to_register(verbs, (size_t)limit.rlim_cur + page);
-}
 
 /* False: there is not enough for a session. */
 static bool check_locked_memory(struct check *check)
@@ -422,23 +419,13 @@ static bool find_source(struct check *check, int family)
 	return true;
 }
 
-/* What the link of the port can do: sysfs has it as "100 Gb/sec (4X EDR)". */
+/* What the link of the port can do. */
 static void read_link(struct check *check, const struct rdma_cm_id *id)
 {
 	const char *device = id->verbs->device->ibdev_path;
-	char path[PATH_MAX], line[64];
-	FILE *file;
 
-	check->link_rate = 0;
-	snprintf(path, sizeof(path), "%s/device", device);
-	check->is_software = access(path, F_OK) != 0; /* an adapter is a device of some bus */
-	snprintf(path, sizeof(path), "%s/ports/%u/rate", device, id->port_num);
-	file = check->is_software ? NULL : fopen(path, "re");
-	if (!file)
-		return;
-	if (fgets(line, sizeof(line), file))
-		check->link_rate = strtod(line, NULL) * 1e9;
-	fclose(file);
+	check->is_software = host_is_software(device);
+	check->link_rate = check->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
 }
 
 /* Finds the route to one address. False: it has none, and the findings say why. */

@@ -8,30 +8,19 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "netlink.h"
 
-/* Bytes of an answer at most: all that the kernel knows of an interface's DCB. */
-#define ANSWER_SIZE 8192
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
 
 /* find_attribute() of what is IEEE's in an answer; NULL also if that is an error, or cut off. */
 static const uint8_t *find_ieee(const uint8_t *answer, size_t *size, uint16_t type)
 {
-	const uint8_t *ieee;
-	struct nlmsghdr header;
+	const uint8_t *ieee = find_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
 
-	if (*size < HEADERS_SIZE)
-		return NULL;
-	memcpy(&header, answer, sizeof(header));
-	if (header.nlmsg_type != RTM_GETDCB || header.nlmsg_len < HEADERS_SIZE ||
-	    header.nlmsg_len > *size)
-		return NULL;
-	*size = header.nlmsg_len - HEADERS_SIZE;
-	ieee = find_attribute(answer + HEADERS_SIZE, size, DCB_ATTR_IEEE);
+	if (ieee)
+		ieee = find_attribute(ieee, size, DCB_ATTR_IEEE);
 	return ieee ? find_attribute(ieee, size, type) : NULL;
 }
 
@@ -67,7 +56,7 @@ int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int 
 }
 
 /* Asks the kernel for an interface's DCB; the bytes of `answer`, 0: there is none. */
-static size_t ask_dcb(const char *interface, uint8_t answer[ANSWER_SIZE])
+static size_t ask_dcb(const char *interface, uint8_t answer[NETLINK_ANSWER_SIZE])
 {
 	struct {
 		struct nlmsghdr header;
@@ -82,16 +71,9 @@ static size_t ask_dcb(const char *interface, uint8_t answer[ANSWER_SIZE])
 		.attribute = { .nla_len = sizeof(struct nlattr) + IF_NAMESIZE,
 			       .nla_type = DCB_ATTR_IFNAME },
 	};
-	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	ssize_t size = -1;
 
-	if (descriptor < 0)
-		return 0;
 	snprintf(question.name, sizeof(question.name), "%s", interface);
-	if (send(descriptor, &question, sizeof(question), 0) > 0)
-		size = recv(descriptor, answer, ANSWER_SIZE, MSG_DONTWAIT);
-	close(descriptor);
-	return size > 0 ? (size_t)size : 0;
+	return netlink_ask(NETLINK_ROUTE, &question, sizeof(question), answer);
 }
 
 /*
@@ -170,7 +152,7 @@ bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, uns
 
 bool congestion_describe(const char *interface, unsigned int tos, char *text, size_t size)
 {
-	uint8_t answer[ANSWER_SIZE];
+	uint8_t answer[NETLINK_ANSWER_SIZE];
 	size_t answer_size = ask_dcb(interface, answer);
 
 	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, text, size);

@@ -145,14 +145,6 @@ static bool reports_counters(const struct options *options)
 	       prints_figures(options);
 }
 
-/* Begins to count what the port of the connection does, unless that has begun. */
-static void begin_counting(struct connection *connection)
-{
-	if (!connection->counting)
-		connection_read_counters(connection, &connection->counters_before);
-	connection->counting = true;
-}
-
 enum status connection_prepare(struct connection *connection, bool one_way)
 {
 	const struct options *options = connection->options;
@@ -163,7 +155,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 	connection->one_way = one_way;
 	if (reports_counters(options))
-		begin_counting(connection);
+		connection_read_counters(connection, &connection->counters_before);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
@@ -341,8 +333,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
-	if (status == STATUS_SUCCESS && connection->agreement.counts)
-		begin_counting(connection);
+	if (status == STATUS_SUCCESS && connection->agreement.counts &&
+	    !reports_counters(connection->options))
+		connection_read_counters(connection, &connection->counters_before);
 	if (status == STATUS_SUCCESS)
 		plan_session(connection, &plan);
 	else
@@ -519,8 +512,7 @@ enum status connection_join(struct connection *connection)
 	if (!connection->cause[0])
 		snprintf(connection->cause, sizeof(connection->cause), "%s",
 			 status_in_words(status));
-	if (connection->counting && !connection->counters_after.any) /* it sent no verdict */
-		connection_read_counters(connection, &connection->counters_after);
+	connection_end_counting(connection); /* if it sent no verdict */
 	connection->status = status;
 	return status;
 }

@@ -85,8 +85,12 @@ static void report(struct host *host, const char *step)
 
 /* ---- Rates, in Gbit/s ---- */
 
-/* Of a port; 0: it is not active; -1: the device has no such port. */
-static double port_rate(const char *device, unsigned int port)
+bool host_is_software(const char *device)
+{
+	return !read_line("", "%s/device/uevent", device).text[0];
+}
+
+double host_port_rate(const char *device, unsigned int port)
 {
 	struct line state = read_line("", PORT "state", device, port);
 
@@ -102,7 +106,7 @@ static double device_rate(const char *device)
 {
 	double sum = 0, rate;
 
-	for (unsigned int port = 1; (rate = port_rate(device, port)) >= 0; port++)
+	for (unsigned int port = 1; (rate = host_port_rate(device, port)) >= 0; port++)
 		sum += rate;
 	return sum;
 }
@@ -115,7 +119,7 @@ static double model_rate(const struct host *host)
 
 	for (size_t i = 0; model.text[0] && i < host->devices.gl_pathc; i++) {
 		const char *device = host->devices.gl_pathv[i];
-		double rate = port_rate(device, host->port);
+		double rate = host_port_rate(device, host->port);
 
 		if (rate > most && !strcmp(read_line("", "%s/board_id", device).text, model.text))
 			most = rate;
@@ -247,7 +251,7 @@ static void examine_port(struct host *host)
 {
 	struct line state = read_line("", PORT "state", host->device, host->port);
 	struct line rate = read_line("", PORT "rate", host->device, host->port);
-	double now = port_rate(host->device, host->port), most = model_rate(host);
+	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
 	append(host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
 	       read_line("", PORT "link_layer", host->device, host->port).text,
@@ -339,9 +343,9 @@ static void examine_device(struct host *host)
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;
-	host->software = !read_line("", "%s/device/uevent", host->device).text[0];
+	host->software = host_is_software(host->device);
 	examine_adapter(host);
-	for (host->port = 1; (rate = port_rate(host->device, host->port)) >= 0; host->port++) {
+	for (host->port = 1; (rate = host_port_rate(host->device, host->port)) >= 0; host->port++) {
 		examine_port(host);
 		if (rate > 0 && !iwarp)
 			examine_gids(host);

@@ -33,6 +33,15 @@ typedef void (*host_report_function)(void *argument, const struct host_finding *
  */
 void host_examine(const char *root, host_report_function report, void *argument);
 
+/* Of the device with this folder in sysfs (ibv_device's ibdev_path): true if it is no adapter's. */
+bool host_is_software(const char *device);
+
+/*
+ * The rate of its port's link in Gbit/s, by width and speed; 0: the port is not active; -1: there
+ * is no such port. What software says is none.
+ */
+double host_port_rate(const char *device, unsigned int port);
+
 /* What to change where RoCE, of version 2 or 1, uses this GID; NULL: nothing. Static. */
 const char *host_gid_advice(const uint8_t gid[16], bool version_2);
 

@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Bytes of an answer at most: that about a family also lists its commands. */
-#define ANSWER_SIZE 8192
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
 
@@ -31,27 +29,37 @@ const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type)
 	return NULL;
 }
 
-/*
- * The attributes of an answer of generic netlink with this type; the place of `*size` is taken by
- * theirs. NULL: it is an error, or cut off.
- */
-static const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type)
+const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type, size_t headers)
 {
 	struct nlmsghdr header;
 
-	if (*size < HEADERS_SIZE)
+	if (*size < headers)
 		return NULL;
 	memcpy(&header, answer, sizeof(header));
-	if (header.nlmsg_type != type || header.nlmsg_len < HEADERS_SIZE ||
-	    header.nlmsg_len > *size)
+	if (header.nlmsg_type != type || header.nlmsg_len < headers || header.nlmsg_len > *size)
 		return NULL;
-	*size = header.nlmsg_len - HEADERS_SIZE;
-	return answer + HEADERS_SIZE;
+	*size = header.nlmsg_len - headers;
+	return answer + headers;
+}
+
+size_t netlink_ask(int protocol, const void *question, size_t size,
+		   uint8_t answer[NETLINK_ANSWER_SIZE])
+{
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+	ssize_t length = -1;
+
+	if (descriptor < 0)
+		return 0;
+	if (send(descriptor, question, size, 0) > 0)
+		length = recv(descriptor, answer, NETLINK_ANSWER_SIZE, MSG_DONTWAIT);
+	close(descriptor);
+	return length > 0 ? (size_t)length : 0;
 }
 
 int netlink_decode_family(const uint8_t *answer, size_t size)
 {
-	const uint8_t *attributes = find_attributes(answer, &size, GENL_ID_CTRL), *number = NULL;
+	const uint8_t *attributes = find_attributes(answer, &size, GENL_ID_CTRL, HEADERS_SIZE);
+	const uint8_t *number = NULL;
 	uint16_t family;
 
 	if (attributes)
@@ -75,7 +83,7 @@ static bool find_number(const uint8_t *bytes, size_t size, uint16_t type, uint64
 bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
 			  struct pause_frames *frames)
 {
-	const uint8_t *statistics = find_attributes(answer, &size, family);
+	const uint8_t *statistics = find_attributes(answer, &size, family, HEADERS_SIZE);
 
 	if (statistics)
 		statistics = find_attribute(statistics, &size, ETHTOOL_A_PAUSE_STATS);
@@ -88,9 +96,8 @@ bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
 
 /* Sends a command with these attributes to a family; the bytes of the answer, 0: there is none. */
 static size_t ask(int family, uint8_t command, const void *attributes, size_t size,
-		  uint8_t answer[ANSWER_SIZE])
+		  uint8_t answer[NETLINK_ANSWER_SIZE])
 {
-	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
 	struct {
 		struct nlmsghdr header;
 		struct genlmsghdr command;
@@ -101,15 +108,9 @@ static size_t ask(int family, uint8_t command, const void *attributes, size_t si
 			    .nlmsg_flags = NLM_F_REQUEST },
 		.command = { .cmd = command, .version = 1 },
 	};
-	ssize_t length = -1;
 
-	if (descriptor < 0)
-		return 0;
 	memcpy(question.attributes, attributes, size);
-	if (send(descriptor, &question, HEADERS_SIZE + size, 0) > 0)
-		length = recv(descriptor, answer, ANSWER_SIZE, MSG_DONTWAIT);
-	close(descriptor);
-	return length > 0 ? (size_t)length : 0;
+	return netlink_ask(NETLINK_GENERIC, &question, HEADERS_SIZE + size, answer);
 }
 
 /* Before Linux 5.6 there is no such family. */
@@ -131,7 +132,7 @@ bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 		.name_attribute = { sizeof(struct nlattr) + IF_NAMESIZE,
 				    ETHTOOL_A_HEADER_DEV_NAME },
 	};
-	uint8_t answer[ANSWER_SIZE];
+	uint8_t answer[NETLINK_ANSWER_SIZE];
 	size_t size = ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &wanted, sizeof(wanted), answer);
 	int family = netlink_decode_family(answer, size);
 

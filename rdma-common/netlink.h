@@ -13,6 +13,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of an answer at most: all that the kernel knows of an interface's DCB, or of a family. */
+#define NETLINK_ANSWER_SIZE 8192
+
+/*
+ * Asks the kernel by a netlink protocol (NETLINK_ROUTE, say), with a question that begins with its
+ * header. The bytes of the answer; 0: there is none.
+ */
+size_t netlink_ask(int protocol, const void *question, size_t size,
+		   uint8_t answer[NETLINK_ANSWER_SIZE]);
+
+/*
+ * The attributes of an answer with this type, behind its header and the protocol's own, `headers`
+ * bytes together; their size takes the place of `*size`. NULL: it is an error, or cut off.
+ */
+const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type, size_t headers);
+
 /*
  * The contents of the first attribute of a type among `*size` bytes of them; their size takes the
  * place of that. NULL: there is none, or it is cut off.

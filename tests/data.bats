@@ -27,18 +27,23 @@ setup() {
 	cmp "$folder/back" "$folder/arrived-back"
 }
 
+# serves_and_ends SECONDS: the server takes another client all the same, and a signal ends it in that time.
+serves_and_ends() {
+	local start
+	client -t "$LIMIT" --one-way read 192.0.2.1 "$port"
+	expect 0 || return 1
+	start=$(milliseconds)
+	stop_server
+	within "$1" "$start" "SIGTERM" || return 1
+	[ "$status" -eq 0 ]
+}
+
 @test "a reader that does not read holds up its own session, and no signal" {
 	mkfifo "$folder/pipe"
 	start_server -t "$LIMIT" -o "$folder/pipe" read
 	start_client -t "$LIMIT" read 192.0.2.1 "$port"
 	wait_for_line "$client_out" "^remote buffer" "$client"
-	client -t "$LIMIT" --one-way read 192.0.2.1 "$port"
-	expect 0
-	local start
-	start=$(milliseconds)
-	stop_server
-	within 2 "$start" "SIGTERM"
-	[ "$status" -eq 0 ]
+	serves_and_ends 2
 	wait_client
 	[ "$status" -ne 0 ]
 }
@@ -51,13 +56,7 @@ setup() {
 	client -t "$LIMIT" write 192.0.2.1 "$port"
 	expect 6 "the peer went away"
 	wait_for_line "$server_err" "storing it did not move" "$server"
-	client -t "$LIMIT" --one-way read 192.0.2.1 "$port"
-	expect 0
-	local start
-	start=$(milliseconds)
-	stop_server
-	within 3 "$start" "SIGTERM"
-	[ "$status" -eq 0 ]
+	serves_and_ends 3
 	[ ! -e "$folder/stored" ]
 }
 
