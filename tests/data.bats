@@ -99,7 +99,8 @@ until_none_counted() {
 # Of WRITEs that are lost on their way from host b, a alone sees that some are missing.
 # bats test_tags=slow
 @test "which side lost it: each side counts its port's errors, and tells the other how many" {
-	local repair='lab run b tc qdisc del dev eth0 root'
+	# shellcheck disable=SC2034 # teardown uses it
+	repair='lab run b tc qdisc del dev eth0 root'
 	start_quiet_server -J write
 	lab run b tc qdisc replace dev eth0 root netem loss 3%
 	client -t "$LIMIT" -J --report --one-way -n 1000 -s 1K write 192.0.2.1 "$port"
