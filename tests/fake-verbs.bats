@@ -206,8 +206,8 @@ happy_path() {
 	0	write check payload:200000 coalesce
 	0	check-short
 	0	write check-short iwarp payload:200000
-	0	check check-short measures payload:65536 passes:0 seconds:1
-	0	write check check-short measures payload:65536 passes:0 seconds:1
+	0	check check-short measures payload:8192 passes:0 seconds:1
+	0	write check check-short measures payload:8192 passes:0 seconds:1
 	0	write check measures back seconds:1 payload:1
 	0	check measures iwarp passes:0 seconds:1 payload:8
 	END
