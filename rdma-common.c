@@ -472,12 +472,21 @@ static int send_mr(struct connection *connection)
 	return post_message(connection, &message);
 }
 
-/* Writes the common part of all work requests of the operation: once, it costs nothing later. */
+/*
+ * Writes the common part of all work requests of the operation: once, it costs nothing later. A
+ * client that stays silent costs no memory for them.
+ */
 static void prepare_batch(struct connection *connection)
 {
 	bool writes = connection->protocol.operation == OPERATION_WRITE;
-	struct batch *batch = connection->batch;
+	struct batch *batch = calloc(1, sizeof(*batch));
 
+	connection->batch = batch;
+	if (!batch) {
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot allocate memory for work requests: %s", strerror(errno));
+		return;
+	}
 	for (unsigned int i = 0; i < BATCH; i++) {
 		batch->sges[i] = make_sge(connection->transfer_region, 0, 0);
 		batch->requests[i] = (struct ibv_send_wr){
@@ -1725,9 +1734,7 @@ static bool release_outgoing(struct connection *connection)
 static void *run(void *argument)
 {
 	struct connection *connection = argument;
-	struct batch batch; /* which takes memory once it is used */
 
-	connection->batch = &batch;
 	run_session(connection);
 	if (!release_outgoing(connection))
 		connection->helpers_left++;
@@ -1795,6 +1802,7 @@ void connection_destroy(struct connection *connection)
 	outgoing_free(&connection->outgoing);
 	incoming_free(&connection->incoming);
 	free(connection->figures.latency);
+	free(connection->batch);
 	if (!stranded)
 		free(connection);
 }

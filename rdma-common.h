@@ -188,7 +188,7 @@ struct connection {
 	unsigned int unacknowledged_events; /* completion events */
 	unsigned int helpers_left;          /* that a call held up when the thread ended */
 	unsigned int turns;                 /* without a wait, with --busy-poll */
-	struct batch *batch;                /* on the thread's stack */
+	struct batch *batch;                /* NULL: nothing is posted yet, or ever */
 };
 
 /* A ring is as long as its stream, but no longer than this, in bytes. */

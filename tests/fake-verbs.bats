@@ -373,6 +373,7 @@ happy_path() {
 @test "no memory or no thread for a session, or for a helper: it ends in words, its rings go last" {
 	local leaks=yes script=payload:8400000 long=$BATS_TEST_TMPDIR/long reads="cannot start a thread that reads what this side sends"
 	local keeps="cannot start to verify, or store, what is received" starts="cannot start a thread for the session"
+	local posts="cannot allocate memory for work requests"
 	truncate -s 8400000 "$long"
 	outcomes client -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
 	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
@@ -380,14 +381,16 @@ happy_path() {
 	1	$script fail:eventfd:3:24	$reads: Too many open files
 	1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
+	1	$script fail:calloc:4:12	$posts: Cannot allocate memory
+	1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
 	1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
 	outcomes server -1 -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
 	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
 	0	write $script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	0	write $script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	1	write $script fail:calloc:4:12	$keeps: Cannot allocate memory
+	1	write $script fail:calloc:4:12	$posts: Cannot allocate memory
+	1	write $script fail:calloc:5:12	$keeps: Cannot allocate memory
 	1	write $script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
 }
