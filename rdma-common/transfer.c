@@ -10,6 +10,11 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* The sum of a position and a length, either of which a peer may have chosen. */
 static uint64_t plus(uint64_t a, uint64_t b)
 {
@@ -40,17 +45,29 @@ uint64_t transfer_stream_length(const struct stream_plan *plan)
 	return plan->every_pass ? all_passes(plan) : plan->length;
 }
 
+/* True if the source of a stream refills its own ring as the peer tells, not as WRITEs complete. */
+static bool refills_when_taken(const struct transfer *transfer)
+{
+	return transfer->plan.writes && transfer->plan.completes_early;
+}
+
 /* What follows from the length of the announced ring. */
-static void settle(struct transfer_stream *stream, uint64_t announced, unsigned int share)
+static void settle(const struct transfer *transfer, struct transfer_stream *stream,
+		   uint64_t announced)
 {
 	const struct stream_plan *plan = &stream->plan;
 	bool fits = plan->present && plan->length != TRANSFER_UNKNOWN && plan->length <= announced;
+	uint64_t shorter = announced;
 
 	stream->announced = announced;
 	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
 	stream->quiet = stream->repeats || (stream->agreed && stream->length <= announced);
-	stream->quarter = announced / share > 0 ? announced / share : 1;
 	stream->held = (stream->repeats ? plan->length : stream->length) <= plan->ring;
+	if (stream == &transfer->source.stream && refills_when_taken(transfer) && !stream->held) {
+		stream->quiet = false; /* it waits for answers */
+		shorter = smaller(announced, plan->ring);
+	}
+	stream->quarter = larger(shorter / transfer->plan.share, 1);
 	stream->local_span = stream->repeats && stream->held ? plan->length : plan->ring;
 	stream->remote_span = stream->repeats ? plan->length : announced;
 }
@@ -71,7 +88,7 @@ static void size_requests(struct transfer *transfer)
 	const struct transfer_plan *plan = &transfer->plan;
 	const struct transfer_stream *stream = operated(transfer);
 	struct transfer_operation *operation = &transfer->operation;
-	uint64_t part = stream->quarter > PAGE ? stream->quarter : PAGE;
+	uint64_t part = larger(stream->quarter, PAGE);
 	uint64_t longest =
 		smaller(plan->request_size, smaller(stream->local_span, stream->remote_span));
 
@@ -200,6 +217,17 @@ static bool has_news(const struct transfer *transfer)
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
+/*
+ * Whether the peer, whose own ring may be shorter than the announced one, is perhaps waiting for an
+ * answer before it refills that: it has said how much it has written, and all of that is taken.
+ */
+static bool may_wait_for_answer(const struct transfer *transfer)
+{
+	return refills_when_taken(transfer) &&
+	       transfer->credits.received > transfer->credits.told &&
+	       taken(transfer) == transfer->sink.ready && sink_moved(transfer, 1);
+}
+
 /* Whether something moved so far that the peer is told at once. */
 static bool has_urgent_news(const struct transfer *transfer)
 {
@@ -207,7 +235,7 @@ static bool has_urgent_news(const struct transfer *transfer)
 
 	if (!out->quiet && (is_end_to_mark(transfer) || source_moved(transfer, out->quarter)))
 		return true;
-	return !in->quiet && sink_moved(transfer, in->quarter);
+	return (!in->quiet && sink_moved(transfer, in->quarter)) || may_wait_for_answer(transfer);
 }
 
 /* ---- Deadlines ---- */
@@ -290,8 +318,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != TRANSFER_UNKNOWN;
-	settle(&transfer->sink.stream, plan->writes ? plan->incoming.ring : 0, plan->share);
-	settle(&transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring, plan->share);
+	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
+	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
 
 uint64_t transfer_announce(struct transfer *transfer, int64_t now)
@@ -316,7 +344,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 	if (stream->plan.present && ring == 0 && stream->length > 0)
 		return "has no memory";
 	if (stream->plan.present) {
-		settle(stream, ring, transfer->plan.share);
+		settle(transfer, stream, ring);
 		size_requests(transfer);
 	}
 	if (!writes && stream->plan.present) {

@@ -70,14 +70,16 @@ struct transfer_plan {
 	bool writes; /* RDMA WRITE, else RDMA READ */
 	/*
 	 * A completion of a WRITE does not say that the memory has been read (iWARP, where the
-	 * provider may send without copying): the source refills only what the peer has taken.
+	 * provider may send without copying): the source refills only what the peer has taken. If
+	 * its own ring is the shorter one it tells `ready` as often as that fills, and the peer
+	 * answers at once.
 	 */
 	bool completes_early;
 	unsigned int depth;    /* requests of the operation that are outstanding, 1 to 65536 */
 	uint64_t request_size; /* bytes of a request at most */
 	unsigned int credits;  /* 0: the peer knows no MSG_WINDOW */
 	unsigned int answer;   /* at least 2, less than `credits` */
-	unsigned int share;    /* a move of so great a part of the announced ring is reported */
+	unsigned int share;    /* a move of so great a part of the ring is reported */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
 };
@@ -92,7 +94,7 @@ struct transfer_stream {
 	uint64_t local_span, remote_span; /* in the rings: a byte is at its position modulo this */
 	bool held;                        /* this side's ring holds all the bytes that differ */
 	bool repeats; /* passes are sent with the same bytes, without flow control */
-	bool quiet;   /* fits into the announced ring: reported by the clock alone */
+	bool quiet; /* fits into the announced ring, and nobody waits to hear: by the clock alone */
 };
 
 /* The source of the outgoing stream: positions. */
