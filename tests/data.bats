@@ -165,7 +165,7 @@ until_none_counted() {
 	lab disturb
 	wait_client
 	expect 0
-	valid_json <"$client_out"
+	expect_json <"$client_out"
 	python3 - "$client_out" <<-'END'
 	import json, sys
 	*intervals, session = map(json.loads, open(sys.argv[1]))

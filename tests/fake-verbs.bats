@@ -11,6 +11,7 @@ setup_file() {
 	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0 # built for another machine: tests/portability
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=address
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=thread
+	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
 }
 
 setup() {
@@ -23,10 +24,9 @@ setup() {
 
 # calls FUNCTION...: how often the last run called each, with blanks between; "served" are the clients of which all was right.
 calls() {
-	local function
-	for function; do
-		sed -n "s/^$function //p; \$s/.*/0/p" "$FAKE_VERBS_RECORD" | head -n 1
-	done | paste -s -d ' '
+	awk -v functions="$*" '{ count[$1] = $2 }
+		END { for (i = 1; i <= split(functions, names, " "); i++) printf "%s%d", i > 1 ? " " : "", count[names[i]] }' \
+		"$FAKE_VERBS_RECORD"
 }
 
 # said COUNT TEXT: so many lines of standard error have it.
@@ -34,11 +34,22 @@ said() {
 	[ "$(grep -c -F -e "$2" <<<"$stderr")" -eq "$1" ] || { echo "not $1 times '$2' in $stderr"; return 1; }
 }
 
+# untraced COMMAND...: without bats noting each command of the functions that it calls, which takes as long as the run.
+untraced() {
+	local -
+	set +T
+	"$@"
+}
+
 # fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, or of the smallest pair; sets $status, $output and $stderr. Leaks are
 # looked for where they add up, in a server that goes on, and in all that a test sets $leaks for: the search takes three
 # times as long as the run. A signal that ends it is not ignored because it is where the tests were started, by nohup(1)
 # or in the background. The operation of the program is that of the peer, unless $word is set, to another one or to none.
 fake() {
+	untraced run_fake "$@"
+}
+
+run_fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=()
 	shift 2
 	[[ $script != *signal:* ]] || command=(env --default-signal)
@@ -54,13 +65,23 @@ fake() {
 	[[ $role != *client ]] || command+=(192.0.2.1 20000)
 	ASAN_OPTIONS=$options FAKE_VERBS=$script "${command[@]}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
-	output=$(<"$BATS_TEST_TMPDIR/out") stderr=$(<"$BATS_TEST_TMPDIR/err")
-	[[ " $* " != *" "@(-J|--json)" "* ]] || valid_json <"$BATS_TEST_TMPDIR/out"
+	read_text output "$BATS_TEST_TMPDIR/out"
+	read_text stderr "$BATS_TEST_TMPDIR/err"
+	[[ " $* " != *" "@(-J|--json)" "* ]] || expect_json <"$BATS_TEST_TMPDIR/out"
+}
+
+# read_text VARIABLE FILE: what stands in the file, without the end of its last line; without a process for that.
+read_text() {
+	IFS= read -r -d '' "$1" <"$2" || printf -v "$1" '%s' "${!1%$'\n'}"
 }
 
 # outcomes [ROLE [OPTION...]]: lines of standard input are, with a tab or two between, role and options, unless given, exit
 # status, script, and what standard error says; without that it says nothing.
 outcomes() {
+	untraced try_outcomes "$@"
+}
+
+try_outcomes() {
 	local columns command=("$@") expected script text failed=0 count=0
 	while IFS=$'\t' read -ra columns; do
 		[ $# -gt 0 ] || { read -ra command <<<"${columns[0]}" && columns=("${columns[@]:1}"); }
@@ -77,6 +98,10 @@ outcomes() {
 
 # counts FUNCTION...: lines of standard input are role and options, exit status, how often each is called, and script.
 counts() {
+	untraced try_counts "$@"
+}
+
+try_counts() {
 	local command expected count script failed=0
 	while IFS=$'\t' read -r command expected count script; do
 		read -ra command <<<"$command"
@@ -633,20 +658,21 @@ happy_path() {
 
 # bats test_tags=slow
 @test "every call of the client fails" {
-	tests/fake-verbs/faults client "" read
+	FAKE_VERBS_PROGRAMS=build/fake-verbs/none tests/fake-verbs/faults client "" read
 	tests/fake-verbs/faults client "iwarp write payload:3000 max_msg:64" write # many work requests
 }
 
 # bats test_tags=slow
 @test "every call of a one-off server fails" {
-	leaks=yes tests/fake-verbs/faults one-off "" read
+	leaks=yes tests/fake-verbs/faults one-off "iwarp" read
 }
 
 # bats test_tags=slow
 @test "every call of a server fails, it goes on serving, also one whose device goes and comes back" {
-	tests/fake-verbs/faults server "iwarp" read
 	leaks=yes tests/fake-verbs/faults server "write" write
-	leaks=yes tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read
+	# of these calls those that follow the device's leaving: each waits, or takes down
+	leaks=yes tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read \
+		'@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)'
 }
 
 # From some call on: the sessions end all the same, and nothing spins.
@@ -895,7 +921,7 @@ path() {
 		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
 	output=$(<"$BATS_TEST_TMPDIR/out")
 	echo "$script $*: status $status, $output"
-	[[ " $* " != *" --json "* ]] || valid_json <<<"$output"
+	[[ " $* " != *" --json "* ]] || expect_json <<<"$output"
 }
 
 # paths [OPTION...]: lines of standard input are exit status, script, and a pattern that stands in what --check prints.
@@ -1222,8 +1248,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	local role
 	for role in smallest-client smallest-server; do
 		leaks=yes tests/fake-verbs/faults "$role" "no-hello write" write
-		tests/fake-verbs/faults "$role" "no-hello iwarp write" write
-		tests/fake-verbs/faults "$role" "no-hello tutorial write" write
+		tests/fake-verbs/faults "$role" "no-hello iwarp tutorial write" write
 	done
 }
 
@@ -1464,13 +1489,14 @@ next_tried() {
 # status alone.
 # bats test_tags=slow
 @test "whichever call fails, a client of a name with two addresses prints one object, with the failure in words" {
-	local script="addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" function count number runs=0 failed=0
+	local script="addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" function count alike number runs=0 failed=0
 	fake client "$script" -J
 	[ "$status" -eq 0 ]
 	cp "$FAKE_VERBS_RECORD" "$BATS_TEST_TMPDIR/calls"
-	while read -r function count; do
+	while read -r function count alike; do
 		[ "$function" != served ] || continue
 		for ((number = 1; number <= count; number++)); do
+			((alike >> number & 1)) && continue
 			fake client "$script fail:$function:$number:12" -J
 			runs=$((runs + 1))
 			[[ $output == "{ "*"}" && $output != *$'\n'* && $output != *'"error": ""'* ]] &&
@@ -2151,7 +2177,6 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 # bats test_tags=slow
 @test "valgrind finds nothing" {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
-	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
 	programs=build/fake-verbs/none
 	local memcheck=(valgrind -q --error-exitcode=98 --leak-check=full)
 	FAKE_VERBS=iwarp "${memcheck[@]}" "$programs/rdma-client" -t 1 read 192.0.2.1 20000

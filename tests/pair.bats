@@ -270,7 +270,7 @@ print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"]
 	kill "$sniffer"
 	wait "$sniffer"
 	expect 0
-	valid_json <<<"$output"
+	expect_json <<<"$output"
 	[ "$(members verified | sort | uniq -c | xargs)" = "8 True" ]
 	diff <(sed 1d "$BATS_TEST_TMPDIR/ports") <(members source_port | sort -nu)
 	[ "$(sed 1d "$BATS_TEST_TMPDIR/ports" | wc -l)" -ge 7 ]
