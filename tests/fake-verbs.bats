@@ -25,7 +25,7 @@ setup() {
 # calls FUNCTION...: how often the last run called each, with blanks between; "served" are the clients of which all was right.
 calls() {
 	awk -v functions="$*" '{ count[$1] = $2 }
-		END { for (i = 1; i <= split(functions, names, " "); i++) printf "%s%d", i > 1 ? " " : "", count[names[i]] }' \
+		END { for (i = 1; i <= split(functions, names, " "); i++) printf("%s%d", (i > 1 ? " " : ""), count[names[i]]) }' \
 		"$FAKE_VERBS_RECORD"
 }
 

@@ -5,7 +5,9 @@
 bats_require_minimum_version 1.5.0
 
 top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
-PATH=$top/tests/lab:$PATH
+# Before anything else the system's programs, with what tests/setup has installed. A Python of the user's own may lack
+# that, and a script that chooses one of several takes longer than it, most of all on the emulated hosts.
+PATH=$top/tests/lab:/usr/bin:$PATH
 # The folder of the programs under test; the sanitizer runs set another one.
 PROGRAMS=${PROGRAMS:-$top}
 # A proper program of this project but for what it is ordered to do wrong.

@@ -8,7 +8,7 @@ PATH=$PWD/tests/lab:$PATH
 
 # opcodes FILE: those of the InfiniBand packets (UDP port 4791) in a capture, a line each.
 opcodes() {
-	python3 - "$1" <<-'END'
+	/usr/bin/python3 - "$1" <<-'END'
 	import struct, sys
 	data = open(sys.argv[1], "rb").read()
 	assert data[:4] == b"\xd4\xc3\xb2\xa1", "no capture file"

@@ -70,7 +70,7 @@ named() {
 	local arguments
 	for arguments in "write" "--check"; do
 		run -3 --separate-stderr ./rdma-client --json -t 1 $arguments 192.0.2.1 1
-		for key in $(python3 -c 'import json, sys
+		for key in $(/usr/bin/python3 -c 'import json, sys
 print(*json.loads(sys.argv[1]))' "$output"); do
 			keys_of rdma-client.1 | grep -qx "$key"
 		done

@@ -178,7 +178,7 @@ check_sessions() {
 
 # types_of_service SECONDS PORT: those of the packets that hosts send to or from the port in that time, on host a.
 types_of_service() {
-	lab run -w "$LIMIT" a python3 -c '
+	lab run -w "$LIMIT" a python3 -IS -c '
 import socket, struct, sys
 packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
 packets.settimeout(float(sys.argv[1]))
@@ -231,7 +231,7 @@ print(*(word for one in sorted(seen) for word in one))' "$@"
 # source_ports PORT: those of the packets from host b to the port of host a but for what the connection manager sends, a line
 # each, once it is told to end.
 source_ports() {
-	exec lab run -w "$LIMIT" a python3 -c '
+	exec lab run -w "$LIMIT" a python3 -IS -c '
 import signal, socket, struct, sys
 packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
 seen = set()
@@ -290,6 +290,7 @@ drop_from_port() {
 }
 
 drop_nothing() {
+	lab disturb
 	lab run a sh -c 'ip rule add pref 0 lookup local
 		ip rule del pref 50
 		ip rule del pref 100
@@ -301,10 +302,11 @@ drop_nothing() {
 	local dropped protocol=udp
 	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
 	start_server write
-	start_client -v --connections 8 -s 64K --one-way --duration 40 -t 10 write 192.0.2.1 "$port"
+	repair=drop_nothing
+	lab disturb delay 20ms # so that the hosts wait, and no other session for its turn
+	start_client -v --connections 8 -s 64K --depth 1 --one-way --duration 20 -t 8 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
-	repair=drop_nothing
 	drop_from_port "$protocol" "$dropped"
 	wait_client
 	[ "$status" -eq 5 ] || [ "$status" -eq 6 ]
