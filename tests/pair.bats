@@ -303,8 +303,8 @@ drop_nothing() {
 	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
 	start_server write
 	repair=drop_nothing
-	lab disturb delay 20ms # so that the hosts wait, and no other session for its turn
-	start_client -v --connections 8 -s 64K --depth 1 --one-way --duration 20 -t 8 write 192.0.2.1 "$port"
+	lab disturb delay 50ms # most of the time nothing moves: no session waits for its turn on a busy processor
+	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 40 -t 10 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
 	drop_from_port "$protocol" "$dropped"
