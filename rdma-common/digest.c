@@ -10,6 +10,8 @@
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
+/* Bytes that are compared at a time: the nearest cache has room for them, and for the pattern. */
+#define PIECE ((size_t)4096)
 
 /* Each eight bytes of the pattern are their number times this, so that every bit varies. */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
@@ -50,28 +52,14 @@ static uint8_t pattern_byte(uint64_t position)
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);
 }
 
-/* Bytes up to the first word that begins at or behind `position`, `size` at most. */
-static size_t bytes_before_word(uint64_t position, size_t size)
-{
-	size_t before = -position % WORD_SIZE;
-
-	return before < size ? before : size;
-}
-
-/* The words of the step at `position`, where a word begins. */
-static void pattern_step(uint64_t words[WORDS], uint64_t position)
-{
-	for (size_t i = 0; i < WORDS; i++)
-		words[i] = (position / WORD_SIZE + 1 + i) * MULTIPLIER;
-}
-
 /* Fills whole steps from a `position` where a word begins; returns the bytes that it filled. */
 static size_t fill_steps(uint8_t *memory, uint64_t position, size_t size)
 {
 	uint64_t words[WORDS], step[WORDS];
 	size_t done = 0;
 
-	pattern_step(words, position);
+	for (size_t i = 0; i < WORDS; i++)
+		words[i] = (position / WORD_SIZE + 1 + i) * MULTIPLIER;
 	for (; size - done >= STEP; done += STEP) {
 		for (size_t i = 0; i < WORDS; i++) {
 			step[i] = htole64(words[i]);
@@ -84,45 +72,26 @@ static size_t fill_steps(uint8_t *memory, uint64_t position, size_t size)
 
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size)
 {
-	size_t done = bytes_before_word(position, size);
+	size_t done = 0;
 
-	for (size_t i = 0; i < done; i++)
-		memory[i] = pattern_byte(position + i);
+	for (; done < size && (position + done) % WORD_SIZE != 0; done++)
+		memory[done] = pattern_byte(position + done);
 	done += fill_steps(memory + done, position + done, size - done);
 	for (; done < size; done++)
 		memory[done] = pattern_byte(position + done);
 }
 
-/* The same for comparing: returns the bytes of the steps before the first one that differs. */
-static size_t match_steps(const uint8_t *memory, uint64_t position, size_t size)
-{
-	uint64_t words[WORDS], step[WORDS];
-	size_t done = 0;
-
-	pattern_step(words, position);
-	for (; size - done >= STEP; done += STEP) {
-		uint64_t difference = 0;
-
-		memcpy(step, memory + done, STEP);
-		for (size_t i = 0; i < WORDS; i++) {
-			difference |= step[i] ^ htole64(words[i]);
-			words[i] += STEP_MULTIPLIER;
-		}
-		if (difference)
-			break;
-	}
-	return done;
-}
-
 size_t pattern_mismatch(const uint8_t *memory, uint64_t position, size_t size)
 {
-	size_t before = bytes_before_word(position, size), done = 0;
+	uint8_t pattern[PIECE];
+	size_t done = 0, piece;
 
-	while (done < before && memory[done] == pattern_byte(position + done))
-		done++;
-	if (done < before)
-		return done;
-	done += match_steps(memory + done, position + done, size - done);
+	for (; done < size; done += piece) {
+		piece = size - done < PIECE ? size - done : PIECE;
+		pattern_fill(pattern, position + done, piece);
+		if (memcmp(memory + done, pattern, piece) != 0)
+			break;
+	}
 	while (done < size && memory[done] == pattern_byte(position + done))
 		done++;
 	return done;
