@@ -26,27 +26,6 @@ struct line {
 	uint32_t drawn; /* no line, but what a terminal shows until there is one */
 };
 
-/* A descriptor, and the pipe in front of it. */
-struct outlet {
-	struct outlets *all;
-	int descriptor;
-	int entrance, exit; /* neither blocks */
-	pthread_t thread;
-	atomic_uint lost;     /* lines that were dropped since the last one that was not */
-	atomic_uint drawings; /* texts that are drawn, and wait */
-	bool drawn;           /* the cursor stands behind one; the thread's */
-	atomic_bool failed;   /* write(2) has failed at least once */
-};
-
-struct outlets {
-	struct outlet outlets[STREAMS];
-	unsigned int count;      /* one if both streams are one file */
-	atomic_uint running;     /* threads */
-	int ended;               /* eventfd(2): the last one has */
-	atomic_ullong unwritten; /* lines that were printed, and are neither written nor said to be
-				    lost */
-};
-
 /* ---- The threads ---- */
 
 /* The next line. False: the entrance is closed, or, unless that is waited for, there is none. */
@@ -99,6 +78,7 @@ static void write_line(struct outlet *outlet, const struct line *line)
 static void *run_outlet(void *argument)
 {
 	struct outlet *outlet = argument;
+	struct console *console = outlet->console;
 	struct line line;
 
 	while (take_line(outlet, &line, true)) {
@@ -106,11 +86,12 @@ static void *run_outlet(void *argument)
 		if (line.drawn)
 			atomic_fetch_sub(&outlet->drawings, 1);
 		else
-			atomic_fetch_sub(&outlet->all->unwritten, line.lost + (*line.text != '\0'));
+			atomic_fetch_sub(&console->unwritten, line.lost + (*line.text != '\0'));
 		free(line.text);
 	}
-	if (atomic_fetch_sub(&outlet->all->running, 1) == 1)
-		eventfd_write(outlet->all->ended, 1);
+	close(outlet->exit);
+	if (atomic_fetch_sub(&console->running, 1) == 1)
+		eventfd_write(console->ended, 1);
 	return NULL;
 }
 
@@ -125,92 +106,68 @@ static bool is_same_file(int one, int other)
 }
 
 /* Adds an outlet; 0 or an errno value. */
-static int start_outlet(struct outlets *outlets, int descriptor)
+static int start_outlet(struct console *console, int descriptor)
 {
-	struct outlet *outlet = &outlets->outlets[outlets->count];
+	struct outlet *outlet = &console->outlets[console->count];
+	pthread_t thread;
 	int ends[2], error;
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
 	/* if it stays longer, more lines may wait */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
-	outlet->all = outlets;
-	outlet->descriptor = descriptor;
-	outlet->exit = ends[0];
-	outlet->entrance = ends[1];
-	error = pthread_create(&outlet->thread, NULL, run_outlet, outlet);
+	*outlet = (struct outlet){
+		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
+	};
+	error = pthread_create(&thread, NULL, run_outlet, outlet);
 	if (error) {
 		close(ends[0]);
 		close(ends[1]);
 		return error;
 	}
-	atomic_fetch_add(&outlets->running, 1); /* it cannot end before the entrance is closed */
-	outlets->count++;
+	pthread_detach(thread); /* one that is stuck in write(2) is not waited for */
+	atomic_fetch_add(&console->running, 1); /* it cannot end before the entrance is closed */
+	console->count++;
 	return 0;
-}
-
-/* Nothing is printed any more: the threads end behind the last line. */
-static void close_entrances(struct outlets *outlets)
-{
-	for (unsigned int i = 0; i < outlets->count; i++) {
-		struct outlet *outlet = &outlets->outlets[i];
-
-		if (outlet->entrance >= 0)
-			close(outlet->entrance);
-		outlet->entrance = -1;
-	}
-}
-
-/* The threads are about to end. */
-static void free_outlets(struct outlets *outlets)
-{
-	for (unsigned int i = 0; i < outlets->count; i++) {
-		pthread_join(outlets->outlets[i].thread, NULL);
-		close(outlets->outlets[i].exit);
-	}
-	if (outlets->ended >= 0)
-		close(outlets->ended);
-	free(outlets);
 }
 
 void console_init(struct console *console, bool json)
 {
+	memset(console, 0, sizeof(*console));
 	console->json = json;
-	console->outlets = NULL;
+	console->ended = -1;
 }
 
 int console_open(struct console *console, int output, int error)
 {
-	struct outlets *outlets = calloc(1, sizeof(*outlets));
 	int result;
+	bool failed;
 
-	if (!outlets)
-		return errno;
-	outlets->ended = eventfd(0, EFD_CLOEXEC);
-	result = outlets->ended < 0 ? errno : start_outlet(outlets, output);
+	console->ended = eventfd(0, EFD_CLOEXEC);
+	result = console->ended < 0 ? errno : start_outlet(console, output);
 	if (!result && !is_same_file(output, error))
-		result = start_outlet(outlets, error);
-	if (!result) {
-		console->outlets = outlets;
-	} else {
-		close_entrances(outlets);
-		free_outlets(outlets);
-	}
+		result = start_outlet(console, error);
+	if (result)
+		console_close(console, &failed);
 	return result;
 }
 
 enum drained console_drain(struct console *console, int milliseconds, int interruption)
 {
-	struct outlets *outlets = console->outlets;
 	struct pollfd ready[] = {
-		{ .fd = outlets ? outlets->ended : -1, .events = POLLIN },
+		{ .fd = console->ended, .events = POLLIN },
 		{ .fd = interruption, .events = POLLIN },
 	};
 	int count;
 
-	if (!outlets)
+	/* nothing is printed any more: the threads end behind the last line */
+	for (unsigned int i = 0; i < console->count; i++) {
+		if (console->outlets[i].entrance >= 0)
+			close(console->outlets[i].entrance);
+		console->outlets[i].entrance = -1;
+	}
+	if (console->count == 0)
 		return DRAINED_ALL;
-	close_entrances(outlets);
 	do
 		count = poll(ready, 2, milliseconds);
 	while (count < 0 && errno == EINTR);
@@ -221,36 +178,28 @@ enum drained console_drain(struct console *console, int milliseconds, int interr
 
 uint64_t console_close(struct console *console, bool *failed)
 {
-	struct outlets *outlets = console->outlets;
 	struct line line;
-	uint64_t left;
-	bool ended;
+	enum drained drained;
 
-	*failed = false;
-	if (!outlets)
-		return 0;
 	/* what still waits is taken away from the threads, which then find the end */
-	for (unsigned int i = 0; i < outlets->count; i++) {
-		while (take_line(&outlets->outlets[i], &line, false))
+	for (unsigned int i = 0; i < console->count; i++) {
+		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
 	}
-	ended = console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL;
+	drained = console_drain(console, END_MILLISECONDS, -1);
+	if (drained == DRAINED_ALL && console->ended >= 0)
+		close(console->ended);
 	/* behind that: the line that a thread has in hand may fail meanwhile */
-	*failed = atomic_load(&outlets->outlets[STREAM_OUTPUT].failed);
-	left = atomic_load(&outlets->unwritten);
-	for (unsigned int i = 0; i < outlets->count && !ended; i++)
-		pthread_detach(outlets->outlets[i].thread);
-	if (ended)
-		free_outlets(outlets);
-	console->outlets = NULL;
-	return left;
+	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
+	console->count = 0;
+	return atomic_load(&console->unwritten);
 }
 
 /* ---- Printing ---- */
 
-static struct outlet *outlet_of(struct outlets *outlets, enum stream stream)
+static struct outlet *outlet_of(struct console *console, enum stream stream)
 {
-	return &outlets->outlets[stream < outlets->count ? stream : STREAM_OUTPUT];
+	return &console->outlets[stream < console->count ? stream : STREAM_OUTPUT];
 }
 
 /* The text is the thread's then. False: there was no memory for it, or the pipe is full. */
@@ -268,11 +217,11 @@ static bool put(struct outlet *outlet, struct line line)
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {
-	struct outlet *outlet = outlet_of(console->outlets, stream);
-	struct outlet *notices = outlet_of(console->outlets, console->json ? STREAM_ERROR : stream);
+	struct outlet *outlet = outlet_of(console, stream);
+	struct outlet *notices = outlet_of(console, console->json ? STREAM_ERROR : stream);
 	unsigned int lost = atomic_exchange(&outlet->lost, 0);
 
-	atomic_fetch_add(&console->outlets->unwritten, 1);
+	atomic_fetch_add(&console->unwritten, 1);
 	if (put(outlet, (struct line){ .text = text, .lost = lost }))
 		return;
 	atomic_fetch_add(&outlet->lost, lost);
@@ -298,7 +247,7 @@ void console_print(struct console *console, enum stream stream, const char *pref
 			line = NULL;
 		free(text);
 	}
-	if (console->outlets)
+	if (console->count > 0)
 		queue_line(console, stream, line);
 	else
 		write_at_once(stream == STREAM_OUTPUT ? stdout : stderr, line);
@@ -317,12 +266,11 @@ void print_warning(struct console *console, const char *format, ...)
 
 void console_draw(struct console *console, const char *text)
 {
+	struct outlet *outlet = outlet_of(console, STREAM_ERROR);
 	struct line line = { .drawn = *text != '\0' };
-	struct outlet *outlet;
 
-	if (!console->outlets)
+	if (console->count == 0)
 		return;
-	outlet = outlet_of(console->outlets, STREAM_ERROR);
 	if (line.drawn && atomic_fetch_add(&outlet->drawings, 1) >= MOST_DRAWN) {
 		atomic_fetch_sub(&outlet->drawings, 1);
 		return;

@@ -13,6 +13,7 @@
 #define RDMA_COMMON_CONSOLE_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,14 +28,27 @@ enum stream {
 };
 #define STREAMS 2
 
-struct outlets;
+/* A descriptor, and the pipe in front of it. */
+struct outlet {
+	struct console *console;
+	int descriptor;
+	int entrance, exit;   /* neither blocks */
+	atomic_uint lost;     /* lines that were dropped since the last one that was not */
+	atomic_uint drawings; /* texts that are drawn, and wait */
+	atomic_bool failed;   /* write(2) has failed at least once */
+	bool drawn;           /* the cursor stands behind a text that is drawn; the thread's */
+};
 
+/* It is static: a thread that is stuck in write(2) may outlive main(). */
 struct console {
-	bool json; /* standard output is for objects of JSON alone */
-	/* Pipes and threads; NULL: there are none, who prints writes, and waits for the reader. Set
-	 * while there is one thread alone; not in here, since a thread that is stuck outlives it.
-	 */
-	struct outlets *outlets;
+	bool json;          /* standard output is for objects of JSON alone */
+	unsigned int count; /* of outlets: one if both streams are one file; none, and no thread:
+			       who prints writes, and waits for the reader */
+	struct outlet outlets[STREAMS];
+	atomic_uint running;     /* threads */
+	int ended;               /* eventfd(2): the last one has */
+	atomic_ullong unwritten; /* lines that were printed, and are neither written nor said to be
+				    lost */
 };
 
 /* Initialises `console`, without threads. */

@@ -73,7 +73,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 /* A console whose outputs are pipes of a page, unless a test has others. */
 static struct {
-	struct console console;
+	struct console *console; /* static in the programs: a stuck thread goes on using it */
 	int readers[STREAMS];
 	int writers[STREAMS];
 	bool failed; /* as console_close() says */
@@ -91,6 +91,13 @@ static void open_pipes(void)
 	}
 }
 
+static void create_console(void)
+{
+	fixture.console = malloc(sizeof(*fixture.console));
+	assert_non_null(fixture.console);
+	console_init(fixture.console, false);
+}
+
 static void start_on(int output, int error)
 {
 	memset(&writes, 0, sizeof(writes));
@@ -99,8 +106,8 @@ static void start_on(int output, int error)
 	writes.descriptors[0] = output;
 	writes.descriptors[1] = error;
 	signal(SIGPIPE, SIG_IGN);
-	console_init(&fixture.console, false);
-	assert_int_equal(console_open(&fixture.console, output, error), 0);
+	create_console();
+	assert_int_equal(console_open(fixture.console, output, error), 0);
 }
 
 static void start(void)
@@ -120,8 +127,9 @@ static void close_pipes(void)
 /* All is written, and nothing is left. */
 static void stop(void)
 {
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, -1), DRAINED_ALL);
-	assert_int_equal(console_close(&fixture.console, &fixture.failed), 0);
+	assert_int_equal(console_drain(fixture.console, PATIENCE, -1), DRAINED_ALL);
+	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
+	free(fixture.console);
 	close_pipes();
 }
 
@@ -130,7 +138,7 @@ __attribute__((format(printf, 2, 3))) static void print(enum stream stream, cons
 	va_list arguments;
 
 	va_start(arguments, format);
-	console_print(&fixture.console, stream, "> ", format, arguments);
+	console_print(fixture.console, stream, "> ", format, arguments);
 	va_end(arguments);
 }
 
@@ -198,7 +206,7 @@ TEST(a_line_has_something_in_front_and_may_be_empty_behind_that)
 	start();
 	print(STREAM_OUTPUT, "%s", "");
 	assert_reads(fixture.readers[0], "> \n");
-	print_warning(&fixture.console, "%d of %s", 5, "them");
+	print_warning(fixture.console, "%d of %s", 5, "them");
 	snprintf(expected, sizeof(expected), "%s: 5 of them\n", program_invocation_short_name);
 	assert_reads(fixture.readers[1], expected);
 	stop();
@@ -343,7 +351,7 @@ TEST(between_objects_of_json_no_line_says_what_was_dropped)
 	char *text;
 
 	start();
-	fixture.console.json = true;
+	fixture.console->json = true;
 	for (int i = 0; i < TOO_MANY; i++)
 		print(STREAM_OUTPUT, "%d", i);
 	print(STREAM_ERROR, "status");
@@ -392,9 +400,9 @@ TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 
 	start();
 	hold();
-	assert_int_equal(console_drain(&fixture.console, 1, -1), DRAINED_EXPIRED);
+	assert_int_equal(console_drain(fixture.console, 1, -1), DRAINED_EXPIRED);
 	interruptions = 1; /* by a signal that is no reason to end */
-	assert_int_equal(console_drain(&fixture.console, PATIENCE, interruption),
+	assert_int_equal(console_drain(fixture.console, PATIENCE, interruption),
 			 DRAINED_INTERRUPTED);
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[1], "> held\n");
@@ -413,8 +421,8 @@ TEST(every_line_that_is_left_is_counted)
 		hold();
 		for (int i = 0; i < lines; i++)
 			print(STREAM_ERROR, "%d", i);
-		console_draw(&fixture.console, "no line");
-		assert_int_equal(console_close(&fixture.console, &fixture.failed), 1 + lines);
+		console_draw(fixture.console, "no line");
+		assert_int_equal(console_close(fixture.console, &fixture.failed), 1 + lines);
 		assert_false(fixture.failed);
 		sem_post(&writes.go);
 		assert_reads(fixture.readers[1], "> held\n");
@@ -429,11 +437,11 @@ TEST(without_descriptors_for_it_a_console_does_not_open)
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low = limit;
-	console_init(&fixture.console, false);
+	create_console();
 	open_pipes();
 	for (low.rlim_cur = 3; result; low.rlim_cur++) {
 		setrlimit(RLIMIT_NOFILE, &low);
-		result = console_open(&fixture.console, fixture.writers[0], fixture.writers[1]);
+		result = console_open(fixture.console, fixture.writers[0], fixture.writers[1]);
 		setrlimit(RLIMIT_NOFILE, &limit);
 		assert_int_equal(count_descriptors() - before, result ? 4 : 9);
 		assert_true(result == 0 || result == EMFILE);
@@ -450,25 +458,25 @@ TEST(without_descriptors_for_it_a_console_does_not_open)
 TEST(what_is_drawn_is_taken_away_before_a_line)
 {
 	start();
-	console_draw(&fixture.console, ""); /* nothing to take away */
-	console_draw(&fixture.console, "half of it");
+	console_draw(fixture.console, ""); /* nothing to take away */
+	console_draw(fixture.console, "half of it");
 	assert_reads(fixture.readers[1], "\rhalf of it\033[K");
-	console_draw(&fixture.console, "more of it");
+	console_draw(fixture.console, "more of it");
 	assert_reads(fixture.readers[1], "\rmore of it\033[K");
 	print(STREAM_ERROR, "line");
 	print(STREAM_ERROR, "another");
 	assert_reads(fixture.readers[1], "\r\033[K> line\n> another\n");
-	console_draw(&fixture.console, "all of it");
-	console_draw(&fixture.console, "");
+	console_draw(fixture.console, "all of it");
+	console_draw(fixture.console, "");
 	assert_reads(fixture.readers[1], "\rall of it\033[K\r\033[K");
 	/* behind a stopped terminal a few of them wait */
 	hold();
 	for (int i = 0; i < TOO_MANY; i++)
-		console_draw(&fixture.console, "drawn");
+		console_draw(fixture.console, "drawn");
 	print(STREAM_ERROR, "line");
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[1], "> held\n" EIGHT "\r\033[K> line\n");
-	console_draw(&fixture.console, "again");
+	console_draw(fixture.console, "again");
 	assert_reads(fixture.readers[1], "\ragain\033[K");
 	stop();
 }
@@ -492,13 +500,14 @@ static void assert_prints_at_once(FILE **stream, enum stream number)
 
 TEST(without_threads_nothing_is_left)
 {
-	console_init(&fixture.console, false);
-	console_draw(&fixture.console, "nothing");
+	create_console();
+	console_draw(fixture.console, "nothing");
 	assert_prints_at_once(&stdout, STREAM_OUTPUT);
 	assert_prints_at_once(&stderr, STREAM_ERROR);
-	assert_int_equal(console_drain(&fixture.console, INT32_MAX, -1), DRAINED_ALL);
-	assert_int_equal(console_close(&fixture.console, &fixture.failed), 0);
+	assert_int_equal(console_drain(fixture.console, INT32_MAX, -1), DRAINED_ALL);
+	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
 	assert_false(fixture.failed);
+	free(fixture.console);
 }
 
 RUN_TESTS(NULL, NULL, NULL)
