@@ -47,8 +47,6 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all 
 #define COMPLETIONS_PER_TURN 64
 /* Turns without a wait between two looks at the descriptors, with --busy-poll. */
 #define TURNS_PER_LOOK 1000
-/* Bytes of the thread's stack. */
-#define STACK_SIZE ((size_t)256 << 10)
 
 /*
  * The messages of a session, and what each waits for:
@@ -1747,14 +1745,8 @@ static void *run(void *argument)
 
 enum status connection_start(struct connection *connection)
 {
-	pthread_attr_t attributes;
-	int error = pthread_attr_init(&attributes);
+	int error = start_thread(&connection->thread, run, connection);
 
-	if (!error) {
-		pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does too */
-		error = pthread_create(&connection->thread, &attributes, run, connection);
-		pthread_attr_destroy(&attributes);
-	}
 	connection->running = !error;
 	if (error)
 		return connection_fail(connection, STATUS_LOCAL_FAILURE,

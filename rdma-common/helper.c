@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,15 +13,13 @@
 #include "clock.h"
 #include "memory.h"
 
-/* Bytes of its stack. */
-#define STACK_SIZE ((size_t)256 << 10)
 /* The time that a call has to end when its session is over. */
 #define PATIENCE_MILLISECONDS 500
 
-enum call {
-	CALL_READ,
-	CALL_STORE,
-	CALL_COMMIT,
+enum state {
+	STATE_IDLE,
+	STATE_BUSY,  /* with a call */
+	STATE_ENDED, /* that has ended, and its result is not taken */
 };
 
 struct helper {
@@ -31,13 +28,14 @@ struct helper {
 	struct payload payload;
 	const char *output_name;
 	size_t ring_size; /* 0: it stores */
+	pthread_t thread;
 	sem_t asked; /* what the helper waits for: it costs no descriptor, as an eventfd(2) would */
 	int ended;   /* eventfd(2): a call has, or the helper */
-	bool asked_for; /* a call whose result is not taken; its owner's */
-	atomic_bool busy, over, cancelled;
+	_Atomic enum state state;
+	atomic_bool cancelled;
 	atomic_bool parted; /* one of both has ended, or has let go of the other */
 	/* Of the call; the helper's while it is busy: */
-	enum call call;
+	ssize_t (*call)(struct helper *helper);
 	uint8_t *memory; /* what is read or stored lies in it: the ring, or the buffer */
 	uint64_t position;
 	size_t offset, size;
@@ -49,12 +47,25 @@ struct helper {
 
 /* ---- The thread ---- */
 
+static ssize_t read_piece(struct helper *helper)
+{
+	return payload_read(&helper->payload, helper->position, helper->memory + helper->offset,
+			    helper->size, &helper->cancelled);
+}
+
 static bool open_output(struct helper *helper)
 {
 	if (!helper->output)
 		helper->output =
 			output_open(helper->outputs, helper->output_name, &helper->cancelled);
 	return helper->output;
+}
+
+static ssize_t store(struct helper *helper)
+{
+	if (!open_output(helper))
+		return -1;
+	return output_write(helper->output, helper->memory + helper->offset, helper->size);
 }
 
 static ssize_t commit(struct helper *helper)
@@ -66,23 +77,6 @@ static ssize_t commit(struct helper *helper)
 	output = helper->output;
 	helper->output = NULL;
 	return output_commit(output);
-}
-
-static ssize_t perform(struct helper *helper)
-{
-	switch (helper->call) {
-	case CALL_READ:
-		return payload_read(&helper->payload, helper->position,
-				    helper->memory + helper->offset, helper->size,
-				    &helper->cancelled);
-	case CALL_STORE:
-		return open_output(helper)
-			       ? output_write(helper->output, helper->memory + helper->offset,
-					      helper->size)
-			       : -1;
-	default:
-		return commit(helper);
-	}
 }
 
 static void destroy(struct helper *helper)
@@ -101,53 +95,41 @@ static void *run(void *argument)
 	for (;;) {
 		while (sem_wait(&helper->asked) && errno == EINTR)
 			;
-		if (!atomic_load(&helper->busy))
+		if (atomic_load(&helper->state) != STATE_BUSY)
 			break;
-		helper->result = perform(helper);
+		helper->result = helper->call(helper);
 		helper->error = errno;
-		atomic_store(&helper->busy, false);
+		atomic_store(&helper->state, STATE_ENDED);
 		eventfd_write(helper->ended, 1);
 	}
 	output_abandon(helper->output);
-	if (atomic_exchange(&helper->parted, true)) { /* its owner has gone */
-		if (helper->ring_size > 0)
-			memory_unmap(helper->memory, helper->ring_size);
-		destroy(helper);
-		process_report_ended(process, NULL);
-	} else {
-		eventfd_write(helper->ended, 1);
-		atomic_store(&helper->over, true); /* and it is the owner's */
+	if (!atomic_exchange(&helper->parted, true)) {
+		eventfd_write(helper->ended, 1); /* its owner joins it */
+		return NULL;
 	}
+	if (helper->ring_size > 0)
+		memory_unmap(helper->memory, helper->ring_size);
+	destroy(helper);
+	process_report_ended(process, NULL);
 	return NULL;
 }
 
 /* ---- Its owner ---- */
 
-static int start_thread(struct helper *helper)
+/* Starts one with these values. NULL with errno. */
+static struct helper *start(struct helper values, size_t buffer_size)
 {
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int error = pthread_attr_init(&attributes);
-
-	if (error)
-		return error;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
-	error = pthread_create(&thread, &attributes, run, helper);
-	pthread_attr_destroy(&attributes);
-	return error;
-}
-
-/* NULL: `helper` could not be allocated, or its thread not started; errno. */
-static struct helper *start(struct helper *helper)
-{
+	struct helper *helper = calloc(1, sizeof(*helper) + buffer_size);
 	int error;
 
 	if (!helper)
 		return NULL;
+	*helper = values;
+	if (buffer_size > 0)
+		helper->memory = helper->buffer;
 	sem_init(&helper->asked, 0, 0);
 	helper->ended = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	error = helper->ended < 0 ? errno : start_thread(helper);
+	error = helper->ended < 0 ? errno : start_thread(&helper->thread, run, helper);
 	if (!error)
 		return helper;
 	destroy(helper);
@@ -158,29 +140,19 @@ static struct helper *start(struct helper *helper)
 struct helper *helper_start_reading(struct process *process, const struct payload *payload,
 				    uint8_t *ring, size_t ring_size)
 {
-	struct helper *helper = calloc(1, sizeof(*helper));
-
-	if (helper) {
-		helper->process = process;
-		helper->payload = *payload;
-		helper->memory = ring;
-		helper->ring_size = ring_size;
-	}
-	return start(helper);
+	return start((struct helper){ .process = process,
+				      .payload = *payload,
+				      .memory = ring,
+				      .ring_size = ring_size },
+		     0);
 }
 
 struct helper *helper_start_storing(struct process *process, struct outputs *outputs,
 				    const char *output)
 {
-	struct helper *helper = calloc(1, sizeof(*helper) + HELPER_BUFFER);
-
-	if (helper) {
-		helper->process = process;
-		helper->outputs = outputs;
-		helper->output_name = output;
-		helper->memory = helper->buffer;
-	}
-	return start(helper);
+	return start(
+		(struct helper){ .process = process, .outputs = outputs, .output_name = output },
+		HELPER_BUFFER);
 }
 
 uint8_t *helper_buffer(struct helper *helper)
@@ -193,11 +165,10 @@ int helper_descriptor(const struct helper *helper)
 	return helper->ended;
 }
 
-static void ask(struct helper *helper, enum call call)
+static void ask(struct helper *helper, ssize_t (*call)(struct helper *helper))
 {
 	helper->call = call;
-	helper->asked_for = true;
-	atomic_store(&helper->busy, true);
+	atomic_store(&helper->state, STATE_BUSY);
 	sem_post(&helper->asked);
 }
 
@@ -206,24 +177,24 @@ void helper_read(struct helper *helper, size_t offset, uint64_t position, size_t
 	helper->offset = offset;
 	helper->position = position;
 	helper->size = size;
-	ask(helper, CALL_READ);
+	ask(helper, read_piece);
 }
 
 void helper_store(struct helper *helper, size_t offset, size_t size)
 {
 	helper->offset = offset;
 	helper->size = size;
-	ask(helper, CALL_STORE);
+	ask(helper, store);
 }
 
 void helper_commit(struct helper *helper)
 {
-	ask(helper, CALL_COMMIT);
+	ask(helper, commit);
 }
 
 bool helper_is_asked(const struct helper *helper)
 {
-	return helper && helper->asked_for;
+	return helper && atomic_load(&helper->state) != STATE_IDLE;
 }
 
 bool helper_result(struct helper *helper, ssize_t *result)
@@ -232,9 +203,9 @@ bool helper_result(struct helper *helper, ssize_t *result)
 
 	/* first: this may be the end of a call before, whose result was taken ahead of it */
 	eventfd_read(helper->ended, &count);
-	if (atomic_load(&helper->busy))
+	if (atomic_load(&helper->state) == STATE_BUSY)
 		return false;
-	helper->asked_for = false;
+	atomic_store(&helper->state, STATE_IDLE);
 	*result = helper->result;
 	errno = helper->error;
 	return true;
@@ -253,7 +224,7 @@ void helper_cancel(struct helper *helper)
 		atomic_store(&helper->cancelled, true);
 }
 
-/* Waits a moment until the thread does nothing any more; that writes once more behind `parted`. */
+/* Waits a moment until the thread has parted, which it tells behind that. */
 static void wait_for_end(struct helper *helper)
 {
 	int64_t deadline = now_milliseconds() + PATIENCE_MILLISECONDS, left;
@@ -268,15 +239,19 @@ static void wait_for_end(struct helper *helper)
 
 bool helper_release(struct helper *helper)
 {
+	pthread_t thread;
+
 	if (!helper)
 		return true;
+	thread = helper->thread;
 	helper_cancel(helper);
 	sem_post(&helper->asked);
 	wait_for_end(helper);
-	if (!atomic_exchange(&helper->parted, true))
+	if (!atomic_exchange(&helper->parted, true)) {
+		pthread_detach(thread);
 		return false;
-	while (!atomic_load(&helper->over)) /* it has one line to go */
-		sched_yield();
+	}
+	pthread_join(thread, NULL);
 	destroy(helper);
 	return true;
 }

@@ -21,6 +21,9 @@
  */
 #define SIGNAL_NANOSECONDS 100000000
 
+/* Bytes of a thread's stack. */
+#define STACK_SIZE ((size_t)256 << 10)
+
 /* The timeout for epoll_wait(2). */
 static int milliseconds_until(int64_t deadline)
 {
@@ -44,6 +47,21 @@ void occupy_standard_descriptors(void)
 		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
 			return;
 	}
+}
+
+/* ---- Threads ---- */
+
+int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
+{
+	pthread_attr_t attributes;
+	int error = pthread_attr_init(&attributes);
+
+	if (error)
+		return error;
+	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
+	error = pthread_create(thread, &attributes, routine, argument);
+	pthread_attr_destroy(&attributes);
+	return error;
 }
 
 /* ---- Failures outside of a session ---- */
@@ -329,11 +347,6 @@ static enum wakeup take_signal(struct process *process)
 	return WAKEUP_SIGNAL;
 }
 
-bool process_take_ended(struct process *process, void **what)
-{
-	return read(process->ended[0], what, sizeof(*what)) == sizeof(*what);
-}
-
 void process_report_ended(struct process *process, void *what)
 {
 	/* a pipe takes so few bytes as a whole (pipe(7)), and the main thread empties it */
@@ -353,7 +366,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	int error = count < 0 ? errno : 0;
 
 	/* first: what has ended leaves room for who comes, and is told whatever fails */
-	if (process_take_ended(process, ended))
+	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
 	if (count == 0 || error == EINTR || process->exhausted)
 		return WAKEUP_OTHER;

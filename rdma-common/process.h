@@ -9,6 +9,7 @@
 #define RDMA_COMMON_PROCESS_H
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -93,6 +94,9 @@ void process_close(struct process *process, bool may_report);
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* pthread_create(3) of a thread with a small stack: there may be thousands. Any thread. */
+int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
+
 /* Has a descriptor never block. 0 or -1 with errno. */
 int make_nonblocking(int descriptor);
 
@@ -111,9 +115,6 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 
 /* A thread is about to end, and tells the main thread of `what`, any pointer. Any thread. */
 void process_report_ended(struct process *process, void *what);
-
-/* Takes such a report. False: there is none. */
-bool process_take_ended(struct process *process, void **what);
 
 /*
  * rdma_connect(3), for `seconds` at most: over soft-iWARP in Linux it waits for the TCP connection

@@ -73,7 +73,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 /* A console whose outputs are pipes of a page, unless a test has others. */
 static struct {
-	struct console *console; /* static in the programs: a stuck thread goes on using it */
+	struct console *console; /* each test has another: a stuck thread goes on using its own */
 	int readers[STREAMS];
 	int writers[STREAMS];
 	bool failed; /* as console_close() says */
@@ -93,8 +93,11 @@ static void open_pipes(void)
 
 static void create_console(void)
 {
-	fixture.console = malloc(sizeof(*fixture.console));
-	assert_non_null(fixture.console);
+	static struct console consoles[64];
+	static size_t count;
+
+	assert_in_range(count, 0, ENTRIES(consoles) - 1);
+	fixture.console = &consoles[count++];
 	console_init(fixture.console, false);
 }
 
@@ -129,7 +132,6 @@ static void stop(void)
 {
 	assert_int_equal(console_drain(fixture.console, PATIENCE, -1), DRAINED_ALL);
 	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
-	free(fixture.console);
 	close_pipes();
 }
 
@@ -507,7 +509,6 @@ TEST(without_threads_nothing_is_left)
 	assert_int_equal(console_drain(fixture.console, INT32_MAX, -1), DRAINED_ALL);
 	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
 	assert_false(fixture.failed);
-	free(fixture.console);
 }
 
 RUN_TESTS(NULL, NULL, NULL)

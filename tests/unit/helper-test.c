@@ -87,12 +87,18 @@ static size_t read_back(const char *name, uint8_t *memory, size_t size)
 	return count < 0 ? 0 : (size_t)count;
 }
 
-/* Waits for it. */
+/* What process_report_ended() was told, if it was. */
 static bool is_told_of_an_end(void **what)
+{
+	return read(process.ended[0], what, sizeof(*what)) == sizeof(*what);
+}
+
+/* Waits for it. */
+static bool await_an_end(void **what)
 {
 	struct pollfd ended = { .fd = process.ended[0], .events = POLLIN };
 
-	return poll(&ended, 1, -1) == 1 && process_take_ended(&process, what);
+	return poll(&ended, 1, -1) == 1 && is_told_of_an_end(what);
 }
 
 /* ---- Tests ---- */
@@ -195,7 +201,7 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 	if (helper_release(helper))
 		assert_int_equal(memory_unmap(ring, 10), 0);
 	else
-		assert_true(is_told_of_an_end(&what));
+		assert_true(await_an_end(&what));
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -214,9 +220,9 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 	helper_read(helper, 0, 0, 10);
 	assert_false(helper_release(helper));
 	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* is still there */
-	assert_false(process_take_ended(&process, &what));
+	assert_false(is_told_of_an_end(&what));
 	assert_int_equal(write(answer[1], "", 1), 1);
-	assert_true(is_told_of_an_end(&what));
+	assert_true(await_an_end(&what));
 	assert_null(what);
 	assert_int_equal(msync(ring, 10, MS_ASYNC), -1); /* is not mapped */
 	assert_int_equal(errno, ENOMEM);
