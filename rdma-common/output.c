@@ -11,12 +11,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#include <linux/magic.h>
 
 #include "clock.h"
 
@@ -39,8 +36,10 @@
 struct place {
 	char path[PATH_SIZE];
 	char folder[PATH_SIZE]; /* that it is in */
-	bool in_place;  /* what is open there is written to: only the kernel knows its name */
-	int descriptor; /* and is this one of the process's own; -1: it is not */
+	bool is_open;      /* already, and is written to as it is: only the kernel knows its name */
+	int descriptor;    /* that is this one of the process's own; -1: it is not */
+	bool is_file;      /* or nothing is there yet */
+	struct stat about; /* else of what is there */
 };
 
 struct output {
@@ -51,10 +50,9 @@ struct output {
 	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
 	bool syncs;    /* it has a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
-	/* A file, which gets its name in the end; of anything else the rest means nothing. */
-	bool is_file;
-	mode_t mode; /* unless it replaces one */
 	struct place place;
+	/* Of a file, which gets its name in the end: */
+	mode_t mode;                   /* unless it replaces one */
 	char temporary_name[PATH_MAX]; /* empty: it has none */
 };
 
@@ -86,37 +84,25 @@ static int unless_refused(int result)
 /*
  * Where the symbolic link leads: its length; 0: it is none, or not there. -1 with errno: also for
  * one that somebody else has put where everybody may, which the kernel does not follow either, but
- * readlink(2) does (fs.protected_symlinks in proc(5)).
+ * readlink(2) does (fs.protected_symlinks in proc(5)). Nobody else can replace the others there.
  */
 static ssize_t read_link(const struct place *place, char target[PATH_MAX])
 {
-	int descriptor = open(place->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	const mode_t shared = S_ISVTX | S_IWOTH;
 	struct stat link, folder;
-	ssize_t length = -1;
 
-	if (descriptor < 0)
+	if (lstat(place->path, &link))
 		return errno == ENOENT ? 0 : -1;
-	if (!fstat(descriptor, &link) && !stat(place->folder, &folder)) {
-		if (!S_ISLNK(link.st_mode))
-			length = 0;
-		else if ((folder.st_mode & shared) == shared && link.st_uid != geteuid() &&
-			 link.st_uid != folder.st_uid)
-			errno = EACCES;
-		else
-			length = readlinkat(descriptor, "", target, PATH_MAX - 1);
+	if (!S_ISLNK(link.st_mode))
+		return 0;
+	if (stat(place->folder, &folder))
+		return -1;
+	if ((folder.st_mode & shared) == shared && link.st_uid != geteuid() &&
+	    link.st_uid != folder.st_uid) {
+		errno = EACCES;
+		return -1;
 	}
-	close_quietly(descriptor);
-	return length;
-}
-
-/* True if both are one folder. */
-static bool is_same_folder(const char *one, const char *other)
-{
-	struct stat about_one, about_other;
-
-	return !stat(one, &about_one) && !stat(other, &about_other) &&
-	       about_one.st_dev == about_other.st_dev && about_one.st_ino == about_other.st_ino;
+	return readlink(place->path, target, PATH_MAX - 1);
 }
 
 /*
@@ -126,14 +112,14 @@ static bool is_same_folder(const char *one, const char *other)
 static bool is_magic(struct place *place)
 {
 	const char *slash = strrchr(place->path, '/');
-	struct statfs about;
+	char folder[PATH_MAX], own[PATH_MAX];
 	uint64_t number;
 
-	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
+	if (!slash || !realpath(place->folder, folder) || strncmp(folder, "/proc/", 6) != 0)
 		return false;
-	place->in_place = true;
-	if (slash && parse_number(slash + 1, 0, INT_MAX, &number) &&
-	    is_same_folder(place->folder, "/proc/self/fd"))
+	place->is_open = true;
+	if (realpath("/proc/self/fd", own) && !strcmp(folder, own) &&
+	    parse_number(slash + 1, 0, INT_MAX, &number))
 		place->descriptor = (int)number;
 	return true;
 }
@@ -144,8 +130,10 @@ static int follow_links(const char *name, struct place *place)
 	char target[PATH_MAX], path[PATH_SIZE];
 	int used = snprintf(path, sizeof(path), "%s", name);
 
-	place->in_place = false;
-	place->descriptor = -1;
+	place->is_open = is_standard_output(name);
+	place->descriptor = place->is_open ? STDOUT_FILENO : -1;
+	if (place->is_open)
+		return 0;
 	for (int links = 0; links <= LINKS && used < PATH_SIZE; links++) {
 		ssize_t length;
 
@@ -157,23 +145,42 @@ static int follow_links(const char *name, struct place *place)
 		if (length <= 0)
 			return (int)length;
 		target[length] = '\0';
-		if (target[0] == '/')
-			used = snprintf(path, sizeof(path), "%s", target);
-		else
-			used = snprintf(path, sizeof(path), "%s/%s", place->folder, target);
+		used = target[0] == '/'
+			       ? snprintf(path, sizeof(path), "%s", target)
+			       : snprintf(path, sizeof(path), "%s/%s", place->folder, target);
 	}
 	errno = used < PATH_SIZE ? ELOOP : ENAMETOOLONG;
 	return -1;
 }
 
+/* Finds what the name stands for. 0, or -1 with errno: nothing can ever be stored there. */
+static int find_place(const char *name, struct place *place)
+{
+	bool is_there;
+
+	if (follow_links(name, place))
+		return -1;
+	is_there = place->descriptor >= 0 ? !fstat(place->descriptor, &place->about)
+					  : !stat(name, &place->about);
+	if (!is_there && (errno != ENOENT || place->is_open || !*name))
+		return -1;
+	errno = EISDIR;
+	if (is_there ? S_ISDIR(place->about.st_mode) : name[strlen(name) - 1] == '/')
+		return -1;
+	errno = ENXIO; /* as open(2) has it: nobody ever reads from it by its name */
+	if (is_there && !place->is_open && S_ISSOCK(place->about.st_mode))
+		return -1;
+	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
+	return 0;
+}
+
 enum parsed output_resolve(struct options *options)
 {
-	struct place place = { .descriptor = STDOUT_FILENO };
 	const char *name = options->output;
+	struct place place;
 	int flags;
 
-	if (!name ||
-	    (!is_standard_output(name) && (follow_links(name, &place) || place.descriptor < 0)))
+	if (!name || follow_links(name, &place) || place.descriptor < 0)
 		return PARSED_RUN;
 	flags = fcntl(place.descriptor, F_GETFL);
 	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
@@ -257,29 +264,13 @@ static int check_name(const struct place *place)
 
 int output_check(const char *name, uint64_t size)
 {
-	size_t length = strlen(name);
 	struct place place;
-	struct stat about;
-	bool exists;
 
-	if (is_standard_output(name))
-		return 0;
-	exists = !stat(name, &about);
-	if (exists && !S_ISREG(about.st_mode)) {
-		errno = S_ISDIR(about.st_mode) ? EISDIR : ENXIO;
-		return S_ISDIR(about.st_mode) || S_ISSOCK(about.st_mode) ? -1 : access(name, W_OK);
-	}
-	if ((!exists && errno != ENOENT) || length == 0)
+	if (find_place(name, &place))
 		return -1;
-	if (name[length - 1] == '/') {
-		errno = EISDIR;
-		return -1;
-	}
-	if (follow_links(name, &place))
-		return -1;
-	if (place.in_place)
-		return access(name, W_OK);
-	return check_folder(place.folder, size) ? -1 : check_name(&place);
+	if (place.is_file)
+		return check_folder(place.folder, size) ? -1 : check_name(&place);
+	return place.descriptor >= 0 ? 0 : access(name, W_OK);
 }
 
 /* ---- What is no file ---- */
@@ -302,9 +293,9 @@ static bool wait_for_reader(int descriptor)
 
 /* Several payloads at a time would be mixed up in it. Devices like /dev/null, whose major number is
  * 1 (null(4)), do not mind. */
-static bool is_shared(const struct stat *about)
+static bool is_shared(const struct place *place)
 {
-	return !S_ISCHR(about->st_mode) || major(about->st_rdev) != 1;
+	return !S_ISCHR(place->about.st_mode) || major(place->about.st_rdev) != 1;
 }
 
 /* Waits until nobody else stores there. 0 or -1 with errno. */
@@ -339,13 +330,14 @@ static int open_special(const char *name, bool is_pipe, const atomic_bool *cance
  * non-blocking. Where this user may not do that, as with sudo(8), and where it is a socket, no more
  * is written at a time than a pipe or a socket that poll(2) has found ready takes (pipe(7)).
  */
-static int open_again(struct output *output, int descriptor, const struct stat *about)
+static int open_again(struct output *output, int descriptor)
 {
+	mode_t mode = output->place.about.st_mode;
 	char name[32];
 	int own;
 
 	output->borrowed = true;
-	if (!S_ISSOCK(about->st_mode) && !S_ISFIFO(about->st_mode) && !isatty(descriptor))
+	if (!S_ISSOCK(mode) && !S_ISFIFO(mode) && !isatty(descriptor))
 		return descriptor;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", descriptor);
 	own = open(name, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -477,25 +469,19 @@ static int sync_as_it_goes(struct output *output, size_t written)
 static int open_descriptor(struct output *output, struct outputs *outputs, const char *name)
 {
 	struct place *place = &output->place;
-	struct stat about;
-	bool missing;
+	mode_t mode;
 
-	place->descriptor = STDOUT_FILENO;
-	if (!is_standard_output(name) && follow_links(name, place))
+	if (find_place(name, place))
 		return -1;
-	missing = place->descriptor >= 0 ? fstat(place->descriptor, &about) : stat(name, &about);
-	if (missing && (errno != ENOENT || place->in_place || place->descriptor >= 0))
-		return -1;
-	output->is_file =
-		place->descriptor < 0 && !place->in_place && (missing || S_ISREG(about.st_mode));
-	output->syncs = output->is_file || S_ISREG(about.st_mode) || S_ISBLK(about.st_mode);
-	if (output->is_file)
+	mode = place->about.st_mode;
+	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
+	if (place->is_file)
 		return create_file(output);
-	if (is_shared(&about) && take_turn(output, &outputs->taken))
+	if (is_shared(place) && take_turn(output, &outputs->taken))
 		return -1;
 	if (place->descriptor >= 0)
-		return open_again(output, place->descriptor, &about);
-	return open_special(name, S_ISFIFO(about.st_mode), output->cancelled);
+		return open_again(output, place->descriptor);
+	return open_special(name, S_ISFIFO(mode), output->cancelled);
 }
 
 /* Closes and frees it; a temporary name goes. 0, or what close(2) has to say, an errno value. */
@@ -565,7 +551,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 /* A file: whole and on the disk, then its name; nobody sees less. */
 static int finish(struct output *output)
 {
-	if (!output->is_file)
+	if (!output->place.is_file)
 		return output->syncs ? unless_unsupported(fsync(output->descriptor)) : 0;
 	return is_cancelled(output->cancelled) || set_attributes(output) ||
 			       unless_unsupported(fsync(output->descriptor)) ||
@@ -577,15 +563,13 @@ static int finish(struct output *output)
 
 int output_commit(struct output *output)
 {
-	bool is_file = output->is_file;
+	bool is_file = output->place.is_file;
 	int error = finish(output) ? errno : 0;
 	int closing = release(output);
 
-	if (!error &&
-	    !is_file) /* a file has its name, and is synced: there is nothing left to fail */
-		error = closing;
-	errno = error;
-	return error ? -1 : 0;
+	/* a file has its name, and is synced: there is nothing left to fail */
+	errno = error || is_file ? error : closing;
+	return errno ? -1 : 0;
 }
 
 void output_abandon(struct output *output)

@@ -95,10 +95,17 @@ int fstat(int descriptor, struct stat *about)
 {
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
-	if (disk.link_owner && S_ISLNK(about->st_mode))
-		about->st_uid = disk.link_owner;
 	if (disk.is_block)
 		about->st_mode = (about->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
+	return result;
+}
+
+int lstat(const char *name, struct stat *about)
+{
+	int result = fstatat(AT_FDCWD, name, about, AT_SYMLINK_NOFOLLOW);
+
+	if (!result && disk.link_owner && S_ISLNK(about->st_mode))
+		about->st_uid = disk.link_owner;
 	return result;
 }
 
