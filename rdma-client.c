@@ -571,8 +571,7 @@ int main(int argc, char **argv)
 	engine_init(&engine, &options);
 	if (parsed == PARSED_RUN)
 		status = options.check ? run_check(&engine) : run_client(&engine);
-	engine_close(&engine);
-	output = flush_output(&engine.log, engine.process.signal_number != 0);
+	output = engine_close(&engine);
 	if (status == STATUS_INTERRUPTED)
 		end_by_signal(engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

@@ -427,8 +427,7 @@ int main(int argc, char **argv)
 	derive_options(&server, &options);
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	engine_close(&server.engine);
-	output = flush_output(&server.engine.log, server.engine.process.signal_number != 0);
+	output = engine_close(&server.engine);
 	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
 		end_by_signal(server.engine.process.signal_number);
 	return (int)(status == STATUS_SUCCESS ? output : status);

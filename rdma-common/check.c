@@ -1140,7 +1140,6 @@ enum status check_finish(struct check *check, enum status status)
 	json_add_status(check->findings, status, check->process->signal_number);
 	json_add_text(check->findings, "error", cause_of(check, status));
 	print_json(check->process->console, check->findings);
-	json_object_put(check->findings);
 	check->findings = NULL;
 	return status;
 }

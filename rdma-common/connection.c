@@ -581,11 +581,15 @@ static void await_helpers(struct engine *engine)
 		;
 }
 
-void engine_close(struct engine *engine)
+enum status engine_close(struct engine *engine)
 {
+	enum status output;
+
 	await_helpers(engine);
 	if (engine->held_up > 0) /* one may be reading a file or a pipe */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);
+	output = flush_output(&engine->log, &engine->process);
 	process_close(&engine->process, engine->held_up > 0);
+	return output;
 }

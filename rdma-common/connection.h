@@ -19,10 +19,11 @@ void engine_init(struct engine *engine, const struct options *options);
 enum status engine_open(struct engine *engine);
 
 /*
- * Gives helpers that a disk holds up a moment to end, and frees everything. No connection and no id
- * may be left.
+ * Gives helpers that a disk holds up a moment to end, waits for who reads the output
+ * (flush_output(), whose status it returns), and frees everything. No connection and no id may be
+ * left.
  */
-void engine_close(struct engine *engine);
+enum status engine_close(struct engine *engine);
 
 /*
  * Waits as process_wait() does until `deadline`, and handles device events and the ends of helpers

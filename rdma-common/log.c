@@ -97,20 +97,15 @@ void print_failure(const struct log *log, const char *peer, const char *cause)
 /* ---- The end of the program ---- */
 
 /* Waits until all is written or the time is up; a second signal ends the process. */
-static void drain(const struct log *log, bool interrupted)
+static void drain(const struct log *log, struct process *process)
 {
-	int signals;
+	int milliseconds = (int)timeout_milliseconds(log->options);
 
-	if (!interrupted) {
-		signals = open_signal_descriptor();
-		interrupted = console_drain(log->console, (int)timeout_milliseconds(log->options),
-					    signals) == DRAINED_INTERRUPTED;
-		if (interrupted)
-			take_signal_number(signals);
-		if (signals >= 0)
-			close(signals);
-	}
-	if (interrupted)
+	if (!process->signal_number &&
+	    console_drain(log->console, milliseconds, process->signal_descriptor) ==
+		    DRAINED_INTERRUPTED)
+		process_take_signal(process);
+	if (process->signal_number)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }
 
@@ -127,12 +122,12 @@ static __attribute__((format(printf, 1, 2))) void complain(const char *format, .
 	va_end(arguments);
 }
 
-enum status flush_output(const struct log *log, bool interrupted)
+enum status flush_output(const struct log *log, struct process *process)
 {
 	uint64_t left;
 	bool failed;
 
-	drain(log, interrupted);
+	drain(log, process);
 	left = console_close(log->console, &failed);
 	failed |= ferror(stdout) != 0;
 	/* a thread that is stuck in write(2) still has the descriptor */
@@ -367,6 +362,7 @@ void print_json(struct console *console, struct json_object *object)
 	print_result(console, "%s",
 		     json_object_to_json_string_ext(
 			     object, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(object);
 }
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
@@ -402,5 +398,4 @@ void print_interval(const struct log *log, const struct interval *interval)
 	json_add_number(object, "bits_per_second", rate * 8, true);
 	json_add_counters(object, &interval->growth);
 	print_json(log->console, object);
-	json_object_put(object);
 }

@@ -19,6 +19,7 @@
 
 struct json_object; /* of json-c */
 struct options;
+struct process;
 
 /* The origin of a line: who prints. */
 struct log {
@@ -44,7 +45,7 @@ void print_result(struct console *console, const char *format, ...)
 void print_failure(const struct log *log, const char *peer, const char *cause);
 
 /*
- * An object of this kind, which the caller releases. It says what it is, which version made it,
+ * An object of this kind, for print_json(). It says what it is, which version made it,
  * when, in UTC as RFC 3339 has it, and on which host.
  */
 struct json_object *json_begin(const char *kind);
@@ -76,7 +77,7 @@ void json_add_peer(struct json_object *object, const char *address, const char *
 /* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
 
-/* Prints an object, which stays the caller's, as a line on standard output. */
+/* Prints an object, which is freed, as a line on standard output. */
 void print_json(struct console *console, struct json_object *object);
 
 /*
@@ -85,7 +86,7 @@ void print_json(struct console *console, struct json_object *object);
  * message and the failure. The main thread's, after all others have ended; afterwards nothing is
  * printed any more.
  */
-enum status flush_output(const struct log *log, bool interrupted);
+enum status flush_output(const struct log *log, struct process *process);
 
 /*
  * The bytes as text of the user's locale, with nothing left in it that a terminal would obey, or

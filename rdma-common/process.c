@@ -128,7 +128,8 @@ static int open_signals(struct process *process)
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
 	    sigprocmask(SIG_BLOCK, &signals, NULL))
 		return -1;
-	process->signal_descriptor = open_signal_descriptor();
+	signals = ending_signals();
+	process->signal_descriptor = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
@@ -337,16 +338,6 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	return WAKEUP_DEVICE_EVENT;
 }
 
-static enum wakeup take_signal(struct process *process)
-{
-	int signal_number = take_signal_number(process->signal_descriptor);
-
-	if (!signal_number)
-		return WAKEUP_OTHER;
-	process->signal_number = signal_number;
-	return WAKEUP_SIGNAL;
-}
-
 void process_report_ended(struct process *process, void *what)
 {
 	/* a pipe takes so few bytes as a whole (pipe(7)), and the main thread empties it */
@@ -378,7 +369,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	if (ready.data.ptr == process->event_channel)
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
-		return take_signal(process);
+		return process_take_signal(process) ? WAKEUP_SIGNAL : WAKEUP_OTHER;
 	if (ready.data.ptr == process->ended) /* by now it is there, or it was taken before */
 		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
@@ -449,27 +440,22 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
 
-int open_signal_descriptor(void)
-{
-	const sigset_t signals = ending_signals();
-
-	return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-int take_signal_number(int descriptor)
+bool process_take_signal(struct process *process)
 {
 	const struct timespec pause = { .tv_nsec = SIGNAL_NANOSECONDS };
 	const sigset_t signals = ending_signals();
 	struct signalfd_siginfo information, same;
+	int descriptor = process->signal_descriptor;
 
 	if (read(descriptor, &information, sizeof(information)) != sizeof(information))
-		return 0;
+		return false;
 	nanosleep(&pause, NULL);
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
+	process->signal_number = (int)information.ssi_signo;
 	set_handler(&signals, SIG_DFL); /* who started the program may have had one ignored */
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
-	return (int)information.ssi_signo;
+	return true;
 }
 
 void end_by_signal(int signal_number)

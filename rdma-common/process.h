@@ -33,7 +33,7 @@ struct process {
 	int signal_number;       /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* that were there at the start, by librdmacm */
-	int signal_descriptor;        /* signalfd(2): ending signals */
+	int signal_descriptor;        /* signalfd(2) that does not block: ending signals */
 	int ended[2];                 /* pipe(2): process_report_ended() */
 	int main_descriptor;          /* epoll(7): what the main thread waits for, */
 	bool exhausted;               /* unless that has failed: then for ends alone */
@@ -132,14 +132,11 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 void signals_unblock(sigset_t *before);
 void signals_restore(const sigset_t *before);
 
-/* A signalfd(2) that does not block, for the ending signals, which are blocked; -1 with errno. */
-int open_signal_descriptor(void);
-
 /*
- * Takes a signal off such a descriptor; 0: there is none. From then on the main thread does not
- * block these signals any more: another one ends the process at once.
+ * Takes an ending signal, if one has come: then true, and the main thread does not block these
+ * signals any more: another one ends the process at once.
  */
-int take_signal_number(int descriptor);
+bool process_take_signal(struct process *process);
 
 /* Ends the process as `signal_number` does when nobody handles it, so that a shell sees it. */
 void end_by_signal(int signal_number);

@@ -228,7 +228,6 @@ void report_json(const struct connection *connection)
 		json_add_known(object, "queue_pair", queue_pair_number(connection));
 	}
 	print_json(connection->log.console, object);
-	json_object_put(object);
 }
 
 void report_no_session(struct engine *engine, enum status status)
@@ -254,7 +253,6 @@ void report_listening(const struct engine *engine, uint16_t port)
 	json_add_text(object, "role", "server");
 	add_count(object, "port", port);
 	print_json(engine->log.console, object);
-	json_object_put(object);
 }
 
 /* ---- Sessions that ran at once ---- */
@@ -315,7 +313,6 @@ void report_sum(const struct engine *engine, const struct sum *sum, enum status 
 	json_add_status(object, status, engine->process.signal_number);
 	json_add_text(object, "error", status == STATUS_SUCCESS ? NULL : text);
 	print_json(engine->log.console, object);
-	json_object_put(object);
 }
 
 /* ---- The end of a session ---- */
