@@ -14,43 +14,38 @@
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
 
-/* find_attribute() of what is IEEE's in an answer; NULL also if that is an error, or cut off. */
-static const uint8_t *find_ieee(const uint8_t *answer, size_t *size, uint16_t type)
+/* What an answer has of IEEE's with this type. */
+static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 {
-	const uint8_t *ieee = find_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
+	struct span dcb = netlink_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
 
-	if (ieee)
-		ieee = find_attribute(ieee, size, DCB_ATTR_IEEE);
-	return ieee ? find_attribute(ieee, size, type) : NULL;
+	return netlink_find(netlink_find(dcb, DCB_ATTR_IEEE), type);
 }
 
 int congestion_decode_pfc(const uint8_t *answer, size_t size)
 {
-	const uint8_t *attribute = find_ieee(answer, &size, DCB_ATTR_IEEE_PFC);
 	struct ieee_pfc pfc;
 
-	if (!attribute || size < sizeof(pfc))
-		return -1;
-	memcpy(&pfc, attribute, sizeof(pfc));
-	return pfc.pfc_en;
+	return netlink_copy(find_ieee(answer, size, DCB_ATTR_IEEE_PFC), &pfc, sizeof(pfc))
+		       ? pfc.pfc_en
+		       : -1;
 }
 
 int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
 {
-	const uint8_t *table = find_ieee(answer, &size, DCB_ATTR_IEEE_APP_TABLE), *entry;
-	size_t at = 0, entry_size;
-	struct dcb_app app;
+	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE), rest = table, entry;
 	int priority = -1;
+	struct dcb_app app;
+	size_t at;
 
-	for (; table && at < size; at = (size_t)(entry - table) + ((entry_size + 3U) & ~3U)) {
-		entry_size = size - at;
-		entry = find_attribute(table + at, &entry_size, DCB_ATTR_IEEE_APP);
-		if (!entry || entry_size < sizeof(app))
-			break;
-		memcpy(&app, entry, sizeof(app));
+	while (netlink_copy(entry = netlink_find(rest, DCB_ATTR_IEEE_APP), &app, sizeof(app))) {
 		if (app.selector == IEEE_8021QAZ_APP_SEL_DSCP && app.protocol == dscp &&
 		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
 			priority = app.priority;
+		at = (size_t)(entry.bytes - table.bytes) + ((entry.size + 3U) & ~3U);
+		if (at >= table.size)
+			break;
+		rest = (struct span){ table.bytes + at, table.size - at };
 	}
 	return priority;
 }

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,21 +77,30 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? names[number] : NULL;
 }
 
-/* False if the port has no such counter there, or it does not say a number. */
-static bool read_counter(const char *device, unsigned int port, const char *folder,
-			 const char *name, uint64_t *value)
+/* Reads the first word of a file of a port, in `folder`; empty: there is none. */
+static void read_word(const char *device, unsigned int port, const char *folder, const char *name,
+		      char word[32])
 {
-	char path[PATH_MAX], line[32], *end = line;
+	char path[PATH_MAX];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/ports/%u/%s/%s", device, port, folder, name);
 	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (fgets(line, sizeof(line), file))
-		*value = strtoull(line, &end, 10);
-	fclose(file);
-	return end > line;
+	if (!file || fscanf(file, "%31s", word) != 1)
+		word[0] = '\0';
+	if (file)
+		fclose(file);
+}
+
+/* False if the port has no such counter there, or it does not say a number. */
+static bool read_counter(const char *device, unsigned int port, const char *folder,
+			 const char *name, uint64_t *value)
+{
+	char word[32], *end;
+
+	read_word(device, port, folder, name, word);
+	*value = strtoull(word, &end, 10);
+	return end > word;
 }
 
 /* The pause frames of the network interface that the port's first GID names, where there are any.
@@ -100,17 +108,10 @@ static bool read_counter(const char *device, unsigned int port, const char *fold
 static void read_pause_frames(struct counters *counters, const char *device, unsigned int port)
 {
 	struct pause_frames frames;
-	char path[PATH_MAX], name[IF_NAMESIZE];
-	FILE *file;
-	bool named;
+	char name[32];
 
-	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/ndevs/0", device, port);
-	file = fopen(path, "re");
-	if (!file)
-		return;
-	named = fscanf(file, "%15s", name) == 1;
-	fclose(file);
-	if (!named || !netlink_read_pause(name, &frames))
+	read_word(device, port, "gid_attrs/ndevs", "0", name);
+	if (!name[0] || !netlink_read_pause(name, &frames))
 		return;
 	counters->values[IN_SYSFS] = frames.received;
 	counters->values[IN_SYSFS + 1] = frames.sent;

@@ -13,33 +13,43 @@
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
 
-const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type)
+struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers)
 {
-	struct nlattr header;
-
-	for (size_t at = 0; at + sizeof(header) <= *size; at += (header.nla_len + 3U) & ~3U) {
-		memcpy(&header, bytes + at, sizeof(header));
-		if (header.nla_len < sizeof(header) || header.nla_len > *size - at)
-			return NULL;
-		if ((header.nla_type & NLA_TYPE_MASK) != type)
-			continue;
-		*size = header.nla_len - sizeof(header);
-		return bytes + at + sizeof(header);
-	}
-	return NULL;
-}
-
-const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type, size_t headers)
-{
+	struct span none = { NULL, 0 };
 	struct nlmsghdr header;
 
-	if (*size < headers)
-		return NULL;
+	if (size < headers)
+		return none;
 	memcpy(&header, answer, sizeof(header));
-	if (header.nlmsg_type != type || header.nlmsg_len < headers || header.nlmsg_len > *size)
-		return NULL;
-	*size = header.nlmsg_len - headers;
-	return answer + headers;
+	if (header.nlmsg_type != type || header.nlmsg_len < headers || header.nlmsg_len > size)
+		return none;
+	return (struct span){ answer + headers, header.nlmsg_len - headers };
+}
+
+struct span netlink_find(struct span attributes, uint16_t type)
+{
+	const size_t size = attributes.size;
+	struct nlattr header;
+
+	for (size_t at = 0; at + sizeof(header) <= size; at += (header.nla_len + 3U) & ~3U) {
+		const uint8_t *attribute = attributes.bytes + at;
+
+		memcpy(&header, attribute, sizeof(header));
+		if (header.nla_len < sizeof(header) || header.nla_len > size - at)
+			break;
+		if ((header.nla_type & NLA_TYPE_MASK) == type)
+			return (struct span){ attribute + sizeof(header),
+					      header.nla_len - sizeof(header) };
+	}
+	return (struct span){ NULL, 0 };
+}
+
+bool netlink_copy(struct span attribute, void *value, size_t size)
+{
+	if (attribute.size < size)
+		return false;
+	memcpy(value, attribute.bytes, size);
+	return true;
 }
 
 size_t netlink_ask(int protocol, const void *question, size_t size,
@@ -58,38 +68,24 @@ size_t netlink_ask(int protocol, const void *question, size_t size,
 
 int netlink_decode_family(const uint8_t *answer, size_t size)
 {
-	const uint8_t *attributes = find_attributes(answer, &size, GENL_ID_CTRL, HEADERS_SIZE);
-	const uint8_t *number = NULL;
-	uint16_t family;
+	struct span family = netlink_attributes(answer, size, GENL_ID_CTRL, HEADERS_SIZE);
+	uint16_t number;
 
-	if (attributes)
-		number = find_attribute(attributes, &size, CTRL_ATTR_FAMILY_ID);
-	if (!number || size < sizeof(family))
-		return -1;
-	memcpy(&family, number, sizeof(family));
-	return family;
-}
-
-/* False: there is no such attribute, or it has no 64 bits. */
-static bool find_number(const uint8_t *bytes, size_t size, uint16_t type, uint64_t *number)
-{
-	const uint8_t *found = find_attribute(bytes, &size, type);
-
-	if (found && size >= sizeof(*number))
-		memcpy(number, found, sizeof(*number));
-	return found && size >= sizeof(*number);
+	return netlink_copy(netlink_find(family, CTRL_ATTR_FAMILY_ID), &number, sizeof(number))
+		       ? number
+		       : -1;
 }
 
 bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
 			  struct pause_frames *frames)
 {
-	const uint8_t *statistics = find_attributes(answer, &size, family, HEADERS_SIZE);
+	struct span pause = netlink_attributes(answer, size, family, HEADERS_SIZE);
+	struct span counted = netlink_find(pause, ETHTOOL_A_PAUSE_STATS);
 
-	if (statistics)
-		statistics = find_attribute(statistics, &size, ETHTOOL_A_PAUSE_STATS);
-	return statistics &&
-	       find_number(statistics, size, ETHTOOL_A_PAUSE_STAT_TX_FRAMES, &frames->sent) &&
-	       find_number(statistics, size, ETHTOOL_A_PAUSE_STAT_RX_FRAMES, &frames->received);
+	return netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_TX_FRAMES), &frames->sent,
+			    sizeof(frames->sent)) &&
+	       netlink_copy(netlink_find(counted, ETHTOOL_A_PAUSE_STAT_RX_FRAMES),
+			    &frames->received, sizeof(frames->received));
 }
 
 /* ---- Questions ---- */

@@ -23,17 +23,23 @@
 size_t netlink_ask(int protocol, const void *question, size_t size,
 		   uint8_t answer[NETLINK_ANSWER_SIZE]);
 
-/*
- * The attributes of an answer with this type, behind its header and the protocol's own, `headers`
- * bytes together; their size takes the place of `*size`. NULL: it is an error, or cut off.
- */
-const uint8_t *find_attributes(const uint8_t *answer, size_t *size, int type, size_t headers);
+/* Attributes, or the contents of one. No bytes: it is missing, or cut off, or an error came. */
+struct span {
+	const uint8_t *bytes; /* of the answer */
+	size_t size;
+};
 
 /*
- * The contents of the first attribute of a type among `*size` bytes of them; their size takes the
- * place of that. NULL: there is none, or it is cut off.
+ * The attributes of an answer with this type, behind its header and the protocol's own, `headers`
+ * bytes together.
  */
-const uint8_t *find_attribute(const uint8_t *bytes, size_t *size, uint16_t type);
+struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers);
+
+/* The contents of the first attribute of a type among attributes. */
+struct span netlink_find(struct span attributes, uint16_t type);
+
+/* Copies what an attribute begins with. False: it has fewer bytes. */
+bool netlink_copy(struct span attribute, void *value, size_t size);
 
 /* Pause frames of IEEE 802.3 (annex 31B) that a network interface has received and sent. */
 struct pause_frames {
