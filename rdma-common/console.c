@@ -10,14 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* The time in which a thread ends that has nothing left to write, on a machine with much to do. */
 #define END_MILLISECONDS 200
 
-/* Texts that are drawn and may wait: a stopped terminal leaves the rest of the pipe to lines. */
-#define MOST_DRAWN 8
+/* What may wait before a text that is drawn: a stopped terminal leaves the rest of the pipe to
+ * lines.
+ */
+#define MOST_BEFORE_DRAWN 8
 
 /* What a pipe carries: the kernel takes it whole or not at all. */
 struct line {
@@ -83,9 +86,7 @@ static void *run_outlet(void *argument)
 
 	while (take_line(outlet, &line, true)) {
 		write_line(outlet, &line);
-		if (line.drawn)
-			atomic_fetch_sub(&outlet->drawings, 1);
-		else
+		if (!line.drawn)
 			atomic_fetch_sub(&console->unwritten, line.lost + (*line.text != '\0'));
 		free(line.text);
 	}
@@ -266,17 +267,16 @@ void print_warning(struct console *console, const char *format, ...)
 
 void console_draw(struct console *console, const char *text)
 {
-	struct outlet *outlet = outlet_of(console, STREAM_ERROR);
 	struct line line = { .drawn = *text != '\0' };
+	struct outlet *outlet = outlet_of(console, STREAM_ERROR);
+	int waiting = 0; /* bytes */
 
 	if (console->count == 0)
 		return;
-	if (line.drawn && atomic_fetch_add(&outlet->drawings, 1) >= MOST_DRAWN) {
-		atomic_fetch_sub(&outlet->drawings, 1);
+	ioctl(outlet->entrance, FIONREAD, &waiting);
+	if (line.drawn && (size_t)waiting >= MOST_BEFORE_DRAWN * sizeof(line))
 		return;
-	}
 	if (asprintf(&line.text, line.drawn ? "\r%s\033[K" : "%s", text) < 0)
 		line.text = NULL;
-	if (!put(outlet, line) && line.drawn)
-		atomic_fetch_sub(&outlet->drawings, 1);
+	put(outlet, line);
 }

@@ -32,11 +32,10 @@ enum stream {
 struct outlet {
 	struct console *console;
 	int descriptor;
-	int entrance, exit;   /* neither blocks */
-	atomic_uint lost;     /* lines that were dropped since the last one that was not */
-	atomic_uint drawings; /* texts that are drawn, and wait */
-	atomic_bool failed;   /* write(2) has failed at least once */
-	bool drawn;           /* the cursor stands behind a text that is drawn; the thread's */
+	int entrance, exit; /* neither blocks */
+	atomic_uint lost;   /* lines that were dropped since the last one that was not */
+	atomic_bool failed; /* write(2) has failed at least once */
+	bool drawn;         /* the cursor stands behind a text that is drawn; the thread's */
 };
 
 /* It is static: a thread that is stuck in write(2) may outlive main(). */
