@@ -573,6 +573,6 @@ int main(int argc, char **argv)
 		status = options.check ? run_check(&engine) : run_client(&engine);
 	output = engine_close(&engine);
 	if (status == STATUS_INTERRUPTED)
-		end_by_signal(engine.process.signal_number);
+		raise(engine.process.signal_number); /* so that a shell sees it */
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

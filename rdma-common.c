@@ -1644,16 +1644,6 @@ static void arm(struct connection *connection)
 				strerror(error));
 }
 
-/* The timeout for poll(2). */
-static int time_left(const struct connection *connection)
-{
-	int64_t left = session_due(connection) - now_milliseconds();
-
-	if (left < 0)
-		return 0;
-	return left > INT32_MAX ? INT32_MAX : (int)left;
-}
-
 /* Of a helper whose result is waited for. */
 static int result_descriptor(const struct helper *helper)
 {
@@ -1694,7 +1684,7 @@ static void wait_for_work(struct connection *connection)
 	else if (!spins && !connection->armed && !connection->channel_lost)
 		arm(connection);
 	else if (!spins)
-		wait_for_descriptors(connection, time_left(connection));
+		wait_for_descriptors(connection, milliseconds_until(session_due(connection)));
 }
 
 /* The session, from the connection's start to its end. */

@@ -428,7 +428,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	output = engine_close(&server.engine);
-	if (status == STATUS_INTERRUPTED) /* in the one session of --one-off */
-		end_by_signal(server.engine.process.signal_number);
+	if (status == STATUS_INTERRUPTED)                   /* in the one session of --one-off */
+		raise(server.engine.process.signal_number); /* so that a shell sees it */
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

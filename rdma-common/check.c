@@ -1011,12 +1011,11 @@ static bool try_rates(struct check *check)
 /* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
 static bool go_on(struct check *check)
 {
-	sigset_t before;
 	bool found;
 
-	signals_unblock(&before);
+	change_ending_signals(SIG_UNBLOCK);
 	found = find_next_address(check);
-	signals_restore(&before);
+	change_ending_signals(SIG_BLOCK);
 	if (!found)
 		return false;
 	check->mode_is_known = false;

@@ -10,4 +10,7 @@
 int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
 
+/* The timeout for poll(2) to a time that now_milliseconds() tells; INT64_MAX: without limit. */
+int milliseconds_until(int64_t deadline);
+
 #endif

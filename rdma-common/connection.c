@@ -46,7 +46,9 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->lacking = RESOURCE_OTHER; /* unless more is known */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
-	connection->log.session = alone ? 0 : connection->number;
+	if (!alone)
+		snprintf(connection->log.prefix, sizeof(connection->log.prefix), "[%u] ",
+			 connection->number);
 	id->context = connection;
 	connection->peer = endpoint_of(peer);
 	connection->protocol = protocol_start(options->role, options->operation);

@@ -35,25 +35,6 @@ static enum stream status_stream(const struct options *options)
 		       : STREAM_OUTPUT;
 }
 
-/* "[N] " of a session with a number. */
-static const char *line_prefix(const struct log *log, char *buffer, size_t size)
-{
-	buffer[0] = '\0';
-	if (log->session)
-		snprintf(buffer, size, "[%u] ", log->session);
-	return buffer;
-}
-
-__attribute__((format(printf, 3, 0))) static void print_line(const struct log *log,
-							     enum stream stream, const char *format,
-							     va_list arguments)
-{
-	char prefix[16];
-
-	console_print(log->console, stream, line_prefix(log, prefix, sizeof(prefix)), format,
-		      arguments);
-}
-
 void print_status(const struct log *log, const char *format, ...)
 {
 	const struct options *options = log->options;
@@ -62,7 +43,7 @@ void print_status(const struct log *log, const char *format, ...)
 	if (options->check && !options->verbose)
 		return;
 	va_start(arguments, format);
-	print_line(log, status_stream(options), format, arguments);
+	console_print(log->console, status_stream(options), log->prefix, format, arguments);
 	va_end(arguments);
 }
 
@@ -73,7 +54,7 @@ void print_trace(const struct log *log, const char *format, ...)
 	if (!log->options->verbose)
 		return;
 	va_start(arguments, format);
-	print_line(log, STREAM_ERROR, format, arguments);
+	console_print(log->console, STREAM_ERROR, log->prefix, format, arguments);
 	va_end(arguments);
 }
 
@@ -88,10 +69,7 @@ void print_result(struct console *console, const char *format, ...)
 
 void print_failure(const struct log *log, const char *peer, const char *cause)
 {
-	char prefix[16];
-
-	print_warning(log->console, "%s%s: %s", line_prefix(log, prefix, sizeof(prefix)), peer,
-		      cause);
+	print_warning(log->console, "%s%s: %s", log->prefix, peer, cause);
 }
 
 /* ---- The end of the program ---- */
@@ -278,24 +256,14 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 
 /* ---- JSON ---- */
 
-/* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
-static bool is_plain(const char *text)
-{
-	while (*text >= ' ' && *text <= '~')
-		text++;
-	return !*text;
-}
-
 /* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = NULL;
 
-	if (value && !is_plain(value)) {
+	if (value)
 		text = escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value));
-		value = text;
-	}
-	json_object_object_add(object, key, value ? json_object_new_string(value) : NULL);
+	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
 	free(text);
 }
 

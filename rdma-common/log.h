@@ -25,7 +25,7 @@ struct process;
 struct log {
 	struct console *console;
 	const struct options *options; /* which streams, and how much is printed */
-	unsigned int session;          /* its number stands in front of each line; 0: none does */
+	char prefix[16];               /* in front of each line: "[2] ", or nothing */
 };
 
 /* Prints one status line, at once: on standard output, or on standard error if that is taken by

@@ -24,18 +24,6 @@
 /* Bytes of a thread's stack. */
 #define STACK_SIZE ((size_t)256 << 10)
 
-/* The timeout for epoll_wait(2). */
-static int milliseconds_until(int64_t deadline)
-{
-	int64_t remaining = deadline - now_milliseconds();
-
-	if (deadline == INT64_MAX)
-		return -1;
-	if (remaining < 0)
-		return 0;
-	return remaining > INT32_MAX ? INT32_MAX : (int)remaining;
-}
-
 /* ---- Descriptors that were closed at the start ---- */
 
 void occupy_standard_descriptors(void)
@@ -377,16 +365,11 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 
 /* ---- Signals ---- */
 
-void signals_unblock(sigset_t *before)
+void change_ending_signals(int how)
 {
 	const sigset_t signals = ending_signals();
 
-	pthread_sigmask(SIG_UNBLOCK, &signals, before);
-}
-
-void signals_restore(const sigset_t *before)
-{
-	pthread_sigmask(SIG_SETMASK, before, NULL);
+	pthread_sigmask(how, &signals, NULL);
 }
 
 /*
@@ -454,17 +437,6 @@ bool process_take_signal(struct process *process)
 		;
 	process->signal_number = (int)information.ssi_signo;
 	set_handler(&signals, SIG_DFL); /* who started the program may have had one ignored */
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	change_ending_signals(SIG_UNBLOCK);
 	return true;
-}
-
-void end_by_signal(int signal_number)
-{
-	sigset_t signals;
-
-	sigemptyset(&signals);
-	sigaddset(&signals, signal_number);
-	signal(signal_number, SIG_DFL);
-	raise(signal_number);
-	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 }

@@ -126,19 +126,15 @@ void process_report_ended(struct process *process, void *what);
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
 
 /*
- * Lets the ending signals end the process at once, as before process_open(), while the main thread
- * waits for what else would not wake up for them; and what `before` says again.
+ * SIG_UNBLOCK: lets the ending signals end the process at once, as before process_open(), while the
+ * main thread waits for what else would not wake up for them; SIG_BLOCK: no longer.
  */
-void signals_unblock(sigset_t *before);
-void signals_restore(const sigset_t *before);
+void change_ending_signals(int how);
 
 /*
  * Takes an ending signal, if one has come: then true, and the main thread does not block these
- * signals any more: another one ends the process at once.
+ * signals any more: another one, or raise(3), ends the process at once.
  */
 bool process_take_signal(struct process *process);
-
-/* Ends the process as `signal_number` does when nobody handles it, so that a shell sees it. */
-void end_by_signal(int signal_number);
 
 #endif

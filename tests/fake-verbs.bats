@@ -401,21 +401,21 @@ happy_path() {
 	local posts="cannot allocate memory for work requests"
 	truncate -s 8400000 "$long"
 	outcomes client -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
-	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
+	1	$script fail:calloc:2:12	$reads: Cannot allocate memory
 	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
 	1	$script fail:eventfd:3:24	$reads: Too many open files
 	1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	1	$script fail:calloc:4:12	$posts: Cannot allocate memory
-	1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
+	1	$script fail:calloc:3:12	$posts: Cannot allocate memory
+	1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
 	1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
 	outcomes server -1 -f "$long" -o "$BATS_TEST_TMPDIR/stored" <<-END
-	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
+	0	write $script clients:2 fail:calloc:2:12	$reads: Cannot allocate memory
 	0	write $script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
 	0	write $script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	1	write $script fail:calloc:4:12	$posts: Cannot allocate memory
-	1	write $script fail:calloc:5:12	$keeps: Cannot allocate memory
+	1	write $script fail:calloc:3:12	$posts: Cannot allocate memory
+	1	write $script fail:calloc:4:12	$keeps: Cannot allocate memory
 	1	write $script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
 	END
 }
@@ -1972,7 +1972,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 @test "a client whose session does not come about has the others" {
 	outcomes client --connections 3 -J <<-END
 	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files
-	1	write fail:calloc:3:12	cannot allocate another connection
+	1	write fail:calloc:2:12	cannot allocate another connection
 	END
 	[ "$(field succeeded sum)" = 2 ]
 	[ "$(field error sum)" = "2 of 3 sessions succeeded" ]
@@ -1994,7 +1994,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 		outcomes server <<<"0	clients:2 $script	$text"
 		[ "$(calls served rdma_reject)" = "$((2 - rejected)) $rejected" ]
 	done <<-END
-	1	lacks:2 fail:calloc:3:12	cannot allocate another connection
+	1	lacks:2 fail:calloc:2:12	cannot allocate another connection
 	1	lacks:2 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory
 	1	lacks:4 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed
 	1	lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files

@@ -342,7 +342,7 @@ TEST(status_lines_go_where_standard_output_is_not_taken)
 		struct program program;
 		const struct log log = { .console = &program.console,
 					 .options = &program.options,
-					 .session = 7 };
+					 .prefix = "[7] " };
 
 		start(&program, ROLE_CLIENT);
 		program.options.json = cases[i].json;
@@ -409,8 +409,10 @@ static void begin(struct session *session, enum role role, unsigned int number)
 	session->connection.engine = &session->engine;
 	session->connection.options = &session->program.options;
 	session->connection.log = (struct log){ .console = &session->program.console,
-						.options = &session->program.options,
-						.session = number };
+						.options = &session->program.options };
+	if (number)
+		snprintf(session->connection.log.prefix, sizeof(session->connection.log.prefix),
+			 "[%u] ", number);
 	session->connection.tos = -1;
 }
 
@@ -735,7 +737,7 @@ TEST(an_interval_has_its_own_rate_and_errors)
 	struct program program;
 	const struct log log = { .console = &program.console,
 				 .options = &program.options,
-				 .session = 42 };
+				 .prefix = "[42] " };
 
 	start(&program, ROLE_SERVER);
 	print_interval(&log, &(struct interval){ .end = 1 });
