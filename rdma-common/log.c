@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "log.h"
 
-#include <err.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -87,21 +86,9 @@ static void drain(const struct log *log, struct process *process)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }
 
-/* warnx(3), unless standard error takes nothing: there is nobody left to wait for that. */
-static __attribute__((format(printf, 1, 2))) void complain(const char *format, ...)
-{
-	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
-	va_list arguments;
-
-	if (poll(&ready, 1, 0) == 0)
-		return;
-	va_start(arguments, format);
-	vwarnx(format, arguments);
-	va_end(arguments);
-}
-
 enum status flush_output(const struct log *log, struct process *process)
 {
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
 	uint64_t left;
 	bool failed;
 
@@ -110,11 +97,19 @@ enum status flush_output(const struct log *log, struct process *process)
 	failed |= ferror(stdout) != 0;
 	/* a thread that is stuck in write(2) still has the descriptor */
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
+	if (!failed && !left)
+		return STATUS_SUCCESS;
+	if (poll(&ready, 1, 0) == 0) /* nobody is left to wait for who does not read that */
+		return STATUS_LOCAL_FAILURE;
 	if (failed)
-		complain("cannot write to standard output; is the disk full, or the reader gone?");
+		print_warning(log->console, "cannot write to standard output; is the disk full, or "
+					    "the reader gone?");
 	if (left)
-		complain("the last %" PRIu64 " lines are lost: nobody read them in time", left);
-	return failed || left ? STATUS_LOCAL_FAILURE : STATUS_SUCCESS;
+		print_warning(log->console,
+			      "the last %" PRIu64 " lines are lost: nobody read them "
+			      "in time",
+			      left);
+	return STATUS_LOCAL_FAILURE;
 }
 
 /* ---- Text of others ---- */

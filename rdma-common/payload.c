@@ -30,21 +30,16 @@ static bool may_retry(ssize_t result)
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
 }
 
-/* Reads up to `size` bytes of the file from `position` on; fewer at its end, -1 with errno. */
+/* Reads bytes of the file from `position` on. 0 at its end, -1 with errno. */
 static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
 			 size_t size)
 {
-	off_t start = payload->start + (off_t)position;
-	size_t done = 0;
-	ssize_t count = 1;
+	ssize_t count;
 
-	while (done < size && count != 0) {
-		count = pread(payload->descriptor, memory + done, size - done, start + (off_t)done);
-		if (count < 0 && !may_retry(count))
-			return -1;
-		done += count > 0 ? (size_t)count : 0;
-	}
-	return (ssize_t)done;
+	do
+		count = pread(payload->descriptor, memory, size, payload->start + (off_t)position);
+	while (may_retry(count));
+	return count;
 }
 
 /* Waits for the pipe, and reads what it has. 0 at its end, -1 with errno. */
@@ -71,6 +66,8 @@ ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *
 
 	if (size > end - position)
 		size = (size_t)(end - position);
+	if (size == 0)
+		return 0;
 	if (is_stored)
 		memcpy(memory, payload->memory + position, size);
 	else if (payload->is_pattern)

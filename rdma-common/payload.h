@@ -50,7 +50,7 @@ void payload_free(struct payload *payload);
 
 /*
  * Reads or makes bytes [position, position + size) of a pass; `size` is at least 1. Returns how
- * many: fewer at the end and if a pipe has no more for now, none at the end, -1 with errno. Waits
+ * many: one at least, also if there are more, none at the end, -1 with errno. Waits
  * for a pipe until `*cancelled` (ECANCELED, within 100 ms), for a file as long as its disk takes;
  * for what is in memory, or is a pattern, it does not, and `cancelled` may be NULL. Any thread; a
  * pipe has one reader, which reads it in order, once.
