@@ -56,13 +56,10 @@ struct output {
 	char temporary_name[PATH_MAX]; /* empty: it has none */
 };
 
-/* close(2) on the way out of a failure: errno stays what it was. */
-static void close_quietly(int descriptor)
+static int fail(int error)
 {
-	int error = errno;
-
-	close(descriptor);
 	errno = error;
+	return -1;
 }
 
 /* The result of a call, unless a file system does not have that. */
@@ -98,10 +95,8 @@ static ssize_t read_link(const struct place *place, char target[PATH_MAX])
 	if (stat(place->folder, &folder))
 		return -1;
 	if ((folder.st_mode & shared) == shared && link.st_uid != geteuid() &&
-	    link.st_uid != folder.st_uid) {
-		errno = EACCES;
-		return -1;
-	}
+	    link.st_uid != folder.st_uid)
+		return fail(EACCES);
 	return readlink(place->path, target, PATH_MAX - 1);
 }
 
@@ -149,8 +144,7 @@ static int follow_links(const char *name, struct place *place)
 			       ? snprintf(path, sizeof(path), "%s", target)
 			       : snprintf(path, sizeof(path), "%s/%s", place->folder, target);
 	}
-	errno = used < PATH_SIZE ? ELOOP : ENAMETOOLONG;
-	return -1;
+	return fail(used < PATH_SIZE ? ELOOP : ENAMETOOLONG);
 }
 
 /* Finds what the name stands for. 0, or -1 with errno: nothing can ever be stored there. */
@@ -164,12 +158,10 @@ static int find_place(const char *name, struct place *place)
 					  : !stat(name, &place->about);
 	if (!is_there && (errno != ENOENT || place->is_open || !*name))
 		return -1;
-	errno = EISDIR;
 	if (is_there ? S_ISDIR(place->about.st_mode) : name[strlen(name) - 1] == '/')
-		return -1;
-	errno = ENXIO; /* as open(2) has it: nobody ever reads from it by its name */
+		return fail(EISDIR);
 	if (is_there && !place->is_open && S_ISSOCK(place->about.st_mode))
-		return -1;
+		return fail(ENXIO); /* as open(2) has it: nobody reads from it by its name */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
 }
@@ -225,14 +217,10 @@ static int check_folder(const char *folder, uint64_t size)
 	/* root may have what is reserved as well */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
 	/* some file systems in memory do not know how many blocks they have */
-	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize) {
-		errno = ENOSPC;
-		return -1;
-	}
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size) {
-		errno = EFBIG;
-		return -1;
-	}
+	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize)
+		return fail(ENOSPC);
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size)
+		return fail(EFBIG);
 	return 0;
 }
 
@@ -249,17 +237,15 @@ static int check_name(const struct place *place)
 	if (statx(AT_FDCWD, place->folder, 0, STATX_BASIC_STATS, &folder) ||
 	    statx(AT_FDCWD, place->path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &file))
 		return 0;
-	errno = EBUSY;
 	if (file.stx_attributes & STATX_ATTR_MOUNT_ROOT)
-		return -1;
-	errno = EPERM;
+		return fail(EBUSY);
 	if ((file.stx_attributes | folder.stx_attributes) & immutable)
-		return -1;
+		return fail(EPERM);
 	/* the kernel's rule for sticky folders (unlink(2), EPERM) */
-	return folder.stx_mode & S_ISVTX && user != 0 && file.stx_uid != user &&
-			       folder.stx_uid != user
-		       ? -1
-		       : 0;
+	if (folder.stx_mode & S_ISVTX && user != 0 && file.stx_uid != user &&
+	    folder.stx_uid != user)
+		return fail(EPERM);
+	return 0;
 }
 
 int output_check(const char *name, uint64_t size)
@@ -432,13 +418,13 @@ static int name_file(struct output *output)
 static int sync_folder(const struct output *output)
 {
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int result;
+	int error;
 
 	if (descriptor < 0) /* who may write there need not be allowed to read */
 		return unless_unsupported(syncfs(output->descriptor));
-	result = unless_unsupported(fsync(descriptor));
-	close_quietly(descriptor);
-	return result;
+	error = unless_unsupported(fsync(descriptor)) ? errno : 0;
+	close(descriptor);
+	return error ? fail(error) : 0;
 }
 
 /*
