@@ -10,61 +10,31 @@
 #include "netlink.h"
 
 /*
- * Names that drivers use, rdma_rxe, mlx5, bnxt_re, irdma, efa and cxgb4, and those that InfiniBand
- * requires. Not those that flushed work requests raise: every session ends with some.
+ * Names that drivers use, and those that InfiniBand requires. Not those that flushed work requests
+ * raise: every session ends with some.
  */
 static const char *const names[] = {
-	"duplicate_request",
-	"out_of_seq_request",
-	"rcvd_rnr_err",
-	"send_rnr_err",
-	"rcvd_seq_err",
-	"retry_exceeded_err",
-	"retry_rnr_exceeded_err",
-	"completer_retry_err",
-	"send_err",
+	/* rdma_rxe */
+	"duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err",
+	"retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err",
 	"link_downed",
-	"out_of_sequence",
-	"out_of_buffer",
-	"rnr_nak_retry_err",
-	"packet_seq_err",
-	"implied_nak_seq_err",
-	"local_ack_timeout_err",
-	"resp_local_length_error",
-	"req_remote_invalid_request",
-	"req_remote_access_errors",
-	"resp_remote_access_errors",
-	"req_transport_retries_exceeded",
-	"req_rnr_retries_exceeded",
-	"roce_adp_retrans",
-	"roce_adp_retrans_to",
-	"roce_slow_restart",
-	"rx_icrc_encapsulated",
-	"np_cnp_sent",
-	"np_ecn_marked_roce_packets",
-	"rp_cnp_handled",
-	"rp_cnp_ignored",
-	"to_retransmits",
-	"seq_err_naks_rcvd",
-	"rnr_naks_rcvd",
-	"max_retry_exceeded",
-	"cnpHandled",
-	"cnpIgnored",
-	"cnpSent",
-	"tcpRetransSegs",
-	"retrans_pkts",
-	"ip4RetransSegs",
-	"symbol_error",
-	"link_error_recovery",
-	"port_rcv_errors",
-	"port_rcv_remote_physical_errors",
-	"port_xmit_discards",
-	"local_link_integrity_errors",
-	"excessive_buffer_overrun_errors",
+	/* mlx5 */
+	"out_of_sequence", "out_of_buffer", "rnr_nak_retry_err", "packet_seq_err",
+	"implied_nak_seq_err", "local_ack_timeout_err", "resp_local_length_error",
+	"req_remote_invalid_request", "req_remote_access_errors", "resp_remote_access_errors",
+	"req_transport_retries_exceeded", "req_rnr_retries_exceeded", "roce_adp_retrans",
+	"roce_adp_retrans_to", "roce_slow_restart", "rx_icrc_encapsulated", "np_cnp_sent",
+	"np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored",
+	/* bnxt_re */
+	"to_retransmits", "seq_err_naks_rcvd", "rnr_naks_rcvd", "max_retry_exceeded",
+	/* irdma, efa and cxgb4 */
+	"cnpHandled", "cnpIgnored", "cnpSent", "tcpRetransSegs", "retrans_pkts", "ip4RetransSegs",
+	/* InfiniBand */
+	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
+	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 	"VL15_dropped",
-	"port_xmit_wait",
-	"rx_pause_frames",
-	"tx_pause_frames",
+	/* waits */
+	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames"
 };
 
 /* The last two are read from elsewhere. */
