@@ -106,8 +106,7 @@ enum status flush_output(const struct log *log, struct process *process)
 					    "the reader gone?");
 	if (left)
 		print_warning(log->console,
-			      "the last %" PRIu64 " lines are lost: nobody read them "
-			      "in time",
+			      "the last %" PRIu64 " lines are lost: nobody read them in time",
 			      left);
 	return STATUS_LOCAL_FAILURE;
 }
