@@ -90,7 +90,6 @@ static void *run_outlet(void *argument)
 			atomic_fetch_sub(&console->unwritten, line.lost + (*line.text != '\0'));
 		free(line.text);
 	}
-	close(outlet->exit);
 	if (atomic_fetch_sub(&console->running, 1) == 1)
 		eventfd_write(console->ended, 1);
 	return NULL;
@@ -110,7 +109,6 @@ static bool is_same_file(int one, int other)
 static int start_outlet(struct console *console, int descriptor)
 {
 	struct outlet *outlet = &console->outlets[console->count];
-	pthread_t thread;
 	int ends[2], error;
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
@@ -120,13 +118,12 @@ static int start_outlet(struct console *console, int descriptor)
 	*outlet = (struct outlet){
 		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
 	};
-	error = pthread_create(&thread, NULL, run_outlet, outlet);
+	error = pthread_create(&outlet->thread, NULL, run_outlet, outlet);
 	if (error) {
 		close(ends[0]);
 		close(ends[1]);
 		return error;
 	}
-	pthread_detach(thread); /* one that is stuck in write(2) is not waited for */
 	atomic_fetch_add(&console->running, 1); /* it cannot end before the entrance is closed */
 	console->count++;
 	return 0;
@@ -180,16 +177,23 @@ enum drained console_drain(struct console *console, int milliseconds, int interr
 uint64_t console_close(struct console *console, bool *failed)
 {
 	struct line line;
-	enum drained drained;
+	bool ended;
 
 	/* what still waits is taken away from the threads, which then find the end */
 	for (unsigned int i = 0; i < console->count; i++) {
 		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
 	}
-	drained = console_drain(console, END_MILLISECONDS, -1);
-	if (drained == DRAINED_ALL && console->ended >= 0)
+	ended = console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL;
+	for (unsigned int i = 0; i < console->count && !ended; i++)
+		pthread_detach(console->outlets[i].thread);
+	for (unsigned int i = 0; i < console->count && ended; i++) {
+		pthread_join(console->outlets[i].thread, NULL);
+		close(console->outlets[i].exit);
+	}
+	if (ended && console->ended >= 0)
 		close(console->ended);
+	console->ended = -1;
 	/* behind that: the line that a thread has in hand may fail meanwhile */
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
 	console->count = 0;

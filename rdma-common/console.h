@@ -12,6 +12,7 @@
 #ifndef RDMA_COMMON_CONSOLE_H
 #define RDMA_COMMON_CONSOLE_H
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,6 +34,7 @@ struct outlet {
 	struct console *console;
 	int descriptor;
 	int entrance, exit; /* neither blocks */
+	pthread_t thread;
 	atomic_uint lost;   /* lines that were dropped since the last one that was not */
 	atomic_bool failed; /* write(2) has failed at least once */
 	bool drawn;         /* the cursor stands behind a text that is drawn; the thread's */
