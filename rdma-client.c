@@ -42,8 +42,9 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("--check takes ADDRESS, or ADDRESS and PORT, or neither");
 	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
 		return usage_error("--bind and --tos are of a path: give --check an ADDRESS");
-	if (options->check && count < 2 && options->minimum_rate > 0)
-		return usage_error("--min-rate needs a server: give --check ADDRESS and PORT");
+	if (options->check && count < 2 && (options->minimum_rate > 0 || options->connections > 1))
+		return usage_error("--min-rate and --connections need a server: give --check "
+				   "ADDRESS and PORT");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
@@ -398,15 +399,18 @@ static void start_session(struct client *client)
 }
 
 /*
- * Runs a session for each client, all at once, and returns the worst status. How they ended is in
- * their connections, which the caller destroys.
+ * Runs a session for each client, a copy of `common`, all at once, and returns the worst status.
+ * How they ended is in their connections, which the caller destroys.
  */
-static enum status run_sessions(struct client *clients, unsigned int count)
+static enum status run_sessions(const struct client *common, struct client *clients,
+				unsigned int count)
 {
 	enum status status = STATUS_SUCCESS;
 
-	for (unsigned int i = 0; i < count; i++)
+	for (unsigned int i = 0; i < count; i++) {
+		clients[i] = *common;
 		start_session(&clients[i]);
+	}
 	run_events(clients, count);
 	for (unsigned int i = 0; i < count; i++) {
 		if (clients[i].connection)
@@ -450,18 +454,15 @@ static enum status try_addresses(const struct client *common, const struct addri
 				 bool *reported)
 {
 	const struct options *options = common->options;
-	unsigned int count = options->connections > 1 ? options->connections : 1;
-	struct client clients[MOST_CONNECTIONS];
+	struct client clients[MOST_CONNECTIONS], client = *common;
+	unsigned int count = options->connections;
 	enum status status = STATUS_UNRESOLVED;
 	bool reached = false;
 
 	for (const struct addrinfo *address = addresses; address && !reached;
 	     address = address->ai_next) {
-		for (unsigned int i = 0; i < count; i++) {
-			clients[i] = *common;
-			clients[i].address = address;
-		}
-		status = run_sessions(clients, count);
+		client.address = address;
+		status = run_sessions(&client, clients, count);
 		for (unsigned int i = 0; i < count; i++)
 			reached |= clients[i].reached;
 		*reported = report(clients, count, status, reached || !address->ai_next);
@@ -510,8 +511,8 @@ static void wait_until(struct engine *engine, int64_t time)
 		;
 }
 
-/* A session of --check with PORT: as session_function says. */
-static bool run_check_session(struct check *check, void *argument)
+/* Sessions of --check with PORT: as session_function says. */
+static bool run_check_sessions(struct check *check, void *argument)
 {
 	struct addrinfo address = { .ai_addr = (struct sockaddr *)&check->address,
 				    .ai_family = check->address.ss_family };
@@ -523,22 +524,24 @@ static bool run_check_session(struct check *check, void *argument)
 				 .address = &address,
 				 .sources = check->session.bind ? &source : NULL,
 				 .reached = check->reached };
-	bool ran;
+	struct client clients[MOST_CONNECTIONS];
+	unsigned int count = check->session.connections;
+	bool complete = true;
 
 	wait_until(engine, check->start);
 	if (engine->process.signal_number)
 		return false;
 	engine->payload = payload_pattern(check->session.pattern_size);
-	run_sessions(&client, 1);
-	ran = client.connection;
-	if (ran) {
-		check->outcome = *client.connection;
-		if (client.connection->figures.latency)
-			check->latency = *client.connection->figures.latency;
-		connection_destroy(client.connection);
+	run_sessions(&client, clients, count);
+	for (unsigned int i = 0; i < count; i++) {
+		check->reached |= clients[i].reached;
+		complete &= clients[i].connection != NULL;
+		if (!clients[i].connection)
+			continue;
+		check_take(check, clients[i].connection);
+		connection_destroy(clients[i].connection);
 	}
-	check->reached = client.reached;
-	return ran;
+	return complete;
 }
 
 static enum status run_check(struct engine *engine)
@@ -552,7 +555,7 @@ static enum status run_check(struct engine *engine)
 		fflush(stdout); /* before the console has a thread that writes there, too */
 		status = engine_open(engine);
 		if (status == STATUS_SUCCESS)
-			status = check_server(&check, run_check_session, engine);
+			status = check_server(&check, run_check_sessions, engine);
 	}
 	return check_finish(&check, status);
 }

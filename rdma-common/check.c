@@ -30,6 +30,7 @@
 /*
  * How many times as fast as the other a direction has to be to be called slow: emulated hosts, and
  * those that share processors, differ by less. Each is measured twice before that is said.
+ * And how many times as fast others have to be of the sessions that run at once.
  */
 #define MUCH_SLOWER 3
 /*
@@ -704,6 +705,7 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 	check->session.pattern_size = size;
 	check->session.short_reply = short_reply;
 	do {
+		check->path_count = 0;
 		if (!check->run(check, check->argument))
 			return false;
 	} while (connection->rejected &&
@@ -839,10 +841,18 @@ static bool try_sizes(struct check *check)
 
 /* ---- Rates ---- */
 
-/* Measured in bit/s, each way. */
-struct rates {
-	double to_server, to_client;
-};
+/*
+ * Of a session of WRITEs. Bytes that have arrived are counted, by this side's clock: until the
+ * server's verdict comes, which is behind them, since over iWARP a completion does not say that
+ * they have.
+ */
+static struct rates rates_of(const struct connection *connection)
+{
+	double scale = 8e9 / (double)elapsed(connection);
+
+	return (struct rates){ (double)connection->figures.bytes * scale,
+			       (double)connection->peer_verdict.length * scale };
+}
 
 /* The direction that is slower, and how many times as fast the other one is. */
 static double skew(const struct rates *rates, const char **slower)
@@ -882,24 +892,20 @@ static bool measure(struct check *check, const char *step, uint64_t size, bool s
 	return report(check, step, false);
 }
 
-/*
- * WRITEs in one direction, and of the other a byte. Bytes that have arrived are counted, by this
- * side's clock: until the server's verdict comes, which is behind them, since over iWARP a
- * completion does not say that they have. False: it failed.
- */
+/* WRITEs in one direction, and of the other a byte. False: it failed. */
 static bool measure_rate(struct check *check, bool back, double *rate)
 {
 	const struct connection *connection = &check->outcome;
 	unsigned int seconds = check->options->duration_seconds;
-	uint64_t bytes;
+	struct rates arrived;
 
 	check->session.operation = OPERATION_WRITE;
 	check->session.duration_seconds = back ? 0 : seconds;
 	check->session.back_seconds = back ? seconds : 0;
 	if (!measure(check, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
-	bytes = back ? connection->peer_verdict.length : connection->figures.bytes;
-	*rate = (double)bytes * 8e9 / (double)elapsed(connection);
+	arrived = rates_of(connection);
+	*rate = back ? arrived.to_client : arrived.to_server;
 	return true;
 }
 
@@ -918,6 +924,12 @@ static void append_rate(struct check *check, const char *direction, double rate)
 			    "slower than --min-rate from %s: %.6g Gbit/s instead of %.6g; the "
 			    "contents are right",
 			    direction, rate / 1e9, wanted / 1e9);
+}
+
+static void add_rates(struct check *check, const struct rates *rates)
+{
+	json_add_number(check->finding, "client_to_server_bits_per_second", rates->to_server, true);
+	json_add_number(check->finding, "server_to_client_bits_per_second", rates->to_client, true);
 }
 
 /* Both rates, what share of the link they are, and which is too slow. */
@@ -942,8 +954,7 @@ static void report_rates(struct check *check, const struct rates *rates)
 	report(check, "rate", !skewed && check->failure.status == STATUS_SUCCESS);
 	if (!check->finding)
 		return;
-	json_add_number(check->finding, "client_to_server_bits_per_second", rates->to_server, true);
-	json_add_number(check->finding, "server_to_client_bits_per_second", rates->to_client, true);
+	add_rates(check, rates);
 	json_add_number(check->finding, "link_bits_per_second", check->link_rate,
 			check->link_rate > 0);
 }
@@ -1008,6 +1019,94 @@ static bool try_rates(struct check *check)
 	return try_latency(check);
 }
 
+/* ---- Several connections at once ---- */
+
+void check_take(struct check *check, const struct connection *connection)
+{
+	struct path *path = &check->paths[check->path_count++];
+	enum status worst = check->outcome.status;
+
+	path->port = source_port(connection->id);
+	path->rates = rates_of(connection);
+	failure_set(&path->failure, connection->status, "%s", connection->cause);
+	if (connection->figures.latency)
+		check->latency = *connection->figures.latency;
+	if (check->path_count == 1 || worse_status(worst, connection->status) != worst)
+		check->outcome = *connection;
+}
+
+/* True if half of the sessions that delivered all, or more, are much faster in one direction. */
+static bool is_slow(const struct check *check, const struct path *path)
+{
+	unsigned int good = 0, to_server = 0, to_client = 0;
+
+	for (const struct path *other = check->paths; other < check->paths + check->path_count;
+	     other++) {
+		if (other->failure.status != STATUS_SUCCESS)
+			continue;
+		good++;
+		to_server += other->rates.to_server > MUCH_SLOWER * path->rates.to_server;
+		to_client += other->rates.to_client > MUCH_SLOWER * path->rates.to_client;
+	}
+	return to_server * 2 >= good || to_client * 2 >= good;
+}
+
+/* One of the sessions, by the port that names its path. */
+static bool report_path(struct check *check, const struct path *path)
+{
+	bool good = path->failure.status == STATUS_SUCCESS;
+	bool measured = good && check->session.measured;
+	bool slow = measured && is_slow(check, path);
+
+	append(&check->found, "source port %u: ", path->port);
+	if (measured)
+		append(&check->found, "client to server %.3f Gbit/s, server to client %.3f Gbit/s",
+		       path->rates.to_server / 1e9, path->rates.to_client / 1e9);
+	else
+		append(&check->found, "%s",
+		       good ? "verified in both directions" : path->failure.cause);
+	if (slow || is_silence(path->failure.status))
+		append(&check->advice,
+		       "%swhere several paths lead to the server, switches choose one by this port "
+		       "(ECMP): look at the links and switches of that",
+		       slow ? "half of the others, or more, are three times as fast; " : "");
+	report(check, "path", good && !slow);
+	if (check->finding)
+		json_add_known(check->finding, "source_port", path->port);
+	if (check->finding && measured)
+		add_rates(check, &path->rates);
+	return good;
+}
+
+/*
+ * Sessions at once, by different paths perhaps, in which both sides write as in those that measured
+ * the rates, if there were any. False: one has failed.
+ */
+static bool try_paths(struct check *check)
+{
+	struct options *session = &check->session;
+	bool good = true;
+
+	session->connections = check->options->connections;
+	if (session->connections == 1)
+		return true;
+	if (session->measured) {
+		session->operation = OPERATION_WRITE;
+		session->iterations = 0;
+		session->duration_seconds = check->options->duration_seconds;
+		session->back_seconds = check->options->duration_seconds;
+		session->depth = check->options->depth;
+		session->busy_poll = false;
+	}
+	if (!try_session(check, BACK_SIZE, false))
+		return false;
+	for (unsigned int i = 0; i < check->path_count; i++)
+		good &= report_path(check, &check->paths[i]);
+	return good;
+}
+
+/* ---- All with the server ---- */
+
 /* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
 static bool go_on(struct check *check)
 {
@@ -1031,7 +1130,7 @@ enum status check_server(struct check *check, session_function run, void *argume
 	check->run = run;
 	check->argument = argument;
 	do
-		good = try_sizes(check) && try_rates(check);
+		good = try_sizes(check) && try_rates(check) && try_paths(check);
 	while (check->failure.status != STATUS_SUCCESS && !check->reached &&
 	       !check->process->signal_number && go_on(check));
 	if (check->process->signal_number) /* perhaps when the session had succeeded */
@@ -1075,6 +1174,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	check->session = *options;
 	check->session.minimum_rate = 0; /* of rates alone, which are judged here */
 	check->session.duration_seconds = 0;
+	check->session.connections = 1; /* but at the end */
 	check->process = process;
 	if (!check->options->json)
 		return;

@@ -2,7 +2,8 @@
 /*
  * 'rdma-client --check [ADDRESS [PORT]]': this host, or the path to an address, step by step, and
  * what to change. With PORT, by sessions with the server there, which whoever calls this runs: of
- * growing size, in both directions, until one fails; then how fast each direction is.
+ * growing size, in both directions, until one fails; then how fast each direction is; then, with
+ * --connections, several at once.
  *
  * All of it is the main thread's.
  */
@@ -27,11 +28,23 @@ struct words {
 
 struct check;
 
+/* Measured in bit/s, each way. */
+struct rates {
+	double to_server, to_client;
+};
+
+/* One of the sessions that --connections has at once. */
+struct path {
+	unsigned int port;      /* source_port() */
+	struct rates rates;     /* where they were measured */
+	struct failure failure; /* how it ended */
+};
+
 /*
  * Waits until check->start, then runs a session with check->session, its options, and
- * check->address; both are constant meanwhile. Sets check->outcome, check->reached and, where it
- * was measured, check->latency. False: it did not come about, or the program was interrupted
- * before.
+ * check->address, or as many at once as the options say; both are constant meanwhile. Sets
+ * check->reached, and calls check_take() for each. False: one did not come about, or the program
+ * was interrupted before.
  */
 typedef bool (*session_function)(struct check *check, void *argument);
 
@@ -58,10 +71,13 @@ struct check {
 	void *argument;
 	struct options session;    /* those of the next one */
 	int64_t start;             /* it may begin then, as now_milliseconds() counts */
-	struct connection outcome; /* a copy, once it is joined: what it points to is gone */
-	bool reached;              /* a server of this project answered */
-	bool mode_is_known;        /* the server's operation is, or both were tried */
-	uint64_t size;             /* bytes each way that are in question, and how far they came: */
+	struct connection outcome; /* a copy, once it is joined: what it points to is gone. Of
+				      several at once, the one that ended worst */
+	struct path paths[MOST_CONNECTIONS]; /* of the latest sessions that ran at once, */
+	unsigned int path_count;             /* so many */
+	bool reached;                        /* a server of this project answered */
+	bool mode_is_known;                  /* the server's operation is, or both were tried */
+	uint64_t size; /* bytes each way that are in question, and how far they came: */
 	enum passage to_server, to_client;
 	int64_t exchange;  /* ns that the quickest of these sessions took to exchange all */
 	uint64_t verified; /* the largest size that was, in both directions; 0: none */
@@ -84,6 +100,9 @@ void check_init(struct check *check, const struct options *options, const struct
  * STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
+
+/* Keeps how a session ended that `run` has run, and that is joined. */
+void check_take(struct check *check, const struct connection *connection);
 
 /*
  * Has `run` run sessions with the server, with `argument`, as many as it takes, and reports what

@@ -135,7 +135,7 @@ static const struct row rows[] = {
 { PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
-{ NUMBER,  CLIENT,           0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MOST_CONNECTIONS },
+{ NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MOST_CONNECTIONS },
 { BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine this host, or the path to ADDRESS" },
@@ -368,8 +368,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	}
 	if (options->check && of_sessions)
 		return usage_error(
-			"--check goes with --bind, --duration, --json, --min-rate, --timeout, "
-			"--tos and --verbose alone");
+			"--check goes with --bind, --connections, --duration, --json, --min-rate, "
+			"--timeout, --tos and --verbose alone");
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)

@@ -189,6 +189,30 @@ full_rate() {
 	says "  -> server to client is $number times as slow as the other way, measured twice: .*"
 }
 
+# The rates are measured for so long as well, before. A busy host may let others be slow, which changes no status.
+# bats test_tags=slow
+@test "--check with PORT, --connections 8, where the network drops the packets of one: that is named by its source port" {
+	local third dropped
+	start_server
+	start_client -v --json --check --duration 8 -t 10 --connections 8 192.0.2.1 "$port"
+	wait_for_line "$client_err" '^\[[0-9]+\] source port ' "$client" 3
+	read -r third dropped < <(sed -n 's/^\[\([0-9]*\)\] source port \([0-9]*\)$/\1 \2/p' "$client_err" | sed -n 3p)
+	wait_for_line "$client_err" "^\[$third\] received MSG_MR" "$client"
+	repair=drop_nothing
+	drop_from_port "$dropped"
+	wait_client
+	[ "$status" -eq 5 ] || expect 6
+	output=$(<"$client_out")
+	[ "$(json status)" -eq "$status" ]
+	python3 -c '
+import json, sys
+outcome, dropped = json.loads(sys.argv[1]), int(sys.argv[2])
+failed, = [path for path in outcome["path"] if "client_to_server_bits_per_second" not in path]
+assert len(outcome["path"]) == 8 and failed["source_port"] == dropped, outcome["path"]
+assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
+assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
+}
+
 # loses ARGUMENT...: --check finds that packets are lost, because the transport or the server gives up.
 loses() {
 	client -t "$LIMIT" --check --duration 0 "$@"

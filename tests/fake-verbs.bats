@@ -1193,6 +1193,26 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	[[ $output == *'"device": null'* ]]
 }
 
+# One domain is for the memory, 7 sessions are of a size each, 5 over iWARP. That one is slow check-test says.
+@test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
+	local port=20000 script number='[0-9]+\.[0-9]{3} Gbit/s'
+	path "check payload:1048576 measures immediate" --connections 3
+	[ "$status" -eq 0 ]
+	[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
+	path "check payload:1048576 fail:ibv_alloc_pd:10:12" --connections 3 --duration 0
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
+	grep -x 'path      source port 0: ibv_alloc_pd failed: Cannot allocate memory' <<<"$output"
+	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
+		path "check payload:1048576 $script" --connections 3 --duration 0 --json
+		[ "$status" -eq 4 ]
+		python3 -c 'import json, sys
+outcome = json.loads(sys.argv[1])
+failed, = [path for path in outcome["path"] if path["status"] == "failed"]
+assert failed["text"].endswith(outcome["error"]), outcome' "$output"
+	done
+}
+
 @test "device events: those of the connection end it, others do not" {
 	local type
 	for type in 0 1; do # CQ_ERR QP_FATAL

@@ -217,6 +217,26 @@ wait_client() {
 	stderr=$(<"$client_err")
 }
 
+# drop_from_port PORT: what host a receives from this source port is lost. Rules are asked behind the one for local
+# addresses, unless that comes later; and TCP keeps the answer of a connection. drop_nothing() ends it, and delays.
+drop_from_port() {
+	local protocol=udp
+	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run a sh -e -c 'ip rule add pref 100 lookup local
+		ip rule del pref 0
+		echo 0 >/proc/sys/net/ipv4/tcp_early_demux
+		ip rule add pref 50 ipproto "$1" sport "$2" blackhole' - "$protocol" "$1"
+}
+
+drop_nothing() {
+	lab disturb
+	lab run a sh -c 'ip rule add pref 0 lookup local
+		ip rule del pref 50
+		ip rule del pref 100
+		echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
+}
+
 # on HOST COMMAND...: sets $status, $output and $stderr.
 on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null

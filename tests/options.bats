@@ -53,8 +53,10 @@ usage_error() {
 	usage_error '--check takes ADDRESS, or ADDRESS and PORT, or neither' rdma-client --check read 192.0.2.1 1
 	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
 	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --tos 0
+	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
+	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
-	usage_error '--check goes with --bind, --duration, --json, --min-rate, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
+	usage_error '--check goes with --bind, --connections, --duration, --json, --min-rate, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
 	usage_error "not 'wirte'" rdma-server wirte
 	for port in 0 65536 1x ''; do
 		usage_error "not '$port'" rdma-client read 192.0.2.1 "$port"

@@ -281,33 +281,16 @@ print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"]
 	[ "$(grep -c 'remote buffer: a pattern of 65536 bytes' "$server_out")" -eq 8 ]
 }
 
-# Rules are asked behind the one for local addresses, unless that comes later; and TCP keeps the answer of a connection.
-drop_from_port() {
-	lab run a sh -e -c 'ip rule add pref 100 lookup local
-		ip rule del pref 0
-		echo 0 >/proc/sys/net/ipv4/tcp_early_demux
-		ip rule add pref 50 ipproto "$1" sport "$2" blackhole' - "$1" "$2"
-}
-
-drop_nothing() {
-	lab disturb
-	lab run a sh -c 'ip rule add pref 0 lookup local
-		ip rule del pref 50
-		ip rule del pref 100
-		echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
-}
-
 # bats test_tags=slow
 @test "--connections 8 where the network drops the packets of one: that one fails alone, named by its source port" {
-	local dropped protocol=udp
-	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
+	local dropped
 	start_server write
 	repair=drop_nothing
 	lab disturb delay 50ms # most of the time nothing moves: no session waits for its turn on a busy processor
 	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 40 -t 10 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
-	drop_from_port "$protocol" "$dropped"
+	drop_from_port "$dropped"
 	wait_client
 	[ "$status" -eq 5 ] || [ "$status" -eq 6 ]
 	grep -x "\[3\] source port $dropped, queue pair 0x.*, failed" "$client_out"

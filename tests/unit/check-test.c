@@ -184,15 +184,31 @@ static void play(enum status expected)
 	assert_int_equal(path.turns->size, 0);
 }
 
-/* A text of the last finding of a step. */
-static const char *found(const char *step, const char *key)
+/* How many findings a step has. */
+static size_t count_found(const char *step)
+{
+	struct json_object *all;
+
+	assert_true(json_object_object_get_ex(path.check.findings, step, &all));
+	return json_object_array_length(all);
+}
+
+/* A text of one of them. */
+static const char *found_at(const char *step, size_t number, const char *key)
 {
 	struct json_object *all, *value;
 
-	assert_true(json_object_object_get_ex(path.check.findings, step, &all));
-	all = json_object_array_get_idx(all, json_object_array_length(all) - 1);
+	assert_true(number < count_found(step));
+	json_object_object_get_ex(path.check.findings, step, &all);
+	all = json_object_array_get_idx(all, number);
 	assert_true(json_object_object_get_ex(all, key, &value));
 	return json_object_get_string(value);
+}
+
+/* Of the last one. */
+static const char *found(const char *step, const char *key)
+{
+	return found_at(step, count_found(step) - 1, key);
 }
 
 /* A number of it; null is 0. */
@@ -204,14 +220,19 @@ static double found_number(const char *step, const char *key)
 }
 
 /* It contains that; NULL: there is none. */
-static void expect(const char *step, const char *key, const char *words)
+static void expect_at(const char *step, size_t number, const char *key, const char *words)
 {
-	const char *text = found(step, key);
+	const char *text = found_at(step, number, key);
 
 	if (words && (!text || !strstr(text, words)))
 		fail_msg("'%s' is not in '%s'", words, text ? text : "null");
 	if (!words && text)
 		fail_msg("not null: '%s'", text);
+}
+
+static void expect(const char *step, const char *key, const char *words)
+{
+	expect_at(step, count_found(step) - 1, key, words);
 }
 
 /* ---- What they show ---- */
@@ -620,6 +641,124 @@ TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
 	assert_false(json_object_object_get_ex(path.check.findings, "latency", &all));
 }
 
+/* ---- Several at once ---- */
+
+/* How those end that run at once, each by a TCP port. */
+struct member {
+	uint16_t port;
+	uint64_t to_server, to_client; /* bit/s */
+	enum status status;
+	bool busy; /* the server is; in the first attempt alone */
+};
+
+#define GOOD(port, to_server, to_client)                                \
+	{                                                               \
+		(port), (to_server), (to_client), STATUS_SUCCESS, false \
+	}
+/* It would be slow, too, if it counted. */
+#define FAILED(port, how)                      \
+	{                                      \
+		(port), 1 M, 1 M, (how), false \
+	}
+
+static struct {
+	const struct member *members;
+	unsigned int count, attempts;
+} crowd;
+
+static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
+static struct ibv_context verbs = { .device = &device };
+
+/* What else is run goes by its turn. */
+static bool run_several(struct check *check, void *argument)
+{
+	const struct options *session = &check->session;
+
+	if (session->connections == 1)
+		return run(check, argument);
+	assert_int_equal(session->connections, crowd.count);
+	assert_int_equal(session->pattern_size, 65536);
+	assert_int_equal(session->depth, path.options.depth);
+	assert_int_equal(session->duration_seconds, path.options.duration_seconds);
+	assert_int_equal(session->back_seconds, path.options.duration_seconds);
+	assert_true(path.options.duration_seconds == 0 || session->operation == OPERATION_WRITE);
+	crowd.attempts++;
+	for (const struct member *one = crowd.members; one < crowd.members + crowd.count; one++) {
+		struct sockaddr_in address = { .sin_family = AF_INET,
+					       .sin_port = htons(one->port) };
+		struct rdma_cm_id id = { .verbs = &verbs };
+		bool busy = one->busy && crowd.attempts == 1;
+		struct connection connection = {
+			.id = &id,
+			.status = busy ? STATUS_REFUSED : one->status,
+			.rejected = busy,
+			.rejection = { .greeting = GREETING_HELLO,
+				       .hello = { .refusal = REFUSAL_RESOURCES,
+						  .lacking = RESOURCE_SESSION } },
+			.protocol.connected = !busy,
+			.figures = { .started = 1000, .bytes = one->to_server / 8 },
+			.peer_verdict.length = one->to_client / 8,
+			.verdict_time = 1000 + 1000000000,
+		};
+
+		memcpy(&id.route.addr.src_addr, &address, sizeof(address));
+		snprintf(connection.cause, sizeof(connection.cause), "cause %d", connection.status);
+		check_take(check, &connection);
+	}
+	return true;
+}
+
+TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
+{
+	static const struct turn turns[] = { SIZES, RATES(1 M, 1 M), READS, { 0 } };
+	static const struct turn sizes[] = { SIZES, { 0 } };
+	static const struct {
+		struct member members[4];
+		unsigned int count, seconds, attempts;
+		enum status status;
+		size_t bad;
+		const char *text, *advice; /* of the second one, if any is not good */
+	} cases[] = {
+		/* clang-format off */
+		{ { GOOD(5, 300 M, 300 M), GOOD(6, 101 M, 104 M), GOOD(7, 290 M, 310 M), GOOD(8, 900 M, 900 M) }, 4, 2, 1, STATUS_SUCCESS, 0, NULL, NULL },
+		{ { GOOD(5, 300 M, 300 M), GOOD(6, 96 M, 300 M), GOOD(7, 290 M, 310 M) }, 3, 2, 1, STATUS_SUCCESS, 1,
+		  "source port 6: client to server 0.096 Gbit/s, server to client 0.300 Gbit/s", "half of the others, or more, are three times as fast; where several paths" },
+		{ { GOOD(5, 300 M, 300 M), GOOD(6, 300 M, 99 M) }, 2, 2, 1, STATUS_SUCCESS, 1,
+		  "source port 6: client to server 0.300 Gbit/s, server to client 0.099 Gbit/s", "half of the others, or more, are three times as fast; where several paths" },
+		/* of what has failed there is no rate */
+		{ { GOOD(5, 300 M, 300 M), FAILED(6, LOST), FAILED(7, TIME_OUT), GOOD(8, 99 M, 99 M) }, 4, 2, 1, LOST, 3, "source port 6: cause 6", "where several paths" },
+		{ { GOOD(5, 0, 0), FAILED(6, STATUS_LOCAL_FAILURE) }, 2, 0, 1, STATUS_LOCAL_FAILURE, 1, "source port 6: cause 1", NULL },
+		{ { GOOD(5, 0, 0), GOOD(6, 0, 0) }, 2, 0, 1, STATUS_SUCCESS, 0, NULL, NULL },
+		/* a server that is busy is asked again, with all of them */
+		{ { { 5, 300 M, 300 M, STATUS_SUCCESS, true }, GOOD(6, 300 M, 300 M) }, 2, 2, 2, STATUS_SUCCESS, 0, NULL, NULL },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		size_t bad = 0;
+
+		start_measuring(cases[i].seconds > 0 ? turns : sizes);
+		path.options.duration_seconds = cases[i].seconds;
+		path.options.connections = cases[i].count;
+		crowd.members = cases[i].members;
+		crowd.count = cases[i].count;
+		crowd.attempts = 0;
+		assert_int_equal(check_server(&path.check, run_several, NULL), cases[i].status);
+		assert_int_equal(crowd.attempts, cases[i].attempts);
+		assert_int_equal(count_found("path"), cases[i].count);
+		for (size_t j = 0; j < cases[i].count; j++) {
+			assert_int_equal(strtoul(found_at("path", j, "source_port"), NULL, 10),
+					 cases[i].members[j].port);
+			bad += strcmp(found_at("path", j, "status"), "failed") == 0;
+		}
+		assert_int_equal(bad, cases[i].bad);
+		if (!bad)
+			continue;
+		assert_string_equal(found_at("path", 1, "text"), cases[i].text);
+		expect_at("path", 1, "advice", cases[i].advice);
+	}
+}
+
 /* ---- All of it ---- */
 
 /* Ends it with `status`, and prints that to nobody: the findings, where found() looks for them. */
@@ -739,9 +878,7 @@ TEST(errors_are_counted_here_and_there)
 	}
 }
 
-/* A connection manager that finds a route by an iWARP device to each address. */
-static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
-static struct ibv_context verbs = { .device = &device };
+/* A connection manager that finds a route by that device to each address. */
 static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
 static struct rdma_cm_id identifier = { .verbs = &verbs };
 

@@ -427,8 +427,8 @@ TEST(help_and_version_are_printed_and_end_the_program)
 TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
 	static const char *const others[] = {
-		"-Bx",          "-J",           "-v",           "-t1", /* these do, */
-		"--duration=1", "--min-rate=1", "--tos=1",             /* and these */
+		"-Bx",          "-J",           "-v",           "-t1",             /* these do, */
+		"--duration=1", "--min-rate=1", "--tos=1",      "--connections=2", /* and these */
 		"-mx",          "-fx",          "-s1",          "-ox",
 		"-n1",          "--depth=1",    "--report",     "--verify-all",
 		"--one-way",    "--busy-poll",  "--max-size=1", "--interval=1"
@@ -437,16 +437,17 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
-		bool goes = i / 2 < 7;
+		bool goes = i / 2 < 8;
 		struct printed printed;
 
 		capture(&printed, &stderr);
 		assert_int_equal(
 			parse_words(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other),
 			goes ? PARSED_RUN : PARSED_FAILED);
-		release(&printed, goes ? NULL
-				       : "--check goes with --bind, --duration, --json, "
-					 "--min-rate, --timeout, --tos and --verbose alone");
+		release(&printed,
+			goes ? NULL
+			     : "--check goes with --bind, --connections, --duration, --json, "
+			       "--min-rate, --timeout, --tos and --verbose alone");
 	}
 }
 
