@@ -77,6 +77,15 @@ static struct sockaddr *choose_source(const struct client *client)
 	return source ? source->ai_addr : NULL;
 }
 
+static void address_unresolved(struct client *client, int error)
+{
+	connection_fail(client->connection, STATUS_UNRESOLVED,
+			"cannot resolve the address: %s; is the host up, and does a network "
+			"interface with an RDMA device ('rdma link') lead there?",
+			strerror(error));
+}
+
+/* The attempt cannot even begin. */
 static void explain_resolving(struct client *client, int error)
 {
 	const char *bind = client->options->bind;
@@ -90,10 +99,7 @@ static void explain_resolving(struct client *client, int error)
 				"an RDMA device ('rdma link') that leads there?",
 				short_name(bind).text, strerror(error));
 	else
-		connection_fail(client->connection, STATUS_UNRESOLVED,
-				"cannot resolve the address: %s; does a network interface with an "
-				"RDMA device ('rdma link') lead there?",
-				strerror(error));
+		address_unresolved(client, error);
 }
 
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
@@ -121,11 +127,7 @@ static void address_failed(struct client *client, const struct cm_event *event)
 	if (event->status == -ETIMEDOUT)
 		start_resolving(client); /* the first packets to a new neighbour may be lost */
 	else
-		connection_fail(
-			client->connection, STATUS_UNRESOLVED,
-			"cannot resolve the address: %s; is the host up, and does a network "
-			"interface with an RDMA device ('rdma link') lead there?",
-			strerror(-event->status));
+		address_unresolved(client, -event->status);
 }
 
 /* The device is known now, so everything that belongs to it can be allocated. */
@@ -145,40 +147,36 @@ static void address_resolved(struct client *client)
 /* rdma_connect() failed. Over iWARP it connects by TCP, and reports what the network says. */
 static void connect_failed(struct connection *connection, int error)
 {
+	enum status status = STATUS_LOCAL_FAILURE;
+	const char *advice = "";
+
 	switch (error) {
 	case EINTR: /* by a signal, which ends the session */
-		break;
+		return;
 	case ETIMEDOUT:
 		connection_fail(connection, STATUS_TIMED_OUT,
 				"no answer to the connect request; is the host up, and the network "
 				"between?");
-		break;
+		return;
 	case EADDRNOTAVAIL:
 	case EADDRINUSE:
-		connection_fail(
-			connection, STATUS_LOCAL_FAILURE,
-			"cannot connect: %s; an earlier connection still holds the port that "
-			"this side was given: try again",
-			strerror(error));
+		advice = "; an earlier connection still holds the port that this side was given: "
+			 "try again";
 		break;
 	case ENOMEM: /* Linux's siw keeps few notes of what arrives while it connects */
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot connect: %s; is memory short here, or does a program "
-				"listen there that is no rdma-server, and sends at once?",
-				strerror(error));
+		advice = "; is memory short here, or does a program listen there that is no "
+			 "rdma-server, and sends at once?";
 		break;
 	case EINVAL:
 	case ENODEV:
 	case EMFILE:
 	case ENFILE:
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "cannot connect: %s",
-				strerror(error));
 		break;
 	default:
-		connection_fail(connection, STATUS_REFUSED,
-				"cannot connect: %s; is rdma-server running there, on that port?",
-				strerror(error));
+		status = STATUS_REFUSED;
+		advice = "; is rdma-server running there, on that port?";
 	}
+	connection_fail(connection, status, "cannot connect: %s%s", strerror(error), advice);
 }
 
 /*
@@ -242,35 +240,29 @@ static void established(struct client *client, const struct cm_event *event)
 	connection_start(client->connection); /* also to close it, if that has failed */
 }
 
-/* Address and route are resolved, or not: what follows from that. */
-static void handle_resolving(struct client *client, const struct cm_event *event)
-{
-	switch (event->type) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		address_resolved(client);
-		break;
-	case RDMA_CM_EVENT_ADDR_ERROR:
-		address_failed(client, event);
-		break;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		route_resolved(client);
-		break;
-	default: /* RDMA_CM_EVENT_ROUTE_ERROR */
-		connection_fail(client->connection, STATUS_UNRESOLVED,
-				"cannot resolve the route: %s; is the subnet manager running?",
-				strerror(-event->status));
-	}
-}
-
 static void handle_cm_event(struct client *client, const struct cm_event *event)
 {
+	bool too_late = connection_is_over(client->connection); /* behind a signal say */
+
 	switch (event->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (!too_late)
+			address_resolved(client);
+		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (!too_late)
+			address_failed(client, event);
+		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (!too_late)
+			route_resolved(client);
+		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		if (!connection_is_over(client->connection)) /* too late, behind a signal say */
-			handle_resolving(client, event);
+		if (!too_late)
+			connection_fail(
+				client->connection, STATUS_UNRESOLVED,
+				"cannot resolve the route: %s; is the subnet manager running?",
+				strerror(-event->status));
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		established(client, event);
@@ -280,7 +272,6 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 		break;
 	default:
 		connection_cm_event(client->connection, event);
-		break;
 	}
 }
 
@@ -514,15 +505,11 @@ static void wait_until(struct engine *engine, int64_t time)
 /* Sessions of --check with PORT: as session_function says. */
 static bool run_check_sessions(struct check *check, void *argument)
 {
-	struct addrinfo address = { .ai_addr = (struct sockaddr *)&check->address,
-				    .ai_family = check->address.ss_family };
-	struct addrinfo source = { .ai_addr = (struct sockaddr *)&check->source,
-				   .ai_family = check->source.ss_family };
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
 				 .options = &check->session,
-				 .address = &address,
-				 .sources = check->session.bind ? &source : NULL,
+				 .address = check->address,
+				 .sources = check->sources,
 				 .reached = check->reached };
 	struct client clients[MOST_CONNECTIONS];
 	unsigned int count = check->session.connections;
@@ -563,7 +550,7 @@ static enum status run_check(struct engine *engine)
 int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_CLIENT);
-	enum status status = STATUS_SUCCESS, output;
+	enum status status = STATUS_SUCCESS;
 	static struct engine engine; /* a helper that a disk holds up may outlive main() */
 	enum parsed parsed;
 
@@ -574,8 +561,5 @@ int main(int argc, char **argv)
 	engine_init(&engine, &options);
 	if (parsed == PARSED_RUN)
 		status = options.check ? run_check(&engine) : run_client(&engine);
-	output = engine_close(&engine);
-	if (status == STATUS_INTERRUPTED)
-		raise(engine.process.signal_number); /* so that a shell sees it */
-	return (int)(status == STATUS_SUCCESS ? output : status);
+	return engine_end(&engine, status);
 }

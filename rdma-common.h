@@ -110,7 +110,8 @@ struct connection {
 	/* 1. The main thread's. While the connection's thread runs nobody changes this, but for the
 	 * rings at the end (rdma-common/README.md), and that thread reads it: */
 	struct engine *engine;
-	const struct options *options; /* of its session */
+	const struct options *options; /* of its session: those that follow */
+	struct options own_options;
 	struct rdma_cm_id *id;
 	unsigned int number; /* of the program's connections */
 	struct endpoint peer;

@@ -29,10 +29,6 @@ static const char usage[] =
 
 struct server {
 	struct engine engine;
-	struct options modes[2]; /* the program's options, with each operation */
-	/* Of a session in which --check measures, with each operation: what the server sends once,
-	 * and what it sends for a while. */
-	struct options measured[2], timed[2];
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	bool stopping;      /* no more sessions; ends when the last one has */
@@ -269,59 +265,46 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 }
 
 /*
- * The options of a session: where there was no word, or the client measures, the client's hello has
- * the operation.
+ * The options of a session: the program's, but where there was no word the client's hello has the
+ * operation; and where --check measures, that alone counts, be it once or for a while.
  */
-static const struct options *options_for(const struct server *server,
-					 const struct introduction *client)
+static struct options options_for(const struct server *server, const struct introduction *client)
 {
-	const struct options *options = server->engine.options;
+	struct options options = *server->engine.options;
 	const struct hello *hello = &client->hello;
 	bool measures = hello->flags & HELLO_CHECK && hello->flags & HELLO_CHECK_RATE;
 
 	if (client->greeting != GREETING_HELLO || hello->operation > OPERATION_WRITE)
 		return options;
-	if (measures)
-		return hello->flags & HELLO_CHECK_BACK ? &server->timed[hello->operation]
-						       : &server->measured[hello->operation];
-	return options->operation == OPERATION_ANY ? &server->modes[hello->operation] : options;
-}
-
-/* Derives the options of sessions from the program's. */
-static void derive_options(struct server *server, const struct options *options)
-{
-	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
-		struct options *measured = &server->measured[operation];
-
-		server->modes[operation] = *options;
-		server->modes[operation].operation = operation;
-		*measured = server->modes[operation];
-		measured->iterations = measured->duration_seconds = measured->interval_seconds = 0;
-		measured->every_pass = false;
-		measured->minimum_rate = 0; /* of a byte it means nothing */
-		server->timed[operation] = *measured;
-		server->timed[operation].duration_seconds = 1; /* or as the client's hello says */
-	}
+	if (measures || options.operation == OPERATION_ANY)
+		options.operation = (enum operation)hello->operation;
+	if (!measures)
+		return options;
+	options.iterations = options.interval_seconds = 0;
+	options.duration_seconds = hello->flags & HELLO_CHECK_BACK ? 1 : 0; /* the hello has more */
+	options.every_pass = false;
+	options.minimum_rate = 0; /* of a byte it means nothing */
+	return options;
 }
 
 static void handle_connect_request(struct server *server, const struct cm_event *event)
 {
 	const struct introduction client = peer_introduction(event);
-	const struct options *options = options_for(server, &client);
-	enum refusal refusal = hello_refusal(options, server->engine.payload.length, &client);
+	const struct options options = options_for(server, &client);
+	enum refusal refusal = hello_refusal(&options, server->engine.payload.length, &client);
 	struct connection *connection;
 
 	/* --check asks for the other operation next: that is no refusal to report */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
 		print_trace(&server->engine.log, "rdma_reject: the path is examined");
-		reject_request(event->id, options, refusal, RESOURCE_NOT_SAID);
+		reject_request(event->id, &options, refusal, RESOURCE_NOT_SAID);
 		if (rdma_destroy_id(event->id))
 			print_warning(&server->engine.console,
 				      "cannot destroy a connection identifier: %s",
 				      strerror(errno));
 		return;
 	}
-	connection = connection_create(&server->engine, event->id, options,
+	connection = connection_create(&server->engine, event->id, &options,
 				       rdma_get_peer_addr(event->id));
 	if (!connection)
 		return;
@@ -416,7 +399,7 @@ int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_SERVER);
 	static struct server server; /* a helper that a disk holds up may outlive main() */
-	enum status status = STATUS_SUCCESS, output;
+	enum status status = STATUS_SUCCESS;
 	enum parsed parsed;
 
 	occupy_standard_descriptors();
@@ -424,11 +407,7 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);
-	derive_options(&server, &options);
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	output = engine_close(&server.engine);
-	if (status == STATUS_INTERRUPTED)                   /* in the one session of --one-off */
-		raise(server.engine.process.signal_number); /* so that a shell sees it */
-	return (int)(status == STATUS_SUCCESS ? output : status);
+	return engine_end(&server.engine, status); /* interrupted: the one session of --one-off */
 }

@@ -56,7 +56,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct words *words, co
 	words->length += strlen(words->text + words->length);
 }
 
-/* With --json: an object for the finding, in the array of its step. */
+/* An object for the finding, in the array of its step. */
 static struct json_object *add_object(struct check *check, const char *step, bool good)
 {
 	struct json_object *finding = json_object_new_object(), *all;
@@ -74,17 +74,17 @@ static struct json_object *add_object(struct check *check, const char *step, boo
 
 /*
  * Reports what check->found says of a step, and what to change. Returns whether that is `good`;
- * check->finding is its object of JSON, or NULL.
+ * check->finding is its object of JSON, be that wanted or not.
  */
 static bool report(struct check *check, const char *step, bool good)
 {
 	if (!good && !check->complaint[0])
 		snprintf(check->complaint, sizeof(check->complaint), "%s: %.480s", step,
 			 check->found.text);
-	check->finding = check->findings ? add_object(check, step, good) : NULL;
-	if (!check->findings)
+	check->finding = add_object(check, step, good);
+	if (!check->options->json)
 		print_result(check->process->console, "%-9s %s", step, check->found.text);
-	if (!check->findings && check->advice.length > 0)
+	if (!check->options->json && check->advice.length > 0)
 		print_result(check->process->console, "  -> %s", check->advice.text);
 	check->found = check->advice = (struct words){ 0 };
 	return good;
@@ -320,14 +320,16 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 }
 
 /*
- * Resolves the address, from `source` unless that is NULL, in as many attempts as fit in before
+ * Resolves the address, from that of --bind if there is one, in as many attempts as fit in before
  * `deadline`. 0 or an errno value.
  */
-static int resolve(struct check *check, struct rdma_cm_id *id, struct sockaddr *source,
-		   struct sockaddr *address, int64_t deadline)
+static int resolve(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 {
+	struct sockaddr *source = check->sources ? check->sources->ai_addr : NULL;
+
 	for (;;) {
-		int error = resolve_address(id, source, address, deadline) ? errno : 0;
+		int error =
+			resolve_address(id, source, check->address->ai_addr, deadline) ? errno : 0;
 
 		if (error != ETIMEDOUT)
 			return error == ETIME ? ETIMEDOUT : error;
@@ -359,14 +361,12 @@ static void report_congestion(struct check *check, struct rdma_cm_id *id)
 }
 
 /*
- * Resolves the address, from `source` unless that is NULL, and then the route, before `deadline` as
- * now_milliseconds() counts, and keeps what sessions are judged by. False: the findings say why
- * not.
+ * Resolves the address and then the route, before `deadline` as now_milliseconds() counts, and
+ * keeps what sessions are judged by. False: the findings say why not.
  */
-static bool check_route(struct check *check, struct rdma_cm_id *id, struct sockaddr *source,
-			struct sockaddr *address, int64_t deadline)
+static bool check_route(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 {
-	int error = resolve(check, id, source, address, deadline);
+	int error = resolve(check, id, deadline);
 	struct ibv_port_attr port;
 	int64_t remaining;
 
@@ -399,25 +399,24 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, struct socka
 	return true;
 }
 
-/* The address of --bind that fits one of this family. False: it has none, or cannot be resolved. */
-static bool find_source(struct check *check, int family)
+/* The addresses of --bind of this family. False: it has none, or cannot be resolved. */
+static bool find_sources(struct check *check, int family)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = family };
 	const char *bind = check->options->bind;
-	struct addrinfo *source;
-	int error = getaddrinfo(bind, NULL, &hints, &source);
+	int error;
 
-	if (error) {
-		append(&check->found, "not resolved: cannot connect from '%s': %s",
-		       short_name(bind).text, lookup_error(error));
-		append(&check->advice,
-		       "give --bind an address of this host ('ip address') of the family of the one "
-		       "to connect to");
-		return report(check, "address", false);
-	}
-	memcpy(&check->source, source->ai_addr, source->ai_addrlen);
-	freeaddrinfo(source);
-	return true;
+	if (check->sources)
+		freeaddrinfo(check->sources);
+	check->sources = NULL;
+	error = bind ? getaddrinfo(bind, NULL, &hints, &check->sources) : 0;
+	if (!error)
+		return true;
+	append(&check->found, "not resolved: cannot connect from '%s': %s", short_name(bind).text,
+	       lookup_error(error));
+	append(&check->advice, "give --bind an address of this host ('ip address') of the family "
+			       "of the one to connect to");
+	return report(check, "address", false);
 }
 
 /* What the link of the port can do. */
@@ -429,15 +428,14 @@ static void read_link(struct check *check, const struct rdma_cm_id *id)
 	check->link_rate = check->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
 }
 
-/* Finds the route to one address. False: it has none, and the findings say why. */
-static bool check_address(struct check *check, struct sockaddr *address)
+/* Finds the route to check->address. False: it has none, and the findings say why. */
+static bool check_address(struct check *check)
 {
 	int64_t deadline = now_milliseconds() + timeout_milliseconds(check->options);
-	const char *bind = check->options->bind;
 	struct rdma_cm_id *id;
 	bool found;
 
-	if (bind && !find_source(check, address->sa_family))
+	if (!find_sources(check, check->address->ai_family))
 		return false;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		int error = errno;
@@ -454,10 +452,8 @@ static bool check_address(struct check *check, struct sockaddr *address)
 		rdma_destroy_id(id);
 		return report(check, "address", false);
 	}
-	found = check_route(check, id, bind ? (struct sockaddr *)&check->source : NULL, address,
-			    deadline);
+	found = check_route(check, id, deadline);
 	if (found) {
-		memcpy(&check->address, address, address_size(address));
 		check->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 		check->gid[0] = '\0';
 		if (!check->iwarp)
@@ -494,13 +490,12 @@ static bool find_next_address(struct check *check)
 	bool found = false;
 
 	while (check->untried && !found) {
-		struct sockaddr *address = check->untried->ai_addr;
-
+		check->address = check->untried;
 		check->untried = check->untried->ai_next;
 		append(&check->found, "'%s' is %s", short_name(check->options->address).text,
-		       endpoint_of(address).address);
+		       endpoint_of(check->address->ai_addr).address);
 		report(check, "name", true);
-		found = check_address(check, address);
+		found = check_address(check);
 	}
 	return found;
 }
@@ -583,8 +578,7 @@ static void report_server(struct check *check, const struct connection *connecti
 		       "between ('ip link set ... mtu'), or packets above %u bytes may vanish",
 		       check->mtu, mtu, mtu < check->mtu ? mtu : check->mtu);
 	report(check, "server", true);
-	if (check->finding)
-		json_add_text(check->finding, "device", *name ? name : NULL);
+	json_add_text(check->finding, "device", *name ? name : NULL);
 	free(device);
 }
 
@@ -640,8 +634,6 @@ static void report_transfer(struct check *check)
 	       check->size, check->size > 1 ? "s" : "", to_server, to_client, good ? "" : ": ",
 	       check->failure.cause);
 	report(check, "transfer", good);
-	if (!check->finding)
-		return;
 	json_object_object_add(check->finding, "bytes", json_object_new_uint64(check->size));
 	json_add_text(check->finding, "client_to_server", to_server);
 	json_add_text(check->finding, "server_to_client", to_client);
@@ -952,8 +944,6 @@ static void report_rates(struct check *check, const struct rates *rates)
 		       "(PFC), and at cables, switches and PCIe on both sides",
 		       slower, factor);
 	report(check, "rate", !skewed && check->failure.status == STATUS_SUCCESS);
-	if (!check->finding)
-		return;
 	add_rates(check, rates);
 	json_add_number(check->finding, "link_bits_per_second", check->link_rate,
 			check->link_rate > 0);
@@ -991,10 +981,8 @@ static bool try_latency(struct check *check)
 	       ")",
 	       READ_SIZE, median, late, latency->total);
 	report(check, "latency", true);
-	if (check->finding) {
-		json_add_number(check->finding, "p50_us", median, true);
-		json_add_number(check->finding, "p99_us", late, true);
-	}
+	json_add_number(check->finding, "p50_us", median, true);
+	json_add_number(check->finding, "p99_us", late, true);
 	return true;
 }
 
@@ -1071,9 +1059,8 @@ static bool report_path(struct check *check, const struct path *path)
 		       "(ECMP): look at the links and switches of that",
 		       slow ? "half of the others, or more, are three times as fast; " : "");
 	report(check, "path", good && !slow);
-	if (check->finding)
-		json_add_known(check->finding, "source_port", path->port);
-	if (check->finding && measured)
+	json_add_known(check->finding, "source_port", path->port);
+	if (measured)
 		add_rates(check, &path->rates);
 	return good;
 }
@@ -1159,8 +1146,6 @@ static void report_counters(struct check *check)
 	if (text[0])
 		append(&check->found, "%s%s", check->found.length > 0 ? "; " : "", text);
 	report(check, "counters", here == 0 && there <= 1);
-	if (!check->finding)
-		return;
 	json_add_counters(check->finding, &growth);
 	json_add_peer_errors(check->finding, there);
 }
@@ -1176,8 +1161,6 @@ void check_init(struct check *check, const struct options *options, const struct
 	check->session.duration_seconds = 0;
 	check->session.connections = 1; /* but at the end */
 	check->process = process;
-	if (!check->options->json)
-		return;
 	check->findings = json_begin("check");
 	json_add_peer(check->findings, check->options->address, check->options->port);
 }
@@ -1232,13 +1215,17 @@ enum status check_finish(struct check *check, enum status status)
 	report_counters(check);
 	if (check->addresses)
 		freeaddrinfo(check->addresses);
-	if (!check->findings && status == STATUS_SUCCESS)
-		print_ready(check);
-	if (!check->findings)
-		return status;
+	if (check->sources)
+		freeaddrinfo(check->sources);
 	json_add_status(check->findings, status, check->process->signal_number);
 	json_add_text(check->findings, "error", cause_of(check, status));
-	print_json(check->process->console, check->findings);
+	if (check->options->json) {
+		print_json(check->process->console, check->findings);
+	} else {
+		if (status == STATUS_SUCCESS)
+			print_ready(check);
+		json_object_put(check->findings);
+	}
 	check->findings = NULL;
 	return status;
 }

@@ -52,16 +52,15 @@ typedef bool (*session_function)(struct check *check, void *argument);
 struct check {
 	const struct options *options; /* of the program */
 	const struct process *process;
-	struct json_object *findings; /* with --json: an array for each step; NULL: lines instead */
+	struct json_object *findings; /* an array for each step; without --json there are lines */
 	struct json_object *finding;  /* the latest in it */
 	struct words found, advice;   /* of the next one */
 	char complaint[CAUSE_SIZE];   /* the first finding that is not good; empty: none */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
-	/* Of the address to which a route leads: */
-	struct sockaddr_storage address; /* with PORT */
-	struct sockaddr_storage source;  /* of --bind; of no family without it */
-	char gid[INET6_ADDRSTRLEN];      /* empty: iWARP has none */
-	unsigned int mtu;                /* bytes of payload in a packet; 0: not known */
+	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */
+	struct addrinfo *sources;   /* those of --bind that are of its family; NULL: any */
+	char gid[INET6_ADDRSTRLEN]; /* empty: iWARP has none */
+	unsigned int mtu;           /* bytes of payload in a packet; 0: not known */
 	bool iwarp;
 	int memory_error; /* of registering what a session needs; 0: none */
 	bool unlimited;   /* more can be registered than the limit of locked memory */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 		return NULL;
 	}
 	connection->engine = engine;
-	connection->options = options;
+	connection->own_options = *options;
+	connection->options = &connection->own_options;
 	connection->id = id;
 	connection->tos = -1;
 	connection->wake = -1;
@@ -583,7 +585,7 @@ static void await_helpers(struct engine *engine)
 		;
 }
 
-enum status engine_close(struct engine *engine)
+int engine_end(struct engine *engine, enum status status)
 {
 	enum status output;
 
@@ -593,5 +595,7 @@ enum status engine_close(struct engine *engine)
 	payload_free(&engine->payload);
 	output = flush_output(&engine->log, &engine->process);
 	process_close(&engine->process, engine->held_up > 0);
-	return output;
+	if (status == STATUS_INTERRUPTED)
+		raise(engine->process.signal_number); /* so that a shell sees it */
+	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -11,7 +11,7 @@
 
 #include "../rdma-common.h"
 
-/* Initialises `engine`, which may then be closed. `options` must outlive it. */
+/* Initialises `engine`, which engine_end() then ends. `options` must outlive it. */
 void engine_init(struct engine *engine, const struct options *options);
 
 /* Loads the outgoing payload and opens the process's devices. On failure a message has been
@@ -19,11 +19,11 @@ void engine_init(struct engine *engine, const struct options *options);
 enum status engine_open(struct engine *engine);
 
 /*
- * Gives helpers that a disk holds up a moment to end, waits for who reads the output
- * (flush_output(), whose status it returns), and frees everything. No connection and no id may be
- * left.
+ * Gives helpers that a disk holds up a moment to end, waits for who reads the output, and frees
+ * everything. No connection and no id may be left. Returns what main() does of a program with this
+ * status; STATUS_INTERRUPTED ends it by the signal instead.
  */
-enum status engine_close(struct engine *engine);
+int engine_end(struct engine *engine, enum status status);
 
 /*
  * Waits as process_wait() does until `deadline`, and handles device events and the ends of helpers
@@ -35,7 +35,7 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 
 /*
  * Makes a connection to `peer` out of `id`, which it owns from now on, also on failure. `options`
- * are those of its session, and outlive it. Its number is shown in front of its lines if there are
+ * are those of its session, which it copies. Its number is shown in front of its lines if there are
  * others. Returns NULL, with a message that is recorded, when there is no memory; a client's
  * request is rejected then.
  */

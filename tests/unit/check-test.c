@@ -571,6 +571,7 @@ TEST(a_size_is_tried_once_and_however_slow_it_is)
 	check_init(&check, &options, &path.process);
 	assert_true(check.session.minimum_rate == 0);
 	assert_int_equal(check.session.duration_seconds, 0);
+	json_object_put(check.findings);
 }
 
 TEST(latency_is_that_of_reads_of_8_bytes)
