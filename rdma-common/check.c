@@ -43,19 +43,6 @@
 
 /* ---- Findings ---- */
 
-/* Adds to what was found, or to what to change: the next report() takes both. */
-__attribute__((format(printf, 2, 3))) static void append(struct words *words, const char *format,
-							 ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(words->text + words->length, sizeof(words->text) - words->length, format,
-		  arguments);
-	va_end(arguments);
-	words->length += strlen(words->text + words->length);
-}
-
 /* An object for the finding, in the array of its step. */
 static struct json_object *add_object(struct check *check, const char *step, bool good)
 {
@@ -255,8 +242,8 @@ static void report_host(void *argument, const struct host_finding *finding)
 {
 	struct check *check = argument;
 
-	append(&check->found, "%s", finding->text);
-	append(&check->advice, "%s", finding->advice);
+	check->found = finding->text;
+	check->advice = finding->advice;
 	check->limited |= finding->limited;
 	report(check, finding->step, !finding->limited);
 }
@@ -519,10 +506,10 @@ static enum passage judge_passage(bool verified, bool completed)
 	return completed ? PASSAGE_ARRIVED : PASSAGE_UNKNOWN;
 }
 
-/* How far both directions of a session came. */
-static void judge(struct check *check, const struct connection *connection)
+/* How far both directions of the session came. */
+static void judge(struct check *check)
 {
-	const struct protocol *protocol = &connection->protocol;
+	const struct protocol *protocol = &check->outcome.protocol;
 	bool peer_operated = protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT;
 	bool operated = protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up;
 	bool writes = check->session.operation == OPERATION_WRITE;
@@ -531,13 +518,13 @@ static void judge(struct check *check, const struct connection *connection)
 	check->to_client =
 		judge_passage(protocol_verified(protocol), writes ? peer_operated : operated);
 	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
-	check->to_server = judge_passage(taken, writes ? operated && !connection->limits.iwarp
-						       : peer_operated);
+	check->to_server = judge_passage(taken, writes ? operated && !check->iwarp : peer_operated);
 }
 
 /* What to change where no connection stood, unless the cause says all. */
-static void advise_connecting(struct check *check, const struct connection *connection)
+static void advise_connecting(struct check *check)
 {
+	const struct connection *connection = &check->outcome;
 	bool told = rejection_reason(&connection->rejection) != REFUSAL_NONE;
 	bool silent = is_silence(connection->status);
 
@@ -557,8 +544,9 @@ static void advise_connecting(struct check *check, const struct connection *conn
 }
 
 /* What the server told of itself. */
-static void report_server(struct check *check, const struct connection *connection)
+static void report_server(struct check *check)
 {
+	const struct connection *connection = &check->outcome;
 	const char *name = connection->agreement.peer_device;
 	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(connection->agreement.peer_mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
@@ -720,15 +708,13 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
  */
 static bool find_direction(struct check *check)
 {
-	const struct connection *connection = &check->outcome;
-
 	if (!try_session(check, check->size, true))
 		return false;
-	judge(check, connection);
+	judge(check);
 	check->to_client = check->to_server == PASSAGE_VERIFIED ? PASSAGE_FAILED : PASSAGE_UNKNOWN;
-	if (!connection->protocol.connected)
+	if (!check->outcome.protocol.connected)
 		return false;
-	if (!check->to_server && is_silence(connection->status))
+	if (!check->to_server && is_silence(check->outcome.status))
 		check->to_server = PASSAGE_FAILED;
 	return is_silence(check->failure.status);
 }
@@ -792,12 +778,12 @@ static bool try_size(struct check *check, uint64_t size)
 	if (!connection->protocol.connected) {
 		append(&check->found, "%s: with %" PRIu64 " byte%s: %s", connection->peer.text,
 		       size, size > 1 ? "s" : "", connection->cause);
-		advise_connecting(check, connection);
+		advise_connecting(check);
 		return report(check, "server", false);
 	}
 	if (check->verified == 0)
-		report_server(check, connection);
-	judge(check, connection);
+		report_server(check);
+	judge(check);
 	good = connection->status == STATUS_SUCCESS;
 	if (good && (check->verified == 0 || elapsed(connection) < check->exchange))
 		check->exchange = elapsed(connection);
@@ -873,21 +859,18 @@ static bool look_slow(const struct check *check, const struct rates *rates)
  */
 static bool measure(struct check *check, const char *step, uint64_t size, bool short_reply)
 {
-	const struct connection *connection = &check->outcome;
-
 	check->session.measured = true;
 	if (!try_session(check, size, short_reply))
 		return false;
-	if (connection->status == STATUS_SUCCESS)
+	if (check->outcome.status == STATUS_SUCCESS)
 		return true;
-	append(&check->found, "not measured: %s", connection->cause);
+	append(&check->found, "not measured: %s", check->outcome.cause);
 	return report(check, step, false);
 }
 
 /* WRITEs in one direction, and of the other a byte. False: it failed. */
 static bool measure_rate(struct check *check, bool back, double *rate)
 {
-	const struct connection *connection = &check->outcome;
 	unsigned int seconds = check->options->duration_seconds;
 	struct rates arrived;
 
@@ -896,7 +879,7 @@ static bool measure_rate(struct check *check, bool back, double *rate)
 	check->session.back_seconds = back ? seconds : 0;
 	if (!measure(check, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
-	arrived = rates_of(connection);
+	arrived = rates_of(&check->outcome);
 	*rate = back ? arrived.to_client : arrived.to_server;
 	return true;
 }

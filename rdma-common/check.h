@@ -20,12 +20,6 @@ enum passage {
 	PASSAGE_VERIFIED,
 };
 
-/* A text that is put together of several parts. */
-struct words {
-	char text[1024];
-	size_t length;
-};
-
 struct check;
 
 /* Measured in bit/s, each way. */
@@ -54,7 +48,7 @@ struct check {
 	const struct process *process;
 	struct json_object *findings; /* an array for each step; without --json there are lines */
 	struct json_object *finding;  /* the latest in it */
-	struct words found, advice;   /* of the next one */
+	struct words found, advice;   /* of the next one: report() takes both */
 	char complaint[CAUSE_SIZE];   /* the first finding that is not good; empty: none */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */

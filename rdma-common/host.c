@@ -63,18 +63,6 @@ static struct line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : read_line("", "%s/device/../%s", host->device, name);
 }
 
-/* Adds to what was found, or to what to change. */
-__attribute__((format(printf, 2, 3))) static void append(char text[HOST_TEXT], const char *format,
-							 ...)
-{
-	size_t length = strlen(text);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text + length, HOST_TEXT - length, format, arguments);
-	va_end(arguments);
-}
-
 /* Reports what was put together, and begins anew. */
 static void report(struct host *host, const char *step)
 {
@@ -149,12 +137,12 @@ static void describe_link(struct host *host)
 
 	if (rate <= 0)
 		return;
-	append(host->finding.text, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed, lanes,
+	append(&host->finding.text, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed, lanes,
 	       most_speed, most_lanes, rate);
 	if (rate >= link_rate(most_speed, most_lanes))
 		return;
 	host->finding.limited = rate < ports;
-	append(host->finding.advice,
+	append(&host->finding.advice,
 	       "its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
 	       "slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
 	       rate < ports ? "too slow" : "but fast enough", ports);
@@ -197,27 +185,27 @@ static void describe_node(struct host *host)
 
 	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
 		return;
-	append(host->finding.text,
+	append(&host->finding.text,
 	       ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
 	       near.text, allowed);
 	if (!near.text[0] || !*allowed || lists_overlap(near.text, allowed))
 		return;
 	host->finding.limited = true;
-	append(host->finding.advice,
+	append(&host->finding.advice,
 	       "%sthis process may only run far from the adapter: let it use processors near it "
 	       "('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
-	       host->finding.advice[0] ? "; " : "", node.text, node.text);
+	       host->finding.advice.length ? "; " : "", node.text, node.text);
 }
 
 static void examine_adapter(struct host *host)
 {
 	struct line model = read_line("", "%s/board_id", host->device);
 
-	append(host->finding.text, "%s: ", host->name);
+	append(&host->finding.text, "%s: ", host->name);
 	if (host->software) {
-		append(host->finding.text, "software device");
+		append(&host->finding.text, "software device");
 	} else {
-		append(host->finding.text, "firmware %.99s%s%.99s",
+		append(&host->finding.text, "firmware %.99s%s%.99s",
 		       read_line("", "%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
 		       model.text);
 		describe_link(host);
@@ -237,13 +225,13 @@ static void describe_interface(struct host *host)
 	if (!name.text[0])
 		return;
 	snprintf(folder, sizeof(folder), "%s/sys/class/net/%.99s", host->root, name.text);
-	append(host->finding.text, ", %.99s with MTU %.9s", name.text,
+	append(&host->finding.text, ", %.99s with MTU %.9s", name.text,
 	       read_line("", "%s/mtu", folder).text);
 	bond = read_line("", "%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = read_line("", "%s/master/bonding/mode", folder);
 	if (bond.text[0]) /* behind the mode's name is its number */
-		append(host->finding.text, ", bond %.*s", (int)strcspn(bond.text, " "), bond.text);
+		append(&host->finding.text, ", bond %.*s", (int)strcspn(bond.text, " "), bond.text);
 }
 
 /* The rate that software says is none. */
@@ -253,14 +241,14 @@ static void examine_port(struct host *host)
 	struct line rate = read_line("", PORT "rate", host->device, host->port);
 	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
-	append(host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
+	append(&host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
 	       read_line("", PORT "link_layer", host->device, host->port).text,
 	       state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
 	       host->software ? "" : ", ", host->software ? "" : rate.text);
 	describe_interface(host);
 	host->finding.limited = now > 0 && now < most;
 	if (host->finding.limited)
-		append(host->finding.advice,
+		append(&host->finding.advice,
 		       "a port of the same model has %g Gbit/s: look at the cable, at the port of "
 		       "the switch, and at the speed that is set ('ethtool', 'ibportstate')",
 		       most);
@@ -291,13 +279,13 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 /* Reports what NCCL is to be told; over InfiniBand any entry is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
-	append(host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
+	append(&host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
 	       host->name, host->port);
 	if (roce)
-		append(host->finding.text, " NCCL_IB_GID_INDEX=%u", index);
+		append(&host->finding.text, " NCCL_IB_GID_INDEX=%u", index);
 	host->finding.limited = roce && advice;
 	if (roce && advice)
-		append(host->finding.advice, "%s", advice);
+		append(&host->finding.advice, "%s", advice);
 	report(host, "setting");
 }
 
@@ -321,7 +309,7 @@ static void examine_gids(struct host *host)
 			continue;
 		entry = read_line("", PORT "gid_attrs/types/%u", host->device, host->port, i);
 		version_2 = !strcmp(entry.text, "RoCE v2");
-		append(host->finding.text, "%s port %u: GID %u is %s, %.99s", host->name,
+		append(&host->finding.text, "%s port %u: GID %u is %s, %.99s", host->name,
 		       host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)), entry.text);
 		report(host, "gid");
 		if (rank_gid(&gid, version_2) <= most)

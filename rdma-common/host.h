@@ -14,13 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes of a text at most; what is longer is cut off. */
-#define HOST_TEXT 512
+#include "status.h"
 
 struct host_finding {
-	const char *step; /* static: "adapter", "link", "gid" or "setting" */
-	bool limited;     /* slower than the hardware could be, or not beyond a router */
-	char text[HOST_TEXT], advice[HOST_TEXT]; /* what was found; what to change, or empty */
+	const char *step;          /* static: "adapter", "link", "gid" or "setting" */
+	bool limited;              /* slower than the hardware could be, or not beyond a router */
+	struct words text, advice; /* what was found; what to change, or empty */
 };
 
 /* Takes a finding, which is gone when it returns. */

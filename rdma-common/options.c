@@ -395,6 +395,8 @@ static bool has_one_pass(const char *name)
 enum parsed check_options(const struct options *options)
 {
 	int payloads = !!options->message + !!options->file + !!options->pattern_size;
+	bool repeats = options->operation == OPERATION_WRITE && operation_passes(options) != 1 &&
+		       !serves_many(options);
 
 	if (payloads > 1)
 		return usage_error("--message, --file and --size exclude each other: there is one "
@@ -407,15 +409,11 @@ enum parsed check_options(const struct options *options)
 		return usage_error("--size times --iters is more than %" PRIu64
 				   " bytes; lower one of them",
 				   LONGEST_PAYLOAD);
-	if (options->file && options->operation == OPERATION_WRITE &&
-	    operation_passes(options) != 1 && !serves_many(options) && has_one_pass(options->file))
-		return usage_error("'%s' is a pipe or a device, which can be sent once: leave "
-				   "--iters and --duration out, or send a file",
-				   options->file);
-	if (options->connections > 1 && options->file && has_one_pass(options->file))
-		return usage_error("'%s' is a pipe or a device, which can be sent once: leave "
-				   "--connections out, or send a file",
-				   options->file);
+	if (options->file && (repeats || options->connections > 1) && has_one_pass(options->file))
+		return usage_error("'%s' is a pipe or a device, which can be sent once: leave %s "
+				   "out, or send a file",
+				   options->file,
+				   repeats ? "--iters and --duration" : "--connections");
 	if (options->connections > 1 && options->output)
 		return usage_error("--connections and --output exclude each other: all sessions "
 				   "would store in '%s'",

@@ -22,6 +22,17 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	return status;
 }
 
+void append(struct words *words, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(words->text + words->length, sizeof(words->text) - words->length, format,
+		  arguments);
+	va_end(arguments);
+	words->length += strlen(words->text + words->length);
+}
+
 struct short_name short_name(const char *name)
 {
 	const size_t half = (SHORT_NAME - sizeof("...")) / 2;

@@ -6,6 +6,7 @@
 #define RDMA_COMMON_STATUS_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 /*
  * The outcome of a session, and the exit status of a program. The numbers are documented in --help;
@@ -37,6 +38,15 @@ struct failure {
 	enum status status;     /* STATUS_SUCCESS: nothing failed */
 	char cause[CAUSE_SIZE]; /* what was attempted, on what, why it failed, what to do */
 };
+
+/* A text that is put together of several parts; what does not fit is cut off. */
+struct words {
+	char text[1024];
+	size_t length;
+};
+
+/* Adds to it as printf(3) does. */
+void append(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fills in `failure` as printf(3) does, and returns `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)

@@ -125,11 +125,12 @@ static void take(__attribute__((unused)) void *argument, const struct host_findi
 {
 	size_t length = strlen(found);
 
-	snprintf(found + length, sizeof(found) - length, "%s %s\n", finding->step, finding->text);
+	snprintf(found + length, sizeof(found) - length, "%s %s\n", finding->step,
+		 finding->text.text);
 	length = strlen(found);
-	if (finding->advice[0])
+	if (finding->advice.length)
 		snprintf(found + length, sizeof(found) - length, "%s %s\n",
-			 finding->limited ? "!>" : "->", finding->advice);
+			 finding->limited ? "!>" : "->", finding->advice.text);
 	else
 		assert_false(finding->limited);
 	limited |= finding->limited;
