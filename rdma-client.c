@@ -85,23 +85,6 @@ static void address_unresolved(struct client *client, int error)
 			strerror(error));
 }
 
-/* The attempt cannot even begin. */
-static void explain_resolving(struct client *client, int error)
-{
-	const char *bind = client->options->bind;
-
-	if (error == ETIME)
-		connection_fail(client->connection, STATUS_UNRESOLVED, "%s", not_resolved);
-	else if (bind)
-		connection_fail(client->connection, STATUS_UNRESOLVED,
-				"cannot resolve the address from --bind '%s': %s; is that an "
-				"address of this host ('ip address'), of a network interface with "
-				"an RDMA device ('rdma link') that leads there?",
-				short_name(bind).text, strerror(error));
-	else
-		address_unresolved(client, error);
-}
-
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
 static void start_resolving(struct client *client)
 {
@@ -117,9 +100,19 @@ static void start_resolving(struct client *client)
 		return;
 	}
 	print_trace(&connection->log, "rdma_resolve_addr");
-	if (resolve_address(connection->id, source, client->address->ai_addr,
-			    client->resolve_deadline))
-		explain_resolving(client, errno);
+	if (!resolve_address(connection->id, source, client->address->ai_addr,
+			     client->resolve_deadline))
+		return;
+	if (errno == ETIME)
+		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
+	else if (source)
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"cannot resolve the address from --bind '%s': %s; is that an "
+				"address of this host ('ip address'), of a network interface with "
+				"an RDMA device ('rdma link') that leads there?",
+				short_name(client->options->bind).text, strerror(errno));
+	else
+		address_unresolved(client, errno);
 }
 
 static void address_failed(struct client *client, const struct cm_event *event)

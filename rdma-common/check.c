@@ -9,7 +9,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +305,15 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 	report(check, "address", true);
 }
 
+/* Why an address or a route is not: what failed, if that is not the resolving itself. False. */
+static bool unresolved(struct check *check, const char *step, const char *attempt, int error,
+		       const char *advice)
+{
+	append(&check->found, "not resolved: %s%s", attempt, strerror(error));
+	append(&check->advice, "%s", advice);
+	return report(check, step, false);
+}
+
 /*
  * Resolves the address, from that of --bind if there is one, in as many attempts as fit in before
  * `deadline`. 0 or an errno value.
@@ -357,24 +365,20 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, int64_t dead
 	struct ibv_port_attr port;
 	int64_t remaining;
 
-	if (error) {
-		append(&check->found, "not resolved: %s", strerror(error));
-		append(&check->advice,
-		       error == EADDRNOTAVAIL
-			       ? "give --bind an address of this host ('ip address')"
-			       : "is the host up ('ping')? Does 'ip route get' lead over a network "
-				 "interface that 'rdma link' names?");
-		return report(check, "address", false);
-	}
+	if (error)
+		return unresolved(
+			check, "address", "", error,
+			error == EADDRNOTAVAIL
+				? "give --bind an address of this host ('ip address')"
+				: "is the host up ('ping')? Does 'ip route get' lead over a "
+				  "network interface that 'rdma link' names?");
 	report_address(check, id);
 	remaining = deadline - now_milliseconds();
-	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1)) {
-		append(&check->found, "not resolved: %s", strerror(errno));
-		append(&check->advice,
-		       "use an address of the network interface of an RDMA device, not a loopback "
-		       "one; InfiniBand: is the subnet manager running?");
-		return report(check, "route", false);
-	}
+	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
+		return unresolved(
+			check, "route", "", errno,
+			"use an address of the network interface of an RDMA device, not a "
+			"loopback one; InfiniBand: is the subnet manager running?");
 	check->mtu = path_mtu(id);
 	append(&check->found, "resolved");
 	if (check->mtu > 0)
@@ -406,15 +410,6 @@ static bool find_sources(struct check *check, int family)
 	return report(check, "address", false);
 }
 
-/* What the link of the port can do. */
-static void read_link(struct check *check, const struct rdma_cm_id *id)
-{
-	const char *device = id->verbs->device->ibdev_path;
-
-	check->is_software = host_is_software(device);
-	check->link_rate = check->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
-}
-
 /* Finds the route to check->address. False: it has none, and the findings say why. */
 static bool check_address(struct check *check)
 {
@@ -424,30 +419,26 @@ static bool check_address(struct check *check)
 
 	if (!find_sources(check, check->address->ai_family))
 		return false;
-	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
-		int error = errno;
-
-		append(&check->found, "not resolved: cannot use the connection manager: %s",
-		       strerror(error));
-		append(&check->advice, "%s",
-		       lacks_descriptors(error) ? few_descriptors
-						: "is the module rdma_ucm loaded?");
-		return report(check, "address", false);
-	}
-	if (set_type_of_service(id, check->options)) {
-		append(&check->found, "not resolved: cannot set --tos: %s", strerror(errno));
-		rdma_destroy_id(id);
-		return report(check, "address", false);
-	}
-	found = check_route(check, id, deadline);
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return unresolved(check, "address", "cannot use the connection manager: ", errno,
+				  lacks_descriptors(errno) ? few_descriptors
+							   : "is the module rdma_ucm loaded?");
+	if (set_type_of_service(id, check->options))
+		found = unresolved(check, "address", "cannot set --tos: ", errno, "");
+	else
+		found = check_route(check, id, deadline);
 	if (found) {
+		const char *device = id->verbs->device->ibdev_path;
+
 		check->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 		check->gid[0] = '\0';
 		if (!check->iwarp)
 			inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, check->gid,
 				  sizeof(check->gid));
 		try_memory(check, id->verbs);
-		read_link(check, id);
+		check->is_software = host_is_software(device);
+		check->link_rate =
+			check->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
 	}
 	rdma_destroy_id(id);
 	return found;
@@ -666,13 +657,6 @@ static bool may_be_accepted(struct check *check, const struct introduction *serv
 	return check->start < busy_deadline && may_accept_soon(check, server);
 }
 
-/* Adds what the server has counted in a session, if it has. */
-static void add_peer_errors(struct check *check, uint64_t errors)
-{
-	if (errors > 0)
-		check->peer_errors += check->peer_errors > 0 ? errors - 1 : errors;
-}
-
 /*
  * A session in which the client sends so many bytes, and the server as many or one. False: it did
  * not come about.
@@ -695,7 +679,8 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 	if (!check->before.any)
 		check->before = connection->counters_before;
 	check->after = connection->counters_after;
-	add_peer_errors(check, connection->peer_verdict.errors);
+	if (connection->peer_verdict.errors > 0) /* one more than there are: that counts once */
+		check->peer_errors += connection->peer_verdict.errors - (check->peer_errors > 0);
 	if (connection->status != STATUS_SUCCESS &&
 	    (check->failure.status == STATUS_SUCCESS || connection->status == STATUS_INTERRUPTED))
 		failure_set(&check->failure, connection->status, "%s", connection->cause);
@@ -901,6 +886,7 @@ static void append_rate(struct check *check, const char *direction, double rate)
 			    direction, rate / 1e9, wanted / 1e9);
 }
 
+/* Adds both to the finding. */
 static void add_rates(struct check *check, const struct rates *rates)
 {
 	json_add_number(check->finding, "client_to_server_bits_per_second", rates->to_server, true);
