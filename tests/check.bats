@@ -189,26 +189,47 @@ full_rate() {
 	says "  -> server to client is $number times as slow as the other way, measured twice: .*"
 }
 
-# The rates are measured for so long as well, before. A busy host may let others be slow, which changes no status.
+# start_and_stop ARGUMENT...: a client on host b, which stands still once the third of its sessions at once has begun; its
+# process there and that session's source port are then lines of $client_out, and at the end its exit status and what it
+# prints. The shell itself stops it: on a busy host another program would start too late.
+start_and_stop() {
+	client_out=$BATS_TEST_TMPDIR/client.out client_err=$BATS_TEST_TMPDIR/client.err
+	# shellcheck disable=SC2016 # expanded on the host
+	background b "$client_out" "$client_err" sh -c '{ sh -c "echo process \$\$; exec \"\$@\" 2>&1 >/run/outcome" - "$@"; echo "status $?"; } |
+		while read -r line; do
+			case $line in
+			"process "* | "status "*) echo "$line"; [ "$process" ] || process=${line#* } ;;
+			"["*"] source port "*)
+				seen=$((seen + 1))
+				[ "$seen" -ne 3 ] || third=${line%%]*}] port=${line##* }
+				;;
+			"$third received MSG_MR") kill -STOP "$process"; echo "port $port" ;;
+			esac
+		done
+		cat /run/outcome' - "$PROGRAMS/rdma-client" "$@"
+	client=$!
+}
+
 # bats test_tags=slow
 @test "--check with PORT, --connections 8, where the network drops the packets of one: that is named by its source port" {
-	local third dropped
+	local dropped
 	start_server
-	start_client -v --json --check --duration 8 -t 10 --connections 8 192.0.2.1 "$port"
-	wait_for_line "$client_err" '^\[[0-9]+\] source port ' "$client" 3
-	read -r third dropped < <(sed -n 's/^\[\([0-9]*\)\] source port \([0-9]*\)$/\1 \2/p' "$client_err" | sed -n 3p)
-	wait_for_line "$client_err" "^\[$third\] received MSG_MR" "$client"
+	start_and_stop -v --json --check --duration 3 -t 20 --connections 8 192.0.2.1 "$port"
+	wait_for_line "$client_out" '^port ' "$client"
+	dropped=$(sed -n 's/^port //p' "$client_out")
 	repair=drop_nothing
 	drop_from_port "$dropped"
+	lab run b kill -CONT "$(sed -n 's/^process //p' "$client_out")"
 	wait_client
+	status=$(sed -n 's/^status //p' "$client_out")
+	output=$(tail -n 1 "$client_out")
 	[ "$status" -eq 5 ] || expect 6
-	output=$(<"$client_out")
 	[ "$(json status)" -eq "$status" ]
 	python3 -c '
 import json, sys
 outcome, dropped = json.loads(sys.argv[1]), int(sys.argv[2])
 failed, = [path for path in outcome["path"] if "client_to_server_bits_per_second" not in path]
-assert len(outcome["path"]) == 8 and failed["source_port"] == dropped, outcome["path"]
+assert len(outcome["path"]) == 8 and failed["source_port"] == dropped, (dropped, outcome["path"])
 assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
 assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
 }
