@@ -108,11 +108,29 @@ struct world {
  */
 #define WORKER_FAILURES 2
 
-typedef struct step (*step_function)(struct protocol protocol, struct event event);
+/* How the state machine at both sides is broken. */
+enum fault {
+	FAULT_NONE,
+	FAULT_DONE_WITH_READ,      /* MSG_DONE is posted together with a READ, as with a WRITE */
+	FAULT_IMPATIENT_CLIENT,    /* does not wait for the verdict */
+	FAULT_DISCONNECTS_DONE,    /* as soon as its MSG_DONE is sent */
+	FAULT_POSTS_WHILE_CLOSING, /* its verdict */
+	FAULT_HOPES,               /* that who has gone when all was sent was content */
+	FAULT_WAITS_FOR_NOTHING,   /* for an operation, on a side that does not operate */
+	FAULT_NEVER_DISCONNECTS,
+	FAULT_NO_DEADLINE,
+	FAULT_REPEATS, /* MSG_MR */
+	/* ways of giving up */
+	FAULT_GOES_ON,        /* behind its verdict, as if it had not given up */
+	FAULT_IGNORES,        /* an early verdict */
+	FAULT_FORGIVES,       /* itself: takes the end of the connection for a regular one */
+	FAULT_WITHOUT_A_WORD, /* disconnects, as after any other failure */
+	FAULT_TWICE,          /* ends for the reason of its second worker, or before its verdict */
+};
 
 /* The part that does not change during an exploration. */
 struct setting {
-	step_function step;
+	enum fault fault;
 	enum operation operation;
 	bool completes_early;   /* both adapters, as soft-iWARP */
 	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
@@ -522,6 +540,9 @@ static void perform(struct exploration *exploration, struct world *world, enum r
 	}
 }
 
+/* protocol_step(), broken in this way. */
+static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
+
 /* Feeds an event to one of ours, and those that follow from it at once. */
 static void feed(struct exploration *exploration, struct world *world, enum role role,
 		 struct event event)
@@ -531,7 +552,7 @@ static void feed(struct exploration *exploration, struct world *world, enum role
 	bool again;
 
 	do {
-		struct step step = setting->step(unpack(setting, side, role), event);
+		struct step step = take_step(setting->fault, unpack(setting, side, role), event);
 
 		protocol_pack(&side->protocol, &step.protocol);
 		perform(exploration, world, role, step.actions);
@@ -992,7 +1013,6 @@ static void assert_no_violation(struct setting setting)
 {
 	struct exploration exploration = { 0 };
 
-	setting.step = protocol_step;
 	for (unsigned int number = 0; make_setting(&setting, number); number++) {
 		size_t endings = exploration.endings;
 
@@ -1027,141 +1047,84 @@ TEST(our_client_gets_on_with_the_tutorials_server)
 
 /* ---- Broken protocols ---- */
 
-/* MSG_DONE is posted together with a READ, as it is with a WRITE. */
-static struct step step_that_does_not_wait_for_its_read(struct protocol protocol,
-							struct event event)
+static bool is_overlooked(enum fault fault, const struct protocol *protocol, enum event_type type)
 {
-	protocol.operation = OPERATION_WRITE;
-	return protocol_step(protocol, event);
-}
-
-static struct step step_of_impatient_client(struct protocol protocol, struct event event)
-{
-	struct step step = protocol_step(protocol, event);
-
-	if (step.protocol.role == ROLE_CLIENT && step.protocol.phase == PHASE_EXCHANGING &&
-	    step.protocol.local == LOCAL_VERDICT_SENT) {
-		step.protocol.phase = PHASE_CLOSING;
-		step.protocol.status = STATUS_PEER_LOST; /* settled at the end */
-		step.actions |= ACTION_DISCONNECT;
+	switch (fault) {
+	case FAULT_WAITS_FOR_NOTHING:
+		return type == EVENT_OPERATION_COMPLETED && !protocol->operates;
+	case FAULT_NO_DEADLINE:
+		return type == EVENT_DEADLINE;
+	case FAULT_IGNORES:
+		return type == EVENT_PEER_GAVE_UP;
+	case FAULT_GOES_ON:
+		return type == EVENT_GAVE_UP && protocol->gave_up;
+	default:
+		return false;
 	}
-	return step;
 }
 
-static struct step step_that_disconnects_when_done(struct protocol protocol, struct event event)
+/* What it takes state and event for. */
+static void mistake(enum fault fault, struct protocol *protocol, struct event *event)
 {
-	struct step step = protocol_step(protocol, event);
-
-	if (step.protocol.phase == PHASE_EXCHANGING && step.protocol.local == LOCAL_DONE_SENT) {
-		step.protocol.phase = PHASE_CLOSING;
-		step.protocol.status = STATUS_PEER_LOST;
-		step.actions |= ACTION_DISCONNECT;
-	}
-	return step;
+	if (fault == FAULT_DONE_WITH_READ)
+		protocol->operation = OPERATION_WRITE;
+	if (fault == FAULT_GOES_ON)
+		protocol->gave_up = false;
+	if (event->type == EVENT_GAVE_UP &&
+	    (fault == FAULT_WITHOUT_A_WORD || (fault == FAULT_TWICE && protocol->gave_up)))
+		event->type = EVENT_FAILED;
 }
 
-static struct step step_that_posts_while_closing(struct protocol protocol, struct event event)
+static void disconnect_early(struct step *step)
 {
-	struct step step = protocol_step(protocol, event);
-
-	if (event.type == EVENT_CHECKED && step.protocol.phase == PHASE_CLOSING)
-		step.actions |= ACTION_SEND_VERDICT;
-	return step;
+	step->protocol.phase = PHASE_CLOSING;
+	step->protocol.status = STATUS_PEER_LOST; /* settled at the end */
+	step->actions |= ACTION_DISCONNECT;
 }
 
-static struct step step_that_hopes_for_the_best(struct protocol protocol, struct event event)
+/* What it makes of the step that follows from `before`. */
+static void spoil(enum fault fault, const struct protocol *before, enum event_type type,
+		  struct step *step)
 {
-	struct step step = protocol_step(protocol, event);
+	struct protocol *after = &step->protocol;
+	bool exchanging = after->phase == PHASE_EXCHANGING;
+	bool finished = after->phase == PHASE_FINISHED;
 
-	if (step.protocol.phase == PHASE_FINISHED && step.protocol.status == STATUS_PEER_LOST &&
-	    step.protocol.local >= LOCAL_DONE_SENT)
-		step.protocol.status = STATUS_SUCCESS;
-	return step;
+	if (fault == FAULT_IMPATIENT_CLIENT && after->role == ROLE_CLIENT && exchanging &&
+	    after->local == LOCAL_VERDICT_SENT)
+		disconnect_early(step);
+	if (fault == FAULT_DISCONNECTS_DONE && exchanging && after->local == LOCAL_DONE_SENT)
+		disconnect_early(step);
+	if (fault == FAULT_POSTS_WHILE_CLOSING && type == EVENT_CHECKED &&
+	    after->phase == PHASE_CLOSING)
+		step->actions |= ACTION_SEND_VERDICT;
+	if (fault == FAULT_HOPES && finished && after->status == STATUS_PEER_LOST &&
+	    after->local >= LOCAL_DONE_SENT)
+		after->status = STATUS_SUCCESS;
+	if (fault == FAULT_NEVER_DISCONNECTS)
+		step->actions &= ~(unsigned int)ACTION_DISCONNECT;
+	if (fault == FAULT_REPEATS && type == EVENT_MR_RECEIVED && exchanging)
+		step->actions |= ACTION_SEND_MR;
+	if (fault == FAULT_GOES_ON && type == EVENT_GAVE_UP)
+		after->local = before->local;
+	if (fault == FAULT_GOES_ON)
+		after->gave_up |= before->gave_up;
+	if (fault == FAULT_FORGIVES && finished && before->gave_up)
+		after->status = STATUS_SUCCESS;
 }
 
-/* Waits for an operation, which never comes on a side that does not operate. */
-static struct step step_that_waits_for_an_operation(struct protocol protocol, struct event event)
+static struct step take_step(enum fault fault, struct protocol protocol, struct event event)
 {
+	const struct protocol before = protocol;
+	const enum event_type type = event.type;
 	struct step step = { .protocol = protocol };
 
-	if (!protocol.operates && event.type == EVENT_OPERATION_COMPLETED)
+	if (is_overlooked(fault, &protocol, type))
 		return step;
-	return protocol_step(protocol, event);
-}
-
-static struct step step_that_never_disconnects(struct protocol protocol, struct event event)
-{
-	struct step step = protocol_step(protocol, event);
-
-	step.actions &= ~(unsigned int)ACTION_DISCONNECT;
-	return step;
-}
-
-static struct step step_without_deadline(struct protocol protocol, struct event event)
-{
-	struct step step = { .protocol = protocol };
-
-	return event.type == EVENT_DEADLINE ? step : protocol_step(protocol, event);
-}
-
-static struct step step_that_repeats_itself(struct protocol protocol, struct event event)
-{
-	struct step step = protocol_step(protocol, event);
-
-	if (event.type == EVENT_MR_RECEIVED && step.protocol.phase == PHASE_EXCHANGING)
-		step.actions |= ACTION_SEND_MR;
-	return step;
-}
-
-/* ---- Broken ways of giving up ---- */
-
-/* Sends its verdict, and goes on as if it had not given up. */
-static struct step step_that_goes_on_after_giving_up(struct protocol protocol, struct event event)
-{
-	struct step step = { .protocol = protocol };
-	bool gave_up = protocol.gave_up;
-
-	if (event.type == EVENT_GAVE_UP && gave_up)
-		return step;
-	protocol.gave_up = false;
+	mistake(fault, &protocol, &event);
 	step = protocol_step(protocol, event);
-	if (event.type == EVENT_GAVE_UP)
-		step.protocol.local = protocol.local;
-	step.protocol.gave_up |= gave_up;
+	spoil(fault, &before, type, &step);
 	return step;
-}
-
-static struct step step_that_ignores_an_early_verdict(struct protocol protocol, struct event event)
-{
-	struct step step = { .protocol = protocol };
-
-	return event.type == EVENT_PEER_GAVE_UP ? step : protocol_step(protocol, event);
-}
-
-/* Takes the end of the connection for a regular one. */
-static struct step step_that_forgives_itself(struct protocol protocol, struct event event)
-{
-	struct step step = protocol_step(protocol, event);
-
-	if (step.protocol.phase == PHASE_FINISHED && protocol.gave_up)
-		step.protocol.status = STATUS_SUCCESS;
-	return step;
-}
-
-/* Disconnects, as after any other failure: the peer sees no more than that. */
-static struct step step_that_leaves_without_a_word(struct protocol protocol, struct event event)
-{
-	if (event.type == EVENT_GAVE_UP)
-		event.type = EVENT_FAILED;
-	return protocol_step(protocol, event);
-}
-
-/* Ends for the reason that its second worker has, or leaves before its verdict has. */
-static struct step step_that_gives_up_twice(struct protocol protocol, struct event event)
-{
-	if (event.type == EVENT_GAVE_UP && protocol.gave_up)
-		event.type = EVENT_FAILED;
-	return protocol_step(protocol, event);
 }
 
 /* The shortest way to it ends with `last`; EVENT_TYPES: with anything. */
@@ -1173,27 +1136,27 @@ static const struct {
 	enum event_type last;
 } broken[] = {
 	/* clang-format off */
-	{ "MSG_DONE overtakes its READ", 0, { .step = step_that_does_not_wait_for_its_read }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "the same over iWARP", 2, { .step = step_that_does_not_wait_for_its_read }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "one way", 0, { .step = step_that_does_not_wait_for_its_read, .one_way = true }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "one way over iWARP", 2, { .step = step_that_does_not_wait_for_its_read, .one_way = true }, VIOLATION_DONE_EARLY,
+	{ "MSG_DONE overtakes its READ", 0, { .fault = FAULT_DONE_WITH_READ }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
+	{ "the same over iWARP", 2, { .fault = FAULT_DONE_WITH_READ }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
+	{ "one way", 0, { .fault = FAULT_DONE_WITH_READ, .one_way = true }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
+	{ "one way over iWARP", 2, { .fault = FAULT_DONE_WITH_READ, .one_way = true }, VIOLATION_DONE_EARLY,
 	  EVENT_DONE_RECEIVED },
 	/* its client believes the premature MSG_DONE and goes */
-	{ "the peer goes while we read from it", 0, { .step = step_that_does_not_wait_for_its_read, .tutorial = { [ROLE_CLIENT] = true } },
+	{ "the peer goes while we read from it", 0, { .fault = FAULT_DONE_WITH_READ, .tutorial = { [ROLE_CLIENT] = true } },
 	  VIOLATION_DISCONNECTED_EARLY, EVENT_TYPES },
-	{ "a client does not wait for the verdict", 0, { .step = step_of_impatient_client }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
-	{ "a side disconnects while the peer works", 0, { .step = step_that_disconnects_when_done }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
-	{ "a side posts after closing", 0, { .step = step_that_posts_while_closing }, VIOLATION_POSTED_AFTER_CLOSING, EVENT_TYPES },
-	{ "success that nobody confirmed", 0, { .step = step_that_hopes_for_the_best }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
-	{ "a side waits for what it does not do", 0, { .step = step_that_waits_for_an_operation, .one_way = true }, VIOLATION_STUCK, EVENT_TYPES },
-	{ "only its deadline would end a session", 0, { .step = step_that_never_disconnects }, VIOLATION_STUCK, EVENT_TYPES },
-	{ "a session may never end", 0, { .step = step_without_deadline }, VIOLATION_ENDLESS, EVENT_DEADLINE },
-	{ "a message is posted twice", 0, { .step = step_that_repeats_itself }, VIOLATION_POSTED_TWICE, EVENT_MR_RECEIVED },
-	{ "a side posts after giving up", 0, { .step = step_that_goes_on_after_giving_up }, VIOLATION_POSTED_AFTER_VERDICT, EVENT_TYPES },
-	{ "a peer ignores an early verdict", 0, { .step = step_that_ignores_an_early_verdict }, VIOLATION_STUCK, EVENT_TYPES },
-	{ "success after giving up", 0, { .step = step_that_forgives_itself }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
-	{ "a side gives up without a verdict", 0, { .step = step_that_leaves_without_a_word }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
-	{ "a second failure cuts off the verdict", 0, { .step = step_that_gives_up_twice }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
+	{ "a client does not wait for the verdict", 0, { .fault = FAULT_IMPATIENT_CLIENT }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
+	{ "a side disconnects while the peer works", 0, { .fault = FAULT_DISCONNECTS_DONE }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
+	{ "a side posts after closing", 0, { .fault = FAULT_POSTS_WHILE_CLOSING }, VIOLATION_POSTED_AFTER_CLOSING, EVENT_TYPES },
+	{ "success that nobody confirmed", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
+	{ "a side waits for what it does not do", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "only its deadline would end a session", 0, { .fault = FAULT_NEVER_DISCONNECTS }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "a session may never end", 0, { .fault = FAULT_NO_DEADLINE }, VIOLATION_ENDLESS, EVENT_DEADLINE },
+	{ "a message is posted twice", 0, { .fault = FAULT_REPEATS }, VIOLATION_POSTED_TWICE, EVENT_MR_RECEIVED },
+	{ "a side posts after giving up", 0, { .fault = FAULT_GOES_ON }, VIOLATION_POSTED_AFTER_VERDICT, EVENT_TYPES },
+	{ "a peer ignores an early verdict", 0, { .fault = FAULT_IGNORES }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "success after giving up", 0, { .fault = FAULT_FORGIVES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
+	{ "a side gives up without a verdict", 0, { .fault = FAULT_WITHOUT_A_WORD }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
+	{ "a second failure cuts off the verdict", 0, { .fault = FAULT_TWICE }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
 	/* clang-format on */
 };
 
