@@ -6,8 +6,6 @@
 
 #include <linux/dcbnl.h>
 #include <linux/rtnetlink.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rdma-common/congestion.h"
 

@@ -5,9 +5,7 @@
 #include "rdma-common/digest.h"
 
 #include <stdbool.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "unit.h"
 

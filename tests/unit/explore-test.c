@@ -24,8 +24,6 @@
  */
 #include "rdma-common.h"
 
-#include <string.h>
-
 #include "unit.h"
 #include "protocol-bytes.h"
 

@@ -7,8 +7,6 @@
 #define UNIT_FOLDER_H
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 /* How many descriptors are open. */
 static inline int count_descriptors(void)

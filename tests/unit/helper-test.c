@@ -4,15 +4,10 @@
 #include "rdma-common/memory.h"
 #include "rdma-common/transfer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "unit.h"
 #include "folder.h"

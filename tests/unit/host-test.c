@@ -6,9 +6,6 @@
 
 #include <arpa/inet.h>
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "unit.h"

@@ -4,16 +4,12 @@
  */
 #include "rdma-common/memory.h"
 
-#include <errno.h>
 #include <linux/capability.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include "unit.h"
 

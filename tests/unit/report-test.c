@@ -7,13 +7,8 @@
 #include "rdma-common/report.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <json-c/json.h>
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <wchar.h>
 #include <time.h>
 

@@ -3,9 +3,6 @@
 #include "rdma-common.h"
 #include "rdma-common/memory.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "unit.h"
 
 #define PAGE     ((uint64_t)4096)

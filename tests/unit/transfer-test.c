@@ -24,8 +24,6 @@
 #include "rdma-common/transfer.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "unit.h"
 

@@ -4,9 +4,6 @@
 #include "rdma-common/digest.h"
 #include "rdma-common/transfer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "unit.h"
 
 #define PASS   ((size_t)1000)

@@ -6,8 +6,6 @@
 #include "rdma-common.h"
 
 #include <endian.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "unit.h"
 
