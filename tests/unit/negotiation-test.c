@@ -4,8 +4,6 @@
  */
 #include "rdma-common.h"
 
-#include <stdio.h>
-
 #include "unit.h"
 
 /* ---- Regions ---- */
@@ -121,6 +119,9 @@ TEST(a_peer_is_refused_for_what_it_says_first)
 	assert_int_equal(hello_refusal(&all, 100, &endless), REFUSAL_LENGTH);
 }
 
+#define MEASURES (HELLO_CHECK | HELLO_CHECK_RATE)
+#define BACK     (MEASURES | HELLO_CHECK_BACK)
+
 /*
  * A stream of unknown length flows in the direction of the operation that has more than one pass:
  * this side's, or the peer's.
@@ -128,34 +129,33 @@ TEST(a_peer_is_refused_for_what_it_says_first)
 TEST(what_has_no_length_has_one_pass)
 {
 	static const struct {
+		const char *who; /* c, this side is a client; s, a server */
 		enum operation operation;
 		bool own_pipe;           /* what this side sends has no length */
 		unsigned int flags;      /* the peer's: nor has what that sends */
 		unsigned int own, peers; /* passes; 0: until a time is up */
 		enum refusal refusal;
 	} cases[] = {
-		{ READ, true, PIPE, 1, 1, REFUSAL_NONE },
-		{ READ, false, 0, 5, 5, REFUSAL_NONE },
-		{ READ, true, 0, 5, 1, REFUSAL_NONE },
-		{ READ, true, 0, 1, 5, REFUSAL_PASSES },
-		{ READ, true, 0, 1, 0, REFUSAL_PASSES },
-		{ READ, false, PIPE, 5, 1, REFUSAL_PASSES },
-		{ READ, false, PIPE, 0, 1, REFUSAL_PASSES },
-		{ READ, false, PIPE, 1, 5, REFUSAL_NONE },
-		{ WRITE, true, PIPE, 1, 1, REFUSAL_NONE },
-		{ WRITE, true, 0, 5, 1, REFUSAL_PASSES },
-		{ WRITE, true, 0, 1, 5, REFUSAL_NONE },
-		{ WRITE, false, PIPE, 1, 5, REFUSAL_PASSES },
-		{ WRITE, false, PIPE, 1, 0, REFUSAL_PASSES },
-		{ WRITE, false, PIPE, 5, 1, REFUSAL_NONE },
-	};
-	/* one way: what a side would send otherwise, and how often, does not matter */
-	const struct options silent = {
-		.role = ROLE_SERVER, .operation = WRITE, .iterations = 5, .maximum_payload = 4096
-	};
-	const struct introduction sender = {
-		.greeting = GREETING_HELLO,
-		.hello = { .operation = WRITE, .flags = ONE | PIPE, .passes = 1 }
+		{ "cs", READ, true, PIPE, 1, 1, REFUSAL_NONE },
+		{ "cs", READ, false, 0, 5, 5, REFUSAL_NONE },
+		{ "cs", READ, true, 0, 5, 1, REFUSAL_NONE },
+		{ "cs", READ, true, 0, 1, 5, REFUSAL_PASSES },
+		{ "cs", READ, true, 0, 1, 0, REFUSAL_PASSES },
+		{ "cs", READ, false, PIPE, 5, 1, REFUSAL_PASSES },
+		{ "cs", READ, false, PIPE, 0, 1, REFUSAL_PASSES },
+		{ "cs", READ, false, PIPE, 1, 5, REFUSAL_NONE },
+		{ "cs", WRITE, true, PIPE, 1, 1, REFUSAL_NONE },
+		{ "cs", WRITE, true, 0, 5, 1, REFUSAL_PASSES },
+		{ "cs", WRITE, true, 0, 1, 5, REFUSAL_NONE },
+		{ "cs", WRITE, false, PIPE, 1, 5, REFUSAL_PASSES },
+		{ "cs", WRITE, false, PIPE, 1, 0, REFUSAL_PASSES },
+		{ "cs", WRITE, false, PIPE, 5, 1, REFUSAL_NONE },
+		/* one way: what a side would send otherwise, and how often, does not matter */
+		{ "s", WRITE, true, ONE | PIPE, 5, 1, REFUSAL_NONE },
+		/* nor to who examines the path: it gets a pattern, and a pipe is left alone */
+		{ "s", READ, true, MEASURES, 0, 1000, REFUSAL_NONE },
+		{ "s", WRITE, true, BACK, 0, 1000, REFUSAL_NONE },
+		{ "c", WRITE, true, BACK, 0, 1000, REFUSAL_PASSES }, /* whose own pipe it is */
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
@@ -168,194 +168,115 @@ TEST(what_has_no_length_has_one_pass)
 			.greeting = GREETING_HELLO,
 			.hello = { .operation = (uint8_t)cases[i / 2].operation,
 				   .flags = (uint16_t)cases[i / 2].flags,
-				   .length = cases[i / 2].flags ? 0 : 100,
+				   .length = cases[i / 2].flags & PIPE ? 0 : 100,
 				   .passes = cases[i / 2].peers }
 		};
+		uint64_t length = cases[i / 2].own_pipe ? TRANSFER_UNKNOWN : 100;
 
-		assert_int_equal(hello_refusal(&options,
-					       cases[i / 2].own_pipe ? TRANSFER_UNKNOWN : 100,
-					       &peer),
-				 cases[i / 2].refusal);
+		if (strchr(cases[i / 2].who, i % 2 ? 's' : 'c'))
+			assert_int_equal(hello_refusal(&options, length, &peer),
+					 cases[i / 2].refusal);
 	}
-	assert_int_equal(hello_refusal(&silent, TRANSFER_UNKNOWN, &sender), REFUSAL_NONE);
 }
 
-/* ---- The client's answer to an acceptance ---- */
+/* ---- The answer to an acceptance, and to a client that examines the path ---- */
 
-/* What negotiate() makes of a peer's hello; `*agreement` is what was agreed. */
-static enum status agreed(const struct options *options, const struct hello *hello,
-			  struct agreement *agreement)
-{
-	struct cm_event event = { .private_data_size = HELLO_SIZE, .responder_resources = 16 };
-	struct limits limits = { .depth = 1 };
-	struct failure failure;
+#define EXAMINES (HELLO_CHECK | HELLO_PATTERN)
 
-	encode_hello(hello, event.private_data);
-	return negotiate(options, &event, options->one_way, 100, &limits, agreement, &failure);
-}
+/* Options of this side. Bits of a set. */
+enum {
+	CHECKS = 1,
+	SHORT = 2,
+	ONE_WAY = 4,
+	RATES = 8,
+	GETS_BACK = 16
+};
 
 /*
- * What --check asks for is sent, or the client ends. More than --max-size, of 100 bytes, is the
- * user's to allow; nothing at all is no payload, and what does not fit is no answer. An older
- * release's server accepts a client that repeats a pipe, and would send it once.
+ * What --check asks for is sent, or the client ends. More than --max-size, of 64 KiB, is the user's
+ * to allow; nothing at all is no payload, and what does not fit is no answer. An older release's
+ * server accepts a client that repeats a pipe, and would send it once. A server sends what a client
+ * wants to measure, for as long as that says, if all of it is said; a server that says so of itself
+ * must not keep a client from storing what it receives.
  */
-TEST(a_client_ends_in_words_where_the_server_does_not_fit)
-{
-	static const struct {
-		bool check, short_reply, one_way;
-		unsigned int flags; /* the server's */
-		uint64_t length;
-		unsigned int passes;
-		enum status status;
-	} cases[] = {
-		{ true, false, false, HELLO_CHECK | HELLO_PATTERN, 100, 1, STATUS_SUCCESS },
-		{ true, false, false, HELLO_CHECK | HELLO_PATTERN, 1, 1, STATUS_REFUSED },
-		{ true, true, false, HELLO_CHECK | HELLO_PATTERN, 1, 1, STATUS_SUCCESS },
-		{ true, true, false, HELLO_CHECK | HELLO_PATTERN, 100, 1, STATUS_REFUSED },
-		{ true, true, false, HELLO_CHECK, 1, 1, STATUS_REFUSED },
-		{ true, true, false, HELLO_PATTERN, 1, 1, STATUS_REFUSED },
-		{ false, false, false, 0, 100, 1, STATUS_SUCCESS },
-		{ false, false, false, 0, 101, 1, STATUS_REFUSED },
-		{ false, false, false, 0, UINT64_MAX, 1, STATUS_CONTENTS_WRONG },
-		{ false, false, false, 0, 0, 1, STATUS_CONTENTS_WRONG },
-		{ false, false, true, ONE, 0, 1, STATUS_SUCCESS },
-		{ false, false, true, ONE, 101, 1, STATUS_CONTENTS_WRONG },
-		{ false, false, false, PIPE, 0, 1, STATUS_SUCCESS },
-		{ false, false, false, PIPE, 0, 5, STATUS_REFUSED },
-	};
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const struct options options = { .role = ROLE_CLIENT,
-						 .operation = WRITE,
-						 .maximum_payload = 100,
-						 .check = cases[i].check,
-						 .short_reply = cases[i].short_reply,
-						 .one_way = cases[i].one_way };
-		const struct hello hello = { .version = HELLO_VERSION,
-					     .operation = WRITE,
-					     .flags = (uint16_t)cases[i].flags,
-					     .length = cases[i].length,
-					     .passes = cases[i].passes };
-		struct agreement agreement;
-
-		assert_int_equal(agreed(&options, &hello, &agreement), cases[i].status);
-	}
-}
-
-/* A server that says so of itself must not keep a client from storing what it receives. */
-TEST(only_a_server_is_asked_for_a_pattern)
-{
-	const struct hello hello = { .version = HELLO_VERSION,
-				     .operation = WRITE,
-				     .flags = HELLO_CHECK | HELLO_PATTERN,
-				     .length = 100,
-				     .passes = 1,
-				     .device = "mlx5_0" };
-	struct options options = { .role = ROLE_SERVER,
-				   .operation = WRITE,
-				   .maximum_payload = 4096 };
-	struct agreement agreement;
-
-	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
-	assert_int_equal(agreement.wanted_length, 100);
-	assert_string_equal(agreement.peer_device, "mlx5_0");
-	options.role = ROLE_CLIENT;
-	assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
-	assert_int_equal(agreement.wanted_length, 0);
-}
-
-#define MEASURES (HELLO_CHECK | HELLO_CHECK_RATE)
-#define BACK     (MEASURES | HELLO_CHECK_BACK)
-
-/* A server sends what a client wants to measure, for as long as that says, if all of it is said. */
-TEST(a_server_sends_for_as_long_as_a_client_that_measures_says)
+TEST(what_is_agreed_is_what_was_asked_for)
 {
 	static const struct {
 		enum role role;
-		unsigned int flags;
-		uint64_t wanted;
+		unsigned int asks, flags; /* this side, in its options; the peer, in its hello */
+		uint64_t length;          /* of the peer's payload; this side has 100 bytes */
+		uint32_t passes;
+		enum status status;
+		uint64_t wanted; /* bytes of a pattern, which this side sends instead of its own */
 		uint32_t seconds;
 		bool measures;
 	} cases[] = {
-		{ ROLE_SERVER, MEASURES, 100, 0, true },
-		{ ROLE_SERVER, MEASURES | HELLO_CHECK_SHORT, 1, 0, true },
-		{ ROLE_SERVER, BACK, BACK_SIZE, 7, true },
-		{ ROLE_SERVER, BACK | HELLO_CHECK_SHORT, BACK_SIZE, 7, true },
-		{ ROLE_SERVER, BACK & ~HELLO_CHECK, 0, 0, true },
-		{ ROLE_SERVER, BACK & ~HELLO_CHECK_RATE, 100, 0, false },
-		{ ROLE_CLIENT, BACK, 0, 0, true },
+		/* clang-format off */
+		{ ROLE_CLIENT, CHECKS, EXAMINES, 100, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS, EXAMINES, 1, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | RATES, EXAMINES, BACK_SIZE, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | SHORT, EXAMINES, 1, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | SHORT, EXAMINES, 100, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | SHORT, HELLO_CHECK, 1, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | SHORT, HELLO_PATTERN, 1, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | RATES | GETS_BACK, EXAMINES, BACK_SIZE, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, CHECKS | RATES | GETS_BACK, EXAMINES, 100, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, 0, 0, BACK_SIZE, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, 0, 0, BACK_SIZE + 1, 1, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, 0, 0, UINT64_MAX, 1, STATUS_CONTENTS_WRONG, 0, 0, false },
+		{ ROLE_CLIENT, 0, 0, 0, 1, STATUS_CONTENTS_WRONG, 0, 0, false },
+		{ ROLE_CLIENT, ONE_WAY, ONE, 0, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, ONE_WAY, ONE, BACK_SIZE + 1, 1, STATUS_CONTENTS_WRONG, 0, 0, false },
+		{ ROLE_CLIENT, 0, PIPE, 0, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, 0, PIPE, 0, 5, STATUS_REFUSED, 0, 0, false },
+		{ ROLE_CLIENT, 0, EXAMINES, 100, 1, STATUS_SUCCESS, 0, 0, false },
+		{ ROLE_CLIENT, 0, BACK, 100, 1, STATUS_SUCCESS, 0, 0, true },
+		{ ROLE_SERVER, 0, EXAMINES, 100, 1, STATUS_SUCCESS, 100, 0, false },
+		{ ROLE_SERVER, 0, MEASURES, 100, 1, STATUS_SUCCESS, 100, 0, true },
+		{ ROLE_SERVER, 0, MEASURES | HELLO_CHECK_SHORT, 100, 1, STATUS_SUCCESS, 1, 0, true },
+		{ ROLE_SERVER, 0, BACK, 100, 1, STATUS_SUCCESS, BACK_SIZE, 7, true },
+		{ ROLE_SERVER, 0, BACK | HELLO_CHECK_SHORT, 100, 1, STATUS_SUCCESS, BACK_SIZE, 7, true },
+		{ ROLE_SERVER, 0, BACK & ~HELLO_CHECK, 100, 1, STATUS_SUCCESS, 0, 0, true },
+		{ ROLE_SERVER, 0, BACK & ~HELLO_CHECK_RATE, 100, 1, STATUS_SUCCESS, 100, 0, false },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct options options = { .role = cases[i].role,
 						 .operation = WRITE,
-						 .maximum_payload = 4096 };
+						 .maximum_payload = BACK_SIZE,
+						 .check = cases[i].asks & CHECKS,
+						 .short_reply = cases[i].asks & SHORT,
+						 .one_way = cases[i].asks & ONE_WAY,
+						 .measured = cases[i].asks & RATES,
+						 .back_seconds = !!(cases[i].asks & GETS_BACK) };
 		const struct hello hello = { .version = HELLO_VERSION,
 					     .operation = WRITE,
 					     .flags = (uint16_t)cases[i].flags,
-					     .length = 100,
+					     .length = cases[i].length,
 					     .seconds = 7,
-					     .passes = 1 };
+					     .passes = cases[i].passes,
+					     .device = "mlx5_0" };
+		struct cm_event event = { .private_data_size = HELLO_SIZE,
+					  .responder_resources = 16 };
+		struct limits limits = { .depth = 1 };
 		struct agreement agreement;
+		struct failure failure;
 
-		assert_int_equal(agreed(&options, &hello, &agreement), STATUS_SUCCESS);
+		encode_hello(&hello, event.private_data);
+		assert_int_equal(negotiate(&options, &event, options.one_way, 100, &limits,
+					   &agreement, &failure),
+				 cases[i].status);
+		if (cases[i].status != STATUS_SUCCESS)
+			continue;
 		assert_int_equal(agreement.wanted_length, cases[i].wanted);
 		assert_int_equal(agreement.own_seconds, cases[i].seconds);
 		assert_int_equal(agreement.measures, cases[i].measures);
 		assert_false(agreement.counts);
+		assert_string_equal(agreement.peer_device, "mlx5_0");
 	}
 }
 
-/* Whatever the server would send otherwise: a pipe is left alone. */
-TEST(a_client_that_examines_the_path_repeats_no_pipe)
-{
-	struct options options = { .role = ROLE_SERVER,
-				   .operation = READ,
-				   .duration_seconds = 1,
-				   .maximum_payload = 4096 };
-	struct introduction peer = { .greeting = GREETING_HELLO,
-				     .hello = { .operation = READ, .length = 8, .passes = 1000 } };
-
-	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_PASSES);
-	peer.hello.flags = MEASURES;
-	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_NONE);
-	options.operation = peer.hello.operation = WRITE;
-	peer.hello.flags = BACK;
-	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_NONE);
-	options.role = ROLE_CLIENT; /* whose own pipe it would be */
-	assert_int_equal(hello_refusal(&options, TRANSFER_UNKNOWN, &peer), REFUSAL_PASSES);
-}
-
-/* The client wants all that it has asked for, and no more. */
-TEST(a_client_that_measures_gets_64_kib)
-{
-	static const struct {
-		unsigned int back_seconds;
-		uint64_t length;
-		enum status status;
-	} cases[] = { { 1, BACK_SIZE, STATUS_SUCCESS },
-		      { 1, 100, STATUS_REFUSED },
-		      { 0, BACK_SIZE, STATUS_REFUSED } };
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const struct options options = { .role = ROLE_CLIENT,
-						 .operation = WRITE,
-						 .check = true,
-						 .measured = true,
-						 .back_seconds = cases[i].back_seconds,
-						 .maximum_payload = BACK_SIZE };
-		const struct hello hello = { .version = HELLO_VERSION,
-					     .operation = WRITE,
-					     .flags = HELLO_CHECK | HELLO_PATTERN,
-					     .length = cases[i].length,
-					     .passes = 1 };
-		struct agreement agreement;
-
-		assert_int_equal(agreed(&options, &hello, &agreement), cases[i].status);
-	}
-}
-
-/* With the right advice: what is full does not mend itself. An older server does not say which. */
 /* The upper 6 of 20 bits are folded into the lower 14; a port is in the dynamic range. */
 TEST(a_udp_source_port_follows_from_the_flow_label)
 {
@@ -382,6 +303,7 @@ TEST(of_two_outcomes_the_worse_one_counts)
 	}
 }
 
+/* With the right advice: what is full does not mend itself. An older server does not say which. */
 TEST(what_a_server_is_out_of_is_told_in_words)
 {
 	static const char older[] = "the server is out of resources for another session; try again "
