@@ -20,15 +20,19 @@ static inline int count_descriptors(void)
 	return count;
 }
 
+static int descriptors_before; /* enter_folder() */
+
 /* Makes a folder of `template`, as mkdtemp(3) does, and works there from now on. 0 or -1. */
 static inline int enter_folder(char *template)
 {
+	descriptors_before = count_descriptors();
 	return mkdtemp(template) && !chdir(template) ? 0 : -1;
 }
 
 /* For a last test: in a group's teardown a failure would not be one of the program. */
 static inline void assert_nothing_is_left(const char *folder)
 {
+	assert_int_equal(count_descriptors(), descriptors_before);
 	assert_int_equal(chdir("/"), 0);
 	assert_int_equal(rmdir(folder), 0);
 }
