@@ -4,12 +4,7 @@
  */
 #include "rdma-common.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "unit.h"
 #include "folder.h"
@@ -132,15 +127,29 @@ TEST(in_a_one_way_session_one_side_sends_a_payload)
 
 /* ---- The options on a command line ---- */
 
-/* Parses two words, of which the second may be NULL. */
-static enum parsed parse_words(struct options *options, const char *first, const char *second)
+/* Parsing two words, of which the second may be NULL, comes to that, and prints this. */
+static void assert_parsed(struct options *options, const char *first, const char *second,
+			  enum parsed expected, FILE **stream, const char *printed)
 {
 	const char *words[] = { "program", first, second, NULL };
 	char *arguments[4]; /* getopt_long(3) puts them in order, but does not write to them */
+	struct printed capturing;
+	enum parsed parsed;
 
 	memcpy(arguments, words, sizeof(arguments));
 	optind = 0; /* getopt(3): from the beginning */
-	return parse_options(options, "usage\n", second ? 3 : 2, arguments);
+	capture(&capturing, stream);
+	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
+	release(&capturing, printed);
+	if (parsed != expected)
+		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
+}
+
+static void assert_refused(const char *option, const char *argument, const char *words)
+{
+	struct options options = default_options(ROLE_CLIENT);
+
+	assert_parsed(&options, option, argument, PARSED_FAILED, &stderr, words);
 }
 
 TEST(what_is_not_given_has_its_default)
@@ -265,7 +274,6 @@ TEST(an_option_sets_its_field_and_no_other_of_its_program)
 		enum role role = i % 2 ? ROLE_SERVER : ROLE_CLIENT;
 		bool has = strchr(given[row].who, i % 2 ? 's' : 'c');
 		struct options options = default_options(role), expected;
-		struct printed printed;
 
 		memcpy(&expected, &options, sizeof(options)); /* and what is between its fields */
 		if (has)
@@ -273,10 +281,8 @@ TEST(an_option_sets_its_field_and_no_other_of_its_program)
 				  given[row].value);
 		if (expected.check) /* see below how long that measures */
 			expected.duration_seconds = 1;
-		capture(&printed, &stderr);
-		assert_int_equal(parse_words(&options, given[row].option, given[row].argument),
-				 has ? PARSED_RUN : PARSED_FAILED);
-		release(&printed, has ? NULL : "--help'.\n");
+		assert_parsed(&options, given[row].option, given[row].argument,
+			      has ? PARSED_RUN : PARSED_FAILED, &stderr, has ? NULL : "--help'.\n");
 		assert_memory_equal(&options, &expected, sizeof(options));
 	}
 }
@@ -322,85 +328,35 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "--no-such-option", NULL, "Try '" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct options options = default_options(ROLE_CLIENT);
-		struct printed printed;
-
-		capture(&printed, &stderr);
-		assert_int_equal(parse_words(&options, cases[i].option, cases[i].argument),
-				 PARSED_FAILED);
-		release(&printed, cases[i].words);
-	}
+	for (size_t i = 0; i < ENTRIES(cases); i++)
+		assert_refused(cases[i].option, cases[i].argument, cases[i].words);
 }
 
-/* No number of any kind, however near. */
+/* No number of any kind, however near; then those of another kind than the option's. */
 TEST(what_is_no_number_of_its_kind_is_refused)
 {
 	static const char *const options[] = { "-s", "--min-rate", "-t", "--tos", "-n" };
+	/* clang-format off */
 	static const char *const refused[] = {
-		"",
-		"K",
-		"KK",
-		"1KK",
-		"1KM",
-		"1k",
-		"1m",
-		"1iB",
-		"1KiBs",
-		"1 K",
-		" 1K",
-		"1K ",
-		"-1",
-		"+1K",
-		"1e3",
-		"one",
-		"1.5M",
-		"1K\n",
-		"K1",
-		"1Kb",
-		"1S",
-		"1 s",
-		"5sec",
-		"1Bit",
-		"1Kibit",
-		"1P",
-		"1/s",
-		"1x1",
-		"0xfg",
-		"1bps",
-		"1iBs",
-		"B",
-		"1TiBT",
-		"bit",
-		"1Kbit/",
-		"1s/s",
-		"18446744073709551616bit",
-		"999999999999999999999999999999999999999999G",
+		"", "K", "KK", "1KK", "1KM", "1k", "1m", "1iB", "1KiBs", "1 K", " 1K", "1K ",
+		"-1", "+1K", "1e3", "one", "1.5M", "1K\n", "K1", "1Kb", "1S", "1 s", "5sec", "1Bit",
+		"1Kibit", "1P", "1/s", "1x1", "0xfg", "1bps", "1iBs", "B", "1TiBT", "bit", "1Kbit/",
+		"1s/s", "18446744073709551616bit", "999999999999999999999999999999999999999999G",
 	};
-	static const struct {
-		const char *option, *argument;
-	} others[] = {
+	/* clang-format on */
+	static const char *const others[][2] = {
 		{ "-s", "1s" },  { "-s", "1bit" },         { "-s", "0x1" },   { "-n", "1K" },
 		{ "-n", "0x1" }, { "--min-rate", "1B" },   { "-t", "1K" },    { "-t", "0x1" },
 		{ "-n", "1s" },  { "--min-rate", "1s" },   { "--tos", "1s" }, { "--tos", "1K" },
 		{ "-t", "1B" },  { "--min-rate", "1KiB" },
 	};
-	struct options defaults = default_options(ROLE_CLIENT);
-	struct printed printed;
 
-	for (size_t i = 0; i < ENTRIES(options) * ENTRIES(refused) + ENTRIES(others); i++) {
-		const size_t other = i - ENTRIES(options) * ENTRIES(refused);
-		bool of_all = i < ENTRIES(options) * ENTRIES(refused);
-		const char *option = of_all ? options[i / ENTRIES(refused)] : others[other].option;
-		const char *argument =
-			of_all ? refused[i % ENTRIES(refused)] : others[other].argument;
-		struct options parsed = defaults;
-
-		capture(&printed, &stderr);
-		if (parse_words(&parsed, option, argument) != PARSED_FAILED)
-			fail_msg("%s '%s' is taken", option, argument);
-		release(&printed, " from ");
+	for (size_t i = 0; i < ENTRIES(options); i++) {
+		for (size_t j = 0; j < ENTRIES(refused); j++)
+			assert_refused(options[i], refused[j], " from ");
 	}
+	for (size_t i = 0; i < ENTRIES(others); i++)
+		assert_refused(others[i][0], others[i][1], " from ");
 }
 
 /* At once: what is wrong with the words behind them is of no interest. */
@@ -414,12 +370,9 @@ TEST(help_and_version_are_printed_and_end_the_program)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct options options = default_options(ROLE_CLIENT);
-		struct printed printed;
 
-		capture(&printed, &stdout);
-		assert_int_equal(parse_words(&options, cases[i].option, "--no-such-option"),
-				 PARSED_EXIT);
-		release(&printed, cases[i].words);
+		assert_parsed(&options, cases[i].option, "--no-such-option", PARSED_EXIT, &stdout,
+			      cases[i].words);
 	}
 }
 
@@ -438,16 +391,12 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
 		bool goes = i / 2 < 8;
-		struct printed printed;
 
-		capture(&printed, &stderr);
-		assert_int_equal(
-			parse_words(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other),
-			goes ? PARSED_RUN : PARSED_FAILED);
-		release(&printed,
-			goes ? NULL
-			     : "--check goes with --bind, --connections, --duration, --json, "
-			       "--min-rate, --timeout, --tos and --verbose alone");
+		assert_parsed(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other,
+			      goes ? PARSED_RUN : PARSED_FAILED, &stderr,
+			      goes ? NULL
+				   : "--check goes with --bind, --connections, --duration, "
+				     "--json, --min-rate, --timeout, --tos and --verbose alone");
 	}
 }
 
@@ -465,8 +414,7 @@ TEST(check_measures_for_a_second_unless_duration_says_how_long)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct options options = default_options(ROLE_CLIENT);
 
-		assert_int_equal(parse_words(&options, cases[i].first, cases[i].second),
-				 PARSED_RUN);
+		assert_parsed(&options, cases[i].first, cases[i].second, PARSED_RUN, &stderr, NULL);
 		assert_int_equal(options.duration_seconds, cases[i].seconds);
 	}
 }
