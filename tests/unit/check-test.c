@@ -4,12 +4,7 @@
  * is scripted: no server is needed.
  */
 
-#include <fcntl.h>
 #include <json-c/json.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "rdma-common/check.h"
 
@@ -574,21 +569,8 @@ TEST(a_size_is_tried_once_and_however_slow_it_is)
 	json_object_put(check.findings);
 }
 
+/* Of fewer where an exchange takes long. */
 TEST(latency_is_that_of_reads_of_8_bytes)
-{
-	static const struct turn turns[] = { SIZES, RATES(1 M, 1 M), READS, { 0 } };
-
-	start_measuring(turns);
-	play(STATUS_SUCCESS);
-	expect("latency", "text",
-	       "a READ of 8 bytes takes 2.00 us (median), 64.00 us (99th percentile of 1000)");
-	/* as near as its buckets are */
-	assert_float_equal(found_number("latency", "p50_us"), 2, 2.0 / 128);
-	assert_float_equal(found_number("latency", "p99_us"), 64, 64.0 / 128);
-}
-
-/* Where an exchange takes long. */
-TEST(fewer_reads_where_they_would_take_long)
 {
 	static const struct {
 		int64_t exchange;
@@ -601,6 +583,11 @@ TEST(fewer_reads_where_they_would_take_long)
 		path.exchange = cases[i].exchange;
 		path.reads = cases[i].reads;
 		play(STATUS_SUCCESS);
+		expect("latency", "text",
+		       "a READ of 8 bytes takes 2.00 us (median), 64.00 us (99th percentile of 1000)");
+		/* as near as its buckets are */
+		assert_float_equal(found_number("latency", "p50_us"), 2, 2.0 / 128);
+		assert_float_equal(found_number("latency", "p99_us"), 64, 64.0 / 128);
 	}
 }
 
@@ -778,34 +765,47 @@ static void finish(enum status status)
 	path.check.findings = findings;
 }
 
-TEST(counters_that_grew_during_all_sessions_are_reported)
+/* What both ports have counted in all sessions; the server's are summed, and only printed. */
+TEST(errors_are_counted_here_and_there)
 {
-	static const struct turn turns[] = {
-		PASSES(1), PASSES(1024), { MTU - 1, .absent = true }, { 0 }
-	};
 	static const struct {
 		bool before, after;   /* the port has counters */
 		uint64_t first, last; /* by how much two of them grow in each session */
-		const char *status, *text;
+		uint64_t waits;
+		uint64_t there[2]; /* one more than there are; 0: it does not say */
+		const char *status, *text, *sum;
 	} cases[] = {
-		{ true, true, 0, 0, "ok", "no errors counted by this host's device meanwhile" },
-		{ true, true, 0, 3, "failed", "VL15_dropped 6" },
-		{ true, true, 1, 2, "failed", "duplicate_request 2, VL15_dropped 4" },
-		{ false, true, 3, 0, NULL, NULL },
-		{ true, false, 3, 0, NULL, NULL },
+		/* clang-format off */
+		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok", "no errors counted by this host's device meanwhile", NULL },
+		{ 1, 1, 0, 3, 0, { 0, 0 }, "failed", "VL15_dropped 6", NULL },
+		{ 1, 1, 1, 2, 0, { 0, 0 }, "failed", "duplicate_request 2, VL15_dropped 4", NULL },
+		{ 0, 1, 3, 0, 0, { 0, 0 }, NULL, NULL, NULL },
+		{ 1, 0, 3, 0, 0, { 0, 0 }, NULL, NULL, NULL },
+		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok", "no errors counted by this host's device, nor by the server's, meanwhile", "0" },
+		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok", "no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5", "0" },
+		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok", "no errors counted by this host's device meanwhile; tx_pause_frames 5", NULL },
+		{ 1, 1, 2, 0, 0, { 101, 21 }, "failed", "errors counted: 4 here, 120 there; duplicate_request 4", "120" },
+		{ 1, 1, 0, 0, 0, { 0, 121 }, "failed", "errors counted: 0 here, 120 there", "120" },
+		{ 1, 1, 2, 0, 0, { 1, 0 }, "failed", "errors counted: 4 here, 0 there; duplicate_request 4", "0" },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct turn turns[] = {
+			PASSES(1), PASSES(1024), { MTU - 1, .absent = true }, { 0 }
+		};
 		struct json_object *all;
 
+		turns[0].errors_there = cases[i].there[0];
+		turns[1].errors_there = cases[i].there[1];
 		start(false, turns);
 		for (unsigned int session = 0; session < 3; session++) {
-			path.counters[session].any =
-				session == 0 ? cases[i].before : cases[i].after;
+			path.counters[session].any = session ? cases[i].after : cases[i].before;
 			path.counters[session].values[0] = session * cases[i].first;
 			path.counters[session].values[ERROR_COUNTERS - 1] = session * cases[i].last;
 		}
 		path.counters[1].any &= cases[i].before;
+		path.counters[2].values[COUNTERS - 1] = cases[i].waits;
 		play(STATUS_LOCAL_FAILURE);
 		finish(STATUS_LOCAL_FAILURE);
 		assert_int_equal(json_object_object_get_ex(path.check.findings, "counters", &all),
@@ -813,69 +813,8 @@ TEST(counters_that_grew_during_all_sessions_are_reported)
 		if (cases[i].text) {
 			assert_string_equal(found("counters", "text"), cases[i].text);
 			expect("counters", "status", cases[i].status);
+			expect("counters", "errors_counted_by_peer", cases[i].sum);
 		}
-	}
-}
-
-/* What both ports have counted; the server's are summed, and only printed. */
-TEST(errors_are_counted_here_and_there)
-{
-	static const struct {
-		uint64_t here, waits, there[2]; /* one more than there are; 0: it does not say */
-		const char *status, *text, *sum;
-	} cases[] = {
-		{ 0,
-		  0,
-		  { 1, 1 },
-		  "ok",
-		  "no errors counted by this host's device, nor by the server's, meanwhile",
-		  "0" },
-		{ 0,
-		  5,
-		  { 1, 1 },
-		  "ok",
-		  "no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5",
-		  "0" },
-		{ 0,
-		  5,
-		  { 0, 0 },
-		  "ok",
-		  "no errors counted by this host's device meanwhile; tx_pause_frames 5",
-		  NULL },
-		{ 3,
-		  0,
-		  { 101, 21 },
-		  "failed",
-		  "errors counted: 3 here, 120 there; duplicate_request 3",
-		  "120" },
-		{ 0, 0, { 0, 121 }, "failed", "errors counted: 0 here, 120 there", "120" },
-		{ 3,
-		  0,
-		  { 1, 0 },
-		  "failed",
-		  "errors counted: 3 here, 0 there; duplicate_request 3",
-		  "0" },
-		{ 3, 0, { 0, 0 }, "failed", "duplicate_request 3", NULL },
-	};
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct turn turns[] = {
-			PASSES(1), PASSES(65536), { 1048576, .absent = true }, { 0 }
-		};
-
-		turns[0].errors_there = cases[i].there[0];
-		turns[1].errors_there = cases[i].there[1];
-		start(false, turns);
-		path.check.mtu = 0;
-		for (unsigned int session = 0; session < 3; session++)
-			path.counters[session].any = true;
-		path.counters[2].values[0] = cases[i].here;
-		path.counters[2].values[COUNTERS - 1] = cases[i].waits;
-		play(STATUS_LOCAL_FAILURE);
-		finish(STATUS_LOCAL_FAILURE);
-		assert_string_equal(found("counters", "text"), cases[i].text);
-		expect("counters", "status", cases[i].status);
-		expect("counters", "errors_counted_by_peer", cases[i].sum);
 	}
 }
 
