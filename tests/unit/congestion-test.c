@@ -25,7 +25,7 @@ struct answer {
 	struct entry {
 		struct nlattr header;
 		struct dcb_app app;
-	} entries[5];
+	} entries[6];
 };
 
 #define ENTRY(of, value, gives)                                                         \
@@ -52,7 +52,8 @@ static struct answer make_answer(void)
 			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 26, 3),
 			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 48, 6),
 			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 26, 2),
-			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 10, 8) },
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 10, 8),
+			     ENTRY(IEEE_8021QAZ_APP_SEL_DSCP, 12, 0) },
 	};
 
 	answer.ieee.nla_len = sizeof(answer) - offsetof(struct answer, ieee);
@@ -65,7 +66,7 @@ struct decoded {
 };
 
 /* The first `size` bytes of an answer, with nothing behind them that a sanitizer would not see. */
-static struct decoded decode_for(unsigned int dscp, const struct answer *answer, size_t size)
+static struct decoded decode(unsigned int dscp, const struct answer *answer, size_t size)
 {
 	uint8_t *exact = malloc(size + !size);
 	struct decoded decoded;
@@ -78,21 +79,53 @@ static struct decoded decode_for(unsigned int dscp, const struct answer *answer,
 	return decoded;
 }
 
-static int decode(const struct answer *answer, size_t size)
+/* A member of the answer, and what it is instead. */
+#define SET(member, value) \
+	offsetof(struct answer, member), sizeof(((struct answer *)NULL)->member), (value)
+#define AS_IT_IS 0, 0, 0
+
+TEST(pfc_and_the_highest_priority_of_a_dscp_are_found_where_they_are)
 {
-	return decode_for(26, answer, size).pfc;
+	static const struct {
+		size_t place, size;
+		uint16_t value;
+		unsigned int dscp;
+		int pfc, priority; /* -1: nothing is said of it */
+	} cases[] = {
+		{ AS_IT_IS, 26, 0x88, 3 }, /* behind other attributes; of two entries */
+		{ AS_IT_IS, 48, 0x88, 6 },
+		{ AS_IT_IS, 12, 0x88, 0 },
+		{ AS_IT_IS, 0, 0x88, -1 },
+		{ AS_IT_IS, 10, 0x88, -1 }, /* a priority that cannot be */
+		{ SET(entries[3].app.priority, 5), 26, 0x88, 5 },
+		/* what the peer says of itself */
+		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 26, 0x88, -1 },
+		{ SET(pfc.nla_type, DCB_ATTR_IEEE_MAXRATE), 26, -1, 3 },
+		{ SET(ieee.nla_type, DCB_ATTR_CEE), 26, -1, -1 },
+		{ SET(header.nlmsg_type, NLMSG_ERROR), 26, -1, -1 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct answer answer = make_answer();
+		uint8_t *place = (uint8_t *)&answer + cases[i].place;
+		struct decoded decoded;
+
+		if (cases[i].size == sizeof(uint16_t))
+			memcpy(place, &cases[i].value, sizeof(uint16_t));
+		else if (cases[i].size == sizeof(uint8_t))
+			*place = (uint8_t)cases[i].value;
+		decoded = decode(cases[i].dscp, &answer, sizeof(answer));
+		assert_int_equal(decoded.pfc, cases[i].pfc);
+		assert_int_equal(decoded.priority, cases[i].priority);
+	}
 }
 
-static int priority_of(unsigned int dscp, const struct answer *answer)
+static void assert_nothing_is_believed(const struct answer *answer, size_t size)
 {
-	return decode_for(dscp, answer, sizeof(*answer)).priority;
-}
+	const struct decoded decoded = decode(26, answer, size);
 
-TEST(the_priorities_are_found_behind_other_attributes)
-{
-	const struct answer answer = make_answer();
-
-	assert_int_equal(decode(&answer, sizeof(answer)), 0x88);
+	assert_int_equal(decoded.pfc, -1);
+	assert_int_equal(decoded.priority, -1);
 }
 
 TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
@@ -101,11 +134,9 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
-		assert_int_equal(decode(&answer, size), -1);
-		assert_int_equal(decode_for(26, &answer, size).priority, -1);
+		assert_nothing_is_believed(&answer, size);
 		answer.header.nlmsg_len = (uint32_t)size; /* as if that were all of it */
-		assert_int_equal(decode(&answer, size), -1);
-		assert_int_equal(decode_for(26, &answer, size).priority, -1);
+		assert_nothing_is_believed(&answer, size);
 	}
 }
 
@@ -119,45 +150,9 @@ TEST(attributes_of_impossible_lengths_end_the_search)
 
 		answer[0].name.nla_len = answer[1].ieee.nla_len = lengths[i];
 		answer[2].ets.nla_len = answer[3].pfc.nla_len = lengths[i];
-		for (size_t j = 0; j < 4; j++) {
-			assert_int_equal(decode(&answer[j], sizeof(answer[j])), -1);
-			assert_int_equal(priority_of(26, &answer[j]), -1);
-		}
+		for (size_t j = 0; j < 4; j++)
+			assert_nothing_is_believed(&answer[j], sizeof(answer[j]));
 	}
-}
-
-TEST(an_error_and_an_answer_without_pfc_tell_nothing)
-{
-	struct answer answer = make_answer();
-
-	answer.pfc.nla_type = DCB_ATTR_IEEE_MAXRATE;
-	assert_int_equal(decode(&answer, sizeof(answer)), -1);
-	answer = make_answer();
-	answer.ieee.nla_type = DCB_ATTR_CEE;
-	assert_int_equal(decode(&answer, sizeof(answer)), -1);
-	answer = make_answer();
-	answer.header.nlmsg_type = NLMSG_ERROR;
-	assert_int_equal(decode(&answer, sizeof(answer)), -1);
-}
-
-TEST(of_several_entries_for_a_dscp_the_highest_priority_counts)
-{
-	struct answer answer = make_answer();
-
-	assert_int_equal(priority_of(26, &answer), 3);
-	assert_int_equal(priority_of(48, &answer), 6);
-	answer.entries[3].app.priority = 5;
-	assert_int_equal(priority_of(26, &answer), 5);
-}
-
-TEST(a_dscp_without_an_entry_or_with_an_impossible_one_has_no_priority)
-{
-	struct answer answer = make_answer();
-
-	assert_int_equal(priority_of(0, &answer), -1);
-	assert_int_equal(priority_of(10, &answer), -1);
-	answer.table.nla_type = DCB_ATTR_IEEE_PEER_APP; /* what the peer says of itself */
-	assert_int_equal(priority_of(26, &answer), -1);
 }
 
 /* What stands before it is believed, and what is behind is not looked at. */
@@ -170,8 +165,8 @@ TEST(an_entry_of_an_impossible_length_ends_the_table)
 
 		answer.entries[2].header.nla_len = lengths[i];
 		answer.entries[3].app.priority = 5;
-		assert_int_equal(priority_of(26, &answer), 3);
-		assert_int_equal(priority_of(48, &answer), -1);
+		assert_int_equal(decode(26, &answer, sizeof(answer)).priority, 3);
+		assert_int_equal(decode(48, &answer, sizeof(answer)).priority, -1);
 	}
 }
 
@@ -183,8 +178,8 @@ TEST(the_last_entry_may_have_an_odd_length)
 	answer.header.nlmsg_len--;
 	answer.ieee.nla_len--;
 	answer.table.nla_len--;
-	answer.entries[4].header.nla_len--;
-	assert_int_equal(priority_of(26, &answer), 3);
+	answer.entries[5].header.nla_len--;
+	assert_int_equal(decode(26, &answer, sizeof(answer)).priority, 3);
 }
 
 TEST(the_class_of_a_type_of_service_is_said_in_words)
@@ -201,6 +196,9 @@ TEST(the_class_of_a_type_of_service_is_said_in_words)
 		{ 104, 0x80, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
 		{ 192, 0, 0, true, "DSCP 48 -> priority 6: lossy; PFC off, ECN off" },
 		{ 0, 1, -1, true, "DSCP 0 has no priority of its own; PFC on for priority 0, ECN not known" },
+		{ 48, 1, 1, false, "DSCP 12 -> priority 0: PFC on; PFC on for priority 0, ECN on for priority 0" },
+		{ 104, 0, -1, true, "DSCP 26 -> priority 3: lossy; PFC off, ECN not known" },
+		{ 104, -1, 0, false, "PFC not known, ECN off" },
 		{ 104, -1, 8, false, "PFC not known, ECN on for priority 3" },
 		{ 104, -1, -1, false, "its driver tells nothing of PFC and ECN" },
 		/* clang-format on */
