@@ -87,6 +87,7 @@ enum op {
 	OP_STOPS,     /* a timed operation; with `flag` that changes nothing */
 	OP_COPIES,
 	OP_KEEPS,
+	OP_JUDGES,    /* sends its good MSG_VERDICT */
 	OP_PIECE,     /* may be copied, of `size` bytes; 0: none */
 	OP_SAYS,      /* MSG_WINDOW; with `flag` none */
 	OP_DUE,       /* MSG_WINDOW is, at that time */
@@ -135,6 +136,7 @@ struct step {
 #define GOES_ON                        { OP_STOPS, .flag = true }
 #define COPIES(bytes)                  { OP_COPIES, .size = (bytes) }
 #define KEEPS(position)                { OP_KEEPS, .size = (position) }
+#define JUDGES                         { OP_JUDGES, .size = 0 }
 #define PIECE(bytes)                   { OP_PIECE, .size = (bytes) }
 #define SAYS(...)                      { OP_SAYS, .window = { __VA_ARGS__ } }
 #define SILENT                         { OP_SAYS, .flag = true }
@@ -180,12 +182,17 @@ static const struct story {
 { "what is on the disk is reported as well, when all that was copied has been told", IN, MIB, 64 * KIB, 0, .steps = {
 	AT(100), HEARS(NULL, .ready = 32 * KIB), AT(200), COPIES(32 * KIB), SAYS(.received = 1, .taken = 32 * KIB), DUE(NEVER),
 	AT(1000), KEEPS(1000), DUE(1250), AT(1250), SAYS(.received = 1, .taken = 32 * KIB, .kept = 1000) } },
+{ "a good verdict tells all that was taken and kept: no window has to", IN, MIB, 64 * KIB, 0, .steps = {
+	AT(100), HEARS(NULL, .ready = 8 * KIB), COPIES(8 * KIB), DUE(350), KEEPS(8 * KIB), DUE(350), JUDGES, DUE(NEVER), AT(350), SILENT,
+	IS(sink.told_taken, 8 * KIB), IS(sink.told_kept, 8 * KIB) } },
+{ "so does MSG_DONE, of all that was read", IN | READ, 100000, 100000, 0, .steps = {
+	REGION(NULL, 100000, 100000), AT(100), POSTS(ANY), DUE(350), DONE(0), IS(sink.told_taken, 100000), DUE(NEVER) } },
 { "a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB, .steps = {
 	FILLS(256 * KIB - 1), POSTS(ANY), SILENT, FILLS(1), POSTS(ANY), SAYS(.ready = 256 * KIB) } },
 { "a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0, .steps = {
 	FILLS(100000), ANNOUNCES(100000), AT(1000), SILENT, DUE(NEVER) } },
 { "the first request is owed, and reported by its time", OUT, MIB, MIB, MIB, .request = 16 * KIB, .steps = {
-	ANNOUNCES(0), FILLS(MIB), PEER_DONE(NULL, 0), NOTHING_OWED, DUE(NEVER), AT(100), NEXT(1, 1, 16 * KIB, false), WIRE_OWES, DUE(350),
+	FILLS(MIB), ANNOUNCES(0), PEER_DONE(NULL, 0), NOTHING_OWED, DUE(NEVER), AT(100), NEXT(1, 1, 16 * KIB, false), WIRE_OWES, DUE(350),
 	AT(200), NEXT(1, 1, 16 * KIB, false), WIRE_OWES, DUE(350) } },
 /* Requests, and their completions. */
 { "a request ends where a ring ends", BOTH, MIB, 61440, 40960, .depth = 1, .share = 1, .steps = {
@@ -398,6 +405,9 @@ static bool happens(struct transfer *side, const struct step *step, int64_t now)
 	case OP_KEEPS:
 		transfer_kept(side, step->size, now);
 		return true;
+	case OP_JUDGES:
+		transfer_verdict(side, now);
+		return true;
 	case OP_SAYS:
 		return says(side, step, now);
 	case OP_HEARS:
@@ -569,7 +579,7 @@ TEST(more_is_in_flight_where_that_takes_little_time)
 		{ 16, 1000, 1 << 17, 4 },    /* 8 Mbit/s: 256 KiB took less than a quarter */
 		{ 16, 12000, 1 << 20, 4 },   /* about 100 Mbit/s */
 		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: 8 MiB, and no more */
-		{ 2, 1250000, 1 << 20, 2 },
+		{ 2, 1250000, 1 << 20, 2 },  { 2, 250, 65536, 2 },
 		{ 1, 250, 1 << 20, 1 }, /* nothing else could be shorter */
 	};
 
@@ -830,12 +840,9 @@ enum entry_kind {
 	ENTRY_REQUEST,
 };
 
-/* MSG_VERDICT, which the explorations do without: there both sides may always go on. */
-#define ITEM_VERDICT 100
-
 /* What goes over a wire in one direction, in this order. */
 struct item {
-	int kind;  /* enum entry_kind, or ITEM_VERDICT */
+	enum entry_kind kind;
 	int owner; /* ENTRY_REQUEST: whose it is */
 	uint64_t id, size;
 	bool signaled;
@@ -848,18 +855,15 @@ struct simulated_side {
 	unsigned int first, behind; /* of the queue, modulo its length */
 	uint64_t sent;              /* bytes of its first item */
 	uint64_t filled, copied;    /* bytes that its disk may still move in this millisecond */
-	bool done, judged;          /* it has sent MSG_DONE, MSG_VERDICT */
-	bool peer_judged;           /* the peer's MSG_VERDICT is here */
+	bool done;                  /* it has sent MSG_DONE */
 	int64_t extended;           /* its deadline was, then, as rdma-common.c does it */
 };
 
 struct simulation {
 	struct simulated_side sides[2];
-	uint64_t wire, disk;  /* bytes a millisecond */
-	bool no_late_windows; /* a side is silent behind its MSG_VERDICT, as older releases are */
+	uint64_t wire, disk; /* bytes a millisecond */
 	int64_t now;
 	int64_t longest; /* nothing extended a deadline, in milliseconds */
-	unsigned int windows;
 };
 
 static void send_item(struct simulation *simulation, int number, struct item item)
@@ -868,12 +872,6 @@ static void send_item(struct simulation *simulation, int number, struct item ite
 
 	side->queue[side->behind++ % SIMULATED_QUEUE] = item;
 	assert_true(side->behind - side->first < SIMULATED_QUEUE);
-}
-
-/* As window_may_be_sent() has it. */
-static bool may_send_window(const struct simulation *simulation, const struct simulated_side *side)
-{
-	return !side->judged || (!side->peer_judged && !simulation->no_late_windows);
 }
 
 static void simulate_posts(struct simulation *simulation, int number)
@@ -890,21 +888,13 @@ static void simulate_posts(struct simulation *simulation, int number)
 		send_item(simulation, transfer->plan.writes ? number : !number, item);
 	}
 	item = (struct item){ .kind = ENTRY_WINDOW, .size = 100 };
-	if (may_send_window(simulation, side) &&
-	    transfer_window(transfer, simulation->now, &item.window)) {
-		simulation->windows++;
+	if (transfer_window(transfer, simulation->now, &item.window))
 		send_item(simulation, number, item);
-	}
 	if (!side->done && transfer_done_due(transfer)) {
 		side->done = true;
 		item = (struct item){ .kind = ENTRY_DONE, .size = 100 };
 		item.id = transfer_done(transfer, simulation->now);
 		send_item(simulation, number, item);
-	}
-	if (side->done && !side->judged && transfer_all_kept(transfer)) {
-		side->judged = true;
-		transfer_verdict(transfer, simulation->now);
-		send_item(simulation, number, (struct item){ .kind = ITEM_VERDICT, .size = 100 });
 	}
 }
 
@@ -933,10 +923,8 @@ static void simulate_arrival(struct simulation *simulation, int number, const st
 	}
 	if (item->kind == ENTRY_WINDOW)
 		wrong = transfer_accept(&side->transfer, &item->window, simulation->now);
-	else if (item->kind == ENTRY_DONE)
-		wrong = transfer_accept_done(&side->transfer, item->id, simulation->now);
 	else
-		side->peer_judged = true;
+		wrong = transfer_accept_done(&side->transfer, item->id, simulation->now);
 	if (wrong)
 		print_message("%d ms: %s\n", (int)simulation->now, wrong);
 	assert_null(wrong);
@@ -997,15 +985,7 @@ static void simulate_disks(struct simulation *simulation, int number)
 		side->extended = simulation->now;
 }
 
-/* For how long nothing has extended the deadline of a side. */
-static int64_t silence_of(const struct simulation *simulation, int number)
-{
-	const struct simulated_side *side = &simulation->sides[number];
-
-	return side->peer_judged ? 0 : simulation->now - side->extended;
-}
-
-/* One millisecond. Returns whether both sides have both verdicts. */
+/* One millisecond. Returns whether both sides have all. */
 static bool simulate(struct simulation *simulation)
 {
 	bool over = true;
@@ -1017,14 +997,14 @@ static bool simulate(struct simulation *simulation)
 		simulate_disks(simulation, number);
 		simulate_posts(simulation, number);
 		simulate_wire(simulation, number);
-		if (silence_of(simulation, number) > simulation->longest)
-			simulation->longest = silence_of(simulation, number);
-		over = over && side->judged && side->peer_judged;
+		if (simulation->now - side->extended > simulation->longest)
+			simulation->longest = simulation->now - side->extended;
+		over = over && side->done && transfer_all_kept(&side->transfer);
 	}
 	return over;
 }
 
-/* Runs until both sides have both verdicts; `plans` may differ in their own rings. */
+/* Runs until both sides have all. */
 static void run(struct simulation *simulation, const struct transfer_plan *plans)
 {
 	simulation->now = 0;
@@ -1083,59 +1063,6 @@ TEST(a_slow_wire_and_a_slow_disk_are_seen_to_move)
 }
 
 /*
- * A disk of 200 kB/s behind a ring as long as the payload: MSG_DONE and the sender's MSG_VERDICT
- * come at once, and far more windows behind them than there are credits.
- */
-TEST(a_sink_that_stores_behind_both_is_seen_to_move)
-{
-	struct simulation *simulation = calloc(1, sizeof(*simulation));
-	struct transfer_plan plans[2];
-
-	assert_non_null(simulation);
-	for (int kind = 0; kind < 4; kind++) {
-		memset(simulation, 0, sizeof(*simulation));
-		plans[0] = plans[1] = real_plan(kind & 1, 4 << 20, 4 << 20);
-		plans[0].incoming.present = plans[1].outgoing.present = false;
-		simulation->wire = 1 << 20;
-		simulation->disk = 200;
-		simulation->sides[0].filled = 4 << 20;
-		simulation->no_late_windows = kind & 2;
-		run(simulation, plans);
-		if (simulation->no_late_windows) {
-			assert_true(simulation->longest > 5000);
-			continue;
-		}
-		assert_true(simulation->longest < 1000);
-		assert_true(simulation->windows > 2 * TRANSFER_CREDITS);
-	}
-	free(simulation);
-}
-
-/* Own rings of any length on either side, verified passes, completions that say little. */
-TEST(no_honest_side_is_refused)
-{
-	struct simulation *simulation = calloc(1, sizeof(*simulation));
-
-	assert_non_null(simulation);
-	for (int kind = 0; kind < 512; kind++) {
-		struct transfer_plan plans[2];
-		uint64_t ring = (uint64_t)4096 << (kind >> 1 & 7);
-
-		memset(simulation, 0, sizeof(*simulation));
-		plans[0] = plans[1] = real_plan(kind & 1, 1000000, ring);
-		plans[1].outgoing.ring = plans[1].incoming.ring = 65536;
-		plans[0].outgoing.passes = plans[1].incoming.passes = kind & 16 ? 3 : 1;
-		plans[0].outgoing.every_pass = plans[1].incoming.every_pass = kind & 32;
-		plans[0].depth = kind & 64 ? 1 : 100;
-		plans[0].completes_early = plans[1].completes_early = kind & 128;
-		simulation->wire = kind & 256 ? 1 << 20 : 3000;
-		simulation->disk = kind & 256 ? 50000 : 1 << 20;
-		run(simulation, plans);
-	}
-	free(simulation);
-}
-
-/*
  * Over iWARP a source refills its ring only below what the peer has taken. Where its own ring is
  * the shorter one, it says what it has written as often as that fills, and is answered at once:
  * waiting for the clock, 1,000,000 bytes through 16 KiB would take 15 seconds.
@@ -1157,9 +1084,9 @@ TEST(a_short_ring_is_refilled_without_the_clock)
 		plans[0].completes_early = plans[1].completes_early = true;
 		simulation->wire = simulation->disk = 1 << 20;
 		run(simulation, plans);
-		print_message("%s, %d passes, into %" PRIu64 " bytes: %d ms, %u windows\n",
+		print_message("%s, %d passes, into %" PRIu64 " bytes: %d ms\n",
 			      kind & 1 ? "both ways" : "one way", kind & 2 ? 3 : 1,
-			      announced[kind / 4], (int)simulation->now, simulation->windows);
+			      announced[kind / 4], (int)simulation->now);
 		assert_true(simulation->now < 1500);
 	}
 	free(simulation);
