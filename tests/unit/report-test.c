@@ -180,52 +180,50 @@ static void assert_near(int64_t value, int64_t expected)
 	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
 }
 
+static struct latency latency;
+
+/* Begins anew, with these times. */
+static void count_anew(const int64_t *times, size_t count)
+{
+	memset(&latency, 0, sizeof(latency));
+	for (size_t i = 0; i < count; i++)
+		latency_count(&latency, times[i]);
+}
+
 TEST(quantiles_are_those_of_what_was_counted)
 {
-	struct latency *latency = calloc(1, sizeof(*latency));
-
-	assert_non_null(latency);
+	count_anew(NULL, 0);
 	for (int64_t number = 1; number <= 10000; number++)
-		latency_count(latency, number * 1000);
-	assert_int_equal(latency->total, 10000);
-	assert_int_equal(latency->minimum, 1000);
-	assert_int_equal(latency->maximum, 10000000);
-	assert_near(latency_quantile(latency, 0.5), 5000000);
-	assert_near(latency_quantile(latency, 0.99), 9900000);
-	assert_near(latency_quantile(latency, 0.999), 9990000);
-	assert_near(latency_quantile(latency, 0), 1000);
-	free(latency);
+		latency_count(&latency, number * 1000);
+	assert_int_equal(latency.total, 10000);
+	assert_int_equal(latency.minimum, 1000);
+	assert_int_equal(latency.maximum, 10000000);
+	assert_near(latency_quantile(&latency, 0.5), 5000000);
+	assert_near(latency_quantile(&latency, 0.99), 9900000);
+	assert_near(latency_quantile(&latency, 0.999), 9990000);
+	assert_near(latency_quantile(&latency, 0), 1000);
 }
 
 TEST(every_time_has_a_bucket_near_it)
 {
-	for (uint64_t time = 1; time < (uint64_t)1 << 59; time = time * 9 / 8 + 1) {
-		struct latency *latency = calloc(1, sizeof(*latency));
-
-		assert_non_null(latency);
-		latency_count(latency, (int64_t)time);
-		assert_near(latency_quantile(latency, 0.5), (int64_t)time);
-		free(latency);
+	for (int64_t time = 1; time < (int64_t)1 << 59; time += time / 8 + 1) {
+		count_anew(&time, 1);
+		assert_near(latency_quantile(&latency, 0.5), time);
 	}
 }
 
 /* The middle of a bucket may be beyond all that is in it. */
 TEST(no_quantile_lies_outside_of_what_was_counted)
 {
-	static const int64_t times[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
+	static const int64_t lowest[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
 
-	for (size_t i = 0; i < ENTRIES(times); i++) {
-		for (int64_t width = 0; width < 3; width++) {
-			struct latency *latency = calloc(1, sizeof(*latency));
+	for (size_t i = 0; i < 3 * ENTRIES(lowest); i++) {
+		const int64_t times[] = { lowest[i / 3], lowest[i / 3] + (int64_t)(i % 3) };
 
-			assert_non_null(latency);
-			latency_count(latency, times[i]);
-			latency_count(latency, times[i] + width);
-			for (int share = 0; share <= 10; share++)
-				assert_in_range(latency_quantile(latency, share / 10.0), times[i],
-						times[i] + width);
-			free(latency);
-		}
+		count_anew(times, 2);
+		for (int share = 0; share <= 10; share++)
+			assert_in_range(latency_quantile(&latency, share / 10.0), times[0],
+					times[1]);
 	}
 }
 
@@ -447,16 +445,16 @@ static void measure(struct session *session)
 }
 
 /* 2000 latencies, in buckets that are no wider than a nanosecond. */
-static void count_latencies(struct latency *latency)
+static void count_latencies(void)
 {
 	static const struct {
 		int count, nanoseconds;
 	} counted[] = { { 1, 50 }, { 1199, 100 }, { 790, 150 }, { 9, 200 }, { 1, 250 } };
 
-	memset(latency, 0, sizeof(*latency));
+	count_anew(NULL, 0);
 	for (size_t i = 0; i < ENTRIES(counted); i++) {
 		for (int number = 0; number < counted[i].count; number++)
-			latency_count(latency, counted[i].nanoseconds);
+			latency_count(&latency, counted[i].nanoseconds);
 	}
 }
 
@@ -466,11 +464,11 @@ static const struct counters counted_after = { .any = true,
 					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
 /* The same with latencies and counters. */
-static void measure_all(struct session *session, struct latency *latency)
+static void measure_all(struct session *session)
 {
 	measure(session);
-	count_latencies(latency);
-	session->connection.figures.latency = latency;
+	count_latencies();
+	session->connection.figures.latency = &latency;
 	session->connection.counters_before = counted_before;
 	session->connection.counters_after = counted_after;
 	session->connection.peer_verdict.errors = 121; /* one more than there are */
@@ -478,12 +476,11 @@ static void measure_all(struct session *session, struct latency *latency)
 
 TEST(figures_are_printed_of_a_session_that_stood)
 {
-	static struct latency latency;
 	struct session session;
 	struct connection *connection = &session.connection;
 
 	begin(&session, ROLE_CLIENT, 0);
-	measure_all(&session, &latency);
+	measure_all(&session);
 	report_session(connection); /* nobody asks for figures */
 	session.program.options.report = true;
 	report_session(connection);
@@ -558,11 +555,10 @@ TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 TEST(an_outcome_in_json_has_all_that_was_measured)
 {
 	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
-	static struct latency latency;
 	struct session session;
 
 	begin(&session, ROLE_CLIENT, 42);
-	measure_all(&session, &latency);
+	measure_all(&session);
 	session.id.route.addr.src_sin6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
 	inet_pton(AF_INET6, "fd00::2", &session.id.route.addr.src_sin6.sin6_addr);
 	session.id.route.num_paths = 1;
