@@ -439,7 +439,7 @@ static enum status try_addresses(const struct client *common, const struct addri
 {
 	const struct options *options = common->options;
 	struct client clients[MOST_CONNECTIONS], client = *common;
-	unsigned int count = options->connections;
+	unsigned int count = options->connections > 1 ? options->connections : 1;
 	enum status status = STATUS_UNRESOLVED;
 	bool reached = false;
 
@@ -505,7 +505,7 @@ static bool run_check_sessions(struct check *check, void *argument)
 				 .sources = check->sources,
 				 .reached = check->reached };
 	struct client clients[MOST_CONNECTIONS];
-	unsigned int count = check->session.connections;
+	unsigned int several = check->session.connections, count = several > 1 ? several : 1;
 	bool complete = true;
 
 	wait_until(engine, check->start);

@@ -31,7 +31,8 @@
 
 /* ---- The path ---- */
 
-socklen_t address_size(const struct sockaddr *address)
+/* Bytes of an address, IPv4 or IPv6. */
+static socklen_t address_size(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					      : sizeof(struct sockaddr_in);

@@ -73,9 +73,6 @@ struct agreement {
 	char peer_device[HELLO_DEVICE_SIZE];
 };
 
-/* Bytes of an address, IPv4 or IPv6. */
-socklen_t address_size(const struct sockaddr *address);
-
 /* An address and its port, as numbers. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* which may have a scope */
