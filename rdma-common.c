@@ -636,7 +636,8 @@ static bool is_operation_over(const struct connection *connection)
 					       : transfer_done_due(&connection->transfer));
 }
 
-void connection_read_counters(const struct connection *connection, struct counters *counters)
+/* Of the port that the connection uses. */
+static void read_counters(const struct connection *connection, struct counters *counters)
 {
 	const struct rdma_cm_id *id = connection->id;
 
@@ -645,12 +646,28 @@ void connection_read_counters(const struct connection *connection, struct counte
 		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
+void connection_begin_counting(struct connection *connection)
+{
+	connection->counting = calloc(1, sizeof(*connection->counting));
+	if (connection->counting)
+		read_counters(connection, &connection->counting->before);
+}
+
 void connection_end_counting(struct connection *connection)
 {
-	struct counters *after = &connection->counters_after;
+	struct counting *counting = connection->counting;
 
-	if (connection->counters_before.any && !after->any)
-		connection_read_counters(connection, after);
+	if (counting && counting->before.any && !counting->after.any)
+		read_counters(connection, &counting->after);
+}
+
+struct counters connection_growth(const struct connection *connection)
+{
+	const struct counting *counting = connection->counting;
+
+	if (!counting)
+		return (struct counters){ .any = false };
+	return counters_growth(&counting->before, &counting->after);
 }
 
 /* Ends counting. The errors that the port has counted, and 1; 0: it was not asked, or counts none.
@@ -660,7 +677,7 @@ static uint64_t count_errors(struct connection *connection)
 	struct counters growth;
 
 	connection_end_counting(connection);
-	growth = counters_growth(&connection->counters_before, &connection->counters_after);
+	growth = connection_growth(connection);
 	return growth.any ? counters_errors(&growth) + 1 : 0;
 }
 
@@ -717,7 +734,8 @@ static void start_intervals(struct connection *connection)
 		return;
 	connection->interval_time = connection->now + interval_length(connection);
 	connection->interval_begin = connection->figures.started;
-	connection->interval_counters = connection->counters_before;
+	if (connection->counting)
+		connection->counting->interval = connection->counting->before;
 }
 
 /* Reports the interval that has run until now; the next one begins. */
@@ -731,16 +749,19 @@ static void end_interval(struct connection *connection)
 		.end = (double)(now - started) / 1e9,
 		.bytes = completed - connection->interval_bytes,
 	};
+	struct counting *counting = connection->counting;
 	struct counters counters;
 
 	if (now <= connection->interval_begin)
 		return;
-	connection_read_counters(connection, &counters);
-	interval.growth = counters_growth(&connection->interval_counters, &counters);
+	if (counting) {
+		read_counters(connection, &counters);
+		interval.growth = counters_growth(&counting->interval, &counters);
+		counting->interval = counters;
+	}
 	print_interval(&connection->log, &interval);
 	connection->interval_begin = now;
 	connection->interval_bytes = completed;
-	connection->interval_counters = counters;
 }
 
 /* The peer's region is known: starts the clocks; the operation is posted from now on. */
@@ -1785,6 +1806,7 @@ void connection_destroy(struct connection *connection)
 	incoming_free(&connection->incoming);
 	free(connection->figures.latency);
 	free(connection->batch);
+	free(connection->counting);
 	if (!stranded)
 		free(connection);
 }

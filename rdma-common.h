@@ -84,6 +84,12 @@ struct figures {
 	struct latency *latency; /* NULL: not measured */
 };
 
+/* What the port had counted: at the beginning; when this side's MSG_VERDICT was sent; and when the
+ * interval of --interval began that runs now. */
+struct counting {
+	struct counters before, after, interval;
+};
+
 /* What the main thread tells a connection's thread. Bits of a set. */
 enum news {
 	NEWS_ESTABLISHED = 1 << 0,
@@ -126,10 +132,10 @@ struct connection {
 	bool one_way;                         /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	enum resource lacking;           /* server: what it is out of, if it refuses for that */
-	int tos;                         /* type of service in use; -1: not known */
-	struct payload payload;          /* what this side sends */
-	struct counters counters_before; /* of the port, if they are wanted on either side */
+	enum resource lacking;     /* server: what it is out of, if it refuses for that */
+	int tos;                   /* type of service in use; -1: not known */
+	struct payload payload;    /* what this side sends */
+	struct counting *counting; /* NULL: neither side wants it */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
 	bool rejected; /* client: by the server, which said this: */
@@ -159,7 +165,6 @@ struct connection {
 	uint64_t peer_digest;        /* from the peer's MSG_DONE */
 	struct message peer_verdict; /* the peer's MSG_VERDICT; what it claims is printed at most */
 	int64_t verdict_time;        /* when that came, in nanoseconds; 0: it has not */
-	struct counters counters_after; /* of the port, when this side's MSG_VERDICT was sent */
 	struct outgoing outgoing;
 	struct incoming incoming;
 
@@ -173,11 +178,9 @@ struct connection {
 	int64_t operation_time; /* the same of this side's operation */
 	int64_t progress_time;  /* how far it is may be shown then */
 	int64_t interval_time;  /* an interval of --interval ends then; INT64_MAX: none does */
-	/* That interval: when it began, in nanoseconds, how much had completed, what was counted.
-	 */
+	/* That interval: when it began, in nanoseconds, and how much had completed. */
 	int64_t interval_begin;
 	uint64_t interval_bytes;
-	struct counters interval_counters;
 
 	bool done_posted;                  /* MSG_DONE */
 	bool operation_failed;             /* a work request of the operation did, or was flushed */
@@ -239,16 +242,19 @@ enum status connection_fail(struct connection *connection, enum status status, c
 			    ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Reads what the port that the connection uses has counted; nothing without a device. It may ask
- * the device's firmware: a session does it twice. As connection_handle().
+ * Reads what the port that the connection uses has counted; nothing without a device, or without
+ * memory for it. It may ask the device's firmware: a session does it twice. Main thread.
  */
-void connection_read_counters(const struct connection *connection, struct counters *counters);
+void connection_begin_counting(struct connection *connection);
 
 /*
  * Reads them once more where they were read at the beginning, and there are any, unless that has
  * happened. As connection_handle().
  */
 void connection_end_counting(struct connection *connection);
+
+/* By how much each has grown meanwhile; not `any` where nothing was counted. As above. */
+struct counters connection_growth(const struct connection *connection);
 
 /* Work requests in the send queue that have not completed. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);

@@ -676,9 +676,6 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 		 may_be_accepted(check, &connection->rejection, busy_deadline));
 	if (connection->protocol.connected)
 		check->mode_is_known = true;
-	if (!check->before.any)
-		check->before = connection->counters_before;
-	check->after = connection->counters_after;
 	if (connection->peer_verdict.errors > 0) /* one more than there are: that counts once */
 		check->peer_errors += connection->peer_verdict.errors - (check->peer_errors > 0);
 	if (connection->status != STATUS_SUCCESS &&
@@ -988,6 +985,10 @@ void check_take(struct check *check, const struct connection *connection)
 	failure_set(&path->failure, connection->status, "%s", connection->cause);
 	if (connection->figures.latency)
 		check->latency = *connection->figures.latency;
+	if (connection->counting && !check->before.any)
+		check->before = connection->counting->before;
+	if (connection->counting)
+		check->after = connection->counting->after;
 	if (check->path_count == 1 || worse_status(worst, connection->status) != worst)
 		check->outcome = *connection;
 }

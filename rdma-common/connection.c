@@ -159,7 +159,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 	connection->one_way = one_way;
 	if (reports_counters(options))
-		connection_read_counters(connection, &connection->counters_before);
+		connection_begin_counting(connection);
 	if (status == STATUS_SUCCESS) {
 		print_trace(&connection->log, "device %s port %u: max_msg_sz %" PRIu32,
 			    ibv_get_device_name(id->verbs->device), id->port_num,
@@ -339,7 +339,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		status = open_payloads(connection, &failure);
 	if (status == STATUS_SUCCESS && connection->agreement.counts &&
 	    !reports_counters(connection->options))
-		connection_read_counters(connection, &connection->counters_before);
+		connection_begin_counting(connection);
 	if (status == STATUS_SUCCESS)
 		plan_session(connection, &plan);
 	else

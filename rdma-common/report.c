@@ -78,15 +78,9 @@ static void print_figures(const struct connection *connection)
 			     NANOSECONDS_PER_SECOND);
 }
 
-/* By how much the port's counters of errors have grown; not `any` where it has none. */
-static struct counters growth_of(const struct connection *connection)
-{
-	return counters_growth(&connection->counters_before, &connection->counters_after);
-}
-
 static void print_counters(const struct connection *connection)
 {
-	const struct counters growth = growth_of(connection);
+	const struct counters growth = connection_growth(connection);
 	const char *device = device_name(connection);
 	uint64_t errors = counters_errors(&growth), there = connection->peer_verdict.errors;
 	bool clean = errors == 0 && there == 1; /* one more than there are */
@@ -197,7 +191,7 @@ void report_json(const struct connection *connection)
 	const struct options *options = connection->options;
 	const struct figures *figures = &connection->figures;
 	const struct rates rates = calculate_rates(connection);
-	const struct counters growth = growth_of(connection);
+	const struct counters growth = connection_growth(connection);
 	bool measured = rates.seconds > 0, good = connection->status == STATUS_SUCCESS;
 	struct json_object *object;
 

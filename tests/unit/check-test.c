@@ -138,6 +138,8 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 {
 	const struct turn *turn = path.turns++;
 	struct connection *outcome = &check->outcome;
+	struct counting counting;
+	struct rdma_cm_id id = { .verbs = NULL };
 
 	assert_int_equal(check->session.pattern_size, turn->size);
 	assert_int_equal(check->session.short_reply, turn->short_reply);
@@ -161,13 +163,15 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 	outcome->agreement.measures = path.measures;
 	measure(check, turn);
 	outcome->agreement.peer_mtu = path.mtu;
-	outcome->counters_before = path.counters[0];
-	outcome->counters_after = path.counters[1];
+	counting = (struct counting){ .before = path.counters[0], .after = path.counters[1] };
+	outcome->counting = &counting;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(outcome->agreement.peer_device, sizeof(outcome->agreement.peer_device), "%s",
 		 path.device);
 	snprintf(outcome->peer.text, sizeof(outcome->peer.text), "peer");
 	snprintf(outcome->cause, sizeof(outcome->cause), "cause %d", turn->status);
+	outcome->id = &id;
+	check_take(check, outcome);
 	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
 	return true;
 }

@@ -463,14 +463,16 @@ static const struct counters counted_before = { .any = true, .values = { 4, 9, 0
 static const struct counters counted_after = { .any = true,
 					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
+static struct counting counting;
+
 /* The same with latencies and counters. */
 static void measure_all(struct session *session)
 {
 	measure(session);
 	count_latencies();
 	session->connection.figures.latency = &latency;
-	session->connection.counters_before = counted_before;
-	session->connection.counters_after = counted_after;
+	counting = (struct counting){ .before = counted_before, .after = counted_after };
+	session->connection.counting = &counting;
 	session->connection.peer_verdict.errors = 121; /* one more than there are */
 }
 
@@ -488,13 +490,13 @@ TEST(figures_are_printed_of_a_session_that_stood)
 	connection->transfer.plan.writes = true;
 	connection->figures.completed = connection->figures.started;
 	connection->figures.latency = NULL;
-	connection->counters_before.any = false;
+	counting.before.any = false;
 	report_session(connection);
-	connection->counters_before.any = true;
+	counting.before.any = true;
 	connection->figures.bytes = 0; /* the peer alone has an operation */
-	connection->counters_after = counted_before;
-	connection->counters_after.values[COUNTERS - 1] = 9; /* waits are no errors */
-	connection->peer_verdict.errors = 0;                 /* it has not told */
+	counting.after = counted_before;
+	counting.after.values[COUNTERS - 1] = 9; /* waits are no errors */
+	connection->peer_verdict.errors = 0;     /* it has not told */
 	connection->protocol.disconnected = false;
 	report_session(connection);
 	connection->protocol.connected = false;
