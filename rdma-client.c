@@ -235,7 +235,9 @@ static void established(struct client *client, const struct cm_event *event)
 
 static void handle_cm_event(struct client *client, const struct cm_event *event)
 {
-	bool too_late = connection_is_over(client->connection); /* behind a signal say */
+	const struct connection *connection = client->connection;
+	/* behind a signal say; once its thread runs the state is that one's, and all is resolved */
+	bool too_late = !connection->running && connection_is_over(connection);
 
 	switch (event->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
