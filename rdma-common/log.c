@@ -250,14 +250,24 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 
 /* ---- JSON ---- */
 
+/* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
+static bool is_plain(const char *text)
+{
+	while (*text >= ' ' && *text <= '~')
+		text++;
+	return !*text;
+}
+
 /* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = NULL;
 
-	if (value)
+	if (value && !is_plain(value)) {
 		text = escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value));
-	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
+		value = text;
+	}
+	json_object_object_add(object, key, value ? json_object_new_string(value) : NULL);
 	free(text);
 }
 
