@@ -211,10 +211,10 @@ static uint64_t share_of_many(uint64_t left)
 }
 
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
-static uint64_t ring_share(const struct engine *engine, unsigned int rings)
+static uint64_t ring_share(const struct connection *connection, unsigned int rings)
 {
-	uint64_t left = budget_left(engine);
-	bool many = serves_many(engine->options) || engine->options->connections > 1;
+	uint64_t left = budget_left(connection->engine);
+	bool many = serves_many(connection->options) || connection->options->connections > 1;
 	uint64_t share = many ? share_of_many(left) : left / rings;
 
 	share -= share % RING_PAGE;
@@ -231,8 +231,7 @@ static enum status ring_create(struct connection *connection, struct region *reg
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,
 			       struct failure *failure)
 {
-	uint64_t length = transfer_stream_length(plan),
-		 size = ring_share(connection->engine, rings);
+	uint64_t length = transfer_stream_length(plan), size = ring_share(connection, rings);
 	enum status status;
 
 	if (size > length)

@@ -665,23 +665,25 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 {
 	const struct connection *connection = &check->outcome;
 	int64_t busy_deadline = now_milliseconds() + timeout_milliseconds(check->options);
+	bool complete;
 
 	check->session.pattern_size = size;
 	check->session.short_reply = short_reply;
 	do {
 		check->path_count = 0;
-		if (!check->run(check, check->argument))
+		complete = check->run(check, check->argument);
+		if (check->path_count == 0)
 			return false;
-	} while (connection->rejected &&
+	} while (complete && connection->rejected &&
 		 may_be_accepted(check, &connection->rejection, busy_deadline));
 	if (connection->protocol.connected)
 		check->mode_is_known = true;
-	if (connection->peer_verdict.errors > 0) /* one more than there are: that counts once */
-		check->peer_errors += connection->peer_verdict.errors - (check->peer_errors > 0);
+	if (check->told_errors > 0) /* one more than there are: that counts once */
+		check->peer_errors += check->told_errors - (check->peer_errors > 0);
 	if (connection->status != STATUS_SUCCESS &&
 	    (check->failure.status == STATUS_SUCCESS || connection->status == STATUS_INTERRUPTED))
 		failure_set(&check->failure, connection->status, "%s", connection->cause);
-	return true;
+	return complete;
 }
 
 /*
@@ -988,9 +990,15 @@ void check_take(struct check *check, const struct connection *connection)
 	if (connection->counting && !check->before.any)
 		check->before = connection->counting->before;
 	if (connection->counting)
-		check->after = connection->counting->after;
-	if (check->path_count == 1 || worse_status(worst, connection->status) != worst)
-		check->outcome = *connection;
+		counters_keep_latest(&check->after, &connection->counting->after);
+	/* of sessions at once each port counts the errors of all */
+	if (check->path_count == 1 || connection->peer_verdict.errors > check->told_errors)
+		check->told_errors = connection->peer_verdict.errors;
+	if (check->path_count > 1 && worse_status(worst, connection->status) == worst)
+		return;
+	check->outcome = *connection;
+	check->outcome.options = NULL; /* these go with the connection */
+	check->outcome.counting = NULL;
 }
 
 /* True if half of the sessions that delivered all, or more, are much faster in one direction. */
@@ -1016,7 +1024,10 @@ static bool report_path(struct check *check, const struct path *path)
 	bool measured = good && check->session.measured;
 	bool slow = measured && is_slow(check, path);
 
-	append(&check->found, "source port %u: ", path->port);
+	if (path->port > 0)
+		append(&check->found, "source port %u: ", path->port);
+	else
+		append(&check->found, "source port not known: ");
 	if (measured)
 		append(&check->found, "client to server %.3f Gbit/s, server to client %.3f Gbit/s",
 		       path->rates.to_server / 1e9, path->rates.to_client / 1e9);
@@ -1042,7 +1053,7 @@ static bool report_path(struct check *check, const struct path *path)
 static bool try_paths(struct check *check)
 {
 	struct options *session = &check->session;
-	bool good = true;
+	bool good;
 
 	session->connections = check->options->connections;
 	if (session->connections == 1)
@@ -1055,9 +1066,9 @@ static bool try_paths(struct check *check)
 		session->depth = check->options->depth;
 		session->busy_poll = false;
 	}
-	if (!try_session(check, BACK_SIZE, false))
-		return false;
-	for (unsigned int i = 0; i < check->path_count; i++)
+	good = try_session(check, BACK_SIZE,
+			   false); /* where one did not come about the others count */
+	for (unsigned int i = 0; i < check->path_count && !check->process->signal_number; i++)
 		good &= report_path(check, &check->paths[i]);
 	return good;
 }

@@ -38,7 +38,10 @@ int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int 
 	struct dcb_app app;
 	size_t at;
 
-	while (netlink_copy(entry = netlink_find(rest, DCB_ATTR_IEEE_APP), &app, sizeof(app))) {
+	for (;;) {
+		entry = netlink_find(rest, DCB_ATTR_IEEE_APP);
+		if (!netlink_copy(entry, &app, sizeof(app)))
+			break;
 		if (app.selector == IEEE_8021QAZ_APP_SEL_DSCP && app.protocol == dscp &&
 		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
 			priority = app.priority;

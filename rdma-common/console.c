@@ -191,9 +191,10 @@ uint64_t console_close(struct console *console, bool *failed)
 		pthread_join(console->outlets[i].thread, NULL);
 		close(console->outlets[i].exit);
 	}
-	if (ended && console->ended >= 0)
+	if (ended && console->ended >= 0) { /* else a thread may tell yet */
 		close(console->ended);
-	console->ended = -1;
+		console->ended = -1;
+	}
 	/* behind that: the line that a thread has in hand may fail meanwhile */
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
 	console->count = 0;

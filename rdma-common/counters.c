@@ -109,6 +109,15 @@ struct counters counters_growth(const struct counters *before, const struct coun
 	return growth;
 }
 
+void counters_keep_latest(struct counters *latest, const struct counters *other)
+{
+	latest->any |= other->any;
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		if (other->values[i] > latest->values[i])
+			latest->values[i] = other->values[i];
+	}
+}
+
 uint64_t counters_errors(const struct counters *growth)
 {
 	uint64_t sum = 0;

@@ -33,6 +33,9 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 /* By how much each has grown: not if somebody has reset it, or the port had none before. */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
+/* Of two readings of one port keeps the later one, counter by counter: they only grow. */
+void counters_keep_latest(struct counters *latest, const struct counters *other);
+
 /* The sum of the errors among those that have grown. */
 uint64_t counters_errors(const struct counters *growth);
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -108,13 +110,16 @@ static bool is_magic(struct place *place)
 {
 	const char *slash = strrchr(place->path, '/');
 	char folder[PATH_MAX], own[PATH_MAX];
+	struct statfs about;
 	uint64_t number;
 
-	if (!slash || !realpath(place->folder, folder) || strncmp(folder, "/proc/", 6) != 0)
+	/* wherever procfs is mounted */
+	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
 		return false;
 	place->is_open = true;
-	if (realpath("/proc/self/fd", own) && !strcmp(folder, own) &&
-	    parse_number(slash + 1, 0, INT_MAX, &number))
+	if (realpath(place->folder, folder) && realpath("/proc/self/fd", own) &&
+	    !strcmp(folder, own) &&
+	    parse_number(slash ? slash + 1 : place->path, 0, INT_MAX, &number))
 		place->descriptor = (int)number;
 	return true;
 }
@@ -160,7 +165,7 @@ static int find_place(const char *name, struct place *place)
 		return -1;
 	if (is_there ? S_ISDIR(place->about.st_mode) : name[strlen(name) - 1] == '/')
 		return fail(EISDIR);
-	if (is_there && !place->is_open && S_ISSOCK(place->about.st_mode))
+	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
 		return fail(ENXIO); /* as open(2) has it: nobody reads from it by its name */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
@@ -554,8 +559,9 @@ int output_commit(struct output *output)
 	int closing = release(output);
 
 	/* a file has its name, and is synced: there is nothing left to fail */
-	errno = error || is_file ? error : closing;
-	return errno ? -1 : 0;
+	if (!error && !is_file)
+		error = closing;
+	return error ? fail(error) : 0;
 }
 
 void output_abandon(struct output *output)

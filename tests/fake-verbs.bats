@@ -1202,7 +1202,11 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	path "check payload:1048576 fail:ibv_alloc_pd:10:12" --connections 3 --duration 0
 	[ "$status" -eq 1 ]
 	[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
-	grep -x 'path      source port 0: ibv_alloc_pd failed: Cannot allocate memory' <<<"$output"
+	grep -x 'path      source port not known: ibv_alloc_pd failed: Cannot allocate memory' <<<"$output"
+	path "check payload:1048576 fail:rdma_create_id:11:24" --connections 3 --duration 0
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
+	grep -x 'rdma-client: cannot create a connection identifier: Too many open files' <<<"$output"
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
 		path "check payload:1048576 $script" --connections 3 --duration 0 --json
 		[ "$status" -eq 4 ]

@@ -1118,16 +1118,19 @@ TEST(a_standard_output_on_a_disk_is_written_to_in_place_and_synced)
 	}
 }
 
-/* Like a log that a shell has opened with >>: by any of its names, also when its own is gone. */
+/*
+ * Like a log that a shell has opened with >>: by any of its names, also when its own is gone; the
+ * last one in a process that works in the folder of its descriptors.
+ */
 TEST(what_is_open_already_is_written_to_in_place)
 {
-	static const char *const names[] = { "/dev/fd", "/proc/self/fd", "link" };
+	static const char *const names[] = { "/dev/fd", "/proc/self/fd", "link", "" };
 	static uint8_t found[SIZE];
-	char name[64];
+	char name[64], *here = getcwd(NULL, 0);
 
 	for (size_t i = 0; i < 2 * ENTRIES(names); i++) {
 		int descriptor = open("log", O_RDWR | O_CREAT | O_APPEND, 0600);
-		bool is_link = i / 2 == 2, is_gone = i % 2;
+		bool is_link = i / 2 == 2, is_here = i / 2 == 3, is_gone = i % 2;
 
 		assert_int_equal(write(descriptor, "old", 3), 3);
 		snprintf(name, sizeof(name), "%s/%d", names[is_link ? 0 : i / 2], descriptor);
@@ -1135,8 +1138,11 @@ TEST(what_is_open_already_is_written_to_in_place)
 			assert_int_equal(symlink(name, "link"), 0);
 		if (is_gone)
 			assert_int_equal(unlink("log"), 0);
-		assert_int_equal(check(is_link ? "link" : name, SIZE), 0);
-		assert_int_equal(store(is_link ? "link" : name, 1000), 0);
+		if (is_here)
+			assert_int_equal(chdir("/proc/self/fd"), 0);
+		assert_int_equal(check(is_link ? "link" : name + is_here, SIZE), 0);
+		assert_int_equal(store(is_link ? "link" : name + is_here, 1000), 0);
+		assert_int_equal(chdir(here), 0);
 		assert_int_equal(write(descriptor, "more", 4), 4); /* it is still open */
 		assert_int_equal(pread(descriptor, found, sizeof(found), 0), 1007);
 		assert_memory_equal(found, "old", 3);
@@ -1146,7 +1152,9 @@ TEST(what_is_open_already_is_written_to_in_place)
 		assert_int_equal(unlink("log"), is_gone ? -1 : 0);
 		assert_int_equal(unlink("link"), is_link ? 0 : -1);
 	}
+	free(here);
 	assert_false(is_there("log (deleted)"));
+	assert_int_equal(check("/proc/missing", 1), ENOENT);
 	assert_int_equal(store("/proc/self/fd/999", 1), EBADF);
 	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* a name there can be no file's */
 }
