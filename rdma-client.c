@@ -384,6 +384,12 @@ static void start_session(struct client *client)
 		start_resolving(client);
 }
 
+/* How many there are at once: one at least. */
+static unsigned int session_count(const struct options *options)
+{
+	return options->connections > 1 ? options->connections : 1;
+}
+
 /*
  * Runs a session for each client, a copy of `common`, all at once, and returns the worst status.
  * How they ended is in their connections, which the caller destroys.
@@ -441,7 +447,7 @@ static enum status try_addresses(const struct client *common, const struct addri
 {
 	const struct options *options = common->options;
 	struct client clients[MOST_CONNECTIONS], client = *common;
-	unsigned int count = options->connections > 1 ? options->connections : 1;
+	unsigned int count = session_count(options);
 	enum status status = STATUS_UNRESOLVED;
 	bool reached = false;
 
@@ -507,7 +513,7 @@ static bool run_check_sessions(struct check *check, void *argument)
 				 .sources = check->sources,
 				 .reached = check->reached };
 	struct client clients[MOST_CONNECTIONS];
-	unsigned int several = check->session.connections, count = several > 1 ? several : 1;
+	unsigned int count = session_count(&check->session);
 	bool complete = true;
 
 	wait_until(engine, check->start);

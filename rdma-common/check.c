@@ -987,10 +987,11 @@ void check_take(struct check *check, const struct connection *connection)
 	failure_set(&path->failure, connection->status, "%s", connection->cause);
 	if (connection->figures.latency)
 		check->latency = *connection->figures.latency;
-	if (connection->counting && !check->before.any)
-		check->before = connection->counting->before;
-	if (connection->counting)
+	if (connection->counting) {
+		if (!check->before.any)
+			check->before = connection->counting->before;
 		counters_keep_latest(&check->after, &connection->counting->after);
+	}
 	/* of sessions at once each port counts the errors of all */
 	if (check->path_count == 1 || connection->peer_verdict.errors > check->told_errors)
 		check->told_errors = connection->peer_verdict.errors;
@@ -1066,8 +1067,8 @@ static bool try_paths(struct check *check)
 		session->depth = check->options->depth;
 		session->busy_poll = false;
 	}
-	good = try_session(check, BACK_SIZE,
-			   false); /* where one did not come about the others count */
+	/* where one did not come about the others are reported all the same */
+	good = try_session(check, BACK_SIZE, false);
 	for (unsigned int i = 0; i < check->path_count && !check->process->signal_number; i++)
 		good &= report_path(check, &check->paths[i]);
 	return good;

@@ -75,8 +75,8 @@ struct check {
 	int64_t exchange;  /* ns that the quickest of these sessions took to exchange all */
 	uint64_t verified; /* the largest size that was, in both directions; 0: none */
 	struct counters before, after; /* of the device's port */
-	uint64_t told_errors;          /* the same, of the latest sessions that ran at once */
 	uint64_t peer_errors; /* that the server's ports counted, as it says, and 1; 0: not known */
+	uint64_t told_errors; /* the same, of the latest session, or those that ran at once */
 	/* Bit/s of the port's link, by width and speed; 0: not known, or the device is software: */
 	double link_rate;
 	bool is_software;
