@@ -151,9 +151,9 @@ transfers() {
 	done
 }
 
-# limit_rate HOST: what it sends is slow.
+# limit_rate HOST: what it sends is so slow that the other way is three times as fast on the busiest machine.
 limit_rate() {
-	lab run "$1" tc qdisc replace dev eth0 root netem rate 8mbit
+	lab run "$1" tc qdisc replace dev eth0 root netem rate 2mbit
 }
 
 full_rate() {
@@ -169,7 +169,7 @@ full_rate() {
 	local seconds=1 number='[0-9]+\.[0-9]+'
 	local rates="rate      client to server $number Gbit/s, server to client $number Gbit/s; the device is software, without a link's rate"
 	repair=full_rate
-	start_server -n 100 --min-rate 1T write
+	start_server -n 2 --min-rate 1T write
 	check 0 --min-rate 1K 192.0.2.1 "$port"
 	says "$rates"
 	says "latency   a READ of 8 bytes takes $number us \(median\), $number us \(99th percentile of [0-9]+\)"
