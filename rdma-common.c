@@ -527,7 +527,8 @@ static unsigned int make_batch(struct connection *connection)
 	struct transfer_run run;
 	unsigned int count = 0;
 
-	while (transfer_next(&connection->transfer, BATCH - count, connection->now, &run)) {
+	while (count < BATCH &&
+	       transfer_next(&connection->transfer, BATCH - count, connection->now, &run)) {
 		make_requests(connection, requests + count, &run);
 		count += run.count;
 		if (run.size > figures->request_bytes)
@@ -850,6 +851,7 @@ void connection_handle(struct connection *connection, enum event_type type, enum
 
 	connection->protocol = step.protocol;
 	connection->actions |= step.actions;
+	connection->stepped = true;
 	follow_step(connection, &before, type, step.actions);
 }
 
@@ -1273,13 +1275,14 @@ static void extend_own_deadline(struct connection *connection, bool was_owed)
 /* Fills a piece of the outgoing ring, or has it filled. True: something was done. */
 static bool fill_ring(struct connection *connection)
 {
-	bool was_owed = transfer_is_owed(&connection->transfer);
 	struct failure failure; /* no 512 bytes are cleared in each turn */
-	bool moved;
+	bool was_owed, moved;
 
 	failure.status = STATUS_SUCCESS;
-	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
+	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up ||
+	    connection->outgoing.finished)
 		return helper_drop(connection->outgoing.helper);
+	was_owed = transfer_is_owed(&connection->transfer);
 	moved = outgoing_fill(&connection->outgoing, &connection->transfer, connection->now,
 			      &failure);
 	if (failure.status != STATUS_SUCCESS)
@@ -1354,8 +1357,7 @@ static bool is_check_in_vain(const struct protocol *protocol)
 /* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
 static bool empty_ring(struct connection *connection)
 {
-	bool checking = connection->protocol.local == LOCAL_CHECKING;
-	bool was_owed = transfer_is_owed(&connection->transfer);
+	bool checking = connection->protocol.local == LOCAL_CHECKING, was_owed;
 	struct incoming *incoming = &connection->incoming;
 	struct failure failure; /* as above */
 
@@ -1367,6 +1369,7 @@ static bool empty_ring(struct connection *connection)
 	}
 	if (!may_empty(connection))
 		return helper_drop(incoming->helper);
+	was_owed = transfer_is_owed(&connection->transfer);
 	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
 	    !begin_incoming(connection))
 		return true;
@@ -1471,6 +1474,7 @@ static void end_durations(struct connection *connection)
 	if (now >= connection->source_time) {
 		connection->source_time = INT64_MAX;
 		connection->outgoing.ending = !connection->transfer.source.stream.repeats;
+		connection->stepped = true; /* it may be at its end already */
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
@@ -1690,8 +1694,11 @@ static void wait_for_descriptors(struct connection *connection, int milliseconds
 		eventfd_read(connection->wake, &count);
 }
 
-/* The last turn had nothing to do: waits until there is something, or until a time is due. */
-static void wait_for_work(struct connection *connection)
+/*
+ * There is nothing to do: waits until there is something, or until a time is due. False: it has not
+ * waited yet, and the completion queue alone has to be looked at again before that.
+ */
+static bool wait_for_work(struct connection *connection)
 {
 	const struct engine *engine = connection->engine;
 	/* more threads than processors would only keep each other from running */
@@ -1699,31 +1706,37 @@ static void wait_for_work(struct connection *connection)
 		     connection->protocol.phase != PHASE_CONNECTING &&
 		     atomic_load(&engine->connection_count) <= engine->processors;
 
-	if (spins && ++connection->turns % TURNS_PER_LOOK == 0)
-		wait_for_descriptors(connection, 0);
-	else if (!spins && !connection->armed && !connection->channel_lost)
+	if (spins && ++connection->turns % TURNS_PER_LOOK > 0)
+		return false;
+	if (!spins && !connection->armed && !connection->channel_lost) {
 		arm(connection);
-	else if (!spins)
-		wait_for_descriptors(connection, milliseconds_until(session_due(connection)));
+		return false;
+	}
+	wait_for_descriptors(connection, spins ? 0 : milliseconds_until(session_due(connection)));
+	return true;
 }
 
 /* The session, from the connection's start to its end. */
 static void run_session(struct connection *connection)
 {
-	bool busy = true;
+	bool look = true; /* at everything, in the next turn: something may be left to do */
 
 	read_clock(connection);
 	set_deadline(connection, connection->now);
 	while (fill_ring(connection)) /* as far as that needs no helper: MSG_MR says how far */
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
-		if (!busy)
-			wait_for_work(connection);
-		busy = take_completions(connection);
+		bool came = take_completions(connection);
+
 		if (atomic_load(&connection->news))
 			take_news(connection);
-		busy = fill_ring(connection) || busy;
-		busy = empty_ring(connection) || busy;
+		if (!came && !look && !connection->stepped) {
+			look = wait_for_work(connection);
+			continue;
+		}
+		connection->stepped = false;
+		look = fill_ring(connection);
+		look |= empty_ring(connection);
 		check_clocks(connection); /* what has come counts before a deadline */
 		advance(connection);
 	}

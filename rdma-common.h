@@ -158,6 +158,7 @@ struct connection {
 	/* 3. The thread's while it runs; before and afterwards the main thread's: */
 	struct protocol protocol;
 	unsigned int actions; /* enum action, or-ed: what the steps have asked for */
+	bool stepped; /* a step of the state machine, or of a clock, since all was looked at */
 	struct transfer transfer;
 	struct figures figures;
 	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
