@@ -204,8 +204,6 @@ static void route_resolved(struct client *client)
 	client->resolve_deadline = INT64_MAX;
 	if (error)
 		connect_failed(connection, error);
-	else
-		connection_register_ahead(connection);
 }
 
 /* The server rejected the request, or nobody listens. */

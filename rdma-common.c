@@ -192,7 +192,8 @@ enum status register_control(struct connection *connection, struct failure *fail
 
 /* ---- Rings ---- */
 
-/* It is halved down to a page. */
+/* A ring is as long as its stream, but no longer than this; it is halved down to a page. */
+#define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
  * Whoever has many sessions gives one ring this part of the memory that is left, but for what as
@@ -255,10 +256,6 @@ enum status register_outgoing(struct connection *connection, struct stream_plan 
 
 	if (!plan->present)
 		return STATUS_SUCCESS;
-	if (connection->outgoing_ring.mr) {
-		plan->ring = connection->outgoing_ring.size;
-		return STATUS_SUCCESS;
-	}
 	return ring_create(connection, &connection->outgoing_ring, plan,
 			   connection->one_way ? 1 : 2, access, failure);
 }

@@ -196,9 +196,6 @@ struct connection {
 	struct batch *batch;                /* NULL: nothing is posted yet, or ever */
 };
 
-/* A ring is as long as its stream, but no longer than this, in bytes. */
-#define RING_SIZE ((uint64_t)8 << 20)
-
 /* ---- Memory registration, in the main thread, each with only the access that is needed ---- */
 
 /* Once the protection domain is there: the control region for messages. */
@@ -208,7 +205,7 @@ enum status register_control(struct connection *connection, struct failure *fail
  * Once the peer's hello is known: a ring for each stream that is present, whose length it stores in
  * the plan; `access` as its operation needs it. A ring is as long as its stream, if that is short,
  * and as there is memory for, if that is little. Anything but STATUS_SUCCESS: `*failure` says why
- * there is no memory even for a page. register_outgoing() leaves a ring that is there already.
+ * there is no memory even for a page.
  */
 enum status register_outgoing(struct connection *connection, struct stream_plan *plan,
 			      struct failure *failure);

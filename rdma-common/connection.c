@@ -192,17 +192,6 @@ static enum status create_latency(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* The outgoing stream, as far as this side alone knows it. */
-static struct stream_plan plan_outgoing(const struct connection *connection)
-{
-	const struct options *options = connection->options;
-
-	return (struct stream_plan){
-		.present = sends_payload(options->role, options->operation, connection->one_way),
-		.length = connection->payload.length,
-	};
-}
-
 /* The streams of both directions, as far as the hellos tell; rings come later. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
@@ -217,7 +206,9 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 		.credits = agreement->verifying ? TRANSFER_CREDITS : 0,
 		.answer = TRANSFER_ANSWER,
 		.share = TRANSFER_SHARE,
-		.outgoing = plan_outgoing(connection),
+		.outgoing = { .present = sends_payload(options->role, options->operation,
+						       connection->one_way),
+			      .length = connection->payload.length },
 		.incoming = { .present = agreement->incoming_length > 0,
 			      .length = agreement->incoming_length },
 	};
@@ -264,16 +255,6 @@ static enum status check_output(const struct connection *connection, struct fail
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
 			   short_name(output).text, output_error(errno));
-}
-
-void connection_register_ahead(struct connection *connection)
-{
-	struct stream_plan plan = plan_outgoing(connection);
-	struct failure failure;
-
-	/* longer than any ring, so that the number of passes does not count */
-	if (connection->payload.length > RING_SIZE)
-		register_outgoing(connection, &plan, &failure);
 }
 
 /* What takes both payloads through their rings. */

@@ -54,14 +54,6 @@ enum status connection_set_tos(struct connection *connection);
 enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
- * For a client, while the server registers what it needs before it answers the connect request:
- * registers the ring of a payload that is longer than any, which no answer changes. If that
- * fails connection_negotiate() tries again, and reports: a client that leaves before it is answered
- * can close a listener of soft-iWARP.
- */
-void connection_register_ahead(struct connection *connection);
-
-/*
  * Once the peer's hello and limits are known, from the connect request or its acceptance: registers
  * a ring for each payload, starts what reads the outgoing one, and keeps to the smaller of both
  * sides' numbers of READs. Must come before messages flow: for a server before it accepts, for a

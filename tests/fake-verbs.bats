@@ -420,34 +420,20 @@ happy_path() {
 	END
 }
 
-# The server registers its own rings meanwhile. How long that of a short payload is, the answer may say.
-@test "streams: a client registers the ring of a long payload before the server answers, a short one then" {
-	local leaks=yes expected script ring="ibv_reg_mr: 8388608 bytes"
+# A client that leaves before it has the answer can close a listener of soft-iWARP.
+@test "streams: a client registers no ring before the server answers" {
+	local leaks=yes expected script
 	while read -r expected script; do
 		fake client "$script" -v -s 8388609
 		[ "$status" -eq "$expected" ]
-		[[ $stderr == *rdma_connect$'\n'*"$ring"* ]] || { echo "$script: $stderr"; return 1; }
-		fake client "$script" -v -s 8388608
-		[ "$status" -eq "$expected" ]
-		[[ $stderr == *rdma_connect$'\n'* && $stderr != *"$ring"* ]] || { echo "$script: $stderr"; return 1; }
+		[[ $stderr == *rdma_connect* && $stderr != *"ibv_reg_mr: 8388608 bytes"* ]] ||
+			{ echo "$script: $stderr"; return 1; }
 	done <<-END
 	5	write ESTABLISHED!
 	5	iwarp ESTABLISHED!
 	4	write refuse:3
 	143	iwarp write ESTABLISHED@500 ROUTE_RESOLVED+signal
 	4	write tutorial
-	END
-	for script in read write; do
-		fake client "$script" -v -s 8388609
-		[ "$status" -eq 0 ]
-		said 1 "$ring" # and no second one
-	done
-	# without memory for it, the client does not leave before it has the answer
-	outcomes client -s 8388609 <<-END
-	0	write fail:ibv_reg_mr:2:12
-	1	write fail:ibv_reg_mr:2+:12	cannot register 4096 bytes of memory
-	5	write fail:ibv_reg_mr:2+:12 ESTABLISHED!	nothing happened
-	4	write fail:ibv_reg_mr:2+:12 refuse:3	refused
 	END
 }
 

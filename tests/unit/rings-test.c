@@ -135,16 +135,6 @@ TEST(a_stream_that_is_not_there_has_no_ring)
 	assert_null(connection.incoming_ring.memory);
 }
 
-/* It was made ahead, before the peer's hello could say how often the stream is sent. */
-TEST(an_outgoing_ring_that_is_there_is_kept_as_it_is)
-{
-	struct stream_plan ahead = plan_of(LONGEST + 1, 0);
-
-	assert_int_equal(register_outgoing(&connection, &ahead, &failure), STATUS_SUCCESS);
-	assert_int_equal(outgoing_ring(plan_of(LONGEST + 1, 3)), LONGEST);
-	assert_int_equal(kernel.calls, 1);
-}
-
 TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 {
 	static const size_t tried[] = { 9 * PAGE, 5 * PAGE, 3 * PAGE, 2 * PAGE, PAGE };
