@@ -454,7 +454,7 @@ static int send_mr(struct connection *connection)
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
 					       ? &connection->incoming_ring
 					       : &connection->outgoing_ring;
-	uint64_t ready = transfer_announce(&connection->transfer, connection->now);
+	uint64_t ready = transfer_announce(&connection->transfer);
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
@@ -524,8 +524,7 @@ static unsigned int make_batch(struct connection *connection)
 	struct transfer_run run;
 	unsigned int count = 0;
 
-	while (count < BATCH &&
-	       transfer_next(&connection->transfer, BATCH - count, connection->now, &run)) {
+	while (count < BATCH && transfer_next(&connection->transfer, BATCH - count, &run)) {
 		make_requests(connection, requests + count, &run);
 		count += run.count;
 		if (run.size > figures->request_bytes)
@@ -583,11 +582,12 @@ static bool window_is_allowed(const struct connection *connection)
 static int send_window(struct connection *connection)
 {
 	struct message message = { .type = MSG_WINDOW };
+	int64_t time = transfer_window_time(&connection->transfer, connection->now);
 	struct window window;
 
-	if (!window_is_allowed(connection) ||
-	    !transfer_window(&connection->transfer, connection->now, &window))
+	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
+	window = transfer_window(&connection->transfer);
 	message.received = window.received;
 	message.kept = window.kept;
 	message.value = window.ready;
@@ -601,7 +601,7 @@ static int send_window(struct connection *connection)
 static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
-	uint64_t bytes = transfer_done(&connection->transfer, connection->now);
+	uint64_t bytes = transfer_done(&connection->transfer);
 
 	if (connection->protocol.verifying) {
 		done.length = bytes;
@@ -689,7 +689,7 @@ static int send_verdict(struct connection *connection)
 					 .length = connection->figures.bytes,
 					 .errors = count_errors(connection) };
 
-	transfer_verdict(&connection->transfer, connection->now);
+	transfer_verdict(&connection->transfer);
 	return post_message(connection, &verdict);
 }
 
@@ -790,18 +790,18 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static int64_t session_due(const struct connection *connection)
+static int64_t session_due(struct connection *connection)
 {
-	int64_t due = connection->deadline, window = INT64_MAX;
+	int64_t due = connection->deadline;
 
 	if (window_is_allowed(connection))
-		window = transfer_window_time(&connection->transfer);
+		due = earlier(due, transfer_window_time(&connection->transfer, connection->now));
 	if (connection->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, connection->probe_time);
 		due = earlier(due, earlier(connection->operation_time, connection->source_time));
 		due = earlier(due, connection->interval_time);
 	}
-	return earlier(window, due);
+	return due;
 }
 
 /* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
@@ -905,7 +905,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
-		wrong = transfer_accept(&connection->transfer, &window, connection->now);
+		wrong = transfer_accept(&connection->transfer, &window);
 	if (wrong) {
 		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
@@ -933,8 +933,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		if (protocol->operates && !region_is_usable(message, needed))
 			wrong = "cannot be used";
 		else
-			wrong = transfer_peer_region(&connection->transfer, message->length, ready,
-						     connection->now);
+			wrong = transfer_peer_region(&connection->transfer, message->length, ready);
 		connection->peer_region = *message;
 	}
 	if (wrong)
@@ -959,7 +958,7 @@ static void handle_done(struct connection *connection, const struct message *mes
 	/* a side that gave up does not know the peer's numbers any more */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
 		connection->peer_digest = message->value;
-		wrong = transfer_accept_done(&connection->transfer, bytes, connection->now);
+		wrong = transfer_accept_done(&connection->transfer, bytes);
 	}
 	if (wrong) {
 		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer %s", wrong);
@@ -1276,12 +1275,10 @@ static bool fill_ring(struct connection *connection)
 	bool was_owed, moved;
 
 	failure.status = STATUS_SUCCESS;
-	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up ||
-	    connection->outgoing.finished)
+	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
 		return helper_drop(connection->outgoing.helper);
 	was_owed = transfer_is_owed(&connection->transfer);
-	moved = outgoing_fill(&connection->outgoing, &connection->transfer, connection->now,
-			      &failure);
+	moved = outgoing_fill(&connection->outgoing, &connection->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
 		give_up(connection, &failure);
 	else if (moved)
@@ -1371,7 +1368,7 @@ static bool empty_ring(struct connection *connection)
 	    !begin_incoming(connection))
 		return true;
 	switch (incoming_step(incoming, &connection->transfer, checking, connection->peer_digest,
-			      connection->now, &failure)) {
+			      &failure)) {
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:

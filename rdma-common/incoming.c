@@ -66,15 +66,15 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 }
 
 /* So many bytes more are verified and, where that is wanted, stored. */
-static void keep(struct incoming *incoming, struct transfer *transfer, uint64_t size, int64_t now)
+static void keep(struct incoming *incoming, struct transfer *transfer, uint64_t size)
 {
 	incoming->kept += size;
-	transfer_kept(transfer, incoming->kept, now);
+	transfer_kept(transfer, incoming->kept);
 }
 
 /* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
 static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
-			   uint64_t skipped, int64_t now)
+			   uint64_t skipped)
 {
 	incoming->offset = 0;
 	incoming->unstored = size;
@@ -82,12 +82,12 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 	if (size > 0)
 		helper_store(incoming->helper, 0, size);
 	else
-		keep(incoming, transfer, skipped, now);
+		keep(incoming, transfer, skipped);
 }
 
 /* Takes what the helper has stored of the buffer, if it has. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
-				      int64_t now, struct failure *failure)
+				      struct failure *failure)
 {
 	ssize_t count;
 
@@ -97,16 +97,16 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 		return fail_to_store(incoming, failure);
 	incoming->offset += (size_t)count;
 	incoming->unstored -= (size_t)count;
-	keep(incoming, transfer, (uint64_t)count, now);
+	keep(incoming, transfer, (uint64_t)count);
 	if (incoming->unstored > 0)
 		helper_store(incoming->helper, incoming->offset, incoming->unstored);
 	else if (incoming->skipped > 0)
-		keep(incoming, transfer, incoming->skipped, now);
+		keep(incoming, transfer, incoming->skipped);
 	return INCOMING_MOVED;
 }
 
 /* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
-static bool store_in_turn(struct incoming *incoming, struct transfer *transfer, int64_t now)
+static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 {
 	uint64_t left = incoming->verification.length - incoming->copied;
 	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
@@ -116,7 +116,7 @@ static bool store_in_turn(struct incoming *incoming, struct transfer *transfer, 
 		return false;
 	memcpy(incoming->buffer, incoming->ring + incoming->copied, stored);
 	incoming->copied += size;
-	begin_to_store(incoming, transfer, stored, size - stored, now);
+	begin_to_store(incoming, transfer, stored, size - stored);
 	return true;
 }
 
@@ -141,22 +141,21 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 
 /* Verifies a piece of a payload that lies whole in the ring, where it lies. */
 static enum incoming_step take_in_place(struct incoming *incoming, struct transfer *transfer,
-					const struct piece *piece, int64_t now,
-					struct failure *failure)
+					const struct piece *piece, struct failure *failure)
 {
 	size_t size = piece->size < HELPER_BUFFER ? (size_t)piece->size : HELPER_BUFFER;
 
 	if (!verify_piece(incoming, incoming->ring + piece->offset, size, failure))
 		return INCOMING_FAILED;
-	transfer_copied(transfer, size, now);
+	transfer_copied(transfer, size);
 	if (!incoming->output)
-		keep(incoming, transfer, size, now);
+		keep(incoming, transfer, size);
 	return INCOMING_MOVED;
 }
 
 /* Copies a piece out of the ring, and verifies and stores the copy. */
 static enum incoming_step take_copy(struct incoming *incoming, struct transfer *transfer,
-				    const struct piece *piece, int64_t now, struct failure *failure)
+				    const struct piece *piece, struct failure *failure)
 {
 	size_t size =
 		piece->size < incoming->buffer_size ? (size_t)piece->size : incoming->buffer_size;
@@ -168,8 +167,8 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 		stored = verify_in_first_pass(&incoming->verification, position, size);
 	if (!verify_piece(incoming, incoming->buffer, size, failure))
 		return INCOMING_FAILED;
-	transfer_copied(transfer, size, now);
-	begin_to_store(incoming, transfer, stored, size - stored, now);
+	transfer_copied(transfer, size);
+	begin_to_store(incoming, transfer, stored, size - stored);
 	return INCOMING_MOVED;
 }
 
@@ -190,15 +189,15 @@ static enum incoming_step commit(struct incoming *incoming, struct failure *fail
 }
 
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
-				 uint64_t digest, int64_t now, struct failure *failure)
+				 uint64_t digest, struct failure *failure)
 {
 	struct piece piece;
 
 	if (incoming->unstored > 0)
-		return take_stored(incoming, transfer, now, failure);
+		return take_stored(incoming, transfer, failure);
 	if (transfer_copy(transfer, &piece))
-		return incoming->whole ? take_in_place(incoming, transfer, &piece, now, failure)
-				       : take_copy(incoming, transfer, &piece, now, failure);
+		return incoming->whole ? take_in_place(incoming, transfer, &piece, failure)
+				       : take_copy(incoming, transfer, &piece, failure);
 	if (!all)
 		return INCOMING_WAITS;
 	if (incoming->begun && !incoming->verified) {
@@ -209,7 +208,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	}
 	if (!incoming->helper)
 		return INCOMING_COMPLETE;
-	if (incoming->whole && store_in_turn(incoming, transfer, now))
+	if (incoming->whole && store_in_turn(incoming, transfer))
 		return INCOMING_MOVED;
 	return commit(incoming, failure);
 }

@@ -65,7 +65,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
  * nothing is received, the peer is done, and so said `digest`: what is left comes to an end.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
-				 uint64_t digest, int64_t now, struct failure *failure);
+				 uint64_t digest, struct failure *failure);
 
 /* Lets go of the helper; false: that is held up (helper_release()). */
 bool incoming_release(struct incoming *incoming);

@@ -61,14 +61,14 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 
 /* The first `size` bytes of a piece are in the ring; `end`: there is no more. */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size,
-			 bool end, int64_t now, struct failure *failure)
+			 bool end, struct failure *failure)
 {
 	const struct transfer_source *source = &transfer->source;
 	int64_t started = now_nanoseconds();
 
 	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
 	outgoing->finished = end;
-	if (!transfer_filled(transfer, size, end, now))
+	if (!transfer_filled(transfer, size, end))
 		failure_set(failure, STATUS_LOCAL_FAILURE,
 			    "what this side sends has another length than it had at the beginning");
 	/* of passes with the same bytes one is what MSG_DONE tells of */
@@ -85,8 +85,7 @@ static void fail_to_read(struct outgoing *outgoing, const char *reason, struct f
 }
 
 /* Takes what the helper has read, if it has. True: it has. */
-static bool take_read(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
-		      struct failure *failure)
+static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	ssize_t count;
 	uint64_t end;
@@ -100,7 +99,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, int6
 	} else {
 		end = outgoing->piece.position + (uint64_t)count;
 		piece_filled(outgoing, transfer, (size_t)count, count == 0 || end == outgoing->end,
-			     now, failure);
+			     failure);
 	}
 	return true;
 }
@@ -116,14 +115,13 @@ static void make_bytes(const struct payload *payload, uint64_t position, uint8_t
 					     memory + done, size - done, NULL);
 }
 
-bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
-		   struct failure *failure)
+bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	struct piece *piece = &outgoing->piece;
 	size_t size;
 
 	if (helper_is_asked(outgoing->helper))
-		return take_read(outgoing, transfer, now, failure);
+		return take_read(outgoing, transfer, failure);
 	if (!outgoing->payload || outgoing->finished || !transfer_fill(transfer, piece))
 		return false;
 	find_end(outgoing, piece->position);
@@ -134,8 +132,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t
 		return false;
 	}
 	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);
-	piece_filled(outgoing, transfer, size, piece->position + size == outgoing->end, now,
-		     failure);
+	piece_filled(outgoing, transfer, size, piece->position + size == outgoing->end, failure);
 	return true;
 }
 

@@ -45,8 +45,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
  * what was filled. True: bytes were filled; false also if the helper was just asked. `failure`,
  * which is STATUS_SUCCESS before, says what could not be read; nothing more is filled then.
  */
-bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, int64_t now,
-		   struct failure *failure);
+bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
 /* Lets go of the helper; false: that is held up, and the ring is its own (helper_release()). */
 bool outgoing_release(struct outgoing *outgoing);

@@ -181,7 +181,7 @@ static bool is_end_to_mark(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	if (!source->stream.plan.present || source->told_end)
+	if (source->told_end)
 		return false;
 	return transfer->plan.writes ? transfer_operated(transfer) : source_at_end(transfer);
 }
@@ -295,15 +295,6 @@ bool transfer_is_owed(const struct transfer *transfer)
 	return transfer_outstanding(transfer) > 0 || transfer_waits_for_peer(transfer);
 }
 
-/* After each change. */
-static void look_for_news(struct transfer *transfer, int64_t now)
-{
-	if (!has_news(transfer))
-		transfer->news = TRANSFER_NEVER;
-	else if (transfer->news == TRANSFER_NEVER)
-		transfer->news = now;
-}
-
 /* ---- Beginning ---- */
 
 void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
@@ -318,11 +309,12 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != TRANSFER_UNKNOWN;
+	transfer->source.told_end = transfer->source.stream.length == 0; /* there is nothing */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
 
-uint64_t transfer_announce(struct transfer *transfer, int64_t now)
+uint64_t transfer_announce(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 
@@ -330,12 +322,10 @@ uint64_t transfer_announce(struct transfer *transfer, int64_t now)
 		return 0;
 	source->told_ready = source->filled;
 	source->told_end = is_marked(source) && source_at_end(transfer);
-	look_for_news(transfer, now);
 	return source->told_ready;
 }
 
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready,
-				 int64_t now)
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready)
 {
 	bool writes = transfer->plan.writes;
 	struct transfer_sink *sink = &transfer->sink;
@@ -353,7 +343,6 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 			return "is ready beyond its end";
 		sink->ready = ready;
 	}
-	look_for_news(transfer, now);
 	return NULL;
 }
 
@@ -374,37 +363,42 @@ static bool has_credit(const struct transfer *transfer)
 	return unconfirmed + reserve < transfer->plan.credits;
 }
 
-int64_t transfer_window_time(const struct transfer *transfer)
+int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
-	if (transfer->news == TRANSFER_NEVER || !has_credit(transfer))
+	if (!has_news(transfer))
+		transfer->news = TRANSFER_NEVER;
+	else if (transfer->news == TRANSFER_NEVER)
+		transfer->news = now;
+	if (!has_credit(transfer))
 		return TRANSFER_NEVER;
-	return transfer->news + TRANSFER_MILLISECONDS;
+	if (is_obliged(&transfer->credits, &transfer->plan))
+		return now;
+	if (transfer->news == TRANSFER_NEVER)
+		return TRANSFER_NEVER;
+	return has_urgent_news(transfer) ? now : transfer->news + TRANSFER_MILLISECONDS;
 }
 
-bool transfer_window(struct transfer *transfer, int64_t now, struct window *window)
+struct window transfer_window(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
 	struct transfer_credits *credits = &transfer->credits;
-	bool due = has_urgent_news(transfer) || is_obliged(credits, &transfer->plan);
-
-	if (!has_credit(transfer) || !(due || now >= transfer_window_time(transfer)))
-		return false;
-	*window = (struct window){
+	const struct window window = {
 		.received = credits->received,
 		.ready = ready(transfer),
 		.taken = taken(transfer),
 		.kept = sink->kept,
 		.end = is_end_to_mark(transfer),
 	};
+
 	credits->told = credits->received;
 	credits->sent++;
-	source->told_ready = window->ready;
-	source->told_end = source->told_end || window->end;
-	sink->told_taken = window->taken;
-	sink->told_kept = window->kept;
-	look_for_news(transfer, now);
-	return true;
+	source->told_ready = window.ready;
+	source->told_end = source->told_end || window.end;
+	sink->told_taken = window.taken;
+	sink->told_kept = window.kept;
+	transfer->news = TRANSFER_NEVER;
+	return window;
 }
 
 /* ---- MSG_WINDOW: receiving ---- */
@@ -470,7 +464,7 @@ static const char *judge_taken(const struct transfer *transfer, const struct win
 	return NULL;
 }
 
-const char *transfer_accept(struct transfer *transfer, const struct window *window, int64_t now)
+const char *transfer_accept(struct transfer *transfer, const struct window *window)
 {
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
@@ -495,7 +489,6 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 		sink->stream.length = window->ready;
 	source->taken = window->taken;
 	source->kept = window->kept;
-	look_for_news(transfer, now);
 	return NULL;
 }
 
@@ -508,7 +501,7 @@ bool transfer_done_due(const struct transfer *transfer)
 }
 
 /* MSG_DONE reports all that it implies: that is not news any more. */
-uint64_t transfer_done(struct transfer *transfer, int64_t now)
+uint64_t transfer_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
@@ -517,7 +510,6 @@ uint64_t transfer_done(struct transfer *transfer, int64_t now)
 	source->told_end = true;
 	if (!transfer->plan.writes)
 		transfer->sink.told_taken = transfer->operation.completed;
-	look_for_news(transfer, now);
 	return stream->repeats ? stream->plan.length : source->told_ready;
 }
 
@@ -531,7 +523,7 @@ static uint64_t read_end(const struct transfer *transfer)
 	return source->stream.length != TRANSFER_UNKNOWN ? source->stream.length : source->taken;
 }
 
-const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now)
+const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 {
 	struct transfer_sink *sink = &transfer->sink;
 	uint64_t expected = transfer_sink_end(transfer);
@@ -552,17 +544,15 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int6
 	if (!transfer->plan.writes)
 		transfer->source.taken = read_end(transfer);
 	sink->done = true;
-	look_for_news(transfer, now);
 	return NULL;
 }
 
-void transfer_verdict(struct transfer *transfer, int64_t now)
+void transfer_verdict(struct transfer *transfer)
 {
 	struct transfer_sink *sink = &transfer->sink;
 
 	sink->told_taken = taken(transfer);
 	sink->told_kept = sink->kept;
-	look_for_news(transfer, now);
 }
 
 /* ---- The operation ---- */
@@ -652,8 +642,7 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run)
  * for now, since what comes after it may depend on it. Where the rest waits for depth, a completion
  * is on its way.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
-		   struct transfer_run *run)
+bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t interval = operation->depth < 4 ? 1 : operation->depth / 4;
@@ -667,7 +656,6 @@ bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
 	run->signaled = operation->unsignaled + run->count == interval ||
 			operation->posted + run->size * run->count == limit;
 	count_run(transfer, run);
-	look_for_news(transfer, now);
 	return true;
 }
 
@@ -694,7 +682,6 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 	}
 	if (operation->grows)
 		end_round(transfer, now);
-	look_for_news(transfer, now);
 	return true;
 }
 
@@ -757,7 +744,7 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece)
 	return make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
 }
 
-bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now)
+bool transfer_filled(struct transfer *transfer, uint64_t size, bool end)
 {
 	struct transfer_source *source = &transfer->source;
 	struct transfer_stream *stream = &source->stream;
@@ -769,7 +756,6 @@ bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t
 	source->filled += size;
 	if (end && !stream->agreed && !stream->repeats)
 		stream->length = source->filled;
-	look_for_news(transfer, now);
 	return true;
 }
 
@@ -800,16 +786,14 @@ bool transfer_copy(const struct transfer *transfer, struct piece *piece)
 	return make_piece(sink->copied, copy_limit(transfer), sink->stream.plan.ring, piece);
 }
 
-void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now)
+void transfer_copied(struct transfer *transfer, uint64_t size)
 {
 	transfer->sink.copied += size;
-	look_for_news(transfer, now);
 }
 
-void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now)
+void transfer_kept(struct transfer *transfer, uint64_t position)
 {
 	transfer->sink.kept = position;
-	look_for_news(transfer, now);
 }
 
 bool transfer_all_kept(const struct transfer *transfer)

@@ -193,32 +193,33 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 /* ---- Messages ---- */
 
 /* What `ready` is in this side's MSG_MR; to be asked once, when that is posted. */
-uint64_t transfer_announce(struct transfer *transfer, int64_t now);
+uint64_t transfer_announce(struct transfer *transfer);
 
 /*
  * The peer's MSG_MR: its region has `ring` bytes, of which `ready` may be read (only in READ; of a
  * peer without a hello, all). The caller has checked that the region does not wrap. NULL, or what
  * is wrong with it: a static string.
  */
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready,
-				 int64_t now);
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready);
 
 /*
- * Whether a MSG_WINDOW is to be posted now. If so `*window` is what it says, and it counts as sent.
- * To be asked after everything that is reported here, behind the requests of transfer_next(), and
- * at transfer_window_time(); from this side's MSG_MR until both sides' MSG_VERDICT are there.
+ * When a MSG_WINDOW is due if nothing else happens: `now` or earlier, at once; TRANSFER_NEVER if
+ * none is, or no credit left. To be asked after everything that is reported here, behind the
+ * requests of transfer_next(): what has moved is as old as the first time that this was asked.
  */
-bool transfer_window(struct transfer *transfer, int64_t now, struct window *window);
+int64_t transfer_window_time(struct transfer *transfer, int64_t now);
 
-/* When a MSG_WINDOW is due if nothing else happens; TRANSFER_NEVER if none is, or no credit left.
+/*
+ * MSG_WINDOW is posted, and says this: when it is due, from this side's MSG_MR until both sides'
+ * MSG_VERDICT are there.
  */
-int64_t transfer_window_time(const struct transfer *transfer);
+struct window transfer_window(struct transfer *transfer);
 
 /*
  * The peer's MSG_WINDOW. NULL, or which rule it breaks: a static string that follows "the peer's
  * window ". Nothing is changed then.
  */
-const char *transfer_accept(struct transfer *transfer, const struct window *window, int64_t now);
+const char *transfer_accept(struct transfer *transfer, const struct window *window);
 
 /*
  * Whether MSG_DONE may be posted: operated to the end (READ: completed, because a SEND may overtake
@@ -227,14 +228,14 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 bool transfer_done_due(const struct transfer *transfer);
 
 /* MSG_DONE is posted. Returns its byte count: what the digest in it covers. */
-uint64_t transfer_done(struct transfer *transfer, int64_t now);
+uint64_t transfer_done(struct transfer *transfer);
 
 /* The peer's MSG_DONE with this byte count. NULL, or what is wrong, as in transfer_accept(). */
-const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes, int64_t now);
+const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
 
 /* MSG_VERDICT is posted: it stands for all news of the sink, and from now on windows only confirm.
  */
-void transfer_verdict(struct transfer *transfer, int64_t now);
+void transfer_verdict(struct transfer *transfer);
 
 /* ---- The operation ---- */
 
@@ -243,8 +244,7 @@ void transfer_verdict(struct transfer *transfer, int64_t now);
  * as posted. Ask until false: only the last one of all those is sure to have the completion that
  * goes on with the rest.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, int64_t now,
-		   struct transfer_run *run);
+bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /*
  * ibv_post_send(3) rejected this request and so all after it: they are not outstanding. Nothing
@@ -279,7 +279,7 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece);
  * It filled the first `size` bytes of that piece, and `end`: there is no more. False if that is not
  * what was agreed: a known length ends before its time, or more was filled than there was.
  */
-bool transfer_filled(struct transfer *transfer, uint64_t size, bool end, int64_t now);
+bool transfer_filled(struct transfer *transfer, uint64_t size, bool end);
 
 /*
  * Whether the incoming stream (of a repeating one: the last pass) stays in this side's ring until
@@ -293,10 +293,10 @@ bool transfer_is_whole(const struct transfer *transfer);
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 
 /* It copied the first `size` bytes of that piece, and the ring may be written over there. */
-void transfer_copied(struct transfer *transfer, uint64_t size, int64_t now);
+void transfer_copied(struct transfer *transfer, uint64_t size);
 
 /* It has digested and, with --output, stored everything up to `position`. */
-void transfer_kept(struct transfer *transfer, uint64_t position, int64_t now);
+void transfer_kept(struct transfer *transfer, uint64_t position);
 
 /* Bytes that the sink keeps in all; TRANSFER_UNKNOWN until the end is marked. */
 uint64_t transfer_sink_end(const struct transfer *transfer);

@@ -57,7 +57,7 @@ static bool crawl(struct peer *peer, enum moment moment, const char *name)
 /* Its own MSG_DONE is true, and the program's has not come. */
 static void judge_soon(struct peer *peer)
 {
-	peer_sends_done(peer, transfer_done(&peer->transfer, simulated_milliseconds()));
+	peer_sends_done(peer, transfer_done(&peer->transfer));
 	peer_sends_verdict(peer, 0);
 }
 

@@ -327,7 +327,7 @@ static void send_region(struct peer *peer)
 	peer_lies(peer, MOMENT_BEFORE_MR);
 	while (!scripted("late-source") && fill(peer))
 		;
-	peer->told.ready = transfer_announce(&peer->transfer, simulated_milliseconds());
+	peer->told.ready = transfer_announce(&peer->transfer);
 	if (plan->present) {
 		message.value = (uintptr_t)(writes() ? peer->sink : peer->source);
 		message.length = plan->ring;
@@ -368,7 +368,7 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 					 .length = peer->transfer.operation.completed };
 
 	peer->verdict_sent = true;
-	transfer_verdict(&peer->transfer, simulated_milliseconds());
+	transfer_verdict(&peer->transfer);
 	peer_sends_message(peer, &message);
 }
 
@@ -401,7 +401,7 @@ static bool fill(struct peer *peer)
 	for (uint64_t i = 0; i < piece.size; i++)
 		copy_bytes(peer->source + piece.offset + i,
 			   peer->outgoing + (piece.position + i) % peer->outgoing_length, 1);
-	if (!transfer_filled(transfer, piece.size, end, simulated_milliseconds()))
+	if (!transfer_filled(transfer, piece.size, end))
 		violation("the scripted peer fills what does not fit");
 	return true;
 }
@@ -424,7 +424,7 @@ static bool copy(struct peer *peer)
 			violation("the program's stream is longer than the peer can keep");
 		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
 	}
-	transfer_copied(transfer, piece.size, simulated_milliseconds());
+	transfer_copied(transfer, piece.size);
 	return true;
 }
 
@@ -443,7 +443,7 @@ static bool store(struct peer *peer)
 		peer->stores_at = now + STORE_MILLISECONDS;
 		peer_wakes_at(peer, peer->stores_at);
 	}
-	transfer_kept(transfer, copied, now);
+	transfer_kept(transfer, copied);
 	return true;
 }
 
@@ -506,7 +506,7 @@ static bool operate(struct peer *peer)
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
 		transfer_stop(&peer->transfer); /* else without effect */
-	if (!peer->mr_sent || !transfer_next(&peer->transfer, 1, simulated_milliseconds(), request))
+	if (!peer->mr_sent || !transfer_next(&peer->transfer, 1, request))
 		return false;
 	peer->posted++;
 	if (!request->signaled || take_order("peer-operation", '!'))
@@ -545,8 +545,8 @@ void peer_wakes_at(struct peer *peer, int64_t time)
 
 static bool tell(struct peer *peer)
 {
+	int64_t now = simulated_milliseconds(), time;
 	struct window window;
-	int64_t time;
 
 	if (!peer->mr_sent ||
 	    (peer->verdict_sent && (peer->received == RECEIVED_VERDICT || !takes_late_windows())))
@@ -554,11 +554,12 @@ static bool tell(struct peer *peer)
 	/* as when the MSG_WINDOW before has not completed: there is one slot for it */
 	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
 		return false;
-	if (transfer_window(&peer->transfer, simulated_milliseconds(), &window)) {
+	time = transfer_window_time(&peer->transfer, now);
+	if (time <= now) {
+		window = transfer_window(&peer->transfer);
 		peer_sends_window(peer, &window);
 		return true;
 	}
-	time = transfer_window_time(&peer->transfer);
 	if (time != TRANSFER_NEVER)
 		peer_wakes_at(peer, time);
 	return false;
@@ -574,7 +575,7 @@ static bool finish_operation(struct peer *peer)
 	if (peer_lies(peer, MOMENT_BEFORE_DONE))
 		return false;
 	peer->done_sent = true;
-	bytes = transfer_done(&peer->transfer, simulated_milliseconds());
+	bytes = transfer_done(&peer->transfer);
 	for (unsigned int i = scripted("repeat-DONE") ? 2 : 1; i > 0; i--)
 		peer_sends_done(peer, bytes);
 	return true;
@@ -771,8 +772,7 @@ static void receive_region(struct peer *peer, const struct message *region)
 		violation("the region that MSG_MR announced is not there");
 	if (is_tutorial())
 		ready = writes() ? 0 : peer->region_length;
-	wrong = transfer_peer_region(&peer->transfer, peer->region_length, ready,
-				     simulated_milliseconds());
+	wrong = transfer_peer_region(&peer->transfer, peer->region_length, ready);
 	if (wrong)
 		violation("the program's memory region %s", wrong);
 	if (!peer->id->passive)
@@ -809,7 +809,7 @@ static void receive_done(struct peer *peer, const struct message *done)
 	peer->done_received = true;
 	peer->digest = done->value;
 	peer->done_bytes = is_tutorial() ? TUTORIAL_PAYLOAD : done->length;
-	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes, simulated_milliseconds());
+	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes);
 	if (wrong)
 		violation("the program %s", wrong);
 	complete_without_hello(peer);
@@ -829,7 +829,7 @@ static void receive_window(struct peer *peer, const struct message *message)
 	peer->windows_received++;
 	if (peer->lied)
 		return;
-	wrong = transfer_accept(&peer->transfer, &window, simulated_milliseconds());
+	wrong = transfer_accept(&peer->transfer, &window);
 	if (wrong)
 		violation("the program's window %s", wrong);
 }

@@ -53,7 +53,7 @@ static void fill_all(struct transfer *transfer)
 	struct piece piece;
 
 	while (transfer_fill(transfer, &piece))
-		assert_true(transfer_filled(transfer, piece.size, false, 0));
+		assert_true(transfer_filled(transfer, piece.size, false));
 }
 
 /* Posts all that may be posted, `most` at most, and completes it at once; returns the requests. */
@@ -62,12 +62,21 @@ static unsigned int operate(struct transfer *transfer, uint64_t most, int64_t no
 	struct transfer_run request;
 	unsigned int requests = 0;
 
-	while (requests < most && transfer_next(transfer, 1, now, &request)) {
+	while (requests < most && transfer_next(transfer, 1, &request)) {
 		requests++;
 		if (request.signaled)
 			assert_true(transfer_completed(transfer, request.number, now));
 	}
 	return requests;
+}
+
+/* Whether MSG_WINDOW is due by now; then it is sent. */
+static bool take_window(struct transfer *transfer, int64_t now, struct window *window)
+{
+	if (transfer_window_time(transfer, now) > now)
+		return false;
+	*window = transfer_window(transfer);
+	return true;
 }
 
 /* ---- One side, told step by step ---- */
@@ -318,7 +327,8 @@ static struct transfer begin(const struct story *story)
 		plan.share = story->share;
 	transfer_init(&side, &plan);
 	if (story->announced)
-		assert_null(transfer_peer_region(&side, story->announced, 0, 0));
+		assert_null(transfer_peer_region(&side, story->announced, 0));
+	transfer_window_time(&side, 0);
 	return side;
 }
 
@@ -328,14 +338,14 @@ static bool is_same(const char *error, const char *expected)
 }
 
 /* A run begins behind the last one, in both rings. */
-static bool go_next(struct transfer *side, const struct step *step, int64_t now)
+static bool go_next(struct transfer *side, const struct step *step)
 {
 	const struct transfer_operation before = side->operation;
 	const struct transfer_stream *stream =
 		side->plan.writes ? &side->source.stream : &side->sink.stream;
 	struct transfer_run run = { .count = 0 };
 
-	if (!transfer_next(side, step->most, now, &run))
+	if (!transfer_next(side, step->most, &run))
 		return step->count == 0;
 	return run.count == step->count && run.size == step->size && run.stride == run.size &&
 	       run.signaled == step->flag && run.number == before.requests_posted + 1 &&
@@ -350,11 +360,11 @@ static uint64_t member(const struct transfer *side, const struct step *step)
 	return step->width == sizeof(bool) ? *(const bool *)place : *(const uint64_t *)place;
 }
 
-static bool hears(struct transfer *side, const struct step *step, int64_t now)
+static bool hears(struct transfer *side, const struct step *step)
 {
 	const struct transfer before = *side;
-	const char *error = step->op == OP_HEARS ? transfer_accept(side, &step->window, now)
-						 : transfer_accept_done(side, step->size, now);
+	const char *error = step->op == OP_HEARS ? transfer_accept(side, &step->window)
+						 : transfer_accept_done(side, step->size);
 
 	return is_same(error, step->error) && (!error || !memcmp(side, &before, sizeof(before)));
 }
@@ -364,7 +374,7 @@ static bool says(struct transfer *side, const struct step *step, int64_t now)
 {
 	struct window window = { 0 };
 
-	return transfer_window(side, now, &window) != step->flag &&
+	return take_window(side, now, &window) != step->flag &&
 	       window.received == step->window.received && window.ready == step->window.ready &&
 	       window.taken == step->window.taken && window.kept == step->window.kept &&
 	       window.end == step->window.end;
@@ -377,19 +387,18 @@ static bool happens(struct transfer *side, const struct step *step, int64_t now)
 
 	switch (step->op) {
 	case OP_FILLS:
-		return transfer_filled(side, step->size, false, now);
+		return transfer_filled(side, step->size, false);
 	case OP_FILLS_ALL:
 		fill_all(side);
 		return true;
 	case OP_CANNOT_FILL:
-		return !transfer_filled(side, step->size, step->flag, now);
+		return !transfer_filled(side, step->size, step->flag);
 	case OP_REGION:
-		return is_same(transfer_peer_region(side, step->size, step->ready, now),
-			       step->error);
+		return is_same(transfer_peer_region(side, step->size, step->ready), step->error);
 	case OP_POSTS:
 		return operate(side, step->size, now) == step->count || step->count == ANY;
 	case OP_NEXT:
-		return go_next(side, step, now);
+		return go_next(side, step);
 	case OP_REJECTED:
 		transfer_rejected(side, step->size);
 		return true;
@@ -400,19 +409,19 @@ static bool happens(struct transfer *side, const struct step *step, int64_t now)
 		transfer_stop(side);
 		return !step->flag || !memcmp(side, &before, sizeof(before));
 	case OP_COPIES:
-		transfer_copied(side, step->size, now);
+		transfer_copied(side, step->size);
 		return true;
 	case OP_KEEPS:
-		transfer_kept(side, step->size, now);
+		transfer_kept(side, step->size);
 		return true;
 	case OP_JUDGES:
-		transfer_verdict(side, now);
+		transfer_verdict(side);
 		return true;
 	case OP_SAYS:
 		return says(side, step, now);
 	case OP_HEARS:
 	case OP_PEER_DONE:
-		return hears(side, step, now);
+		return hears(side, step);
 	default:
 		return false;
 	}
@@ -425,13 +434,13 @@ static bool is_so(struct transfer *side, const struct step *step, int64_t now)
 
 	switch (step->op) {
 	case OP_ANNOUNCES:
-		return transfer_announce(side, now) == step->size;
+		return transfer_announce(side) == step->size;
 	case OP_PIECE:
 		return transfer_copy(side, &piece) == (step->size > 0) && piece.size == step->size;
 	case OP_DUE:
-		return transfer_window_time(side) == (int64_t)step->size;
+		return transfer_window_time(side, now) == (int64_t)step->size;
 	case OP_DONE:
-		return transfer_done_due(side) && transfer_done(side, now) == step->size;
+		return transfer_done_due(side) && transfer_done(side) == step->size;
 	case OP_IS:
 		if (member(side, step) == step->size)
 			return true;
@@ -463,6 +472,7 @@ TEST(every_story_goes_as_it_is_told)
 			else if (!is_so(&side, step, now))
 				fail_msg("%s: not so at step %d", story->promise,
 					 (int)(step - story->steps) + 1);
+			transfer_window_time(&side, now); /* as in every turn */
 		}
 	}
 }
@@ -481,9 +491,9 @@ static struct transfer writing(unsigned int depth, uint64_t size, uint64_t lengt
 	plan.depth = depth;
 	plan.request_size = size;
 	transfer_init(&transfer, &plan);
-	assert_int_equal(transfer_announce(&transfer, 0), 0); /* nothing is there to be read */
-	assert_null(transfer_peer_region(&transfer, length, 0, 0));
-	assert_true(transfer_filled(&transfer, first, false, 0));
+	assert_int_equal(transfer_announce(&transfer), 0); /* nothing is there to be read */
+	assert_null(transfer_peer_region(&transfer, length, 0));
+	assert_true(transfer_filled(&transfer, first, false));
 	return transfer;
 }
 
@@ -500,16 +510,16 @@ TEST(no_more_completions_are_asked_for_than_are_remembered)
 	struct transfer_run run;
 
 	for (uint64_t number = 1; number <= TRANSFER_SIGNALS; number++) {
-		assert_true(transfer_next(&transfer, 32, 0, &run));
+		assert_true(transfer_next(&transfer, 32, &run));
 		assert_int_equal(run.number, number);
 		assert_true(run.signaled);
-		assert_false(transfer_next(&transfer, 32, 0, &run));
-		assert_true(transfer_filled(&transfer, 1, false, 0));
+		assert_false(transfer_next(&transfer, 32, &run));
+		assert_true(transfer_filled(&transfer, 1, false));
 	}
-	assert_false(transfer_next(&transfer, 32, 0, &run));
+	assert_false(transfer_next(&transfer, 32, &run));
 	assert_true(transfer_completed(&transfer, 2, 0));
 	assert_int_equal(transfer.operation.completed, 2);
-	assert_true(transfer_next(&transfer, 32, 0, &run));
+	assert_true(transfer_next(&transfer, 32, &run));
 	assert_true(transfer_completed(&transfer, TRANSFER_SIGNALS + 1, 0));
 	assert_int_equal(transfer.operation.completed, TRANSFER_SIGNALS + 1);
 	assert_int_equal(transfer_outstanding(&transfer), 0);
@@ -526,17 +536,17 @@ TEST(a_stream_of_terabytes)
 	plan.incoming.present = false;
 	plan.request_size = 1 << 20;
 	transfer_init(&transfer, &plan);
-	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
+	assert_null(transfer_peer_region(&transfer, 8 << 20, 0));
 	while (!transfer_operated(&transfer)) {
 		fill_all(&transfer);
 		operate(&transfer, ANY, now += 250);
-		if (transfer_window(&transfer, now, &told)) {
+		if (take_window(&transfer, now, &told)) {
 			room.received++;
 			room.taken = told.ready;
-			assert_null(transfer_accept(&transfer, &room, now));
+			assert_null(transfer_accept(&transfer, &room));
 		}
 	}
-	assert_int_equal(transfer_done(&transfer, now), (uint64_t)3 << 39);
+	assert_int_equal(transfer_done(&transfer), (uint64_t)3 << 39);
 }
 
 TEST(a_request_is_no_longer_than_a_move_that_is_reported)
@@ -561,8 +571,8 @@ TEST(a_request_is_no_longer_than_a_move_that_is_reported)
 		struct transfer transfer = writing(100, cases[i].most, 1 << 20, 1 << 20);
 		struct transfer_run run;
 
-		assert_null(transfer_peer_region(&transfer, cases[i].ring, 0, 0));
-		assert_true(transfer_next(&transfer, 1, 0, &run));
+		assert_null(transfer_peer_region(&transfer, cases[i].ring, 0));
+		assert_true(transfer_next(&transfer, 1, &run));
 		assert_true(run.size == cases[i].size);
 		assert_true(transfer.operation.depth == cases[i].depth);
 	}
@@ -592,7 +602,7 @@ TEST(more_is_in_flight_where_that_takes_little_time)
 			struct transfer_run run;
 			struct transfer_signal next;
 
-			while (transfer_next(&transfer, 32, now, &run))
+			while (transfer_next(&transfer, 32, &run))
 				;
 			next = next_signal(operation);
 			now += (int64_t)((next.position - operation->completed) / cases[i].wire);
@@ -615,9 +625,9 @@ TEST(as_many_are_outstanding_as_may_be)
 		plan.outgoing.passes = 100;
 		plan.depth = depth;
 		transfer_init(&transfer, &plan);
-		assert_null(transfer_peer_region(&transfer, 64, 0, 0));
+		assert_null(transfer_peer_region(&transfer, 64, 0));
 		fill_all(&transfer);
-		while (transfer_next(&transfer, 32, 0, &run)) {
+		while (transfer_next(&transfer, 32, &run)) {
 			assert_int_equal(run.stride, 0);
 			assert_int_equal(run.local, 0);
 			assert_int_equal(run.remote, 0);
@@ -646,7 +656,7 @@ TEST(a_completion_is_asked_for_now_and_then)
 		struct transfer transfer = writing(cases[i].depth, cases[i].size, 1 << 30, 1 << 28);
 		struct transfer_run request;
 
-		for (unsigned int number = 1; transfer_next(&transfer, 1, 0, &request); number++)
+		for (unsigned int number = 1; transfer_next(&transfer, 1, &request); number++)
 			assert_int_equal(request.signaled, number % cases[i].interval == 0);
 	}
 }
@@ -696,15 +706,14 @@ TEST(a_flood_is_bound_by_credits)
 	for (int round = 1; round <= 3; round++) {
 		for (int i = 0; i < TRANSFER_CREDITS; i++) {
 			window.ready++;
-			assert_null(transfer_accept(&transfer, &window, 0));
+			assert_null(transfer_accept(&transfer, &window));
 		}
 		window.ready++;
-		assert_string_equal(transfer_accept(&transfer, &window, 0),
-				    "comes without a credit");
+		assert_string_equal(transfer_accept(&transfer, &window), "comes without a credit");
 		window.ready--;
-		assert_true(transfer_window(&transfer, 0, &answer));
+		assert_true(take_window(&transfer, 0, &answer));
 		assert_int_equal(answer.received, round * TRANSFER_CREDITS);
-		assert_string_equal(transfer_accept(&transfer, &window, 0), "moves nothing");
+		assert_string_equal(transfer_accept(&transfer, &window), "moves nothing");
 	}
 }
 
@@ -716,27 +725,28 @@ TEST(credits_run_out_and_come_back)
 	int64_t now = 0;
 
 	transfer_init(&transfer, &plan);
-	assert_null(transfer_peer_region(&transfer, 8 << 20, 0, 0));
+	assert_null(transfer_peer_region(&transfer, 8 << 20, 0));
 	for (int i = 0; i < 31; i++) {
-		assert_true(transfer_filled(&transfer, 1, false, 0));
+		assert_true(transfer_filled(&transfer, 1, false));
 		operate(&transfer, ANY, now);
-		assert_true(transfer_window(&transfer, now += 250, &window));
+		assert_false(take_window(&transfer, now, &window)); /* a byte can wait */
+		assert_true(take_window(&transfer, now += 250, &window));
 	}
-	assert_true(transfer_filled(&transfer, 1, false, 0));
+	assert_true(transfer_filled(&transfer, 1, false));
 	operate(&transfer, ANY, now);
-	assert_int_equal(transfer_window_time(&transfer), TRANSFER_NEVER);
-	assert_false(transfer_window(&transfer, now += 250, &window));
+	assert_int_equal(transfer_window_time(&transfer, now), TRANSFER_NEVER);
+	assert_false(take_window(&transfer, now += 250, &window));
 	for (int i = 0; i < 16; i++) {
-		assert_false(transfer_window(&transfer, now, &window));
+		assert_false(take_window(&transfer, now, &window));
 		peer.ready++;
-		assert_null(transfer_accept(&transfer, &peer, now));
+		assert_null(transfer_accept(&transfer, &peer));
 	}
 	/* the 32nd: only because it answers */
-	assert_true(transfer_window(&transfer, now, &window));
+	assert_true(take_window(&transfer, now, &window));
 	assert_int_equal(window.received, 16);
 	for (peer.received = 16; transfer.credits.received - transfer.credits.told < 15;) {
 		peer.ready++;
-		assert_null(transfer_accept(&transfer, &peer, now));
+		assert_null(transfer_accept(&transfer, &peer));
 	}
 	assert_true(transfer.credits.sent - transfer.credits.confirmed == 16);
 }
@@ -746,14 +756,14 @@ TEST(credits_run_out_and_come_back)
 #define BATCH 40
 
 /* Posts all that may be, alone and in runs of at most `most`. */
-static void post_alike(struct transfer *one, struct transfer *many, unsigned int most, int64_t now)
+static void post_alike(struct transfer *one, struct transfer *many, unsigned int most)
 {
 	struct transfer_run run, alone;
 
-	while (transfer_next(many, most, now, &run)) {
+	while (transfer_next(many, most, &run)) {
 		assert_in_range(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
-			assert_true(transfer_next(one, 1, now, &alone));
+			assert_true(transfer_next(one, 1, &alone));
 			assert_int_equal(alone.count, 1);
 			assert_true(alone.number == run.number + i);
 			assert_true(alone.local == run.local + i * run.stride);
@@ -762,7 +772,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 			assert_int_equal(alone.signaled, run.signaled && i + 1 == run.count);
 		}
 	}
-	assert_false(transfer_next(one, 1, now, &alone));
+	assert_false(transfer_next(one, 1, &alone));
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
@@ -774,15 +784,15 @@ static void go_on(struct transfer *transfer, struct window *room, int64_t now)
 	struct window told;
 
 	if (transfer_fill(transfer, &piece))
-		assert_true(transfer_filled(transfer, (2 * piece.size + 2) / 3, false, now));
+		assert_true(transfer_filled(transfer, (2 * piece.size + 2) / 3, false));
 	if (transfer_copy(transfer, &piece))
-		transfer_copied(transfer, piece.size, now);
+		transfer_copied(transfer, piece.size);
 	if (operation->signals_completed < operation->signals_posted)
 		assert_true(transfer_completed(transfer, next_signal(operation).request, now));
-	if (transfer_window(transfer, now, &told)) {
+	if (take_window(transfer, now, &told)) {
 		room->received = transfer->credits.sent;
 		room->taken = told.ready;
-		assert_null(transfer_accept(transfer, room, now));
+		assert_null(transfer_accept(transfer, room));
 	}
 }
 
@@ -820,10 +830,10 @@ TEST(runs_are_the_same_requests)
 		plan.depth = cases[i / BATCH].depth;
 		plan.request_size = cases[i / BATCH].size;
 		transfer_init(&one, &plan);
-		assert_null(transfer_peer_region(&one, announced, room.ready, 0));
+		assert_null(transfer_peer_region(&one, announced, room.ready));
 		for (int64_t now = 0; !transfer_operated(&one); now += 25) {
 			many = one;
-			post_alike(&one, &many, 1 + (unsigned int)(i % BATCH), now);
+			post_alike(&one, &many, 1 + (unsigned int)(i % BATCH));
 			go_on(&one, &room, now + 25);
 		}
 	}
@@ -881,19 +891,19 @@ static void simulate_posts(struct simulation *simulation, int number)
 	struct item item = { .kind = ENTRY_REQUEST, .owner = number };
 	struct transfer_run request;
 
-	while (transfer_next(transfer, 1, simulation->now, &request)) {
+	while (transfer_next(transfer, 1, &request)) {
 		item.id = request.number;
 		item.size = request.size;
 		item.signaled = request.signaled;
 		send_item(simulation, transfer->plan.writes ? number : !number, item);
 	}
 	item = (struct item){ .kind = ENTRY_WINDOW, .size = 100 };
-	if (transfer_window(transfer, simulation->now, &item.window))
+	if (take_window(transfer, simulation->now, &item.window))
 		send_item(simulation, number, item);
 	if (!side->done && transfer_done_due(transfer)) {
 		side->done = true;
 		item = (struct item){ .kind = ENTRY_DONE, .size = 100 };
-		item.id = transfer_done(transfer, simulation->now);
+		item.id = transfer_done(transfer);
 		send_item(simulation, number, item);
 	}
 }
@@ -922,9 +932,9 @@ static void simulate_arrival(struct simulation *simulation, int number, const st
 		return;
 	}
 	if (item->kind == ENTRY_WINDOW)
-		wrong = transfer_accept(&side->transfer, &item->window, simulation->now);
+		wrong = transfer_accept(&side->transfer, &item->window);
 	else
-		wrong = transfer_accept_done(&side->transfer, item->id, simulation->now);
+		wrong = transfer_accept_done(&side->transfer, item->id);
 	if (wrong)
 		print_message("%d ms: %s\n", (int)simulation->now, wrong);
 	assert_null(wrong);
@@ -971,14 +981,13 @@ static void simulate_disks(struct simulation *simulation, int number)
 	side->copied += simulation->disk;
 	while (transfer_fill(transfer, &piece) && side->filled >= at_most(piece.size, 65536)) {
 		side->filled -= at_most(piece.size, 65536);
-		assert_true(transfer_filled(transfer, at_most(piece.size, 65536), false,
-					    simulation->now));
+		assert_true(transfer_filled(transfer, at_most(piece.size, 65536), false));
 		moved = true;
 	}
 	while (transfer_copy(transfer, &piece) && side->copied >= at_most(piece.size, 65536)) {
 		side->copied -= at_most(piece.size, 65536);
-		transfer_copied(transfer, at_most(piece.size, 65536), simulation->now);
-		transfer_kept(transfer, transfer->sink.copied, simulation->now);
+		transfer_copied(transfer, at_most(piece.size, 65536));
+		transfer_kept(transfer, transfer->sink.copied);
 		moved = true;
 	}
 	if (moved && !owed)
@@ -1016,7 +1025,7 @@ static void run(struct simulation *simulation, const struct transfer_plan *plans
 		struct transfer *other = &simulation->sides[!number].transfer;
 
 		assert_null(transfer_peer_region(&simulation->sides[number].transfer, ring,
-						 transfer_announce(other, 0), 0));
+						 transfer_announce(other)));
 	}
 	while (!simulate(simulation))
 		assert_true(simulation->now < 1000000);
@@ -1553,12 +1562,11 @@ static void post_requests(struct exploration *exploration, struct world *world, 
 {
 	struct transfer_run request, more;
 
-	while (exploration->violation == VIOLATION_NONE &&
-	       transfer_next(transfer, 1, 0, &request)) {
+	while (exploration->violation == VIOLATION_NONE && transfer_next(transfer, 1, &request)) {
 		struct transfer saved = *transfer;
 
 		if (exploration->setting->fault == FAULT_ACROSS_END &&
-		    transfer_next(transfer, 1, 0, &more)) {
+		    transfer_next(transfer, 1, &more)) {
 			if (more.local == 0 || more.remote == 0)
 				request.size += more.size;
 			else
@@ -1576,7 +1584,7 @@ static void post_window(struct exploration *exploration, struct side *side,
 	struct entry *entry;
 
 	if (!side->announced || (side->done && transfer_all_kept(transfer)) ||
-	    !transfer_window(transfer, now, &window))
+	    !take_window(transfer, now, &window))
 		return;
 	entry = append(exploration, side, ENTRY_WINDOW);
 	entry->ready = (uint8_t)window.ready;
@@ -1597,7 +1605,7 @@ static void post_done(struct exploration *exploration, struct side *side, struct
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	append(exploration, side, ENTRY_DONE)->ready = (uint8_t)transfer_done(transfer, 0);
+	append(exploration, side, ENTRY_DONE)->ready = (uint8_t)transfer_done(transfer);
 }
 
 /* What a side does after every event. */
@@ -1635,7 +1643,7 @@ static void begin_to_fill(struct exploration *exploration, struct world *world, 
 	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
 	memset(&side->out[piece.offset], 0, side->filling);
 	if (setting->fault == FAULT_READY_EARLY && side->filling) {
-		transfer_filled(transfer, side->filling, false, 0);
+		transfer_filled(transfer, side->filling, false);
 		drive(exploration, world, number, transfer);
 	}
 }
@@ -1653,7 +1661,7 @@ static void begin_to_copy(struct exploration *exploration, struct world *world, 
 	if (!is_right(exploration->setting, side, number, piece.position, piece.size))
 		violate(exploration, VIOLATION_READ_EARLY);
 	if (exploration->setting->fault == FAULT_TAKEN_EARLY) {
-		transfer_copied(transfer, piece.size, 0);
+		transfer_copied(transfer, piece.size);
 		drive(exploration, world, number, transfer);
 	}
 }
@@ -1807,14 +1815,13 @@ static const char *handle(struct exploration *exploration, struct world *world, 
 	switch (entry->kind) {
 	case ENTRY_MR:
 		world->sides[number].met = 1;
-		return transfer_peer_region(transfer,
-					    announced_ring(setting, carried(setting, number)),
-					    window.ready, 0);
+		return transfer_peer_region(
+			transfer, announced_ring(setting, carried(setting, number)), window.ready);
 	case ENTRY_WINDOW:
-		return transfer_accept(transfer, &window, 0);
+		return transfer_accept(transfer, &window);
 	default:
 		judge_done(exploration, world, number);
-		return transfer_accept_done(transfer, window.ready, 0);
+		return transfer_accept_done(transfer, window.ready);
 	}
 }
 
@@ -1858,7 +1865,7 @@ static void announcements(struct exploration *exploration, const struct world *w
 		return;
 	unpack(exploration->setting, side, number, &transfer);
 	side->announced = 1;
-	append(exploration, side, ENTRY_MR)->ready = (uint8_t)transfer_announce(&transfer, 0);
+	append(exploration, side, ENTRY_MR)->ready = (uint8_t)transfer_announce(&transfer);
 	settle(exploration, &next, number, &transfer, FAULT_NONE, label);
 }
 
@@ -1904,7 +1911,7 @@ static void fill(struct exploration *exploration, const struct world *world, int
 		side->out[i % setting->source_ring[number]] = value_at(setting, number, i);
 	side->filling = 0;
 	side->filled_late = end;
-	if (!transfer_filled(&transfer, size - early, end, 0))
+	if (!transfer_filled(&transfer, size - early, end))
 		violate(exploration, VIOLATION_MODULE);
 	settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_FILLED, label);
 }
@@ -1948,9 +1955,9 @@ static void copyings(struct exploration *exploration, const struct world *world,
 		if (!is_right(setting, side, number, transfer.sink.copied - early, size))
 			violate(exploration, VIOLATION_READ_EARLY);
 		side->copying = 0;
-		transfer_copied(&transfer, size - early, 0);
+		transfer_copied(&transfer, size - early);
 		if (!setting->partial)
-			transfer_kept(&transfer, transfer.sink.copied, 0);
+			transfer_kept(&transfer, transfer.sink.copied);
 		settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_COPIED, label);
 	}
 }
@@ -1965,7 +1972,7 @@ static void keepings(struct exploration *exploration, const struct world *world,
 	if (transfer.sink.kept == transfer.sink.copied)
 		return;
 	label.detail = (uint8_t)transfer.sink.copied;
-	transfer_kept(&transfer, transfer.sink.copied, 0);
+	transfer_kept(&transfer, transfer.sink.copied);
 	settle(exploration, &next, number, &transfer, FAULT_NONE, label);
 }
 
@@ -2038,7 +2045,7 @@ static void make_templates(struct setting *setting)
 		transfer_init(&templates[0], &plan);
 		templates[1] = templates[0];
 		transfer_peer_region(&templates[1],
-				     announced_ring(setting, carried(setting, number)), 0, 0);
+				     announced_ring(setting, carried(setting, number)), 0);
 	}
 }
 
