@@ -1432,7 +1432,7 @@ static const char *own_delay(const struct connection *connection)
 	if (connection->incoming.unstored > 0 ||
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
 		return "storing what is received did not move";
-	return sends && connection->outgoing.payload && !connection->outgoing.finished
+	return sends && helper_is_asked(connection->outgoing.helper)
 		       ? "nothing more came of what this side sends"
 		       : NULL;
 }
@@ -1467,7 +1467,7 @@ static void end_durations(struct connection *connection)
 
 	if (now >= connection->source_time) {
 		connection->source_time = INT64_MAX;
-		connection->outgoing.ending = !connection->transfer.source.stream.repeats;
+		connection->outgoing.ending = true;
 		connection->stepped = true; /* it may be at its end already */
 	}
 	if (now >= connection->operation_time) {

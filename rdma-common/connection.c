@@ -236,7 +236,6 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	connection->protocol.verifying = connection->agreement.verifying;
 	connection->protocol.late_windows = connection->agreement.late_windows;
 	transfer_init(&connection->transfer, plan);
-	connection->outgoing.end = connection->transfer.source.stream.length;
 }
 
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */

@@ -13,7 +13,6 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->payload = payload;
 	outgoing->ring = ring;
 	outgoing->ring_size = ring_size;
-	outgoing->end = TRANSFER_UNKNOWN;
 	outgoing->digest = digest_new();
 	if (!outgoing->digest)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -29,15 +28,6 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	return STATUS_SUCCESS;
 }
 
-/* Once the time is up: the end of the pass that has begun, the first one at least. */
-static void find_end(struct outgoing *outgoing, uint64_t position)
-{
-	uint64_t length = outgoing->payload->length, begun = position > 0 ? position : 1;
-
-	if (outgoing->end == TRANSFER_UNKNOWN && length != TRANSFER_UNKNOWN && outgoing->ending)
-		outgoing->end = begun + (length - begun % length) % length;
-}
-
 /*
  * Bytes of the piece that are filled at a time, so that nothing waits for long. Of a payload that
  * is longer than the ring no piece crosses the end of a pass: where passes repeat (transfer.h) the
@@ -49,8 +39,6 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	uint64_t length = payload->length, position = piece->position;
 	uint64_t size = piece->size < HELPER_BUFFER ? piece->size : HELPER_BUFFER;
 
-	if (size > outgoing->end - position)
-		size = outgoing->end - position;
 	if (length > outgoing->ring_size && size > length - position % length)
 		size = length - position % length;
 	/* what is read of a pipe comes behind what is in memory of it */
@@ -59,27 +47,23 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 	return (size_t)size;
 }
 
-/* The first `size` bytes of a piece are in the ring; `end`: there is no more. */
-static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size,
-			 bool end, struct failure *failure)
+/* The first `size` bytes of a piece are in the ring. */
+static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
 {
 	const struct transfer_source *source = &transfer->source;
 	int64_t started = now_nanoseconds();
 
 	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
-	outgoing->finished = end;
-	if (!transfer_filled(transfer, size, end))
-		failure_set(failure, STATUS_LOCAL_FAILURE,
-			    "what this side sends has another length than it had at the beginning");
+	transfer_filled(transfer, size);
 	/* of passes with the same bytes one is what MSG_DONE tells of */
-	else if (!source->stream.repeats || source->filled <= source->stream.plan.length)
+	if (!source->stream.repeats || source->filled <= source->stream.plan.length)
 		outgoing->pass_digest = digest_value(outgoing->digest);
 	outgoing->nanoseconds += now_nanoseconds() - started;
 }
 
-static void fail_to_read(struct outgoing *outgoing, const char *reason, struct failure *failure)
+static void fail_to_read(const struct outgoing *outgoing, const char *reason,
+			 struct failure *failure)
 {
-	outgoing->finished = true;
 	failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
 		    short_name(outgoing->payload->name).text, reason);
 }
@@ -88,19 +72,17 @@ static void fail_to_read(struct outgoing *outgoing, const char *reason, struct f
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	ssize_t count;
-	uint64_t end;
 
 	if (!helper_result(outgoing->helper, &count))
 		return false;
-	if (count < 0) {
+	if (count < 0)
 		fail_to_read(outgoing, strerror(errno), failure);
-	} else if (count == 0 && outgoing->payload->length != TRANSFER_UNKNOWN) {
+	else if (count > 0)
+		piece_filled(outgoing, transfer, (size_t)count);
+	else if (outgoing->payload->length == TRANSFER_UNKNOWN)
+		transfer_end_source(transfer);
+	else
 		fail_to_read(outgoing, PAYLOAD_CUT_SHORT, failure);
-	} else {
-		end = outgoing->piece.position + (uint64_t)count;
-		piece_filled(outgoing, transfer, (size_t)count, count == 0 || end == outgoing->end,
-			     failure);
-	}
 	return true;
 }
 
@@ -122,17 +104,18 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 
 	if (helper_is_asked(outgoing->helper))
 		return take_read(outgoing, transfer, failure);
-	if (!outgoing->payload || outgoing->finished || !transfer_fill(transfer, piece))
+	if (outgoing->ending)
+		transfer_end_source(transfer);
+	if (!outgoing->payload || !transfer_fill(transfer, piece))
 		return false;
-	find_end(outgoing, piece->position);
 	size = piece_size(outgoing, piece);
-	if (outgoing->helper && piece->position >= outgoing->payload->size && size > 0) {
+	if (outgoing->helper && piece->position >= outgoing->payload->size) {
 		helper_read(outgoing->helper, piece->offset,
 			    piece->position % outgoing->payload->length, size);
 		return false;
 	}
 	make_bytes(outgoing->payload, piece->position, outgoing->ring + piece->offset, size);
-	piece_filled(outgoing, transfer, size, piece->position + size == outgoing->end, failure);
+	piece_filled(outgoing, transfer, size);
 	return true;
 }
 

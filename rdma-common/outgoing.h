@@ -23,8 +23,6 @@ struct outgoing {
 	uint8_t *ring;
 	size_t ring_size;      /* bytes */
 	bool ending;           /* its time is up: it ends with the pass that has begun */
-	bool finished;         /* all is filled, or that failed */
-	uint64_t end;          /* in bytes; TRANSFER_UNKNOWN: of a pipe, or none yet */
 	struct piece piece;    /* that the helper was asked for */
 	struct helper *helper; /* reads a file or a pipe; NULL: nothing has to be waited for */
 	void *digest;          /* of all that was filled */
@@ -33,9 +31,8 @@ struct outgoing {
 };
 
 /*
- * Begins: `payload` goes into `ring`; both must outlive it. Where the stream ends is for the caller
- * to say in `end`, if it is known. On failure, too, outgoing_release() and outgoing_free() follow.
- * Main thread.
+ * Begins: `payload` goes into `ring`; both must outlive it. On failure, too, outgoing_release() and
+ * outgoing_free() follow. Main thread.
  */
 enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
 			  size_t ring_size, struct process *process, struct failure *failure);

@@ -744,19 +744,20 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece)
 	return make_piece(source->filled, fill_limit(transfer), source->stream.plan.ring, piece);
 }
 
-bool transfer_filled(struct transfer *transfer, uint64_t size, bool end)
+void transfer_filled(struct transfer *transfer, uint64_t size)
 {
-	struct transfer_source *source = &transfer->source;
-	struct transfer_stream *stream = &source->stream;
+	transfer->source.filled += size;
+}
 
-	if (size > fill_limit(transfer) - source->filled)
-		return false;
-	if (end && stream->agreed && source->filled + size != source_end(transfer))
-		return false;
-	source->filled += size;
-	if (end && !stream->agreed && !stream->repeats)
-		stream->length = source->filled;
-	return true;
+void transfer_end_source(struct transfer *transfer)
+{
+	struct transfer_stream *stream = &transfer->source.stream;
+	uint64_t pass = stream->plan.length, filled = transfer->source.filled;
+
+	if (stream->repeats || stream->length != TRANSFER_UNKNOWN)
+		return;
+	stream->length =
+		pass == TRANSFER_UNKNOWN ? filled : (larger(filled, 1) + pass - 1) / pass * pass;
 }
 
 bool transfer_is_whole(const struct transfer *transfer)

@@ -275,11 +275,15 @@ bool transfer_operated(const struct transfer *transfer);
 /* What may be filled next. False: nothing for now. */
 bool transfer_fill(const struct transfer *transfer, struct piece *piece);
 
+/* It filled the first `size` bytes of that piece. */
+void transfer_filled(struct transfer *transfer, uint64_t size);
+
 /*
- * It filled the first `size` bytes of that piece, and `end`: there is no more. False if that is not
- * what was agreed: a known length ends before its time, or more was filled than there was.
+ * There is no more to fill: a pipe has ended, or the time of a stream of passes is up, which ends
+ * with the pass that has begun, the first one at least. Not while a piece is being filled, and
+ * without effect where the end is known, or the stream repeats.
  */
-bool transfer_filled(struct transfer *transfer, uint64_t size, bool end);
+void transfer_end_source(struct transfer *transfer);
 
 /*
  * Whether the incoming stream (of a repeating one: the last pass) stays in this side's ring until

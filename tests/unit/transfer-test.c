@@ -53,7 +53,7 @@ static void fill_all(struct transfer *transfer)
 	struct piece piece;
 
 	while (transfer_fill(transfer, &piece))
-		assert_true(transfer_filled(transfer, piece.size, false));
+		transfer_filled(transfer, piece.size);
 }
 
 /* Posts all that may be posted, `most` at most, and completes it at once; returns the requests. */
@@ -86,7 +86,7 @@ enum op {
 	OP_AT,          /* the time, until the next of these */
 	OP_FILLS,       /* `size` bytes */
 	OP_FILLS_ALL,   /* what may be filled */
-	OP_CANNOT_FILL, /* nor, with `flag`, end there */
+	OP_SOURCE_ENDS, /* after `size` bytes */
 	OP_ANNOUNCES,   /* `size` in MSG_MR */
 	OP_REGION,      /* the peer's, of `size` bytes, of which `ready`: `error` */
 	OP_POSTS, /* up to `size` requests, each of which completes at once: `count`, or ANY */
@@ -130,7 +130,7 @@ struct step {
 #define AT(time)                       { OP_AT, .size = (time) }
 #define FILLS(bytes)                   { OP_FILLS, .size = (bytes) }
 #define FILLS_ALL                      { OP_FILLS_ALL, .size = 0 }
-#define CANNOT_FILL(bytes, end)        { OP_CANNOT_FILL, .size = (bytes), .flag = (end) }
+#define SOURCE_ENDS(bytes)             { OP_SOURCE_ENDS, .size = (bytes) }
 #define ANNOUNCES(bytes)               { OP_ANNOUNCES, .size = (bytes) }
 #define REGION(wrong, bytes, filled)   { OP_REGION, .size = (bytes), .ready = (filled), .error = (wrong) }
 #define POSTS(requests)                { OP_POSTS, .size = MIB, .count = (requests) }
@@ -243,8 +243,12 @@ static const struct story {
 	GOES_ON } },
 { "a timed stream whose passes are verified is not stopped but by its source", BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000, .steps = { GOES_ON } },
 { "nor are passes that are counted", BOTH, 100000, 100000, 100000, .steps = { GOES_ON }, .passes = 3 },
-{ "a file that shrank, or grew, is no stream of that length", BOTH, 100000, 4096, 0, .steps = {
-	CANNOT_FILL(4097, false), CANNOT_FILL(1000, true), FILLS(1000) } },
+{ "a timed stream of passes ends with the pass that has begun, once", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096, .steps = {
+	FILLS(1001), SOURCE_ENDS(2000), FILLS(999), SOURCE_ENDS(2000) } },
+{ "which is the first one at least", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096, .steps = { SOURCE_ENDS(1000) } },
+{ "a pass that is just full has ended", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096, .steps = { FILLS(2000), SOURCE_ENDS(2000) } },
+{ "a pipe ends with what was filled", BOTH, TRANSFER_UNKNOWN, 4096, 4096, .steps = { FILLS(1001), SOURCE_ENDS(1001) } },
+{ "a length that was agreed stays", BOTH, 100000, 4096, 4096, .steps = { FILLS(1000), SOURCE_ENDS(100000) } },
 /* What a peer may say. */
 { "of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0, .steps = {
 	REGION(NULL, 1000, 1000), REGION("is ready beyond its end", 1000, 1001), REGION(NULL, MIB, 100000),
@@ -387,12 +391,14 @@ static bool happens(struct transfer *side, const struct step *step, int64_t now)
 
 	switch (step->op) {
 	case OP_FILLS:
-		return transfer_filled(side, step->size, false);
+		transfer_filled(side, step->size);
+		return true;
 	case OP_FILLS_ALL:
 		fill_all(side);
 		return true;
-	case OP_CANNOT_FILL:
-		return !transfer_filled(side, step->size, step->flag);
+	case OP_SOURCE_ENDS:
+		transfer_end_source(side);
+		return side->source.stream.length == step->size;
 	case OP_REGION:
 		return is_same(transfer_peer_region(side, step->size, step->ready), step->error);
 	case OP_POSTS:
@@ -493,7 +499,7 @@ static struct transfer writing(unsigned int depth, uint64_t size, uint64_t lengt
 	transfer_init(&transfer, &plan);
 	assert_int_equal(transfer_announce(&transfer), 0); /* nothing is there to be read */
 	assert_null(transfer_peer_region(&transfer, length, 0));
-	assert_true(transfer_filled(&transfer, first, false));
+	transfer_filled(&transfer, first);
 	return transfer;
 }
 
@@ -514,7 +520,7 @@ TEST(no_more_completions_are_asked_for_than_are_remembered)
 		assert_int_equal(run.number, number);
 		assert_true(run.signaled);
 		assert_false(transfer_next(&transfer, 32, &run));
-		assert_true(transfer_filled(&transfer, 1, false));
+		transfer_filled(&transfer, 1);
 	}
 	assert_false(transfer_next(&transfer, 32, &run));
 	assert_true(transfer_completed(&transfer, 2, 0));
@@ -727,12 +733,12 @@ TEST(credits_run_out_and_come_back)
 	transfer_init(&transfer, &plan);
 	assert_null(transfer_peer_region(&transfer, 8 << 20, 0));
 	for (int i = 0; i < 31; i++) {
-		assert_true(transfer_filled(&transfer, 1, false));
+		transfer_filled(&transfer, 1);
 		operate(&transfer, ANY, now);
 		assert_false(take_window(&transfer, now, &window)); /* a byte can wait */
 		assert_true(take_window(&transfer, now += 250, &window));
 	}
-	assert_true(transfer_filled(&transfer, 1, false));
+	transfer_filled(&transfer, 1);
 	operate(&transfer, ANY, now);
 	assert_int_equal(transfer_window_time(&transfer, now), TRANSFER_NEVER);
 	assert_false(take_window(&transfer, now += 250, &window));
@@ -784,7 +790,7 @@ static void go_on(struct transfer *transfer, struct window *room, int64_t now)
 	struct window told;
 
 	if (transfer_fill(transfer, &piece))
-		assert_true(transfer_filled(transfer, (2 * piece.size + 2) / 3, false));
+		transfer_filled(transfer, (2 * piece.size + 2) / 3);
 	if (transfer_copy(transfer, &piece))
 		transfer_copied(transfer, piece.size);
 	if (operation->signals_completed < operation->signals_posted)
@@ -981,7 +987,7 @@ static void simulate_disks(struct simulation *simulation, int number)
 	side->copied += simulation->disk;
 	while (transfer_fill(transfer, &piece) && side->filled >= at_most(piece.size, 65536)) {
 		side->filled -= at_most(piece.size, 65536);
-		assert_true(transfer_filled(transfer, at_most(piece.size, 65536), false));
+		transfer_filled(transfer, at_most(piece.size, 65536));
 		moved = true;
 	}
 	while (transfer_copy(transfer, &piece) && side->copied >= at_most(piece.size, 65536)) {
@@ -1643,7 +1649,7 @@ static void begin_to_fill(struct exploration *exploration, struct world *world, 
 	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
 	memset(&side->out[piece.offset], 0, side->filling);
 	if (setting->fault == FAULT_READY_EARLY && side->filling) {
-		transfer_filled(transfer, side->filling, false);
+		transfer_filled(transfer, side->filling);
 		drive(exploration, world, number, transfer);
 	}
 }
@@ -1911,8 +1917,9 @@ static void fill(struct exploration *exploration, const struct world *world, int
 		side->out[i % setting->source_ring[number]] = value_at(setting, number, i);
 	side->filling = 0;
 	side->filled_late = end;
-	if (!transfer_filled(&transfer, size - early, end))
-		violate(exploration, VIOLATION_MODULE);
+	transfer_filled(&transfer, size - early);
+	if (end)
+		transfer_end_source(&transfer);
 	settle(exploration, &next, number, &transfer, FAULT_NO_WAKE_FILLED, label);
 }
 
