@@ -66,10 +66,9 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 }
 
 /* So many bytes more are verified and, where that is wanted, stored. */
-static void keep(struct incoming *incoming, struct transfer *transfer, uint64_t size)
+static void keep(struct transfer *transfer, uint64_t size)
 {
-	incoming->kept += size;
-	transfer_kept(transfer, incoming->kept);
+	transfer_kept(transfer, transfer->sink.kept + size);
 }
 
 /* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
@@ -82,7 +81,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 	if (size > 0)
 		helper_store(incoming->helper, 0, size);
 	else
-		keep(incoming, transfer, skipped);
+		keep(transfer, skipped);
 }
 
 /* Takes what the helper has stored of the buffer, if it has. */
@@ -97,25 +96,24 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 		return fail_to_store(incoming, failure);
 	incoming->offset += (size_t)count;
 	incoming->unstored -= (size_t)count;
-	keep(incoming, transfer, (uint64_t)count);
+	keep(transfer, (uint64_t)count);
 	if (incoming->unstored > 0)
 		helper_store(incoming->helper, incoming->offset, incoming->unstored);
 	else if (incoming->skipped > 0)
-		keep(incoming, transfer, incoming->skipped);
+		keep(transfer, incoming->skipped);
 	return INCOMING_MOVED;
 }
 
 /* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
 static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 {
-	uint64_t left = incoming->verification.length - incoming->copied;
+	uint64_t kept = transfer->sink.kept, left = incoming->verification.length - kept;
 	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
-	size_t stored = verify_in_first_pass(&incoming->verification, incoming->copied, size);
+	size_t stored = verify_in_first_pass(&incoming->verification, kept, size);
 
 	if (left == 0)
 		return false;
-	memcpy(incoming->buffer, incoming->ring + incoming->copied, stored);
-	incoming->copied += size;
+	memcpy(incoming->buffer, incoming->ring + kept, stored);
 	begin_to_store(incoming, transfer, stored, size - stored);
 	return true;
 }
@@ -149,7 +147,7 @@ static enum incoming_step take_in_place(struct incoming *incoming, struct transf
 		return INCOMING_FAILED;
 	transfer_copied(transfer, size);
 	if (!incoming->output)
-		keep(incoming, transfer, size);
+		keep(transfer, size);
 	return INCOMING_MOVED;
 }
 

@@ -41,8 +41,6 @@ struct incoming {
 	size_t buffer_size;
 	size_t offset, unstored; /* what of the buffer is verified and not stored yet */
 	uint64_t skipped; /* bytes behind that, of a later pass: verified, and not to be stored */
-	uint64_t copied;  /* of a whole one, into the buffer */
-	uint64_t kept;    /* position up to which all is verified and stored */
 };
 
 /* What a step came to. */
