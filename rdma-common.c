@@ -706,16 +706,14 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 static void start_durations(struct connection *connection)
 {
 	const struct options *options = connection->options;
-	const struct agreement *agreement = &connection->agreement;
-	uint32_t seconds =
-		agreement->own_seconds > 0 ? agreement->own_seconds : options->duration_seconds;
+	const struct hello *peer = &connection->agreement.peer;
 	int64_t now = connection->now;
 
-	connection->operation_time = end_of_passes(operation_passes(options), seconds, now);
+	connection->operation_time =
+		end_of_passes(operation_passes(options), options->duration_seconds, now);
 	connection->source_time = connection->operation_time;
 	if (connection->protocol.operation == OPERATION_READ)
-		connection->source_time =
-			end_of_passes(agreement->peer_passes, agreement->peer_seconds, now);
+		connection->source_time = end_of_passes(peer->passes, peer->seconds, now);
 }
 
 /* Of --interval, in milliseconds; 0: none are reported. */

@@ -281,7 +281,7 @@ static struct options options_for(const struct server *server, const struct intr
 	if (!measures)
 		return options;
 	options.iterations = options.interval_seconds = 0;
-	options.duration_seconds = hello->flags & HELLO_CHECK_BACK ? 1 : 0; /* the hello has more */
+	options.duration_seconds = hello->flags & HELLO_CHECK_BACK ? hello->seconds : 0;
 	options.every_pass = false;
 	options.minimum_rate = 0; /* of a byte it means nothing */
 	return options;

@@ -538,13 +538,15 @@ static void advise_connecting(struct check *check)
 static void report_server(struct check *check)
 {
 	const struct connection *connection = &check->outcome;
-	const char *name = connection->agreement.peer_device;
-	unsigned int mtu = check->iwarp ? 0 : mtu_bytes(connection->agreement.peer_mtu);
+	const char *name = connection->agreement.peer.device;
+	unsigned int mtu =
+		check->iwarp ? 0 : mtu_bytes((enum ibv_mtu)connection->agreement.peer.mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
 	append(&check->found, "%s: rdma-server %s", connection->peer.text,
-	       connection->agreement.any_operation ? "for both modes"
-						   : operation_name(check->session.operation));
+	       connection->agreement.peer.flags & HELLO_ANY_OPERATION
+		       ? "for both modes"
+		       : operation_name(check->session.operation));
 	if (device && *device)
 		append(&check->found, ", device %s", device);
 	if (check->gid[0])
@@ -961,7 +963,7 @@ static bool try_rates(struct check *check)
 
 	if (check->options->duration_seconds == 0)
 		return true;
-	if (!check->outcome.agreement.measures) {
+	if (!(check->outcome.agreement.peer.flags & HELLO_CHECK_RATE)) {
 		append(&check->found,
 		       "not measured: the server is of an older release, which cannot");
 		return report(check, "rate", true);

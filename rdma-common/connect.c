@@ -452,27 +452,15 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 static struct agreement agree(enum role role, const struct introduction *peer)
 {
 	const struct hello *hello = &peer->hello;
-	struct agreement agreement = { .incoming_length = DEFAULT_PAYLOAD, .peer_passes = 1 };
 
 	if (peer->greeting != GREETING_HELLO)
-		return agreement;
-	agreement = (struct agreement){
+		return (struct agreement){ .peer.passes = 1, .incoming_length = DEFAULT_PAYLOAD };
+	return (struct agreement){
 		.verifying = true,
-		.expects_pattern = hello->flags & HELLO_PATTERN,
-		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
-		.peer_mtu = (enum ibv_mtu)hello->mtu,
+		.peer = *hello,
 		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
-		.peer_passes = hello->passes,
-		.peer_seconds = hello->seconds,
-		.peer_every_pass = hello->flags & HELLO_EVERY_PASS,
-		.late_windows = hello->flags & HELLO_LATE_WINDOWS,
-		.any_operation = hello->flags & HELLO_ANY_OPERATION,
-		.counts = hello->flags & HELLO_COUNTS,
-		.measures = hello->flags & HELLO_CHECK_RATE,
-		.own_seconds = role == ROLE_SERVER && asks_back(hello) ? hello->seconds : 0,
+		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
 	};
-	memcpy(agreement.peer_device, hello->device, sizeof(agreement.peer_device));
-	return agreement;
 }
 
 /* True if the server will send the pattern that --check has asked for, as long as that is. */

@@ -55,22 +55,10 @@ struct introduction {
 /* The result of the negotiation: what both sides do in this session. */
 struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
-	bool expects_pattern;     /* the peer sends the pattern of --size */
-	uint64_t wanted_length;   /* HELLO_CHECK: bytes of pattern that the client asks for, or 0 */
-	enum ibv_mtu peer_mtu;    /* of the peer's port; any number, as the peer says */
+	struct hello peer;        /* that; else what a program without one does */
 	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
 				     TRANSFER_UNKNOWN */
-	uint64_t peer_passes;     /* how often the peer performs its operation; 0: for: */
-	uint32_t peer_seconds;
-	bool peer_every_pass; /* and every pass is verified */
-	bool late_windows;    /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
-	bool any_operation;   /* the server performs the other operation as well */
-	bool counts;          /* the peer reports errors: this side counts its own as well */
-	bool measures;        /* the server takes part when --check measures */
-	uint32_t own_seconds; /* server: for how long --check has this side operate; 0: as its own
-				 options say */
-	/* The name of the peer's device: any bytes, as the peer says; empty: not known. */
-	char peer_device[HELLO_DEVICE_SIZE];
+	uint64_t wanted_length; /* server: bytes of pattern that --check asks for; 0: it does not */
 };
 
 /* An address and its port, as numbers. */

@@ -217,8 +217,8 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 
 	own->passes = operation_passes(options);
 	own->every_pass = agreement->verifying && options->every_pass;
-	other->passes = agreement->peer_passes;
-	other->every_pass = agreement->peer_every_pass;
+	other->passes = agreement->peer.passes;
+	other->every_pass = agreement->peer.flags & HELLO_EVERY_PASS;
 	return plan;
 }
 
@@ -234,7 +234,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	connection->transfer_region = operates ? region : NULL;
 	connection->protocol.operates = operates;
 	connection->protocol.verifying = connection->agreement.verifying;
-	connection->protocol.late_windows = connection->agreement.late_windows;
+	connection->protocol.late_windows = connection->agreement.peer.flags & HELLO_LATE_WINDOWS;
 	transfer_init(&connection->transfer, plan);
 }
 
@@ -269,7 +269,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.outputs = &connection->engine->outputs,
 		.output = agreement->wanted_length > 0 ? NULL : options->output,
 		.limit = options->maximum_payload,
-		.is_pattern = agreement->expects_pattern,
+		.is_pattern = agreement->peer.flags & HELLO_PATTERN,
 		.has_digest = agreement->verifying,
 	};
 	if (!outgoing->mr) /* this side sends nothing */
@@ -317,7 +317,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
-	if (status == STATUS_SUCCESS && connection->agreement.counts &&
+	if (status == STATUS_SUCCESS && connection->agreement.peer.flags & HELLO_COUNTS &&
 	    !reports_counters(connection->options))
 		connection_begin_counting(connection);
 	if (status == STATUS_SUCCESS)

@@ -160,13 +160,13 @@ static bool run(struct check *check, __attribute__((unused)) void *argument)
 	outcome->rejection.hello.refusal = (uint8_t)turn->refusal;
 	outcome->rejection.hello.lacking = (uint8_t)turn->lacking;
 	outcome->limits.iwarp = check->iwarp;
-	outcome->agreement.measures = path.measures;
+	outcome->agreement.peer.flags = path.measures ? HELLO_CHECK_RATE : 0;
 	measure(check, turn);
-	outcome->agreement.peer_mtu = path.mtu;
+	outcome->agreement.peer.mtu = (uint8_t)path.mtu;
 	counting = (struct counting){ .before = path.counters[0], .after = path.counters[1] };
 	outcome->counting = &counting;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
-	snprintf(outcome->agreement.peer_device, sizeof(outcome->agreement.peer_device), "%s",
+	snprintf(outcome->agreement.peer.device, sizeof(outcome->agreement.peer.device), "%s",
 		 path.device);
 	snprintf(outcome->peer.text, sizeof(outcome->peer.text), "peer");
 	snprintf(outcome->cause, sizeof(outcome->cause), "cause %d", turn->status);
