@@ -97,20 +97,6 @@ static const char *access_names(unsigned int access)
 	}
 }
 
-/* Registers memory that stands in the region. 0, or an errno value. */
-static int region_register(struct connection *connection, struct region *region,
-			   unsigned int access)
-{
-	region->mr = ibv_reg_mr(connection->pd, region->memory, region->size, access);
-	if (!region->mr)
-		return errno;
-	region->counted = memory_pages(region->memory, region->size);
-	connection->engine->registered += region->counted;
-	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
-		    region->size, (void *)region->memory, region->mr->rkey, access_names(access));
-	return 0;
-}
-
 /* 0, or an errno value: then the adapter may still use the memory. */
 static int region_deregister(struct region *region)
 {
@@ -133,7 +119,7 @@ static void region_destroy(struct connection *connection, struct region *region)
 		print_warning(connection->log.console, "cannot unmap %zu bytes of memory: %s",
 			      region->size, strerror(errno));
 	if (!error)
-		connection->engine->registered -= region->counted;
+		connection->engine->registered -= memory_pages(region->size);
 	memset(region, 0, sizeof(*region));
 }
 
@@ -167,21 +153,28 @@ static enum status budget_spent(const struct engine *engine, uint64_t size, stru
 static enum status region_create(struct connection *connection, struct region *region, size_t size,
 				 unsigned int access, struct failure *failure)
 {
+	uint8_t *memory;
 	int error;
 
-	if (memory_pages(NULL, size) > budget_left(connection->engine))
+	if (memory_pages(size) > budget_left(connection->engine))
 		return budget_spent(connection->engine, size, failure);
-	*region = (struct region){ .memory = memory_map(size), .size = size };
-	if (!region->memory)
+	memory = memory_map(size);
+	if (!memory)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot allocate %zu bytes of memory: %s", size,
 				   strerror(errno));
-	error = region_register(connection, region, access);
-	if (!error)
-		return STATUS_SUCCESS;
-	region_destroy(connection, region);
-	errno = error;
-	return registration_failed(size, failure);
+	*region = (struct region){ .memory = memory, .size = size };
+	connection->engine->registered += memory_pages(size);
+	region->mr = ibv_reg_mr(connection->pd, region->memory, size, access);
+	if (!region->mr) {
+		error = errno;
+		region_destroy(connection, region);
+		errno = error;
+		return registration_failed(size, failure);
+	}
+	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
+		    size, (void *)region->memory, region->mr->rkey, access_names(access));
+	return STATUS_SUCCESS;
 }
 
 enum status register_control(struct connection *connection, struct failure *failure)
@@ -473,6 +466,8 @@ static int send_mr(struct connection *connection)
 static void prepare_batch(struct connection *connection)
 {
 	bool writes = connection->protocol.operation == OPERATION_WRITE;
+	const struct region *region =
+		writes ? &connection->outgoing_ring : &connection->incoming_ring;
 	struct batch *batch = calloc(1, sizeof(*batch));
 
 	connection->batch = batch;
@@ -481,8 +476,10 @@ static void prepare_batch(struct connection *connection)
 				"cannot allocate memory for work requests: %s", strerror(errno));
 		return;
 	}
+	batch->local = (uintptr_t)region->memory;
+	batch->remote = connection->peer_region.value;
 	for (unsigned int i = 0; i < BATCH; i++) {
-		batch->sges[i] = make_sge(connection->transfer_region, 0, 0);
+		batch->sges[i] = make_sge(region, 0, 0);
 		batch->requests[i] = (struct ibv_send_wr){
 			.next = i + 1 < BATCH ? &batch->requests[i + 1] : NULL,
 			.sg_list = &batch->sges[i],
@@ -498,8 +495,8 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 			  const struct transfer_run *run)
 {
 	uint64_t id = make_wr_id(WR_OPERATION, run->number);
-	uint64_t local = (uintptr_t)connection->transfer_region->memory + run->local;
-	uint64_t remote = connection->peer_region.value + run->remote;
+	uint64_t local = connection->batch->local + run->local;
+	uint64_t remote = connection->batch->remote + run->remote;
 	unsigned int flags =
 		requests->opcode == IBV_WR_RDMA_WRITE ? inline_flag(connection, run->size) : 0;
 

@@ -72,7 +72,6 @@ struct region {
 	uint8_t *memory; /* from memory_map() */
 	size_t size;     /* bytes */
 	struct ibv_mr *mr;
-	uint64_t counted; /* bytes in engine->registered, until the end of the connection */
 };
 
 /* Measurements of this side's operation. Times as now_nanoseconds() counts. */
@@ -108,6 +107,7 @@ enum news {
 
 /* A list, to post as many of them as wanted. */
 struct batch {
+	uint64_t local, remote; /* addresses of this side's region, and of the peer's */
 	struct ibv_send_wr requests[BATCH];
 	struct ibv_sge sges[BATCH];
 };
@@ -128,8 +128,7 @@ struct connection {
 	struct region control; /* messages: receive slots, then send slots */
 	struct region outgoing_ring;
 	struct region incoming_ring; /* which the thread deregisters before it is verified */
-	const struct region *transfer_region; /* this side's operation's; NULL: it has none */
-	bool one_way;                         /* the client alone operates */
+	bool one_way;                /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
 	enum resource lacking;     /* server: what it is out of, if it refuses for that */

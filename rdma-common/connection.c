@@ -226,13 +226,8 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
 	const struct options *options = connection->options;
-	bool operates = options->role == ROLE_CLIENT || !connection->one_way;
-	const struct region *region = options->operation == OPERATION_WRITE
-					      ? &connection->outgoing_ring
-					      : &connection->incoming_ring;
 
-	connection->transfer_region = operates ? region : NULL;
-	connection->protocol.operates = operates;
+	connection->protocol.operates = options->role == ROLE_CLIENT || !connection->one_way;
 	connection->protocol.verifying = connection->agreement.verifying;
 	connection->protocol.late_windows = connection->agreement.peer.flags & HELLO_LATE_WINDOWS;
 	transfer_init(&connection->transfer, plan);

@@ -32,11 +32,11 @@ int memory_unmap(void *memory, size_t size)
 	return munmap(memory, size);
 }
 
-uint64_t memory_pages(const void *memory, size_t size)
+uint64_t memory_pages(size_t size)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)memory;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
-	return ((start + size - 1) / page - start / page + 1) * page;
+	return (size + page - 1) / page * page;
 }
 
 /* Whether the kernel counts what this process locks: not with CAP_IPC_LOCK (capabilities(7)). */

@@ -18,10 +18,10 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
- * Bytes of the whole pages in which `size` bytes lie, at least one: so many the kernel locks, and
+ * Bytes of the whole pages in which `size` bytes of memory_map() lie: so many the kernel locks, and
  * counts (RLIMIT_MEMLOCK), for memory that is registered. Any thread.
  */
-uint64_t memory_pages(const void *memory, size_t size);
+uint64_t memory_pages(size_t size);
 
 /*
  * The memory that this process may have locked with the adapters, in bytes: a quarter of the

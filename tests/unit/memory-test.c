@@ -148,17 +148,12 @@ TEST(what_the_kernel_does_not_say_limits_nothing)
 
 TEST(what_is_locked_are_whole_pages)
 {
-	uint8_t *memory = memory_map(3 * 4096);
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	assert_int_equal(memory_pages(memory, 1), page);
-	assert_int_equal(memory_pages(memory, page), page);
-	assert_int_equal(memory_pages(memory, page + 1), 2 * page);
-	assert_int_equal(memory_pages(memory + page - 1, 1), page);
-	assert_int_equal(memory_pages(memory + page - 1, 2), 2 * page);
-	assert_int_equal(memory_pages(memory + 1, 2 * page), 3 * page);
-	assert_int_equal(memory_pages(NULL, page), page);
-	assert_int_equal(memory_unmap(memory, 3 * 4096), 0);
+	assert_int_equal(memory_pages(0), 0);
+	assert_int_equal(memory_pages(1), page);
+	assert_int_equal(memory_pages(page), page);
+	assert_int_equal(memory_pages(page + 1), 2 * page);
 }
 
 RUN_TESTS(NULL, NULL, NULL)
