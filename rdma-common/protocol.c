@@ -257,7 +257,7 @@ static void give_up(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* The answer to ACTION_CHECK, or to nothing that was asked. */
+/* The payload is checked, unless it was not to be. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
@@ -283,7 +283,6 @@ static void expire(struct step *step)
 		step->actions |= ACTION_FORCE_ERROR;
 	} else {
 		protocol->phase = PHASE_FINISHED;
-		step->actions |= ACTION_FINISH;
 	}
 }
 
@@ -401,7 +400,6 @@ static void proceed(struct step *step)
 	} else if (protocol->local == LOCAL_DONE_SENT &&
 		   (protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT)) {
 		protocol->local = LOCAL_CHECKING;
-		step->actions |= ACTION_CHECK;
 	} else if (may_post && protocol->role == ROLE_CLIENT &&
 		   protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT) {
 		begin_closing(step, conclusion(protocol)); /* the server waits for this */
@@ -414,15 +412,11 @@ static void proceed(struct step *step)
  * regular end, overtaken on its way here: the disconnection and the last completions come by
  * different channels.
  */
-static void settle(struct step *step)
+static void settle(struct protocol *protocol)
 {
-	struct protocol *protocol = &step->protocol;
-
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
-	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected)) {
+	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected))
 		protocol->phase = PHASE_FINISHED;
-		step->actions |= ACTION_FINISH;
-	}
 	if (protocol->phase == PHASE_FINISHED && protocol->status == STATUS_PEER_LOST)
 		protocol->status = conclusion(protocol);
 }
@@ -435,6 +429,6 @@ struct step protocol_step(struct protocol protocol, struct event event)
 		return step;
 	record(&step, event);
 	proceed(&step);
-	settle(&step);
+	settle(&step.protocol);
 	return step;
 }

@@ -27,7 +27,7 @@ enum local_stage {
 	LOCAL_OPERATION_COMPLETED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_CHECKING, /* the incoming payload is being verified, and stored */
+	LOCAL_CHECKING, /* the incoming payload is being verified, and stored: EVENT_CHECKED */
 	LOCAL_CHECKED,  /* the incoming payload has been compared with the digest */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
@@ -76,7 +76,7 @@ enum event_type {
 	EVENT_OPERATION_COMPLETED, /* and nothing that this side sends is left to be sent */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
-	EVENT_CHECKED, /* status: what ACTION_CHECK found */
+	EVENT_CHECKED, /* LOCAL_CHECKING is over; status: what was found */
 	EVENT_GAVE_UP, /* status: the outgoing payload cannot be read, or the incoming one kept */
 	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
 	EVENT_FLUSHED, /* a work request was flushed: the connection goes down */
@@ -92,17 +92,15 @@ struct event {
 	enum status status;
 };
 
-/* Actions for the caller, in this order; of some it sees by the state alone that they are due. Bits
- * of a set. */
+/* Actions for the caller, in this order; that MSG_DONE is due it sees by the state alone. Bits of a
+ * set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
 	ACTION_SEND_DONE = 1 << 2,
-	ACTION_CHECK = 1 << 3, /* start to verify the payload; EVENT_CHECKED comes later */
-	ACTION_SEND_VERDICT = 1 << 4,
-	ACTION_DISCONNECT = 1 << 5,
-	ACTION_FORCE_ERROR = 1 << 6, /* force the queue pair into the error state */
-	ACTION_FINISH = 1 << 7,      /* the session is over; the connection may go */
+	ACTION_SEND_VERDICT = 1 << 3,
+	ACTION_DISCONNECT = 1 << 4,
+	ACTION_FORCE_ERROR = 1 << 5, /* force the queue pair into the error state */
 };
 
 struct step {

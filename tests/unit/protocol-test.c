@@ -46,9 +46,9 @@ struct session {
 #define LOST    STATUS_PEER_LOST
 
 /* clang-format off */
-#define CHECKS     { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }
-#define LEAVES     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, ACTION_FINISH, 0 }
-#define IS_LEFT    { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 }
+#define CHECKS     { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }
+#define LEAVES     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 }
+#define IS_LEFT    { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }
 
 static const struct session sessions[] = {
 { "a client delivers, verifies and disconnects", DONE, "c", "rw", false,
@@ -56,23 +56,23 @@ static const struct session sessions[] = {
 { "a server delivers, verifies and waits for the client to go", DONE, "s", "rwn", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "done waits for a read", OPERATING, "cs", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, ACTION_CHECK, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
 { "the peer may be done before this side's MSG_MR is known to have left", NEW, "s", "w", false,
-  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, ACTION_CHECK, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
+  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
 { "a message may overtake the news of the connection", NEW, "s", "w", false,
-  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, ACTION_FINISH, 0 } }, STATUS_INTERRUPTED },
+  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
 { "a server's MSG_MR may come before the client's is known to have left", NEW, "c", "w", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
 /* The tutorial's program disconnects when it has all. */
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
-  { { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_CHECKED, 0, GOOD }, IS_LEFT }, GOOD },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, IS_LEFT }, GOOD },
 { "its disconnection may overtake the payload", OPERATING, "s", "r", true,
-  { { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, ACTION_CHECK, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, ACTION_FINISH, GOOD } }, GOOD },
+  { { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
 { "if it stays it is not waited for for ever", DONE, "c", "r", true,
-  { { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_CHECKED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, ACTION_FINISH, 0 } }, STATUS_TIMED_OUT },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
 /* What is wrong. */
 { "damaged payload is reported by who finds it", DONE, "c", "rw", false,
-  { { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "and by who sent it", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, WRONG },
 { "giving up behind the verdict breaks the protocol", DONE, "s", "rw", false,
@@ -81,17 +81,17 @@ static const struct session sessions[] = {
 { "a completion out of turn is a failure of this side's", OPERATING, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
 /* How sessions close. */
 { "a silent host does not hold who connects", NEW, "cs", "rw", false,
-  { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, ACTION_FINISH, 0 } }, STATUS_TIMED_OUT },
+  { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 } }, STATUS_TIMED_OUT },
 { "nor a silent peer a session: the third deadline is the last", OPERATING, "cs", "rw", false,
-  { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, ACTION_FINISH, 0 } }, STATUS_TIMED_OUT },
+  { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, STATUS_TIMED_OUT },
 { "a check that has begun is waited for", DONE, "s", "r", false,
-  { { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, ACTION_FINISH, GOOD } }, STATUS_INTERRUPTED },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, STATUS_INTERRUPTED },
 { "a good verdict is one of two", OPERATING, "s", "w", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, LOST },
 { "the first failure is the one reported", OPERATING, "c", "w", false,
   { { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, { EVENT_FAILED, 0, FAILED }, { EVENT_FAILED, 0, WRONG }, LEAVES }, REFUSED },
 #define VERIFIED(end, how) { "a verified session stays one however it closes", DONE, "s", "r", false, \
-  { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, ACTION_FINISH, 0 } }, GOOD }
+  { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, GOOD }
 VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_INTERRUPTED, GOOD), VERIFIED(EVENT_FLUSHED, GOOD),
 VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 /* Giving up: a file has shrunk, or a disk is full; what was posted before completes behind that. */
@@ -101,9 +101,9 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "a peer that gives up is left at once", OPERATING, "cs", "r", false,
   { { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, { EVENT_OPERATION_COMPLETED, 0, 0 }, LEAVES }, REFUSED },
 { "why a peer gave up counts after it has gone", CONNECTED, "s", "r", false,
-  { { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_PEER_GAVE_UP, 0, REFUSED }, { EVENT_DRAINED, ACTION_FINISH, 0 } }, REFUSED },
+  { { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_PEER_GAVE_UP, 0, REFUSED }, { EVENT_DRAINED, 0, 0 } }, REFUSED },
 { "who gives up while checking waits for the answer", DONE, "s", "r", false,
-  { { EVENT_DONE_RECEIVED, ACTION_CHECK, 0 }, { EVENT_GAVE_UP, 0, FAILED }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, { EVENT_VERDICT_RECEIVED, 0, GOOD },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_GAVE_UP, 0, FAILED }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, { EVENT_VERDICT_RECEIVED, 0, GOOD },
     { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
 { "a client may give up as soon as its MSG_MR is posted", NEW, "c", "rw", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_MR_SENT, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
@@ -323,7 +323,7 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 struct world {
 	struct protocol_bytes side;
 	uint8_t posted; /* enum action, or-ed */
-	uint8_t asked;  /* ACTION_CHECK, and no answer yet */
+	uint8_t asked;  /* to check, and no answer yet */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
 	uint8_t deadlines; /* in a row */
@@ -471,7 +471,7 @@ static void watch_posts(const struct occasion *occasion)
 	if (occasion->actions & POSTING_ACTIONS) {
 		REQUIRE(after->phase == PHASE_EXCHANGING);
 		REQUIRE(before->phase <= PHASE_EXCHANGING);
-		REQUIRE(!(occasion->actions & (ACTION_DISCONNECT | ACTION_FINISH)));
+		REQUIRE(!(occasion->actions & ACTION_DISCONNECT));
 	}
 }
 
@@ -536,8 +536,6 @@ static void watch_phases(const struct occasion *occasion)
 	if (before->phase == PHASE_FINISHED)
 		REQUIRE(occasion->actions == 0 && after->status == before->status &&
 			after->remote == before->remote);
-	else
-		REQUIRE(!(occasion->actions & ACTION_FINISH) == (after->phase != PHASE_FINISHED));
 	REQUIRE(!(occasion->actions & ACTION_DISCONNECT) ==
 		!(before->phase < PHASE_CLOSING && after->phase >= PHASE_CLOSING));
 	if (before->phase == PHASE_CLOSING && before->status != STATUS_PEER_LOST)
@@ -570,7 +568,7 @@ static void watch(const struct occasion *occasion)
 	watch_messages(occasion);
 	watch_findings(occasion);
 	watch_outcome(occasion);
-	world->asked |= !!(occasion->actions & ACTION_CHECK);
+	world->asked |= occasion->after.local == LOCAL_CHECKING;
 	world->deadlines = occasion->event.type == EVENT_DEADLINE ? world->deadlines + 1 : 0;
 	if (world->deadlines >= 3)
 		REQUIRE(occasion->after.phase == PHASE_FINISHED);
