@@ -580,16 +580,10 @@ static int send_window(struct connection *connection)
 {
 	struct message message = { .type = MSG_WINDOW };
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
-	struct window window;
 
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
-	window = transfer_window(&connection->transfer);
-	message.received = window.received;
-	message.kept = window.kept;
-	message.value = window.ready;
-	message.length = window.taken;
-	message.end = window.end;
+	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
 	return post_message(connection, &message);
 }
@@ -885,14 +879,9 @@ static void give_up(struct connection *connection, const struct failure *failure
 
 /* How far the peer is. Only what moves extends the deadline. */
 static void handle_window(struct connection *connection, unsigned int slot,
-			  const struct message *message)
+			  const struct window *window)
 {
 	const struct protocol *protocol = &connection->protocol;
-	const struct window window = { .received = message->received,
-				       .ready = message->value,
-				       .taken = message->length,
-				       .kept = message->kept,
-				       .end = message->end };
 	uint64_t moves = connection->transfer.moves;
 	const char *wrong = "is out of turn";
 	int error;
@@ -900,7 +889,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	if (protocol->gave_up)
 		return;
 	if (window_may_come(protocol))
-		wrong = transfer_accept(&connection->transfer, &window);
+		wrong = transfer_accept(&connection->transfer, window);
 	if (wrong) {
 		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
@@ -1022,7 +1011,7 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 		handle_verdict(connection, message.value);
 		break;
 	default:
-		handle_window(connection, slot, &message);
+		handle_window(connection, slot, &message.window);
 	}
 }
 

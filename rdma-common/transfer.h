@@ -32,6 +32,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire.h"
+
 /* A length that only the source knows, and only at its end. */
 #define TRANSFER_UNKNOWN UINT64_MAX
 
@@ -176,15 +178,6 @@ struct transfer_run {
 	uint64_t stride; /* from one's offsets to the next one's; 0: each has the same bytes */
 	unsigned int count;
 	bool signaled; /* the last one asks for a completion, which stands for all before it, too */
-};
-
-/* The numbers in a MSG_WINDOW. */
-struct window {
-	uint64_t received; /* MSG_WINDOWs that its sender has received */
-	uint64_t ready;    /* of its sender's outgoing stream */
-	uint64_t taken;    /* of its sender's incoming stream */
-	uint64_t kept;
-	bool end; /* `ready` is the end; said once */
 };
 
 /* Begins. */

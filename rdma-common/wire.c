@@ -21,20 +21,32 @@ static uint64_t get(const uint8_t *wire, size_t size)
 }
 
 /* Offsets of the fields of a message: the tutorial's struct on 64-bit little-endian machines. */
-#define MESSAGE_TYPE     0
-#define MESSAGE_READY    8
-#define MESSAGE_RECEIVED 8
-#define MESSAGE_ERRORS   8
-#define MESSAGE_KEPT     16
-#define MESSAGE_VALUE    24
-#define MESSAGE_LENGTH   32
-#define MESSAGE_RKEY     48
-#define MESSAGE_END      48
+#define MESSAGE_TYPE    0
+#define MESSAGE_READY   8
+#define MESSAGE_ERRORS  8
+#define MESSAGE_VALUE   24
+#define MESSAGE_LENGTH  32
+#define MESSAGE_RKEY    48
+#define WINDOW_RECEIVED 8
+#define WINDOW_KEPT     16
+#define WINDOW_READY    24
+#define WINDOW_TAKEN    32
+#define WINDOW_END      48
 
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 {
+	const struct window *window = &message->window;
+
 	memset(wire, 0, MESSAGE_SIZE);
 	put(wire + MESSAGE_TYPE, message->type, 4);
+	if (message->type == MSG_WINDOW) {
+		put(wire + WINDOW_RECEIVED, window->received, 8);
+		put(wire + WINDOW_KEPT, window->kept, 8);
+		put(wire + WINDOW_READY, window->ready, 8);
+		put(wire + WINDOW_TAKEN, window->taken, 8);
+		put(wire + WINDOW_END, window->end, 4);
+		return;
+	}
 	put(wire + MESSAGE_VALUE, message->value, 8);
 	put(wire + MESSAGE_LENGTH, message->length, 8);
 	if (message->type == MSG_MR) {
@@ -42,10 +54,6 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 		put(wire + MESSAGE_RKEY, message->rkey, 4);
 	} else if (message->type == MSG_VERDICT) {
 		put(wire + MESSAGE_ERRORS, message->errors, 8);
-	} else if (message->type == MSG_WINDOW) {
-		put(wire + MESSAGE_RECEIVED, message->received, 8);
-		put(wire + MESSAGE_KEPT, message->kept, 8);
-		put(wire + MESSAGE_END, message->end, 4);
 	}
 }
 
@@ -58,20 +66,22 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 	type = get(wire + MESSAGE_TYPE, 4);
 	if (type >= MESSAGE_TYPES)
 		return false;
-	*message = (struct message){
-		.type = (enum message_type)type,
-		.value = get(wire + MESSAGE_VALUE, 8),
-		.length = get(wire + MESSAGE_LENGTH, 8),
-	};
+	*message = (struct message){ .type = (enum message_type)type };
+	if (message->type == MSG_WINDOW) {
+		message->window = (struct window){ .received = get(wire + WINDOW_RECEIVED, 8),
+						   .kept = get(wire + WINDOW_KEPT, 8),
+						   .ready = get(wire + WINDOW_READY, 8),
+						   .taken = get(wire + WINDOW_TAKEN, 8),
+						   .end = get(wire + WINDOW_END, 4) != 0 };
+		return true;
+	}
+	message->value = get(wire + MESSAGE_VALUE, 8);
+	message->length = get(wire + MESSAGE_LENGTH, 8);
 	if (message->type == MSG_MR) {
 		message->ready = get(wire + MESSAGE_READY, 8);
 		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
 	} else if (message->type == MSG_VERDICT) {
 		message->errors = get(wire + MESSAGE_ERRORS, 8);
-	} else if (message->type == MSG_WINDOW) {
-		message->received = get(wire + MESSAGE_RECEIVED, 8);
-		message->kept = get(wire + MESSAGE_KEPT, 8);
-		message->end = get(wire + MESSAGE_END, 4) != 0;
 	}
 	return true;
 }

@@ -23,19 +23,25 @@ const char *message_name(enum message_type type);
 
 #define MESSAGE_SIZE 56 /* bytes */
 
+/* The numbers in a MSG_WINDOW: positions (transfer.h). */
+struct window {
+	uint64_t received; /* MSG_WINDOWs that its sender has received */
+	uint64_t ready;    /* of its sender's outgoing stream */
+	uint64_t taken;    /* of its sender's incoming stream */
+	uint64_t kept;
+	bool end; /* `ready` is the end; said once */
+};
+
 /* One message, decoded. Only what its type uses has a meaning. */
 struct message {
 	enum message_type type;
-	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status; WINDOW: `ready` */
-	uint64_t length;   /* bytes. MR: in the region; DONE: sent, of one pass if they repeat;
-			      WINDOW: `taken`; VERDICT: that the sender's operation carried, each time
-			      counted */
-	uint64_t ready;    /* MR: bytes that may be read */
-	uint64_t received; /* WINDOW: how many its sender has received */
-	uint64_t kept;     /* WINDOW */
-	uint64_t errors;   /* VERDICT: that the sender's port has counted, and 1; 0: not counted */
-	uint32_t rkey;     /* MR */
-	bool end;          /* WINDOW: `ready` is the end */
+	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status */
+	uint64_t length; /* bytes. MR: in the region; DONE: sent, of one pass if they repeat;
+			    VERDICT: that the sender's operation carried, each time counted */
+	uint64_t ready;  /* MR: bytes that may be read */
+	uint64_t errors; /* VERDICT: that the sender's port has counted, and 1; 0: not counted */
+	uint32_t rkey;   /* MR */
+	struct window window; /* WINDOW: alone */
 };
 
 /* Writes `message` in its wire form, little-endian, reserved bytes zero. Cannot fail. */

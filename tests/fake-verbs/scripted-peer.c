@@ -304,12 +304,7 @@ void peer_sends_message(struct peer *peer, const struct message *message)
 
 void peer_sends_window(struct peer *peer, const struct window *window)
 {
-	const struct message message = { .type = MSG_WINDOW,
-					 .received = window->received,
-					 .kept = window->kept,
-					 .value = window->ready,
-					 .length = window->taken,
-					 .end = window->end };
+	const struct message message = { .type = MSG_WINDOW, .window = *window };
 
 	peer->told = *window;
 	peer_sends_message(peer, &message);
@@ -676,8 +671,8 @@ void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 	if (message.type == MSG_MR) {
 		peer->known_ready = is_tutorial() ? TUTORIAL_PAYLOAD : message.ready;
 	} else if (message.type == MSG_WINDOW) {
-		peer->known_ready = message.value;
-		peer->known_taken = message.length;
+		peer->known_ready = message.window.ready;
+		peer->known_taken = message.window.taken;
 	} else if (message.type == MSG_DONE) {
 		peer->done_delivered = true;
 		peer->known_ready = peer->transfer.source.told_ready;
@@ -816,13 +811,8 @@ static void receive_done(struct peer *peer, const struct message *done)
 	complete_without_hello(peer);
 }
 
-static void receive_window(struct peer *peer, const struct message *message)
+static void receive_window(struct peer *peer, const struct window *window)
 {
-	const struct window window = { .received = message->received,
-				       .kept = message->kept,
-				       .ready = message->value,
-				       .taken = message->length,
-				       .end = message->end };
 	const char *wrong;
 
 	if (is_tutorial())
@@ -830,7 +820,7 @@ static void receive_window(struct peer *peer, const struct message *message)
 	peer->windows_received++;
 	if (peer->lied)
 		return;
-	wrong = transfer_accept(&peer->transfer, &window);
+	wrong = transfer_accept(&peer->transfer, window);
 	if (wrong)
 		violation("the program's window %s", wrong);
 }
@@ -895,6 +885,6 @@ void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 	else if (message.type == MSG_VERDICT)
 		receive_verdict(peer, &message);
 	else
-		receive_window(peer, &message);
+		receive_window(peer, &message.window);
 	pump(peer);
 }

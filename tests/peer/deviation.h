@@ -28,9 +28,9 @@ static const struct deviation_field {
 	DEVIATION_FIELD("verdict.status", MSG_VERDICT, value),
 	DEVIATION_FIELD("verdict.bytes", MSG_VERDICT, length),
 	DEVIATION_FIELD("verdict.errors", MSG_VERDICT, errors),
-	DEVIATION_FIELD("window.received", MSG_WINDOW, received),
-	DEVIATION_FIELD("window.ready", MSG_WINDOW, value),
-	DEVIATION_FIELD("window.taken", MSG_WINDOW, length),
+	DEVIATION_FIELD("window.received", MSG_WINDOW, window.received),
+	DEVIATION_FIELD("window.ready", MSG_WINDOW, window.ready),
+	DEVIATION_FIELD("window.taken", MSG_WINDOW, window.taken),
 };
 
 /* Puts the value in the field that `text` names, if the message has that. */

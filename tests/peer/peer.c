@@ -102,7 +102,7 @@ struct session {
 	unsigned int disconnected; /* the other side did, or answered */
 	unsigned int received[4];  /* messages by type */
 	struct message messages[4];
-	struct message window;          /* the numbers that were sent last */
+	struct window window;           /* the numbers that were sent last */
 	unsigned int posted, completed; /* send work requests */
 	const char *over;               /* why the session cannot go on; NULL: it can */
 	bool reported;                  /* so on standard output */
@@ -390,7 +390,7 @@ static void send_mr(struct session *session)
 		.rkey = exposed->rkey,
 	};
 
-	session->window.value = ready;
+	session->window.ready = ready;
 	send_message(session, &message);
 }
 
@@ -422,19 +422,14 @@ static void send_verdict(struct session *session)
 /* A true one, if it is sent when the operation is posted: then it could move by more. */
 static void send_window(struct session *session)
 {
-	struct message *told = &session->window;
-	struct message message;
+	struct message message = { .type = MSG_WINDOW };
 
 	if (session->peer->operation == OPERATION_WRITE)
-		told->value++;
+		session->window.ready++;
 	else
-		told->length++;
-	message = (struct message){
-		.type = MSG_WINDOW,
-		.received = session->received[MSG_WINDOW],
-		.value = told->value,
-		.length = told->length,
-	};
+		session->window.taken++;
+	session->window.received = session->received[MSG_WINDOW];
+	message.window = session->window;
 	send_message(session, &message);
 }
 

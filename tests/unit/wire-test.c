@@ -19,11 +19,13 @@ static struct message full_message(enum message_type type)
 				 .value = 0x1122334455667788,
 				 .length = 0x0102030405060708,
 				 .ready = 0x2122232425262728,
-				 .received = 0x3132333435363738,
-				 .kept = 0x4142434445464748,
 				 .errors = 0x5152535455565758,
 				 .rkey = 0xdeadbeef,
-				 .end = true };
+				 .window = { .received = 0x3132333435363738,
+					     .ready = 0x1122334455667788,
+					     .taken = 0x0102030405060708,
+					     .kept = 0x4142434445464748,
+					     .end = true } };
 }
 
 #define VALUE_BYTES    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11
@@ -56,11 +58,11 @@ static const struct {
 			   VALUE_BYTES,
 			   LENGTH_BYTES,
 			   [48] = 1 },
-			 { .value = 0x1122334455667788,
-			   .length = 0x0102030405060708,
-			   .received = 0x3132333435363738,
-			   .kept = 0x4142434445464748,
-			   .end = true } },
+			 { .window = { .ready = 0x1122334455667788,
+				       .taken = 0x0102030405060708,
+				       .received = 0x3132333435363738,
+				       .kept = 0x4142434445464748,
+				       .end = true } } },
 };
 
 static void assert_same_message(const struct message *message, const struct message *expected)
@@ -68,11 +70,13 @@ static void assert_same_message(const struct message *message, const struct mess
 	assert_true(message->value == expected->value);
 	assert_true(message->length == expected->length);
 	assert_true(message->ready == expected->ready);
-	assert_true(message->received == expected->received);
-	assert_true(message->kept == expected->kept);
+	assert_true(message->window.received == expected->window.received);
+	assert_true(message->window.kept == expected->window.kept);
+	assert_true(message->window.ready == expected->window.ready);
+	assert_true(message->window.taken == expected->window.taken);
 	assert_true(message->errors == expected->errors);
 	assert_true(message->rkey == expected->rkey);
-	assert_int_equal(message->end, expected->end);
+	assert_int_equal(message->window.end, expected->window.end);
 }
 
 static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
@@ -115,11 +119,11 @@ TEST(any_bit_of_the_end_of_a_window_is_its_end)
 	struct message message;
 
 	assert_true(decode_message(wire, sizeof(wire), &message));
-	assert_false(message.end);
+	assert_false(message.window.end);
 	for (size_t byte = 48; byte < 52; byte++) {
 		wire[byte] = 0x80;
 		assert_true(decode_message(wire, sizeof(wire), &message));
-		assert_true(message.end);
+		assert_true(message.window.end);
 		wire[byte] = 0;
 	}
 }
