@@ -20,17 +20,14 @@ static const char usage[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
 
-/* One attempt at a session with one address; with --connections there are several at once. */
+/* A session with one address, or with --connections several at once: the engine's connections. */
 struct client {
 	struct engine *engine;
 	const struct options *options; /* of the session */
-	struct connection *connection; /* NULL: it did not come about */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
-	int64_t resolve_deadline;       /* as now_milliseconds() counts; INT64_MAX once resolved */
-	enum status status;             /* how the session ended */
-	bool ended;                     /* its thread has */
-	bool reached; /* the peer answered as a server of this project: no other address is tried */
+	bool settled; /* a server of this project answered, or none can: no other address is tried
+		       */
 };
 
 /* read|write ADDRESS PORT, or with --check perhaps ADDRESS and PORT. */
@@ -77,18 +74,17 @@ static struct sockaddr *choose_source(const struct client *client)
 	return source ? source->ai_addr : NULL;
 }
 
-static void address_unresolved(struct client *client, int error)
+static void address_unresolved(struct connection *connection, int error)
 {
-	connection_fail(client->connection, STATUS_UNRESOLVED,
+	connection_fail(connection, STATUS_UNRESOLVED,
 			"cannot resolve the address: %s; is the host up, and does a network "
 			"interface with an RDMA device ('rdma link') lead there?",
 			strerror(error));
 }
 
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
-static void start_resolving(struct client *client)
+static void start_resolving(const struct client *client, struct connection *connection)
 {
-	struct connection *connection = client->connection;
 	struct sockaddr *source = choose_source(client);
 
 	if (client->sources && !source) {
@@ -101,7 +97,7 @@ static void start_resolving(struct client *client)
 	}
 	print_trace(&connection->log, "rdma_resolve_addr");
 	if (!resolve_address(connection->id, source, client->address->ai_addr,
-			     client->resolve_deadline))
+			     connection->deadline))
 		return;
 	if (errno == ETIME)
 		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
@@ -112,25 +108,25 @@ static void start_resolving(struct client *client)
 				"an RDMA device ('rdma link') that leads there?",
 				short_name(client->options->bind).text, strerror(errno));
 	else
-		address_unresolved(client, errno);
+		address_unresolved(connection, errno);
 }
 
-static void address_failed(struct client *client, const struct cm_event *event)
+static void address_failed(const struct client *client, struct connection *connection,
+			   const struct cm_event *event)
 {
-	if (event->status == -ETIMEDOUT)
-		start_resolving(client); /* the first packets to a new neighbour may be lost */
+	if (event->status == -ETIMEDOUT) /* the first packets to a new neighbour may be lost */
+		start_resolving(client, connection);
 	else
-		address_unresolved(client, -event->status);
+		address_unresolved(connection, -event->status);
 }
 
 /* The device is known now, so everything that belongs to it can be allocated. */
-static void address_resolved(struct client *client)
+static void address_resolved(struct connection *connection)
 {
-	struct connection *connection = client->connection;
-	int timeout = (int)(client->resolve_deadline - now_milliseconds());
+	int timeout = (int)(connection->deadline - now_milliseconds());
 
 	print_status(&connection->log, "address resolved.");
-	if (connection_prepare(connection, client->options->one_way) != STATUS_SUCCESS)
+	if (connection_prepare(connection, connection->options->one_way) != STATUS_SUCCESS)
 		return;
 	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
 		connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s",
@@ -173,43 +169,41 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * rdma_connect(3), which over iWARP may wait as long as --timeout. While others are still to be
- * called for: all of them wait that much longer than they may take to be resolved, and no more. 0
- * or an errno value.
+ * The seconds for which rdma_connect(3) may wait, over iWARP. While others are still to be called
+ * for: all of them wait --timeout longer than they may take to be resolved, and no more.
  */
-static int connect_in_time(const struct client *client, struct rdma_conn_param *parameters)
+static unsigned int seconds_to_connect(const struct connection *connection)
 {
-	unsigned int timeout = client->options->timeout_seconds;
-	int64_t left = (client->resolve_deadline - now_milliseconds()) / 1000 + timeout;
+	unsigned int timeout = connection->options->timeout_seconds;
+	int64_t left = (connection->deadline - now_milliseconds()) / 1000 + timeout;
 
 	if (left < 1)
-		return ETIMEDOUT;
-	return connect_within(client->connection->id, parameters,
-			      left < timeout ? (unsigned int)left : timeout);
+		return 0;
+	return left < timeout ? (unsigned int)left : timeout;
 }
 
-static void route_resolved(struct client *client)
+static void route_resolved(struct connection *connection)
 {
-	struct connection *connection = client->connection;
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
+	unsigned int seconds = seconds_to_connect(connection);
 	int error;
 
 	print_status(&connection->log, "route resolved.");
-	if (client->options->connections > 1)
+	if (connection->options->connections > 1)
 		print_trace(&connection->log, "source port %u", source_port(connection->id));
 	connection_extend_deadline(connection);
+	connection->resolved = true;
 	print_trace(&connection->log, "rdma_connect");
-	error = connect_in_time(client, &parameters);
-	client->resolve_deadline = INT64_MAX;
+	error = seconds > 0 ? connect_within(connection->id, &parameters, seconds) : ETIMEDOUT;
 	if (error)
 		connect_failed(connection, error);
 }
 
 /* The server rejected the request, or nobody listens. */
-static void rejected(struct client *client, const struct cm_event *event)
+static void rejected(struct client *client, struct connection *connection,
+		     const struct cm_event *event)
 {
-	struct connection *connection = client->connection;
 	struct failure failure;
 
 	if (connection->running) { /* it has been established */
@@ -219,246 +213,210 @@ static void rejected(struct client *client, const struct cm_event *event)
 	connection->rejected = true;
 	connection->rejection = peer_introduction(event);
 	if (explain_rejection(&connection->rejection, event->status, &failure))
-		client->reached = true;
+		client->settled = true;
 	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 
-static void established(struct client *client, const struct cm_event *event)
+static void established(struct client *client, struct connection *connection,
+			const struct cm_event *event)
 {
-	client->reached = true;
-	connection_negotiate(client->connection, event);
-	connection_cm_event(client->connection, event);
-	connection_start(client->connection); /* also to close it, if that has failed */
+	client->settled = true;
+	connection_negotiate(connection, event);
+	connection_cm_event(connection, event);
+	connection_start(connection); /* also to close it, if that has failed */
+}
+
+/* True if it has no thread yet, and has not failed, nor been interrupted. */
+static bool is_starting(const struct connection *connection)
+{
+	return !connection->running && !connection_is_over(connection);
+}
+
+/* An event that leads a connection from one step of its making to the next. */
+static void take_step(const struct client *client, struct connection *connection,
+		      const struct cm_event *event)
+{
+	if (!is_starting(connection))
+		return;
+	if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED)
+		address_resolved(connection);
+	else if (event->type == RDMA_CM_EVENT_ADDR_ERROR)
+		address_failed(client, connection, event);
+	else if (event->type == RDMA_CM_EVENT_ROUTE_RESOLVED)
+		route_resolved(connection);
+	else
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"cannot resolve the route: %s; is the subnet manager running?",
+				strerror(-event->status));
 }
 
 static void handle_cm_event(struct client *client, const struct cm_event *event)
 {
-	const struct connection *connection = client->connection;
-	/* behind a signal say; once its thread runs the state is that one's, and all is resolved */
-	bool too_late = !connection->running && connection_is_over(connection);
+	struct connection *connection = event->id->context; /* NULL: it is gone */
 
+	if (!connection)
+		return;
 	switch (event->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (!too_late)
-			address_resolved(client);
-		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-		if (!too_late)
-			address_failed(client, event);
-		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		if (!too_late)
-			route_resolved(client);
-		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		if (!too_late)
-			connection_fail(
-				client->connection, STATUS_UNRESOLVED,
-				"cannot resolve the route: %s; is the subnet manager running?",
-				strerror(-event->status));
+		take_step(client, connection, event);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		established(client, event);
+		established(client, connection, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		rejected(client, event);
+		rejected(client, connection, event);
 		break;
 	default:
-		connection_cm_event(client->connection, event);
-	}
-}
-
-/* A time is up, of what the main thread waits for. */
-static void check_time(struct client *client)
-{
-	struct connection *connection = client->connection;
-	int64_t now = now_milliseconds();
-
-	if (now >= client->resolve_deadline) {
-		client->resolve_deadline = INT64_MAX;
-		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
-	} else if (!connection->running && now >= connection->deadline) {
-		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+		connection_cm_event(connection, event);
 	}
 }
 
 /* ---- Sessions, one or several at once ---- */
 
-/* True as long as the main thread has to do something for the session. */
-static bool goes_on(const struct client *client)
+/* When the time of a session that has no thread yet is up. -1: all are over. */
+static int64_t next_deadline(const struct engine *engine)
 {
-	const struct connection *connection = client->connection;
+	const struct connection *connection;
+	int64_t deadline = -1;
 
-	return connection && !client->ended &&
-	       (connection->running || !connection_is_over(connection));
-}
-
-/* When the time of a session that has no thread yet is up. -1: no session goes on. */
-static int64_t next_deadline(const struct client *clients, unsigned int count)
-{
-	int64_t deadline = -1, next;
-
-	for (const struct client *client = clients; client < clients + count; client++) {
-		if (!goes_on(client))
-			continue;
-		next = client->connection->running ? INT64_MAX : client->connection->deadline;
-		if (deadline < 0 || next < deadline)
-			deadline = next;
+	TAILQ_FOREACH (connection, &engine->connections, link) {
+		if (is_starting(connection) && (deadline < 0 || connection->deadline < deadline))
+			deadline = connection->deadline;
+		else if (connection->running && deadline < 0)
+			deadline = INT64_MAX;
 	}
 	return deadline;
 }
 
-/* Whose the connection is; NULL: it is gone. */
-static struct client *client_of(struct client *clients, unsigned int count,
-				const struct connection *connection)
+/* Ends what has no thread yet, and whose time is up. */
+static void check_time(struct engine *engine)
 {
-	for (unsigned int i = 0; i < count; i++) {
-		if (clients[i].connection == connection)
-			return &clients[i];
-	}
-	return NULL;
-}
+	struct connection *connection;
+	int64_t now = now_milliseconds();
 
-/* What concerns all of them: a signal, the end of all events, or nothing but the time. */
-static void handle_wakeup(struct client *clients, unsigned int count, enum wakeup wakeup)
-{
-	for (unsigned int i = 0; i < count; i++) {
-		struct client *client = &clients[i];
-
-		if (wakeup == WAKEUP_SIGNAL || wakeup == WAKEUP_EXHAUSTED)
-			client->reached = true; /* no other address is tried */
-		if (!goes_on(client))
+	TAILQ_FOREACH (connection, &engine->connections, link) {
+		if (!is_starting(connection) || now < connection->deadline)
 			continue;
-		if (wakeup == WAKEUP_SIGNAL)
-			connection_tell(client->connection, NEWS_INTERRUPTED);
-		else if (wakeup == WAKEUP_EXHAUSTED)
-			connection_tell(client->connection, NEWS_ABANDONED);
+		if (connection->resolved)
+			connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
 		else
-			check_time(client);
+			connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
 	}
 }
 
 /* Runs until all sessions are over. */
-static void run_events(struct client *clients, unsigned int count)
+static void run_events(struct client *client)
 {
-	struct client *client;
+	struct engine *engine = client->engine;
 	struct connection *ended;
 	struct cm_event event;
 	int64_t deadline;
 
-	while ((deadline = next_deadline(clients, count)) >= 0) {
-		enum wakeup wakeup = engine_wait(clients->engine, deadline, &event, &ended);
-
-		if (wakeup == WAKEUP_CM_EVENT) {
-			client = client_of(clients, count, event.id->context);
-			if (client)
-				handle_cm_event(client, &event);
-		} else if (wakeup == WAKEUP_ENDED) {
-			client = client_of(clients, count, ended);
-			if (client)
-				client->ended = true;
-		} else {
-			handle_wakeup(clients, count, wakeup);
+	while ((deadline = next_deadline(engine)) >= 0) {
+		switch (engine_wait(engine, deadline, &event, &ended)) {
+		case WAKEUP_CM_EVENT:
+			handle_cm_event(client, &event);
+			break;
+		case WAKEUP_ENDED:
+			connection_join(ended);
+			break;
+		case WAKEUP_SIGNAL:
+			client->settled = true;
+			engine_tell(engine, NEWS_INTERRUPTED);
+			break;
+		case WAKEUP_EXHAUSTED:
+			client->settled = true;
+			engine_tell(engine, NEWS_ABANDONED);
+			break;
+		default:
+			check_time(engine);
 		}
 	}
 }
 
-/* Begins a session with client->address. Where it does not come about a message is printed. */
-static void start_session(struct client *client)
+/* Begins a session with client->address. False: it does not come about; a message is printed. */
+static bool start_session(const struct client *client)
 {
 	struct engine *engine = client->engine;
+	struct connection *connection;
 	struct rdma_cm_id *id;
 
-	client->status = STATUS_LOCAL_FAILURE;
 	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP)) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot create a connection identifier: %s", strerror(errno));
-		return;
+		return false;
 	}
-	client->resolve_deadline = now_milliseconds() + timeout_milliseconds(client->options);
-	client->connection =
-		connection_create(engine, id, client->options, client->address->ai_addr);
-	if (client->connection && connection_set_tos(client->connection) == STATUS_SUCCESS)
-		start_resolving(client);
-}
-
-/* How many there are at once: one at least. */
-static unsigned int session_count(const struct options *options)
-{
-	return options->connections > 1 ? options->connections : 1;
+	connection = connection_create(engine, id, client->options, client->address->ai_addr);
+	if (connection && connection_set_tos(connection) == STATUS_SUCCESS)
+		start_resolving(client, connection);
+	return connection;
 }
 
 /*
- * Runs a session for each client, a copy of `common`, all at once, and returns the worst status.
- * How they ended is in their connections, which the caller destroys.
+ * Runs as many sessions as the options say, all at once, and returns the worst status. How they
+ * ended is in the engine's connections, which the caller destroys.
  */
-static enum status run_sessions(const struct client *common, struct client *clients,
-				unsigned int count)
+static enum status run_sessions(struct client *client)
 {
 	enum status status = STATUS_SUCCESS;
+	struct connection *connection;
 
-	for (unsigned int i = 0; i < count; i++) {
-		clients[i] = *common;
-		start_session(&clients[i]);
+	for (unsigned int i = 0; i < client->options->connections; i++) {
+		if (!start_session(client))
+			status = STATUS_LOCAL_FAILURE;
 	}
-	run_events(clients, count);
-	for (unsigned int i = 0; i < count; i++) {
-		if (clients[i].connection)
-			clients[i].status = connection_join(clients[i].connection);
-		status = worse_status(status, clients[i].status);
-	}
+	run_events(client);
+	TAILQ_FOREACH (connection, &client->engine->connections, link)
+		status = worse_status(status, connection_join(connection));
 	return status;
 }
 
-/* Reports how the sessions ended, and if `last`, that is no other address is tried, outcomes. True:
- * one was. */
-static bool report(struct client *clients, unsigned int count, enum status status, bool last)
+/*
+ * Reports how the sessions ended, and if that counts, that is no other address is tried, outcomes.
+ * True: one was.
+ */
+static bool report(const struct client *client, enum status status, bool counts)
 {
-	const struct engine *engine = clients->engine;
+	bool several = client->options->connections > 1, reported = false;
+	struct engine *engine = client->engine;
+	struct connection *connection;
 	struct sum sum = { 0 };
-	bool reported = false;
 
-	for (unsigned int i = 0; i < count; i++) {
-		struct connection *connection = clients[i].connection;
-
-		if (!connection)
-			continue;
+	while ((connection = TAILQ_FIRST(&engine->connections))) {
 		report_session(connection);
-		if (last)
+		if (counts)
 			report_json(connection);
-		if (count > 1)
+		if (several)
 			report_path(&sum, connection);
 		connection_destroy(connection);
-		reported = last;
+		reported = counts;
 	}
-	if (last && count > 1)
+	if (counts && several)
 		report_sum(engine, &sum, status);
 	return reported;
 }
 
 /*
- * Tries the addresses of the host in turn, until a server of this project answers. Each client is a
- * copy of `common`. `*reported`: an outcome was.
+ * Tries the addresses of the host in turn, until a server of this project answers. `*reported`: an
+ * outcome was.
  */
-static enum status try_addresses(const struct client *common, const struct addrinfo *addresses,
+static enum status try_addresses(struct client *client, const struct addrinfo *addresses,
 				 bool *reported)
 {
-	const struct options *options = common->options;
-	struct client clients[MOST_CONNECTIONS], client = *common;
-	unsigned int count = session_count(options);
 	enum status status = STATUS_UNRESOLVED;
-	bool reached = false;
+	bool last = false;
 
-	for (const struct addrinfo *address = addresses; address && !reached;
-	     address = address->ai_next) {
-		client.address = address;
-		status = run_sessions(&client, clients, count);
-		for (unsigned int i = 0; i < count; i++)
-			reached |= clients[i].reached;
-		*reported = report(clients, count, status, reached || !address->ai_next);
-		if (address->ai_next && !reached)
-			print_warning(&common->engine->console, "trying the next address of '%s'",
-				      short_name(options->address).text);
+	for (const struct addrinfo *address = addresses; !last; address = address->ai_next) {
+		client->address = address;
+		status = run_sessions(client);
+		last = client->settled || !address->ai_next;
+		*reported = report(client, status, last);
+		if (!last)
+			print_warning(&client->engine->console, "trying the next address of '%s'",
+				      short_name(client->options->address).text);
 	}
 	return status;
 }
@@ -508,26 +466,20 @@ static bool run_check_sessions(struct check *check, void *argument)
 	struct client client = { .engine = engine,
 				 .options = &check->session,
 				 .address = check->address,
-				 .sources = check->sources,
-				 .reached = check->reached };
-	struct client clients[MOST_CONNECTIONS];
-	unsigned int count = session_count(&check->session);
-	bool complete = true;
+				 .sources = check->sources };
+	struct connection *connection;
 
 	wait_until(engine, check->start);
 	if (engine->process.signal_number)
 		return false;
 	engine->payload = payload_pattern(check->session.pattern_size);
-	run_sessions(&client, clients, count);
-	for (unsigned int i = 0; i < count; i++) {
-		check->reached |= clients[i].reached;
-		complete &= clients[i].connection != NULL;
-		if (!clients[i].connection)
-			continue;
-		check_take(check, clients[i].connection);
-		connection_destroy(clients[i].connection);
+	run_sessions(&client);
+	check->reached |= client.settled;
+	while ((connection = TAILQ_FIRST(&engine->connections))) {
+		check_take(check, connection);
+		connection_destroy(connection);
 	}
-	return complete;
+	return check->path_count == check->session.connections;
 }
 
 static enum status run_check(struct engine *engine)

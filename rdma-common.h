@@ -137,6 +137,7 @@ struct connection {
 	struct counting *counting; /* NULL: neither side wants it */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
+	bool resolved; /* client: the address and the route are */
 	bool rejected; /* client: by the server, which said this: */
 	struct introduction rejection;
 	enum status status;  /* how the session ended, once it is joined */

@@ -332,14 +332,6 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 		connection_cm_event(context, event);
 }
 
-static void tell_all(struct server *server, enum news news)
-{
-	struct connection *connection;
-
-	TAILQ_FOREACH (connection, &server->engine.connections, link)
-		connection_tell(connection, news);
-}
-
 static enum status run_events(struct server *server)
 {
 	struct connection *ended;
@@ -360,12 +352,12 @@ static enum status run_events(struct server *server)
 			break;
 		case WAKEUP_SIGNAL:
 			server->stopping = true;
-			tell_all(server, NEWS_INTERRUPTED);
+			engine_tell(&server->engine, NEWS_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			server->stopping = true;
 			server->status = STATUS_LOCAL_FAILURE;
-			tell_all(server, NEWS_ABANDONED);
+			engine_tell(&server->engine, NEWS_ABANDONED);
 			break;
 		default:
 			break;

@@ -426,6 +426,14 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 	}
 }
 
+void engine_tell(struct engine *engine, enum news news)
+{
+	struct connection *connection;
+
+	TAILQ_FOREACH (connection, &engine->connections, link)
+		connection_tell(connection, news);
+}
+
 /* Tells the connection that a device's event concerns, if it concerns one. */
 static void handle_device_event(struct engine *engine, const struct device_event *event)
 {

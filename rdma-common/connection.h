@@ -77,13 +77,16 @@ bool connection_is_over(const struct connection *connection);
 /* Tells the connection of an event that means the same to both programs. Its thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
+/* Tells all connections something, as connection_tell() does. */
+void engine_tell(struct engine *engine, enum news news);
+
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);
 
 /*
  * The session is over, as engine_wait() has said, or it had no thread: completes what is reported
- * of it, and returns connection->status. Then come report_session(), or what --check makes of it,
- * and connection_destroy().
+ * of it, and returns connection->status; again it changes nothing. Then come report_session(), or
+ * what --check makes of it, and connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 
