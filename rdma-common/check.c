@@ -338,20 +338,20 @@ static int resolve(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 /* How the network interface keeps RoCE's packets from being dropped where the network is full. */
 static void report_congestion(struct check *check, struct rdma_cm_id *id)
 {
-	char name[IF_NAMESIZE], text[CONGESTION_TEXT];
+	char name[IF_NAMESIZE];
 	int tos = type_of_service(id);
 	struct ibv_gid_entry gid;
 
 	if (tos < 0 || !find_gid(id, &gid) || !if_indextoname(gid.ndev_ifindex, name))
 		return;
-	if (congestion_describe(name, (unsigned int)tos, text, sizeof(text)) &&
+	append(&check->found, "%s: type of service %d; ", name, tos);
+	if (congestion_describe(name, (unsigned int)tos, &check->found) &&
 	    check->options->tos != DEFAULT_TOS)
 		append(&check->advice,
 		       "if packets of this class must not be lost, give DSCP %d a priority with "
 		       "PFC, on both hosts and the switches between ('dcb app add dev %s dscp-prio "
 		       "%d:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
 		       tos >> 2, name, tos >> 2, name);
-	append(&check->found, "%s: type of service %d; %s", name, tos, text);
 	report(check, "lossless", true);
 }
 
@@ -615,7 +615,7 @@ static void report_transfer(struct check *check)
 	       check->size, check->size > 1 ? "s" : "", to_server, to_client, good ? "" : ": ",
 	       check->failure.cause);
 	report(check, "transfer", good);
-	json_object_object_add(check->finding, "bytes", json_object_new_uint64(check->size));
+	json_add_count(check->finding, "bytes", check->size);
 	json_add_text(check->finding, "client_to_server", to_server);
 	json_add_text(check->finding, "server_to_client", to_client);
 }
@@ -1116,19 +1116,18 @@ static void report_counters(struct check *check)
 {
 	const struct counters growth = counters_growth(&check->before, &check->after);
 	uint64_t here = counters_errors(&growth), there = check->peer_errors;
-	char text[COUNTERS_TEXT];
+	const struct words grown = counters_in_words(&growth);
 
 	if (!growth.any)
 		return;
-	counters_describe(&growth, text, sizeof(text));
 	if (there > 0 && (here > 0 || there > 1))
 		append(&check->found, "errors counted: %" PRIu64 " here, %" PRIu64 " there", here,
 		       there - 1);
 	else if (here == 0)
 		append(&check->found, "no errors counted by this host's device%s meanwhile",
 		       there > 0 ? ", nor by the server's," : "");
-	if (text[0])
-		append(&check->found, "%s%s", check->found.length > 0 ? "; " : "", text);
+	if (grown.length > 0)
+		append(&check->found, "%s%s", check->found.length > 0 ? "; " : "", grown.text);
 	report(check, "counters", here == 0 && there <= 1);
 	json_add_counters(check->finding, &growth);
 	json_add_peer_errors(check->finding, there);

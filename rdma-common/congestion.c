@@ -33,22 +33,14 @@ int congestion_decode_pfc(const uint8_t *answer, size_t size)
 
 int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
 {
-	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE), rest = table, entry;
-	int priority = -1;
+	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE);
 	struct dcb_app app;
-	size_t at;
+	int priority = -1;
 
-	for (;;) {
-		entry = netlink_find(rest, DCB_ATTR_IEEE_APP);
-		if (!netlink_copy(entry, &app, sizeof(app)))
-			break;
+	while (netlink_copy(netlink_next(&table, DCB_ATTR_IEEE_APP), &app, sizeof(app))) {
 		if (app.selector == IEEE_8021QAZ_APP_SEL_DSCP && app.protocol == dscp &&
 		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
 			priority = app.priority;
-		at = (size_t)(entry.bytes - table.bytes) + ((entry.size + 3U) & ~3U);
-		if (at >= table.size)
-			break;
-		rest = (struct span){ table.bytes + at, table.size - at };
 	}
 	return priority;
 }
@@ -102,56 +94,53 @@ static int read_ecn(const char *interface)
 }
 
 /* Appends for which priorities something is on. */
-static void describe(const char *name, int priorities, char *text, size_t size)
+static void describe(const char *name, int priorities, struct words *words)
 {
-	const char *words = priorities ? "on for priority" : "off";
-	size_t length = strlen(text);
+	const char *known = priorities ? "on for priority" : "off";
 
-	snprintf(text + length, size - length, "%s %s", name, priorities < 0 ? "not known" : words);
+	append(words, "%s %s", name, priorities < 0 ? "not known" : known);
 	for (int i = 0; priorities > 0 && i < IEEE_8021QAZ_MAX_TCS; i++) {
-		length = strlen(text);
 		if (priorities >> i & 1)
-			snprintf(text + length, size - length, " %d", i);
+			append(words, " %d", i);
 	}
 }
 
-/* Writes what becomes of packets with this DSCP; true if PFC is off for them. */
-static bool describe_class(unsigned int dscp, int priority, int pfc, char *text, size_t size)
+/* Appends what becomes of packets with this DSCP; true if PFC is off for them. */
+static bool describe_class(unsigned int dscp, int priority, int pfc, struct words *words)
 {
 	bool lossless = priority >= 0 && pfc >> priority & 1;
 
 	if (priority < 0)
-		snprintf(text, size, "DSCP %u has no priority of its own; ", dscp);
+		append(words, "DSCP %u has no priority of its own; ", dscp);
 	else
-		snprintf(text, size, "DSCP %u -> priority %d: %s; ", dscp, priority,
-			 lossless ? "PFC on" : "lossy");
+		append(words, "DSCP %u -> priority %d: %s; ", dscp, priority,
+		       lossless ? "PFC on" : "lossy");
 	return !lossless;
 }
 
 bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-			 char *text, size_t size)
+			 struct words *words)
 {
 	int pfc = congestion_decode_pfc(answer, answer_size);
 	unsigned int dscp = tos >> 2; /* behind it are two bits of ECN */
 	bool lossy = false;
 
-	text[0] = '\0';
 	if (pfc < 0 && ecn < 0) {
-		snprintf(text, size, "its driver tells nothing of PFC and ECN");
+		append(words, "its driver tells nothing of PFC and ECN");
 		return false;
 	}
 	if (pfc >= 0)
 		lossy = describe_class(dscp, congestion_decode_priority(answer, answer_size, dscp),
-				       pfc, text, size);
-	describe("PFC", pfc, text, size);
-	describe(", ECN", ecn, text, size);
+				       pfc, words);
+	describe("PFC", pfc, words);
+	describe(", ECN", ecn, words);
 	return lossy;
 }
 
-bool congestion_describe(const char *interface, unsigned int tos, char *text, size_t size)
+bool congestion_describe(const char *interface, unsigned int tos, struct words *words)
 {
 	uint8_t answer[NETLINK_ANSWER_SIZE];
 	size_t answer_size = ask_dcb(interface, answer);
 
-	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, text, size);
+	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, words);
 }

@@ -14,19 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that suffice for all that congestion_describe() may say. */
-#define CONGESTION_TEXT 256
+#include "status.h"
 
 /*
- * Writes in words which priority packets with this type of service have, whether PFC is on for it,
+ * Appends in words which priority packets with this type of service have, whether PFC is on for it,
  * and for which priorities PFC and ECN are on; or that the driver tells nothing. True: these
  * packets are lossy, since PFC is off for them; false: it is on, or the driver does not say.
  */
-bool congestion_describe(const char *interface, unsigned int tos, char *text, size_t size);
+bool congestion_describe(const char *interface, unsigned int tos, struct words *words);
 
 /* The same, of the kernel's answer, and of a bit for each priority with ECN (-1: not known). */
 bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-			 char *text, size_t size);
+			 struct words *words);
 
 /*
  * Reads the kernel's answer about PFC, `size` bytes: the priorities for which it is on, a bit each.

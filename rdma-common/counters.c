@@ -127,15 +127,14 @@ uint64_t counters_errors(const struct counters *growth)
 	return sum;
 }
 
-void counters_describe(const struct counters *growth, char *text, size_t size)
+struct words counters_in_words(const struct counters *growth)
 {
-	size_t length = 0;
+	struct words words = { 0 };
 
-	text[0] = '\0';
-	for (unsigned int i = 0; i < COUNTERS && length < size; i++) {
+	for (unsigned int i = 0; i < COUNTERS; i++) {
 		if (growth->values[i] > 0)
-			length += (size_t)snprintf(text + length, size - length, "%s%s %" PRIu64,
-						   length > 0 ? ", " : "", names[i],
-						   growth->values[i]);
+			append(&words, "%s%s %" PRIu64, words.length > 0 ? ", " : "", names[i],
+			       growth->values[i]);
 	}
+	return words;
 }

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "status.h"
+
 /* Counters that are known; a device has some of them. */
 #define ERROR_COUNTERS 48
 #define COUNTERS       (ERROR_COUNTERS + 3) /* those of waits are the last */
@@ -39,10 +41,7 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 /* The sum of the errors among those that have grown. */
 uint64_t counters_errors(const struct counters *growth);
 
-/* Bytes of a text with a few of them; one that is longer is cut off. */
-#define COUNTERS_TEXT 1024
-
-/* Writes those that have grown in words, as "rcvd_seq_err 3, link_downed 1"; empty: none has. */
-void counters_describe(const struct counters *growth, char *text, size_t size);
+/* Those that have grown in words, as "rcvd_seq_err 3, link_downed 1"; empty: none has. */
+struct words counters_in_words(const struct counters *growth);
 
 #endif

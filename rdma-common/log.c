@@ -66,11 +66,6 @@ void print_result(struct console *console, const char *format, ...)
 	va_end(arguments);
 }
 
-void print_failure(const struct log *log, const char *peer, const char *cause)
-{
-	print_warning(log->console, "%s%s: %s", log->prefix, peer, cause);
-}
-
 /* ---- The end of the program ---- */
 
 /* Waits until all is written or the time is up; a second signal ends the process. */
@@ -271,6 +266,16 @@ void json_add_text(struct json_object *object, const char *key, const char *valu
 	free(text);
 }
 
+void json_add_count(struct json_object *object, const char *key, uint64_t number)
+{
+	json_object_object_add(object, key, json_object_new_uint64(number));
+}
+
+void json_add_flag(struct json_object *object, const char *key, bool flag)
+{
+	json_object_object_add(object, key, json_object_new_boolean(flag));
+}
+
 void json_add_known(struct json_object *object, const char *key, uint64_t number)
 {
 	json_object_object_add(object, key, number ? json_object_new_uint64(number) : NULL);
@@ -352,12 +357,11 @@ void print_interval(const struct log *log, const struct interval *interval)
 	double rate = (double)interval->bytes / (interval->end - interval->begin);
 	const struct options *options = log->options;
 	struct json_object *object;
-	char errors[COUNTERS_TEXT];
+	const struct words grown = counters_in_words(&interval->growth);
 
-	counters_describe(&interval->growth, errors, sizeof(errors));
 	print_status(log, "%.3f to %.3f s: %" PRIu64 " bytes, %.2f MB/s (%.3f Gbit/s)%s%s",
 		     interval->begin, interval->end, interval->bytes, rate / 1e6, rate * 8 / 1e9,
-		     errors[0] ? ", counted meanwhile: " : "", errors);
+		     grown.length > 0 ? ", counted meanwhile: " : "", grown.text);
 	if (!options->json)
 		return;
 	object = json_begin("interval");
@@ -365,7 +369,7 @@ void print_interval(const struct log *log, const struct interval *interval)
 	json_add_known(object, "session", interval->session);
 	json_add_number(object, "begin", interval->begin, true);
 	json_add_number(object, "end", interval->end, true);
-	json_object_object_add(object, "bytes", json_object_new_uint64(interval->bytes));
+	json_add_count(object, "bytes", interval->bytes);
 	json_add_number(object, "bytes_per_second", rate, true);
 	json_add_number(object, "bits_per_second", rate * 8, true);
 	json_add_counters(object, &interval->growth);

@@ -41,9 +41,6 @@ void print_trace(const struct log *log, const char *format, ...)
 void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Prints as warnx(3) does that a session failed: `peer` is the other side, `cause` the reason. */
-void print_failure(const struct log *log, const char *peer, const char *cause);
-
 /*
  * An object of this kind, for print_json(). It says what it is, which version made it,
  * when, in UTC as RFC 3339 has it, and on which host.
@@ -52,6 +49,10 @@ struct json_object *json_begin(const char *kind);
 
 /* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
+
+/* Adds a number, or whether something is so. */
+void json_add_count(struct json_object *object, const char *key, uint64_t number);
+void json_add_flag(struct json_object *object, const char *key, bool flag);
 
 /* Adds a number; 0 is what is not known, or was not given: null. */
 void json_add_known(struct json_object *object, const char *key, uint64_t number);

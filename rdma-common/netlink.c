@@ -26,22 +26,29 @@ struct span netlink_attributes(const uint8_t *answer, size_t size, int type, siz
 	return (struct span){ answer + headers, header.nlmsg_len - headers };
 }
 
-struct span netlink_find(struct span attributes, uint16_t type)
+struct span netlink_next(struct span *attributes, uint16_t type)
 {
-	const size_t size = attributes.size;
 	struct nlattr header;
 
-	for (size_t at = 0; at + sizeof(header) <= size; at += (header.nla_len + 3U) & ~3U) {
-		const uint8_t *attribute = attributes.bytes + at;
+	while (netlink_copy(*attributes, &header, sizeof(header)) &&
+	       header.nla_len >= sizeof(header) && header.nla_len <= attributes->size) {
+		size_t padded = (header.nla_len + 3U) & ~3U; /* the last one may have none */
+		size_t whole = padded < attributes->size ? padded : attributes->size;
+		struct span contents = { attributes->bytes + sizeof(header),
+					 header.nla_len - sizeof(header) };
 
-		memcpy(&header, attribute, sizeof(header));
-		if (header.nla_len < sizeof(header) || header.nla_len > size - at)
-			break;
+		attributes->bytes += whole;
+		attributes->size -= whole;
 		if ((header.nla_type & NLA_TYPE_MASK) == type)
-			return (struct span){ attribute + sizeof(header),
-					      header.nla_len - sizeof(header) };
+			return contents;
 	}
-	return (struct span){ NULL, 0 };
+	*attributes = (struct span){ NULL, 0 };
+	return *attributes;
+}
+
+struct span netlink_find(struct span attributes, uint16_t type)
+{
+	return netlink_next(&attributes, type);
 }
 
 bool netlink_copy(struct span attribute, void *value, size_t size)

@@ -38,6 +38,11 @@ struct span netlink_attributes(const uint8_t *answer, size_t size, int type, siz
 /* The contents of the first attribute of a type among attributes. */
 struct span netlink_find(struct span attributes, uint16_t type);
 
+/*
+ * The same, of several: `attributes` are then those behind it; none if there is no such attribute.
+ */
+struct span netlink_next(struct span *attributes, uint16_t type);
+
 /* Copies what an attribute begins with. False: it has fewer bytes. */
 bool netlink_copy(struct span attribute, void *value, size_t size);
 

@@ -102,11 +102,6 @@ static void print_counters(const struct connection *connection)
 
 /* ---- JSON ---- */
 
-static void add_count(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
 static void add_latency(struct json_object *object, const struct latency *latency)
 {
 	struct json_object *inner;
@@ -133,9 +128,10 @@ static void add_incoming(struct json_object *object, const struct connection *co
 
 	if (protocol_checked(&connection->protocol))
 		received = sink->kept < length ? sink->kept : length; /* of one pass */
-	add_count(object, "received_bytes", received);
-	json_object_object_add(object, "verified", json_object_new_boolean(verified));
-	add_count(object, "verified_bytes", verified ? connection->incoming.verification.bytes : 0);
+	json_add_count(object, "received_bytes", received);
+	json_add_flag(object, "verified", verified);
+	json_add_count(object, "verified_bytes",
+		       verified ? connection->incoming.verification.bytes : 0);
 }
 
 /* Who was connected, as far as that came, and by what. */
@@ -174,8 +170,8 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "size", options->pattern_size);
 	json_add_known(object, "iters", operation_passes(options));
 	json_add_known(object, "duration", options->duration_seconds);
-	json_object_object_add(object, "one_way", json_object_new_boolean(connection->one_way));
-	json_object_object_add(object, "verify_all", json_object_new_boolean(options->every_pass));
+	json_add_flag(object, "one_way", connection->one_way);
+	json_add_flag(object, "verify_all", options->every_pass);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);
 }
@@ -203,14 +199,14 @@ void report_json(const struct connection *connection)
 	json_add_text(object, "operation", operation_name(options->operation));
 	add_path(object, connection);
 	add_parameters(object, connection);
-	add_count(object, "bytes", figures->bytes);
-	add_count(object, "operations", rates.operations);
+	json_add_count(object, "bytes", figures->bytes);
+	json_add_count(object, "operations", rates.operations);
 	json_add_number(object, "seconds", rates.seconds, measured);
 	json_add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
 	json_add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
 	json_add_number(object, "ops_per_second", rates.operations_per_second, measured);
-	add_count(object, "request_bytes", figures->request_bytes);
-	add_count(object, "depth", connection->limits.depth);
+	json_add_count(object, "request_bytes", figures->request_bytes);
+	json_add_count(object, "depth", connection->limits.depth);
 	add_latency(object, figures->latency);
 	add_incoming(object, connection);
 	json_add_counters(object, &growth);
@@ -245,7 +241,7 @@ void report_listening(const struct engine *engine, uint16_t port)
 		return;
 	object = json_begin("listening");
 	json_add_text(object, "role", "server");
-	add_count(object, "port", port);
+	json_add_count(object, "port", port);
 	print_json(engine->log.console, object);
 }
 
@@ -298,8 +294,8 @@ void report_sum(const struct engine *engine, const struct sum *sum, enum status 
 	object = json_begin("sum");
 	json_add_text(object, "operation", operation_name(options->operation));
 	json_add_known(object, "connections", options->connections);
-	add_count(object, "succeeded", sum->succeeded);
-	add_count(object, "bytes", sum->bytes);
+	json_add_count(object, "succeeded", sum->succeeded);
+	json_add_count(object, "bytes", sum->bytes);
 	json_add_number(object, "seconds", seconds, seconds > 0);
 	json_add_number(object, "bits_per_second", rate, seconds > 0);
 	json_add_known(object, "slowest", sum->slowest.session);
@@ -329,5 +325,6 @@ void report_session(const struct connection *connection)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
 			    connection->outstanding_receives);
 	if (connection->status != STATUS_SUCCESS)
-		print_failure(log, connection->peer.text, connection->cause);
+		print_warning(log->console, "%s%s: %s", log->prefix, connection->peer.text,
+			      connection->cause);
 }

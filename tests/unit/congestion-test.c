@@ -206,16 +206,15 @@ TEST(the_class_of_a_type_of_service_is_said_in_words)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct answer answer = make_answer();
-		char text[CONGESTION_TEXT];
+		struct words words = { 0 };
 
 		answer.contents.pfc_en = (uint8_t)cases[i].pfc;
 		if (cases[i].pfc < 0)
 			answer.pfc.nla_type = DCB_ATTR_IEEE_MAXRATE;
 		assert_int_equal(congestion_in_words((const uint8_t *)&answer, sizeof(answer),
-						     cases[i].ecn, cases[i].tos, text,
-						     sizeof(text)),
+						     cases[i].ecn, cases[i].tos, &words),
 				 cases[i].lossy);
-		assert_string_equal(text, cases[i].words);
+		assert_string_equal(words.text, cases[i].words);
 	}
 }
 
