@@ -64,16 +64,6 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 
 static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
 
-/* The address of --bind that fits the peer's; NULL: it gave none, or none of that family. */
-static struct sockaddr *choose_source(const struct client *client)
-{
-	const struct addrinfo *source = client->sources;
-
-	while (source && source->ai_family != client->address->ai_family)
-		source = source->ai_next;
-	return source ? source->ai_addr : NULL;
-}
-
 static void address_unresolved(struct connection *connection, int error)
 {
 	connection_fail(connection, STATUS_UNRESOLVED,
@@ -85,7 +75,7 @@ static void address_unresolved(struct connection *connection, int error)
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
 static void start_resolving(const struct client *client, struct connection *connection)
 {
-	struct sockaddr *source = choose_source(client);
+	struct sockaddr *source = choose_source(client->sources, client->address);
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,

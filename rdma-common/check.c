@@ -78,18 +78,6 @@ static bool report(struct check *check, const char *step, bool good)
 
 /* ---- Devices ---- */
 
-static const char few_descriptors[] =
-	"more open files have to be allowed: raise the limit ('ulimit -n')";
-
-/* True if that may be the reason of an error, which librdmacm hides. */
-static bool lacks_descriptors(int error)
-{
-	struct rlimit limit;
-
-	return error == EMFILE || error == ENFILE ||
-	       (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOW_DESCRIPTOR_LIMIT);
-}
-
 /*
  * True if a port has a GID that is not zero: over RoCE it has one for each address of its network
  * interface, none without one. What cannot be queried is empty.
@@ -146,8 +134,8 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 /* What to change where there is no device: to most of them this user may have no access. */
 static const char *advise_no_device(int error)
 {
-	if (lacks_descriptors(error))
-		return few_descriptors;
+	if (descriptor_advice(error))
+		return descriptor_advice(error);
 	if (access("/dev/infiniband", X_OK))
 		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
 		       "container, give it the files of that folder ('--device'); without an "
@@ -230,7 +218,7 @@ static bool check_devices(struct check *check)
 	if (devices && count > 0)
 		return usable;
 	append(&check->found, "none");
-	if (lacks_descriptors(error))
+	if (descriptor_advice(error))
 		append(&check->found, ": %s", strerror(error));
 	append(&check->advice, "%s", advise_no_device(error));
 	return report(check, "device", false);
@@ -320,7 +308,7 @@ static bool unresolved(struct check *check, const char *step, const char *attemp
  */
 static int resolve(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 {
-	struct sockaddr *source = check->sources ? check->sources->ai_addr : NULL;
+	struct sockaddr *source = choose_source(check->sources, check->address);
 
 	for (;;) {
 		int error =
@@ -390,21 +378,11 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, int64_t dead
 	return true;
 }
 
-/* The addresses of --bind of this family. False: it has none, or cannot be resolved. */
-static bool find_sources(struct check *check, int family)
+/* Reports why no connection can be made from the address of --bind. False. */
+static bool refuse_source(struct check *check, const char *reason)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = family };
-	const char *bind = check->options->bind;
-	int error;
-
-	if (check->sources)
-		freeaddrinfo(check->sources);
-	check->sources = NULL;
-	error = bind ? getaddrinfo(bind, NULL, &hints, &check->sources) : 0;
-	if (!error)
-		return true;
-	append(&check->found, "not resolved: cannot connect from '%s': %s", short_name(bind).text,
-	       lookup_error(error));
+	append(&check->found, "not resolved: cannot connect from '%s': %s",
+	       short_name(check->options->bind).text, reason);
 	append(&check->advice, "give --bind an address of this host ('ip address') of the family "
 			       "of the one to connect to");
 	return report(check, "address", false);
@@ -417,12 +395,15 @@ static bool check_address(struct check *check)
 	struct rdma_cm_id *id;
 	bool found;
 
-	if (!find_sources(check, check->address->ai_family))
-		return false;
-	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
-		return unresolved(check, "address", "cannot use the connection manager: ", errno,
-				  lacks_descriptors(errno) ? few_descriptors
-							   : "is the module rdma_ucm loaded?");
+	if (check->sources && !choose_source(check->sources, check->address))
+		return refuse_source(check, "it is of another family");
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		int error = errno;
+		const char *advice = descriptor_advice(error);
+
+		return unresolved(check, "address", "cannot use the connection manager: ", error,
+				  advice ? advice : "is the module rdma_ucm loaded?");
+	}
 	if (set_type_of_service(id, check->options))
 		found = unresolved(check, "address", "cannot set --tos: ", errno, "");
 	else
@@ -444,22 +425,21 @@ static bool check_address(struct check *check)
 	return found;
 }
 
-/* The addresses of the host. False: it has none. */
-static bool look_up(struct check *check)
+/* The addresses of the host, and of --bind. False: one has none. */
+static bool find_addresses(struct check *check)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	const struct options *options = check->options;
-	int error = getaddrinfo(options->address, options->port, &hints, &check->addresses);
+	int error = look_up(options->address, options->port, &check->addresses);
 
 	if (error) {
-		check->addresses = NULL;
 		append(&check->found, "'%s' not resolved: %s", short_name(options->address).text,
 		       lookup_error(error));
 		append(&check->advice, "give an address, or add the name to /etc/hosts");
 		return report(check, "name", false);
 	}
 	check->untried = check->addresses;
-	return true;
+	error = options->bind ? look_up(options->bind, NULL, &check->sources) : 0;
+	return !error || refuse_source(check, lookup_error(error));
 }
 
 /* Each of them in turn, until a route to one is found. False: there is none to the rest. */
@@ -1153,7 +1133,7 @@ enum status check_path(struct check *check)
 	bool usable = check_devices(check);
 
 	if (check->options->address)
-		usable = look_up(check) && find_next_address(check) && usable;
+		usable = find_addresses(check) && find_next_address(check) && usable;
 	else
 		host_examine("", report_host, check);
 	if (!check_locked_memory(check) && usable)

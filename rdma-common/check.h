@@ -52,7 +52,7 @@ struct check {
 	char complaint[CAUSE_SIZE];   /* the first finding that is not good; empty: none */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */
-	struct addrinfo *sources;   /* those of --bind that are of its family; NULL: any */
+	struct addrinfo *sources;   /* those of --bind; NULL: any */
 	char gid[INET6_ADDRSTRLEN]; /* empty: iWARP has none */
 	unsigned int mtu;           /* bytes of payload in a packet; 0: not known */
 	bool iwarp;

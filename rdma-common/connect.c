@@ -54,15 +54,30 @@ const char *lookup_error(int error)
 	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
 }
 
-enum status resolve_name(struct process *process, const char *what, const char *name,
-			 const char *port, struct addrinfo **addresses)
+int look_up(const char *name, const char *port, struct addrinfo **addresses)
 {
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	int error = getaddrinfo(name, port, &hints, addresses);
 
+	if (error)
+		*addresses = NULL;
+	return error;
+}
+
+struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address)
+{
+	while (sources && sources->ai_family != address->ai_family)
+		sources = sources->ai_next;
+	return sources ? sources->ai_addr : NULL;
+}
+
+enum status resolve_name(struct process *process, const char *what, const char *name,
+			 const char *port, struct addrinfo **addresses)
+{
+	int error = look_up(name, port, addresses);
+
 	if (!error)
 		return STATUS_SUCCESS;
-	*addresses = NULL;
 	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
 			    short_name(name ? name : "any").text, lookup_error(error));
 }

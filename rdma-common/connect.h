@@ -70,6 +70,18 @@ struct endpoint {
 struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
+ * getaddrinfo(3) of addresses to connect to, from or to listen on: 0, or its error, and no
+ * addresses. Any thread.
+ */
+int look_up(const char *name, const char *port, struct addrinfo **addresses);
+
+/*
+ * The first of the addresses of --bind (NULL: any) that is of the family of the one to connect to;
+ * NULL: there is none. Any thread.
+ */
+struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address);
+
+/*
  * Why getaddrinfo(3) or getnameinfo(3) returned `error`, in words: gai_strerror(3), or what errno
  * says where that is the reason (EAI_SYSTEM). To be asked before errno changes. Any thread.
  */

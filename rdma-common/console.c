@@ -150,13 +150,12 @@ int console_open(struct console *console, int output, int error)
 	return result;
 }
 
-enum drained console_drain(struct console *console, int milliseconds, int interruption)
+bool console_drain(struct console *console, int milliseconds, int interruption)
 {
 	struct pollfd ready[] = {
 		{ .fd = console->ended, .events = POLLIN },
 		{ .fd = interruption, .events = POLLIN },
 	};
-	int count;
 
 	/* nothing is printed any more: the threads end behind the last line */
 	for (unsigned int i = 0; i < console->count; i++) {
@@ -165,13 +164,10 @@ enum drained console_drain(struct console *console, int milliseconds, int interr
 		console->outlets[i].entrance = -1;
 	}
 	if (console->count == 0)
-		return DRAINED_ALL;
-	do
-		count = poll(ready, 2, milliseconds);
-	while (count < 0 && errno == EINTR);
-	if (ready[0].revents)
-		return DRAINED_ALL;
-	return count > 0 ? DRAINED_INTERRUPTED : DRAINED_EXPIRED;
+		return true;
+	while (poll(ready, 2, milliseconds) < 0 && errno == EINTR)
+		;
+	return ready[0].revents;
 }
 
 uint64_t console_close(struct console *console, bool *failed)
@@ -184,7 +180,7 @@ uint64_t console_close(struct console *console, bool *failed)
 		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
 	}
-	ended = console_drain(console, END_MILLISECONDS, -1) == DRAINED_ALL;
+	ended = console_drain(console, END_MILLISECONDS, -1);
 	for (unsigned int i = 0; i < console->count && !ended; i++)
 		pthread_detach(console->outlets[i].thread);
 	for (unsigned int i = 0; i < console->count && ended; i++) {

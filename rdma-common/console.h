@@ -76,18 +76,12 @@ void print_warning(struct console *console, const char *format, ...)
  */
 void console_draw(struct console *console, const char *text);
 
-/* Reasons for which console_drain() returns. */
-enum drained {
-	DRAINED_ALL,         /* everything is written, or could not be */
-	DRAINED_EXPIRED,     /* the time is up */
-	DRAINED_INTERRUPTED, /* `interruption` can be read */
-};
-
 /*
  * Waits until everything is written, at most `milliseconds`, or until the descriptor `interruption`
- * (-1: none) can be read. The main thread's; from now on nobody may print any more.
+ * (-1: none) can be read. True: everything is written, or could not be. The main thread's; from now
+ * on nobody may print any more.
  */
-enum drained console_drain(struct console *console, int milliseconds, int interruption);
+bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
  * Ends the threads, whatever is left, and frees everything; a thread that is stuck in write(2) is

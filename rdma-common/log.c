@@ -74,8 +74,7 @@ static void drain(const struct log *log, struct process *process)
 	int milliseconds = (int)timeout_milliseconds(log->options);
 
 	if (!process->signal_number &&
-	    console_drain(log->console, milliseconds, process->signal_descriptor) ==
-		    DRAINED_INTERRUPTED)
+	    !console_drain(log->console, milliseconds, process->signal_descriptor))
 		process_take_signal(process);
 	if (process->signal_number)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
@@ -344,10 +343,10 @@ void print_json(struct console *console, struct json_object *object)
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
 {
-	/* as a shell shows it */
-	int number = status == STATUS_INTERRUPTED ? 128 + signal_number : (int)status;
+	bool interrupted = status == STATUS_INTERRUPTED; /* as a shell shows it */
 
-	json_object_object_add(object, "status", json_object_new_int(number));
+	json_add_count(object, "status",
+		       (uint64_t)(interrupted ? 128 + signal_number : (int)status));
 }
 
 /* ---- Intervals ---- */

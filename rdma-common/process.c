@@ -21,6 +21,9 @@
  */
 #define SIGNAL_NANOSECONDS 100000000
 
+/* With fewer open files allowed, a failure to open RDMA devices is put down to that. */
+#define LOW_DESCRIPTOR_LIMIT 32
+
 /* Bytes of a thread's stack. */
 #define STACK_SIZE ((size_t)256 << 10)
 
@@ -149,25 +152,31 @@ static enum status open_descriptors(struct process *process)
 	return STATUS_SUCCESS;
 }
 
-/* Explains what to do when librdmacm does not start; it hides that descriptors ran out. */
+const char *descriptor_advice(int error)
+{
+	struct rlimit limit;
+
+	return error == EMFILE || error == ENFILE ||
+			       (!getrlimit(RLIMIT_NOFILE, &limit) &&
+				limit.rlim_cur < LOW_DESCRIPTOR_LIMIT)
+		       ? "more open files have to be allowed: raise the limit ('ulimit -n')"
+		       : NULL;
+}
+
+/* Explains what to do when librdmacm does not start. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
-	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
 	int error = errno;
+	const char *advice = descriptor_advice(error);
+	bool is_local = error == ENOMEM || advice;
 
-	getrlimit(RLIMIT_NOFILE, &limit);
-	if (error == EMFILE || error == ENFILE || limit.rlim_cur < LOW_DESCRIPTOR_LIMIT)
-		return process_fail(process, STATUS_LOCAL_FAILURE,
-				    "%s: %s; only %ju open files are allowed: raise that ('ulimit "
-				    "-n')",
-				    attempted, strerror(error), (uintmax_t)limit.rlim_cur);
-	return process_fail(
-		process, error == ENOMEM ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED, "%s: %s; %s",
-		attempted, strerror(error),
-		error == EACCES || error == EPERM
-			? "may this user open the files in /dev/infiniband?"
-			: "is there an RDMA device ('rdma link'), and the module rdma_ucm "
-			  "loaded?");
+	if (!advice)
+		advice = error == EACCES || error == EPERM
+				 ? "may this user open the files in /dev/infiniband?"
+				 : "is there an RDMA device ('rdma link'), and the module rdma_ucm "
+				   "loaded?";
+	return process_fail(process, is_local ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED,
+			    "%s: %s; %s", attempted, strerror(error), advice);
 }
 
 /* Opens every device that there is, so that its events are reported. */

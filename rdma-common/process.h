@@ -24,9 +24,6 @@
  * end sessions in good order.
  */
 
-/* With fewer open files allowed than this, a failure to open RDMA devices is put down to it. */
-#define LOW_DESCRIPTOR_LIMIT 32
-
 struct process {
 	struct console *console; /* for warnings */
 	struct failure failure;  /* what failed outside of a session; for --json */
@@ -96,6 +93,12 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /* pthread_create(3) of a thread with a small stack: there may be thousands. Any thread. */
 int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
+
+/*
+ * What helps if too few open files may be the reason of an error of librdmacm, which hides that;
+ * NULL: they are not. Static. Any thread.
+ */
+const char *descriptor_advice(int error);
 
 /* Has a descriptor never block. 0 or -1 with errno. */
 int make_nonblocking(int descriptor);

@@ -11,26 +11,26 @@
 /* ---- Figures ---- */
 
 /* This side's operations, and their rates; those are zero where nothing was measured. */
-struct rates {
+struct speed {
 	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;
 };
 
-static struct rates calculate_rates(const struct connection *connection)
+static struct speed calculate_speed(const struct connection *connection)
 {
 	const struct figures *figures = &connection->figures;
 	uint64_t pass = transfer_pass(&connection->transfer);
 	int64_t nanoseconds = figures->completed - figures->started;
-	struct rates rates = { 0 };
+	struct speed speed = { 0 };
 
-	rates.operations =
+	speed.operations =
 		pass == TRANSFER_UNKNOWN || !pass ? figures->bytes > 0 : figures->bytes / pass;
-	if (!rates.operations || nanoseconds <= 0)
-		return rates;
-	rates.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
-	rates.bytes_per_second = (double)figures->bytes / rates.seconds;
-	rates.operations_per_second = (double)rates.operations / rates.seconds;
-	return rates;
+	if (!speed.operations || nanoseconds <= 0)
+		return speed;
+	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
+	speed.bytes_per_second = (double)figures->bytes / speed.seconds;
+	speed.operations_per_second = (double)speed.operations / speed.seconds;
+	return speed;
 }
 
 /* The name of the device; NULL: not known. */
@@ -42,21 +42,21 @@ static const char *device_name(const struct connection *connection)
 
 static void print_figures(const struct connection *connection)
 {
-	const struct rates rates = calculate_rates(connection);
+	const struct speed speed = calculate_speed(connection);
 	const struct figures *figures = &connection->figures;
 	const struct latency *latency = figures->latency;
 	const struct log *log = &connection->log;
 	bool writes = connection->options->operation == OPERATION_WRITE;
 
-	if (rates.operations)
+	if (speed.operations)
 		print_status(log,
 			     "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
 			     "%.2f MB/s (%.2f MiB/s, %.3f Gbit/s), %.0f operations/s",
-			     writes ? "wrote" : "read", figures->bytes, rates.operations,
-			     rates.seconds, rates.bytes_per_second / 1e6,
-			     rates.bytes_per_second / 1048576, rates.bytes_per_second * 8 / 1e9,
-			     rates.operations_per_second);
-	if (rates.operations)
+			     writes ? "wrote" : "read", figures->bytes, speed.operations,
+			     speed.seconds, speed.bytes_per_second / 1e6,
+			     speed.bytes_per_second / 1048576, speed.bytes_per_second * 8 / 1e9,
+			     speed.operations_per_second);
+	if (speed.operations)
 		print_status(log,
 			     "measured with one queue pair, work requests of at most %" PRIu64
 			     " bytes, and at most %u of them outstanding",
@@ -140,7 +140,6 @@ static void add_path(struct json_object *object, const struct connection *connec
 	const struct options *options = connection->options;
 	struct endpoint local = { .port = "" };
 	struct rdma_cm_id *id = connection->id;
-	struct json_object *tos = NULL;
 	const char *device = NULL;
 	unsigned int mtu = 0;
 
@@ -149,8 +148,6 @@ static void add_path(struct json_object *object, const struct connection *connec
 		device = device_name(connection);
 		mtu = path_mtu(id);
 	}
-	if (connection->tos >= 0)
-		tos = json_object_new_int(connection->tos);
 	if (connection->peer.port[0])
 		json_add_peer(object, connection->peer.address, connection->peer.port);
 	else /* a program without a session: what the client was given */
@@ -159,7 +156,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 	json_add_text(object, "transport", connection->limits.transport);
 	json_add_text(object, "device", device);
 	json_add_known(object, "path_mtu", mtu);
-	json_object_object_add(object, "tos", tos);
+	json_add_number(object, "tos", connection->tos, connection->tos >= 0);
 }
 
 /* What the command line says that figures depend on. */
@@ -186,9 +183,9 @@ void report_json(const struct connection *connection)
 {
 	const struct options *options = connection->options;
 	const struct figures *figures = &connection->figures;
-	const struct rates rates = calculate_rates(connection);
+	const struct speed speed = calculate_speed(connection);
 	const struct counters growth = connection_growth(connection);
-	bool measured = rates.seconds > 0, good = connection->status == STATUS_SUCCESS;
+	bool measured = speed.seconds > 0, good = connection->status == STATUS_SUCCESS;
 	struct json_object *object;
 
 	if (!options->json)
@@ -200,11 +197,11 @@ void report_json(const struct connection *connection)
 	add_path(object, connection);
 	add_parameters(object, connection);
 	json_add_count(object, "bytes", figures->bytes);
-	json_add_count(object, "operations", rates.operations);
-	json_add_number(object, "seconds", rates.seconds, measured);
-	json_add_number(object, "bytes_per_second", rates.bytes_per_second, measured);
-	json_add_number(object, "bits_per_second", rates.bytes_per_second * 8, measured);
-	json_add_number(object, "ops_per_second", rates.operations_per_second, measured);
+	json_add_count(object, "operations", speed.operations);
+	json_add_number(object, "seconds", speed.seconds, measured);
+	json_add_number(object, "bytes_per_second", speed.bytes_per_second, measured);
+	json_add_number(object, "bits_per_second", speed.bytes_per_second * 8, measured);
+	json_add_number(object, "ops_per_second", speed.operations_per_second, measured);
 	json_add_count(object, "request_bytes", figures->request_bytes);
 	json_add_count(object, "depth", connection->limits.depth);
 	add_latency(object, figures->latency);
@@ -251,7 +248,7 @@ void report_path(struct sum *sum, const struct connection *connection)
 {
 	const struct figures *figures = &connection->figures;
 	struct outcome outcome = { connection->number, source_port(connection->id),
-				   calculate_rates(connection).bytes_per_second * 8 };
+				   calculate_speed(connection).bytes_per_second * 8 };
 
 	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
 		     outcome.port, queue_pair_number(connection), outcome.bits_per_second / 1e9,

@@ -870,7 +870,7 @@ endings() {
 	3	fail:rdma_create_event_channel:1:19	connection manager: No such device; is there an RDMA device
 	3	fail:rdma_create_event_channel:1:13	Permission denied; may this user open the files in /dev/infiniband?
 	3	fail:rdma_create_event_channel:1:1	Operation not permitted; may this user open the files in /dev/infiniband?
-	1	fail:rdma_create_event_channel:1:24	raise that ('ulimit -n')
+	1	fail:rdma_create_event_channel:1:24	raise the limit ('ulimit -n')
 	0	ADDR_RESOLVED+ADDR_CHANGE
 	0	sent-MR+UNREACHABLE:-110
 	0	received-DONE+UNREACHABLE:-110

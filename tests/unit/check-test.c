@@ -762,7 +762,7 @@ static void finish(enum status status)
 
 	assert_int_equal(console_open(&path.console, nobody, nobody), 0);
 	assert_int_equal(check_finish(&path.check, status), status);
-	assert_int_equal(console_drain(&path.console, 10000, -1), DRAINED_ALL);
+	assert_true(console_drain(&path.console, 10000, -1));
 	assert_int_equal(console_close(&path.console, &failed), 0);
 	close(nobody);
 	assert_null(path.check.findings);

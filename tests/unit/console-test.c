@@ -124,7 +124,7 @@ static void close_pipes(void)
 /* All is written, and nothing is left. */
 static void stop(void)
 {
-	assert_int_equal(console_drain(fixture.console, PATIENCE, -1), DRAINED_ALL);
+	assert_true(console_drain(fixture.console, PATIENCE, -1));
 	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
 	close_pipes();
 }
@@ -396,10 +396,9 @@ TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 
 	start();
 	hold();
-	assert_int_equal(console_drain(fixture.console, 1, -1), DRAINED_EXPIRED);
+	assert_false(console_drain(fixture.console, 1, -1));
 	interruptions = 1; /* by a signal that is no reason to end */
-	assert_int_equal(console_drain(fixture.console, PATIENCE, interruption),
-			 DRAINED_INTERRUPTED);
+	assert_false(console_drain(fixture.console, PATIENCE, interruption));
 	sem_post(&writes.go);
 	assert_reads(fixture.readers[1], "> held\n");
 	stop();
@@ -500,7 +499,7 @@ TEST(without_threads_nothing_is_left)
 	console_draw(fixture.console, "nothing");
 	assert_prints_at_once(&stdout, STREAM_OUTPUT);
 	assert_prints_at_once(&stderr, STREAM_ERROR);
-	assert_int_equal(console_drain(fixture.console, INT32_MAX, -1), DRAINED_ALL);
+	assert_true(console_drain(fixture.console, INT32_MAX, -1));
 	assert_int_equal(console_close(fixture.console, &fixture.failed), 0);
 	assert_false(fixture.failed);
 }
