@@ -365,36 +365,32 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Reports how the sessions ended, and if that counts, that is no other address is tried, outcomes.
- * True: one was.
+ * Reports how the sessions ended, and if that counts, since no other address is tried, outcomes.
+ * Destroys the connections.
  */
-static bool report(const struct client *client, enum status status, bool counts)
+static void report(const struct client *client, enum status status, bool counts)
 {
-	bool several = client->options->connections > 1, reported = false;
+	bool several = client->options->connections > 1;
 	struct engine *engine = client->engine;
 	struct connection *connection;
-	struct sum sum = { 0 };
 
-	while ((connection = TAILQ_FIRST(&engine->connections))) {
+	TAILQ_FOREACH (connection, &engine->connections, link) {
 		report_session(connection);
 		if (counts)
 			report_json(connection);
 		if (several)
-			report_path(&sum, connection);
-		connection_destroy(connection);
-		reported = counts;
+			report_path(connection);
 	}
 	if (counts && several)
-		report_sum(engine, &sum, status);
-	return reported;
+		report_sum(engine, status);
+	if (counts && TAILQ_EMPTY(&engine->connections))
+		report_no_session(engine, status);
+	while ((connection = TAILQ_FIRST(&engine->connections)))
+		connection_destroy(connection);
 }
 
-/*
- * Tries the addresses of the host in turn, until a server of this project answers. `*reported`: an
- * outcome was.
- */
-static enum status try_addresses(struct client *client, const struct addrinfo *addresses,
-				 bool *reported)
+/* Tries the addresses of the host in turn, until a server of this project answers. */
+static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
 	enum status status = STATUS_UNRESOLVED;
 	bool last = false;
@@ -403,7 +399,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 		client->address = address;
 		status = run_sessions(client);
 		last = client->settled || !address->ai_next;
-		*reported = report(client, status, last);
+		report(client, status, last);
 		if (!last)
 			print_warning(&client->engine->console, "trying the next address of '%s'",
 				      short_name(client->options->address).text);
@@ -417,7 +413,6 @@ static enum status run_client(struct engine *engine)
 	struct client client = { .engine = engine, .options = options };
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
-	bool reported = false;
 
 	/* first: while names are resolved and files read, signals still end the program at once */
 	status = resolve_name(&engine->process, "the host name", options->address, options->port,
@@ -428,8 +423,8 @@ static enum status run_client(struct engine *engine)
 	if (status == STATUS_SUCCESS)
 		status = engine_open(engine);
 	if (status == STATUS_SUCCESS)
-		status = try_addresses(&client, addresses, &reported);
-	if (!reported)
+		status = try_addresses(&client, addresses);
+	else
 		report_no_session(engine, status);
 	if (addresses)
 		freeaddrinfo(addresses);

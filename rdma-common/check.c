@@ -429,7 +429,7 @@ static bool check_address(struct check *check)
 static bool find_addresses(struct check *check)
 {
 	const struct options *options = check->options;
-	int error = look_up(options->address, options->port, &check->addresses);
+	int error = look_up_name(options->address, options->port, &check->addresses);
 
 	if (error) {
 		append(&check->found, "'%s' not resolved: %s", short_name(options->address).text,
@@ -438,7 +438,7 @@ static bool find_addresses(struct check *check)
 		return report(check, "name", false);
 	}
 	check->untried = check->addresses;
-	error = options->bind ? look_up(options->bind, NULL, &check->sources) : 0;
+	error = options->bind ? look_up_name(options->bind, NULL, &check->sources) : 0;
 	return !error || refuse_source(check, lookup_error(error));
 }
 

@@ -54,7 +54,7 @@ const char *lookup_error(int error)
 	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
 }
 
-int look_up(const char *name, const char *port, struct addrinfo **addresses)
+int look_up_name(const char *name, const char *port, struct addrinfo **addresses)
 {
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	int error = getaddrinfo(name, port, &hints, addresses);
@@ -74,7 +74,7 @@ struct sockaddr *choose_source(const struct addrinfo *sources, const struct addr
 enum status resolve_name(struct process *process, const char *what, const char *name,
 			 const char *port, struct addrinfo **addresses)
 {
-	int error = look_up(name, port, addresses);
+	int error = look_up_name(name, port, addresses);
 
 	if (!error)
 		return STATUS_SUCCESS;

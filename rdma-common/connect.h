@@ -73,7 +73,7 @@ struct endpoint endpoint_of(const struct sockaddr *address);
  * getaddrinfo(3) of addresses to connect to, from or to listen on: 0, or its error, and no
  * addresses. Any thread.
  */
-int look_up(const char *name, const char *port, struct addrinfo **addresses);
+int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
 /*
  * The first of the addresses of --bind (NULL: any) that is of the family of the one to connect to;

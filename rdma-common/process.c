@@ -155,12 +155,11 @@ static enum status open_descriptors(struct process *process)
 const char *descriptor_advice(int error)
 {
 	struct rlimit limit;
+	bool few = !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOW_DESCRIPTOR_LIMIT;
 
-	return error == EMFILE || error == ENFILE ||
-			       (!getrlimit(RLIMIT_NOFILE, &limit) &&
-				limit.rlim_cur < LOW_DESCRIPTOR_LIMIT)
-		       ? "more open files have to be allowed: raise the limit ('ulimit -n')"
-		       : NULL;
+	if (!few && error != EMFILE && error != ENFILE)
+		return NULL;
+	return "more open files have to be allowed: raise the limit ('ulimit -n')";
 }
 
 /* Explains what to do when librdmacm does not start. */

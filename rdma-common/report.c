@@ -244,59 +244,86 @@ void report_listening(const struct engine *engine, uint16_t port)
 
 /* ---- Sessions that ran at once ---- */
 
-void report_path(struct sum *sum, const struct connection *connection)
+static double bits_per_second(const struct connection *connection)
 {
-	const struct figures *figures = &connection->figures;
-	struct outcome outcome = { connection->number, source_port(connection->id),
-				   calculate_speed(connection).bytes_per_second * 8 };
-
-	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
-		     outcome.port, queue_pair_number(connection), outcome.bits_per_second / 1e9,
-		     connection->status == STATUS_SUCCESS ? "good" : "failed");
-	sum->succeeded += connection->status == STATUS_SUCCESS;
-	sum->bytes += figures->bytes;
-	if (figures->started && (!sum->started || figures->started < sum->started))
-		sum->started = figures->started;
-	if (figures->completed > sum->completed)
-		sum->completed = figures->completed;
-	if (connection->status != STATUS_SUCCESS && connection->status != STATUS_TOO_SLOW)
-		return;
-	if (!sum->slowest.session || outcome.bits_per_second < sum->slowest.bits_per_second)
-		sum->slowest = outcome;
-	if (!sum->fastest.session || outcome.bits_per_second > sum->fastest.bits_per_second)
-		sum->fastest = outcome;
+	return calculate_speed(connection).bytes_per_second * 8;
 }
 
-void report_sum(const struct engine *engine, const struct sum *sum, enum status status)
+void report_path(const struct connection *connection)
 {
+	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
+		     source_port(connection->id), queue_pair_number(connection),
+		     bits_per_second(connection) / 1e9,
+		     connection->status == STATUS_SUCCESS ? "good" : "failed");
+}
+
+/* What sessions that ran at once come to. */
+struct sum {
+	unsigned int succeeded;
+	uint64_t bytes; /* of their operations */
+	double seconds; /* from the first one's beginning to the last one's end; 0: not measured */
+	const struct connection *slowest, *fastest; /* of those that delivered all; NULL: none */
+};
+
+static struct sum add_up(const struct engine *engine)
+{
+	const struct connection *connection;
+	int64_t started = INT64_MAX, completed = 0;
+	struct sum sum = { 0 };
+
+	TAILQ_FOREACH (connection, &engine->connections, link) {
+		const struct figures *figures = &connection->figures;
+		double rate = bits_per_second(connection);
+
+		sum.succeeded += connection->status == STATUS_SUCCESS;
+		sum.bytes += figures->bytes;
+		if (figures->started && figures->started < started)
+			started = figures->started;
+		if (figures->completed > completed)
+			completed = figures->completed;
+		if (connection->status != STATUS_SUCCESS && connection->status != STATUS_TOO_SLOW)
+			continue;
+		if (!sum.slowest || rate < bits_per_second(sum.slowest))
+			sum.slowest = connection;
+		if (!sum.fastest || rate > bits_per_second(sum.fastest))
+			sum.fastest = connection;
+	}
+	if (completed > started)
+		sum.seconds = (double)(completed - started) / NANOSECONDS_PER_SECOND;
+	return sum;
+}
+
+void report_sum(const struct engine *engine, enum status status)
+{
+	const struct sum sum = add_up(engine);
+	const struct connection *slowest = sum.slowest, *fastest = sum.fastest;
 	const struct options *options = engine->options;
-	double seconds = (double)(sum->completed - sum->started) / NANOSECONDS_PER_SECOND;
-	double rate = seconds > 0 ? (double)sum->bytes * 8 / seconds : 0;
+	double rate = sum.seconds > 0 ? (double)sum.bytes * 8 / sum.seconds : 0;
 	struct json_object *object;
 	char text[128];
 
-	snprintf(text, sizeof(text), "%u of %u sessions succeeded", sum->succeeded,
+	snprintf(text, sizeof(text), "%u of %u sessions succeeded", sum.succeeded,
 		 options->connections);
-	print_status(&engine->log, "%s: %" PRIu64 " bytes in %.6f s, %.3f Gbit/s", text, sum->bytes,
-		     seconds, rate / 1e9);
-	if (sum->slowest.session)
+	print_status(&engine->log, "%s: %" PRIu64 " bytes in %.6f s, %.3f Gbit/s", text, sum.bytes,
+		     sum.seconds, rate / 1e9);
+	if (slowest)
 		print_status(&engine->log,
 			     "slowest: [%u] source port %u, %.3f Gbit/s; fastest: [%u] source port "
 			     "%u, %.3f Gbit/s",
-			     sum->slowest.session, sum->slowest.port,
-			     sum->slowest.bits_per_second / 1e9, sum->fastest.session,
-			     sum->fastest.port, sum->fastest.bits_per_second / 1e9);
+			     slowest->number, source_port(slowest->id),
+			     bits_per_second(slowest) / 1e9, fastest->number,
+			     source_port(fastest->id), bits_per_second(fastest) / 1e9);
 	if (!options->json)
 		return;
 	object = json_begin("sum");
 	json_add_text(object, "operation", operation_name(options->operation));
 	json_add_known(object, "connections", options->connections);
-	json_add_count(object, "succeeded", sum->succeeded);
-	json_add_count(object, "bytes", sum->bytes);
-	json_add_number(object, "seconds", seconds, seconds > 0);
-	json_add_number(object, "bits_per_second", rate, seconds > 0);
-	json_add_known(object, "slowest", sum->slowest.session);
-	json_add_known(object, "fastest", sum->fastest.session);
+	json_add_count(object, "succeeded", sum.succeeded);
+	json_add_count(object, "bytes", sum.bytes);
+	json_add_number(object, "seconds", sum.seconds, sum.seconds > 0);
+	json_add_number(object, "bits_per_second", rate, sum.seconds > 0);
+	json_add_known(object, "slowest", slowest ? slowest->number : 0);
+	json_add_known(object, "fastest", fastest ? fastest->number : 0);
 	json_add_status(object, status, engine->process.signal_number);
 	json_add_text(object, "error", status == STATUS_SUCCESS ? NULL : text);
 	print_json(engine->log.console, object);

@@ -17,28 +17,15 @@ void report_listening(const struct engine *engine, uint16_t port);
 /* With --json: prints the outcome as one object. */
 void report_json(const struct connection *connection);
 
-/* Of a client's sessions that run at once. Zeros to begin with. */
-struct sum {
-	unsigned int succeeded;
-	uint64_t bytes; /* of their operations */
-	int64_t started,
-		completed; /* the first and the last, as struct figures has them; 0: none */
-	/* Of those that delivered all: */
-	struct outcome {
-		unsigned int session, port; /* its number, 0: there is none; source_port() */
-		double bits_per_second;
-	} slowest, fastest;
-};
-
-/* Reports by which path a session went, and how fast, and adds it, before it is destroyed. */
-void report_path(struct sum *sum, const struct connection *connection);
+/* Reports by which path one of several sessions at once went, and how fast. */
+void report_path(const struct connection *connection);
 
 /*
- * Prints the sum, the slowest and the fastest, with --json as an object, too. `status` is that of
- * the program. A session that did not come about, as message and status have said, has not
- * succeeded.
+ * Prints the sum of the engine's connections, the slowest and the fastest, with --json as an
+ * object, too. `status` is that of the program. A session that did not come about, as message and
+ * status have said, has not succeeded.
  */
-void report_sum(const struct engine *engine, const struct sum *sum, enum status status);
+void report_sum(const struct engine *engine, enum status status);
 
 /* As report_json() of a program that had no session. */
 void report_no_session(struct engine *engine, enum status status);
