@@ -26,8 +26,7 @@ struct client {
 	const struct options *options; /* of the session */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
-	bool settled; /* a server of this project answered, or none can: no other address is tried
-		       */
+	bool settled; /* a server of this project answered, or none can: try no other address */
 };
 
 /* read|write ADDRESS PORT, or with --check perhaps ADDRESS and PORT. */
@@ -445,7 +444,7 @@ static void wait_until(struct engine *engine, int64_t time)
 }
 
 /* Sessions of --check with PORT: as session_function says. */
-static bool run_check_sessions(struct check *check, void *argument)
+static void run_check_sessions(struct check *check, void *argument)
 {
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
@@ -456,7 +455,7 @@ static bool run_check_sessions(struct check *check, void *argument)
 
 	wait_until(engine, check->start);
 	if (engine->process.signal_number)
-		return false;
+		return;
 	engine->payload = payload_pattern(check->session.pattern_size);
 	run_sessions(&client);
 	check->reached |= client.settled;
@@ -464,7 +463,6 @@ static bool run_check_sessions(struct check *check, void *argument)
 		check_take(check, connection);
 		connection_destroy(connection);
 	}
-	return check->path_count == check->session.connections;
 }
 
 static enum status run_check(struct engine *engine)

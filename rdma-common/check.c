@@ -653,7 +653,8 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 	check->session.short_reply = short_reply;
 	do {
 		check->path_count = 0;
-		complete = check->run(check, check->argument);
+		check->run(check, check->argument);
+		complete = check->path_count == check->session.connections;
 		if (check->path_count == 0)
 			return false;
 	} while (complete && connection->rejected &&

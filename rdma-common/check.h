@@ -37,10 +37,10 @@ struct path {
 /*
  * Waits until check->start, then runs a session with check->session, its options, and
  * check->address, or as many at once as the options say; both are constant meanwhile. Sets
- * check->reached, and calls check_take() for each. False: one did not come about, or the program
- * was interrupted before.
+ * check->reached, and calls check_take() for each that came about: for none if the program was
+ * interrupted before.
  */
-typedef bool (*session_function)(struct check *check, void *argument);
+typedef void (*session_function)(struct check *check, void *argument);
 
 /* What was found so far. */
 struct check {
