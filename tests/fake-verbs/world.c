@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
 #include <netdb.h>
@@ -33,7 +32,6 @@
 #define VIOLATION_STATUS 99
 #define ORDERS           40
 #define FUNCTIONS        80
-#define LOOP             8 /* calls of a function in a row: more of them are a loop */
 #define DESCRIPTORS      1024
 #define THREADS          512
 #define AWAITED          4 /* descriptors of a thread at a time */
@@ -61,8 +59,6 @@ struct order {
 struct call {
 	const char *function;
 	unsigned int count;
-	unsigned int in_a_row; /* up to the last one: no other function was called meanwhile */
-	uint64_t alike; /* bit N: number N is in a loop, neither at its beginning nor its end */
 };
 
 static struct {
@@ -72,7 +68,6 @@ static struct {
 	int order_count;
 	struct call calls[FUNCTIONS];
 	int call_count;
-	struct call *last_call;
 	bool fault;
 	struct stimulus *cause;         /* what happens now comes right after this one */
 	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones too: orders refer to them */
@@ -337,15 +332,6 @@ static int scripted_call(const char *word, const char *function, unsigned int co
 	return atoi(strrchr(text, ':') + 1);
 }
 
-static void note_call(struct call *call)
-{
-	call->in_a_row = call == world.last_call ? call->in_a_row + 1 : 1;
-	if (call->in_a_row > LOOP && call->count < 64)
-		call->alike |= UINT64_C(1) << call->count;
-	call->count++;
-	world.last_call = call;
-}
-
 /* Counts a call; the lock is held. */
 static int count_call(const char *function)
 {
@@ -357,7 +343,7 @@ static int count_call(const char *function)
 		violation("script: too many functions");
 	if (i == world.call_count)
 		world.calls[world.call_count++].function = function;
-	note_call(&world.calls[i]);
+	world.calls[i].count++;
 	number = scripted_call("signal", function, world.calls[i].count);
 	if (number)
 		kill(getpid(), number);
@@ -414,8 +400,7 @@ static void write_record(void)
 		return;
 	fprintf(record, "served %u\n", peers_served());
 	for (int i = 0; i < world.call_count; i++)
-		fprintf(record, "%s %u %" PRIu64 "\n", world.calls[i].function,
-			world.calls[i].count, world.calls[i].alike);
+		fprintf(record, "%s %u\n", world.calls[i].function, world.calls[i].count);
 	fclose(record);
 }
 
