@@ -164,7 +164,7 @@ full_rate() {
 }
 
 # The server performs whichever operation measures, whatever its word.
-# bats test_tags=slow
+# bats test_tags=slow,roce
 @test "--check with PORT: how fast each direction is, and how late; one that the network slows down is found, whichever" {
 	local seconds=1 number='[0-9]+\.[0-9]+'
 	local rates="rate      client to server $number Gbit/s, server to client $number Gbit/s; the device is software, without a link's rate"
@@ -210,7 +210,7 @@ start_and_stop() {
 	client=$!
 }
 
-# bats test_tags=slow
+# bats test_tags=slow,roce
 @test "--check with PORT, --connections 8, where the network drops the packets of one: that is named by its source port" {
 	local dropped
 	start_server

@@ -72,6 +72,7 @@ transcript() {
 	diff <(transcript B) <(shape <<<"$output")
 }
 
+# bats test_tags=roce
 @test "README: a file is sent, verified and stored" {
 	head -c 2000000 /dev/urandom >"$LAB/share/disk.img"
 	serve "$(typed A 1 'Send a file')"
@@ -80,6 +81,7 @@ transcript() {
 	cmp "$LAB/share/disk.img" "$LAB/share/received.img"
 }
 
+# bats test_tags=roce
 @test "README: a folder goes through a pipe" {
 	mkdir -p "$LAB/share/folder" "$LAB/share/there"
 	seq 100000 >"$LAB/share/folder/numbers"
@@ -90,6 +92,7 @@ transcript() {
 	cmp "$LAB/share/folder/numbers" "$LAB/share/there/folder/numbers"
 }
 
+# bats test_tags=roce
 @test "README: a latency is measured, and reported as shown" {
 	serve "$(typed A 1 Measure)"
 	connect "$(typed B 1 Measure)"

@@ -97,6 +97,7 @@ peak_below() {
 }
 
 # The second line is written when the first has arrived.
+# bats test_tags=roce
 @test "a trickling pipe is sent as it comes" {
 	start_quiet_server -1 -t "$LIMIT" -o - write
 	{ await grep -q first "$server_out" && touch "$folder/arrived"; } 3>&- &
@@ -181,6 +182,7 @@ read_slowly() {
 }
 
 # The server's ring is as long as the payload, the client's is shorter: either way most is stored behind MSG_DONE.
+# bats test_tags=roce
 @test "readers on both sides that take longer than --timeout" {
 	local start
 	random_file there 1400000
