@@ -1022,7 +1022,7 @@ static void measure(struct connection *connection)
 	uint64_t pass = transfer_pass(&connection->transfer);
 	uint64_t bytes = connection->transfer.operation.completed;
 
-	if (pass != TRANSFER_UNKNOWN && bytes / pass == figures->bytes / pass)
+	if (pass != LENGTH_UNKNOWN && bytes / pass == figures->bytes / pass)
 		return;
 	if (figures->latency)
 		latency_count(figures->latency, connection->now_nanoseconds - figures->completed);

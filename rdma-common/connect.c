@@ -343,7 +343,7 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 {
 	bool sends =
 		sends_payload(options->role, options->operation, hello->flags & HELLO_ONE_WAY) &&
-		outgoing_length == TRANSFER_UNKNOWN;
+		outgoing_length == LENGTH_UNKNOWN;
 	bool receives = hello->flags & HELLO_UNKNOWN;
 	bool writes = options->operation == OPERATION_WRITE;
 
@@ -473,7 +473,7 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 	return (struct agreement){
 		.verifying = true,
 		.peer = *hello,
-		.incoming_length = hello->flags & HELLO_UNKNOWN ? TRANSFER_UNKNOWN : hello->length,
+		.incoming_length = hello->flags & HELLO_UNKNOWN ? LENGTH_UNKNOWN : hello->length,
 		.wanted_length = role == ROLE_SERVER ? wanted_length(hello) : 0,
 	};
 }

@@ -57,7 +57,7 @@ struct agreement {
 	bool verifying;           /* digests and verdicts are exchanged: the peer has a hello */
 	struct hello peer;        /* that; else what a program without one does */
 	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
-				     TRANSFER_UNKNOWN */
+				     LENGTH_UNKNOWN */
 	uint64_t wanted_length; /* server: bytes of pattern that --check asks for; 0: it does not */
 };
 

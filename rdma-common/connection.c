@@ -333,7 +333,7 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_ONE_WAY;
 	if (payload->is_pattern)
 		flags |= HELLO_PATTERN;
-	if (sends && payload->length == TRANSFER_UNKNOWN)
+	if (sends && payload->length == LENGTH_UNKNOWN)
 		flags |= HELLO_UNKNOWN;
 	if (options->every_pass)
 		flags |= HELLO_EVERY_PASS;
@@ -362,7 +362,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)options->operation,
 		.flags = hello_flags(connection, sends),
-		.length = sends && payload->length != TRANSFER_UNKNOWN ? payload->length : 0,
+		.length = sends && payload->length != LENGTH_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
 		.seconds = options->back_seconds > 0 ? options->back_seconds
 						     : options->duration_seconds,

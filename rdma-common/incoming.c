@@ -127,7 +127,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 	struct verification *verification = &incoming->verification;
 
 	/* one of a known length was agreed to */
-	if (verification->pass_length != TRANSFER_UNKNOWN ||
+	if (verification->pass_length != LENGTH_UNKNOWN ||
 	    size <= incoming->limit - verification->bytes)
 		return verify_next(verification, bytes, size, failure);
 	failure_set(failure, STATUS_REFUSED,

@@ -79,7 +79,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 		fail_to_read(outgoing, strerror(errno), failure);
 	else if (count > 0)
 		piece_filled(outgoing, transfer, (size_t)count);
-	else if (outgoing->payload->length == TRANSFER_UNKNOWN)
+	else if (outgoing->payload->length == LENGTH_UNKNOWN)
 		transfer_end_source(transfer);
 	else
 		fail_to_read(outgoing, PAYLOAD_CUT_SHORT, failure);

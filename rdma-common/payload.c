@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "digest.h"
-#include "transfer.h"
+#include "wire.h"
 
 #define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
 /* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
@@ -72,7 +72,7 @@ ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *
 		memcpy(memory, payload->memory + position, size);
 	else if (payload->is_pattern)
 		pattern_fill(memory, position, size);
-	else if (payload->length == TRANSFER_UNKNOWN)
+	else if (payload->length == LENGTH_UNKNOWN)
 		return read_pipe(payload->descriptor, memory, size, cancelled);
 	else
 		return read_file(payload, position, memory, size);
@@ -171,7 +171,7 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 	if (size == 0)
 		return read_failed(payload, failure, PAYLOAD_EMPTY);
 	payload->size = size;
-	payload->length = claimed >= 0 && size <= PAYLOAD_WHOLE ? size : TRANSFER_UNKNOWN;
+	payload->length = claimed >= 0 && size <= PAYLOAD_WHOLE ? size : LENGTH_UNKNOWN;
 	return STATUS_SUCCESS;
 }
 

@@ -25,7 +25,7 @@
 struct payload {
 	uint8_t *memory;  /* the payload's: all of it, the beginning of a pipe, or NULL */
 	size_t size;      /* bytes in memory */
-	uint64_t length;  /* bytes; TRANSFER_UNKNOWN: a pipe that is sent as it comes */
+	uint64_t length;  /* bytes; LENGTH_UNKNOWN: a pipe that is sent as it comes */
 	bool is_pattern;  /* of --size */
 	const char *name; /* in messages, of what is read; the options' */
 	int descriptor;   /* what is not in memory is read from there; -1: nothing is */

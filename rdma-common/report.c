@@ -24,7 +24,7 @@ static struct speed calculate_speed(const struct connection *connection)
 	struct speed speed = { 0 };
 
 	speed.operations =
-		pass == TRANSFER_UNKNOWN || !pass ? figures->bytes > 0 : figures->bytes / pass;
+		pass == LENGTH_UNKNOWN || !pass ? figures->bytes > 0 : figures->bytes / pass;
 	if (!speed.operations || nanoseconds <= 0)
 		return speed;
 	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;

@@ -20,7 +20,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
 
-	return __builtin_add_overflow(a, b, &sum) ? TRANSFER_UNKNOWN : sum;
+	return __builtin_add_overflow(a, b, &sum) ? LENGTH_UNKNOWN : sum;
 }
 
 /* ---- Streams ---- */
@@ -32,11 +32,11 @@ static uint64_t all_passes(const struct stream_plan *plan)
 
 	if (!plan->present)
 		return 0;
-	if (plan->length == TRANSFER_UNKNOWN || plan->passes == 0)
-		return TRANSFER_UNKNOWN;
+	if (plan->length == LENGTH_UNKNOWN || plan->passes == 0)
+		return LENGTH_UNKNOWN;
 	if (__builtin_mul_overflow(plan->length, plan->passes, &product) ||
-	    product == TRANSFER_UNKNOWN)
-		return TRANSFER_UNKNOWN - 1; /* a length that is known, and never reached */
+	    product == LENGTH_UNKNOWN)
+		return LENGTH_UNKNOWN - 1; /* a length that is known, and never reached */
 	return product;
 }
 
@@ -56,7 +56,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 		   uint64_t announced)
 {
 	const struct stream_plan *plan = &stream->plan;
-	bool fits = plan->present && plan->length != TRANSFER_UNKNOWN && plan->length <= announced;
+	bool fits = plan->present && plan->length != LENGTH_UNKNOWN && plan->length <= announced;
 	uint64_t shorter = announced;
 
 	stream->announced = announced;
@@ -307,8 +307,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 		.operation.round_started = TRANSFER_NEVER,
 		.news = TRANSFER_NEVER,
 	};
-	transfer->source.stream.agreed = transfer->source.stream.length != TRANSFER_UNKNOWN;
-	transfer->sink.stream.agreed = transfer->sink.stream.length != TRANSFER_UNKNOWN;
+	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
+	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
 	transfer->source.told_end = transfer->source.stream.length == 0; /* there is nothing */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
@@ -338,8 +338,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 		size_requests(transfer);
 	}
 	if (!writes && stream->plan.present) {
-		if (ready > ring || ready > ready_end(transfer, stream) ||
-		    ready == TRANSFER_UNKNOWN)
+		if (ready > ring || ready > ready_end(transfer, stream) || ready == LENGTH_UNKNOWN)
 			return "is ready beyond its end";
 		sink->ready = ready;
 	}
@@ -427,14 +426,14 @@ static const char *judge_ready(const struct transfer *transfer, uint64_t ready, 
 		return "goes backwards in what is ready";
 	/* how far a timed operation came is not in its MSG_DONE, but in a window behind that: the
 	 * end is not known then */
-	if (ready > last || ready == TRANSFER_UNKNOWN) /* which is no number of bytes */
+	if (ready > last || ready == LENGTH_UNKNOWN) /* which is no number of bytes */
 		return sink->ready == last ? "goes on after the end"
 					   : "is ready beyond what was agreed";
 	if (!stream->repeats && ready > plus(sink->told_taken, stream->announced))
 		return "is ready beyond the ring";
 	if (end && sink_ended(transfer))
 		return "ends twice";
-	if (end && last != TRANSFER_UNKNOWN && ready != last)
+	if (end && last != LENGTH_UNKNOWN && ready != last)
 		return "ends before what was agreed";
 	return NULL;
 }
@@ -520,7 +519,7 @@ static uint64_t read_end(const struct transfer *transfer)
 
 	if (!source->stream.repeats)
 		return source->told_ready;
-	return source->stream.length != TRANSFER_UNKNOWN ? source->stream.length : source->taken;
+	return source->stream.length != LENGTH_UNKNOWN ? source->stream.length : source->taken;
 }
 
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
@@ -531,15 +530,15 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 
 	if (sink->done)
 		return "is done twice";
-	if (expected == TRANSFER_UNKNOWN)
+	if (expected == LENGTH_UNKNOWN)
 		return "is done before its end is marked";
 	if (bytes != expected)
 		return "is done with other bytes than agreed";
 	if (!transfer->plan.writes && !may_have_read(transfer))
 		return "is done reading what was not ready";
-	if (last != TRANSFER_UNKNOWN && judge_ready(transfer, last, false))
+	if (last != LENGTH_UNKNOWN && judge_ready(transfer, last, false))
 		return "is done beyond the ring";
-	if (last != TRANSFER_UNKNOWN)
+	if (last != LENGTH_UNKNOWN)
 		sink->ready = last;
 	if (!transfer->plan.writes)
 		transfer->source.taken = read_end(transfer);
@@ -566,7 +565,7 @@ static uint64_t write_limit(const struct transfer *transfer)
 	if (!stream->repeats)
 		return smaller(source->filled, plus(source->taken, stream->announced));
 	if (stream->held && source->filled == stream->plan.length)
-		return TRANSFER_UNKNOWN;
+		return LENGTH_UNKNOWN;
 	return source->filled;
 }
 
@@ -575,7 +574,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	const struct transfer_sink *sink = &transfer->sink;
 	const struct transfer_stream *stream = &sink->stream;
 	bool all = stream->repeats && sink->ready == stream->plan.length;
-	uint64_t remote = all ? TRANSFER_UNKNOWN : sink->ready;
+	uint64_t remote = all ? LENGTH_UNKNOWN : sink->ready;
 
 	/* later passes of what does not fit into the ring are read over one another */
 	if (stream->repeats && (stream->held || sink->copied == stream->plan.length))
@@ -701,7 +700,7 @@ void transfer_stop(struct transfer *transfer)
 	struct transfer_stream *stream = writes ? &transfer->source.stream : &transfer->sink.stream;
 	uint64_t pass = stream->plan.length, begun = transfer->operation.posted;
 
-	if (!stream->repeats || stream->length != TRANSFER_UNKNOWN || pass == 0)
+	if (!stream->repeats || stream->length != LENGTH_UNKNOWN || pass == 0)
 		return;
 	if (writes && !stream->held && transfer->source.filled > begun)
 		begun = transfer->source.filled;
@@ -754,10 +753,10 @@ void transfer_end_source(struct transfer *transfer)
 	struct transfer_stream *stream = &transfer->source.stream;
 	uint64_t pass = stream->plan.length, filled = transfer->source.filled;
 
-	if (stream->repeats || stream->length != TRANSFER_UNKNOWN)
+	if (stream->repeats || stream->length != LENGTH_UNKNOWN)
 		return;
 	stream->length =
-		pass == TRANSFER_UNKNOWN ? filled : (larger(filled, 1) + pass - 1) / pass * pass;
+		pass == LENGTH_UNKNOWN ? filled : (larger(filled, 1) + pass - 1) / pass * pass;
 }
 
 bool transfer_is_whole(const struct transfer *transfer)

@@ -34,9 +34,6 @@
 
 #include "wire.h"
 
-/* A length that only the source knows, and only at its end. */
-#define TRANSFER_UNKNOWN UINT64_MAX
-
 /* A time that does not come. */
 #define TRANSFER_NEVER INT64_MAX
 
@@ -63,7 +60,7 @@
 struct stream_plan {
 	bool present;    /* false: nothing flows this way (one way), and the rest means nothing */
 	bool every_pass; /* each pass is verified: never repeat */
-	uint64_t length; /* bytes of one pass, or TRANSFER_UNKNOWN, which has one pass */
+	uint64_t length; /* bytes of one pass, or LENGTH_UNKNOWN, which has one pass */
 	uint64_t passes; /* 0: until a time is up */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
 };
@@ -90,7 +87,7 @@ struct transfer_plan {
 struct transfer_stream {
 	struct stream_plan plan;
 	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
-	uint64_t length;    /* bytes in all, all passes; TRANSFER_UNKNOWN until the end is known */
+	uint64_t length;    /* bytes in all, all passes; LENGTH_UNKNOWN until the end is known */
 	bool agreed;        /* it was known from the beginning; else the source marks its end */
 	uint64_t quarter;   /* bytes of a move that is reported at once */
 	uint64_t local_span, remote_span; /* in the rings: a byte is at its position modulo this */
@@ -148,7 +145,7 @@ struct transfer_credits {
 	uint64_t received, told;  /* of the peer's, it was told so many */
 };
 
-/* Bytes of a stream in all passes that need different bytes; TRANSFER_UNKNOWN: not known. */
+/* Bytes of a stream in all passes that need different bytes; LENGTH_UNKNOWN: not known. */
 uint64_t transfer_stream_length(const struct stream_plan *plan);
 
 /* One side of a session. To be read by the caller, and changed by this module alone. */
@@ -254,7 +251,7 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 /* The time of a repeating operation is up: it ends with the pass that has begun. */
 void transfer_stop(struct transfer *transfer);
 
-/* Bytes of one pass of the operation; TRANSFER_UNKNOWN: not known. */
+/* Bytes of one pass of the operation; LENGTH_UNKNOWN: not known. */
 uint64_t transfer_pass(const struct transfer *transfer);
 
 /* Work requests of the operation that are posted and have not completed. */
@@ -295,7 +292,7 @@ void transfer_copied(struct transfer *transfer, uint64_t size);
 /* It has digested and, with --output, stored everything up to `position`. */
 void transfer_kept(struct transfer *transfer, uint64_t position);
 
-/* Bytes that the sink keeps in all; TRANSFER_UNKNOWN until the end is marked. */
+/* Bytes that the sink keeps in all; LENGTH_UNKNOWN until the end is marked. */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* Whether the peer is done and all that it sent is kept: the verdict is due. */

@@ -34,8 +34,8 @@ struct verification {
 	/* What is expected, from who begins it: */
 	bool is_pattern;      /* that of --size */
 	bool has_digest;      /* the peer sends one */
-	uint64_t length;      /* bytes of all passes, or TRANSFER_UNKNOWN */
-	uint64_t pass_length; /* the payload begins again there, or TRANSFER_UNKNOWN */
+	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
+	uint64_t pass_length; /* the payload begins again there, or LENGTH_UNKNOWN */
 	/* What came of it: */
 	uint64_t bytes;      /* that were verified as far as can be before the end */
 	int64_t nanoseconds; /* that it took */

@@ -70,8 +70,8 @@ static bool tell_other(struct peer *peer, enum moment moment, const char *name)
 	else if (moment == MOMENT_BEFORE_MR && !strcmp(name, "done-first"))
 		peer_sends_done(peer, peer->outgoing_length);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "done-early"))
-		peer_sends_done(peer, stream->length == TRANSFER_UNKNOWN ? peer->outgoing_length
-									 : stream->length);
+		peer_sends_done(peer, stream->length == LENGTH_UNKNOWN ? peer->outgoing_length
+								       : stream->length);
 	else if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "verdict-soon"))
 		judge_soon(peer);
 	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "mr-twice"))

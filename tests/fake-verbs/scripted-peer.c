@@ -148,7 +148,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	struct stream_plan plan = {
 		.present = present,
 		.every_pass = operator->flags & HELLO_EVERY_PASS,
-		.length = unknown ? TRANSFER_UNKNOWN : sender->length,
+		.length = unknown ? LENGTH_UNKNOWN : sender->length,
 		.passes = unknown ? 1 : operator->passes,
 		.ring = smaller(ring, scripted_number("ring", LONGEST_RING)),
 	};
@@ -164,7 +164,7 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 
 	if (!stream->plan.present)
 		return 1;
-	if (stream->plan.length == TRANSFER_UNKNOWN)
+	if (stream->plan.length == LENGTH_UNKNOWN)
 		size = LONGEST_UNKNOWN;
 	return smaller(size, LONGEST_KEPT);
 }
@@ -374,8 +374,8 @@ static uint64_t source_end(const struct peer *peer)
 {
 	const struct stream_plan *plan = &peer->transfer.source.stream.plan;
 
-	return plan->length == TRANSFER_UNKNOWN ? peer->outgoing_length
-						: peer->outgoing_length * TIMED_PASSES;
+	return plan->length == LENGTH_UNKNOWN ? peer->outgoing_length
+					      : peer->outgoing_length * TIMED_PASSES;
 }
 
 static bool fill(struct peer *peer)
@@ -386,8 +386,7 @@ static bool fill(struct peer *peer)
 
 	if (!transfer_fill(transfer, &piece))
 		return false;
-	if (transfer->source.stream.length == TRANSFER_UNKNOWN &&
-	    !transfer->source.stream.repeats) {
+	if (transfer->source.stream.length == LENGTH_UNKNOWN && !transfer->source.stream.repeats) {
 		uint64_t left = source_end(peer) - piece.position;
 
 		end = piece.size >= left;
@@ -789,7 +788,7 @@ static void check_operation(const struct peer *peer)
 
 	if (!stream->plan.present || peer->lied)
 		return;
-	if (end == TRANSFER_UNKNOWN)
+	if (end == LENGTH_UNKNOWN)
 		end = stream->repeats ? peer->accessed - peer->accessed % stream->plan.length
 				      : marked;
 	if (peer->accessed != end || end == 0)

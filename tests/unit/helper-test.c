@@ -180,7 +180,7 @@ TEST(what_is_stored_has_its_name_once_it_is_committed)
 
 TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 {
-	struct payload payload = { .name = "-", .length = TRANSFER_UNKNOWN };
+	struct payload payload = { .name = "-", .length = LENGTH_UNKNOWN };
 	struct helper *helper;
 	void *what, *ring = memory_map(10);
 	int ends[2];

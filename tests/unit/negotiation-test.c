@@ -171,7 +171,7 @@ TEST(what_has_no_length_has_one_pass)
 				   .length = cases[i / 2].flags & PIPE ? 0 : 100,
 				   .passes = cases[i / 2].peers }
 		};
-		uint64_t length = cases[i / 2].own_pipe ? TRANSFER_UNKNOWN : 100;
+		uint64_t length = cases[i / 2].own_pipe ? LENGTH_UNKNOWN : 100;
 
 		if (strchr(cases[i / 2].who, i % 2 ? 's' : 'c'))
 			assert_int_equal(hello_refusal(&options, length, &peer),

@@ -414,7 +414,7 @@ static void send_source(const struct source *source, size_t size)
 		assert_int_equal(read_rest(&payload, size / 2), size - size / 2);
 		assert_memory_equal(found, bytes + size / 2, size - size / 2);
 	} else {
-		assert_true(payload.length == TRANSFER_UNKNOWN);
+		assert_true(payload.length == LENGTH_UNKNOWN);
 		assert_in_range(payload.size, 1, PAYLOAD_WHOLE + 1);
 		assert_true(!source->first_memory || payload.size == source->first_memory);
 		assert_has_bytes(&payload, size);
@@ -536,7 +536,7 @@ TEST(an_endless_device_is_sent_as_it_comes)
 	struct payload payload;
 
 	assert_int_equal(load(&payload, ROLE_CLIENT, "/dev/zero"), STATUS_SUCCESS);
-	assert_true(payload.length == TRANSFER_UNKNOWN);
+	assert_true(payload.length == LENGTH_UNKNOWN);
 	assert_int_equal(read_rest(&payload, 0), LARGE);
 	payload_free(&payload);
 }

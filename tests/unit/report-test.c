@@ -646,8 +646,8 @@ TEST(what_was_not_measured_is_null_in_json)
 		{ 3, 3, 1, 1,
 		  "\"seconds\": 1e-09, \"bytes_per_second\": 3e+09, "
 		  "\"bits_per_second\": 2.4e+10, \"ops_per_second\": 1e+09," },
-		{ 3, TRANSFER_UNKNOWN, 0, 1, none },
-		{ 0, TRANSFER_UNKNOWN, 0, 0, none },
+		{ 3, LENGTH_UNKNOWN, 0, 1, none },
+		{ 0, LENGTH_UNKNOWN, 0, 0, none },
 		{ 3, 0, 0, 1, none },
 	};
 

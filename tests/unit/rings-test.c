@@ -116,7 +116,7 @@ TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 	assert_int_equal(incoming_ring(5000), 5000);
 	assert_int_equal(incoming_ring(LONGEST - 1), LONGEST - 1);
 	assert_int_equal(incoming_ring(LONGEST + 1), LONGEST);
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), LONGEST);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	assert_int_equal(outgoing_ring(plan_of(5000, 1)), 5000);
 	assert_int_equal(outgoing_ring(passes), 1000);
 	passes.every_pass = true; /* then they are one stream */
@@ -147,14 +147,14 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 	assert_int_equal(incoming_ring(8 * PAGE + 2), 5 * PAGE);
 	reset(NULL);
 	kernel.most = MEBIBYTE + 1;
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 	assert_int_equal(kernel.calls, 4);
 }
 
 /* And nothing of it is left. */
 TEST(not_even_a_page_is_a_failure_in_words)
 {
-	struct stream_plan plan = plan_of(TRANSFER_UNKNOWN, 1);
+	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
 	kernel.most = PAGE - 1;
 	assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
@@ -186,17 +186,17 @@ TEST(a_server_of_many_clients_gives_one_a_sixteenth)
 {
 	options.role = ROLE_SERVER;
 	engine.budget = 17 * MEBIBYTE;
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE);
-	assert_int_equal(outgoing_ring(plan_of(TRANSFER_UNKNOWN, 1)), MEBIBYTE);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
+	assert_int_equal(outgoing_ring(plan_of(LENGTH_UNKNOWN, 1)), MEBIBYTE);
 	engine.budget = 2 * MEBIBYTE;
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE / 16);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 16);
 	engine.budget = MEBIBYTE;
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), MEBIBYTE / 32);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 32);
 	engine.budget = 16 * MEBIBYTE;
 	options.one_off = true;
-	assert_int_equal(incoming_ring(TRANSFER_UNKNOWN), LONGEST);
+	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	engine.budget = 4 * MEBIBYTE;
-	assert_int_equal(outgoing_ring(plan_of(TRANSFER_UNKNOWN, 1)), 2 * MEBIBYTE);
+	assert_int_equal(outgoing_ring(plan_of(LENGTH_UNKNOWN, 1)), 2 * MEBIBYTE);
 }
 
 TEST(no_side_gives_more_access_than_the_operation_needs)

@@ -247,17 +247,17 @@ static const struct story {
 	FILLS(1001), SOURCE_ENDS(2000), FILLS(999), SOURCE_ENDS(2000) } },
 { "which is the first one at least", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096, .steps = { SOURCE_ENDS(1000) } },
 { "a pass that is just full has ended", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096, .steps = { FILLS(2000), SOURCE_ENDS(2000) } },
-{ "a pipe ends with what was filled", BOTH, TRANSFER_UNKNOWN, 4096, 4096, .steps = { FILLS(1001), SOURCE_ENDS(1001) } },
+{ "a pipe ends with what was filled", BOTH, LENGTH_UNKNOWN, 4096, 4096, .steps = { FILLS(1001), SOURCE_ENDS(1001) } },
 { "a length that was agreed stays", BOTH, 100000, 4096, 4096, .steps = { FILLS(1000), SOURCE_ENDS(100000) } },
 /* What a peer may say. */
 { "of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0, .steps = {
 	REGION(NULL, 1000, 1000), REGION("is ready beyond its end", 1000, 1001), REGION(NULL, MIB, 100000),
 	REGION("is ready beyond its end", MIB, 100001), REGION("has no memory", 0, 0) } },
-{ "no peer says the number that means unknown", BOTH | READ, TRANSFER_UNKNOWN, 64 * KIB, 0, .steps = {
-	REGION("is ready beyond its end", UINT64_MAX, UINT64_MAX), REGION(NULL, UINT64_MAX, 1000), SINK_ENDS(TRANSFER_UNKNOWN),
+{ "no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0, .steps = {
+	REGION("is ready beyond its end", UINT64_MAX, UINT64_MAX), REGION(NULL, UINT64_MAX, 1000), SINK_ENDS(LENGTH_UNKNOWN),
 	IS(sink.stream.quiet, false), HEARS("is ready beyond what was agreed", .ready = UINT64_MAX),
 	HEARS("is ready beyond what was agreed", .ready = UINT64_MAX, .end = true), HEARS(NULL, .ready = UINT64_MAX - 1),
-	SINK_ENDS(TRANSFER_UNKNOWN) } },
+	SINK_ENDS(LENGTH_UNKNOWN) } },
 { "a window that breaks a rule is refused, and changes nothing", BOTH | READ, MIB, 64 * KIB, 0, .steps = {
 	MIDDLE,
 	HEARS_ALL("goes backwards in what is ready", 1, 49999, 40000, 30000, false),
@@ -277,7 +277,7 @@ static const struct story {
 	MIDDLE, HEARS_ALL(NULL, 1, ready, taken, kept, false) } }
 MOVED("ready", 50001, 40000, 30000), MOVED("taken", 50000, 40001, 30000), MOVED("kept", 50000, 40000, 30001),
 MOVED("all that is ready", 50000, 50000, 50000), MOVED("ready up to the ring", 40000 + 64 * KIB, 40000, 30000),
-{ "after the end nothing is ready, and there is one MSG_DONE", BOTH, TRANSFER_UNKNOWN, 64 * KIB, 64 * KIB, .steps = {
+{ "after the end nothing is ready, and there is one MSG_DONE", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB, .steps = {
 	PEER_DONE("is done before its end is marked", 1000), HEARS(NULL, .ready = 1000, .end = true), HEARS("ends twice", .ready = 1000, .end = true),
 	HEARS("goes on after the end", .ready = 1001), PEER_DONE("is done with other bytes than agreed", 999), PEER_DONE(NULL, 1000),
 	PEER_DONE("is done twice", 1000) } },
@@ -288,7 +288,7 @@ MOVED("all that is ready", 50000, 50000, 50000), MOVED("ready up to the ring", 4
 { "a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0, .steps = {
 	AT(10), OWED, AT(20), HEARS(NULL, .ready = 64 * KIB), NOTHING_OWED, AT(30), COPIES(32 * KIB), NOTHING_OWED,
 	AT(40), SAYS(.received = 1, .taken = 32 * KIB), OWED } },
-{ "a deadline is extended by a number that moves, or the end, and by nothing else", BOTH, TRANSFER_UNKNOWN, 64 * KIB, 64 * KIB, .steps = {
+{ "a deadline is extended by a number that moves, or the end, and by nothing else", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB, .steps = {
 	FILLS(2000), POSTS(ANY), AT(250), SAYS(.ready = 2000), IS(moves, 0), AT(300), HEARS(NULL, .ready = 1000), IS(moves, 1),
 	HEARS_ALL(NULL, 1, 1000, 0, 0, false), IS(moves, 1), HEARS_ALL(NULL, 1, 1000, 1000, 0, false), IS(moves, 2), HEARS_ALL(NULL, 1, 1000, 1000, 1000, false), IS(moves, 3),
 	HEARS_ALL("moves nothing", 1, 1000, 1000, 1000, false), IS(moves, 3), HEARS_ALL(NULL, 1, 1000, 1000, 1000, true), IS(moves, 4) } },
@@ -674,9 +674,9 @@ TEST(a_product_that_overflows_is_no_unknown_length)
 				    .length = (uint64_t)1 << 40,
 				    .passes = (uint64_t)1 << 40 };
 
-	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN - 1);
+	assert_true(transfer_stream_length(&plan) == LENGTH_UNKNOWN - 1);
 	plan.passes = 0;
-	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN);
+	assert_true(transfer_stream_length(&plan) == LENGTH_UNKNOWN);
 	plan.passes = 3;
 	assert_true(transfer_stream_length(&plan) == (uint64_t)3 << 40);
 	plan.every_pass = false;
@@ -685,7 +685,7 @@ TEST(a_product_that_overflows_is_no_unknown_length)
 	plan = (struct stream_plan){
 		.present = true, .every_pass = true, .length = 3, .passes = UINT64_MAX / 3
 	};
-	assert_true(transfer_stream_length(&plan) == TRANSFER_UNKNOWN - 1);
+	assert_true(transfer_stream_length(&plan) == LENGTH_UNKNOWN - 1);
 }
 
 /* A quarter of a ring, and of the shortest ones a byte. */
@@ -1177,7 +1177,7 @@ static const struct field fields[] = {
 
 /* One side, in bytes, so that worlds can be compared. */
 struct side {
-	uint8_t numbers[ENTRIES(fields)]; /* plus 1: 0 is TRANSFER_UNKNOWN */
+	uint8_t numbers[ENTRIES(fields)]; /* plus 1: 0 is LENGTH_UNKNOWN */
 	uint8_t news;                     /* there are some */
 	uint8_t announced;                /* MSG_MR was posted */
 	uint8_t met;                      /* the peer's MSG_MR was handled */
@@ -2026,7 +2026,7 @@ static struct stream_plan plan_stream(const struct setting *setting, int stream,
 	return (struct stream_plan){
 		.present = has_stream(setting, stream),
 		.every_pass = setting->every_pass,
-		.length = setting->unknown[stream] ? TRANSFER_UNKNOWN : setting->length[stream],
+		.length = setting->unknown[stream] ? LENGTH_UNKNOWN : setting->length[stream],
 		.passes = setting->passes[stream],
 		.ring = outgoing ? setting->source_ring[stream] : setting->sink_ring[stream],
 	};

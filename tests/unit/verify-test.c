@@ -130,8 +130,8 @@ TEST(the_first_pass_alone_is_shown_and_stored)
 TEST(a_stream_whose_length_is_not_known_has_one_pass)
 {
 	struct verification verification = { .has_digest = true,
-					     .length = TRANSFER_UNKNOWN,
-					     .pass_length = TRANSFER_UNKNOWN };
+					     .length = LENGTH_UNKNOWN,
+					     .pass_length = LENGTH_UNKNOWN };
 
 	assert_true(verify_stream(&verification, sizeof(stream), 77));
 	assert_int_equal(verification.excerpt.size, sizeof(stream));
