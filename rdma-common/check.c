@@ -309,18 +309,12 @@ static bool unresolved(struct check *check, const char *step, const char *attemp
 static int resolve(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 {
 	struct sockaddr *source = choose_source(check->sources, check->address);
+	int error;
 
-	for (;;) {
-		int error =
-			resolve_address(id, source, check->address->ai_addr, deadline) ? errno : 0;
-
-		if (error != ETIMEDOUT)
-			return error == ETIME ? ETIMEDOUT : error;
-		if (check->options->verbose) {
-			append(&check->found, "no answer; asked once more");
-			report(check, "address", true);
-		}
-	}
+	do
+		error = resolve_address(id, source, check->address->ai_addr, deadline) ? errno : 0;
+	while (error == ETIMEDOUT);
+	return error == ETIME ? ETIMEDOUT : error;
 }
 
 /* How the network interface keeps RoCE's packets from being dropped where the network is full. */

@@ -966,11 +966,11 @@ paths() {
 	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	route     not resolved: Connection timed out
 	END
 	paths -t 1 <<<"3	ADDR_RESOLVED=ADDR_ERROR:-110"
-	paths -t 9 -v <<-END
+	paths -t 9 <<-END
 	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	address   not resolved: Connection timed out
 	0	4*ADDR_RESOLVED=ADDR_ERROR:-110
 	END
-	[ "$(grep -c 'once more' <<<"$output")" -eq 4 ]
+	[ "$(calls rdma_resolve_addr)" -eq 5 ]
 }
 
 # found EXPECTED-STATUS SCRIPT [OPTION...]: that and no other is what --check prints, line for line: standard input.
