@@ -256,11 +256,6 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-int completion_queue_size(const struct limits *limits)
-{
-	return (int)limits->depth + MESSAGE_REQUESTS + RECEIVES;
-}
-
 /* One attempt at a queue pair within `limits`; 0 or -1 with errno. */
 static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			  void *context, struct limits *limits)

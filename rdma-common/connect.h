@@ -166,9 +166,6 @@ enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 			      void *context, enum role role, struct limits *limits,
 			      struct failure *failure);
 
-/* Completions that the completion queue of a connection must be able to hold. */
-int completion_queue_size(const struct limits *limits);
-
 /* ibv_reg_mr(3) of `size` bytes set errno: fills in why, and what helps. */
 enum status registration_failed(size_t size, struct failure *failure);
 

@@ -108,6 +108,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 {
 	struct ibv_context *verbs = connection->id->verbs;
 	unsigned int depth = connection->limits.depth;
+	int completions = (int)depth + MESSAGE_REQUESTS + RECEIVES;
 	enum status status = create_channels(connection, failure);
 	int error;
 
@@ -118,8 +119,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
 				   strerror(errno));
 	errno = 0;
-	connection->cq = ibv_create_cq(verbs, completion_queue_size(&connection->limits),
-				       connection, connection->channel, 0);
+	connection->cq = ibv_create_cq(verbs, completions, connection, connection->channel, 0);
 	if (!connection->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
 				   errno ? strerror(errno)

@@ -795,10 +795,3 @@ void transfer_kept(struct transfer *transfer, uint64_t position)
 {
 	transfer->sink.kept = position;
 }
-
-bool transfer_all_kept(const struct transfer *transfer)
-{
-	const struct transfer_sink *sink = &transfer->sink;
-
-	return sink->done && sink->kept == transfer_sink_end(transfer);
-}

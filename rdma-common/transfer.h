@@ -295,9 +295,6 @@ void transfer_kept(struct transfer *transfer, uint64_t position);
 /* Bytes that the sink keeps in all; LENGTH_UNKNOWN until the end is marked. */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
-/* Whether the peer is done and all that it sent is kept: the verdict is due. */
-bool transfer_all_kept(const struct transfer *transfer);
-
 /* ---- Deadlines ---- */
 
 /*

@@ -587,10 +587,18 @@ static void conclude(struct peer *peer)
 		peer_disconnects(peer->id);
 }
 
+/* The program is done and all that it sent is kept: the verdict is due. */
+static bool all_is_kept(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	return sink->done && sink->kept == transfer_sink_end(transfer);
+}
+
 /* The verdict, once the program's payload and its digest are here. */
 static bool judge(struct peer *peer)
 {
-	if (!peer->done_sent || peer->verdict_sent || !transfer_all_kept(&peer->transfer))
+	if (!peer->done_sent || peer->verdict_sent || !all_is_kept(&peer->transfer))
 		return false;
 	if (is_tutorial()) {
 		peer->verdict_sent = true;

@@ -79,6 +79,14 @@ static bool take_window(struct transfer *transfer, int64_t now, struct window *w
 	return true;
 }
 
+/* The peer is done and all that it sent is kept: the verdict is due. */
+static bool all_is_kept(const struct transfer *transfer)
+{
+	const struct transfer_sink *sink = &transfer->sink;
+
+	return sink->done && sink->kept == transfer_sink_end(transfer);
+}
+
 /* ---- One side, told step by step ---- */
 
 enum op {
@@ -1014,7 +1022,7 @@ static bool simulate(struct simulation *simulation)
 		simulate_wire(simulation, number);
 		if (simulation->now - side->extended > simulation->longest)
 			simulation->longest = simulation->now - side->extended;
-		over = over && side->done && transfer_all_kept(&side->transfer);
+		over = over && side->done && all_is_kept(&side->transfer);
 	}
 	return over;
 }
@@ -1589,7 +1597,7 @@ static void post_window(struct exploration *exploration, struct side *side,
 	struct window window;
 	struct entry *entry;
 
-	if (!side->announced || (side->done && transfer_all_kept(transfer)) ||
+	if (!side->announced || (side->done && all_is_kept(transfer)) ||
 	    !take_window(transfer, now, &window))
 		return;
 	entry = append(exploration, side, ENTRY_WINDOW);
@@ -1998,7 +2006,7 @@ static void judge_ending(struct exploration *exploration, const struct world *wo
 		unpack(setting, side, number, &transfer);
 		expected = transfer.sink.stream.repeats ? setting->length[!number]
 							: total(setting, !number);
-		if (!side->done || !transfer_all_kept(&transfer))
+		if (!side->done || !all_is_kept(&transfer))
 			violate_here(exploration, VIOLATION_STUCK);
 		else if (has_stream(setting, !number) && transfer.sink.kept != expected)
 			violate_here(exploration, VIOLATION_LOST);
