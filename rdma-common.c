@@ -1612,7 +1612,7 @@ static bool take_completions(struct connection *connection)
 		}
 		all += count;
 	} while (count == POLL_SIZE && all < COMPLETIONS_PER_TURN);
-	if (count < 0)
+	if (count < 0 && connection->protocol.phase < PHASE_CLOSING)
 		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
 	return all > 0;
 }
@@ -1685,7 +1685,8 @@ static bool wait_for_work(struct connection *connection)
 		     atomic_load(&engine->connection_count) <= engine->processors;
 
 	if (spins && ++connection->turns % TURNS_PER_LOOK > 0)
-		return false;
+		return helper_is_asked(connection->outgoing.helper) ||
+		       helper_is_asked(connection->incoming.helper); /* it may have ended */
 	if (!spins && !connection->armed && !connection->channel_lost) {
 		arm(connection);
 		return false;

@@ -709,6 +709,8 @@ happy_path() {
 	outcomes client <<-END
 	1	no-cq	ibv_create_cq failed: the driver gives no reason
 	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
+	1	fail:ibv_poll_cq:1+:5	ibv_poll_cq failed
+	1	fail:ibv_poll_cq:8+:5	ibv_poll_cq failed
 	END
 }
 

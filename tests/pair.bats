@@ -287,7 +287,7 @@ print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"]
 	start_server write
 	repair=drop_nothing
 	lab disturb delay 50ms # most of the time nothing moves: no session waits for its turn on a busy processor
-	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 40 -t 10 write 192.0.2.1 "$port"
+	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 25 -t 10 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
 	drop_from_port "$dropped"
