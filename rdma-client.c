@@ -195,7 +195,7 @@ static void rejected(struct client *client, struct connection *connection,
 {
 	struct failure failure;
 
-	if (connection->running) { /* it has been established */
+	if (connection->running || connection->protocol.connected) { /* it has been established */
 		connection_cm_event(connection, event);
 		return;
 	}

@@ -1236,7 +1236,7 @@ void connection_tell(struct connection *connection, enum news news)
 	atomic_fetch_or(&connection->news, news);
 	if (connection->running)
 		eventfd_write(connection->wake, 1);
-	else
+	else if (connection->protocol.phase < PHASE_FINISHED) /* its reason stays what it was */
 		take_news(connection);
 }
 

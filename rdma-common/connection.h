@@ -85,8 +85,9 @@ void connection_extend_deadline(struct connection *connection);
 
 /*
  * The session is over, as engine_wait() has said, or it had no thread: completes what is reported
- * of it, and returns connection->status; again it changes nothing. Then come report_session(), or
- * what --check makes of it, and connection_destroy().
+ * of it, and returns connection->status. It may be called again, and has to be where others ran on:
+ * if the device went meanwhile, that is why the peer was lost. Then come report_session(), or what
+ * --check makes of it, and connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 

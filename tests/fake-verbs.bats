@@ -2017,6 +2017,12 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 	END
 }
 
+@test "several connections of a client: what comes behind the end of one changes its reason no more" {
+	fake client "read received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600" --connections 2
+	expect 6 "the peer went away"
+	[[ $stderr != *"a request that it cannot accept"* ]]
+}
+
 @test "several connections of a client: numbers, source ports, the sum, the slowest and the fastest" {
 	fake client "2*operation@100 write 5*sent-MR@1" --connections 3 --report
 	[ "$status" -eq 0 ]
