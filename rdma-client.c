@@ -175,7 +175,7 @@ static void route_resolved(struct connection *connection)
 {
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
-	unsigned int seconds = seconds_to_connect(connection);
+	unsigned int seconds = seconds_to_connect(connection); /* by the deadline that ends here */
 	int error;
 
 	print_status(&connection->log, "route resolved.");

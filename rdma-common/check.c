@@ -134,8 +134,10 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 /* What to change where there is no device: to most of them this user may have no access. */
 static const char *advise_no_device(int error)
 {
-	if (descriptor_advice(error))
-		return descriptor_advice(error);
+	const char *advice = descriptor_advice(error);
+
+	if (advice)
+		return advice;
 	if (access("/dev/infiniband", X_OK))
 		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
 		       "container, give it the files of that folder ('--device'); without an "

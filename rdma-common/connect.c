@@ -347,21 +347,13 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
-/* True if a client measures what the server sends it. */
-static bool asks_back(const struct hello *hello)
-{
-	const unsigned int flags = HELLO_CHECK | HELLO_CHECK_RATE | HELLO_CHECK_BACK;
-
-	return (hello->flags & flags) == flags;
-}
-
 /* Bytes of pattern that a client which examines the path asks for; 0: it does not. */
 static uint64_t wanted_length(const struct hello *hello)
 {
 	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
 		return 0;
-	if (asks_back(hello))
-		return BACK_SIZE;
+	if (hello->flags & HELLO_CHECK_RATE && hello->flags & HELLO_CHECK_BACK)
+		return BACK_SIZE; /* it measures what the server sends it */
 	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
 }
 

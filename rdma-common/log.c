@@ -75,7 +75,7 @@ static void drain(const struct log *log, struct process *process)
 
 	if (!process->signal_number &&
 	    !console_drain(log->console, milliseconds, process->signal_descriptor))
-		process_take_signal(process);
+		process_take_signal(process); /* there is none if the time is up */
 	if (process->signal_number)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }

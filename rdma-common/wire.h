@@ -23,8 +23,10 @@ const char *message_name(enum message_type type);
 
 #define MESSAGE_SIZE 56 /* bytes */
 
-/* A length that only the source knows, and only at its end. No position, nor length, is this
- * number. */
+/*
+ * A length that only the source knows, and only at its end. No position, nor length, is this
+ * number.
+ */
 #define LENGTH_UNKNOWN UINT64_MAX
 
 /* The numbers in a MSG_WINDOW: positions (transfer.h). */
