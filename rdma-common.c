@@ -370,7 +370,7 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 
 /* ---- Posting ---- */
 
-/* The time of this turn. */
+/* The time of this turn; of one that does nothing it is not read: it may take as long as that. */
 static void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -1604,7 +1604,8 @@ static bool take_completions(struct connection *connection)
 		count = connection->channel_lost
 				? 0
 				: ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-		read_clock(connection);
+		if (count > 0)
+			read_clock(connection);
 		for (int i = 0; i < count; i++) {
 			handle_completion(connection, &completions[i]);
 			if (connection->actions)
@@ -1706,13 +1707,16 @@ static void run_session(struct connection *connection)
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
 		bool came = take_completions(connection);
+		bool news = atomic_load(&connection->news);
 
-		if (atomic_load(&connection->news))
-			take_news(connection);
-		if (!came && !look && !connection->stepped) {
+		if (!came && !news && !look && !connection->stepped) {
 			look = wait_for_work(connection);
 			continue;
 		}
+		if (!came)
+			read_clock(connection);
+		if (news)
+			take_news(connection);
 		connection->stepped = false;
 		look = fill_ring(connection);
 		look |= empty_ring(connection);
