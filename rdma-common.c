@@ -370,7 +370,7 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 
 /* ---- Posting ---- */
 
-/* The time of this turn; of one that does nothing it is not read: it may take as long as that. */
+/* The time of this turn. One in which nothing has come does not read it: that may take longer. */
 static void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -1604,7 +1604,7 @@ static bool take_completions(struct connection *connection)
 		count = connection->channel_lost
 				? 0
 				: ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-		if (count > 0)
+		if (count != 0) /* a failure, too, starts a deadline */
 			read_clock(connection);
 		for (int i = 0; i < count; i++) {
 			handle_completion(connection, &completions[i]);
