@@ -1604,7 +1604,7 @@ static bool take_completions(struct connection *connection)
 		count = connection->channel_lost
 				? 0
 				: ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-		if (count != 0) /* a failure, too, starts a deadline */
+		if (count > 0)
 			read_clock(connection);
 		for (int i = 0; i < count; i++) {
 			handle_completion(connection, &completions[i]);
