@@ -1030,6 +1030,14 @@ static void measure(struct connection *connection)
 	figures->bytes = bytes;
 }
 
+double operation_rate(const struct connection *connection)
+{
+	const struct figures *figures = &connection->figures;
+	int64_t nanoseconds = figures->completed - figures->started;
+
+	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
+}
+
 /* Work requests of the operation have completed. */
 static void handle_operation_completion(struct connection *connection)
 {

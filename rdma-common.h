@@ -257,6 +257,9 @@ struct counters connection_growth(const struct connection *connection);
 /* Work requests in the send queue that have not completed. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);
 
+/* The rate of this side's operation in bit/s; 0: nothing was measured. The thread does not run. */
+double operation_rate(const struct connection *connection);
+
 /*
  * Takes the connection down, in the one order in which that works, and frees it. The thread does
  * not run. Main thread.

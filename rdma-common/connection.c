@@ -464,14 +464,11 @@ static enum status explain_loss(struct connection *connection, enum status statu
 /* Turns success into STATUS_TOO_SLOW where this side's operation did not reach --min-rate. */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
-	double wanted = (double)connection->options->minimum_rate, rate = 0;
-	const struct figures *figures = &connection->figures;
+	double wanted = (double)connection->options->minimum_rate;
+	double rate = operation_rate(connection);
 
 	if (status != STATUS_SUCCESS || wanted <= 0)
 		return status;
-	if (figures->completed > figures->started)
-		rate = (double)figures->bytes * 8e9 /
-		       (double)(figures->completed - figures->started);
 	if (!connection->protocol.operates)
 		snprintf(connection->cause, sizeof(connection->cause),
 			 "--min-rate cannot be judged: with the client's --one-way this side has "

@@ -28,7 +28,7 @@ static struct speed calculate_speed(const struct connection *connection)
 	if (!speed.operations || nanoseconds <= 0)
 		return speed;
 	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;
-	speed.bytes_per_second = (double)figures->bytes / speed.seconds;
+	speed.bytes_per_second = operation_rate(connection) / 8;
 	speed.operations_per_second = (double)speed.operations / speed.seconds;
 	return speed;
 }
@@ -244,16 +244,11 @@ void report_listening(const struct engine *engine, uint16_t port)
 
 /* ---- Sessions that ran at once ---- */
 
-static double bits_per_second(const struct connection *connection)
-{
-	return calculate_speed(connection).bytes_per_second * 8;
-}
-
 void report_path(const struct connection *connection)
 {
 	print_status(&connection->log, "source port %u, queue pair 0x%" PRIx32 ": %.3f Gbit/s, %s",
 		     source_port(connection->id), queue_pair_number(connection),
-		     bits_per_second(connection) / 1e9,
+		     operation_rate(connection) / 1e9,
 		     connection->status == STATUS_SUCCESS ? "good" : "failed");
 }
 
@@ -273,7 +268,7 @@ static struct sum add_up(const struct engine *engine)
 
 	TAILQ_FOREACH (connection, &engine->connections, link) {
 		const struct figures *figures = &connection->figures;
-		double rate = bits_per_second(connection);
+		double rate = operation_rate(connection);
 
 		sum.succeeded += connection->status == STATUS_SUCCESS;
 		sum.bytes += figures->bytes;
@@ -283,9 +278,9 @@ static struct sum add_up(const struct engine *engine)
 			completed = figures->completed;
 		if (connection->status != STATUS_SUCCESS && connection->status != STATUS_TOO_SLOW)
 			continue;
-		if (!sum.slowest || rate < bits_per_second(sum.slowest))
+		if (!sum.slowest || rate < operation_rate(sum.slowest))
 			sum.slowest = connection;
-		if (!sum.fastest || rate > bits_per_second(sum.fastest))
+		if (!sum.fastest || rate > operation_rate(sum.fastest))
 			sum.fastest = connection;
 	}
 	if (completed > started)
@@ -311,8 +306,8 @@ void report_sum(const struct engine *engine, enum status status)
 			     "slowest: [%u] source port %u, %.3f Gbit/s; fastest: [%u] source port "
 			     "%u, %.3f Gbit/s",
 			     slowest->number, source_port(slowest->id),
-			     bits_per_second(slowest) / 1e9, fastest->number,
-			     source_port(fastest->id), bits_per_second(fastest) / 1e9);
+			     operation_rate(slowest) / 1e9, fastest->number,
+			     source_port(fastest->id), operation_rate(fastest) / 1e9);
 	if (!options->json)
 		return;
 	object = json_begin("sum");
