@@ -5,14 +5,13 @@
  */
 #include "rdma-common/payload.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include "rdma-common/digest.h"
 #include "rdma-common/transfer.h"
@@ -20,97 +19,83 @@
 #include "unit.h"
 #include "folder.h"
 
-#define LARGE ((size_t)20 << 20)
+#define LARGE ((size_t)10 << 20)
 
 static const size_t sizes[] = {
 	1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, PAYLOAD_WHOLE + 2, LARGE
 };
 
-static uint8_t *bytes; /* LARGE of them, what files and pipes begin with */
-static uint8_t *found; /* room for as many, and a byte behind them */
+static uint8_t bytes[LARGE]; /* what files and pipes begin with */
+static uint8_t found[LARGE + 1];
 static char folder[] = "/tmp/payload-test.XXXXXX";
 static char cause[CAUSE_SIZE]; /* of the load() that failed last */
+static atomic_bool cancelled;
 
-/* ---- Files and pipes in the place of the C library's; feeds have the real ones ---- */
+/* ---- Files and pipes in the place of the C library's ---- */
 
-static pthread_t tester; /* the thread whose calls these are */
+/* How they are; of zeros nothing is special. */
+struct calls {
+	size_t most;  /* bytes at once, and every other call is interrupted; 0: neither */
+	bool fail;    /* with `error`, or at the end of the file if that is 0, */
+	int error;    /* which has been cut short then, */
+	size_t later; /* once so many bytes have moved */
+	off_t claims; /* so many bytes more a file says to have */
+	int taken;    /* the error of looking for a temporary name; 0: there is one */
+	rlim_t limit; /* of a file's size; 0: none */
+};
+
+static struct calls calls;
 static struct {
-	size_t most;        /* bytes at once, and every other call is interrupted; 0: neither */
 	unsigned int count; /* calls so far */
-	uint64_t bytes;     /* that they have moved */
-	bool fails;         /* with `error`, or at the end of the file if that is 0, */
-	bool ended;         /* there: somebody has cut it short */
+	size_t bytes;       /* that they have moved */
+	bool ended;         /* at the end of a file that was cut short */
 	bool in_root;       /* a copy was to be made in the root */
-	off_t claims;       /* so many bytes more a file says to have */
-	int error;
-	uint64_t later;             /* once so many bytes have moved */
-	int taken;                  /* the error of looking for a temporary name; 0: there is one */
-	unsigned int interruptions; /* calls of poll(2) that a signal is still to end */
-} calls;
+} done;
 
 static int reset(void **state)
 {
 	(void)state;
 	memset(&calls, 0, sizeof(calls));
-	tester = pthread_self();
+	memset(&done, 0, sizeof(done));
 	return 0;
 }
 
-/* Prepares a call for `*size` bytes. False: `*result` is what it comes to. */
-static bool begin_call(size_t *size, int interruption, ssize_t *result)
+/* A call of the system, at a position unless that is -1. */
+static ssize_t move(long number, int descriptor, void *memory, size_t size, off_t position)
 {
-	if (!pthread_equal(pthread_self(), tester))
-		return true;
-	calls.count++;
-	if (calls.fails && calls.bytes >= calls.later) {
-		errno = calls.error;
-		*result = errno ? -1 : 0;
-		calls.ended = !errno;
-		return false;
-	}
-	if (!calls.most)
-		return true;
-	if (*size > calls.most)
-		*size = calls.most;
-	errno = interruption;
-	*result = -1;
-	return calls.count % 2;
-}
+	struct iovec part = { .iov_base = memory, .iov_len = size };
+	ssize_t result;
 
-static ssize_t end_call(ssize_t result)
-{
-	if (result > 0 && pthread_equal(pthread_self(), tester))
-		calls.bytes += (uint64_t)result;
+	done.count++;
+	errno = calls.error;
+	if (calls.fail && done.bytes >= calls.later) {
+		done.ended = errno == 0;
+		return errno ? -1 : 0;
+	}
+	errno = done.count % 4 == 1 ? EAGAIN : EINTR;
+	if (calls.most && done.count % 2)
+		return -1;
+	if (calls.most && size > calls.most)
+		part.iov_len = calls.most;
+	result = position < 0 ? syscall(number, descriptor, memory, part.iov_len)
+			      : preadv(descriptor, &part, 1, position);
+	done.bytes += result > 0 ? (size_t)result : 0;
 	return result;
 }
 
 ssize_t read(int descriptor, void *memory, size_t size)
 {
-	ssize_t result;
-
-	if (!begin_call(&size, calls.count % 4 == 1 ? EAGAIN : EINTR, &result))
-		return result;
-	return end_call(syscall(SYS_read, descriptor, memory, size));
+	return move(SYS_read, descriptor, memory, size, -1);
 }
 
 ssize_t pread(int descriptor, void *memory, size_t size, off_t position)
 {
-	struct iovec part = { .iov_base = memory };
-	ssize_t result;
-
-	if (!begin_call(&size, EINTR, &result))
-		return result;
-	part.iov_len = size;
-	return end_call(preadv(descriptor, &part, 1, position));
+	return move(SYS_read, descriptor, memory, size, position);
 }
 
 ssize_t write(int descriptor, const void *memory, size_t size)
 {
-	ssize_t result;
-
-	if (!begin_call(&size, EINTR, &result))
-		return result;
-	return end_call(syscall(SYS_write, descriptor, memory, size));
+	return move(SYS_write, descriptor, (void *)(uintptr_t)memory, size, -1);
 }
 
 int fstat(int descriptor, struct stat *about)
@@ -118,20 +103,8 @@ int fstat(int descriptor, struct stat *about)
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
 	if (about->st_nlink > 0) /* not of a copy */
-		about->st_size += calls.claims - calls.ended;
+		about->st_size += calls.claims - done.ended;
 	return result;
-}
-
-int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
-{
-	struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000L };
-
-	if (calls.interruptions > 0) {
-		calls.interruptions--;
-		errno = EINTR;
-		return -1;
-	}
-	return ppoll(descriptors, count, milliseconds < 0 ? NULL : &time, NULL);
 }
 
 static const char *created; /* by mkostemp(3), last */
@@ -140,7 +113,7 @@ int mkostemp(char *name, int flags)
 {
 	int descriptor;
 
-	calls.in_root |= !strncmp(name, "/rdma-", 6);
+	done.in_root |= !strncmp(name, "/rdma-", 6);
 	errno = calls.taken;
 	if (errno)
 		return -1;
@@ -154,35 +127,31 @@ int mkostemp(char *name, int flags)
 
 static int set_up(void **state)
 {
-	reset(state);
-	bytes = malloc(LARGE);
-	found = malloc(LARGE + 1);
-	if (!bytes || !found)
-		return -1;
+	(void)state;
 	for (size_t i = 0; i < LARGE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251 + i / 65521);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGUSR1, SIG_IGN);
-	return enter_folder(folder) || setenv("TMPDIR", folder, 1) ? -1 : 0;
+	setenv("TMPDIR", ".", 1);
+	return enter_folder(folder) || mkfifo("fifo", 0600) ? -1 : 0;
 }
 
-static int tear_down(void **state)
-{
-	(void)state;
-	free(bytes);
-	free(found);
-	return 0;
-}
-
-static enum status load_as(struct payload *payload, const struct options *options)
+static enum status load(struct payload *payload, struct options options)
 {
 	struct failure failure = { 0 };
-	enum status status;
+	enum status status = payload_load(payload, &options, &failure);
 
-	memset(payload, 0, sizeof(*payload));
-	status = payload_load(payload, options, &failure);
 	memcpy(cause, failure.cause, sizeof(cause));
 	return status;
+}
+
+static struct payload loaded(struct options options)
+{
+	struct payload payload;
+
+	assert_int_equal(load(&payload, options), STATUS_SUCCESS);
+	assert_string_equal(cause, "");
+	return payload;
 }
 
 static struct options options_for(enum role role, const char *file)
@@ -193,124 +162,79 @@ static struct options options_for(enum role role, const char *file)
 	return options;
 }
 
-static enum status load(struct payload *payload, enum role role, const char *file)
-{
-	struct options options = options_for(role, file);
-
-	return load_as(payload, &options);
-}
-
-static struct payload load_pattern(uint64_t size)
-{
-	struct options options = default_options(ROLE_CLIENT);
-	struct payload payload;
-
-	options.pattern_size = size;
-	assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
-	assert_int_equal(payload.length, size);
-	assert_true(payload.is_pattern);
-	return payload;
-}
-
-/*
- * Reads from `position` to the end, in odd steps, into `found`; returns how many bytes. Nothing is
- * written behind what was asked for.
+/* Reads in odd steps up to the end, which is `size` bytes further, and nothing is written behind.
  */
-static size_t read_rest(const struct payload *payload, uint64_t position)
+static void read_rest(const struct payload *payload, uint64_t position, size_t size)
 {
-	const atomic_bool never = false;
-	size_t size = 0, step = 1;
+	size_t total = 0, step = 1;
 	ssize_t count = 1;
 
-	for (; size < LARGE && count > 0; size += (size_t)count) {
-		size_t most = step < LARGE - size ? step : LARGE - size;
+	while (total < LARGE && count > 0) {
+		size_t most = step < LARGE - total ? step : LARGE - total;
 
-		found[size + most] = 0xee;
-		count = payload_read(payload, position + size, found + size, most, &never);
+		found[total + most] = 0xee;
+		count = payload_read(payload, position + total, found + total, most, &cancelled);
 		assert_in_range(count, 0, most);
-		assert_int_equal(found[size + most], 0xee);
+		assert_int_equal(found[total + most], 0xee);
+		total += (size_t)count;
 		step = step * 3 % 1000003;
 	}
-	return size;
+	assert_int_equal(total, size);
 }
 
-static void assert_has_bytes(const struct payload *payload, size_t size)
+static void assert_has_bytes(const struct payload *payload, size_t from, size_t size)
 {
-	assert_int_equal(read_rest(payload, 0), size);
-	assert_memory_equal(found, bytes, size);
+	read_rest(payload, from, size);
+	assert_memory_equal(found, bytes + from, size);
 }
 
-static void write_file(const char *name, size_t size)
+/* What is not in memory. */
+static void assert_cannot_be_read_on(const struct payload *payload, int error)
 {
-	int descriptor = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-	assert_true(descriptor >= 0);
-	assert_int_equal(write(descriptor, bytes, size), size);
-	close(descriptor);
-}
-
-/* Whether all of it is. */
-static bool is_in_memory(const struct payload *payload)
-{
-	return payload->memory && payload->size == payload->length;
+	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
+	assert_int_equal(errno, error);
 }
 
 /* ---- Pipes, and who feeds them ---- */
 
 struct feed {
-	int descriptor;
-	const char *name; /* of a FIFO; NULL: the descriptor is a pipe's */
-	size_t size;      /* bytes in all */
+	size_t size;
 	useconds_t pause; /* before the second half, and before the end; in microseconds */
-	pthread_t thread;
+	pthread_t thread; /* whose calls are the kernel's own */
 };
-
-static void feed_bytes(int descriptor, size_t from, size_t to)
-{
-	while (from < to) {
-		ssize_t count = write(descriptor, bytes + from, to - from);
-
-		if (count < 0 && errno == EPIPE)
-			return;
-		from += count > 0 ? (size_t)count : 0;
-	}
-}
 
 static void *run_feed(void *argument)
 {
 	struct feed *feed = argument;
+	size_t half = feed->size / 2;
+	int fifo = open("fifo", O_WRONLY);
 
-	if (feed->name)
-		feed->descriptor = open(feed->name, O_WRONLY);
-	feed_bytes(feed->descriptor, 0, feed->size / 2);
+	syscall(SYS_write, fifo, bytes, half);
 	usleep(feed->pause);
-	feed_bytes(feed->descriptor, feed->size / 2, feed->size);
+	syscall(SYS_write, fifo, bytes + half, feed->size - half);
 	usleep(feed->pause);
-	close(feed->descriptor);
+	close(fifo);
 	return NULL;
 }
 
-/* Has standard input be a pipe that is fed, unless a FIFO is. */
-static void feed_start(struct feed *feed)
+static void start_feed(struct feed *feed)
 {
-	int ends[2];
-
-	if (!feed->name) {
-		assert_int_equal(pipe(ends), 0);
-		dup2(ends[0], STDIN_FILENO);
-		close(ends[0]);
-		feed->descriptor = ends[1];
-	}
 	assert_int_equal(pthread_create(&feed->thread, NULL, run_feed, feed), 0);
 }
 
-static void feed_end(struct feed *feed)
+static void set_input(const char *name, int flags)
 {
-	int nothing = open("/dev/null", O_RDONLY);
+	int descriptor = open(name, O_RDONLY);
 
-	dup2(nothing, STDIN_FILENO);
-	close(nothing);
-	pthread_join(feed->thread, NULL);
+	dup2(descriptor, STDIN_FILENO);
+	fcntl(STDIN_FILENO, F_SETFL, flags);
+	close(descriptor);
+}
+
+static void end_feed(const struct feed *feed)
+{
+	set_input("/dev/null", 0);
+	assert_int_equal(pthread_join(feed->thread, NULL), 0);
 }
 
 /* ---- Text and patterns ---- */
@@ -318,64 +242,41 @@ static void feed_end(struct feed *feed)
 /* It is whole, with zeros up to the smallest size, or with one. */
 TEST(a_text_is_in_memory)
 {
-	static const struct {
-		size_t length, size;
-	} cases[] = { { 5, 1024 }, { 1022, 1024 }, { 1023, 1024 }, { 1024, 1025 }, { 2000, 2001 } };
+	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
 	static const char *const sides[] = { "active/client", "passive/server" };
 	char text[2 * DEFAULT_PAYLOAD], line[80];
 	struct payload payload;
 
-	assert_int_equal(DEFAULT_PAYLOAD, 1024);
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct options options = default_options(ROLE_CLIENT);
+	for (size_t i = 0; i < ENTRIES(lengths); i++) {
+		struct options options = { .message = text };
 
-		options.message = text;
 		memset(text, 'x', sizeof(text));
-		text[cases[i].length] = '\0';
-		assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
-		assert_true(is_in_memory(&payload));
-		assert_int_equal(payload.length, cases[i].size);
+		text[lengths[i]] = '\0';
+		payload = loaded(options);
+		assert_int_equal(payload.size, payload.length);
+		assert_int_equal(payload.length, i < 3 ? 1024 : lengths[i] + 1);
 		assert_string_equal((char *)payload.memory, text);
 		assert_int_equal(payload.memory[payload.size - 1], 0);
 		payload_free(&payload);
 	}
-	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) { /* without --message */
-		assert_int_equal(load(&payload, role, NULL), STATUS_SUCCESS);
-		snprintf(line, sizeof(line), "message from %s side with pid %d",
-			 sides[role != ROLE_CLIENT], getpid());
+	for (int i = 0; i < 2; i++) { /* without --message */
+		payload = loaded(default_options(i ? ROLE_SERVER : ROLE_CLIENT));
+		snprintf(line, sizeof(line), "message from %s side with pid %d", sides[i],
+			 getpid());
 		assert_string_equal((char *)payload.memory, line);
-		assert_int_equal(payload.length, DEFAULT_PAYLOAD);
-		payload_free(&payload);
-	}
-}
-
-TEST(a_pattern_is_made_when_it_is_read)
-{
-	for (size_t i = 0; i < ENTRIES(sizes); i++) {
-		struct payload payload = load_pattern(sizes[i]);
-
-		assert_null(payload.memory);
-		assert_int_equal(read_rest(&payload, 0), sizes[i]);
-		assert_int_equal(pattern_mismatch(found, 0, sizes[i]), sizes[i]);
+		assert_int_equal(payload.length, 1024);
 		payload_free(&payload);
 	}
 }
 
 /* ---- Every byte of files and pipes ---- */
 
-enum kind {
-	A_FILE, /* and its name is removed before it is read */
-	A_PIPE,
-	A_FIFO,
-};
-
 struct source {
-	enum kind kind;
+	const char *file; /* whose name is removed before it is read; "-" and "fifo" are pipes */
 	enum role role;
 	bool one_off, nonblocking;
-	bool says_nothing; /* of its size, as files in /proc; those of sysfs say that it is a page:
-			    */
-	off_t more;        /* bytes that a file says to have, and has not */
+	bool says_nothing; /* of its size, as files in /proc */
+	off_t more;        /* bytes that it says to have, and has not, as those of sysfs: a page */
 	useconds_t pause;
 	size_t most;         /* bytes that a call moves; 0: whatever it can */
 	size_t first_memory; /* bytes in memory of a pipe that is sent as it comes; 0: some */
@@ -383,47 +284,41 @@ struct source {
 
 static void send_source(const struct source *source, size_t size)
 {
-	static const char *const names[] = { "file", "-", "fifo" };
-	struct options options = options_for(source->role, names[source->kind]);
-	struct feed feed = { .name = source->kind == A_FIFO ? "fifo" : NULL,
-			     .size = size,
-			     .pause = source->pause };
-	bool has_length;
+	struct options options = options_for(source->role, source->file);
+	bool is_file = !strcmp(source->file, "file"), has_length;
+	struct feed feed = { .size = size, .pause = source->pause };
 	struct payload payload;
 
 	options.one_off = source->one_off;
 	has_length = serves_many(&options) ||
-		     (source->kind == A_FILE && (!source->says_nothing || size <= PAYLOAD_WHOLE));
-	if (source->kind == A_FILE)
-		write_file("file", size);
+		     (is_file && (!source->says_nothing || size <= PAYLOAD_WHOLE));
+	if (is_file)
+		write_file("file", bytes, size);
 	else
-		feed_start(&feed);
-	if (source->nonblocking)
-		fcntl(STDIN_FILENO, F_SETFL, O_RDONLY | O_NONBLOCK);
+		start_feed(&feed);
+	if (!strcmp(source->file, "-"))
+		set_input("fifo", source->nonblocking ? O_NONBLOCK : 0);
 	calls.most = source->most;
 	calls.claims = source->says_nothing ? -(off_t)size : source->more;
-	assert_int_equal(load_as(&payload, &options), STATUS_SUCCESS);
-	assert_string_equal(cause, "");
-	if (source->kind == A_FILE)
-		assert_int_equal(unlink("file"), 0);
+	payload = loaded(options);
+	assert_int_equal(unlink("file"), is_file ? 0 : -1);
 	if (has_length) {
 		assert_int_equal(payload.length, size);
-		assert_int_equal(is_in_memory(&payload), size <= PAYLOAD_WHOLE);
+		assert_int_equal(payload.size, size <= PAYLOAD_WHOLE ? size : 0);
 		assert_int_equal(payload.descriptor < 0, size <= PAYLOAD_WHOLE);
-		assert_has_bytes(&payload, size); /* and again, for another client */
-		assert_int_equal(read_rest(&payload, size / 2), size - size / 2);
-		assert_memory_equal(found, bytes + size / 2, size - size / 2);
+		assert_has_bytes(&payload, 0, size); /* and again, for another client */
+		assert_has_bytes(&payload, size / 2, size - size / 2);
 	} else {
 		assert_true(payload.length == LENGTH_UNKNOWN);
 		assert_in_range(payload.size, 1, PAYLOAD_WHOLE + 1);
 		assert_true(!source->first_memory || payload.size == source->first_memory);
-		assert_has_bytes(&payload, size);
+		assert_has_bytes(&payload, 0, size);
 	}
 	calls.most = 0;
 	calls.claims = 0;
 	payload_free(&payload);
-	if (source->kind != A_FILE)
-		feed_end(&feed);
+	if (!is_file)
+		end_feed(&feed);
 }
 
 /*
@@ -433,86 +328,88 @@ static void send_source(const struct source *source, size_t size)
 TEST(whatever_is_sent_arrives_byte_for_byte)
 {
 	static const struct source sources[] = {
-		{ A_FILE, .role = ROLE_CLIENT },
-		{ A_FILE, .role = ROLE_SERVER, .most = 70001 },
-		{ A_FILE, .role = ROLE_CLIENT, .says_nothing = true, .most = 70001 },
-		{ A_FILE, .role = ROLE_SERVER, .says_nothing = true },
-		{ A_PIPE, .role = ROLE_CLIENT },
-		{ A_PIPE, .role = ROLE_CLIENT, .most = 32768 },
-		{ A_PIPE, .role = ROLE_SERVER },
-		{ A_PIPE, .role = ROLE_SERVER, .most = 32768 },
-		{ A_PIPE, .role = ROLE_SERVER, .one_off = true },
-		{ A_FIFO, .role = ROLE_CLIENT },
-		{ A_FIFO, .role = ROLE_SERVER },
+		{ "file", .role = ROLE_CLIENT },
+		{ "file", .role = ROLE_SERVER, .most = 70001 },
+		{ "file", .role = ROLE_CLIENT, .says_nothing = true, .most = 70001 },
+		{ "file", .role = ROLE_SERVER, .says_nothing = true },
+		{ "-", .role = ROLE_CLIENT },
+		{ "-", .role = ROLE_CLIENT, .most = 32768 },
+		{ "-", .role = ROLE_SERVER },
+		{ "-", .role = ROLE_SERVER, .most = 32768 },
+		{ "-", .role = ROLE_SERVER, .one_off = true },
+		{ "fifo", .role = ROLE_CLIENT },
+		{ "fifo", .role = ROLE_SERVER },
 	};
 	static const struct source short_ones[] = {
-		{ A_FILE, .role = ROLE_CLIENT, .more = 500 },
-		{ A_FILE, .role = ROLE_SERVER, .more = 500 },
-		{ A_PIPE, .role = ROLE_CLIENT, .pause = 250000, .most = 50, .first_memory = 50 },
-		{ A_PIPE, .role = ROLE_CLIENT, .pause = 250000, .nonblocking = true },
-		{ A_PIPE, .role = ROLE_SERVER, .pause = 250000 },
-		{ A_PIPE, .role = ROLE_CLIENT, .most = 1, .first_memory = 1 },
-		{ A_PIPE, .role = ROLE_SERVER, .most = 1 },
+		{ "file", .role = ROLE_CLIENT, .more = 500 },
+		{ "file", .role = ROLE_SERVER, .more = 500 },
+		{ "-", .role = ROLE_CLIENT, .pause = 250000, .most = 50, .first_memory = 50 },
+		{ "-", .role = ROLE_CLIENT, .pause = 250000, .nonblocking = true },
+		{ "-", .role = ROLE_SERVER, .pause = 250000 },
+		{ "-", .role = ROLE_CLIENT, .most = 1, .first_memory = 1 },
+		{ "-", .role = ROLE_SERVER, .most = 1 },
 	};
 
-	assert_int_equal(mkfifo("fifo", 0600), 0);
 	for (size_t i = 0; i < ENTRIES(sources); i++) {
 		for (size_t j = 0; j < ENTRIES(sizes); j++)
 			send_source(&sources[i], sizes[j]);
 	}
 	for (size_t i = 0; i < ENTRIES(short_ones); i++)
 		send_source(&short_ones[i], 100);
-	assert_int_equal(unlink("fifo"), 0);
 	assert_int_equal(count_descriptors(), descriptors_before);
 }
 
-/* On 32-bit machines, too: a file of 5 GiB, a hole but for its last bytes, and as long a pattern.
+/* Of 5 GiB as well, on 32-bit machines, too: a hole but for its last bytes, and as long a pattern.
  */
-TEST(what_is_longer_than_four_gibibytes_is_read_to_its_end)
+TEST(long_files_and_patterns_are_read_to_their_end)
 {
 	const uint64_t length = (uint64_t)5 << 30, tail = 1000;
 	struct payload payload;
-	int descriptor = open("file", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int descriptor;
 
+	write_file("file", "", 0);
+	descriptor = open("file", O_WRONLY);
 	assert_int_equal(pwrite(descriptor, bytes, tail, (off_t)(length - tail)), tail);
 	close(descriptor);
-	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
+	payload = loaded(options_for(ROLE_CLIENT, "file"));
 	assert_true(payload.length == length);
-	assert_int_equal(read_rest(&payload, length - tail), tail);
+	read_rest(&payload, length - tail, tail);
 	assert_memory_equal(found, bytes, tail);
 	payload_free(&payload);
 	assert_int_equal(unlink("file"), 0);
-	payload = load_pattern(length);
-	assert_int_equal(read_rest(&payload, length - tail), tail);
-	assert_int_equal(pattern_mismatch(found, length - tail, tail), tail);
-	payload_free(&payload);
+	for (size_t i = 0; i <= ENTRIES(sizes); i++) {
+		uint64_t size = i < ENTRIES(sizes) ? sizes[i] : length;
+		uint64_t from = i < ENTRIES(sizes) ? 0 : length - tail;
+
+		payload = loaded((struct options){ .pattern_size = size });
+		assert_true(payload.is_pattern && !payload.memory && payload.length == size);
+		read_rest(&payload, from, size - from);
+		assert_int_equal(pattern_mismatch(found, from, size - from), size - from);
+		payload_free(&payload);
+	}
 }
 
-/* As a shell that has read a line of it leaves it. */
+/* As a shell that has read a line of it leaves it; and it stays open. */
 TEST(a_file_on_standard_input_begins_where_that_stands)
 {
-	static const size_t skipped[] = { 1, 10, LARGE - 100, LARGE };
+	static const size_t skipped[] = { 1, 10, LARGE - 100 };
 	struct payload payload;
 
-	write_file("file", LARGE);
+	write_file("file", bytes, LARGE);
 	for (size_t i = 0; i < ENTRIES(skipped); i++) {
-		int descriptor = open("file", O_RDONLY);
-		bool empty = skipped[i] == LARGE;
-
-		assert_int_equal(lseek(descriptor, (off_t)skipped[i], SEEK_SET), skipped[i]);
-		dup2(descriptor, STDIN_FILENO);
-		close(descriptor);
-		assert_int_equal(load(&payload, ROLE_CLIENT, "-"),
-				 empty ? STATUS_LOCAL_FAILURE : STATUS_SUCCESS);
-		if (!empty) {
-			assert_int_equal(payload.length, LARGE - skipped[i]);
-			assert_int_equal(read_rest(&payload, 0), LARGE - skipped[i]);
-			assert_memory_equal(found, bytes + skipped[i], LARGE - skipped[i]);
-		}
+		set_input("file", 0);
+		assert_int_equal(lseek(STDIN_FILENO, (off_t)skipped[i], SEEK_SET), skipped[i]);
+		payload = loaded(options_for(ROLE_CLIENT, "-"));
+		assert_int_equal(payload.length, LARGE - skipped[i]);
+		read_rest(&payload, 0, LARGE - skipped[i]);
+		assert_memory_equal(found, bytes + skipped[i], LARGE - skipped[i]);
 		payload_free(&payload);
-		assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0); /* it stays open */
 	}
+	assert_int_equal(lseek(STDIN_FILENO, 0, SEEK_END), LARGE);
+	assert_int_equal(load(&payload, options_for(ROLE_CLIENT, "-")), STATUS_LOCAL_FAILURE);
 	assert_string_equal(cause, "cannot read '-': it is empty; a payload has one byte at least");
+	payload_free(&payload);
+	set_input("/dev/null", 0);
 	assert_int_equal(unlink("file"), 0);
 }
 
@@ -520,162 +417,133 @@ TEST(a_file_that_changes_has_the_length_that_it_had)
 {
 	struct payload payload;
 
-	write_file("file", LARGE - 5);
-	assert_int_equal(load(&payload, ROLE_CLIENT, "file"), STATUS_SUCCESS);
-	write_file("file", LARGE);
-	assert_has_bytes(&payload, LARGE - 5);
+	write_file("file", bytes, LARGE - 5);
+	payload = loaded(options_for(ROLE_CLIENT, "file"));
+	write_file("file", bytes, LARGE);
+	assert_has_bytes(&payload, 0, LARGE - 5);
 	assert_int_equal(truncate("file", LARGE - 6), 0);
-	assert_has_bytes(&payload, LARGE - 6); /* it ends early */
+	assert_has_bytes(&payload, 0, LARGE - 6); /* it ends early */
 	assert_int_equal(payload.length, LARGE - 5);
+	calls = (struct calls){ .fail = true, .error = EIO };
+	assert_cannot_be_read_on(&payload, EIO);
 	payload_free(&payload);
 	assert_int_equal(unlink("file"), 0);
 }
 
 TEST(an_endless_device_is_sent_as_it_comes)
 {
-	struct payload payload;
+	struct payload payload = loaded(options_for(ROLE_CLIENT, "/dev/zero"));
 
-	assert_int_equal(load(&payload, ROLE_CLIENT, "/dev/zero"), STATUS_SUCCESS);
 	assert_true(payload.length == LENGTH_UNKNOWN);
-	assert_int_equal(read_rest(&payload, 0), LARGE);
+	read_rest(&payload, 0, LARGE);
 	payload_free(&payload);
 }
 
-static void *cancel(void *argument)
+/* With the third signal: neither one before, nor a wait that ends by itself, is a reason to end. */
+static void cancel(int signal_number)
 {
-	atomic_bool *cancelled = argument;
+	static atomic_int signals;
 
-	usleep(50000);
-	atomic_store(cancelled, true);
-	return NULL;
+	(void)signal_number;
+	atomic_store(&cancelled, ++signals >= 3);
 }
 
-TEST(a_wait_for_a_pipe_can_be_cancelled)
+TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelled)
 {
-	atomic_bool cancelled = false;
+	const struct itimerval often = { { 0, 150000 }, { 0, 150000 } }, never = { 0 };
+	int fifo = open("fifo", O_RDWR); /* both of its ends */
 	struct payload payload;
-	pthread_t canceller;
-	int ends[2];
 
-	assert_int_equal(pipe(ends), 0);
-	dup2(ends[0], STDIN_FILENO);
-	assert_int_equal(write(ends[1], bytes, 1), 1);
-	assert_int_equal(load(&payload, ROLE_CLIENT, "-"), STATUS_SUCCESS);
-	assert_int_equal(pthread_create(&canceller, NULL, cancel, &cancelled), 0);
-	calls.interruptions = 1;
-	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), -1);
-	assert_int_equal(errno, ECANCELED);
-	pthread_join(canceller, NULL);
+	assert_int_equal(write(fifo, bytes, 1), 1);
+	dup2(fifo, STDIN_FILENO);
+	payload = loaded(options_for(ROLE_CLIENT, "-"));
+	assert_int_equal(write(fifo, bytes, 1), 1);
+	close(fifo);
+	calls = (struct calls){ .fail = true, .error = EIO };
+	assert_cannot_be_read_on(&payload, EIO);
+	reset(NULL);
+	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), 1);
+	signal(SIGALRM, cancel);
+	setitimer(ITIMER_REAL, &often, NULL);
+	assert_cannot_be_read_on(&payload, ECANCELED);
+	setitimer(ITIMER_REAL, &never, NULL);
+	atomic_store(&cancelled, false);
 	payload_free(&payload);
-	close(ends[0]);
-	close(ends[1]);
+	set_input("/dev/null", 0);
 }
 
 /* ---- What cannot be sent ---- */
 
+#define COPY "cannot keep a copy of '-' in "
+/* clang-format off */
+#define FAIL(with) { .fail = true, .error = (with) }
+/* clang-format on */
+
 /* Whatever the calls come to, it says so in words, and nothing stays open. */
-static void assert_not_loaded(enum role role, const char *name, size_t size, const char *words)
-{
-	struct feed feed = { .size = size, .pause = 100000 };
-	bool feeds = !strcmp(name, "-");
-	struct payload payload;
-
-	if (feeds)
-		feed_start(&feed);
-	assert_int_equal(load(&payload, role, name), STATUS_LOCAL_FAILURE);
-	payload_free(&payload);
-	reset(NULL);
-	if (feeds)
-		feed_end(&feed);
-	if (!strstr(cause, words))
-		fail_msg("'%s' does not say '%s'", cause, words);
-	assert_int_equal(count_descriptors(), descriptors_before);
-}
-
-TEST(what_cannot_be_read_is_named)
+TEST(what_cannot_be_read_or_copied_is_named)
 {
 	static const char empty[] = ": it is empty; a payload has one byte at least";
 	static const struct {
 		enum role role;
 		const char *name;
 		size_t size;
-		off_t claims;
-		bool fails; /* reading does, with this error; 0: it was cut short */
-		int error;
+		struct calls calls;
 		const char *words;
 	} cases[] = {
-		{ ROLE_CLIENT, "missing", 0, 0, false, 0, "'missing': No such file or directory" },
-		{ ROLE_CLIENT, "/", 0, 0, false, 0, "cannot read '/': Is a directory" },
-		{ ROLE_CLIENT, "/dev/null", 0, 0, false, 0, empty },
-		{ ROLE_CLIENT, "file", 0, 0, false, 0, empty },
-		{ ROLE_CLIENT, "file", 0, 500, false, 0, empty },
-		{ ROLE_CLIENT, "-", 0, 0, false, 0, empty },
-		{ ROLE_SERVER, "-", 0, 0, false, 0, empty },
-		{ ROLE_CLIENT, "file", 9, 0, true, EIO, "read 'file': Input/output error" },
-		{ ROLE_CLIENT, "file", 9, 0, true, 0, "read 'file': " PAYLOAD_CUT_SHORT },
-		{ ROLE_CLIENT, "-", LARGE, 0, true, EIO, "cannot read '-': Input/output error" },
-		{ ROLE_SERVER, "-", LARGE, 0, true, EIO, "cannot read '-': Input/output error" },
+		{ ROLE_CLIENT, "missing", 0, { 0 }, "'missing': No such file or directory" },
+		{ ROLE_CLIENT, "/", 0, { 0 }, "cannot read '/': Is a directory" },
+		{ ROLE_CLIENT, "/dev/null", 0, { 0 }, empty },
+		{ ROLE_CLIENT, "file", 0, { 0 }, empty },
+		{ ROLE_CLIENT, "file", 0, { .claims = 500 }, empty },
+		{ ROLE_CLIENT, "-", 0, { 0 }, empty },
+		{ ROLE_SERVER, "-", 0, { 0 }, empty },
+		{ ROLE_CLIENT, "file", 9, FAIL(0), "read 'file': " PAYLOAD_CUT_SHORT },
+		{ ROLE_CLIENT, "file", 9, FAIL(EIO), "read 'file': Input/output error" },
+		{ ROLE_CLIENT, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
+		{ ROLE_SERVER, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
+		{ ROLE_SERVER,
+		  "-",
+		  LARGE,
+		  { .taken = EROFS },
+		  COPY "/tmp: Read-only file system; set " },
+		{ ROLE_SERVER,
+		  "-",
+		  LARGE,
+		  { .limit = 9 << 20 },
+		  COPY ".: File too large; set TMPDIR " },
+		{ ROLE_SERVER,
+		  "-",
+		  LARGE,
+		  { .later = 1, .fail = true, .error = ENOSPC }, /* bytes read */
+		  COPY
+		  ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		write_file("file", cases[i].size);
-		calls.claims = cases[i].claims;
-		calls.fails = cases[i].fails;
-		calls.error = cases[i].error;
-		assert_not_loaded(cases[i].role, cases[i].name, cases[i].size, cases[i].words);
-	}
-	assert_int_equal(unlink("file"), 0);
-}
-
-TEST(a_copy_that_cannot_be_kept_is_an_error_in_words)
-{
-	static const struct {
-		int taken, error; /* of looking for a name, and of writing */
-		rlim_t limit;     /* of a file's size */
-		const char *words;
-	} cases[] = {
-		{ EROFS, 0, RLIM_INFINITY, "keep a copy of '-' in /tmp: Read-only file system; " },
-		{ 0, ENOSPC, RLIM_INFINITY, ": No space left on device; set TMPDIR to a folder " },
-		{ 0, 0, 10 << 20, ": File too large; set TMPDIR to a folder with room, or serve " },
-	};
-	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
-	char begin[64];
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const struct rlimit limit = { cases[i].limit, RLIM_INFINITY };
-
-		calls.taken = cases[i].taken;
-		calls.error = cases[i].error;
-		calls.fails = calls.error != 0;
-		calls.later = 1; /* byte that is read */
-		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-		assert_not_loaded(ROLE_SERVER, "-", LARGE, cases[i].words);
-		assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-		snprintf(begin, sizeof(begin),
-			 "cannot keep a copy of '-' in %s: ", cases[i].taken ? "/tmp" : folder);
-		assert_int_equal(strncmp(cause, begin, strlen(begin)), 0);
-	}
-}
-
-TEST(what_cannot_be_read_on_is_an_error)
-{
-	static const char *const names[] = { "file", "-" };
-	const atomic_bool never = false;
-
-	write_file("file", LARGE);
-	for (size_t i = 0; i < 2; i++) {
-		struct feed feed = { .size = LARGE };
+		struct rlimit limit = { cases[i].calls.limit, RLIM_INFINITY };
+		bool feeds = !strcmp(cases[i].name, "-");
+		struct feed feed = { .size = cases[i].size, .pause = 100000 };
 		struct payload payload;
 
-		feed_start(&feed);
-		assert_int_equal(load(&payload, ROLE_CLIENT, names[i]), STATUS_SUCCESS);
-		calls.fails = true;
-		calls.error = EIO;
-		assert_int_equal(payload_read(&payload, payload.size, found, 5, &never), -1);
-		assert_int_equal(errno, EIO);
+		if (feeds)
+			start_feed(&feed);
+		write_file("file", bytes, cases[i].size);
+		set_input(feeds ? "fifo" : "/dev/null", 0);
+		reset(NULL);
+		calls = cases[i].calls;
+		if (limit.rlim_cur)
+			assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_int_equal(load(&payload, options_for(cases[i].role, cases[i].name)),
+				 STATUS_LOCAL_FAILURE);
+		limit.rlim_cur = RLIM_INFINITY;
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 		reset(NULL);
 		payload_free(&payload);
-		feed_end(&feed);
+		if (feeds)
+			end_feed(&feed);
+		if (!strstr(cause, cases[i].words))
+			fail_msg("'%s' does not say '%s'", cause, cases[i].words);
+		assert_int_equal(count_descriptors(), descriptors_before);
 	}
 	assert_int_equal(unlink("file"), 0);
 }
@@ -693,8 +561,8 @@ static void look_for_file(int signal_number)
 /* The copy has a name for a moment; a signal that would end the program then comes later. */
 TEST(a_folder_that_takes_no_copy_is_passed_over_and_none_keeps_one)
 {
-	static const char *const folders[] = { folder, "/proc", "", NULL };
-	static const struct source source = { A_PIPE, .role = ROLE_SERVER };
+	static const char *const folders[] = { ".", "/proc", "", NULL };
+	static const struct source source = { "-", .role = ROLE_SERVER };
 
 	signal(SIGUSR1, look_for_file);
 	for (size_t i = 0; i < ENTRIES(folders); i++) {
@@ -705,15 +573,14 @@ TEST(a_folder_that_takes_no_copy_is_passed_over_and_none_keeps_one)
 		left = -1;
 		send_source(&source, LARGE);
 		assert_int_equal(left, 0);
-		assert_false(calls.in_root); /* where an empty name would lead */
+		assert_false(done.in_root); /* where an empty name would lead */
 	}
-	signal(SIGUSR1, SIG_IGN);
-	setenv("TMPDIR", folder, 1);
 }
 
 TEST(nothing_is_left)
 {
+	assert_int_equal(unlink("fifo"), 0);
 	assert_nothing_is_left(folder);
 }
 
-RUN_TESTS(set_up, reset, tear_down)
+RUN_TESTS(set_up, reset, NULL)
