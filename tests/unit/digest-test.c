@@ -20,37 +20,24 @@ static uint8_t expected_byte(uint64_t position)
 	return (uint8_t)(word >> position % 8 * 8);
 }
 
+/* And ends where it is told. */
 TEST(the_pattern_is_the_same_from_any_position)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
 	uint8_t memory[SIZE + 8 + 1];
 
-	for (size_t base = 0; base < ENTRIES(bases); base++) {
-		for (uint64_t shift = 0; shift < 8; shift++) {
-			uint64_t position = bases[base] + shift;
-			uint8_t *start = memory + (shift * 5 + base) % 8;
+	for (uint64_t shift = 0; shift < 8 * ENTRIES(bases); shift++) {
+		uint64_t position = bases[shift / 8] + shift % 8;
+		uint8_t *start = memory + (shift * 5 + shift / 8) % 8;
 
-			memset(memory, 0xee, sizeof(memory));
-			pattern_fill(start, position, SIZE);
-			for (size_t i = 0; i < SIZE; i++)
-				assert_int_equal(start[i], expected_byte(position + i));
-			assert_int_equal(start[SIZE], 0xee);
-			assert_int_equal(pattern_mismatch(start, position, SIZE), SIZE);
-		}
-	}
-}
-
-TEST(a_pattern_ends_where_it_is_told)
-{
-	uint8_t memory[SIZE + 1];
-
-	for (uint64_t position = 0; position < 9; position++) {
 		for (size_t size = 0; size <= SIZE; size++) {
 			memset(memory, 0xee, sizeof(memory));
-			pattern_fill(memory, position, size);
-			assert_int_equal(memory[size], 0xee);
-			assert_int_equal(pattern_mismatch(memory, position, size), size);
+			pattern_fill(start, position, size);
+			assert_int_equal(start[size], 0xee);
+			assert_int_equal(pattern_mismatch(start, position, size), size);
 		}
+		for (size_t i = 0; i < SIZE; i++)
+			assert_int_equal(start[i], expected_byte(position + i));
 	}
 }
 
@@ -81,28 +68,19 @@ TEST(a_pattern_elsewhere_differs_in_every_word)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
 }
 
-/* Two pages between two that cannot be touched: what reads or writes beyond either end, crashes. */
-static uint8_t *map_guarded(size_t *size)
+/* Even if the pattern goes on there: before and behind two pages is one that cannot be touched. */
+TEST(nothing_beyond_the_memory_is_read)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;
 	uint8_t *memory = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(memory != MAP_FAILED);
-	assert_int_equal(mprotect(memory + page, 2 * page, PROT_READ | PROT_WRITE), 0);
-	*size = 2 * page;
-	return memory + page;
-}
-
-/* Even if the pattern goes on there. */
-TEST(nothing_beyond_the_memory_is_read)
-{
-	size_t all, size;
-	uint8_t *memory = map_guarded(&all);
-
+	memory += page;
+	assert_int_equal(mprotect(memory, all, PROT_READ | PROT_WRITE), 0);
 	for (uint64_t position = 0; position < 9; position++) {
 		pattern_fill(memory, position, all);
 		assert_int_equal(pattern_mismatch(memory, position, all), all);
-		for (size = 0; size <= SIZE; size++) {
+		for (size_t size = 0; size <= SIZE; size++) {
 			size_t start = all - size;
 
 			assert_int_equal(pattern_mismatch(memory, position, size), size);
@@ -113,20 +91,13 @@ TEST(nothing_beyond_the_memory_is_read)
 }
 
 /* XXH3 with 64 bits, so that every release agrees with every other; the values are published. */
-TEST(a_digest_is_xxh3)
-{
-	void *digest = digest_new();
-
-	assert_non_null(digest);
-	assert_true(digest_value(digest) == UINT64_C(0x2d06800538d394c2)); /* of nothing */
-	digest_free(digest);
-}
-
-TEST(a_digest_does_not_depend_on_its_steps)
+TEST(a_digest_is_xxh3_and_does_not_depend_on_its_steps)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();
 
+	assert_non_null(whole);
+	assert_true(digest_value(whole) == UINT64_C(0x2d06800538d394c2)); /* of nothing */
 	pattern_fill(memory, 0, sizeof(memory));
 	digest_add(whole, memory, sizeof(memory));
 	for (size_t step = 1; step < sizeof(memory); step += 97) {

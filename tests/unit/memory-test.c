@@ -13,6 +13,8 @@
 
 #include "unit.h"
 
+#define HUGE_PAGE ((size_t)2 << 20)
+
 /* ---- A kernel of which advice and answers are known, in the place of the C library ---- */
 
 static size_t advised; /* bytes that were to be of huge pages */
@@ -33,15 +35,17 @@ int sysinfo(struct sysinfo *about)
 
 /* ---- Tests ---- */
 
-TEST(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap)
+TEST(memory_is_zeroed_and_large_from_the_size_of_a_huge_page_on_and_its_size_cannot_wrap)
 {
-	static const size_t sizes[] = { 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
+	static const size_t sizes[] = { 1, 4096, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1 };
 	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 16 * 15 };
 
 	for (size_t i = 0; i < ENTRIES(sizes); i++) {
 		uint8_t *memory = memory_map(sizes[i]);
 
 		assert_non_null(memory);
+		assert_int_equal(advised, sizes[i] < HUGE_PAGE ? 0 : sizes[i]);
+		advised = 0;
 		assert_int_equal((uintptr_t)memory % 4096, 0);
 		assert_int_equal(memory[0] | memory[sizes[i] - 1], 0);
 		memory[sizes[i] - 1] = 1;
@@ -53,48 +57,27 @@ TEST(memory_is_zeroed_and_page_aligned_and_its_size_cannot_wrap)
 	}
 }
 
-TEST(memory_is_large_from_the_size_of_a_huge_page_on)
-{
-	static const size_t sizes[] = { (2 << 20) - 1, 2 << 20, (2 << 20) + 1 };
-
-	for (size_t i = 0; i < ENTRIES(sizes); i++) {
-		void *memory;
-
-		advised = 0;
-		memory = memory_map(sizes[i]);
-		assert_int_equal(advised, i == 0 ? 0 : sizes[i]);
-		assert_int_equal(memory_unmap(memory, sizes[i]), 0);
-	}
-}
-
 /* "hg" of proc_pid_smaps(5). And not "ht", hugetlb, whose first touch can end the process. */
 TEST(large_memory_is_advised_to_be_of_transparent_huge_pages)
 {
-	const size_t size = 8 << 20;
-	uint8_t *memory = memory_map(size);
+	uint8_t *memory = memory_map(4 * HUGE_PAGE);
 	FILE *maps = fopen("/proc/self/smaps", "r");
-	unsigned long start, end;
-	bool inside = false, found = false;
-	char line[512];
+	unsigned long start, end = 0;
+	char line[512] = "";
 
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
 		print_message("this kernel has no transparent huge pages\n");
 		skip();
 	}
-	assert_non_null(memory);
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
-			inside = start <= (uintptr_t)memory && (uintptr_t)memory < end;
-		if (inside && !strncmp(line, "VmFlags:", 8)) {
-			found = true;
-			assert_null(strstr(line, " ht"));
-			assert_non_null(strstr(line, " hg"));
-		}
+	while (end <= (uintptr_t)memory || strncmp(line, "VmFlags:", 8) != 0) {
+		assert_non_null(fgets(line, sizeof(line), maps));
+		sscanf(line, "%lx-%lx ", &start, &end);
 	}
-	assert_true(found);
+	assert_true(start <= (uintptr_t)memory);
+	assert_null(strstr(line, " ht"));
+	assert_non_null(strstr(line, " hg"));
 	fclose(maps);
-	assert_int_equal(memory_unmap(memory, size), 0);
+	assert_int_equal(memory_unmap(memory, 4 * HUGE_PAGE), 0);
 }
 
 /* Whether this process may lock memory beyond its limit; false if it cannot be allowed to. */
@@ -110,6 +93,7 @@ static bool allow_locking(bool allowed)
 	return !syscall(SYS_capset, &header, data);
 }
 
+/* What the kernel does not say limits nothing. */
 TEST(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked)
 {
 	struct sysinfo about;
@@ -119,31 +103,23 @@ TEST(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked)
 	assert_int_equal(sysinfo(&about), 0);
 	quarter = (uint64_t)about.totalram * about.mem_unit / 4;
 	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-	limit = before;
-	limit.rlim_cur = 4096;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (allow_locking(true)) /* else it is an ordinary user's */
-		assert_true(memory_budget() == quarter);
-	assert_true(allow_locking(false));
-	assert_int_equal(memory_budget(), 4096);
-	limit.rlim_cur = limit.rlim_max;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	assert_true(memory_budget() == (limit.rlim_max < quarter ? limit.rlim_max : quarter));
+	for (int hides = 0; hides < 2; hides++) {
+		uint64_t most = hides ? UINT64_MAX : quarter;
+
+		hides_its_memory = hides;
+		limit = (struct rlimit){ 4096, before.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+		if (allow_locking(true)) /* else it is an ordinary user's */
+			assert_true(memory_budget() == most);
+		assert_true(allow_locking(false));
+		assert_int_equal(memory_budget(), 4096);
+		limit.rlim_cur = limit.rlim_max;
+		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+		assert_true(memory_budget() == (limit.rlim_max < most ? limit.rlim_max : most));
+	}
+	hides_its_memory = false;
 	allow_locking(true);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
-}
-
-TEST(what_the_kernel_does_not_say_limits_nothing)
-{
-	struct rlimit limit;
-
-	hides_its_memory = true;
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	assert_true(allow_locking(false));
-	assert_true(memory_budget() == limit.rlim_cur);
-	if (allow_locking(true))
-		assert_true(memory_budget() == UINT64_MAX);
-	hides_its_memory = false;
 }
 
 TEST(what_is_locked_are_whole_pages)

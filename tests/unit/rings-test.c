@@ -55,15 +55,11 @@ static int reset(void **state)
 	kernel.most = SIZE_MAX;
 	options = default_options(ROLE_CLIENT);
 	options.operation = OPERATION_READ;
-	memset(&engine, 0, sizeof(engine));
-	engine.options = &options;
-	engine.budget = UINT64_MAX;
+	engine = (struct engine){ .options = &options, .budget = UINT64_MAX };
 	console_init(&engine.console, options.json);
-	memset(&connection, 0, sizeof(connection));
-	connection.engine = &engine;
+	connection = (struct connection){ .engine = &engine, .options = &options };
 	connection.log = (struct log){ .console = &engine.console, .options = &options };
 	memset(&failure, 0, sizeof(failure));
-	connection.options = &options;
 	return 0;
 }
 
@@ -72,12 +68,18 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 	return (struct stream_plan){ .present = true, .length = length, .passes = passes };
 }
 
-/* What was made, and what the connection would do with it in the end. */
-static uint64_t give_back(struct region *region, enum status status)
+/* The length of the ring of a stream, which the plan has then, too; nothing of it is left. */
+static uint64_t ring_of(struct stream_plan plan, bool outgoing)
 {
-	uint64_t size = region->size;
+	struct region *region = outgoing ? &connection.outgoing_ring : &connection.incoming_ring;
+	uint64_t size;
 
-	assert_int_equal(status, STATUS_SUCCESS);
+	if (outgoing)
+		assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_SUCCESS);
+	else
+		assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_SUCCESS);
+	size = region->size;
+	assert_int_equal(plan.ring, size);
 	assert_ptr_equal(region->mr, &kernel.mr);
 	assert_int_equal(engine.registered, (size + PAGE - 1) / PAGE * PAGE); /* all begin a page */
 	engine.registered = 0;
@@ -86,50 +88,35 @@ static uint64_t give_back(struct region *region, enum status status)
 	return size;
 }
 
-/* The length of the ring of a stream of one pass, which the plan has then, too. */
 static uint64_t incoming_ring(uint64_t length)
 {
-	struct stream_plan plan = plan_of(length, 1);
-	uint64_t size = give_back(&connection.incoming_ring,
-				  register_incoming(&connection, &plan, &failure));
-
-	assert_int_equal(plan.ring, size);
-	return size;
+	return ring_of(plan_of(length, 1), false);
 }
 
-static uint64_t outgoing_ring(struct stream_plan plan)
+static uint64_t outgoing_ring(uint64_t length)
 {
-	uint64_t size = give_back(&connection.outgoing_ring,
-				  register_outgoing(&connection, &plan, &failure));
-
-	assert_int_equal(plan.ring, size);
-	return size;
+	return ring_of(plan_of(length, 1), true);
 }
 
 /* ---- Tests ---- */
 
 TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 {
-	struct stream_plan passes = plan_of(1000, 5);
+	struct stream_plan passes = plan_of(1000, 5), none = { .length = 1000, .passes = 1 };
 
 	assert_int_equal(incoming_ring(1), 1);
 	assert_int_equal(incoming_ring(5000), 5000);
 	assert_int_equal(incoming_ring(LONGEST - 1), LONGEST - 1);
 	assert_int_equal(incoming_ring(LONGEST + 1), LONGEST);
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
-	assert_int_equal(outgoing_ring(plan_of(5000, 1)), 5000);
-	assert_int_equal(outgoing_ring(passes), 1000);
+	assert_int_equal(outgoing_ring(5000), 5000);
+	assert_int_equal(ring_of(passes, true), 1000);
 	passes.every_pass = true; /* then they are one stream */
-	assert_int_equal(outgoing_ring(passes), 5000);
-}
-
-TEST(a_stream_that_is_not_there_has_no_ring)
-{
-	struct stream_plan none = { .length = 1000, .passes = 1 };
-
+	assert_int_equal(ring_of(passes, true), 5000);
+	reset(NULL);
 	assert_int_equal(register_outgoing(&connection, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(register_incoming(&connection, &none, &failure), STATUS_SUCCESS);
-	assert_int_equal(kernel.calls, 0);
+	assert_int_equal(kernel.calls, 0); /* there is no stream */
 	assert_null(connection.outgoing_ring.memory);
 	assert_null(connection.incoming_ring.memory);
 }
@@ -169,54 +156,57 @@ TEST(not_even_a_page_is_a_failure_in_words)
 	assert_int_equal(kernel.calls, 0);
 }
 
-/* What is left of it is for both rings of a connection, the outgoing one first, or for one. */
+/*
+ * The rings of both streams share what is left of it, the outgoing one first. Of a server of many
+ * clients one gets a sixteenth; what 64 others need at least, four pages each, is left aside, or
+ * half of all.
+ */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
-	engine.budget = 10 * PAGE - 1;
-	assert_int_equal(incoming_ring(MEBIBYTE), 9 * PAGE);
-	assert_int_equal(outgoing_ring(plan_of(MEBIBYTE, 1)), 4 * PAGE);
-	connection.one_way = true;
-	assert_int_equal(outgoing_ring(plan_of(MEBIBYTE, 1)), 9 * PAGE);
-	engine.budget = PAGE;
-	assert_int_equal(incoming_ring(MEBIBYTE), PAGE);
-}
+	static const struct {
+		enum role role;
+		bool one_off, one_way;
+		uint64_t budget, incoming, outgoing; /* 0: that is not asked for */
+	} cases[] = {
+		{ ROLE_CLIENT, false, false, 10 * PAGE - 1, 9 * PAGE, 4 * PAGE },
+		{ ROLE_CLIENT, false, true, 10 * PAGE - 1, 9 * PAGE, 9 * PAGE },
+		{ ROLE_CLIENT, false, false, PAGE, PAGE, 0 },
+		{ ROLE_SERVER, false, false, 17 * MEBIBYTE, MEBIBYTE, MEBIBYTE },
+		{ ROLE_SERVER, false, false, 2 * MEBIBYTE, MEBIBYTE / 16, 0 },
+		{ ROLE_SERVER, false, false, MEBIBYTE, MEBIBYTE / 32, 0 },
+		{ ROLE_SERVER, true, false, 16 * MEBIBYTE, LONGEST, LONGEST },
+		{ ROLE_SERVER, true, false, 4 * MEBIBYTE, 4 * MEBIBYTE, 2 * MEBIBYTE },
+	};
 
-/* What 64 others need at least, four pages each, is left aside, or half of all. */
-TEST(a_server_of_many_clients_gives_one_a_sixteenth)
-{
-	options.role = ROLE_SERVER;
-	engine.budget = 17 * MEBIBYTE;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
-	assert_int_equal(outgoing_ring(plan_of(LENGTH_UNKNOWN, 1)), MEBIBYTE);
-	engine.budget = 2 * MEBIBYTE;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 16);
-	engine.budget = MEBIBYTE;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE / 32);
-	engine.budget = 16 * MEBIBYTE;
-	options.one_off = true;
-	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
-	engine.budget = 4 * MEBIBYTE;
-	assert_int_equal(outgoing_ring(plan_of(LENGTH_UNKNOWN, 1)), 2 * MEBIBYTE);
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		options.role = cases[i].role;
+		options.one_off = cases[i].one_off;
+		connection.one_way = cases[i].one_way;
+		engine.budget = cases[i].budget;
+		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
+		if (cases[i].outgoing)
+			assert_int_equal(outgoing_ring(LENGTH_UNKNOWN), cases[i].outgoing);
+	}
 }
 
 TEST(no_side_gives_more_access_than_the_operation_needs)
 {
-	static const struct {
+	const unsigned int both = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	const struct {
 		enum operation operation;
 		bool iwarp;
 		unsigned int outgoing, incoming;
 	} cases[] = {
 		{ OPERATION_READ, false, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE },
-		{ OPERATION_READ, true, IBV_ACCESS_REMOTE_READ,
-		  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
-		{ OPERATION_WRITE, false, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
-		{ OPERATION_WRITE, true, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+		{ OPERATION_READ, true, IBV_ACCESS_REMOTE_READ, both },
+		{ OPERATION_WRITE, false, 0, both },
+		{ OPERATION_WRITE, true, 0, both },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.operation = cases[i].operation;
 		connection.limits.iwarp = cases[i].iwarp;
-		outgoing_ring(plan_of(5000, 1));
+		outgoing_ring(5000);
 		assert_int_equal(kernel.access, cases[i].outgoing);
 		incoming_ring(5000);
 		assert_int_equal(kernel.access, cases[i].incoming);
