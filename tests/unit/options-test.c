@@ -36,30 +36,15 @@ static void release(struct printed *printed, const char *words)
 
 /* ---- Numbers and words ---- */
 
-/* In units it is parsed with an option, below. */
-TEST(a_number_is_decimal_and_has_64_bits)
+/* What no option takes as a number is no number here either: see below. */
+TEST(a_number_has_64_bits_and_limits)
 {
-	static const struct {
-		const char *text;
-		uint64_t number;
-	} cases[] = {
-		{ "0", 0 },
-		{ "010", 10 }, /* not octal */
-		{ "000000000000000000001", 1 },
-		{ "18446744073709551615", UINT64_MAX },
-	};
-	static const char *const refused[] = {
-		"",   "-1",  "+1",  "0x1", " 5",  "5 ",
-		"5K", "1.5", "1e3", "1\n", "one", "18446744073709551616",
-	};
 	uint64_t number;
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		assert_true(parse_number(cases[i].text, 0, UINT64_MAX, &number));
-		assert_true(number == cases[i].number);
-	}
-	for (size_t i = 0; i < ENTRIES(refused); i++)
-		assert_false(parse_number(refused[i], 0, UINT64_MAX, &number));
+	assert_true(parse_number("18446744073709551615", 0, UINT64_MAX, &number));
+	assert_true(number == UINT64_MAX);
+	assert_false(parse_number("18446744073709551616", 0, UINT64_MAX, &number));
+	assert_false(parse_number("5K", 0, UINT64_MAX, &number));
 	assert_false(parse_number("0", 1, 10, &number));
 	assert_false(parse_number("11", 1, 10, &number));
 	assert_true(parse_number("1", 1, 10, &number) && parse_number("10", 1, 10, &number));
@@ -170,120 +155,118 @@ TEST(what_is_not_given_has_its_default)
 #define AT(field) offsetof(struct options, field)
 
 /* What an option makes of its field: a number of so many bytes, or its argument (0 bytes). */
-static const struct {
-	const char *who; /* c, the client has it; s, the server */
-	const char *option, *argument;
+static const struct given {
+	const char *who;           /* c, the client has it; s, the server */
+	const char *letter, *name; /* NULL: it has no letter */
+	const char *argument;
 	size_t field, size;
 	uint64_t value;
 } given[] = {
-	{ "cs", "-B", "host", AT(bind), 0, 0 },
-	{ "cs", "--bind", "host", AT(bind), 0, 0 },
-	{ "cs", "-m", "text", AT(message), 0, 0 },
-	{ "cs", "--message", "text", AT(message), 0, 0 },
-	{ "cs", "-f", "file", AT(file), 0, 0 },
-	{ "cs", "--file", "-", AT(file), 0, 0 },
-	{ "cs", "-o", "output", AT(output), 0, 0 },
-	{ "cs", "--output", "-", AT(output), 0, 0 },
-	{ "s", "-p", "0", AT(port), 0, 0 },
-	{ "s", "--port", "65535", AT(port), 0, 0 },
-	{ "cs", "-s", "64K", AT(pattern_size), 8, 65536 },
-	{ "cs", "-s", "64KiB", AT(pattern_size), 8, 65536 },
-	{ "cs", "-s", "64KB", AT(pattern_size), 8, 64000 },
-	{ "cs", "-s", "010B", AT(pattern_size), 8, 10 },
-	{ "cs", "-s", "3MiB", AT(pattern_size), 8, 3145728 },
-	{ "cs", "-s", "3MB", AT(pattern_size), 8, 3000000 },
-	{ "cs", "-s", "5G", AT(pattern_size), 8, 5368709120 }, /* more than 32 bits */
-	{ "cs", "-s", "5GiB", AT(pattern_size), 8, 5368709120 },
-	{ "cs", "-s", "5GB", AT(pattern_size), 8, 5000000000 },
-	{ "cs", "-s", "7T", AT(pattern_size), 8, 7696581394432 },
-	{ "cs", "-s", "7TiB", AT(pattern_size), 8, 7696581394432 },
-	{ "cs", "-s", "7TB", AT(pattern_size), 8, 7000000000000 },
-	{ "cs", "--size", "9223372036854775807", AT(pattern_size), 8, INT64_MAX },
-	{ "cs", "--size", "8388607T", AT(pattern_size), 8, 9223370937343148032 },
-	{ "cs", "--max-size", "1M", AT(maximum_payload), 8, 1 << 20 },
-	{ "cs", "--min-rate", "90", AT(minimum_rate), 8, 90 },
-	{ "cs", "--min-rate", "90bit", AT(minimum_rate), 8, 90 },
-	{ "cs", "--min-rate", "90bit/s", AT(minimum_rate), 8, 90 },
-	{ "cs", "--min-rate", "90K", AT(minimum_rate), 8, 90000 },
-	{ "cs", "--min-rate", "90Kbit", AT(minimum_rate), 8, 90000 },
-	{ "cs", "--min-rate", "90Kbit/s", AT(minimum_rate), 8, 90000 },
-	{ "cs", "--min-rate", "90M", AT(minimum_rate), 8, 90000000 },
-	{ "cs", "--min-rate", "90Mbit", AT(minimum_rate), 8, 90000000 },
-	{ "cs", "--min-rate", "90Mbit/s", AT(minimum_rate), 8, 90000000 },
-	{ "cs", "--min-rate", "10G", AT(minimum_rate), 8, 10000000000 },
-	{ "cs", "--min-rate", "10Gbit", AT(minimum_rate), 8, 10000000000 },
-	{ "cs", "--min-rate", "10Gbit/s", AT(minimum_rate), 8, 10000000000 },
-	{ "cs", "--min-rate", "2T", AT(minimum_rate), 8, 2000000000000 },
-	{ "cs", "--min-rate", "2Tbit", AT(minimum_rate), 8, 2000000000000 },
-	{ "cs", "--min-rate", "2Tbit/s", AT(minimum_rate), 8, 2000000000000 },
-	{ "cs", "--min-rate", "18446744073G", AT(minimum_rate), 8, 18446744073000000000U },
-	{ "cs", "--min-rate", "18446744073709551615", AT(minimum_rate), 8, UINT64_MAX },
-	{ "cs", "--tos", "0", AT(tos), 4, 0 },
-	{ "cs", "--tos", "255", AT(tos), 4, 255 },
-	{ "cs", "--tos", "0x68", AT(tos), 4, 104 },
-	{ "cs", "--tos", "0xFf", AT(tos), 4, 255 },
-	{ "cs", "--tos", "010", AT(tos), 4, 10 },
-	{ "cs", "-n", "1", AT(iterations), 4, 1 },
-	{ "cs", "--iters", "1000000000", AT(iterations), 4, 1000000000 },
-	{ "cs", "--duration", "1", AT(duration_seconds), 4, 1 },
-	{ "cs", "--duration", "1000000", AT(duration_seconds), 4, 1000000 },
-	{ "cs", "--interval", "1s", AT(interval_seconds), 4, 1 },
-	{ "cs", "--interval", "1000000", AT(interval_seconds), 4, 1000000 },
-	{ "cs", "--depth", "1", AT(depth), 4, 1 },
-	{ "cs", "--depth", "65536", AT(depth), 4, 65536 },
-	{ "cs", "--duration", "60s", AT(duration_seconds), 4, 60 },
-	{ "cs", "-t", "1", AT(timeout_seconds), 4, 1 },
-	{ "cs", "-t", "5s", AT(timeout_seconds), 4, 5 },
-	{ "cs", "--timeout", "1000000", AT(timeout_seconds), 4, 1000000 },
-	{ "c", "--connections", "2", AT(connections), 4, 2 },
-	{ "c", "--connections", "128", AT(connections), 4, MOST_CONNECTIONS },
-	{ "s", "--max-sessions", "1", AT(maximum_sessions), 4, 1 },
-	{ "s", "--max-sessions", "1000000", AT(maximum_sessions), 4, 1000000 },
-	{ "cs", "--verify-all", NULL, AT(every_pass), 1, true },
-	{ "cs", "--busy-poll", NULL, AT(busy_poll), 1, true },
-	{ "cs", "--report", NULL, AT(report), 1, true },
-	{ "cs", "-J", NULL, AT(json), 1, true },
-	{ "cs", "--json", NULL, AT(json), 1, true },
-	{ "cs", "-v", NULL, AT(verbose), 1, true },
-	{ "cs", "--verbose", NULL, AT(verbose), 1, true },
-	{ "s", "-1", NULL, AT(one_off), 1, true },
-	{ "s", "--one-off", NULL, AT(one_off), 1, true },
-	{ "c", "--one-way", NULL, AT(one_way), 1, true },
-	{ "c", "--check", NULL, AT(check), 1, true },
+	/* clang-format off */
+	{ "cs", "-B", "--bind",         "host",   AT(bind),             0, 0 },
+	{ "cs", "-m", "--message",      "text",   AT(message),          0, 0 },
+	{ "cs", "-f", "--file",         "-",      AT(file),             0, 0 },
+	{ "cs", "-o", "--output",       "-",      AT(output),           0, 0 },
+	{ "s",  "-p", "--port",         "0",      AT(port),             0, 0 },
+	{ "s",  "-p", "--port",         "65535",  AT(port),             0, 0 },
+	{ "cs", "-s", "--size",         "64K",    AT(pattern_size),     8, 65536 },
+	{ "cs", NULL, "--max-size",     "1M",     AT(maximum_payload),  8, 1 << 20 },
+	{ "cs", NULL, "--min-rate",     "90",     AT(minimum_rate),     8, 90 },
+	{ "cs", NULL, "--tos",          "255",    AT(tos),              4, 255 },
+	{ "cs", "-n", "--iters",        "1",      AT(iterations),       4, 1 },
+	{ "cs", NULL, "--duration",     "1",      AT(duration_seconds), 4, 1 },
+	{ "cs", NULL, "--interval",     "1s",     AT(interval_seconds), 4, 1 },
+	{ "cs", NULL, "--depth",        "1",      AT(depth),            4, 1 },
+	{ "cs", "-t", "--timeout",      "1",      AT(timeout_seconds),  4, 1 },
+	{ "c",  NULL, "--connections",  "2",      AT(connections),      4, 2 },
+	{ "s",  NULL, "--max-sessions", "1",      AT(maximum_sessions), 4, 1 },
+	{ "s",  NULL, "--max-sessions", "1000000", AT(maximum_sessions), 4, 1000000 },
+	{ "cs", NULL, "--verify-all",   NULL,     AT(every_pass),       1, true },
+	{ "cs", NULL, "--busy-poll",    NULL,     AT(busy_poll),        1, true },
+	{ "cs", NULL, "--report",       NULL,     AT(report),           1, true },
+	{ "cs", "-J", "--json",         NULL,     AT(json),             1, true },
+	{ "cs", "-v", "--verbose",      NULL,     AT(verbose),          1, true },
+	{ "s",  "-1", "--one-off",      NULL,     AT(one_off),          1, true },
+	{ "c",  NULL, "--one-way",      NULL,     AT(one_way),          1, true },
+	{ "c",  NULL, "--check",        NULL,     AT(check),            1, true },
+	/* clang-format on */
 };
 
-static void set_field(struct options *options, size_t field, const char *argument, size_t size,
+/* What else these take: units, and the limits. */
+static const struct {
+	const char *name, *argument;
+	uint64_t value;
+} amounts[] = {
+	/* clang-format off */
+	{ "--size", "010B", 10 }, /* not octal */
+	{ "--size", "000000000000000000001", 1 },
+	{ "--size", "64KiB", 65536 }, { "--size", "64KB", 64000 },
+	{ "--size", "3MiB", 3145728 }, { "--size", "3MB", 3000000 },
+	{ "--size", "5G", 5368709120 }, { "--size", "5GiB", 5368709120 }, { "--size", "5GB", 5000000000 }, /* more than 32 bits */
+	{ "--size", "7T", 7696581394432 }, { "--size", "7TiB", 7696581394432 }, { "--size", "7TB", 7000000000000 },
+	{ "--size", "9223372036854775807", INT64_MAX }, { "--size", "8388607T", 9223370937343148032 },
+	{ "--min-rate", "90bit", 90 }, { "--min-rate", "90bit/s", 90 },
+	{ "--min-rate", "90K", 90000 }, { "--min-rate", "90Kbit", 90000 }, { "--min-rate", "90Kbit/s", 90000 },
+	{ "--min-rate", "90M", 90000000 }, { "--min-rate", "90Mbit", 90000000 }, { "--min-rate", "90Mbit/s", 90000000 },
+	{ "--min-rate", "10G", 10000000000 }, { "--min-rate", "10Gbit", 10000000000 }, { "--min-rate", "10Gbit/s", 10000000000 },
+	{ "--min-rate", "2T", 2000000000000 }, { "--min-rate", "2Tbit", 2000000000000 }, { "--min-rate", "2Tbit/s", 2000000000000 },
+	{ "--min-rate", "18446744073G", 18446744073000000000U }, { "--min-rate", "18446744073709551615", UINT64_MAX },
+	{ "--tos", "0", 0 }, { "--tos", "0x68", 104 }, { "--tos", "0xFf", 255 }, { "--tos", "010", 10 },
+	{ "--iters", "1000000000", 1000000000 },
+	{ "--duration", "60s", 60 }, { "--duration", "1000000", 1000000 }, { "--interval", "1000000", 1000000 },
+	{ "--depth", "65536", 65536 },
+	{ "--timeout", "5s", 5 }, { "--timeout", "1000000", 1000000 },
+	{ "--connections", "128", MOST_CONNECTIONS },
+	/* clang-format on */
+};
+
+static void set_field(struct options *options, const struct given *row, const char *argument,
 		      uint64_t value)
 {
-	void *place = (char *)options + field;
+	void *place = (char *)options + row->field;
 
-	if (size == 8)
+	if (row->size == 8)
 		*(uint64_t *)place = value;
-	else if (size == 4)
+	else if (row->size == 4)
 		*(unsigned int *)place = (unsigned int)value;
-	else if (size == 1)
+	else if (row->size == 1)
 		*(bool *)place = value;
 	else
 		*(const char **)place = argument;
 }
 
-TEST(an_option_sets_its_field_and_no_other_of_its_program)
+/* Parsed by either program: its field has the value, and no other has changed. */
+static void assert_given(const struct given *row, const char *option, const char *argument,
+			 uint64_t value)
 {
-	for (size_t i = 0; i < 2 * ENTRIES(given); i++) {
-		const size_t row = i / 2;
-		enum role role = i % 2 ? ROLE_SERVER : ROLE_CLIENT;
-		bool has = strchr(given[row].who, i % 2 ? 's' : 'c');
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
+		bool has = strchr(row->who, role == ROLE_SERVER ? 's' : 'c');
 		struct options options = default_options(role), expected;
 
 		memcpy(&expected, &options, sizeof(options)); /* and what is between its fields */
 		if (has)
-			set_field(&expected, given[row].field, given[row].argument, given[row].size,
-				  given[row].value);
+			set_field(&expected, row, argument, value);
 		if (expected.check) /* see below how long that measures */
 			expected.duration_seconds = 1;
-		assert_parsed(&options, given[row].option, given[row].argument,
-			      has ? PARSED_RUN : PARSED_FAILED, &stderr, has ? NULL : "--help'.\n");
+		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED, &stderr,
+			      has ? NULL : "--help'.\n");
 		assert_memory_equal(&options, &expected, sizeof(options));
+	}
+}
+
+TEST(an_option_sets_its_field_and_no_other_of_its_program)
+{
+	for (const struct given *row = given; row < given + ENTRIES(given); row++) {
+		assert_given(row, row->name, row->argument, row->value);
+		if (row->letter)
+			assert_given(row, row->letter, row->argument, row->value);
+	}
+	for (size_t i = 0; i < ENTRIES(amounts); i++) {
+		const struct given *row = given;
+
+		while (strcmp(row->name, amounts[i].name) != 0)
+			row++;
+		assert_given(row, row->name, amounts[i].argument, amounts[i].value);
 	}
 }
 
@@ -292,20 +275,15 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 	static const struct {
 		const char *option, *argument, *words;
 	} cases[] = {
-		{ "-s", "0",
-		  "--size takes bytes, also with K, M, G, T, or KiB (1024 each), or KB (1000 each), "
-		  "from 1 to 9223372036854775807, not '0'" },
+		/* clang-format off */
+		{ "-s", "0", "--size takes bytes, also with K, M, G, T, or KiB (1024 each), or KB (1000 each), from 1 to 9223372036854775807, not '0'" },
 		{ "-s", "9223372036854775808", "807, not '9223372036854775808'" },
 		{ "-s", "8388608T", "not '8388608T'" },
 		{ "--max-size", "18446744073709551615", "--max-size takes bytes" },
 		{ "--max-size", "16777216T", "--max-size takes bytes" }, /* would wrap to 0 */
-		{ "--min-rate", "0",
-		  "--min-rate takes bit/s, also with K, M, G, T, or Kbit (1000 each), from 1 to "
-		  "18446744073709551615, not '0'" },
+		{ "--min-rate", "0", "--min-rate takes bit/s, also with K, M, G, T, or Kbit (1000 each), from 1 to 18446744073709551615, not '0'" },
 		{ "--min-rate", "18446744074G", "--min-rate takes bit/s" },
-		{ "--tos", "256",
-		  "--tos takes a whole number, decimal or hexadecimal (0x68), from 0 to 255, not "
-		  "'256'" },
+		{ "--tos", "256", "--tos takes a whole number, decimal or hexadecimal (0x68), from 0 to 255, not '256'" },
 		{ "--tos", "0x100", "not '0x100'" },
 		{ "--tos", "0x", "not '0x'" },
 		{ "--tos", "0x0x5", "not '0x0x5'" },
@@ -314,8 +292,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
 		{ "--duration", "0", "--duration 0 goes with --check alone" },
-		{ "--duration", "1000001",
-		  "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
+		{ "--duration", "1000001", "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
 		{ "--connections", "0", "--connections takes a whole number from 1 to 128, not" },
@@ -326,6 +303,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "-t", "1000001", "--timeout takes" },
 		{ "-t", NULL, "Try '" }, /* getopt_long(3) has said what is wrong */
 		{ "--no-such-option", NULL, "Try '" },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++)
@@ -343,13 +321,13 @@ TEST(what_is_no_number_of_its_kind_is_refused)
 		"1Kibit", "1P", "1/s", "1x1", "0xfg", "1bps", "1iBs", "B", "1TiBT", "bit", "1Kbit/",
 		"1s/s", "18446744073709551616bit", "999999999999999999999999999999999999999999G",
 	};
-	/* clang-format on */
 	static const char *const others[][2] = {
-		{ "-s", "1s" },  { "-s", "1bit" },         { "-s", "0x1" },   { "-n", "1K" },
-		{ "-n", "0x1" }, { "--min-rate", "1B" },   { "-t", "1K" },    { "-t", "0x1" },
-		{ "-n", "1s" },  { "--min-rate", "1s" },   { "--tos", "1s" }, { "--tos", "1K" },
-		{ "-t", "1B" },  { "--min-rate", "1KiB" },
+		{ "-s", "1s" }, { "-s", "1bit" }, { "-s", "0x1" }, { "-n", "1K" }, { "-n", "0x1" }, { "-n", "1s" },
+		{ "-t", "1B" }, { "-t", "1K" }, { "-t", "0x1" }, { "--tos", "1s" }, { "--tos", "1K" },
+		{ "--min-rate", "1B" }, { "--min-rate", "1s" }, { "--min-rate", "1KiB" },
 	};
+	/* clang-format on */
+	/* clang-format on */
 
 	for (size_t i = 0; i < ENTRIES(options); i++) {
 		for (size_t j = 0; j < ENTRIES(refused); j++)
@@ -379,13 +357,12 @@ TEST(help_and_version_are_printed_and_end_the_program)
 /* Whichever comes first. */
 TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
+	/* clang-format off */
 	static const char *const others[] = {
-		"-Bx",          "-J",           "-v",           "-t1",             /* these do, */
-		"--duration=1", "--min-rate=1", "--tos=1",      "--connections=2", /* and these */
-		"-mx",          "-fx",          "-s1",          "-ox",
-		"-n1",          "--depth=1",    "--report",     "--verify-all",
-		"--one-way",    "--busy-poll",  "--max-size=1", "--interval=1"
+		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", /* these do, no other */
+		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way", "--busy-poll", "--max-size=1", "--interval=1",
 	};
+	/* clang-format on */
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		struct options options = default_options(ROLE_CLIENT);
@@ -433,6 +410,7 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		struct options options;
 		const char *words; /* NULL: they do */
 	} cases[] = {
+		/* clang-format off */
 		{ { .message = "text", .file = "file" }, one_payload },
 		{ { .message = "text", .pattern_size = 1 }, one_payload },
 		{ { .file = "file", .pattern_size = 1 }, one_payload },
@@ -440,16 +418,13 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		{ { .message = "text", .duration_seconds = 2, .output = "-" }, NULL },
 		{ { .iterations = 1, .duration_seconds = 1 }, "--iters and --duration exclude" },
 		{ { WRITES, .pattern_size = INT64_MAX / 7, .iterations = 7 }, NULL },
-		{ { WRITES, .pattern_size = INT64_MAX / 7 + 1, .iterations = 7 },
-		  "--size times --iters is more than 9223372036854775807 bytes" },
+		{ { WRITES, .pattern_size = INT64_MAX / 7 + 1, .iterations = 7 }, "--size times --iters is more than 9223372036854775807 bytes" },
 		{ { .pattern_size = INT64_MAX, .iterations = 7 }, NULL },
-		{ { .operation = OPERATION_ANY, .pattern_size = INT64_MAX, .iterations = 7 },
-		  "--size times --iters is more than" },
+		{ { .operation = OPERATION_ANY, .pattern_size = INT64_MAX, .iterations = 7 }, "--size times --iters is more than" },
 		{ { .output = "-", .json = true }, "--json and --output - both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload" },
 		{ { .one_way = true, WRITES, .pattern_size = 1 }, NULL },
-		{ { .one_way = true, WRITES, .output = "file" },
-		  "nothing is received that --output could store" },
+		{ { .one_way = true, WRITES, .output = "file" }, "nothing is received that --output could store" },
 		{ { .one_way = true, .output = "file" }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2 }, one_pass },
 		{ { .file = "fifo", .iterations = 2 }, NULL },
@@ -461,17 +436,12 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		{ { WRITES, .file = "/proc/self/exe", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading says why */
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
-		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true },
-		  one_pass },
+		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, one_pass },
 		/* a session that would need it again is refused */
-		{ { .operation = OPERATION_ANY,
-		    .file = "fifo",
-		    .iterations = 2,
-		    .role = ROLE_SERVER,
-		    .one_off = true },
-		  NULL },
+		{ { .operation = OPERATION_ANY, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, NULL },
 		/* which keeps a copy */
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, NULL },
+		/* clang-format on */
 	};
 	int fifo = open("fifo", O_RDONLY | O_NONBLOCK);
 
