@@ -71,17 +71,6 @@ static void put_device(const char *device, const char *name, const char *text)
 	put(path, text);
 }
 
-/* An entry of port 1's table of GIDs. */
-static void put_gid(const char *device, unsigned int index, const char *gid, const char *type)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "ports/1/gids/%u", index);
-	put_device(device, name, gid);
-	snprintf(name, sizeof(name), "ports/1/gid_attrs/types/%u", index);
-	put_device(device, name, type);
-}
-
 #define EMPTY  "0000:0000:0000:0000:0000:0000:0000:0000"
 #define LOCAL  "fe80:0000:0000:0000:0ac0:ebff:fe12:3456"
 #define ROUTED "2001:0db8:0000:0000:0000:0000:0000:0001"
@@ -105,17 +94,22 @@ static void put_adapter(const char *device)
 		{ "ports/1/link_layer", "Ethernet" },
 		{ "ports/1/rate", "100 Gb/sec (4X EDR)" },
 		{ "ports/1/gid_attrs/ndevs/0", "eth2" },
+		{ "ports/1/gids/0", LOCAL },
+		{ "ports/1/gids/1", LOCAL },
+		{ "ports/1/gids/2", IPV4 },
+		{ "ports/1/gids/3", IPV4 },
+		{ "ports/1/gids/4", EMPTY },
+		{ "ports/1/gid_attrs/types/0", "IB/RoCE v1" },
+		{ "ports/1/gid_attrs/types/1", "RoCE v2" },
+		{ "ports/1/gid_attrs/types/2", "IB/RoCE v1" },
+		{ "ports/1/gid_attrs/types/3", "RoCE v2" },
+		{ "ports/1/gid_attrs/types/4", "" },
 	};
 
 	for (size_t i = 0; i < ENTRIES(files); i++)
 		put_device(device, files[i][0], files[i][1]);
 	put("sys/class/net/eth2/mtu", "9000");
 	put("proc/self/status", "Name:\trdma-client\nCpus_allowed:\tff\nCpus_allowed_list:\t0-31");
-	put_gid(device, 0, LOCAL, "IB/RoCE v1");
-	put_gid(device, 1, LOCAL, "RoCE v2");
-	put_gid(device, 2, IPV4, "IB/RoCE v1");
-	put_gid(device, 3, IPV4, "RoCE v2");
-	put_gid(device, 4, EMPTY, "");
 }
 
 static void take(__attribute__((unused)) void *argument, const struct host_finding *finding)
@@ -141,6 +135,53 @@ static void expect(bool expected, const char *words)
 	host_examine(folder, take, NULL);
 	if (!strstr(found, words) || limited != expected)
 		fail_msg("limited %d, or without '%s': %s", limited, words, found);
+}
+
+/*
+ * What is different, between '|': "+name", another adapter, which the rest is of; "path=text", a
+ * file of an adapter; "/path=text", another file; "-path", no such file of the adapter.
+ */
+static void change(const char *changes)
+{
+	char texts[1024], device[16] = "mlx5_0", *rest = texts, *change;
+
+	snprintf(texts, sizeof(texts), "%s", changes);
+	while ((change = strsep(&rest, "|"))) {
+		char *text = strchr(change, '=');
+
+		if (text)
+			*text++ = '\0';
+		if (*change == '/') {
+			put(change + 1, text);
+		} else if (*change == '+') {
+			snprintf(device, sizeof(device), "%s", change + 1);
+			put_adapter(device);
+		} else if (*change) {
+			put_device(device, change + (*change == '-'), text);
+		}
+	}
+}
+
+/* A host with one such adapter, but for what is different; what is found, as expect() has it. */
+struct example {
+	const char *changes;
+	bool limited;
+	const char *found;
+	const char *not_found; /* NULL: nothing */
+};
+
+#define EXAMINE(examples) examine(examples, ENTRIES(examples))
+
+static void examine(const struct example *examples, size_t count)
+{
+	for (const struct example *example = examples; example < examples + count; example++) {
+		empty_folder(NULL);
+		put_adapter("mlx5_0");
+		change(example->changes);
+		expect(example->limited, example->found);
+		if (example->not_found && strstr(found, example->not_found))
+			fail_msg("'%s' is in %s", example->not_found, found);
+	}
 }
 
 /* ---- Adapters ---- */
@@ -172,57 +213,35 @@ TEST(an_adapter_at_which_nothing_is_wrong_is_described_without_advice)
 		"setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1 NCCL_IB_GID_INDEX=3\n");
 }
 
-TEST(a_software_device_has_no_pci_parent_and_no_rate)
-{
-	put_adapter("rdma0");
-	put_device("rdma0", "device/uevent", NULL);
-	put_device("rdma0", "board_id", NULL);
-	expect(false, "adapter rdma0: software device\n"
-		      "link rdma0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n");
-}
+/* clang-format off */
+#define PCIE(speed, lanes) "device/current_link_speed=" speed "|device/current_link_width=" lanes
+#define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
+/* All active ports share it. */
 TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
 {
-	static const struct {
-		const char *speed, *lanes, *most_speed, *most_lanes;
-		bool limited;
-		const char *words;
-	} cases[] = {
-		/* clang-format off */
-		{ "8.0 GT/s PCIe", "16", "16.0 GT/s PCIe", "16", false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)" },
-		{ "8.0 GT/s PCIe", "16", "16.0 GT/s PCIe", "16", false, "\n-> its PCIe link is below its maximum, but fast enough for the 100 Gbit/s" },
-		{ "16.0 GT/s PCIe", "4", "16.0 GT/s PCIe", "16", true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)" },
-		{ "8 GT/s", "8", "8 GT/s", "16", true, "\n!> its PCIe link is below its maximum, too slow for the 100 Gbit/s" },
-		{ "5.0 GT/s PCIe", "16", "16.0 GT/s PCIe", "16", true, "(64 Gbit/s)" },
+	static const struct example examples[] = {
+		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16"), false, "\n-> its PCIe link is below its maximum, but fast enough for the 100 Gbit/s", NULL },
+		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
+		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> its PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
+		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
 		/* at its maximum, with which the adapter was made, there is nothing to change */
-		{ "8.0 GT/s PCIe", "8", "8.0 GT/s PCIe", "8", false, "(63 Gbit/s), NUMA" },
+		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
 		/* a virtual function */
-		{ "Unknown", "0", "Unknown", "0", false, "of MT_0000000359, NUMA" },
-		/* clang-format on */
+		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
+		/* two ports */
+		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=1: DOWN|ports/2/rate=100 Gb/sec (4X EDR)", false, "but fast enough for the 100 Gbit/s", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)", true, "too slow for the 200 Gbit/s", NULL },
+		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
+		  "but fast enough for the 100 Gbit/s", NULL },
+		/* without a parent there is no link, and no rate */
+		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		put_adapter("mlx5_0");
-		put_device("mlx5_0", "device/current_link_speed", cases[i].speed);
-		put_device("mlx5_0", "device/current_link_width", cases[i].lanes);
-		put_device("mlx5_0", "device/max_link_speed", cases[i].most_speed);
-		put_device("mlx5_0", "device/max_link_width", cases[i].most_lanes);
-		expect(cases[i].limited, cases[i].words);
-	}
+	EXAMINE(examples);
 }
-
-TEST(all_active_ports_share_the_pcie_link)
-{
-	put_adapter("mlx4_0");
-	put_device("mlx4_0", "device/current_link_speed", "8.0 GT/s PCIe");
-	put_device("mlx4_0", "ports/2/state", "1: DOWN");
-	put_device("mlx4_0", "ports/2/rate", "100 Gb/sec (4X EDR)");
-	expect(false, "but fast enough for the 100 Gbit/s");
-	put_device("mlx4_0", "ports/2/state", "4: ACTIVE");
-	expect(true, "too slow for the 200 Gbit/s");
-	put_device("mlx4_0", "ports/1/state", "1: DOWN");
-	expect(false, "but fast enough for the 100 Gbit/s");
-}
+/* clang-format on */
 
 /* As that of irdma. */
 TEST(an_auxiliary_devices_pci_function_is_its_parent)
@@ -230,144 +249,89 @@ TEST(an_auxiliary_devices_pci_function_is_its_parent)
 	put_adapter("irdma0");
 	make_folders("pci/irdma.roce.0/");
 	put("pci/irdma.roce.0/uevent", "DRIVER=irdma");
-	for (int i = 0; i < 2; i++) {
-		static const char *const names[] = { "current", "max" };
-		char path[64];
-
-		snprintf(path, sizeof(path), "pci/%s_link_speed", names[i]);
-		put(path, "8.0 GT/s PCIe");
-		snprintf(path, sizeof(path), "pci/%s_link_width", names[i]);
-		put(path, "8");
-	}
+	put("pci/current_link_speed", "8.0 GT/s PCIe");
+	put("pci/current_link_width", "8");
+	put("pci/max_link_speed", "8.0 GT/s PCIe");
+	put("pci/max_link_width", "8");
 	assert_int_equal(nftw(DEVICES "irdma0/device", remove_entry, 8, FTW_DEPTH), 0);
 	assert_int_equal(rmdir(DEVICES "irdma0/device"), 0);
 	assert_int_equal(symlink("../../../../pci/irdma.roce.0", DEVICES "irdma0/device"), 0);
 	expect(false, "PCIe 8 GT/s x8 of 8 GT/s x8 (63 Gbit/s)\n");
 }
 
+/* clang-format off */
+#define MAY_USE(processors) "/proc/self/status=Cpus_allowed_list:\t" processors "\nMems_allowed:\t1"
+#define NEAR(processors) "|device/local_cpulist=" processors
+#define SAID(near, may_use) "node 1 (processors " near "; this process may use " may_use ")"
+#define FAR "\n!> this process may only run far from the adapter: let it use processors near it ('numactl --cpunodebind=1 --membind=1', or"
+
 TEST(a_process_that_may_only_run_far_from_the_adapter_is_told)
 {
-	static const struct {
-		const char *allowed, *near;
-		bool limited;
-	} cases[] = {
-		{ "0-7", "8-15,24-31", true },  { "0-7,16-23", "8-15,24-31", true },
-		{ "0-8", "8-15,24-31", false }, { "16-24", "8-15,24-31", false },
-		{ "31", "8-15,24-31", false },  { "32", "8-15,24-31", true },
-		{ "9", "0-31", false },         { "7", "", false },
+	static const struct example examples[] = {
+		{ MAY_USE("0-7"), true, SAID("8-15,24-31", "0-7") FAR, NULL },
+		{ MAY_USE("0-7,16-23"), true, SAID("8-15,24-31", "0-7,16-23") FAR, NULL },
+		{ MAY_USE("0-8"), false, SAID("8-15,24-31", "0-8"), "far" },
+		{ MAY_USE("16-24"), false, SAID("8-15,24-31", "16-24"), "far" },
+		{ MAY_USE("31"), false, SAID("8-15,24-31", "31"), "far" },
+		{ MAY_USE("32"), true, SAID("8-15,24-31", "32") FAR, NULL },
+		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "far" },
+		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "far" },
+		/* of no node, or to a process of which nothing is known */
+		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
+		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
+		/* beside another limit */
+		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may only run far", NULL },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		char text[256];
-
-		put_adapter("mlx5_0");
-		snprintf(text, sizeof(text), "Cpus_allowed_list:\t%s\nMems_allowed:\t1",
-			 cases[i].allowed);
-		put("proc/self/status", text);
-		put_device("mlx5_0", "device/local_cpulist", cases[i].near);
-		snprintf(text, sizeof(text), "node 1 (processors %s; this process may use %s)",
-			 cases[i].near, cases[i].allowed);
-		expect(cases[i].limited, text);
-		assert_int_equal(!!strstr(found, "\n!> this process may only run far"),
-				 cases[i].limited);
-		expect(cases[i].limited, cases[i].limited ? "--cpunodebind=1 --membind=1" : "");
-	}
-	put_device("mlx5_0", "device/numa_node", "-1");
-	put_device("mlx5_0", "device/local_cpulist", "40");
-	expect(false, "(252 Gbit/s)\n");
-	put_device("mlx5_0", "device/numa_node", "0");
-	put("proc/self/status", "Name:\trdma-client\nThreads:\t1");
-	expect(false, "may use )\n");
-}
-
-TEST(two_limits_of_an_adapter_are_both_advised)
-{
-	put_adapter("mlx5_0");
-	put_device("mlx5_0", "device/current_link_width", "4");
-	put_device("mlx5_0", "device/local_cpulist", "40");
-	expect(true, "(LnkSta); this process may only run far");
+	EXAMINE(examples);
 }
 
 /* ---- Ports ---- */
 
-TEST(a_port_that_is_slower_than_another_of_its_model_is_told)
+TEST(of_each_port_it_is_told_what_it_is_and_whether_it_could_be_faster)
 {
-	put_adapter("mlx5_0");
-	put_adapter("mlx5_1");
-	put_device("mlx5_1", "ports/1/rate", "25 Gb/sec (1X EDR)");
-	expect(true,
-	       "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n"
-	       "!> a port of the same model has 100 Gbit/s");
-	put_device("mlx5_1", "board_id", "MT_0000000008");
-	expect(false, "25 Gb/sec");
-	put_device("mlx5_0", "board_id", NULL);
-	put_device("mlx5_1", "board_id", NULL);
-	expect(false, "25 Gb/sec");
-}
+	static const struct example examples[] = {
+		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)", true,
+		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> a port of the same model has 100 Gbit/s", NULL },
+		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|board_id=MT_0000000008", false, "25 Gb/sec", NULL },
+		{ "-board_id|+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|-board_id", false, "25 Gb/sec", NULL },
+		/* of one that is down no more is said than that */
+		{ "+mlx5_1|ports/1/state=1: DOWN|ports/1/rate=10 Gb/sec (4X SDR)", false,
+		  "link mlx5_1 port 1: Ethernet, DOWN, 10 Gb/sec (4X SDR)", "mlx5_1 port 1: GID" },
+		{ "+mlx5_1|ports/1/state=1: DOWN", false, "link mlx5_1 port 1: Ethernet, DOWN", "HCA==mlx5_1" },
+		/* a bond, by a member, and by itself */
+		{ "/sys/class/net/eth2/master/bonding/mode=802.3ad 4", false, "eth2 with MTU 9000, bond 802.3ad\n", NULL },
+		{ "/sys/class/net/bond0/bonding/mode=active-backup 1|/sys/class/net/bond0/mtu=4200|ports/1/gid_attrs/ndevs/0=bond0", false,
+		  "bond0 with MTU 4200, bond active-backup\n", NULL },
+	};
 
-TEST(of_a_port_that_is_down_no_more_is_said_than_that)
-{
-	put_adapter("mlx5_0");
-	put_adapter("mlx5_1");
-	put_device("mlx5_1", "ports/1/state", "1: DOWN");
-	put_device("mlx5_1", "ports/1/rate", "10 Gb/sec (4X SDR)");
-	expect(false, "link mlx5_1 port 1: Ethernet, DOWN, 10 Gb/sec (4X SDR)");
-	assert_null(strstr(found, "mlx5_1 port 1: GID"));
-	assert_null(strstr(found, "HCA==mlx5_1"));
-}
-
-TEST(a_bond_is_named_by_itself_and_by_its_members)
-{
-	put_adapter("mlx5_bond_0");
-	put("sys/class/net/eth2/master/bonding/mode", "802.3ad 4");
-	expect(false, "eth2 with MTU 9000, bond 802.3ad\n");
-	put("sys/class/net/bond0/bonding/mode", "active-backup 1");
-	put("sys/class/net/bond0/mtu", "4200");
-	put_device("mlx5_bond_0", "ports/1/gid_attrs/ndevs/0", "bond0");
-	expect(false, "bond0 with MTU 4200, bond active-backup\n");
+	EXAMINE(examples);
 }
 
 /* ---- GIDs ---- */
 
+#define GID(index, gid, type) "|ports/1/gids/" index "=" gid "|ports/1/gid_attrs/types/" index "=" type
+#define NO_GID(index) GID(index, EMPTY, "")
+
+/* Over InfiniBand any is right; iWARP has none. */
 TEST(the_best_gid_is_of_roce_v2_and_routed)
 {
-	static const struct {
-		const char *gids[3][2];
-		bool limited;
-		const char *words;
-	} cases[] = {
-		/* clang-format off */
-		{ { { ROUTED, "RoCE v2" }, { IPV4, "RoCE v2" }, { IPV4, "IB/RoCE v1" } }, false, "NCCL_IB_GID_INDEX=1\n" },
-		{ { { LOCAL, "RoCE v2" }, { EMPTY, "" }, { ROUTED, "RoCE v2" } }, false, "NCCL_IB_GID_INDEX=2\n" },
-		{ { { IPV4, "IB/RoCE v1" }, { LOCAL, "IB/RoCE v1" }, { LOCAL, "RoCE v2" } }, true, "NCCL_IB_GID_INDEX=2\n!> a link-local address passes no router" },
-		{ { { IPV4, "IB/RoCE v1" }, { ROUTED, "IB/RoCE v1" }, { EMPTY, "" } }, true, "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router" },
-		{ { { EMPTY, "" }, { EMPTY, "" }, { EMPTY, "" } }, false, "with MTU 9000\n" },
-		/* clang-format on */
+	static const struct example examples[] = {
+		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },
+		{ GID("0", LOCAL, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
+		{ GID("0", IPV4, "IB/RoCE v1") GID("1", LOCAL, "IB/RoCE v1") GID("2", LOCAL, "RoCE v2") NO_GID("3"), true,
+		  "NCCL_IB_GID_INDEX=2\n!> a link-local address passes no router", NULL },
+		{ GID("0", IPV4, "IB/RoCE v1") GID("1", ROUTED, "IB/RoCE v1") NO_GID("2") NO_GID("3"), true,
+		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router", NULL },
+		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
+		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
+		{ "+siw0|node_type=4: RNIC", false, "link siw0 port 1: ", "siw0 port 1: GID" },
+		{ "+siw0|node_type=4: RNIC", false, "link siw0 port 1: ", "HCA==siw0" },
 	};
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		put_adapter("mlx5_0");
-		put_gid("mlx5_0", 3, EMPTY, "");
-		for (unsigned int j = 0; j < 3; j++)
-			put_gid("mlx5_0", j, cases[i].gids[j][0], cases[i].gids[j][1]);
-		expect(cases[i].limited, cases[i].words);
-	}
-	assert_null(strstr(found, "setting"));
+	EXAMINE(examples);
 }
-
-TEST(over_infiniband_any_gid_is_right_and_iwarp_has_none)
-{
-	put_adapter("mlx5_0");
-	put_device("mlx5_0", "ports/1/link_layer", "InfiniBand");
-	for (unsigned int i = 1; i <= 3; i++)
-		put_gid("mlx5_0", i, EMPTY, "");
-	expect(false, "setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n");
-	put_adapter("siw0");
-	put_device("siw0", "node_type", "4: RNIC");
-	expect(false, "link siw0 port 1: ");
-	assert_null(strstr(found, "siw0 port 1: GID"));
-	assert_null(strstr(found, "HCA==siw0"));
-}
+/* clang-format on */
 
 TEST(a_connections_gid_has_advice_unless_it_is_routed)
 {
@@ -376,11 +340,12 @@ TEST(a_connections_gid_has_advice_unless_it_is_routed)
 		bool version_2;
 		const char *words; /* NULL: no advice */
 	} cases[] = {
-		{ "fe80::1", true, "link-local" },   { "::ffff:192.0.2.1", true, NULL },
-		{ "2001:db8::1", true, NULL },       { "fe80::1", false, "RoCE v1" },
-		{ "2001:db8::1", false, "RoCE v1" }, { "febf::1", true, "link-local" },
-		{ "fec0::1", true, NULL },           { "fe40::1", true, NULL },
-		{ "fc80::1", true, NULL },
+		/* clang-format off */
+		{ "::ffff:192.0.2.1", true, NULL }, { "2001:db8::1", true, NULL },
+		{ "fec0::1", true, NULL }, { "fe40::1", true, NULL }, { "fc80::1", true, NULL },
+		{ "fe80::1", true, "link-local" }, { "febf::1", true, "link-local" },
+		{ "fe80::1", false, "RoCE v1" }, { "2001:db8::1", false, "RoCE v1" },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -400,16 +365,18 @@ TEST(no_text_is_longer_than_there_is_room_and_no_descriptor_is_left_open)
 {
 	char lengthy[3000];
 	int before = count_descriptors();
+	static const char *const files[] = { "fw_ver",
+					     "board_id",
+					     "device/local_cpulist",
+					     "ports/1/rate",
+					     "ports/1/gid_attrs/ndevs/0",
+					     "ports/1/gid_attrs/types/3" };
 
 	memset(lengthy, 'x', sizeof(lengthy));
 	lengthy[sizeof(lengthy) - 1] = '\0';
 	put_adapter("mlx5_0");
-	put_device("mlx5_0", "fw_ver", lengthy);
-	put_device("mlx5_0", "board_id", lengthy);
-	put_device("mlx5_0", "device/local_cpulist", lengthy);
-	put_device("mlx5_0", "ports/1/rate", lengthy);
-	put_device("mlx5_0", "ports/1/gid_attrs/ndevs/0", lengthy);
-	put_device("mlx5_0", "ports/1/gid_attrs/types/3", lengthy);
+	for (size_t i = 0; i < ENTRIES(files); i++)
+		put_device("mlx5_0", files[i], lengthy);
 	expect(true, "xxx");
 	assert_int_equal(count_descriptors(), before);
 }
