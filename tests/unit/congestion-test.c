@@ -128,9 +128,13 @@ static void assert_nothing_is_believed(const struct answer *answer, size_t size)
 	assert_int_equal(decoded.priority, -1);
 }
 
+/* Nor of one in which the length of an attribute before them cannot be. */
 TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 {
+	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
 	struct answer answer = make_answer();
+	uint16_t *const members[] = { &answer.name.nla_len, &answer.ieee.nla_len,
+				      &answer.ets.nla_len, &answer.pfc.nla_len };
 
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
@@ -138,20 +142,10 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 		answer.header.nlmsg_len = (uint32_t)size; /* as if that were all of it */
 		assert_nothing_is_believed(&answer, size);
 	}
-}
-
-TEST(attributes_of_impossible_lengths_end_the_search)
-{
-	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
-
-	for (size_t i = 0; i < ENTRIES(lengths); i++) {
-		struct answer answer[] = { make_answer(), make_answer(), make_answer(),
-					   make_answer() };
-
-		answer[0].name.nla_len = answer[1].ieee.nla_len = lengths[i];
-		answer[2].ets.nla_len = answer[3].pfc.nla_len = lengths[i];
-		for (size_t j = 0; j < 4; j++)
-			assert_nothing_is_believed(&answer[j], sizeof(answer[j]));
+	for (size_t i = 0; i < ENTRIES(members) * ENTRIES(lengths); i++) {
+		answer = make_answer();
+		*members[i / ENTRIES(lengths)] = lengths[i % ENTRIES(lengths)];
+		assert_nothing_is_believed(&answer, sizeof(answer));
 	}
 }
 

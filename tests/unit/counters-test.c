@@ -12,21 +12,21 @@
 static char folder[] = "/tmp/counters-test.XXXXXX";
 
 /* The folders of port 2 of a device, in the order in which they are made. */
-static const char *const folders[] = { "device",
-				       "device/ports",
-				       "device/ports/2",
-				       "device/ports/2/counters",
-				       "device/ports/2/hw_counters",
-				       "device/ports/2/gid_attrs",
-				       "device/ports/2/gid_attrs/ndevs" };
-#define FOLDERS ENTRIES(folders)
+static const char *const folders[] = {
+	"device",
+	"device/ports",
+	"device/ports/2",
+	"device/ports/2/counters",
+	"device/ports/2/hw_counters",
+	"device/ports/2/gid_attrs",
+	"device/ports/2/gid_attrs/ndevs",
+};
 
-static int make_folders(void **state)
+static int make_folders(__attribute__((unused)) void **state)
 {
-	(void)state;
 	if (enter_folder(folder))
 		return -1;
-	for (size_t i = 0; i < FOLDERS; i++) {
+	for (size_t i = 0; i < ENTRIES(folders); i++) {
 		if (mkdir(folders[i], 0700))
 			return -1;
 	}
@@ -44,7 +44,7 @@ static void set_counter(const char *place, const char *name, const char *text)
 
 	snprintf(path, sizeof(path), "device/ports/2/%s/%s", place, name);
 	if (!text) {
-		assert_int_equal(unlink(path), 0);
+		unlink(path);
 		return;
 	}
 	file = fopen(path, "w");
@@ -85,6 +85,7 @@ TEST(every_counter_is_read_in_either_folder)
 
 		set_counter(places[i % 2], counter_name(i), "12345678901\n"); /* above 32 bits */
 		counters = read_port(2);
+		assert_false(read_port(1).any);
 		set_counter(places[i % 2], counter_name(i), NULL);
 		assert_true(counters.any);
 		for (unsigned int other = 0; other < COUNTERS; other++)
@@ -93,41 +94,36 @@ TEST(every_counter_is_read_in_either_folder)
 	}
 }
 
-TEST(where_both_have_a_counter_the_drivers_own_counts)
+/* The driver's own counts where both have it; not if it is no number, as of one that cannot read
+ * it. */
+TEST(of_a_counter_there_may_be_two_one_or_none)
 {
-	set_counter("hw_counters", counter_name(3), "3\n");
-	set_counter("counters", counter_name(3), "4\n");
-	assert_int_equal(read_port(2).values[3], 3);
+	static const struct {
+		const char *own, *required; /* NULL: it is not there */
+		bool any;
+		uint64_t value;
+	} cases[] = {
+		/* clang-format off */
+		{ NULL, NULL, false, 0 },             { NULL, "1\n", true, 1 },
+		{ "3\n", NULL, true, 3 },             { "3\n", "4\n", true, 3 },
+		{ "", NULL, false, 0 },               { "", "7\n", true, 7 },
+		{ "\n", NULL, false, 0 },             { "\n", "7\n", true, 7 },
+		{ "N/A (no PMA)\n", NULL, false, 0 }, { "N/A (no PMA)\n", "7\n", true, 7 },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct counters counters;
+
+		set_counter("hw_counters", counter_name(3), cases[i].own);
+		set_counter("counters", counter_name(3), cases[i].required);
+		counters = read_port(2);
+		assert_int_equal(counters.any, cases[i].any);
+		for (unsigned int other = 0; other < COUNTERS; other++)
+			assert_int_equal(counters.values[other], other == 3 ? cases[i].value : 0);
+	}
 	set_counter("hw_counters", counter_name(3), NULL);
 	set_counter("counters", counter_name(3), NULL);
-}
-
-TEST(a_port_without_counters_has_none)
-{
-	static const struct counters none;
-	struct counters counters = read_port(2);
-
-	assert_false(counters.any);
-	assert_memory_equal(counters.values, none.values, sizeof(none.values));
-	set_counter("counters", counter_name(0), "1\n");
-	assert_true(read_port(2).any);
-	assert_false(read_port(1).any);
-	set_counter("counters", counter_name(0), NULL);
-}
-
-/* As of a driver that cannot read it. */
-TEST(what_is_no_number_does_not_count)
-{
-	static const char *const texts[] = { "", "\n", "N/A (no PMA)\n" };
-
-	for (size_t i = 0; i < ENTRIES(texts); i++) {
-		set_counter("hw_counters", counter_name(5), texts[i]);
-		assert_false(read_port(2).any);
-		set_counter("counters", counter_name(5), "7\n"); /* then the other one does */
-		assert_int_equal(read_port(2).values[5], 7);
-		set_counter("counters", counter_name(5), NULL);
-	}
-	set_counter("hw_counters", counter_name(5), NULL);
 }
 
 TEST(a_counter_that_was_reset_has_not_grown)
@@ -173,18 +169,17 @@ TEST(an_interface_without_pause_frames_leaves_the_other_counters)
 	static const char *const interfaces[] = { "", "nosuch", "lo",
 						  "a name that is far too long" };
 
+	set_counter("counters", counter_name(1), "8\n");
 	for (size_t i = 0; i < ENTRIES(interfaces); i++) {
 		struct counters counters;
 
 		set_counter("gid_attrs/ndevs", "0", interfaces[i]);
-		set_counter("counters", counter_name(1), "8\n");
 		counters = read_port(2);
-		set_counter("counters", counter_name(1), NULL);
-		set_counter("gid_attrs/ndevs", "0", NULL);
-		assert_true(counters.any);
 		assert_int_equal(counters.values[1], 8);
 		assert_int_equal(counters.values[COUNTERS - 1], 0);
 	}
+	set_counter("gid_attrs/ndevs", "0", NULL);
+	set_counter("counters", counter_name(1), NULL);
 }
 
 TEST(what_has_grown_is_described_as_far_as_there_is_room)
@@ -206,7 +201,7 @@ TEST(what_has_grown_is_described_as_far_as_there_is_room)
 
 TEST(nothing_is_left)
 {
-	for (size_t i = FOLDERS; i-- > 0;)
+	for (size_t i = ENTRIES(folders); i-- > 0;)
 		assert_int_equal(rmdir(folders[i]), 0);
 	assert_nothing_is_left(folder);
 }
