@@ -303,6 +303,7 @@ static void examine(const char *step, const struct example *examples, size_t cou
 #define DONE    LOCAL_OPERATION_COMPLETED
 
 /* clang-format off */
+/* What passes before it is of interest, and what is found when all has. */
 #define UP_TO_1024     PASSES(1), PASSES(1024)
 #define UP_TO_A_PACKET UP_TO_1024, PASSES(MTU - 1), PASSES(MTU)
 #define SIZES          PASSES(1), PASSES(65536), PASSES(1048576)
@@ -436,7 +437,7 @@ TEST(a_connection_that_is_refused_is_explained)
 		/* what the server refuses is not repeated */
 		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_LENGTH, 0) }, REFUSAL, .found = AT("1024") "4" },
 		{ OVER_ROCE, { PASSES(1), { 1024, .status = REFUSAL, .rejected = true, .greeting = GREETING_VERSION } }, REFUSAL, .found = AT("1024") "4" },
-		/* unless it may accept soon, see below: not what it will be out of in a moment as well */
+		/* unless it may accept soon: of these it is out in a moment as well */
 		{ OVER_ROCE, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_MEMORY) }, REFUSAL, .found = AT_1_BYTE "4" },
 		{ OVER_ROCE, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, REFUSAL, .found = AT_1_BYTE "4" },
 		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, REFUSAL, .found = AT("1024") "4" },
@@ -482,8 +483,7 @@ TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 	" -> the MTU is " here " bytes here and " there " there: set it the same on both hosts " \
 	"and between ('ip link set ... mtu'), or packets above " least " bytes may vanish"
 
-/* What a server tells of itself, in its hello and by its address, where packets have `own` bytes.
- */
+/* What a server tells of itself in its hello and by its address; packets have `own` bytes. */
 TEST(a_server_whose_mtu_differs_is_reported_with_both)
 {
 	static const struct {
@@ -722,7 +722,7 @@ TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 		{ { ABSENT(1) }, 0, "no memory", BROKEN, "1", "no memory" },
 		/* whether the server was still there could not be asked */
 		{ { NEITHER, ABSENT(1) }, 0, "", LOST, "6", "cause 6" },
-		/* when all was verified but for what comes next; or all */
+		/* when all was verified but for what comes next */
 		{ { PASSES(1), ABSENT(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
 		/* clang-format on */
 	};
@@ -773,8 +773,7 @@ struct ibv_pd *ibv_alloc_pd(__attribute__((unused)) struct ibv_context *context)
 	return NULL;
 }
 
-/* Errors that are counted while nobody answers at one address say nothing of the next one; nor does
- * its mode. */
+/* Errors counted while nobody answers at one address say nothing of the next; nor does its mode. */
 TEST(the_next_address_is_examined_anew)
 {
 	static const struct turn turns[] = { RESET(1),
