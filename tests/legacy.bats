@@ -38,19 +38,13 @@ ours_asks() {
 	diff <(printf '%s\n' "listening on port $port." "remote buffer: ours") "$peer_out"
 }
 
-@test "our server serves tutorial clients, read" {
+@test "our server serves tutorial clients" {
 	ours_serves read
-}
-
-@test "our server serves tutorial clients, write" {
 	ours_serves write
 }
 
-@test "our client works with a tutorial server, read" {
+@test "our client works with a tutorial server" {
 	ours_asks read
-}
-
-@test "our client works with a tutorial server, write" {
 	ours_asks write
 }
 
@@ -85,7 +79,7 @@ smallest_client() {
 
 @test "the smallest client and the smallest server work with each other" {
 	local round
-	for round in 1 2 3 4 5; do
+	for round in 1 2; do
 		start_command "$SMALLEST/server"
 		smallest_client
 		expect 0
@@ -96,13 +90,4 @@ smallest_client() {
 		[ "$(tail -n 1 "$server_out")" = "remote buffer: message from the smallest client" ]
 		[ ! -s "$server_err" ]
 	done
-}
-
-@test "two tutorial programs work with each other, so the tests' own peer is right" {
-	start_peer_server write # not read: where neither waits for its own, that fails now and then
-	legacy_client write
-	expect 0
-	[ "$output" = "remote buffer: message from legacy side" ]
-	wait_peer
-	[ "$status" -eq 0 ]
 }

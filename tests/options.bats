@@ -56,16 +56,11 @@ usage_error() {
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
-	usage_error '--check goes with --bind, --connections, --duration, --json, --min-rate, --timeout, --tos and --verbose alone' rdma-client --check -mx 192.0.2.1
 	usage_error "not 'wirte'" rdma-server wirte
 	for port in 0 65536 1x ''; do
 		usage_error "not '$port'" rdma-client read 192.0.2.1 "$port"
 	done
 	usage_error "not '65536'" rdma-server --port=65536 read
-	usage_error "not '1.5'" rdma-server --timeout=1.5 read
-	usage_error "--max-sessions takes a whole number" rdma-server --max-sessions=0 read
-	usage_error "--size takes bytes" rdma-client --size=1E read 192.0.2.1 1
-	usage_error 'unrecognized option' rdma-server --no-such-option read
 	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
 	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
 	usage_error "rdma-server: unrecognized option '--no-such-option'" "$BATS_TEST_DIRNAME/../rdma-server" --no-such-option read
