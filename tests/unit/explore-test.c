@@ -94,37 +94,46 @@ struct world {
 	uint8_t worker_failures; /* EVENT_GAVE_UP, of either side: no fault */
 };
 
-/*
- * Faults in one run, wherever they hit; one where there are many more worlds, or where damaged
- * payload is what it is about. Deadlines that pass because nothing else moves are not counted.
- */
-#define FAULTS     2
-#define FAULTS_FEW 1
-/*
- * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
- * bounded by the number of faults.
- */
-#define WORKER_FAILURES 2
+/* clang-format off */
 
-/* How the state machine at both sides is broken. */
+/* How the state machine at both sides is broken: broken[] says it. */
 enum fault {
-	FAULT_NONE,
-	FAULT_DONE_WITH_READ,      /* MSG_DONE is posted together with a READ, as with a WRITE */
-	FAULT_IMPATIENT_CLIENT,    /* does not wait for the verdict */
-	FAULT_DISCONNECTS_DONE,    /* as soon as its MSG_DONE is sent */
-	FAULT_POSTS_WHILE_CLOSING, /* its verdict */
-	FAULT_HOPES,               /* that who has gone when all was sent was content */
-	FAULT_WAITS_FOR_NOTHING,   /* for an operation, on a side that does not operate */
-	FAULT_NEVER_DISCONNECTS,
-	FAULT_NO_DEADLINE,
-	FAULT_REPEATS, /* MSG_MR */
+	FAULT_NONE, FAULT_DONE_WITH_READ, FAULT_IMPATIENT_CLIENT, FAULT_DISCONNECTS_DONE, FAULT_POSTS_WHILE_CLOSING, FAULT_HOPES,
+	FAULT_WAITS_FOR_NOTHING, FAULT_NEVER_DISCONNECTS, FAULT_NO_DEADLINE, FAULT_REPEATS,
 	/* ways of giving up */
-	FAULT_GOES_ON,        /* behind its verdict, as if it had not given up */
-	FAULT_IGNORES,        /* an early verdict */
-	FAULT_FORGIVES,       /* itself: takes the end of the connection for a regular one */
-	FAULT_WITHOUT_A_WORD, /* disconnects, as after any other failure */
-	FAULT_TWICE,          /* ends for the reason of its second worker, or before its verdict */
+	FAULT_GOES_ON, FAULT_IGNORES, FAULT_FORGIVES, FAULT_WITHOUT_A_WORD, FAULT_TWICE,
 };
+
+#define VIOLATIONS(violation) \
+	violation(VIOLATION_NONE, "none") \
+	violation(VIOLATION_STUCK, "stuck without a fault: only a deadline would help") \
+	violation(VIOLATION_ENDLESS, "something happened, and nothing came nearer to the end") \
+	violation(VIOLATION_FALSE_SUCCESS, "success claimed for payload that is wrong or missing") \
+	violation(VIOLATION_FALSE_FAILURE, "no fault, but not the outcome that it ought to be") \
+	violation(VIOLATION_DISCONNECTED_EARLY, "disconnected while the peer's operation was under way") \
+	violation(VIOLATION_DONE_EARLY, "MSG_DONE arrived before the operation was done") \
+	violation(VIOLATION_POSTED_AFTER_CLOSING, "posted after closing") \
+	violation(VIOLATION_POSTED_TWICE, "posted twice") \
+	violation(VIOLATION_POSTED_AFTER_VERDICT, "posted after its own verdict")
+#define NAME(name, text) name,
+#define TEXT(name, text) text,
+
+enum violation { VIOLATIONS(NAME) };
+static const char *const violation_names[] = { VIOLATIONS(TEXT) };
+
+/* The step between two worlds, and what `detail` is. */
+#define OCCURRENCES(occurrence) \
+	occurrence(OCCURRENCE_START, "starts") \
+	occurrence(OCCURRENCE_EVENT, "gets")                                    /* the event's type */ \
+	occurrence(OCCURRENCE_EXECUTED, "has its request executed:")            /* work request */ \
+	occurrence(OCCURRENCE_DISCONNECT, "disconnects, in its main thread") \
+	occurrence(OCCURRENCE_FLUSH, "has an adapter that learns of the end")   /* before the program does */ \
+	occurrence(OCCURRENCE_LOSS, "loses the network, which is noticed by")   /* bits of the sides */
+
+enum occurrence { OCCURRENCES(NAME) };
+static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
+
+/* clang-format on */
 
 /* The part that does not change during an exploration. */
 struct setting {
@@ -143,6 +152,11 @@ static bool verifying(const struct setting *setting)
 	return !setting->tutorial[ROLE_CLIENT] && !setting->tutorial[ROLE_SERVER];
 }
 
+static bool damages(const struct setting *setting)
+{
+	return setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
+}
+
 static bool operates(const struct setting *setting, enum role role)
 {
 	return role == ROLE_CLIENT || !setting->one_way;
@@ -159,60 +173,33 @@ static bool side_sends_payload(const struct setting *setting, enum role role)
 	return operates(setting, active_side(setting, role));
 }
 
+/*
+ * Faults in one run, wherever they hit; deadlines that pass because nothing else moves are not
+ * counted. Two of them where worlds are few, and in one setting where there are many.
+ */
 static unsigned int fault_limit(const struct setting *setting)
 {
-	bool few = setting->flushes_at_notice || setting->corrupted[ROLE_CLIENT] ||
-		   setting->corrupted[ROLE_SERVER];
-
-	return few ? FAULTS_FEW : FAULTS;
+	if (setting->flushes_at_notice || damages(setting) || setting->fault != FAULT_NONE)
+		return 1;
+	return verifying(setting) && (setting->one_way || setting->completes_early) ? 1 : 2;
 }
+
+/*
+ * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
+ * bounded by the number of faults.
+ */
+#define WORKER_FAILURES 2
 
 static bool fault_possible(const struct setting *setting, const struct world *world)
 {
 	return (unsigned int)world->faults + world->worker_failures < fault_limit(setting);
 }
 
-enum violation {
-	VIOLATION_NONE,
-	VIOLATION_STUCK,              /* without a fault, only a deadline would help */
-	VIOLATION_ENDLESS,            /* something happened, and nothing came nearer to the end */
-	VIOLATION_FALSE_SUCCESS,      /* success claimed for payload that is wrong or missing */
-	VIOLATION_FALSE_FAILURE,      /* no fault, but not the outcome that it ought to be */
-	VIOLATION_DISCONNECTED_EARLY, /* while the peer's operation was under way */
-	VIOLATION_DONE_EARLY,         /* MSG_DONE arrived before the operation was done */
-	VIOLATION_POSTED_AFTER_CLOSING,
-	VIOLATION_POSTED_TWICE,
-	VIOLATION_POSTED_AFTER_VERDICT,
-};
-
-/* The step between two worlds. */
-enum occurrence {
-	OCCURRENCE_START,
-	OCCURRENCE_EVENT,      /* `detail` is its type */
-	OCCURRENCE_EXECUTED,   /* `detail` is the work request */
-	OCCURRENCE_DISCONNECT, /* the main thread disconnects */
-	OCCURRENCE_FLUSH,      /* the adapter learns of the end before the program */
-	OCCURRENCE_LOSS,       /* `detail`: bits of the sides that notice */
-};
-
 struct label {
 	uint8_t side;
 	uint8_t occurrence;
 	uint8_t detail;
 	uint8_t status;
-};
-
-static const char *const violation_names[] = {
-	"none",
-	"stuck without a fault",
-	"no progress towards the end",
-	"success claimed for payload that is wrong or missing",
-	"no fault, but not the outcome that it ought to be",
-	"disconnected while the peer's operation was under way",
-	"MSG_DONE arrived before the operation was done",
-	"posted after closing",
-	"posted twice",
-	"posted after its own verdict",
 };
 
 #include "explorer.h"
@@ -232,59 +219,40 @@ static void print_setting(const struct setting *setting)
 						 : "flush at the own disconnect");
 }
 
-static void print_label(struct label label)
-{
-	static const char *const roles[] = { "client", "server" };
-	static const char *const requests[] = { "MSG_MR", "operation", "MSG_DONE", "MSG_VERDICT" };
-
-	switch ((enum occurrence)label.occurrence) {
-	case OCCURRENCE_START:
-		print_message("start");
-		break;
-	case OCCURRENCE_EVENT:
-		print_message("%s: %s, status %d", roles[label.side],
-			      event_name((enum event_type)label.detail), label.status);
-		break;
-	case OCCURRENCE_EXECUTED:
-		print_message("%s's %s executed", roles[label.side], requests[label.detail]);
-		break;
-	case OCCURRENCE_DISCONNECT:
-		print_message("%s disconnects", roles[label.side]);
-		break;
-	case OCCURRENCE_FLUSH:
-		print_message("%s's queue pair learns of the end", roles[label.side]);
-		break;
-	case OCCURRENCE_LOSS:
-		print_message("network lost, noticed by client %d, server %d", label.detail & 1,
-			      label.detail >> 1);
-		break;
-	}
-}
-
 static void print_side(const struct setting *setting, const struct side *side, enum role role)
 {
-	if (side->protocol.phase == PHASE_FINISHED)
-		print_message("  [%s, status %d]", phase_name(PHASE_FINISHED),
-			      side->protocol.status);
+	const struct protocol_bytes *protocol = &side->protocol;
+	const char *phase = phase_name((enum phase)protocol->phase);
+
+	if (protocol->phase == PHASE_FINISHED)
+		print_message("  [%s, status %d]", phase, protocol->status);
 	else if (setting->tutorial[role])
-		print_message("  [%s, %d completions, %d messages]",
-			      phase_name((enum phase)side->protocol.phase), side->protocol.local,
-			      side->protocol.remote);
+		print_message("  [%s, %d completions, %d messages]", phase, protocol->local,
+			      protocol->remote);
 	else
-		print_message("  [%s, %s, %s, status %d]",
-			      phase_name((enum phase)side->protocol.phase),
-			      local_stage_name((enum local_stage)side->protocol.local),
-			      remote_stage_name((enum remote_stage)side->protocol.remote),
-			      side->protocol.status);
+		print_message("  [%s, %s, %s, status %d]", phase,
+			      local_stage_name((enum local_stage)protocol->local),
+			      remote_stage_name((enum remote_stage)protocol->remote),
+			      protocol->status);
 }
 
 static void print_node(const struct exploration *exploration, const struct node *node)
 {
-	const struct setting *setting = exploration->setting;
+	static const char *const requests[] = { "MSG_MR", "operation", "MSG_DONE", "MSG_VERDICT" };
+	static const char *const noticing[] = { "nobody", "the client", "the server", "both" };
+	const struct label *label = &node->label;
+	const char *what = "";
 
-	print_label(node->label);
-	print_side(setting, &node->world.sides[ROLE_CLIENT], ROLE_CLIENT);
-	print_side(setting, &node->world.sides[ROLE_SERVER], ROLE_SERVER);
+	if (label->occurrence == OCCURRENCE_EVENT)
+		what = event_name((enum event_type)label->detail);
+	else if (label->occurrence == OCCURRENCE_EXECUTED)
+		what = requests[label->detail];
+	else if (label->occurrence == OCCURRENCE_LOSS)
+		what = noticing[label->detail];
+	print_message("%s %s %s, status %d", label->side ? "server" : "client",
+		      occurrence_names[label->occurrence], what, label->status);
+	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++)
+		print_side(exploration->setting, &node->world.sides[role], role);
 }
 
 #define FINISHED_DISTANCE 100 /* more than the rest can add up to */
@@ -322,6 +290,12 @@ static void set(struct side *side, enum request request, unsigned int fate)
 	side->requests[request] = (uint8_t)(side->requests[request] | fate);
 }
 
+/* It is posted, and not where it belongs yet. */
+static bool is_open(const struct side *side, enum request request)
+{
+	return is(side, request, FATE_POSTED) && !is(side, request, FATE_EXECUTED);
+}
+
 /* True if the transport may carry out this request of `role` now. */
 static bool can_execute(const struct setting *setting, const struct world *world, enum role role,
 			enum request request)
@@ -329,19 +303,16 @@ static bool can_execute(const struct setting *setting, const struct world *world
 	const struct side *side = &world->sides[role];
 	bool reading = setting->operation == OPERATION_READ;
 
-	if (!is(side, request, FATE_POSTED) || is(side, request, FATE_EXECUTED) ||
-	    is(side, request, FATE_DEAD) || world->lost || world->sides[!role].broken)
+	if (!is_open(side, request) || is(side, request, FATE_DEAD) || world->lost ||
+	    world->sides[!role].broken)
 		return false;
 	/* TCP still delivers what it was given, but a READ needs both queue pairs */
 	if (side->broken &&
 	    (!setting->completes_early || (reading && request == REQUEST_OPERATION)))
 		return false;
 	for (enum request earlier = REQUEST_MR; earlier < request; earlier++) {
-		bool overtaken = reading && earlier == REQUEST_OPERATION;
-
-		if (is(side, earlier, FATE_POSTED) && !is(side, earlier, FATE_EXECUTED) &&
-		    !overtaken)
-			return false;
+		if (is_open(side, earlier) && !(reading && earlier == REQUEST_OPERATION))
+			return false; /* messages may overtake a READ */
 	}
 	return true;
 }
@@ -367,7 +338,7 @@ static void send_notice(struct world *world, enum role role)
 static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
-		if (is(side, request, FATE_POSTED) && !is(side, request, FATE_EXECUTED))
+		if (is_open(side, request))
 			set(side, request, FATE_DEAD);
 	}
 }
@@ -450,10 +421,8 @@ static struct protocol unpack(const struct setting *setting, const struct side *
 static void judge_disconnect(struct exploration *exploration, const struct world *world,
 			     enum role role)
 {
-	const struct side *peer = &world->sides[!role];
-
-	if (!world->faults && !world->worker_failures && is(peer, REQUEST_OPERATION, FATE_POSTED) &&
-	    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
+	if (!world->faults && !world->worker_failures &&
+	    is_open(&world->sides[!role], REQUEST_OPERATION))
 		violate(exploration, VIOLATION_DISCONNECTED_EARLY);
 }
 
@@ -480,27 +449,24 @@ static enum status as_received(enum status verdict)
 static bool is_due(const struct setting *setting, const struct world *world, enum role role,
 		   enum status status)
 {
-	bool damaged = setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
-
 	if (world->sides[role].giving_up >= GIVING_UP_UNHEARD)
 		return status == STATUS_LOCAL_FAILURE;
 	if (world->sides[!role].giving_up == GIVING_UP_HEARD &&
 	    world->sides[role].giving_up == GIVING_UP_NONE)
 		return status == as_received(STATUS_LOCAL_FAILURE) ||
-		       (damaged && status == STATUS_CONTENTS_WRONG);
+		       (damages(setting) && status == STATUS_CONTENTS_WRONG);
 	return world->worker_failures ||
-	       status == (damaged ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
+	       status == (damages(setting) ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
 }
 
 /* A program of this project reports that it is over. */
 static void judge_ending(struct exploration *exploration, const struct world *world, enum role role)
 {
 	const struct setting *setting = exploration->setting;
-	bool damaged = setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
 	enum status status = world->sides[role].protocol.status;
 
 	if (status == STATUS_SUCCESS &&
-	    (damaged || world->worker_failures || !complete(setting, world, role)))
+	    (damages(setting) || world->worker_failures || !complete(setting, world, role)))
 		violate(exploration, VIOLATION_FALSE_SUCCESS);
 	else if (!world->faults && !is_due(setting, world, role, status))
 		violate(exploration, VIOLATION_FALSE_FAILURE);
@@ -613,6 +579,14 @@ static void happen(struct exploration *exploration, struct world *world, enum ro
 	arrive(exploration, world, label);
 }
 
+/* The same, of what goes on without a fault. */
+static void proceed(struct exploration *exploration, struct world *world, enum role role,
+		    enum event_type type, enum status status)
+{
+	exploration->goes_on = true;
+	happen(exploration, world, role, type, status);
+}
+
 /* ---- What can happen next ---- */
 
 static void executions(struct exploration *exploration, const struct world *world, enum role role)
@@ -681,16 +655,14 @@ static void completions(struct exploration *exploration, const struct world *wor
 		}
 		set(&next.sides[role], request, FATE_RETURNED);
 		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD)))) {
-			exploration->goes_on = true;
-			happen(exploration, &next, role, completion_events[request],
-			       STATUS_SUCCESS);
+			proceed(exploration, &next, role, completion_events[request],
+				STATUS_SUCCESS);
 		}
 		next = *world;
 		if (side->broken && (!executed || world->faults)) {
 			kill_after(&next.sides[role], request);
 			set(&next.sides[role], request, FATE_RETURNED);
-			exploration->goes_on = true;
-			happen(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
+			proceed(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
 		}
 		if (!missing)
 			failures(exploration, world, role, request);
@@ -770,8 +742,7 @@ static void empty_operations(struct exploration *exploration, const struct world
 	    !is(&world->sides[role], REQUEST_OPERATION, FATE_POSTED))
 		return;
 	next.sides[role].empty_returned = 1;
-	exploration->goes_on = true;
-	happen(exploration, &next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+	proceed(exploration, &next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 }
 
 /* The verification that was started is over, sooner or later. */
@@ -787,9 +758,8 @@ static void verifications(struct exploration *exploration, const struct world *w
 	/* without a digest anything looks good, and where there is nothing */
 	good = good || setting->tutorial[!role] || !side_sends_payload(setting, !role);
 	next.sides[role].verified = 1;
-	exploration->goes_on = true;
-	happen(exploration, &next, role, EVENT_CHECKED,
-	       good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
+	proceed(exploration, &next, role, EVENT_CHECKED,
+		good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
 /* The main thread does what it was asked for. */
@@ -821,8 +791,7 @@ static void manager_events(struct exploration *exploration, const struct world *
 
 	if (!side->established && side->notice != NOTICE_HANDLED) {
 		next.sides[role].established = 1;
-		exploration->goes_on = true;
-		happen(exploration, &next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
+		proceed(exploration, &next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
 	}
 	if (side->notice != NOTICE_COMING || under_way(exploration->setting, world, !role))
 		return;
@@ -835,8 +804,7 @@ static void manager_events(struct exploration *exploration, const struct world *
 	next = *world;
 	if (side->established || role == ROLE_SERVER) {
 		next.sides[role].notice = NOTICE_HANDLED;
-		exploration->goes_on = true;
-		happen(exploration, &next, role, EVENT_DISCONNECTED, STATUS_SUCCESS);
+		proceed(exploration, &next, role, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	}
 }
 
@@ -915,9 +883,7 @@ static void losses(struct exploration *exploration, const struct world *world)
 static bool read_is_lost(const struct setting *setting, const struct side *side)
 {
 	return setting->completes_early && setting->operation == OPERATION_READ && side->broken &&
-	       is(side, REQUEST_OPERATION, FATE_POSTED) &&
-	       !is(side, REQUEST_OPERATION, FATE_EXECUTED) &&
-	       !is(side, REQUEST_OPERATION, FATE_RETURNED);
+	       is_open(side, REQUEST_OPERATION) && !is(side, REQUEST_OPERATION, FATE_RETURNED);
 }
 
 /*
@@ -989,20 +955,20 @@ static bool explore(struct exploration *exploration, const struct setting *setti
 	return explore_from(exploration, setting, &start);
 }
 
-/* All settings for one pair of programs; `number` counts from 0. False: there are no more. */
+/*
+ * All settings for one pair of programs; `number` counts from 0. False: there are no more. Damage
+ * shows in checks alone, whenever the adapter flushes; one way there is one payload to damage.
+ */
 static bool make_setting(struct setting *setting, unsigned int number)
 {
 	unsigned int variant = number / 4;
 
 	setting->operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
 	setting->completes_early = number & 2;
-	/* damage shows in checks alone, whenever the adapter flushes */
-	setting->flushes_at_notice = variant == 1;
-	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
-	setting->corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
-	if (setting->one_way) /* only one side sends: to damage both is to damage it */
-		return variant < 3;
-	return variant < (verifying(setting) ? 5 : 2);
+	setting->flushes_at_notice = !setting->one_way && variant == 1;
+	setting->corrupted[ROLE_CLIENT] = variant == (setting->one_way ? 1 : 2);
+	setting->corrupted[ROLE_SERVER] = variant == (setting->one_way ? 1 : 3);
+	return variant < (verifying(setting) && !setting->one_way ? 4 : 2);
 }
 
 /* ---- The protocol as it is ---- */
