@@ -11,26 +11,21 @@
 
 #include "../../rdma-common/wire.h"
 
-#define DEVIATION_FIELD(name, type, member)                  \
-	{                                                    \
-		name, type, offsetof(struct message, member) \
-	}
-
 static const struct deviation_field {
 	const char *name;
 	enum message_type type;
 	size_t offset; /* of a number of 64 bits */
 } deviation_fields[] = {
-	DEVIATION_FIELD("mr.address", MSG_MR, value),
-	DEVIATION_FIELD("mr.ready", MSG_MR, ready),
-	DEVIATION_FIELD("done.digest", MSG_DONE, value),
-	DEVIATION_FIELD("done.bytes", MSG_DONE, length),
-	DEVIATION_FIELD("verdict.status", MSG_VERDICT, value),
-	DEVIATION_FIELD("verdict.bytes", MSG_VERDICT, length),
-	DEVIATION_FIELD("verdict.errors", MSG_VERDICT, errors),
-	DEVIATION_FIELD("window.received", MSG_WINDOW, window.received),
-	DEVIATION_FIELD("window.ready", MSG_WINDOW, window.ready),
-	DEVIATION_FIELD("window.taken", MSG_WINDOW, window.taken),
+	{ "mr.address", MSG_MR, offsetof(struct message, value) },
+	{ "mr.ready", MSG_MR, offsetof(struct message, ready) },
+	{ "done.digest", MSG_DONE, offsetof(struct message, value) },
+	{ "done.bytes", MSG_DONE, offsetof(struct message, length) },
+	{ "verdict.status", MSG_VERDICT, offsetof(struct message, value) },
+	{ "verdict.bytes", MSG_VERDICT, offsetof(struct message, length) },
+	{ "verdict.errors", MSG_VERDICT, offsetof(struct message, errors) },
+	{ "window.received", MSG_WINDOW, offsetof(struct message, window.received) },
+	{ "window.ready", MSG_WINDOW, offsetof(struct message, window.ready) },
+	{ "window.taken", MSG_WINDOW, offsetof(struct message, window.taken) },
 };
 
 /* Puts the value in the field that `text` names, if the message has that. */

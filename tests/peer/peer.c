@@ -13,6 +13,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,8 +94,6 @@ struct peer {
 struct session {
 	struct peer *peer;
 	struct rdma_cm_id *id;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
 	struct ibv_mr *control, *outgoing, *incoming;
 	uint64_t incoming_length;
 	unsigned int resolved;     /* how far: address, then route */
@@ -123,20 +122,18 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 		printf("rejected for reason %u\n", hello.refusal);
 }
 
-/* A request finds the first session without a connection; more than were asked for are rejected. */
+/* A server has one session at a time, and rejects who comes meanwhile. */
 static void take_request(struct peer *peer, const struct rdma_cm_event *event)
 {
-	for (unsigned int i = 0; i < peer->connections; i++) {
-		struct session *session = &peer->sessions[i];
+	struct session *session = &peer->sessions[0];
 
-		if (session->id)
-			continue;
-		session->id = event->id;
-		event->id->context = session;
-		learn_length(session, &event->param.conn);
+	if (session->id) {
+		rdma_reject(event->id, NULL, 0);
 		return;
 	}
-	rdma_reject(event->id, NULL, 0);
+	session->id = event->id;
+	event->id->context = session;
+	learn_length(session, &event->param.conn);
 }
 
 static void handle_cm_event(struct peer *peer)
@@ -179,14 +176,10 @@ static void handle_cm_event(struct peer *peer)
 /* Makes `slot` ready for a message. */
 static void post_receive(struct session *session, uint64_t slot)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)session->control->addr + slot * SLOT_SIZE,
-		.length = SLOT_SIZE,
-		.lkey = session->control->lkey,
-	};
-	struct ibv_recv_wr *bad, request = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
+	uint8_t *address = (uint8_t *)session->control->addr + slot * SLOT_SIZE;
 
-	if (ibv_post_recv(session->id->qp, &request, &bad))
+	if (rdma_post_recv(session->id, (void *)(uintptr_t)slot, address, SLOT_SIZE,
+			   session->control))
 		session->over = "ibv_post_recv failed";
 }
 
@@ -214,9 +207,12 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 
 static void poll_completions(struct session *session)
 {
+	const struct rdma_cm_id *id = session->id;
 	struct ibv_wc completion;
 
-	while (session->cq && ibv_poll_cq(session->cq, 1, &completion) > 0)
+	while (id && id->qp &&
+	       (ibv_poll_cq(id->recv_cq, 1, &completion) > 0 ||
+		ibv_poll_cq(id->send_cq, 1, &completion) > 0))
 		handle_completion(session, &completion);
 }
 
@@ -236,11 +232,9 @@ static void pump(struct session *session)
  */
 static void nudge(const struct session *session)
 {
-	struct ibv_send_wr request = { .opcode = IBV_WR_RDMA_WRITE }, *bad;
-
 	if (session->peer->role == ROLE_CLIENT && session->posted && !session->received[MSG_MR] &&
 	    session->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		ibv_post_send(session->id->qp, &request, &bad);
+		rdma_post_writev(session->id, NULL, NULL, 0, 0, 0, 0);
 }
 
 /* Until `*counter` is at least `value`; false if the session is over before. */
@@ -272,7 +266,7 @@ static struct ibv_mr *make_region(struct session *session, uint64_t size)
 	if (!memory)
 		err(1, "cannot allocate %ju bytes", (uintmax_t)size);
 	memset(memory, 0, size);
-	mr = ibv_reg_mr(session->pd, memory, size,
+	mr = ibv_reg_mr(session->id->pd, memory, size,
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	if (!mr)
 		err(1, "cannot register %ju bytes", (uintmax_t)size);
@@ -302,13 +296,7 @@ static void prepare(struct session *session)
 			 .max_recv_sge = 1 },
 	};
 
-	session->pd = ibv_alloc_pd(id->verbs);
-	session->cq = ibv_create_cq(id->verbs, SENDS + RECEIVES, NULL, NULL, 0);
-	if (!session->pd || !session->cq)
-		err(1, "cannot create a protection domain and a completion queue");
-	attributes.send_cq = session->cq;
-	attributes.recv_cq = session->cq;
-	if (rdma_create_qp(id, session->pd, &attributes))
+	if (rdma_create_qp(id, NULL, &attributes))
 		err(1, "cannot create a queue pair");
 	session->control = make_region(session, (RECEIVES + SENDS) * SLOT_SIZE);
 	session->outgoing = make_region(session, peer->length);
@@ -325,25 +313,18 @@ static void free_session(struct session *session)
 		return;
 	if (session->id->qp)
 		rdma_destroy_qp(session->id);
-	if (session->cq)
-		ibv_destroy_cq(session->cq);
 	free_region(session->incoming);
 	free_region(session->outgoing);
 	free_region(session->control);
-	if (session->pd)
-		ibv_dealloc_pd(session->pd);
 	rdma_destroy_id(session->id);
 }
 
 /* ---- Sending ---- */
 
-static void post(struct session *session, struct ibv_send_wr *request)
+/* Counts a work request that was posted, with this result. */
+static void count_posted(struct session *session, int error)
 {
-	struct ibv_send_wr *bad;
-
-	request->num_sge = 1;
-	request->send_flags |= IBV_SEND_SIGNALED;
-	if (ibv_post_send(session->id->qp, request, &bad))
+	if (error)
 		session->over = "ibv_post_send failed";
 	else
 		session->posted++;
@@ -353,13 +334,11 @@ static void post(struct session *session, struct ibv_send_wr *request)
 static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;
-	struct ibv_sge sge = { .length = size, .lkey = session->control->lkey };
-	struct ibv_send_wr request = { .sg_list = &sge, .opcode = IBV_WR_SEND };
 
 	slot += (RECEIVES + session->posted % SENDS) * SLOT_SIZE;
 	memcpy(slot, wire, MESSAGE_SIZE);
-	sge.addr = (uintptr_t)slot;
-	post(session, &request);
+	count_posted(session, rdma_post_send(session->id, NULL, slot, size, session->control,
+					     IBV_SEND_SIGNALED));
 }
 
 static void send_message(struct session *session, const struct message *message)
@@ -433,22 +412,19 @@ static void send_window(struct session *session)
 	send_message(session, &message);
 }
 
-static const uint8_t unknown_message[MESSAGE_SIZE] = { 77 };
-static const uint8_t done_message[MESSAGE_SIZE] = { MSG_DONE };
-
 static void send_unknown(struct session *session)
 {
-	send_bytes(session, unknown_message, MESSAGE_SIZE);
+	send_bytes(session, (const uint8_t[MESSAGE_SIZE]){ 77 }, MESSAGE_SIZE);
 }
 
 static void send_short(struct session *session)
 {
-	send_bytes(session, done_message, SHORT_SIZE);
+	send_bytes(session, (const uint8_t[MESSAGE_SIZE]){ MSG_DONE }, SHORT_SIZE);
 }
 
 static void send_long(struct session *session)
 {
-	send_bytes(session, done_message, LONG_SIZE);
+	send_bytes(session, (const uint8_t[MESSAGE_SIZE]){ MSG_DONE }, LONG_SIZE);
 }
 
 /* ---- The steps of a session ---- */
@@ -537,20 +513,16 @@ static void exchange_regions(struct session *session)
 static void post_operation(struct session *session)
 {
 	const struct message *remote = &session->messages[MSG_MR];
-	bool writing = session->peer->operation == OPERATION_WRITE;
-	const struct ibv_mr *local = writing ? session->outgoing : session->incoming;
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)local->addr,
-		.length = (uint32_t)local->length,
-		.lkey = local->lkey,
-	};
-	struct ibv_send_wr request = {
-		.sg_list = &sge,
-		.opcode = writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-		.wr.rdma = { .remote_addr = remote->value, .rkey = remote->rkey },
-	};
+	struct ibv_mr *from = session->outgoing, *to = session->incoming;
 
-	post(session, &request);
+	if (session->peer->operation == OPERATION_WRITE)
+		count_posted(session,
+			     rdma_post_write(session->id, NULL, from->addr, from->length, from,
+					     IBV_SEND_SIGNALED, remote->value, remote->rkey));
+	else
+		count_posted(session,
+			     rdma_post_read(session->id, NULL, to->addr, to->length, to,
+					    IBV_SEND_SIGNALED, remote->value, remote->rkey));
 }
 
 /*
