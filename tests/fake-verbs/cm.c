@@ -2,18 +2,10 @@
 /* The connection manager: librdmacm's objects, their rules, and the events they cause. */
 #include "fake-verbs.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #define PORT         20000
 #define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
 #define REPLY_SIZE   196
 #define REJECT_SIZE  148
-/* That the peer has outstanding at a time, unless the script says otherwise. */
-#define PEER_READS 4
 
 struct channel {
 	struct rdma_event_channel channel;
@@ -27,27 +19,18 @@ struct pending_event {
 	TAILQ_ENTRY(pending_event) link;
 };
 
-static LIST_HEAD(, fake_id) ids = LIST_HEAD_INITIALIZER(ids);
+static SLIST_HEAD(, fake_id) ids = SLIST_HEAD_INITIALIZER(ids);
 static unsigned int clients_came, next_peer_port = 40000, next_flow_label = 0x54321;
 
-static const char *const event_names[] = {
-	[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
-	[RDMA_CM_EVENT_ADDR_ERROR] = "ADDR_ERROR",
-	[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
-	[RDMA_CM_EVENT_ROUTE_ERROR] = "ROUTE_ERROR",
-	[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
-	[RDMA_CM_EVENT_CONNECT_RESPONSE] = "CONNECT_RESPONSE",
-	[RDMA_CM_EVENT_CONNECT_ERROR] = "CONNECT_ERROR",
-	[RDMA_CM_EVENT_UNREACHABLE] = "UNREACHABLE",
-	[RDMA_CM_EVENT_REJECTED] = "REJECTED",
-	[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
-	[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
-	[RDMA_CM_EVENT_DEVICE_REMOVAL] = "DEVICE_REMOVAL",
-	[RDMA_CM_EVENT_MULTICAST_JOIN] = "MULTICAST_JOIN",
-	[RDMA_CM_EVENT_MULTICAST_ERROR] = "MULTICAST_ERROR",
-	[RDMA_CM_EVENT_ADDR_CHANGE] = "ADDR_CHANGE",
-	[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
-};
+#define EVENT(name) [RDMA_CM_EVENT_##name] = #name
+static const char *const event_names[] = { EVENT(ADDR_RESOLVED),   EVENT(ADDR_ERROR),
+					   EVENT(ROUTE_RESOLVED),  EVENT(ROUTE_ERROR),
+					   EVENT(CONNECT_REQUEST), EVENT(CONNECT_RESPONSE),
+					   EVENT(CONNECT_ERROR),   EVENT(UNREACHABLE),
+					   EVENT(REJECTED),        EVENT(ESTABLISHED),
+					   EVENT(DISCONNECTED),    EVENT(DEVICE_REMOVAL),
+					   EVENT(MULTICAST_JOIN),  EVENT(MULTICAST_ERROR),
+					   EVENT(ADDR_CHANGE),     EVENT(TIMEWAIT_EXIT) };
 
 const char *rdma_event_str(enum rdma_cm_event_type event)
 {
@@ -79,9 +62,8 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	struct rdma_event_channel *channel;
 
-	if (leave(enter("rdma_create_event_channel")))
+	if (!begin("rdma_create_event_channel"))
 		return NULL;
-	lock();
 	channel = new_channel();
 	unlock();
 	return channel;
@@ -106,9 +88,8 @@ struct ibv_context **rdma_get_devices(int *count)
 {
 	struct ibv_context **devices;
 
-	if (leave(enter("rdma_get_devices")))
+	if (!begin("rdma_get_devices"))
 		return NULL;
-	lock();
 	synchronize_devices();
 	devices = allocate(2 * sizeof(*devices));
 	devices[0] = scripted("no-device") || device_is_away() ? NULL : adapter();
@@ -137,7 +118,7 @@ static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
 	id->id.ps = RDMA_PS_TCP;
 	((struct channel *)channel)->object.users++;
 	object_add(&id->object, "a connection identifier");
-	LIST_INSERT_HEAD(&ids, id, link);
+	SLIST_INSERT_HEAD(&ids, id, link);
 	return id;
 }
 
@@ -146,8 +127,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 {
 	int error = enter("rdma_create_id");
 
-	if (ps != RDMA_PS_TCP)
-		violation("rdma_create_id: the TCP port space is expected");
+	forbid(ps != RDMA_PS_TCP, "the TCP port space is expected");
 	if (!error)
 		*id = &new_id(channel ? channel : new_channel(), context)->id;
 	if (!error && !channel)
@@ -178,11 +158,9 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 	if (base->event)
 		rdma_ack_cm_event(base->event); /* a call has waited for it */
 	error = enter("rdma_destroy_id");
-	if (id->id.qp)
-		violation("an id is destroyed before its queue pair");
-	if (id->taken)
-		violation("an id is destroyed before %u of its events were acknowledged",
-			  id->taken);
+	forbid(id->id.qp, "an id is destroyed before its queue pair");
+	forbid(id->taken, "an id is destroyed before %u of its events were acknowledged",
+	       id->taken);
 	if (!error) {
 		discard_events(id);
 		forget(id, NULL);
@@ -191,7 +169,7 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 		((struct channel *)id->id.channel)->object.users--;
 		if (id->synchronous)
 			free_channel((struct channel *)id->id.channel);
-		LIST_REMOVE(id, link);
+		SLIST_REMOVE(&ids, id, fake_id, link);
 		object_remove(&id->object);
 		free(id);
 	}
@@ -202,12 +180,11 @@ struct fake_id *any_id(void)
 {
 	struct fake_id *id;
 
-	LIST_FOREACH(id, &ids, link)
-	{
+	SLIST_FOREACH (id, &ids, link) {
 		if (!id->listening)
 			return id;
 	}
-	return LIST_FIRST(&ids);
+	return SLIST_FIRST(&ids);
 }
 
 struct fake_qp *any_qp(void)
@@ -215,6 +192,15 @@ struct fake_qp *any_qp(void)
 	const struct fake_id *id = any_id();
 
 	return id ? (struct fake_qp *)id->id.qp : NULL;
+}
+
+static void bind_to_device(struct rdma_cm_id *id)
+{
+	synchronize_devices();
+	if (!id->verbs)
+		use_context(adapter());
+	id->verbs = adapter();
+	id->port_num = 1;
 }
 
 /* ---- Events ---- */
@@ -226,7 +212,7 @@ static uint8_t peer_serves_reads(void)
 
 static uint8_t peer_asks_reads(void)
 {
-	return (uint8_t)scripted_number("asks", PEER_READS);
+	return (uint8_t)scripted_number("asks", 4);
 }
 
 static void deliver_event(struct stimulus *stimulus)
@@ -267,7 +253,7 @@ static void deliver_event(struct stimulus *stimulus)
 /* As the transports differ: InfiniBand pads private data with zeros. */
 static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
 {
-	stimulus->size = size == 0 && is_iwarp() ? 0 : is_iwarp() ? size : padded;
+	stimulus->size = is_iwarp() ? size : padded;
 }
 
 static struct stimulus *new_event(struct fake_id *id, const char *name, int status)
@@ -330,9 +316,8 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 	struct pending_event *pending, *copy;
 	struct fake_id *id;
 
-	if (leave(enter("rdma_get_cm_event")))
+	if (!begin("rdma_get_cm_event"))
 		return -1;
-	lock();
 	if (!lower_counter(channel->channel.fd))
 		return leave(EAGAIN);
 	pending = TAILQ_FIRST(&channel->events);
@@ -344,10 +329,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 		id->passive = true;
 		id->path.traffic_class = (uint8_t)scripted_number("tos", 0);
 		show_path(id);
-		synchronize_devices();
-		id->id.verbs = adapter();
-		use_context(id->id.verbs);
-		id->id.port_num = 1;
+		bind_to_device(&id->id);
 		id->id.route.addr.dst_sin.sin_family = AF_INET;
 		id->id.route.addr.dst_sin.sin_port = htons((uint16_t)next_peer_port++);
 		id->id.route.addr.dst_sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -401,7 +383,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 		fake->path.traffic_class =
 			fake->passive ? fake->path.traffic_class : *(uint8_t *)value;
 	else
-		violation("rdma_set_option: this is not expected here, or now");
+		violation("this is not expected here, or now");
 	return leave(enter("rdma_set_option"));
 }
 
@@ -418,10 +400,8 @@ static uint16_t free_port(void)
 	const struct fake_id *id;
 	uint16_t port = PORT;
 
-	LIST_FOREACH(id, &ids, link)
-	{
+	SLIST_FOREACH (id, &ids, link)
 		port += id->listening;
-	}
 	return port;
 }
 
@@ -434,11 +414,8 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 	set_address(&base->route.addr.src_storage, address);
 	if (*port_of(base) == 0)
 		*port_of(base) = htons(free_port());
-	if (!has_address(base))
-		return leave(0);
-	synchronize_devices();
-	base->verbs = adapter();
-	use_context(base->verbs);
+	if (has_address(base))
+		bind_to_device(base);
 	return leave(0);
 }
 
@@ -446,8 +423,7 @@ void remove_device_of_ids(const struct ibv_context *context)
 {
 	struct fake_id *id;
 
-	LIST_FOREACH(id, &ids, link)
-	{
+	SLIST_FOREACH (id, &ids, link) {
 		if (id->id.verbs != context)
 			continue;
 		id->listening = false;
@@ -460,15 +436,13 @@ int rdma_listen(struct rdma_cm_id *base, int backlog)
 	struct fake_id *id = (struct fake_id *)base, *other;
 	int error = enter("rdma_listen");
 
-	if (backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC)
-		violation("rdma_listen: no backlog or no address");
-	if (base->route.addr.src_addr.sa_family == AF_INET6 && !id->family_only)
-		violation("rdma_listen: with IPv6 goes IPv4, unless AFONLY is set");
-	LIST_FOREACH(other, &ids, link)
-	{
-		if (other->listening && *port_of(&other->id) != *port_of(base))
-			violation("the program listens on two ports");
-	}
+	forbid(backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC,
+	       "no backlog or no address");
+	forbid(base->route.addr.src_addr.sa_family == AF_INET6 && !id->family_only,
+	       "with IPv6 goes IPv4, unless AFONLY is set");
+	SLIST_FOREACH (other, &ids, link)
+		forbid(other->listening && *port_of(&other->id) != *port_of(base),
+		       "the program listens on two ports");
 	if (!error) {
 		id->listening = true;
 		id->peer.outgoing_length = scripted_number("payload", 1024);
@@ -486,8 +460,7 @@ bool next_client(void)
 	struct stimulus *stimulus;
 	struct fake_id *id;
 
-	LIST_FOREACH(id, &ids, link)
-	{
+	SLIST_FOREACH (id, &ids, link) {
 		if (id->listening)
 			break;
 	}
@@ -508,12 +481,9 @@ void local_gid(union ibv_gid *gid)
 }
 
 /* The device that leads to an address, and this host's own address there. */
-static void bind_to_device(struct rdma_cm_id *id)
+static void find_device(struct rdma_cm_id *id)
 {
-	if (!id->verbs)
-		use_context(adapter());
-	id->verbs = adapter();
-	id->port_num = 1;
+	bind_to_device(id);
 	id->route.addr.src_sin.sin_family = AF_INET;
 	id->route.addr.src_sin.sin_addr.s_addr = htonl(0xc0000202);
 	if (IN6_IS_ADDR_LINKLOCAL(&id->route.addr.dst_sin6.sin6_addr))
@@ -521,12 +491,17 @@ static void bind_to_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
-/* The status of the event that would end a call, at once: 0, or an errno. */
-static int resolve_at_once(struct fake_id *id, const char *name)
+/* Lets the event come; of a call that waits for it at once: 0, or the errno of another event. */
+static int resolve(struct fake_id *id, const char *name)
 {
-	const char *instead = take_order(name, '=');
+	const char *instead;
 	int status = 0;
 
+	if (!id->synchronous) {
+		produce_cm_event(id, name, 0);
+		return 0;
+	}
+	instead = take_order(name, '=');
 	if (instead && sscanf(instead, "%*[^:]:%d", &status) == 1 && status == -ETIMEDOUT)
 		pass_time(id->resolve_timeout);
 	return -status;
@@ -538,18 +513,14 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_addr");
 
-	if (timeout < 1)
-		violation("rdma_resolve_addr: no time to resolve in");
-	if (source && source->sa_family != address->sa_family)
-		violation("rdma_resolve_addr: from an address of another family");
+	forbid(timeout < 1, "no time to resolve in");
+	forbid(source && source->sa_family != address->sa_family,
+	       "from an address of another family");
 	if (!error) {
 		set_address(&base->route.addr.dst_storage, address);
 		id->resolve_timeout = timeout;
-		bind_to_device(base);
-		if (id->synchronous)
-			error = resolve_at_once(id, "ADDR_RESOLVED");
-		else
-			produce_cm_event(id, "ADDR_RESOLVED", 0);
+		find_device(base);
+		error = resolve(id, "ADDR_RESOLVED");
 	}
 	return leave(error);
 }
@@ -559,13 +530,10 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_route");
 
-	if (!base->verbs || timeout < 1)
-		violation("rdma_resolve_route: before the address, or no time");
+	forbid(!base->verbs || timeout < 1, "before the address, or no time");
 	id->resolve_timeout = timeout;
-	if (!error && id->synchronous)
-		error = resolve_at_once(id, "ROUTE_RESOLVED");
-	else if (!error)
-		produce_cm_event(id, "ROUTE_RESOLVED", 0);
+	if (!error)
+		error = resolve(id, "ROUTE_RESOLVED");
 	if (!error)
 		show_path(id);
 	return leave(error);
@@ -582,8 +550,7 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 	return rdma_get_cm_event(id->channel, event);
 }
 
-/* The end of a call: its event is the library's, until the next call or until the id is destroyed.
- */
+/* The end of a call: its event is the library's, until the next call or rdma_destroy_id(3). */
 static int wait_until_done(struct rdma_cm_id *id, int result)
 {
 	if (result || !((struct fake_id *)id)->synchronous)
@@ -603,8 +570,7 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
 
 	if (leave(enter("rdma_get_request")) || next_event(listener, &event))
 		return -1;
-	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
-		violation("rdma_get_request: no request, but another event");
+	forbid(event->event != RDMA_CM_EVENT_CONNECT_REQUEST, "no request, but another event");
 	lock();
 	fake = (struct fake_id *)event->id;
 	((struct channel *)fake->id.channel)->object.users--;
@@ -618,11 +584,8 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
 
 /* ---- Connecting ---- */
 
-/*
- * True if a queue pair is more than the device takes. As mlx5 does, it counts in blocks of 64
- * bytes, of which a work request needs four, with data inline five, and rounds up to a power of
- * two.
- */
+/* As mlx5 does, count in blocks of 64 bytes, four for a work request, five with data inline, and
+ * round up to a power of two. */
 static bool exceeds_blocks(const struct ibv_qp_cap *cap)
 {
 	uint32_t limit = scripted_number("blocks", UINT32_MAX / 2);
@@ -637,10 +600,9 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 {
 	int error = enter("rdma_create_qp");
 
-	if (!base->verbs || base->qp)
-		violation("rdma_create_qp: no device yet, or a second time");
-	if (!holds_requests(&attributes->cap))
-		violation("rdma_create_qp: more work requests than the device has for a queue");
+	forbid(!base->verbs || base->qp, "no device yet, or a second time");
+	forbid(!holds_requests(&attributes->cap),
+	       "more work requests than the device has for a queue");
 	if (attributes->cap.max_inline_data > scripted_number("inline", 64))
 		error = EINVAL;
 	if (exceeds_blocks(&attributes->cap))
@@ -658,8 +620,7 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 void rdma_destroy_qp(struct rdma_cm_id *base)
 {
 	lock();
-	if (!base->qp)
-		violation("rdma_destroy_qp: there is none");
+	forbid(!base->qp, "there is none");
 	destroy_fake_qp((struct fake_qp *)base->qp);
 	base->qp = NULL;
 	unlock();
@@ -671,19 +632,17 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 {
 	struct fake_qp *qp = (struct fake_qp *)id->id.qp;
 
-	if (!qp)
-		violation("a connection without a queue pair");
-	if (TAILQ_EMPTY(&qp->receives))
-		violation("no receive is posted before the peer can send");
-	if (parameters->private_data_len > limit ||
-	    (parameters->private_data_len && !parameters->private_data))
-		violation("%u bytes of private data are too many", parameters->private_data_len);
-	if (parameters->initiator_depth > 128 || parameters->responder_resources > 128)
-		violation("read depths beyond what the device can do");
-	if (!scripted("write") && parameters->responder_resources == 0)
-		violation("the peer's RDMA READs are not served");
-	if (parameters->retry_count == 0 || parameters->rnr_retry_count == 0)
-		violation("a retry count of 0: one lost packet would be the end");
+	forbid(!qp, "a connection without a queue pair");
+	forbid(TAILQ_EMPTY(&qp->receives), "no receive is posted before the peer can send");
+	forbid(parameters->private_data_len > limit ||
+		       (parameters->private_data_len && !parameters->private_data),
+	       "%u bytes of private data are too many", parameters->private_data_len);
+	forbid(parameters->initiator_depth > 128 || parameters->responder_resources > 128,
+	       "read depths beyond what the device can do");
+	forbid(!scripted("write") && parameters->responder_resources == 0,
+	       "the peer's RDMA READs are not served");
+	forbid(parameters->retry_count == 0 || parameters->rnr_retry_count == 0,
+	       "a retry count of 0: one lost packet would be the end");
 	qp->read_depth = parameters->initiator_depth;
 	if (qp->read_depth > peer_serves_reads())
 		qp->read_depth = peer_serves_reads();
@@ -731,9 +690,10 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);
-	if (parameters->initiator_depth > peer_serves_reads() ||
-	    (peer_asks_reads() > 0 && parameters->responder_resources > peer_asks_reads()))
-		violation("rdma_accept: read depths beyond what the client can do");
+	forbid(parameters->initiator_depth > peer_serves_reads() ||
+		       (peer_asks_reads() > 0 &&
+			parameters->responder_resources > peer_asks_reads()),
+	       "read depths beyond what the client can do");
 	id->asked = true;
 	peer_reads_hello(&id->peer, true, parameters->private_data, parameters->private_data_len);
 	base->qp->state = IBV_QPS_RTS;
@@ -746,8 +706,8 @@ int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 {
 	int error = enter("rdma_reject");
 
-	if (((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data))
-		violation("rdma_reject: not now, or not with %u bytes", size);
+	forbid(((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data),
+	       "not now, or not with %u bytes", size);
 	peer_reads_rejection(private_data, size);
 	return leave(error);
 }

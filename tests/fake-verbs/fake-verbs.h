@@ -12,15 +12,15 @@
  *
  * FAKE_VERBS_DEVICE is the device's folder in sysfs, with the counters of its ports; else none.
  * The environment variable FAKE_VERBS holds blank-separated words:
- *   iwarp write tutorial      transport; operation of the peer; peer without a hello
- *   no-hello                  the program under test sends no hello, and so gets none
- *   one-way every-pass check check-short unknown version:N
- *                             what else the peer's hello says: flags, that its payload has an end
- *                             that nobody knows before, another version
+ *   iwarp write               the transport; the peer's operation
+ *   tutorial no-hello         the peer has no hello; the program sends none, and so gets none
+ *   one-way every-pass check check-short counts unknown version:N device:NAME
+ *                             what else the peer's hello says: flags, that nobody knows where its
+ *                             payload ends, another version; without device: an older release
  *   measures back             with check or check-short: a client measures, and the server sends
  *                             for seconds:N; of a server measures says that it takes part
- *   counts uncounted          the program has to say how many errors it has counted, as the peer's
- *                             hello asks; it must not
+ *   uncounted                 the program may not say how many errors it has counted; with counts
+ *                             it has to
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N passes:N        bytes that the peer sends; how often it performs its operation
  *   seconds:N                 for how long, with passes:0
@@ -30,38 +30,31 @@
  *   stores:N                  the peer stores no more than N bytes in a quarter of a second
  *   no-late-windows           it is older, and takes no MSG_WINDOW behind MSG_VERDICT
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
- *   memory:N                  what the program can register in all; beyond that it is ENOMEM
- *   unbound                   that limit does not count for the program
+ *   memory:N unbound          what the program can register at most; that does not bind it
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
- *   device:NAME               in the peer's hello, else it is that of an older release
  *   tos:N                     the type of service that a client asks for
  *   addresses:A,B,...         what any name is resolved to
- *   max_msg:N                 most that one work request carries
- *   reads:N asks:N            how many reads the peer serves at a time (8), and has outstanding
- *                             (4; 0 over iWARP: its driver does not say)
- *   max_wr:N max_cqe:N        what the device states as max_qp_wr, and as max_cqe, be it nonsense
- *   no-cq                     no completion queue is to be had; the driver leaves errno alone
- *   blocks:N enomem           what a queue pair takes of the 64-byte blocks that mlx5 counts in; a
- *                             larger one fails with EINVAL, or with ENOMEM
- *   max_reads:N               the same of max_qp_rd_atom and max_qp_init_rd_atom
+ *   reads:N asks:N            how many READs the peer serves at a time (8), and has outstanding (4)
+ *   max_msg:N max_wr:N max_cqe:N max_reads:N
+ *                             what the device states as max_msg_sz, max_qp_wr, max_cqe, and as
+ *                             max_qp_rd_atom and max_qp_init_rd_atom, be it nonsense
+ *   no-cq no-device           no completion queue is to be had, and no reason; there is no device
+ *   blocks:N enomem           a queue pair has N of the blocks that mlx5 counts in; a larger one
+ *                             fails with EINVAL, or with ENOMEM
  *   inline:N                  most bytes that a work request carries in itself (64)
  *   corrupt-in corrupt-out    one byte is damaged on its way to, or from, the program
  *   scribble                  the peer writes on while a text is escaped, if it still may
  *   repeat-DONE               the peer sends MSG_DONE twice
- *   set:FIELD=VALUE           what the peer says in this field (peer/deviation.h) is VALUE, or with
- *                             +VALUE more than is right
- *   lie:NAME                  the peer sends something that cannot be, and then nothing: mr-twice;
- * a window-first; done-first or done-early; verdict-good (too early), or verdict-soon (behind its
- * MSG_DONE, before the program's). Or confirm: just before the --timeout of 1 s, windows of the
- * program's, and nothing moves; crawl: ten times then, a byte moves gives-up:N finds-wrong:N  at
- * its Nth step behind its MSG_MR the peer sends a bad MSG_VERDICT, by what it could not do, or by
- * what it received; and then nothing refuse:N                  the server refuses, with this
- * reason; 255: without a hello N*accept=busy             it refuses the first N clients, being busy
- *   lacks:N                   of what it is out then (refuse:4); the program as a server has to say
- *                             so of itself
+ *   set:FIELD=VALUE           what the peer says in this field (peer/deviation.h)
+ *   lie:NAME                  the peer sends what cannot be (lies.c), and then nothing
+ *   gives-up:N finds-wrong:N  so it does, at its Nth step behind its MSG_MR, a bad MSG_VERDICT: by
+ *                             what it could not do, or by what it received
+ *   refuse:N                  the server refuses, with this reason; 255: without a hello
+ *   N*accept=busy             it refuses the first N clients, being busy
+ *   lacks:N                   of what it is out then (refuse:4); what the program has to say
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
- *   connect-early:N           this signal comes before rdma_connect(3) sleeps, and ends nothing: it
- *                             sleeps until that of connect-signal, or of alarm(2); 14 is alarm's
+ *   connect-early:N           this one comes before that sleeps, and ends nothing: that of
+ *                             connect-signal does, or of alarm(2), which is 14
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
@@ -73,28 +66,32 @@
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
  *   signal:FUNCTION:N:SIGNAL  this signal comes during the Nth call of the function
- * and orders, where X and Y are names of stimuli: sent-MR, operation, sent-DONE, sent-VERDICT,
- * received-MR, received-DONE, received-VERDICT, sent-WINDOW, received-WINDOW, flush, peer-operation
- * (the completion of one of the peer's own), or an event like DISCONNECTED:
+ * and orders, where X and Y are names of stimuli: sent-MR, sent-DONE, sent-VERDICT, sent-WINDOW,
+ * the same that are received, operation, flush, peer-operation (one of the peer's completes),
+ * an event like DISCONNECTED, or one of those that are behind X+:
  *   X>Y     X waits until Y has been delivered and handled
  *   X!      the first X never comes; pread!, fsync! or fdatasync!: that call does not return
  *   X@N     the first X comes N milliseconds later
  *   X=N     the first X is a completion with status N
  *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three
- *   X+E:N   right after the first X, event E with status N comes, or "spurious", a completion event
- *           without a completion, or "signal" or "signal:N", SIGTERM or that one, or "async:N", a
- *           device event, or "leave": the device is removed, or "return": it is back; 2*X+E:N:
- *           after the second X, too
- * and leave and return are stimuli as well: leave+return return@500
+ *   X+E:N   right after the first X comes the event E with status N, or "spurious", a completion
+ *           event without a completion; "signal:N", or without a number SIGTERM; "async:N", a
+ *           device event; "leave" or "return", of the device. 2*X+E:N: after the second X, too
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
+#include <limits.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "../../rdma-common/transfer.h"
 #include "../../rdma-common/wire.h"
@@ -102,26 +99,35 @@
 #define REAL_SECONDS 120
 #define MAXIMUM_SGE  4
 #define NAME_SIZE    48
+#define UNUSED       __attribute__((unused))
 
-/*
- * A function that the linker redirects (--wrap): the program calls the one with __wrap_ in front of
- * its name, the fake itself the one with __real_.
- */
+/* What the linker redirects (--wrap) to __wrap_ for the program; the fake calls __real_. */
 #define REDIRECTED(function) extern __typeof__(function) __real_##function, __wrap_##function
 
 /* ---- What world.c offers: the script, the clock, the faults ---- */
 
-/* One lock for everything. It is not a mutex: a race detector must not take it for the program's.
- */
+/* One lock for everything; no mutex: a race detector must not take it for the program's. */
 void lock(void);
 void unlock(void);
-/* Says what rule was broken, and ends the process. */
-_Noreturn void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Says what rule was broken, and where, and ends the process. */
+#define violation(...) report_violation(__func__, __VA_ARGS__)
+_Noreturn void report_violation(const char *where, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The same, if the condition holds. */
+#define forbid(condition, ...)                  \
+	do {                                    \
+		if (condition)                  \
+			violation(__VA_ARGS__); \
+	} while (0)
 
 /* Takes the lock and counts the call: 0, or the errno with which it is to fail. */
 int enter(const char *function);
 /* Releases the lock; -1 with errno, or 0 if there is no error. */
 int leave(int error);
+/* The same, for a function that returns the errno. */
+int leave_with(int error);
+/* Takes the lock and counts the call; false, with errno and without the lock, if it is to fail. */
+bool begin(const char *function);
 /* True if a call has been made to fail: what it left behind is then not the program's fault. */
 bool fault_happened(void);
 
@@ -151,14 +157,11 @@ const char *take_order(const char *name, char symbol);
 struct object {
 	const char *kind;
 	unsigned int users; /* objects that need this one */
-	LIST_ENTRY(object) link;
+	SLIST_ENTRY(object) link;
 };
 
 void object_add(struct object *object, const char *kind);
-/*
- * Checks that the object may go: 0, or EBUSY where an injected failure is to blame for its users. A
- * violation if the program is.
- */
+/* The object may go: 0, or EBUSY if an injected failure is to blame for its users. */
 int object_remove(struct object *object);
 
 /* Something that is going to happen to the program. */
@@ -181,14 +184,15 @@ struct stimulus {
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
 void produce(struct stimulus *stimulus);
+/* Both, of one that is about a queue pair, or NULL, and a number. */
+void happen(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp, int code);
 /* Delivers everything of a sequence that waits, whatever the script says of it. */
 void hurry(const void *sequence);
 /* Forgets what would happen to `id`, or to `qp`. */
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 void pass_time(int64_t milliseconds);
-/* Waits in simulated time until the descriptor can be read, as calls of librdmacm do without a
- * channel for events. */
+/* Waits in simulated time until the descriptor can be read. */
 void wait_for_descriptor(int descriptor);
 /* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The
  * lock is held, and released meanwhile. */
@@ -207,7 +211,7 @@ struct fake_mr {
 	struct object object;
 	unsigned int access, needed;
 	unsigned int posted; /* work requests that use it */
-	LIST_ENTRY(fake_mr) link;
+	SLIST_ENTRY(fake_mr) link;
 };
 
 /* One work request, from posting until its completion has been polled. */
@@ -244,7 +248,7 @@ struct fake_cq {
 	unsigned int events; /* in the channel, not taken yet */
 	unsigned int taken;  /* events taken, and not acknowledged */
 	bool notified;       /* an event has ever been taken */
-	LIST_ENTRY(fake_cq) link;
+	SLIST_ENTRY(fake_cq) link;
 };
 
 struct fake_qp {
@@ -265,8 +269,11 @@ struct fake_qp {
 /* The device's context, of its last return. */
 struct ibv_context *adapter(void);
 bool device_is_away(void);
-void produce_leaving(void);
-void produce_return(void);
+/* Stimuli: the device goes, comes back; a completion event without a completion; a device event. */
+void deliver_leaving(struct stimulus *stimulus);
+void deliver_return(struct stimulus *stimulus);
+void deliver_spurious(struct stimulus *stimulus);
+void deliver_device_event(struct stimulus *stimulus);
 /* Somebody uses a context of the device, or no longer does; NULL: nothing happens. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
@@ -287,8 +294,6 @@ void destroy_fake_qp(struct fake_qp *qp);
 void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
 /* The program waits: whatever happens now must wake it. */
 void check_notification(void);
-void produce_spurious(struct fake_qp *qp);
-void produce_device_event(struct fake_qp *qp, int type);
 
 /* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */
 
@@ -356,10 +361,7 @@ void peer_scribbles(const struct peer *peer);
 void peer_is_asked(struct peer *peer, const struct work *work);
 /* Its bytes move. */
 void peer_is_accessed(const struct work *work);
-/*
- * A message of the peer's is being delivered, and before it what the peer had written: the first
- * `posted` of its work requests.
- */
+/* The program gets a message, and before it what the peer wrote by its first `posted` requests. */
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
 
@@ -386,7 +388,7 @@ struct fake_id {
 	bool peer_gone;              /* it disconnected */
 	unsigned int taken;          /* events taken, and not acknowledged */
 	int resolve_timeout;
-	LIST_ENTRY(fake_id) link;
+	SLIST_ENTRY(fake_id) link;
 };
 
 /* Reports to the ids that are bound to this context that the device is removed. */

@@ -9,7 +9,7 @@ CC ?= cc
 OBJCOPY ?= objcopy
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
 FAKE_VERBS = tests/fake-verbs
-ARITHMETIC = rdma-common
+FAKE = $(OUTPUT)/fake
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
@@ -38,9 +38,9 @@ link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
 modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
-fake_objects = $(patsubst %,$(OUTPUT)/fake-%.o,world verbs peer cm)
-peer_objects = $(patsubst %,$(OUTPUT)/peer-%.o,scripted-peer lies transfer wire)
-peer_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h $(ARITHMETIC)/transfer.h $(ARITHMETIC)/wire.h
+fake_objects = $(patsubst %,$(FAKE)/%.o,world verbs cm peer)
+peer_objects = $(patsubst %,$(FAKE)/%.o,scripted-peer lies transfer wire)
+fake_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h rdma-common/transfer.h rdma-common/wire.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
 
@@ -66,20 +66,13 @@ $(smallest:%=%.o): $(OUTPUT)/smallest-%.o: tests/smallest/%.c
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) -c -o $@ $<
 
-$(OUTPUT)/fake-%.o: $(FAKE_VERBS)/%.c $(peer_headers)
-	@mkdir -p $(OUTPUT)
-	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
-
-$(OUTPUT)/peer-%.o: $(FAKE_VERBS)/%.c $(peer_headers)
-	@mkdir -p $(OUTPUT)
-	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
-
-$(OUTPUT)/peer-transfer.o $(OUTPUT)/peer-wire.o: $(OUTPUT)/peer-%.o: $(ARITHMETIC)/%.c $(peer_headers)
-	@mkdir -p $(OUTPUT)
+vpath %.c $(FAKE_VERBS) rdma-common
+$(FAKE)/%.o: %.c $(fake_headers)
+	@mkdir -p $(@D)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
 # The peer's own copies of the arithmetic and of the messages: the program's are others, and other threads'.
-$(OUTPUT)/fake-peer.o: $(peer_objects)
+$(FAKE)/peer.o: $(peer_objects)
 	$(LD) -r -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@
 

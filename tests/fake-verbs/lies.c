@@ -2,8 +2,6 @@
 /* Lies of the scripted peer ("lie:NAME"): each once, at a moment of its own; then it is silent. */
 #include "fake-verbs.h"
 
-#include <string.h>
-
 /* Just before a --timeout of one second; and how often, then no more. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
@@ -21,79 +19,84 @@ static void move_a_byte(struct peer *peer)
 }
 
 /* One window of the program's after the other is confirmed, and nothing moves. */
-static bool confirm(struct peer *peer, enum moment moment, const char *name)
+static void confirm(struct peer *peer)
 {
 	struct window window = peer->told;
 
-	if (moment != MOMENT_REGIONS_KNOWN || strcmp(name, "confirm") != 0)
-		return false;
 	if (peer->clock != 0)
-		return true;
+		return;
 	if (peer->lied && window.received < peer->windows_received) {
 		window.received++;
 		peer_sends_window(peer, &window);
 	}
 	if (!peer->lied || window.received < peer->windows_received)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
-	return true;
 }
 
 /* One byte after the other, as long as that is allowed to go on here. */
-static bool crawl(struct peer *peer, enum moment moment, const char *name)
+static void crawl(struct peer *peer)
 {
 	uint64_t told = scripted("write") ? peer->told.ready : peer->told.taken;
 
-	if (moment != MOMENT_REGIONS_KNOWN || strcmp(name, "crawl") != 0)
-		return false;
-	if (peer->clock == 0 && told < CRAWLS) {
-		move_a_byte(peer);
-		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
-	}
-	return true;
+	if (peer->clock != 0 || told >= CRAWLS)
+		return;
+	move_a_byte(peer);
+	peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
 /* ---- Other messages ---- */
+
+static void repeat_region(struct peer *peer)
+{
+	peer_sends_message(peer, &(struct message){ .type = MSG_MR });
+}
+
+static void claim_done(struct peer *peer)
+{
+	uint64_t length = peer->transfer.source.stream.length;
+
+	peer_sends_done(peer, length == LENGTH_UNKNOWN ? peer->outgoing_length : length);
+}
+
+static void judge(struct peer *peer)
+{
+	peer_sends_verdict(peer, 0);
+}
 
 /* Its own MSG_DONE is true, and the program's has not come. */
 static void judge_soon(struct peer *peer)
 {
 	peer_sends_done(peer, transfer_done(&peer->transfer));
-	peer_sends_verdict(peer, 0);
+	judge(peer);
 }
 
-static bool tell_other(struct peer *peer, enum moment moment, const char *name)
-{
-	const struct transfer_stream *stream = &peer->transfer.source.stream;
-
-	if (moment == MOMENT_BEFORE_MR && !strcmp(name, "window-first"))
-		move_a_byte(peer);
-	else if (moment == MOMENT_BEFORE_MR && !strcmp(name, "done-first"))
-		peer_sends_done(peer, peer->outgoing_length);
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "done-early"))
-		peer_sends_done(peer, stream->length == LENGTH_UNKNOWN ? peer->outgoing_length
-								       : stream->length);
-	else if (moment == MOMENT_BEFORE_DONE && !strcmp(name, "verdict-soon"))
-		judge_soon(peer);
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "mr-twice"))
-		peer_sends_message(peer, &(struct message){ .type = MSG_MR });
-	else if (moment == MOMENT_REGIONS_KNOWN && !strcmp(name, "verdict-good"))
-		peer_sends_verdict(peer, 0);
-	else
-		return false;
-	return true;
-}
+static const struct {
+	const char *name;
+	enum moment moment;
+	void (*tell)(struct peer *peer);
+	bool goes_on; /* else the peer is silent afterwards */
+} lies[] = {
+	{ "window-first", MOMENT_BEFORE_MR, move_a_byte, false },
+	{ "done-first", MOMENT_BEFORE_MR, claim_done, false },
+	{ "done-early", MOMENT_REGIONS_KNOWN, claim_done, false },
+	{ "mr-twice", MOMENT_REGIONS_KNOWN, repeat_region, false },
+	{ "verdict-good", MOMENT_REGIONS_KNOWN, judge, false },
+	{ "verdict-soon", MOMENT_BEFORE_DONE, judge_soon, false },
+	{ "confirm", MOMENT_REGIONS_KNOWN, confirm, true },
+	{ "crawl", MOMENT_REGIONS_KNOWN, crawl, true },
+};
 
 bool peer_lies(struct peer *peer, enum moment moment)
 {
 	const char *name = scripted_text("lie");
 
-	if (!name || peer->silent)
-		return false;
-	if (confirm(peer, moment, name) || crawl(peer, moment, name)) { /* goes on */
+	for (size_t i = 0; name && !peer->silent && i < sizeof(lies) / sizeof(lies[0]); i++) {
+		if (lies[i].moment != moment || strcmp(lies[i].name, name) != 0)
+			continue;
+		lies[i].tell(peer);
+		peer->silent = !lies[i].goes_on;
 		peer->lied = true;
 		return true;
 	}
-	peer->silent = tell_other(peer, moment, name);
-	peer->lied = peer->silent;
-	return peer->lied;
+	return false;
 }

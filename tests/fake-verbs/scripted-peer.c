@@ -9,9 +9,6 @@
 #include "../../rdma-common/status.h"
 #include "../peer/deviation.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define RKEY 0x4242
@@ -64,6 +61,12 @@ static bool is_tutorial(void)
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* The stream that the program's operation carries. */
+static const struct transfer_stream *program_stream(const struct peer *peer)
+{
+	return writes() ? &peer->transfer.sink.stream : &peer->transfer.source.stream;
 }
 
 /* ---- Hellos, and what follows from them ---- */
@@ -204,10 +207,10 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 
 	if (scripted("back"))
 		asked = BACK_SIZE;
-	if (passive && ((hello->flags & wanted) != wanted || hello->length != asked))
-		violation("the program does not send a pattern of the length that the peer wants");
-	if (!passive && hello->length > longest)
-		violation("the script needs payload:%llu", (unsigned long long)hello->length);
+	forbid(passive && ((hello->flags & wanted) != wanted || hello->length != asked),
+	       "the program sends no pattern, or one of another length");
+	forbid(!passive && hello->length > longest, "the script needs payload:%llu",
+	       (unsigned long long)hello->length);
 	if (passive)
 		return;
 	peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
@@ -216,15 +219,6 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 	for (uint64_t i = 0; i < peer->outgoing_length; i++)
 		peer->outgoing[i] =
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
-}
-
-/* True if what is reserved is 0: the same bytes come of the fields alone. */
-static bool is_hello(const struct hello *hello, const uint8_t *wire)
-{
-	uint8_t again[HELLO_SIZE];
-
-	encode_hello(hello, again);
-	return !memcmp(again, wire, HELLO_SIZE);
 }
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
@@ -236,26 +230,23 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	struct hello hello;
 
 	if (scripted("no-hello")) {
-		if (size > 0)
-			violation("the program's hello, which it should not send");
+		forbid(size > 0, "the program's hello, which it should not send");
 		plan_transfer(peer, &tutorial, passive);
 		return;
 	}
-	if (size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO)
-		violation("the program's hello is none");
+	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO,
+	       "the program's hello is none");
 	if (!passive)
 		measured_operation = is_measured(&hello) ? hello.operation : -1;
-	if (hello.operation != writes() && !refused)
-		violation("the program's hello is not what the peer expects");
-	if (hello.mtu != scripted_number("mtu", IBV_MTU_4096))
-		violation("the program's hello has another MTU than its port");
-	if (!is_hello(&hello, wire) || hello.refusal || hello.lacking ||
-	    (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)))
-		violation("the program's hello has reserved bytes, or a refusal, that are not 0");
-	if (!(hello.flags & HELLO_LATE_WINDOWS))
-		violation("the program's hello does not say that it takes late windows");
-	if (strcmp(hello.device, DEVICE) != 0)
-		violation("the program's hello does not name its device");
+	forbid(hello.operation != writes() && !refused,
+	       "the program's hello has another operation");
+	forbid(hello.mtu != scripted_number("mtu", IBV_MTU_4096),
+	       "the program's hello has another MTU than its port");
+	forbid(hello.refusal || hello.lacking ||
+		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
+	       "the program's hello has a refusal, or passes and seconds");
+	forbid(!(hello.flags & HELLO_LATE_WINDOWS), "the program's hello takes no late windows");
+	forbid(strcmp(hello.device, DEVICE) != 0, "the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
 		agree_on_check(peer, passive, &hello);
 	plan_transfer(peer, is_tutorial() ? &tutorial : &hello, passive);
@@ -274,12 +265,12 @@ void peer_reads_rejection(const uint8_t *wire, uint32_t size)
 {
 	struct hello hello;
 
-	if (decode_hello(wire, size, &hello) != GREETING_HELLO || !hello.refusal)
-		violation("rdma_reject: without a reason");
-	if ((hello.refusal == REFUSAL_RESOURCES) != (hello.lacking != 0))
-		violation("rdma_reject: out of resources, but not of which, or the reverse");
-	if (hello.lacking != scripted_number("lacks", hello.lacking))
-		violation("rdma_reject: out of resource %u", hello.lacking);
+	forbid(decode_hello(wire, size, &hello) != GREETING_HELLO || !hello.refusal,
+	       "without a reason");
+	forbid((hello.refusal == REFUSAL_RESOURCES) != (hello.lacking != 0),
+	       "out of resources, but not of which, or the reverse");
+	forbid(hello.lacking != scripted_number("lacks", hello.lacking), "out of resource %u",
+	       hello.lacking);
 }
 
 /* ---- Sending ---- */
@@ -314,9 +305,7 @@ static bool fill(struct peer *peer);
 
 static void send_region(struct peer *peer)
 {
-	const struct transfer *transfer = &peer->transfer;
-	const struct stream_plan *plan =
-		writes() ? &transfer->plan.incoming : &transfer->plan.outgoing;
+	const struct stream_plan *plan = &program_stream(peer)->plan;
 	struct message message = { .type = MSG_MR };
 
 	peer_lies(peer, MOMENT_BEFORE_MR);
@@ -415,8 +404,7 @@ static bool copy(struct peer *peer)
 
 		if (stream->repeats)
 			position %= stream->plan.length;
-		if (position >= peer->incoming_size)
-			violation("the program's stream is longer than the peer can keep");
+		forbid(position >= peer->incoming_size, "longer than the peer can keep");
 		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
 	}
 	transfer_copied(transfer, piece.size);
@@ -455,10 +443,8 @@ static void land_one(const struct peer *peer, const struct transfer_run *request
 	uint8_t *memory = (uint8_t *)(uintptr_t)address;
 	struct fake_mr *mr = mr_of_rkey(qp_of(peer), peer->region_rkey, address, request->size);
 
-	if (!mr)
-		violation("the region that MSG_MR announced is not there");
-	if (access & ~mr->access)
-		violation("the region that MSG_MR announced has access flags 0x%x", mr->access);
+	forbid(!mr, "the program's region is not there");
+	forbid(access & ~mr->access, "the region has access flags 0x%x", mr->access);
 	mr->needed |= access;
 	if (writes()) {
 		copy_bytes(memory, peer->source + request->local, request->size);
@@ -488,8 +474,8 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 	land(peer, stimulus->position);
 	if (qp_of(peer)->broken)
 		return;
-	if (!transfer_completed(&peer->transfer, stimulus->request, simulated_milliseconds()))
-		violation("the scripted peer completes what was not posted");
+	forbid(!transfer_completed(&peer->transfer, stimulus->request, simulated_milliseconds()),
+	       "the scripted peer has not posted it");
 	pump(peer);
 }
 
@@ -715,26 +701,24 @@ static uint64_t program_limit(const struct peer *peer)
 
 void peer_is_asked(struct peer *peer, const struct work *work)
 {
-	const struct transfer_stream *stream =
-		writes() ? &peer->transfer.sink.stream : &peer->transfer.source.stream;
+	const struct transfer_stream *stream = program_stream(peer);
 	uint64_t ring = (uintptr_t)(writes() ? peer->sink : peer->source);
 	uint64_t span = stream->repeats ? stream->plan.length : stream->announced;
 	uint64_t offset = work->remote_address - ring;
 
 	if (work->length == 0) /* a probe: is the adapter there? */
 		return;
-	if ((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present)
-		violation("the program performs the other operation");
-	if (work->rkey != RKEY || offset > span || work->length > span - offset)
-		violation("the program accesses what the peer did not announce");
-	if (offset != peer->accessed % span)
-		violation(
-			"the program accesses byte %lu of the ring, behind byte %lu of the stream",
-			(unsigned long)offset, (unsigned long)peer->accessed);
+	forbid((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present,
+	       "the program performs the other operation");
+	forbid(work->rkey != RKEY || offset > span || work->length > span - offset,
+	       "the program accesses what was not announced");
+	forbid(offset != peer->accessed % span,
+	       "it accesses byte %lu of the ring, behind byte %lu of the stream",
+	       (unsigned long)offset, (unsigned long)peer->accessed);
 	peer->accessed += work->length;
-	if (peer->accessed > program_limit(peer))
-		violation("the program accesses byte %lu of the stream, and was told of %lu",
-			  (unsigned long)peer->accessed, (unsigned long)program_limit(peer));
+	forbid(peer->accessed > program_limit(peer),
+	       "it accesses byte %lu of the stream, and was told of %lu",
+	       (unsigned long)peer->accessed, (unsigned long)program_limit(peer));
 }
 
 void peer_is_accessed(const struct work *work)
@@ -770,14 +754,13 @@ static void receive_region(struct peer *peer, const struct message *region)
 	peer->region_address = region->value;
 	peer->region_length = region->length;
 	peer->region_rkey = region->rkey;
-	if (stream->plan.present &&
-	    !mr_of_rkey(qp_of(peer), peer->region_rkey, peer->region_address, peer->region_length))
-		violation("the region that MSG_MR announced is not there");
+	forbid(stream->plan.present && !mr_of_rkey(qp_of(peer), peer->region_rkey,
+						   peer->region_address, peer->region_length),
+	       "the program's region is not there");
 	if (is_tutorial())
 		ready = writes() ? 0 : peer->region_length;
 	wrong = transfer_peer_region(&peer->transfer, peer->region_length, ready);
-	if (wrong)
-		violation("the program's memory region %s", wrong);
+	forbid(wrong, "the program's memory region %s", wrong);
 	if (!peer->id->passive)
 		send_region(peer);
 }
@@ -789,8 +772,7 @@ static void receive_region(struct peer *peer, const struct message *region)
 static void check_operation(const struct peer *peer)
 {
 	const struct transfer *transfer = &peer->transfer;
-	const struct transfer_stream *stream =
-		writes() ? &transfer->sink.stream : &transfer->source.stream;
+	const struct transfer_stream *stream = program_stream(peer);
 	uint64_t marked = writes() ? transfer->sink.ready : transfer->source.filled;
 	uint64_t end = stream->length;
 
@@ -799,9 +781,9 @@ static void check_operation(const struct peer *peer)
 	if (end == LENGTH_UNKNOWN)
 		end = stream->repeats ? peer->accessed - peer->accessed % stream->plan.length
 				      : marked;
-	if (peer->accessed != end || end == 0)
-		violation("the program is done, but has accessed %lu bytes of the stream, not %lu",
-			  (unsigned long)peer->accessed, (unsigned long)end);
+	forbid(peer->accessed != end || end == 0,
+	       "it is done, but has accessed %lu bytes of the stream, not %lu",
+	       (unsigned long)peer->accessed, (unsigned long)end);
 }
 
 static void receive_done(struct peer *peer, const struct message *done)
@@ -813,8 +795,7 @@ static void receive_done(struct peer *peer, const struct message *done)
 	peer->digest = done->value;
 	peer->done_bytes = is_tutorial() ? TUTORIAL_PAYLOAD : done->length;
 	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes);
-	if (wrong)
-		violation("the program %s", wrong);
+	forbid(wrong, "the program %s", wrong);
 	complete_without_hello(peer);
 }
 
@@ -822,14 +803,12 @@ static void receive_window(struct peer *peer, const struct window *window)
 {
 	const char *wrong;
 
-	if (is_tutorial())
-		violation("MSG_WINDOW for a peer without a hello");
+	forbid(is_tutorial(), "MSG_WINDOW for a peer without a hello");
 	peer->windows_received++;
 	if (peer->lied)
 		return;
 	wrong = transfer_accept(&peer->transfer, window);
-	if (wrong)
-		violation("the program's window %s", wrong);
+	forbid(wrong, "the program's window %s", wrong);
 }
 
 /* A bad verdict may come early: the program gives up, the peer answers, and the client leaves. */
@@ -837,10 +816,9 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 {
 	uint64_t status = message->value;
 
-	if ((scripted("counts") && message->errors == 0) ||
-	    (scripted("uncounted") && message->errors > 0))
-		violation("the program says that it has counted %llu errors, and 1",
-			  (unsigned long long)message->errors);
+	forbid((scripted("counts") && message->errors == 0) ||
+		       (scripted("uncounted") && message->errors > 0),
+	       "it has counted %llu errors, and 1", (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;
 	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
@@ -861,29 +839,22 @@ static void check_order(struct peer *peer, const struct message *message)
 	bool early = message->type == MSG_VERDICT && message->value != 0 && before == RECEIVED_MR;
 
 	if (message->type == MSG_WINDOW) {
-		if (before == RECEIVED_NOTHING)
-			violation("MSG_WINDOW before MSG_MR");
-		if (before == RECEIVED_VERDICT &&
-		    (!takes_late_windows() || peer->verdict_delivered))
-			violation("MSG_WINDOW behind MSG_VERDICT");
+		forbid(before == RECEIVED_NOTHING, "MSG_WINDOW before MSG_MR");
+		forbid(before == RECEIVED_VERDICT &&
+			       (!takes_late_windows() || peer->verdict_delivered),
+		       "MSG_WINDOW behind MSG_VERDICT");
 		return;
 	}
-	if ((unsigned int)message->type != before && !early)
-		violation("message %u, but %u of the three have come", message->type, before);
+	forbid((unsigned int)message->type != before && !early,
+	       "message %u, but %u of the three have come", message->type, before);
 	peer->received = (enum received)(message->type + 1);
 }
 
-/* Reserved bytes are 0: the same bytes come of the fields alone. */
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 {
-	uint8_t again[MESSAGE_SIZE];
 	struct message message;
 
-	if (!decode_message(bytes, size, &message))
-		violation("the program sent %u bytes that are no message", size);
-	encode_message(&message, again);
-	if (memcmp(again, bytes, MESSAGE_SIZE) != 0)
-		violation("message %u has reserved bytes that are not 0", message.type);
+	forbid(!decode_message(bytes, size, &message), "%u bytes that are no message", size);
 	check_order(peer, &message);
 	if (message.type == MSG_MR)
 		receive_region(peer, &message);

@@ -2,18 +2,11 @@
 /* The adapter: libibverbs' objects, their rules, and the execution of work requests. */
 #include "fake-verbs.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define DEVICE_NAME "double0"
 #define POISON      0xa5
 #define PAGE        4096
-#define REMOTE_ANY  (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define GIDS        8
 #define CONTEXTS    8
 
@@ -21,7 +14,7 @@ struct fake_channel {
 	struct ibv_comp_channel channel;
 	struct object object;
 	struct fake_cq *cq; /* the one that it is of, here */
-	LIST_ENTRY(fake_channel) link;
+	SLIST_ENTRY(fake_channel) link;
 };
 
 /* The device as it was opened by librdmacm. When it comes back it is opened anew. */
@@ -36,44 +29,17 @@ static struct {
 	struct fake_context contexts[CONTEXTS];
 	unsigned int generation; /* how often the device has come back */
 	bool away;
-	LIST_HEAD(, fake_channel) channels;
-	LIST_HEAD(, fake_mr) regions;
-	LIST_HEAD(, fake_cq) queues;
+	SLIST_HEAD(, fake_channel) channels;
+	SLIST_HEAD(, fake_mr) regions;
+	SLIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
 	uint64_t registered;           /* bytes, in pages */
 	struct stimulus *device_event; /* delivered, not taken yet */
 } adapter_state = { .next_number = 0x11 };
 
-static int poll_cq(struct ibv_cq *cq, int maximum, struct ibv_wc *completions);
-static int req_notify_cq(struct ibv_cq *cq, int solicited_only);
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr **rejected);
-static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *request, struct ibv_recv_wr **rejected);
-
 bool is_iwarp(void)
 {
 	return scripted("iwarp");
-}
-
-struct ibv_context *adapter(void)
-{
-	struct ibv_context *context = &adapter_state.contexts[adapter_state.generation].context;
-	const char *folder = getenv("FAKE_VERBS_DEVICE");
-
-	if (context->device)
-		return context;
-	strcpy(adapter_state.device.name, DEVICE_NAME);
-	snprintf(adapter_state.device.ibdev_path, sizeof(adapter_state.device.ibdev_path), "%s",
-		 folder ? folder : "");
-	adapter_state.device.node_type = is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
-	adapter_state.device.transport_type = is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-	context->device = &adapter_state.device;
-	context->async_fd = open_counter();
-	context->num_comp_vectors = 1;
-	context->ops.poll_cq = poll_cq;
-	context->ops.req_notify_cq = req_notify_cq;
-	context->ops.post_send = post_send;
-	context->ops.post_recv = post_recv;
-	return context;
 }
 
 /* ---- The device goes, and comes back ---- */
@@ -116,44 +82,28 @@ static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
 
-	if (context->closed)
-		violation("the context is closed, of a device that was removed");
+	forbid(context->closed, "the context is closed, of a device that was removed");
 	return !context->gone;
 }
 
-static void deliver_leaving(struct stimulus *stimulus)
+void deliver_leaving(struct stimulus *stimulus UNUSED)
 {
 	const struct fake_channel *channel;
 
-	(void)stimulus;
 	adapter_state.away = true;
 	((struct fake_context *)adapter())->gone = true;
-	LIST_FOREACH(channel, &adapter_state.channels, link)
-	{
-		if (channel->channel.context != adapter())
-			violation("a completion channel is left, of a device that was removed "
-				  "long ago");
+	SLIST_FOREACH (channel, &adapter_state.channels, link) {
+		forbid(channel->channel.context != adapter(),
+		       "a completion channel is left, of a device removed long ago");
 		raise_counter(channel->channel.fd); /* it can be read: an error */
 	}
 	remove_device_of_ids(adapter());
 }
 
-static void deliver_return(struct stimulus *stimulus)
+void deliver_return(struct stimulus *stimulus UNUSED)
 {
-	(void)stimulus;
-	if (++adapter_state.generation == CONTEXTS)
-		violation("script: the device comes back too often");
+	forbid(++adapter_state.generation == CONTEXTS, "script: the device comes back too often");
 	adapter_state.away = false;
-}
-
-void produce_leaving(void)
-{
-	produce(new_stimulus("leave", deliver_leaving));
-}
-
-void produce_return(void)
-{
-	produce(new_stimulus("return", deliver_return));
 }
 
 /* ---- Asking, and names ---- */
@@ -163,26 +113,17 @@ void produce_return(void)
 #define TRUE_ENTRIES      4096
 #define TRUE_REQUESTS     1024
 
-static unsigned int message_size(void)
+static uint32_t limit(const char *word, uint32_t truth)
 {
-	unsigned int stated = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
+	int stated = (int)scripted_number(word, truth);
 
-	return stated ? stated : TRUE_MESSAGE_SIZE;
-}
-
-static bool holds_entries(int entries)
-{
-	int stated = (int)scripted_number("max_cqe", TRUE_ENTRIES);
-
-	return entries >= 1 && entries <= (stated < 1 ? TRUE_ENTRIES : stated);
+	return stated < 1 ? truth : (uint32_t)stated;
 }
 
 bool holds_requests(const struct ibv_qp_cap *cap)
 {
-	int stated = (int)scripted_number("max_wr", TRUE_REQUESTS);
-	uint32_t most = stated < 1 ? TRUE_REQUESTS : (uint32_t)stated;
-
-	return cap->max_send_wr <= most && cap->max_recv_wr <= most;
+	return cap->max_send_wr <= limit("max_wr", TRUE_REQUESTS) &&
+	       cap->max_recv_wr <= limit("max_wr", TRUE_REQUESTS);
 }
 
 const char *ibv_get_device_name(struct ibv_device *device)
@@ -190,11 +131,10 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
-int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
+int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr *attributes)
 {
 	int error = enter("ibv_query_device");
 
-	(void)context;
 	if (!error) {
 		memset(attributes, 0, sizeof(*attributes));
 		attributes->max_qp_rd_atom = (int)scripted_number("max_reads", 128);
@@ -206,19 +146,17 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 		attributes->max_sge_rd = is_iwarp() ? 1 : MAXIMUM_SGE;
 		attributes->max_mr_size = UINT64_MAX;
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 #undef ibv_query_port
-int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
+int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
+		   struct _compat_ibv_port_attr *compat)
 {
 	int error = enter("ibv_query_port");
 	struct ibv_port_attr *attributes = (void *)compat;
 
-	(void)context;
-	if (port < 1 || port > scripted_number("ports", 1))
-		violation("ibv_query_port: there is no port %u", port);
+	forbid(port < 1 || port > scripted_number("ports", 1), "there is no port %u", port);
 	if (!error) {
 		attributes->state = scripted("down") ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 		attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
@@ -227,20 +165,18 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 		attributes->max_mtu = IBV_MTU_4096;
 		attributes->max_msg_sz = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 /* As real adapters have it, each address is there twice; and there are holes. */
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
 	int error = enter("ibv_query_gid_ex");
 
-	(void)context;
-	if (port < 1 || port > scripted_number("ports", 1) || index >= GIDS || flags ||
-	    size != sizeof(*entry))
-		violation("ibv_query_gid_ex: there is no entry %u of port %u", index, port);
+	forbid(port < 1 || port > scripted_number("ports", 1) || index >= GIDS || flags ||
+		       size != sizeof(*entry),
+	       "there is no entry %u of port %u", index, port);
 	if (!error && index < 2)
 		error = ENODATA;
 	if (!error) {
@@ -253,8 +189,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 								    : IBV_GID_TYPE_ROCE_V1;
 		entry->ndev_ifindex = index % 2; /* "lo", or not known */
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 const char *ibv_port_state_str(enum ibv_port_state state)
@@ -284,9 +219,8 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct fake_pd *pd;
 
-	if (leave(enter("ibv_alloc_pd")))
+	if (!begin("ibv_alloc_pd"))
 		return NULL;
-	lock();
 	pd = allocate(sizeof(*pd));
 	pd->pd.context = context;
 	object_add(&pd->object, "a protection domain");
@@ -303,8 +237,7 @@ int ibv_dealloc_pd(struct ibv_pd *base)
 		error = object_remove(&pd->object);
 	if (!error)
 		free(pd);
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 /* Bytes that the adapter has to hold for a region: whole pages. */
@@ -316,20 +249,17 @@ static uint64_t locked_bytes(const void *address, size_t length)
 	return (last - first + 1) * PAGE;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
-				unsigned int access)
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
+				uint64_t iova UNUSED, unsigned int access)
 {
 	struct fake_mr *mr;
 
-	(void)iova;
-	if (leave(enter("ibv_reg_mr")))
+	if (!begin("ibv_reg_mr"))
 		return NULL;
-	if (length == 0)
-		violation("ibv_reg_mr: nothing to register");
-	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
-	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		violation("ibv_reg_mr: REMOTE_WRITE needs LOCAL_WRITE");
-	lock();
+	forbid(length == 0, "nothing to register");
+	forbid(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+		       !(access & IBV_ACCESS_LOCAL_WRITE),
+	       "REMOTE_WRITE needs LOCAL_WRITE");
 	if (!scripted("unbound") && adapter_state.registered + locked_bytes(address, length) >
 					    scripted_number("memory", UINT_MAX)) {
 		leave(ENOMEM);
@@ -346,7 +276,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 	mr->access = access;
 	((struct fake_pd *)pd)->object.users++;
 	object_add(&mr->object, "a memory region");
-	LIST_INSERT_HEAD(&adapter_state.regions, mr, link);
+	SLIST_INSERT_HEAD(&adapter_state.regions, mr, link);
 	unlock();
 	return &mr->mr;
 }
@@ -365,21 +295,16 @@ int ibv_dereg_mr(struct ibv_mr *base)
 
 	if (!error) {
 		*(volatile uint8_t *)mr->mr.addr; /* it must be mapped still */
-		if (mr->posted)
-			violation("a memory region is deregistered that %u posted work requests "
-				  "use",
-				  mr->posted);
-		if (pd->session_complete && mr->access & ~mr->needed)
-			violation("a memory region has access flags 0x%x, needed were 0x%x",
-				  mr->access, mr->needed);
+		forbid(mr->posted, "%u posted work requests use it", mr->posted);
+		forbid(pd->session_complete && mr->access & ~mr->needed,
+		       "its access flags are 0x%x, needed were 0x%x", mr->access, mr->needed);
 		adapter_state.registered -= locked_bytes(mr->mr.addr, mr->mr.length);
 		pd->object.users--;
-		LIST_REMOVE(mr, link);
+		SLIST_REMOVE(&adapter_state.regions, mr, fake_mr, link);
 		object_remove(&mr->object);
 		free(mr);
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 /* Memory may go when the adapter has released it. */
@@ -389,12 +314,10 @@ int __wrap_munmap(void *address, size_t size)
 	const struct fake_mr *mr;
 	int error = enter("munmap");
 
-	LIST_FOREACH(mr, &adapter_state.regions, link)
-	{
-		if ((uint8_t *)mr->mr.addr < (uint8_t *)address + size &&
-		    (uint8_t *)mr->mr.addr + mr->mr.length > (uint8_t *)address)
-			violation("memory is unmapped while it is registered");
-	}
+	SLIST_FOREACH (mr, &adapter_state.regions, link)
+		forbid((uint8_t *)mr->mr.addr < (uint8_t *)address + size &&
+			       (uint8_t *)mr->mr.addr + mr->mr.length > (uint8_t *)address,
+		       "memory is unmapped while it is registered");
 	return leave(error) ? -1 : __real_munmap(address, size);
 }
 
@@ -411,8 +334,7 @@ struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t add
 {
 	struct fake_mr *mr;
 
-	LIST_FOREACH(mr, &adapter_state.regions, link)
-	{
+	SLIST_FOREACH (mr, &adapter_state.regions, link) {
 		if (mr->mr.rkey == rkey && mr->mr.pd == qp->qp.pd && covers(mr, address, length))
 			return mr;
 	}
@@ -425,15 +347,14 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct fake_channel *channel;
 
-	if (leave(enter("ibv_create_comp_channel")))
+	if (!begin("ibv_create_comp_channel"))
 		return NULL;
-	lock();
 	is_there(context);
 	channel = allocate(sizeof(*channel));
 	channel->channel.context = context;
 	channel->channel.fd = open_counter();
 	object_add(&channel->object, "a completion channel");
-	LIST_INSERT_HEAD(&adapter_state.channels, channel, link);
+	SLIST_INSERT_HEAD(&adapter_state.channels, channel, link);
 	unlock();
 	return &channel->channel;
 }
@@ -447,12 +368,11 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *base)
 	if (!error)
 		error = object_remove(&channel->object);
 	if (!error) {
-		LIST_REMOVE(channel, link);
+		SLIST_REMOVE(&adapter_state.channels, channel, fake_channel, link);
 		close(channel->channel.fd);
 		free(channel);
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
@@ -460,27 +380,26 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_
 {
 	struct fake_cq *cq;
 
-	if (leave(enter("ibv_create_cq")) || scripted("no-cq"))
+	if (!begin("ibv_create_cq"))
 		return NULL;
-	if (!holds_entries(entries)) {
-		errno = EINVAL;
+	if (scripted("no-cq") || entries < 1 ||
+	    (uint32_t)entries > limit("max_cqe", TRUE_ENTRIES)) {
+		leave(scripted("no-cq") ? 0 : EINVAL);
 		return NULL;
 	}
-	if (vector < 0 || vector >= context->num_comp_vectors)
-		violation("ibv_create_cq: there is no completion vector %d", vector);
-	lock();
+	forbid(vector < 0 || vector >= context->num_comp_vectors, "no such completion vector");
 	cq = allocate(sizeof(*cq));
 	cq->cq.context = context;
 	cq->cq.channel = channel;
 	cq->cq.cq_context = cq_context;
 	cq->cq.cqe = entries;
 	TAILQ_INIT(&cq->completions);
-	if (channel && ((struct fake_channel *)channel)->object.users++)
-		violation("ibv_create_cq: a channel is expected to be of one completion queue");
+	forbid(channel && ((struct fake_channel *)channel)->object.users++,
+	       "a channel of two completion queues");
 	if (channel)
 		((struct fake_channel *)channel)->cq = cq;
 	object_add(&cq->object, "a completion queue");
-	LIST_INSERT_HEAD(&adapter_state.queues, cq, link);
+	SLIST_INSERT_HEAD(&adapter_state.queues, cq, link);
 	unlock();
 	return &cq->cq;
 }
@@ -499,11 +418,10 @@ int ibv_destroy_cq(struct ibv_cq *base)
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
 			((struct fake_channel *)cq->cq.channel)->object.users--;
-		LIST_REMOVE(cq, link);
+		SLIST_REMOVE(&adapter_state.queues, cq, fake_cq, link);
 		free(cq);
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 static int req_notify_cq(struct ibv_cq *base, int solicited_only)
@@ -512,13 +430,11 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	int error = enter("ibv_req_notify_cq");
 
 	if (!error) {
-		if (!cq->cq.channel || solicited_only)
-			violation("ibv_req_notify_cq: nothing would come of it");
+		forbid(!cq->cq.channel || solicited_only, "nothing would come of it");
 		cq->armed = true;
 		cq->polled_since_armed = false;
 	}
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 /* That of both queues, here. */
@@ -537,38 +453,25 @@ static void notify(struct fake_cq *cq)
 	raise_counter(cq->cq.channel->fd);
 }
 
-static void deliver_spurious(struct stimulus *stimulus)
+void deliver_spurious(struct stimulus *stimulus)
 {
 	if (stimulus->qp)
 		notify(cq_of(stimulus->qp));
-}
-
-void produce_spurious(struct fake_qp *qp)
-{
-	struct stimulus *stimulus = new_stimulus("spurious", deliver_spurious);
-
-	stimulus->qp = qp;
-	produce(stimulus);
 }
 
 void check_notification(void)
 {
 	const struct fake_cq *cq;
 
-	LIST_FOREACH(cq, &adapter_state.queues, link)
-	{
+	SLIST_FOREACH (cq, &adapter_state.queues, link) {
 		if (fault_happened() || cq->events || !cq->cq.channel || !is_there(cq->cq.context))
 			continue;
-		if (!cq->armed && cq->posted)
-			violation("the program waits, but no completion would wake it: the "
-				  "completion queue is not armed");
-		if (cq->entries)
-			violation("the program waits, but %d completions are on the queue, of "
-				  "which no event will come",
-				  cq->entries);
-		if (cq->notified && !cq->polled_since_armed)
-			violation("the completion queue was armed after polling: what completed "
-				  "in between is lost");
+		forbid(!cq->armed && cq->posted, "it waits, but the completion queue is not armed");
+		forbid(cq->entries,
+		       "it waits, but no event will come of %d completions on the queue",
+		       cq->entries);
+		forbid(cq->notified && !cq->polled_since_armed,
+		       "armed after polling: what completed in between is lost");
 	}
 }
 
@@ -583,9 +486,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 {
 	struct fake_cq *cq;
 
-	if (leave(enter("ibv_get_cq_event")))
+	if (!begin("ibv_get_cq_event"))
 		return -1;
-	lock();
 	if (!is_there(channel->context))
 		return leave(EIO);
 	if (!lower_counter(channel->fd))
@@ -606,11 +508,15 @@ void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 	struct fake_cq *cq = (struct fake_cq *)base;
 
 	lock();
-	if (count > cq->taken)
-		violation("ibv_ack_cq_events: more events than there were");
+	forbid(count > cq->taken, "more events than there were");
 	cq->taken -= count;
 	unlock();
 	dawdle();
+}
+
+static struct work_queue *queue_of(const struct work *work)
+{
+	return work->receive ? &work->qp->receives : &work->qp->sends;
 }
 
 /* Takes a work request out of its queue: its place is free. */
@@ -619,13 +525,9 @@ static void retire(struct work *work)
 	struct fake_qp *qp = work->qp;
 
 	cq_of(qp)->posted--;
-	if (work->receive) {
-		TAILQ_REMOVE(&qp->receives, work, link);
-		qp->receive_count--;
-	} else {
-		TAILQ_REMOVE(&qp->sends, work, link);
-		qp->send_count--;
-	}
+	TAILQ_REMOVE(queue_of(work), work, link);
+	qp->receive_count -= work->receive;
+	qp->send_count -= !work->receive;
 	for (int i = 0; i < work->sge_count; i++) {
 		if (work->mr[i])
 			work->mr[i]->posted--;
@@ -672,6 +574,9 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 /* A work request is done. What means nothing in a failed completion is filled with nonsense. */
 static void complete(struct work *work, enum ibv_wc_status status)
 {
+	static const enum ibv_wc_opcode opcodes[] = { [IBV_WR_SEND] = IBV_WC_SEND,
+						      [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+						      [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE };
 	struct fake_cq *cq = cq_of(work->qp);
 	struct ibv_wc *completion = &work->completion;
 
@@ -686,15 +591,11 @@ static void complete(struct work *work, enum ibv_wc_status status)
 	completion->qp_num = work->qp->qp.qp_num;
 	completion->vendor_err = 0x5a;
 	if (status == IBV_WC_SUCCESS) {
-		completion->opcode = work->receive                       ? IBV_WC_RECV
-				     : work->opcode == IBV_WR_RDMA_READ  ? IBV_WC_RDMA_READ
-				     : work->opcode == IBV_WR_RDMA_WRITE ? IBV_WC_RDMA_WRITE
-									 : IBV_WC_SEND;
+		completion->opcode = work->receive ? IBV_WC_RECV : opcodes[work->opcode];
 		completion->byte_len = work->length;
 		completion->wc_flags = 0;
 	}
-	if (++cq->entries > cq->cq.cqe)
-		violation("the completion queue overflows");
+	forbid(++cq->entries > cq->cq.cqe, "the completion queue overflows");
 	TAILQ_INSERT_TAIL(&cq->completions, work, completion_link);
 	notify(cq);
 }
@@ -705,9 +606,9 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 {
 	struct fake_qp *qp = allocate(sizeof(*qp));
 
-	if (attributes->qp_type != IBV_QPT_RC || !attributes->send_cq ||
-	    attributes->recv_cq != attributes->send_cq)
-		violation("rdma_create_qp: not a reliable connection with a completion queue");
+	forbid(attributes->qp_type != IBV_QPT_RC || !attributes->send_cq ||
+		       attributes->recv_cq != attributes->send_cq,
+	       "not a reliable connection with one completion queue");
 	qp->qp = (struct ibv_qp){ .context = pd->context,
 				  .qp_context = attributes->qp_context,
 				  .pd = pd,
@@ -721,8 +622,7 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 	TAILQ_INIT(&qp->receives);
 	TAILQ_INIT(&qp->landing);
 	((struct fake_pd *)pd)->object.users++;
-	if (cq_of(qp)->object.users++)
-		violation("rdma_create_qp: a completion queue is expected to be of one queue pair");
+	forbid(cq_of(qp)->object.users++, "a completion queue of two queue pairs");
 	object_add(&qp->object, "a queue pair");
 	return qp;
 }
@@ -731,8 +631,7 @@ void destroy_fake_qp(struct fake_qp *qp)
 {
 	struct work *work;
 
-	if (qp->unread)
-		violation("a queue pair is destroyed before its device event was acknowledged");
+	forbid(qp->unread, "a queue pair is destroyed before its device event was acknowledged");
 	forget(NULL, qp);
 	TAILQ_INIT(&cq_of(qp)->completions);
 	cq_of(qp)->entries = 0;
@@ -750,200 +649,12 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attributes, int mask)
 	int error = enter("ibv_modify_qp");
 
 	if (!error) {
-		if (mask != IBV_QP_STATE || attributes->qp_state != IBV_QPS_ERR)
-			violation("ibv_modify_qp: only the error state is expected here");
+		forbid(mask != IBV_QP_STATE || attributes->qp_state != IBV_QPS_ERR,
+		       "only the error state is expected here");
 		qp->closing = true;
 		break_qp(qp);
 	}
-	leave(error);
-	return error;
-}
-
-/* ---- Posting ---- */
-
-/* Checks that the buffers are in registered memory that may be used so. */
-static void check_buffers(struct work *work, unsigned int access)
-{
-	for (int i = 0; i < work->sge_count; i++) {
-		const struct ibv_sge *sge = &work->sge[i];
-		struct fake_mr *mr;
-
-		LIST_FOREACH(mr, &adapter_state.regions, link)
-		{
-			if (mr->mr.lkey == sge->lkey)
-				break;
-		}
-		if (!mr || mr->mr.pd != work->qp->qp.pd)
-			violation("work request 0x%lx: no such lkey", (unsigned long)work->wr_id);
-		if (!covers(mr, sge->addr, sge->length))
-			violation("work request 0x%lx: the buffer lies outside of its region",
-				  (unsigned long)work->wr_id);
-		if (access & ~mr->access)
-			violation("work request 0x%lx: access flags 0x%x of its region do not "
-				  "allow it, 0x%x is needed",
-				  (unsigned long)work->wr_id, mr->access, access);
-		mr->needed |= access;
-		mr->posted++;
-		work->mr[i] = mr;
-		work->length += sge->length;
-		if (access) /* its contents mean nothing until the completion */
-			fill_bytes((void *)(uintptr_t)sge->addr, POISON, sge->length);
-	}
-}
-
-/* A place in a queue, with what receives and sends have in common. */
-static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
-			     const struct ibv_sge *list, int count)
-{
-	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
-	uint32_t sges = receive ? qp->cap.max_recv_sge : qp->cap.max_send_sge;
-	struct work *work;
-
-	if (qp->closing)
-		violation("work request 0x%lx is posted after the program began to disconnect",
-			  (unsigned long)wr_id);
-	if (count < 0 || count > MAXIMUM_SGE || (uint32_t)count > sges)
-		violation("work request 0x%lx has too many buffers", (unsigned long)wr_id);
-	if ((receive ? ++qp->receive_count : ++qp->send_count) > limit)
-		violation("the %s queue overflows", receive ? "receive" : "send");
-	if (qp->receive_count + qp->send_count > (uint32_t)qp->qp.send_cq->cqe)
-		violation("more work requests are posted than the completion queue has room for");
-	cq_of(qp)->posted++;
-	work = keep(sizeof(*work));
-	work->qp = qp;
-	work->receive = receive;
-	work->wr_id = wr_id;
-	work->sge_count = count;
-	for (int i = 0; i < count; i++)
-		work->sge[i] = list[i];
-	if (receive)
-		TAILQ_INSERT_TAIL(&qp->receives, work, link);
-	else
-		TAILQ_INSERT_TAIL(&qp->sends, work, link);
-	return work;
-}
-
-static void deliver_flush(struct stimulus *stimulus);
-
-static void produce_flush(struct fake_qp *qp)
-{
-	struct stimulus *stimulus = new_stimulus("flush", deliver_flush);
-
-	stimulus->qp = qp;
-	produce(stimulus);
-}
-
-static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
-		     struct ibv_recv_wr **rejected)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	int error = enter("ibv_post_recv");
-
-	if (error)
-		*rejected = request;
-	else if (request->next)
-		violation("ibv_post_recv: lists are not expected here");
-	else
-		check_buffers(
-			new_work(qp, true, request->wr_id, request->sg_list, request->num_sge),
-			IBV_ACCESS_LOCAL_WRITE);
-	if (!error && qp->qp.state == IBV_QPS_ERR)
-		produce_flush(qp);
-	leave(error);
-	return error;
-}
-
-static void run_send_queue(struct fake_qp *qp);
-
-static unsigned int reads_outstanding(const struct fake_qp *qp)
-{
-	const struct work *work;
-	unsigned int count = 0;
-
-	TAILQ_FOREACH (work, &qp->sends, link)
-		count += work->opcode == IBV_WR_RDMA_READ && !work->complete;
-	return count;
-}
-
-static void check_send(const struct work *work)
-{
-	const struct fake_qp *qp = work->qp;
-	const struct work *other;
-
-	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR)
-		violation("ibv_post_send before the connection stands");
-	if (is_iwarp() && qp->id->passive && !qp->has_received)
-		violation("over iWARP a server sends before its client has");
-	if (work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data)
-		violation("ibv_post_send: %u bytes are too many for inline", work->length);
-	if (work->opcode == IBV_WR_RDMA_READ && work->flags & IBV_SEND_INLINE)
-		violation("ibv_post_send: an RDMA READ has nothing to carry inline");
-	if (work->opcode == IBV_WR_RDMA_READ && work->length == 0)
-		violation(
-			"an RDMA READ of nothing: Soft-RoCE breaks the connection when it is repeated");
-	if (work->opcode == IBV_WR_RDMA_READ && reads_outstanding(qp) > qp->read_depth)
-		violation("more RDMA READs outstanding than were agreed: soft-iWARP holds back "
-			  "all that follows");
-	if (work->opcode != IBV_WR_RDMA_READ && work->length > message_size())
-		violation("ibv_post_send: larger than max_msg_sz");
-	TAILQ_FOREACH (other, &qp->sends, link) {
-		if (work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
-		    other->length && !other->complete &&
-		    *(uint8_t *)(uintptr_t)work->sge[0].addr == 1)
-			violation("MSG_DONE may overtake the RDMA READ before it");
-		if (work->opcode == IBV_WR_SEND && other != work && other->opcode == IBV_WR_SEND &&
-		    !other->complete && !(other->flags & IBV_SEND_INLINE) &&
-		    other->sge[0].addr == work->sge[0].addr)
-			violation("a message is written over before it was sent");
-	}
-}
-
-/* Takes one work request into the send queue. */
-static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
-{
-	unsigned int access = 0;
-	struct work *work;
-
-	if (request->send_flags & ~(unsigned int)(IBV_SEND_SIGNALED | IBV_SEND_INLINE) ||
-	    (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
-	     request->opcode != IBV_WR_RDMA_WRITE))
-		violation("ibv_post_send: this is not expected here");
-	work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
-	work->opcode = request->opcode;
-	work->flags = request->send_flags;
-	work->remote_address = request->wr.rdma.remote_addr;
-	work->rkey = request->wr.rdma.rkey;
-	/* over iWARP the answer to a read is a write into this memory */
-	if (work->opcode == IBV_WR_RDMA_READ)
-		access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
-				    : IBV_ACCESS_LOCAL_WRITE;
-	check_buffers(work, access);
-	check_send(work);
-}
-
-static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
-		     struct ibv_send_wr **rejected)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	int error = enter("ibv_post_send");
-
-	/* of a list that is refused, what comes before has been posted: half of it, here */
-	for (struct ibv_send_wr *next = request; error && next; next = next->next) {
-		*rejected = request;
-		if (next->next && (next = next->next)) {
-			post_one_send(qp, request);
-			request = request->next;
-			*rejected = request;
-		}
-	}
-	for (; !error && request; request = request->next)
-		post_one_send(qp, request);
-	if (qp->qp.state == IBV_QPS_ERR)
-		produce_flush(qp);
-	else
-		run_send_queue(qp);
-	leave(error);
-	return error;
+	return leave_with(error);
 }
 
 /* ---- Executing ---- */
@@ -972,7 +683,7 @@ void break_qp(struct fake_qp *qp)
 	if (qp->qp.state == IBV_QPS_ERR)
 		return;
 	qp->qp.state = IBV_QPS_ERR;
-	produce_flush(qp);
+	happen("flush", deliver_flush, qp, 0);
 }
 
 /*
@@ -1033,7 +744,7 @@ static struct stimulus *new_completion(struct work *work, const char *name)
 	stimulus = new_stimulus(name, deliver_completion);
 	stimulus->qp = work->qp;
 	stimulus->work = work;
-	stimulus->sequence = work->receive ? &work->qp->receives : &work->qp->sends;
+	stimulus->sequence = queue_of(work);
 	status = take_order(name, '=');
 	if (status) {
 		stimulus->code = atoi(status);
@@ -1101,10 +812,8 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 		if (!work->executed)
 			break;
 	}
-	if (!work)
-		violation("%s, but no receive is posted", name);
-	if (work->length < size)
-		violation("%s does not fit into its receive", name);
+	forbid(!work, "%s, but no receive is posted", name);
+	forbid(work->length < size, "%s does not fit into its receive", name);
 	stimulus = new_completion(work, name);
 	if (!stimulus)
 		return;
@@ -1114,9 +823,169 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 	produce(stimulus);
 }
 
+/* ---- Posting ---- */
+
+/* Checks that the buffers are in registered memory that may be used so. */
+static void check_buffers(struct work *work, unsigned int access)
+{
+	for (int i = 0; i < work->sge_count; i++) {
+		const struct ibv_sge *sge = &work->sge[i];
+		struct fake_mr *mr;
+
+		SLIST_FOREACH (mr, &adapter_state.regions, link) {
+			if (mr->mr.lkey == sge->lkey)
+				break;
+		}
+		forbid(!mr || mr->mr.pd != work->qp->qp.pd, "no such lkey");
+		forbid(!covers(mr, sge->addr, sge->length),
+		       "the buffer lies outside of its region");
+		forbid(access & ~mr->access, "its region has access flags 0x%x, 0x%x is needed",
+		       mr->access, access);
+		mr->needed |= access;
+		mr->posted++;
+		work->mr[i] = mr;
+		work->length += sge->length;
+		if (access) /* its contents mean nothing until the completion */
+			fill_bytes((void *)(uintptr_t)sge->addr, POISON, sge->length);
+	}
+}
+
+/* A place in a queue, with what receives and sends have in common. */
+static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
+			     const struct ibv_sge *list, int count)
+{
+	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
+	uint32_t sges = receive ? qp->cap.max_recv_sge : qp->cap.max_send_sge;
+	struct work *work;
+
+	forbid(qp->closing, "a work request is posted after the program began to disconnect");
+	forbid(count < 0 || count > MAXIMUM_SGE || (uint32_t)count > sges, "too many buffers");
+	forbid((receive ? ++qp->receive_count : ++qp->send_count) > limit, "the %s queue overflows",
+	       receive ? "receive" : "send");
+	forbid(qp->receive_count + qp->send_count > (uint32_t)qp->qp.send_cq->cqe,
+	       "more is posted than the completion queue has room for");
+	cq_of(qp)->posted++;
+	work = keep(sizeof(*work));
+	work->qp = qp;
+	work->receive = receive;
+	work->wr_id = wr_id;
+	work->sge_count = count;
+	for (int i = 0; i < count; i++)
+		work->sge[i] = list[i];
+	TAILQ_INSERT_TAIL(queue_of(work), work, link);
+	return work;
+}
+
+static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
+		     struct ibv_recv_wr **rejected)
+{
+	struct fake_qp *qp = (struct fake_qp *)base;
+	int error = enter("ibv_post_recv");
+
+	*rejected = request;
+	if (error)
+		return leave_with(error);
+	forbid(request->next, "lists are not expected here");
+	check_buffers(new_work(qp, true, request->wr_id, request->sg_list, request->num_sge),
+		      IBV_ACCESS_LOCAL_WRITE);
+	if (qp->qp.state == IBV_QPS_ERR)
+		happen("flush", deliver_flush, qp, 0);
+	return leave_with(0);
+}
+
+static unsigned int reads_outstanding(const struct fake_qp *qp)
+{
+	const struct work *work;
+	unsigned int count = 0;
+
+	TAILQ_FOREACH (work, &qp->sends, link)
+		count += work->opcode == IBV_WR_RDMA_READ && !work->complete;
+	return count;
+}
+
+static void check_send(const struct work *work)
+{
+	const struct fake_qp *qp = work->qp;
+	const struct work *other;
+
+	forbid(qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR,
+	       "ibv_post_send before the connection stands");
+	forbid(is_iwarp() && qp->id->passive && !qp->has_received,
+	       "over iWARP a server sends before its client has");
+	forbid(work->flags & IBV_SEND_INLINE && work->length > qp->cap.max_inline_data,
+	       "%u bytes are too many for inline", work->length);
+	forbid(work->opcode == IBV_WR_RDMA_READ && work->flags & IBV_SEND_INLINE,
+	       "a READ has nothing to carry inline");
+	forbid(work->opcode == IBV_WR_RDMA_READ && work->length == 0,
+	       "a READ of nothing: Soft-RoCE breaks the connection if it is repeated");
+	forbid(work->opcode == IBV_WR_RDMA_READ && reads_outstanding(qp) > qp->read_depth,
+	       "more READs than were agreed: soft-iWARP holds back what follows");
+	forbid(work->opcode != IBV_WR_RDMA_READ &&
+		       work->length > limit("max_msg", TRUE_MESSAGE_SIZE),
+	       "larger than max_msg_sz");
+	TAILQ_FOREACH (other, &qp->sends, link) {
+		forbid(work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
+			       other->length && !other->complete &&
+			       *(uint8_t *)(uintptr_t)work->sge[0].addr == 1,
+		       "MSG_DONE may overtake the RDMA READ before it");
+		forbid(work->opcode == IBV_WR_SEND && other != work &&
+			       other->opcode == IBV_WR_SEND && !other->complete &&
+			       !(other->flags & IBV_SEND_INLINE) &&
+			       other->sge[0].addr == work->sge[0].addr,
+		       "a message is written over before it was sent");
+	}
+}
+
+/* Takes one work request into the send queue. */
+static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
+{
+	unsigned int access = 0;
+	struct work *work;
+
+	forbid(request->send_flags & ~(unsigned int)(IBV_SEND_SIGNALED | IBV_SEND_INLINE) ||
+		       (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
+			request->opcode != IBV_WR_RDMA_WRITE),
+	       "this is not expected here");
+	work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
+	work->opcode = request->opcode;
+	work->flags = request->send_flags;
+	work->remote_address = request->wr.rdma.remote_addr;
+	work->rkey = request->wr.rdma.rkey;
+	/* over iWARP the answer to a read is a write into this memory */
+	if (work->opcode == IBV_WR_RDMA_READ)
+		access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+				    : IBV_ACCESS_LOCAL_WRITE;
+	check_buffers(work, access);
+	check_send(work);
+}
+
+static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
+		     struct ibv_send_wr **rejected)
+{
+	struct fake_qp *qp = (struct fake_qp *)base;
+	int error = enter("ibv_post_send");
+
+	/* of a list that is refused, what comes before has been posted: half of it, here */
+	for (struct ibv_send_wr *next = request; error && next; next = next->next) {
+		*rejected = request;
+		if (next->next && (next = next->next)) {
+			post_one_send(qp, request);
+			request = request->next;
+			*rejected = request;
+		}
+	}
+	for (; !error && request; request = request->next)
+		post_one_send(qp, request);
+	if (qp->qp.state == IBV_QPS_ERR)
+		happen("flush", deliver_flush, qp, 0);
+	else
+		run_send_queue(qp);
+	return leave_with(error);
+}
+
 /* ---- Device events ---- */
 
-static void deliver_device_event(struct stimulus *stimulus)
+void deliver_device_event(struct stimulus *stimulus)
 {
 	if (!stimulus->qp)
 		return;
@@ -1124,22 +993,12 @@ static void deliver_device_event(struct stimulus *stimulus)
 	raise_counter(adapter()->async_fd);
 }
 
-void produce_device_event(struct fake_qp *qp, int type)
-{
-	struct stimulus *stimulus = new_stimulus("async", deliver_device_event);
-
-	stimulus->qp = qp;
-	stimulus->code = type;
-	produce(stimulus);
-}
-
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
 	struct stimulus *stimulus;
 
-	if (leave(enter("ibv_get_async_event")))
+	if (!begin("ibv_get_async_event"))
 		return -1;
-	lock();
 	is_there(context);
 	if (!lower_counter(context->async_fd))
 		return leave(EAGAIN);
@@ -1155,10 +1014,33 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	return leave(0);
 }
 
-void ibv_ack_async_event(struct ibv_async_event *event)
+void ibv_ack_async_event(struct ibv_async_event *event UNUSED)
 {
-	(void)event;
 	lock();
 	adapter_state.device_event->qp->unread--;
 	unlock();
+}
+
+/* ---- The device itself ---- */
+
+struct ibv_context *adapter(void)
+{
+	struct ibv_context *context = &adapter_state.contexts[adapter_state.generation].context;
+	struct ibv_device *device = &adapter_state.device;
+	const char *folder = getenv("FAKE_VERBS_DEVICE");
+
+	if (context->device)
+		return context;
+	strcpy(device->name, DEVICE_NAME);
+	snprintf(device->ibdev_path, sizeof(device->ibdev_path), "%s", folder ? folder : "");
+	device->node_type = is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
+	device->transport_type = is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	context->device = device;
+	context->async_fd = open_counter();
+	context->num_comp_vectors = 1;
+	context->ops.poll_cq = poll_cq;
+	context->ops.req_notify_cq = req_notify_cq;
+	context->ops.post_send = post_send;
+	context->ops.post_recv = post_recv;
+	return context;
 }

@@ -2,9 +2,7 @@
 /* The world around the program: the script, the clock, failing calls, and what libc offers. */
 #include "fake-verbs.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <locale.h>
 #include <netdb.h>
 #include <poll.h>
@@ -13,9 +11,6 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -25,7 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <linux/capability.h>
 
@@ -71,7 +65,7 @@ static struct {
 	bool fault;
 	struct stimulus *cause;         /* what happens now comes right after this one */
 	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones too: orders refer to them */
-	LIST_HEAD(, object) objects;
+	SLIST_HEAD(, object) objects;
 	bool descriptors[DESCRIPTORS]; /* open when the program started */
 	int threads;
 	int held_up; /* by a disk, for ever */
@@ -83,7 +77,7 @@ static struct {
 		int nudge; /* the thread's counter: it has to look again */
 	} waiting[THREADS];
 	int waiting_count;
-	LIST_HEAD(, sleeper) sleepers;
+	SLIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
 	int64_t alarm; /* when SIGALRM comes; 0: it does not. A handler sets it: without the lock */
 } world = {
@@ -103,15 +97,14 @@ void unlock(void)
 	__atomic_clear(&world.lock, __ATOMIC_RELEASE);
 }
 
-void violation(const char *format, ...)
+void report_violation(const char *where, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	fputs("fake: violation: ", stderr);
+	fprintf(stderr, "fake: violation: %s: ", where);
 	vfprintf(stderr, format, arguments);
 	fputc('\n', stderr);
-	va_end(arguments);
 	_exit(VIOLATION_STATUS);
 }
 
@@ -119,13 +112,11 @@ void *allocate(size_t size)
 {
 	void *memory = __real_calloc(1, size);
 
-	if (!memory)
-		violation("no memory for the fake itself");
+	forbid(!memory, "no memory for the fake itself");
 	return memory;
 }
 
-/* Mapped: what is static, a detector of leaks reads to its last byte, and believes the pointers
- * that it finds. */
+/* Mapped: what is static a detector of leaks reads, and believes the pointers that it finds. */
 void *keep(size_t size)
 {
 	static uint8_t *arena;
@@ -135,8 +126,7 @@ void *keep(size_t size)
 	if (!arena)
 		arena = __real_mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (arena == MAP_FAILED || ARENA_SIZE - used < size)
-		violation("no memory for the fake itself");
+	forbid(arena == MAP_FAILED || ARENA_SIZE - used < size, "no memory for the fake itself");
 	memory = arena + used;
 	used += (size + 15) & ~(size_t)15;
 	return memory;
@@ -164,8 +154,7 @@ int open_counter(void)
 {
 	int descriptor = (int)__real_syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
 
-	if (descriptor < 0 || descriptor >= DESCRIPTORS)
-		violation("no descriptor for the fake itself");
+	forbid(descriptor < 0 || descriptor >= DESCRIPTORS, "no descriptor for the fake itself");
 	world.descriptors[descriptor] = true; /* not the program's */
 	return descriptor;
 }
@@ -180,8 +169,8 @@ void raise_counter(int descriptor)
 {
 	const uint64_t one = 1;
 
-	if (__real_syscall(SYS_write, descriptor, &one, sizeof(one)) < 0)
-		violation("a channel was closed under the library");
+	forbid(__real_syscall(SYS_write, descriptor, &one, sizeof(one)) < 0,
+	       "a channel was closed under the library");
 }
 
 bool lower_counter(int descriptor)
@@ -189,8 +178,8 @@ bool lower_counter(int descriptor)
 	struct pollfd ready = { .fd = descriptor, .events = POLLIN };
 	uint64_t count;
 
-	if (poll(&ready, 1, 0) == 0 && !(__real_fcntl(descriptor, F_GETFL, 0) & O_NONBLOCK))
-		violation("would wait for ever for an event");
+	forbid(poll(&ready, 1, 0) == 0 && !(__real_fcntl(descriptor, F_GETFL, 0) & O_NONBLOCK),
+	       "would wait for ever for an event");
 	return __real_syscall(SYS_read, descriptor, &count, sizeof(count)) > 0;
 }
 
@@ -211,8 +200,7 @@ static void add_order(const char *word)
 	struct order *order = &world.orders[world.order_count++];
 	size_t prefix = strspn(word, "0123456789"), length;
 
-	if (world.order_count > ORDERS)
-		violation("script: too many words");
+	forbid(world.order_count > ORDERS, "script: too many words");
 	order->count = 1;
 	if (prefix > 0 && word[prefix] == '*') {
 		order->count = atoi(word);
@@ -224,11 +212,14 @@ static void add_order(const char *word)
 	snprintf(order->argument, NAME_SIZE, "%s", word[length] ? word + length + 1 : "");
 }
 
+/* The first one of these that is not used up; NULL: none. */
 static struct order *find_order(const char *name, char symbol)
 {
 	for (int i = 0; i < world.order_count; i++) {
-		if (world.orders[i].symbol == symbol && !strcmp(world.orders[i].name, name))
-			return &world.orders[i];
+		struct order *order = &world.orders[i];
+
+		if (order->symbol == symbol && !strcmp(order->name, name) && order->count > 0)
+			return order;
 	}
 	return NULL;
 }
@@ -238,13 +229,6 @@ bool scripted(const char *word)
 	return find_order(word, '\0');
 }
 
-unsigned int scripted_number(const char *word, unsigned int otherwise)
-{
-	const struct order *order = find_order(word, ':');
-
-	return order ? (unsigned int)atoi(order->argument) : otherwise;
-}
-
 const char *scripted_text(const char *word)
 {
 	const struct order *order = find_order(word, ':');
@@ -252,17 +236,21 @@ const char *scripted_text(const char *word)
 	return order ? order->argument : NULL;
 }
 
+unsigned int scripted_number(const char *word, unsigned int otherwise)
+{
+	const char *text = scripted_text(word);
+
+	return text ? (unsigned int)atoi(text) : otherwise;
+}
+
 const char *take_order(const char *name, char symbol)
 {
-	for (int i = 0; i < world.order_count; i++) {
-		struct order *order = &world.orders[i];
+	struct order *order = find_order(name, symbol);
 
-		if (order->symbol != symbol || strcmp(order->name, name) || order->count == 0)
-			continue;
-		order->count--;
-		return order->argument;
-	}
-	return NULL;
+	if (!order)
+		return NULL;
+	order->count--;
+	return order->argument;
 }
 
 /* Which descriptors are open: in one system call, for each run asks twice. */
@@ -272,8 +260,8 @@ static void find_open(bool open[DESCRIPTORS])
 
 	for (int i = 0; i < DESCRIPTORS; i++)
 		all[i].fd = i;
-	if (poll(all, DESCRIPTORS, 0) < 0)
-		violation("cannot look for open descriptors: the limit has to be %d", DESCRIPTORS);
+	forbid(poll(all, DESCRIPTORS, 0) < 0,
+	       "cannot look for open descriptors: the limit has to be %d", DESCRIPTORS);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		open[i] = !(all[i].revents & POLLNVAL);
 }
@@ -285,8 +273,9 @@ static void end_after_real_time(void)
 	const struct itimerspec time = { .it_value.tv_sec = REAL_SECONDS };
 	timer_t timer;
 
-	if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &time, NULL))
-		violation("cannot set a timer");
+	forbid(timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+		       timer_settime(timer, 0, &time, NULL),
+	       "cannot set a timer");
 }
 
 __attribute__((constructor)) static void start(void)
@@ -339,8 +328,7 @@ static int count_call(const char *function)
 
 	for (i = 0; i < world.call_count && strcmp(world.calls[i].function, function); i++)
 		;
-	if (i == FUNCTIONS)
-		violation("script: too many functions");
+	forbid(i == FUNCTIONS, "script: too many functions");
 	if (i == world.call_count)
 		world.calls[world.call_count++].function = function;
 	world.calls[i].count++;
@@ -367,9 +355,22 @@ int leave(int error)
 	return -1;
 }
 
+int leave_with(int error)
+{
+	leave(error);
+	return error;
+}
+
 static bool fails(const char *function)
 {
 	return leave(enter(function)) != 0;
+}
+
+bool begin(const char *function)
+{
+	int error = enter(function);
+
+	return !error || leave(error) == 0;
 }
 
 /* ---- Objects ---- */
@@ -377,17 +378,16 @@ static bool fails(const char *function)
 void object_add(struct object *object, const char *kind)
 {
 	object->kind = kind;
-	LIST_INSERT_HEAD(&world.objects, object, link);
+	SLIST_INSERT_HEAD(&world.objects, object, link);
 }
 
 int object_remove(struct object *object)
 {
 	if (object->users && world.fault)
 		return EBUSY;
-	if (object->users)
-		violation("%s is destroyed before %u objects that need it", object->kind,
-			  object->users);
-	LIST_REMOVE(object, link);
+	forbid(object->users, "%s is destroyed before %u objects that need it", object->kind,
+	       object->users);
+	SLIST_REMOVE(&world.objects, object, object, link);
 	return 0;
 }
 
@@ -417,17 +417,16 @@ __attribute__((destructor)) static void finish(void)
 	if (world.finished)
 		return;
 	world.finished = true;
-	if (world.clock - START_CLOCK > scripted_number("until", UINT_MAX))
-		violation("it took until %ld ms", (long)(world.clock - START_CLOCK));
-	if (world.clock - START_CLOCK < scripted_number("from", 0))
-		violation("it ended at %ld ms", (long)(world.clock - START_CLOCK));
+	forbid(world.clock - START_CLOCK > scripted_number("until", UINT_MAX),
+	       "it took until %ld ms", (long)(world.clock - START_CLOCK));
+	forbid(world.clock - START_CLOCK < scripted_number("from", 0), "it ended at %ld ms",
+	       (long)(world.clock - START_CLOCK));
 	find_open(open);
-	for (int i = 0; i < DESCRIPTORS; i++) {
-		if (!world.descriptors[i] && open[i] && spare-- <= 0)
-			violation("descriptor %d is left open", i);
-	}
-	if (!LIST_EMPTY(&world.objects) && !world.fault && !scripted("abandons"))
-		violation("%s is left at the end", LIST_FIRST(&world.objects)->kind);
+	for (int i = 0; i < DESCRIPTORS; i++)
+		forbid(!world.descriptors[i] && open[i] && spare-- <= 0,
+		       "descriptor %d is left open", i);
+	forbid(!SLIST_EMPTY(&world.objects) && !world.fault && !scripted("abandons"),
+	       "%s is left at the end", SLIST_FIRST(&world.objects)->kind);
 	write_record();
 }
 
@@ -478,38 +477,36 @@ static bool is_held(const struct stimulus *stimulus)
 static void deliver_signal(struct stimulus *stimulus)
 {
 	world.signalled = true;
-	kill(getpid(), stimulus->code);
-}
-
-static void produce_signal(int number)
-{
-	struct stimulus *stimulus = new_stimulus("signal", deliver_signal);
-
-	stimulus->code = number;
-	produce(stimulus);
+	kill(getpid(), stimulus->code ? stimulus->code : SIGTERM);
 }
 
 /* Produces what the script wants to happen after something else. */
 static void produce_extra(const struct stimulus *cause, const char *what)
 {
-	const char *colon = strchr(what, ':');
-	int number = colon ? atoi(colon + 1) : 0;
+	static const struct {
+		const char *name;
+		void (*deliver)(struct stimulus *);
+		bool of_qp; /* nothing happens if that is gone */
+	} extras[] = { { "signal", deliver_signal, false },
+		       { "leave", deliver_leaving, false },
+		       { "return", deliver_return, false },
+		       { "spurious", deliver_spurious, true },
+		       { "async", deliver_device_event, true } };
 	struct fake_id *id = cause->id ? cause->id : cause->qp ? cause->qp->id : any_id();
 	struct fake_qp *qp = cause->qp ? cause->qp : any_qp();
+	size_t length = strcspn(what, ":");
+	int number = what[length] ? atoi(what + length + 1) : 0;
 	char name[NAME_SIZE];
 
-	snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(what, ":"), what);
-	if (!strcmp(name, "signal"))
-		produce_signal(number ? number : SIGTERM);
-	else if (!strcmp(name, "spurious"))
-		produce_spurious(qp);
-	else if (!strcmp(name, "async"))
-		produce_device_event(qp, number);
-	else if (!strcmp(name, "leave"))
-		produce_leaving();
-	else if (!strcmp(name, "return"))
-		produce_return();
-	else if (!strcmp(name, "DISCONNECTED"))
+	snprintf(name, NAME_SIZE, "%.*s", (int)length, what);
+	for (size_t i = 0; i < sizeof(extras) / sizeof(extras[0]); i++) {
+		if (!strcmp(name, extras[i].name)) {
+			happen(extras[i].name, extras[i].deliver, extras[i].of_qp ? qp : NULL,
+			       number);
+			return;
+		}
+	}
+	if (!strcmp(name, "DISCONNECTED"))
 		peer_disconnects(id);
 	else
 		produce_cm_event(id, name, number);
@@ -546,6 +543,15 @@ void produce(struct stimulus *stimulus)
 		deliver(stimulus);
 }
 
+void happen(const char *name, void (*handler)(struct stimulus *), struct fake_qp *qp, int code)
+{
+	struct stimulus *stimulus = new_stimulus(name, handler);
+
+	stimulus->qp = qp;
+	stimulus->code = code;
+	produce(stimulus);
+}
+
 void hurry(const void *sequence)
 {
 	struct stimulus *stimulus;
@@ -569,8 +575,7 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
 	}
 }
 
-/* True if all threads wait, and none of them has anything to wake up for. Whose time has come is
- * told to look. */
+/* True if all threads wait, and nothing is there for any. Whose time has come is told to look. */
 static bool threads_wait(void)
 {
 	struct pollfd ready[THREADS * AWAITED];
@@ -632,9 +637,8 @@ static void advance(void)
 	if (moment < INT64_MAX) {
 		world.clock = moment;
 	} else if (!next_client()) {
-		if (world.signalled || scripted("by-itself"))
-			violation("waits for ever");
-		produce_signal(SIGTERM);
+		forbid(world.signalled || scripted("by-itself"), "waits for ever");
+		happen("signal", deliver_signal, NULL, SIGTERM);
 	}
 }
 
@@ -646,8 +650,8 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 {
 	if (!own_nudge)
 		own_nudge = open_counter();
-	if (world.waiting_count == THREADS || count > AWAITED)
-		violation("too many threads wait, or one for too much");
+	forbid(world.waiting_count == THREADS || count > AWAITED,
+	       "too many threads wait, or one for too much");
 	world.waiting[world.waiting_count++] = (struct waiting){
 		.descriptors = descriptors, .count = count, .deadline = deadline, .nudge = own_nudge
 	};
@@ -699,10 +703,9 @@ static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 	world.clock += ready > 0; /* who never gets to wait reaches the deadlines, too */
 	end_waiting();
 	unlock();
-	for (nfds_t i = 0; i < count; i++) {
-		if (descriptors[i].revents & POLLNVAL)
-			violation("poll: descriptor %d cannot be waited for", descriptors[i].fd);
-	}
+	for (nfds_t i = 0; i < count; i++)
+		forbid(descriptors[i].revents & POLLNVAL,
+		       "poll: descriptor %d cannot be waited for", descriptors[i].fd);
 	return ready;
 }
 
@@ -766,8 +769,7 @@ void sleep_until_signal(int early, int late)
 	if (early)
 		kill(getpid(), early);
 	if (!late) {
-		if (!world.alarm)
-			violation("rdma_connect: no signal ends its sleep");
+		forbid(!world.alarm, "rdma_connect: no signal ends its sleep");
 		world.clock = world.alarm;
 		world.alarm = 0;
 		late = SIGALRM;
@@ -834,7 +836,7 @@ int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void 
 /* A thread in sem_wait(3), of which no clock nor stimulus is expected to wake it. */
 struct sleeper {
 	sem_t *semaphore;
-	LIST_ENTRY(sleeper) link;
+	SLIST_ENTRY(sleeper) link;
 };
 
 REDIRECTED(sem_wait);
@@ -847,7 +849,7 @@ int __wrap_sem_wait(sem_t *semaphore)
 		return leave(0);
 	sleeper = allocate(sizeof(*sleeper));
 	sleeper->semaphore = semaphore;
-	LIST_INSERT_HEAD(&world.sleepers, sleeper, link);
+	SLIST_INSERT_HEAD(&world.sleepers, sleeper, link);
 	world.threads--;
 	unlock();
 	while (__real_sem_wait(semaphore))
@@ -863,13 +865,12 @@ int __wrap_sem_post(sem_t *semaphore)
 	struct sleeper *sleeper;
 
 	lock();
-	LIST_FOREACH(sleeper, &world.sleepers, link)
-	{
+	SLIST_FOREACH (sleeper, &world.sleepers, link) {
 		if (sleeper->semaphore == semaphore)
 			break;
 	}
 	if (sleeper) {
-		LIST_REMOVE(sleeper, link);
+		SLIST_REMOVE(&world.sleepers, sleeper, sleeper, link);
 		world.threads++;
 	}
 	__real_sem_post(semaphore);
@@ -1000,8 +1001,7 @@ long __wrap_syscall(long number, ...)
 	va_list arguments;
 	void *header;
 
-	if (number != SYS_capget)
-		violation("system call %ld", number);
+	forbid(number != SYS_capget, "system call %ld", number);
 	va_start(arguments, number);
 	header = va_arg(arguments, void *);
 	data = va_arg(arguments, struct __user_cap_data_struct *);
