@@ -1,7 +1,9 @@
 """`lab up`: owns the hosts, and carries messages between `lab run` processes and the guests' agents."""
+import argparse
 import collections
 import json
 import os
+import pathlib
 import selectors
 import signal
 import socket
@@ -128,7 +130,7 @@ class Host:
     def command(self, agent, monitor, wire):
         """QEMU's command line."""
         lab = self.lab
-        words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.transport}
+        words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # A warning of the kernel belongs on the console, and an oops must end the host rather than hang a test.
         # Whether timer interrupts arrive the kernel judges within ten ticks, and calls a busy machine's timer broken.
@@ -142,7 +144,7 @@ class Host:
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35"),
             # With room for a second processor QEMU emulates the first one's barriers, too: its virtio devices live in
             # other threads, and without them a host now and then misses an interrupt and never sends again.
-            *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.memory)),
+            *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
             *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
@@ -177,9 +179,9 @@ class Host:
 
     def capture(self):
         """Host a's end of the wire sees what all hosts send."""
-        if not self.lab.capture or self.name != "a":
+        if not self.lab.options.capture or self.name != "a":
             return []
-        return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.capture)}"]
+        return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.options.capture)}"]
 
     def receive(self, data):
         """Takes bytes from the agent; none means that QEMU is gone."""
@@ -355,13 +357,11 @@ class Client:
 class Lab:
     """The supervisor: the hosts, a command, and the loop that serves them."""
 
-    def __init__(self, folder, names, transport, memory, capture):
+    def __init__(self, folder, options):
         self.folder = folder
         self.share = f"{folder}/share"
         self.slow = f"{folder}/slow"
-        self.transport = transport
-        self.memory = memory
-        self.capture = capture
+        self.options = options
         self.selector = selectors.DefaultSelector()
         self.runs = {}
         self.last_run = 0
@@ -370,10 +370,10 @@ class Lab:
         self.failure = None
         os.mkdir(self.share)
         os.mkdir(self.slow)
-        require_room(folder, len(names), memory)
-        self.kernel = prepare_kernel(transport, f"{folder}/initramfs")
+        require_room(folder, options.hosts, options.memory)
+        self.kernel = prepare_kernel(options.transport, f"{folder}/initramfs")
         self.accelerator = choose_accelerator(self.kernel)
-        self.hosts = {name: Host(self, name) for name in names}
+        self.hosts = {name: Host(self, name) for name in HOSTS[: options.hosts]}
         self.listener = self.listen(f"{folder}/control")
 
     def listen(self, path):
@@ -440,7 +440,7 @@ class Lab:
         self.boot()
         if self.signal:
             return 128 + self.signal
-        environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts), LAB_TRANSPORT=self.transport)
+        environment = dict(os.environ, LAB=self.folder, LAB_HOSTS=" ".join(self.hosts), LAB_TRANSPORT=self.options.transport)
         try:
             self.command = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment)
         except OSError as error:
@@ -517,59 +517,42 @@ def choose_accelerator(kernel):
         return chosen
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
-    with open("/proc/sys/kernel/random/boot_id") as boot:
-        answer = os.path.join(cache, f"accelerator-{boot.read().strip()}")
-    if not os.path.exists(answer):
-        os.makedirs(cache, exist_ok=True)
-        for name in os.listdir(cache):
-            if name.startswith("accelerator-"):
-                os.unlink(os.path.join(cache, name))
-        with tempfile.NamedTemporaryFile("w", dir=cache, delete=False) as new:
-            new.write("kvm" if kvm_works(kernel) else "tcg")
-        os.replace(new.name, answer)
-    with open(answer) as known:
-        return known.read()
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
+    answer = cache / f"accelerator-{pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    if not answer.exists():
+        for old in cache.glob("accelerator-*"):
+            old.unlink(missing_ok=True)
+        new = cache / f"new-{os.getpid()}"
+        new.write_text("kvm" if kvm_works(kernel) else "tcg")
+        new.replace(answer)
+    return answer.read_text()
 
 
 def kvm_works(kernel):
     """True if a kernel prints anything under KVM: /dev/kvm can be there and hang the guest's first instruction."""
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256"]
     command += [*accelerator_options("kvm"), "-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]
-    with subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as probe:
-        with selectors.DefaultSelector() as selector:
-            selector.register(probe.stdout, selectors.EVENT_READ)
-            works = bool(selector.select(5)) and bool(probe.stdout.read(1))
-        probe.kill()
-    return works
+    probe = subprocess.run(["timeout", "-s", "KILL", "5", *command], stdin=subprocess.DEVNULL, capture_output=True)
+    return bool(probe.stdout)
 
 
 def parse(arguments):
-    """Options of `lab up`: names of the hosts, transport, memory, capture, command."""
-    names, transport, memory, capture = HOSTS[:2], "rxe", 768, None
-    while arguments and arguments[0].startswith("--"):
-        option, *arguments = arguments
-        if option == "--":
-            break
-        value, *arguments = arguments or [""]
-        if option == "--hosts" and value in ("2", "3", "4", "5", "6", "7", "8", "9"):
-            names = HOSTS[: int(value)]
-        elif option == "--transport" and value in ("rxe", "siw", "none"):
-            transport = value
-        elif option == "--memory" and value.isdigit():
-            memory = int(value)
-        elif option == "--capture" and value:
-            capture = os.path.abspath(value)
-        else:
-            raise LabError(f"up: cannot understand \"{option} {value}\"; \"lab help\" shows the options")
-    if not arguments:
-        raise LabError("up: which COMMAND? \"lab help\" shows an example")
-    return names, transport, memory, capture, arguments
+    """The arguments of `lab up`: options as argparse has them, and the command."""
+
+    def fail(text):
+        raise LabError(f"up: {text}; \"lab help\" shows an example")
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.error = fail
+    parser.add_argument("--hosts", type=int, choices=range(2, len(HOSTS) + 1), default=2)
+    parser.add_argument("--transport", choices=("rxe", "siw", "none"), default="rxe")
+    parser.add_argument("--memory", type=int, default=768)
+    parser.add_argument("--capture", type=os.path.abspath)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = parser.parse_args(arguments[:end]), arguments[end + 1 :]
+    if not command:
+        fail("which COMMAND?")
+    return options, command
 
 
 def make_folder():
@@ -586,10 +569,10 @@ def up(arguments):
     folder, remover = make_folder()
     lab = None
     try:
-        *options, command = parse(arguments)
+        options, command = parse(arguments)
         if len(f"{folder}/control") > 107:
             raise LabError(f"the path {folder} is too long for sockets (107 characters); set TMPDIR to a shorter one")
-        lab = Lab(folder, *options)
+        lab = Lab(folder, options)
         return lab.run(command)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr, flush=True)
