@@ -11,7 +11,6 @@
 #include <json-c/json.h>
 #include <locale.h>
 #include <wchar.h>
-#include <time.h>
 
 #include "unit.h"
 
@@ -291,22 +290,20 @@ static void assert_printed_among(struct session *session, const char *part)
 		fail_msg("'%s' is not in '%s'", part, session->printed[STREAM_OUTPUT]);
 }
 
-/* All is an object of that kind, made today and on this host, and this behind that. */
+/* All is an object of that kind, made in this century and on this host, and this behind that. */
 static void assert_object(struct session *session, const char *kind, const char *rest,
 			  const char *error)
 {
 	const char *text = session->printed[STREAM_OUTPUT];
-	char host[64], day[16], begins[256];
-	time_t now = time(NULL);
+	char host[64], begins[256];
 
 	end(session);
 	gethostname(host, sizeof(host));
-	strftime(day, sizeof(day), "%F", gmtime(&now));
 	snprintf(
 		begins, sizeof(begins),
-		"{ \"kind\": \"%s\", \"version\": \"%s\", \"time\": \"%sT\?\?:\?\?:\?\?.\?\?\?Z\", "
+		"{ \"kind\": \"%s\", \"version\": \"%s\", \"time\": \"20\?\?-\?\?-\?\?T\?\?:\?\?:\?\?.\?\?\?Z\", "
 		"\"host\": \"%s\", ",
-		kind, PROGRAM_VERSION, day, host);
+		kind, PROGRAM_VERSION, host);
 	assert_string_equal(text + strlen(begins), rest);
 	strcat(begins, "*");
 	assert_int_equal(fnmatch(begins, text, 0), 0);
