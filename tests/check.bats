@@ -101,7 +101,9 @@ link_up() {
 	says "  -> it carries nothing; .*"
 }
 
-@test "--check --bind: the address is resolved from it, and the sessions come from it as well" {
+@test "--check --bind: the address is resolved from it, in the same family, and the sessions come from it as well" {
+	check 3 --bind fd00::2 192.0.2.1
+	says "address   not resolved: cannot connect from 'fd00::2': .*"
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
 	lab run b ip address add 192.0.2.9/24 dev eth0
 	start_quiet_server -J write

@@ -256,7 +256,6 @@ static int reset(void **state)
 	memset(&disk, 0, sizeof(disk));
 	memset(&done, 0, sizeof(done));
 	outputs.file_mode = 0640;
-	outputs.file_mode = 0640;
 	atomic_store(&cancelled, false);
 	return 0;
 }
