@@ -173,7 +173,7 @@ happy_path() {
 	one-off -s 9000	0	write one-way ring:1000
 	one-off	0	version:3	refused: client and server speak different versions
 	server -J	0	tutorial	start the server with that word	> "operation": null*"status": 4
-	one-off	0	tutorial	the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server
+	one-off	0	tutorial	refused: the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
 	[[ $stderr == *"a pipe can be sent once, and --iters or --duration asks for it again"* ]]

@@ -80,7 +80,8 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	local message count=0
 	while read -r message; do
 		count=$((count + 1))
-		grep -q -F -e "$message" tests/{pair,data,faults,many,check,fake-verbs}.bats tests/helpers.bash || { echo "none asks for: $message"; return 1; }
-	done < <((section DIAGNOSTICS rdma-client.1; section DIAGNOSTICS rdma-server.1) | sed -n 's/^\.It Qq //p' | sed 's/\\&//g; s/\\-/-/g; s/\\(aq/'"'/g" | sort -u)
+		grep -q -F -e "$message" tests/*.bats tests/helpers.bash tests/unit/*.c || { echo "none asks for: $message"; return 1; }
+	done < <((section DIAGNOSTICS rdma-client.1; section DIAGNOSTICS rdma-server.1) |
+		sed -n 's/^\.It Qq \(the server refused: \)\?//p' | sed 's/\\&//g; s/\\-/-/g; s/\\(aq/'"'/g" | sort -u)
 	[ "$count" -gt 12 ]
 }
