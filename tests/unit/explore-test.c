@@ -956,8 +956,8 @@ static bool explore(struct exploration *exploration, const struct setting *setti
 }
 
 /*
- * All settings for one pair of programs; `number` counts from 0. False: there are no more. Damage
- * shows in checks alone, whenever the adapter flushes; one way there is one payload to damage.
+ * All settings for one pair of programs; `number` counts from 0. False: there are no more. Damage,
+ * of one payload or of both, shows in checks alone, whenever the adapter flushes.
  */
 static bool make_setting(struct setting *setting, unsigned int number)
 {
@@ -965,10 +965,12 @@ static bool make_setting(struct setting *setting, unsigned int number)
 
 	setting->operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
 	setting->completes_early = number & 2;
-	setting->flushes_at_notice = !setting->one_way && variant == 1;
-	setting->corrupted[ROLE_CLIENT] = variant == (setting->one_way ? 1 : 2);
-	setting->corrupted[ROLE_SERVER] = variant == (setting->one_way ? 1 : 3);
-	return variant < (verifying(setting) && !setting->one_way ? 4 : 2);
+	setting->flushes_at_notice = variant == 1;
+	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
+	setting->corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
+	if (setting->one_way) /* only one side sends: to damage both is to damage it */
+		return variant < 3;
+	return variant < (verifying(setting) ? 5 : 2);
 }
 
 /* ---- The protocol as it is ---- */

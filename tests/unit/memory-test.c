@@ -62,7 +62,7 @@ TEST(large_memory_is_advised_to_be_of_transparent_huge_pages)
 {
 	uint8_t *memory = memory_map(4 * HUGE_PAGE);
 	FILE *maps = fopen("/proc/self/smaps", "r");
-	unsigned long start, end = 0;
+	unsigned long first, behind, start = 0, end = 0;
 	char line[512] = "";
 
 	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
@@ -71,7 +71,8 @@ TEST(large_memory_is_advised_to_be_of_transparent_huge_pages)
 	}
 	while (end <= (uintptr_t)memory || strncmp(line, "VmFlags:", 8) != 0) {
 		assert_non_null(fgets(line, sizeof(line), maps));
-		sscanf(line, "%lx-%lx ", &start, &end);
+		if (sscanf(line, "%lx-%lx ", &first, &behind) == 2)
+			start = first, end = behind;
 	}
 	assert_true(start <= (uintptr_t)memory);
 	assert_null(strstr(line, " ht"));

@@ -327,7 +327,6 @@ TEST(what_is_no_number_of_its_kind_is_refused)
 		{ "--min-rate", "1B" }, { "--min-rate", "1s" }, { "--min-rate", "1KiB" },
 	};
 	/* clang-format on */
-	/* clang-format on */
 
 	for (size_t i = 0; i < ENTRIES(options); i++) {
 		for (size_t j = 0; j < ENTRIES(refused); j++)

@@ -6,6 +6,7 @@
 #include "rdma-common/output.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -444,6 +445,8 @@ TEST(only_what_is_a_failure_fails_a_file)
 		assert_stored("old", bytes, cases[i].left);
 		if (!cases[i].new_error || cases[i].left == SIZE)
 			assert_stored("new", bytes, SIZE);
+		else
+			assert_int_equal(access("new", F_OK), -1);
 	}
 	disk.no_proc = true; /* by which a file without a name gets one: so it is not opened */
 	disk.errors[NAMELESS] = EIO;
@@ -500,24 +503,23 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 		{ 01764, EPERM, 0, 0764 }, { 0764, EPERM, EPERM, 0704 },
 		{ 0764, 0, EINVAL, 0704 }, { 0600, EOPNOTSUPP, ENOSYS, 0600 },
 	};
+	bool is_root = geteuid() == 0; /* who alone can give a file away */
 	struct stat about;
 
-	if (geteuid() != 0) {
-		print_message("only root can give a file away\n");
-		skip();
-	}
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		assert_int_equal(store("old", 5), 0);
-		assert_int_equal(chown("old", OTHER, OTHER), 0);
+		assert_int_equal(is_root ? chown("old", OTHER, OTHER) : 0, 0);
 		assert_int_equal(chmod("old", cases[i].before), 0);
 		disk.errors[OWNER] = cases[i].owner_error;
 		disk.errors[GROUP] = cases[i].group_error;
 		assert_int_equal(store("old", SIZE), 0);
 		reset(NULL);
 		about = about_file("old");
-		assert_int_equal(about.st_uid, cases[i].owner_error ? 0 : OTHER);
-		assert_int_equal(about.st_gid, cases[i].group_error ? 0 : OTHER);
-		assert_int_equal(about.st_mode & 07777, cases[i].after);
+		if (is_root) {
+			assert_int_equal(about.st_uid, cases[i].owner_error ? 0 : OTHER);
+			assert_int_equal(about.st_gid, cases[i].group_error ? 0 : OTHER);
+			assert_int_equal(about.st_mode & 07777, cases[i].after);
+		}
 		assert_stored("old", bytes, SIZE);
 	}
 }
@@ -560,6 +562,7 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 	}
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		disk = cases[i].disk;
+		assert_int_equal(check(cases[i].name, 7), cases[i].error);
 		assert_int_equal(store(cases[i].name, 1), cases[i].error); /* dangling */
 		assert_int_equal(store(cases[i].name, SIZE), cases[i].error);
 		reset(NULL);
@@ -597,8 +600,10 @@ TEST(a_name_that_is_too_long_is_no_other_name)
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store(long_name(longest), SIZE), 0);
-		for (size_t more = 1; more <= 22; more++)
+		for (size_t more = 1; more <= 22; more++) {
+			assert_int_equal(check(long_name(longest + more), 5), ENAMETOOLONG);
 			assert_int_equal(store(long_name(longest + more), 5), ENAMETOOLONG);
+		}
 		assert_stored("new", bytes, SIZE);
 	}
 	assert_int_equal(symlink("longer", "new"), 0);
@@ -695,6 +700,7 @@ TEST(a_file_beyond_the_limit_is_an_error_and_leaves_nothing)
 	assert_int_equal(check("new", 1001), EFBIG);
 	assert_int_equal(check("new", 1000), 0);
 	assert_int_equal(store("new", SIZE), EFBIG);
+	assert_int_equal(access("new", F_OK), -1);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
 }
 
@@ -739,6 +745,7 @@ TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 	}
 	disk.errors[SYNC] = EIO; /* is noticed early */
 	assert_int_equal(write_much(2 * MEBIBYTE), EIO);
+	assert_int_equal(access("new", F_OK), -1);
 }
 
 /* ---- What is no file ---- */
@@ -815,11 +822,18 @@ TEST(a_reader_that_does_not_read_can_be_cancelled)
 	}
 }
 
+static void *store_behind(void *result)
+{
+	*(int *)result = store("fifo", 7);
+	return NULL;
+}
+
 /* As in a file of their own, but one behind the other; what only the first would have is let go. */
 TEST(payloads_for_one_pipe_follow_one_another)
 {
-	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	int reader = open("fifo", O_RDONLY | O_NONBLOCK), result;
 	uint8_t found[20];
+	pthread_t other;
 
 	for (int commits = 0; commits < 2; commits++) {
 		struct output *first = opened("fifo");
@@ -829,11 +843,14 @@ TEST(payloads_for_one_pipe_follow_one_another)
 		assert_int_equal(store("new", 1), 0); /* has nothing to do with it */
 		assert_stored("new", bytes, 1);
 		assert_int_equal(store("/dev/null", SIZE), 0);
+		assert_int_equal(pthread_create(&other, NULL, store_behind, &result), 0);
+		usleep(20000); /* it waits, or comes later: either way it is the second */
 		if (commits)
 			assert_int_equal(commit(first), 0);
 		else
 			output_abandon(first);
-		assert_int_equal(store("fifo", 7), 0);
+		assert_int_equal(pthread_join(other, NULL), 0);
+		assert_int_equal(result, 0);
 		assert_int_equal(read(reader, found, sizeof(found)), 12);
 		assert_memory_equal(found, bytes, 5);
 		assert_memory_equal(found + 5, bytes, 7);
