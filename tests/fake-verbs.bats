@@ -95,6 +95,7 @@ try_outcomes() {
 	local columns who=("$@") variant failed=0 count=0
 	while IFS=$'\t' read -ra columns; do
 		[[ ${columns[0]} != "#"* ]] || continue
+		[[ ${columns[1]:-} != *"> "* ]] || { echo "a row without a script: ${columns[*]}" && return 1; }
 		[ $# -gt 0 ] || { read -ra who <<<"${columns[0]}" && columns=("${columns[@]:1}"); }
 		local variants=("${who[0]}:")
 		[ "${who[0]}" != both ] || variants=(client: one-off:)
@@ -167,8 +168,8 @@ happy_path() {
 	one-off	0	iwarp read	> reading message
 	one-off	0	write	> writing message
 	one-off	0	iwarp write	> writing message
-	server -J -n 5	0	read clients:3 together	listening on	> "operation": "read", *"operations": 5, *"status": 0	served=3
-	server -J -n 5	0	iwarp write clients:3 together	listening on	> "operation": "write", *"operations": 5, *"status": 0	served=3
+	server -J -n 5	0	read clients:3 together	listening on	> $(printf '"operation": "read", *"operations": 5, *"status": 0,*%.0s' 1 2 3)	served=3
+	server -J -n 5	0	iwarp write clients:3 together	listening on	> $(printf '"operation": "write", *"operations": 5, *"status": 0,*%.0s' 1 2 3)	served=3
 	one-off -s 9000	0	read one-way ring:1000
 	one-off -s 9000	0	write one-way ring:1000
 	one-off	0	version:3	refused: client and server speak different versions
@@ -182,18 +183,18 @@ happy_path() {
 # But one that measures is served, for as long as it says.
 @test "a client that examines the path, and asks for the other operation first, is refused without a word of it" {
 	word="write" outcomes server <<-END
-	0	check	!> received
-	0	iwarp check	!> received
+	0	check	!> 20000.?
+	0	iwarp check	!> 20000.?
 	0	read	: refused: mismatched modes, one side reads
 	0	iwarp read	: refused: mismatched modes, one side reads
-	0	check fail:rdma_reject:1:22	!> received
+	0	check fail:rdma_reject:1:22	!> 20000.?
 	0	check fail:rdma_destroy_id:1:16	rdma-server: cannot destroy a connection identifier: Device or resource busy
 	END
 	word="read" outcomes <<-END
 	server -J	0	write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
 	server -J	0	iwarp write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
-	one-off	0	write check measures back seconds:1 payload:1	> bytes in ???* operations and 1.
-	one-off	0	write check measures back seconds:3 payload:1	> bytes in ???* operations and 3.
+	one-off	0	write check measures back seconds:1 payload:1	> wrote +([0-9]) bytes in [0-9][0-9][0-9]?([0-9]) operations and 1.
+	one-off	0	write check measures back seconds:3 payload:1	> wrote +([0-9]) bytes in [0-9][0-9][0-9]?([0-9]) operations and 3.
 	END
 }
 
@@ -258,6 +259,7 @@ happy_path() {
 	every -n 1000 --depth 1	0	immediate
 	every -n 1000 --depth 64 --busy-poll	0	immediate
 	one-off -n 1000 --depth 64	0	immediate
+	both -n 1000 --depth 1 --busy-poll	0	immediate
 	client -n 1000 --depth 1	0	coalesce write
 	END
 }
@@ -421,6 +423,8 @@ happy_path() {
 	every -o $folder/file	1	payload:30000 ring:3000 fail:fsync:1:5	cannot be stored in '$folder/file': Input/output error
 	every -o $folder/file	1	payload:30000 ring:3000 fail:linkat:1:13	cannot be stored in '$folder/file': Permission denied
 	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device
+	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	nothing happened
+	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer went away
 	client -o $folder/none/file	1	write	cannot store 1024 bytes in '$folder/none/file': $missing
 	client -o $folder/none/file	1	iwarp unknown	cannot store the incoming payload in '$folder/none/file': $missing
 	server -o $folder/none/file	0	write unknown	cannot store the incoming payload in '$folder/none/file': $missing
@@ -637,6 +641,10 @@ happy_path() {
 	both	0	DISCONNECTED@600
 	both	0	DISCONNECTED!
 	both	0	DISCONNECTED+TIMEWAIT_EXIT
+	# the client has taken its request back
+	one-off	6	fail:rdma_accept:1:22	peer went away	0x failed
+	one-off	6	iwarp fail:rdma_accept:1:104	peer went away	0x failed
+	one-off	6	iwarp fail:rdma_accept:1:32	peer went away	0x failed
 	client	0	flush>DISCONNECTED
 	client	0	DISCONNECTED>flush
 	client	0	flush@9000
@@ -927,9 +935,9 @@ found() {
 	1	fail:ibv_alloc_pd:1:12	$needs
 	END
 	outcomes client <<-END
-	1	memory:0	cannot register
-	1	memory:4096	cannot register
-	1	memory:8192	cannot register
+	1	memory:0	it would exceed the locked-memory limit of 0 KiB; raise it ('ulimit -l'
+	1	memory:4096	it would exceed the locked-memory limit of 4 KiB; raise it ('ulimit -l'
+	1	memory:8192	it would exceed the locked-memory limit of 8 KiB; raise it ('ulimit -l'
 	0	memory:12288
 	END
 	port=20000 path "memory:8192"
@@ -1024,7 +1032,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	1	check fail:rdma_create_id:3:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	5	check operation!	$transfer arrived, server to client failed: $silent
 	5	check received-DONE! received-VERDICT!	$transfer failed, server to client arrived: $silent
-	5	check write iwarp received-DONE! received-VERDICT!	$transfer not known, server to client not known: $silent
+	5	check write iwarp received-DONE! received-VERDICT!	port 20000: rdma-server write$transfer not known, server to client not known: $silent
 	5	check write operation!	port 20000: rdma-server write?*$transfer failed, server to client arrived: $silent
 	5	check write received-VERDICT!	$transfer arrived, server to client verified: $silent
 	5	check write received-DONE! received-VERDICT!	$transfer arrived, server to client failed: $silent
@@ -1110,7 +1118,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 @test "the smallest pair: both programs, both kinds of transport" {
 	local role script buffer="remote buffer: text of the scripted peer"
 	for role in smallest-client smallest-server; do
-		for script in "" iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "received-DONE@5000" \
+		for script in read iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "received-DONE@5000" \
 			"2*ESTABLISHED+UNREACHABLE:-110" tutorial "tutorial iwarp" "tutorial coalesce" "tutorial coalesce iwarp" \
 			"tutorial DISCONNECTED@500"; do
 			outcomes "$role" <<<"0	$script	> $buffer"
@@ -1183,7 +1191,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		0	coalesce CONNECT_REQUEST+leave leave+return
 		0	iwarp coalesce CONNECT_REQUEST+leave leave+return
 		# under several sessions at a time: each ends
-		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone
+		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone	3x rdma link
 		END
 		for step in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE; do
 			outcomes server <<<"0	$twice ${step% *} 2*${step##* }+leave	$gone	rdma link"
@@ -1705,7 +1713,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 # bats test_tags=memory
 @test "several connections of a client: one that does not come about, or waits, or fails twice does not change the others" {
 	outcomes <<-END
-	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,
+	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
 	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
 	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	100x no answer to the connect request
@@ -1741,7 +1749,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 	one-off	0	together clients:2 lacks:1	refused: the server is out of resources for another session; try again later
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
-	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 lacks:1	1x refused: 2 sessions are open, as many as	$silent	served=1	rdma_reject=1
+	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 lacks:1	1x refused: 2 sessions are open, as many as --max-sessions allows	$silent	served=1	rdma_reject=1
 	# each ends at its own time: they stand still from 0 and from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END

@@ -227,6 +227,7 @@ add_link() {
 @test "client: its own RDMA link goes"             { client_when write "-t $LIMIT" 1 5 "device was removed" --at mr=hang -- remove_link b; }
 @test "one-off: the client's host stops"           { server_when write "-t 3" 5     6 "$SILENT"   --at mr=hang       -- stop_host b; }
 @test "one-off: its own RDMA link goes"            { server_when read  "-t $LIMIT" 1 5 "device was removed" --at mr=hang -- remove_link a; }
+
 # discarded HOST: how many packets a checksum has discarded there so far. Soft-RoCE does not count those themselves, but
 # that one was missing when the next came, and what was sent again; nothing else is lost here.
 discarded() {

@@ -63,6 +63,7 @@ usage_error() {
 	usage_error "not '65536'" rdma-server --port=65536 read
 	usage_error 'invalid option' rdma-client -p 1 read 192.0.2.1 1
 	usage_error 'requires an argument' rdma-client read 192.0.2.1 1 -m
+	usage_error '--max-sessions takes a whole number' rdma-server --max-sessions=0 read
 	usage_error "rdma-server: unrecognized option '--no-such-option'" "$BATS_TEST_DIRNAME/../rdma-server" --no-such-option read
 	[[ $stderr == "rdma-server: "* ]]
 }
@@ -110,4 +111,9 @@ usage_error() {
 		rdma-client --connections 2 -o x read 192.0.2.1 1
 	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
+}
+
+@test "fewer than 32 descriptors: that is the reason, whatever a library says: exit status 1" {
+	run -1 bash -c 'ulimit -n 31 && exec "$@"' - "$BATS_TEST_DIRNAME/../rdma-client" -t 1 read 192.0.2.1 1
+	[[ $output == *"raise the limit ('ulimit -n')"* ]]
 }

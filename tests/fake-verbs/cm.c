@@ -641,8 +641,8 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 	       "read depths beyond what the device can do");
 	forbid(!scripted("write") && parameters->responder_resources == 0,
 	       "the peer's RDMA READs are not served");
-	forbid(parameters->retry_count == 0 || parameters->rnr_retry_count == 0,
-	       "a retry count of 0: one lost packet would be the end");
+	forbid(parameters->retry_count != 7 || parameters->rnr_retry_count != 7,
+	       "not the most retries there are: a network that is cut for a moment would be the end");
 	qp->read_depth = parameters->initiator_depth;
 	if (qp->read_depth > peer_serves_reads())
 		qp->read_depth = peer_serves_reads();

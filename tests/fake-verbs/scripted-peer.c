@@ -853,8 +853,11 @@ static void check_order(struct peer *peer, const struct message *message)
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size)
 {
 	struct message message;
+	uint8_t again[MESSAGE_SIZE];
 
 	forbid(!decode_message(bytes, size, &message), "%u bytes that are no message", size);
+	encode_message(&message, again);
+	forbid(memcmp(again, bytes, sizeof(again)) != 0, "reserved bytes that are not 0");
 	check_order(peer, &message);
 	if (message.type == MSG_MR)
 		receive_region(peer, &message);
