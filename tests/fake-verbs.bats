@@ -312,6 +312,7 @@ happy_path() {
 	client --max-size 1K	4	payload:1025	the server sends 1025 bytes, more than the 1024 that --max-size allows here
 	one-off --max-size 8K	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
 	one-off --max-size 8K	4	write unknown payload:9000 immediate	the peer sends more than the 8192 bytes that --max-size allows here
+	one-off --max-size 1500K	4	write unknown payload:2000000	the peer sends more than the 1536000 bytes that --max-size allows here
 	one-off --max-size 8K	0	write unknown payload:8192 immediate
 	END
 }
