@@ -306,6 +306,27 @@ happy_path() {
 	END
 }
 
+# What the peer gets is compared byte by byte, and what the program keeps with what the peer sent; lengths that 8, or the
+# 256 KiB that are kept at a time, do not divide.
+# bats test_tags=memory
+@test "streams: files, pipes and patterns, through rings and from whole ones, are the bytes that were sent" {
+	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept script
+	head -c 600001 <(seq 200000) >"$file"
+	for script in "" "memory:300000" "write memory:300000" "ring:4097 unknown" "write ring:70000 coalesce"; do
+		outcomes every -f "$file" -o "$kept" <<<"0	$script payload:600001 file:$file same"
+		cmp "$file" "$kept"
+		outcomes client -f <(cat "$file") -o >(cat >"$kept.pipe") <<<"0	$script payload:600001 file:$file same"
+		wait $!
+		cmp "$file" "$kept.pipe"
+	done
+	outcomes <<-END
+	both -f $file -n 3	0	memory:300000 payload:600001 file:$file same passes:3
+	both -f $file -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
+	one-off	0	check payload:300001 same memory:100000
+	one-off	0	write check payload:300001 same memory:100000
+	END
+}
+
 # bats test_tags=memory
 @test "streams: --max-size holds for what the hello says, and for an unknown length whose end comes together with MSG_DONE" {
 	outcomes <<-END
@@ -407,17 +428,20 @@ happy_path() {
 	local number file=$BATS_TEST_TMPDIR/file
 	truncate -s 9000000 "$file"
 	for number in 1 2 9 35; do
-		outcomes every -f "$file" <<<"1	fail:pread:$number:5	cannot read '$file': Input/output error"
+		outcomes every -f "$file" <<-END
+		1	fail:pread:$number:5	cannot read '$file': Input/output error
+		1	fail:pread:$number:61	cannot read '$file': it was cut short meanwhile; try again when it is whole
+		END
 	done
 }
 
 # What the program prints is shorter than the least that it may write.
 # bats test_tags=memory
 @test "streams: what is received cannot be stored, at the beginning, half-way and at the end: nothing is left" {
-	local kilobytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
+	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
-	for kilobytes in 5 130; do
-		(ulimit -f "$kilobytes" &&
+	for bytes in 5000 130000 139999; do
+		(prlimit --pid "$BASHPID" --fsize="$bytes" &&
 			outcomes every -o "$folder/file" <<<"1	unknown payload:140000 ring:3000	cannot store in '$folder/file': File too large")
 	done
 	outcomes <<-END

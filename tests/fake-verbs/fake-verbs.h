@@ -24,6 +24,7 @@
  *   clients:N together        how many clients come to a server; all at once
  *   payload:N passes:N        bytes that the peer sends; how often it performs its operation
  *   seconds:N                 for how long, with passes:0
+ *   file:NAME same            where its bytes are; the program has to send the same
  *   ring:N request:N          bytes of the peer's rings; of its work requests
  *   late-source               the peer announces its ring before there is anything in it
  *   trickles:N                a pipe that the program reads gives a byte every N milliseconds
@@ -64,7 +65,8 @@
  *   ports:N                   ports of the device, which all look alike
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
- *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too
+ *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too; ENODATA
+ *                             of pread: the file ends there
  *   signal:FUNCTION:N:SIGNAL  this signal comes during the Nth call of the function
  * and orders, where X and Y are names of stimuli: sent-MR, sent-DONE, sent-VERDICT, sent-WINDOW,
  * the same that are received, operation, flush, peer-operation (one of the peer's completes),

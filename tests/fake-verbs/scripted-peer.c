@@ -71,12 +71,29 @@ static const struct transfer_stream *program_stream(const struct peer *peer)
 
 /* ---- Hellos, and what follows from them ---- */
 
+REDIRECTED(fclose);
+static void read_outgoing(struct peer *peer, const char *name)
+{
+	FILE *file = fopen(name, "r");
+
+	forbid(!file || fread(peer->outgoing, 1, peer->outgoing_length, file) <
+				peer->outgoing_length,
+	       "the script needs payload:N, and as many bytes in '%s'", name);
+	__real_fclose(file);
+}
+
 /* One pass of the outgoing payload. What does not fit a tutorial's is different everywhere. */
 void peer_start(struct peer *peer, struct fake_id *id)
 {
+	const char *file = scripted_text("file");
+
 	peer->id = id;
 	peer->outgoing_length = scripted_number("payload", TUTORIAL_PAYLOAD);
 	peer->outgoing = allocate(peer->outgoing_length + sizeof(TEXT));
+	if (file) {
+		read_outgoing(peer, file);
+		return;
+	}
 	for (uint64_t i = TUTORIAL_PAYLOAD; i < peer->outgoing_length; i++)
 		peer->outgoing[i] = (uint8_t)(i * 2654435761U >> 16);
 	copy_bytes(peer->outgoing, TEXT, sizeof(TEXT));
@@ -198,7 +215,7 @@ static void plan_transfer(struct peer *peer, const struct hello *program, bool p
 
 /*
  * A server that a client asks for as long a pattern as it sends, or for one of a byte, says so.
- * Where the peer is that server, it does so.
+ * Where the peer is that server, it does so; what it sends is a pattern in any case.
  */
 static void agree_on_check(struct peer *peer, bool passive, const struct hello *hello)
 {
@@ -211,11 +228,10 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 	       "the program sends no pattern, or one of another length");
 	forbid(!passive && hello->length > longest, "the script needs payload:%llu",
 	       (unsigned long long)hello->length);
-	if (passive)
-		return;
-	peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
-	if (hello->flags & HELLO_CHECK_BACK)
+	if (!passive && hello->flags & HELLO_CHECK_BACK)
 		peer->outgoing_length = BACK_SIZE;
+	else if (!passive)
+		peer->outgoing_length = hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
 	for (uint64_t i = 0; i < peer->outgoing_length; i++)
 		peer->outgoing[i] =
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
@@ -581,6 +597,18 @@ static bool all_is_kept(const struct transfer *transfer)
 	return sink->done && sink->kept == transfer_sink_end(transfer);
 }
 
+/* Where both sides send the same, the program's payload is the peer's. */
+static void compare(const struct peer *peer)
+{
+	uint64_t size = smaller(peer->done_bytes, peer->incoming_size);
+
+	if (!scripted("same"))
+		return;
+	for (uint64_t i = 0; i < size; i++)
+		forbid(peer->incoming[i] != peer->outgoing[i % peer->outgoing_length],
+		       "byte %llu of what it sent is wrong", (unsigned long long)i);
+}
+
 /* The verdict, once the program's payload and its digest are here. */
 static bool judge(struct peer *peer)
 {
@@ -596,6 +624,7 @@ static bool judge(struct peer *peer)
 	}
 	peer->good = !peer->transfer.sink.stream.plan.present ||
 		     XXH3_64bits(peer->incoming, peer->done_bytes) == peer->digest;
+	compare(peer);
 	peer_sends_verdict(peer, peer->good ? 0 : STATUS_CONTENTS_WRONG);
 	if (peer->received == RECEIVED_VERDICT)
 		conclude(peer);
