@@ -302,7 +302,7 @@ happy_path() {
 	# the ring of this side is shorter than the payload, and passes repeat; a damaged first pass is written over
 	client -n 3	0	memory:100000 payload:300000
 	client -n 3	7	memory:100000 payload:300000 corrupt-in	the contents are wrong
-	client -n 3 -s 300000	0	write memory:100000
+	client -n 3 -s 300001	0	write memory:100000
 	END
 }
 
@@ -310,15 +310,20 @@ happy_path() {
 # 256 KiB that are kept at a time, do not divide.
 # bats test_tags=memory
 @test "streams: files, pipes and patterns, through rings and from whole ones, are the bytes that were sent" {
-	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept script
+	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script
 	head -c 600001 <(seq 200000) >"$file"
-	for script in "" "memory:300000" "write memory:300000" "ring:4097 unknown" "write ring:70000 coalesce"; do
+	for script in "" "memory:100000" "write memory:100000" "ring:4097 unknown" "write ring:70000 coalesce"; do
 		outcomes every -f "$file" -o "$kept" <<<"0	$script payload:600001 file:$file same"
 		cmp "$file" "$kept"
 		outcomes client -f <(cat "$file") -o >(cat >"$kept.pipe") <<<"0	$script payload:600001 file:$file same"
 		wait $!
 		cmp "$file" "$kept.pipe"
 	done
+	# several passes in a ring; and of a pipe all in memory, which is longer than the ring
+	text=$(head -c 1500 "$file" | tr '\n' .)
+	printf '%s\0' "$text" >"$kept"
+	outcomes client --verify-all -n 99 -m "$text" <<<"0	write memory:50000 payload:1501 file:$kept same"
+	outcomes client -f <(head -c 50001 "$file") <<<"0	memory:50000 payload:50001 file:$file same"
 	outcomes <<-END
 	both -f $file -n 3	0	memory:300000 payload:600001 file:$file same passes:3
 	both -f $file -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
@@ -349,6 +354,8 @@ happy_path() {
 	client --one-way -f /dev/fd/$endless	5	write one-way trickles:300 $silent until:4000	nothing happened
 	client --one-way -f /dev/fd/$endless	5	iwarp write one-way trickles:300 99*received-WINDOW! received-VERDICT! until:4000	nothing happened
 	END
+	fake client "trickles:3000 until:9000" -f - <&$endless
+	[ "$status" -eq 5 ]
 	for transport in read "iwarp write"; do
 		outcomes client -f <(echo as long as five seconds) <<<"0	$transport trickles:250 from:5000"
 	done
