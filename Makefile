@@ -132,6 +132,8 @@ SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
+# What they call, and what that needs.
+FUZZED = $(addprefix rdma-common/,clock console counters log netlink options process status wire)
 FUZZ_SECONDS ?= 600
 
 # The modules once for each way to watch them.
@@ -145,7 +147,7 @@ $(PROGRAMS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o $(MODULES:%.c=build/$(1
 endef
 $(foreach kind,asan tsan fuzz,$(eval $(call WATCHED,$(kind))))
 
-$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(MODULES:%.c=build/fuzz/%.o)
+$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(FUZZED:%=build/fuzz/%.o)
 	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $^ $(LIBRARIES)
 build/fuzz/%: CC = clang
 

@@ -18,8 +18,6 @@ SMALLEST=${SMALLEST:-$top/build/smallest}
 # Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
 # that are busy with other things take long. A program that is expected to succeed gets as much for its --timeout.
 LIMIT=${LIMIT:-120}
-# Measured times go here, if it is set: milliseconds, status, test, what.
-TIMES=${TIMES:-/dev/null}
 
 # await COMMAND...: until it succeeds.
 await() {
@@ -77,7 +75,6 @@ milliseconds() {
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
-	echo "$passed ms, status ${status:-none}: $BATS_TEST_DESCRIPTION: $3" >>"$TIMES"
 	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
 }
 
