@@ -8,7 +8,7 @@
  * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
  * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
  * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time: if the
- * program hangs all the same, SIGKILL ends it after REAL_SECONDS.
+ * program hangs all the same, SIGKILL ends it after FAKE_VERBS_SECONDS (REAL_SECONDS).
  *
  * FAKE_VERBS_DEVICE is the device's folder in sysfs, with the counters of its ports; else none.
  * The environment variable FAKE_VERBS holds blank-separated words:
