@@ -35,9 +35,10 @@ setup() {
 # bats test_tags=slow
 @test "reads in both directions, more than the adapters ask for at a time" {
 	start_server -s 4K -n 1000 --depth 65536 read
-	client -s 64K -n 1000 --depth 65536 -J read 192.0.2.1 "$port"
+	client -s 64K -n 1000 --depth 65536 -J --report read 192.0.2.1 "$port"
 	expect 0
 	[ "$(json operations verified)" = $'1000\nTrue' ]
+	[[ $stderr =~ "digests took 0."0*[1-9][0-9]*" s for the outgoing payload, 0."0*[1-9] ]]
 }
 
 # Of WRITEs that are lost on their way from host b, a alone sees that some are missing.
