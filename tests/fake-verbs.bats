@@ -325,11 +325,17 @@ happy_path() {
 	outcomes client --verify-all -n 99 -m "$text" <<<"0	write memory:50000 payload:1501 file:$kept same"
 	outcomes client -f <(head -c 50001 "$file") <<<"0	memory:50000 payload:50001 file:$file same"
 	outcomes <<-END
-	both -f $file -n 3	0	memory:300000 payload:600001 file:$file same passes:3
-	both -f $file -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
+	both -f $file -o $kept -n 3	0	memory:300000 payload:600001 file:$file same passes:3
+	both -f $file -o $kept.too -n 3	0	write memory:300000 payload:600001 file:$file same passes:3
 	one-off	0	check payload:300001 same memory:100000
 	one-off	0	write check payload:300001 same memory:100000
 	END
+	cmp "$file" "$kept"
+	cmp "$file" "$kept.too"
+	# a pipe takes 64 KiB, and then the byte that is left
+	outcomes client -o >(cat >"$kept.pipe") <<<"0	payload:65537 file:$file"
+	wait $!
+	cmp <(head -c 65537 "$file") "$kept.pipe"
 }
 
 # bats test_tags=memory
