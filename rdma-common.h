@@ -53,6 +53,7 @@ struct engine {
 	struct console console;
 	struct log log; /* for what concerns no session */
 	struct outputs outputs;
+	struct helper *checker; /* of --output; NULL: not asked yet */
 	struct payload payload;
 	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
 	 * until its connection ends: what is deregistered before is being verified, and not freed

@@ -233,22 +233,34 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	transfer_init(&connection->transfer, plan);
 }
 
+/* Whether --output can store so much, by a helper: no file system holds this thread up for long. */
+static int try_output(struct engine *engine, uint64_t size)
+{
+	if (!engine->checker)
+		engine->checker = helper_start_storing(&engine->process, &engine->outputs,
+						       engine->options->output);
+	return engine->checker ? helper_check(engine->checker, size) : errno;
+}
+
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */
 static enum status check_output(const struct connection *connection, struct failure *failure)
 {
 	const char *output = connection->options->output;
 	uint64_t size = connection->agreement.incoming_length;
+	int error;
 
-	if (!output || size == 0 || connection->agreement.wanted_length > 0 ||
-	    !output_check(output, size))
+	if (!output || size == 0 || connection->agreement.wanted_length > 0)
+		return STATUS_SUCCESS;
+	error = try_output(connection->engine, size);
+	if (!error)
 		return STATUS_SUCCESS;
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot store the incoming payload in '%s': %s",
-				   short_name(output).text, output_error(errno));
+				   short_name(output).text, output_error(error));
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
-			   short_name(output).text, output_error(errno));
+			   short_name(output).text, output_error(error));
 }
 
 /* What takes both payloads through their rings. */
@@ -569,6 +581,7 @@ int engine_end(struct engine *engine, enum status status)
 {
 	enum status output;
 
+	engine->held_up += !helper_release(engine->checker);
 	await_helpers(engine);
 	if (engine->held_up > 0) /* one may be reading a file or a pipe */
 		engine->payload.descriptor = -1;

@@ -13,8 +13,9 @@
 #include "clock.h"
 #include "memory.h"
 
-/* The time that a call has to end when its session is over. */
+/* The time that a call has to end when its session is over; that a file system has to answer. */
 #define PATIENCE_MILLISECONDS 500
+#define ANSWER_MILLISECONDS   2000
 
 enum state {
 	STATE_IDLE,
@@ -36,8 +37,8 @@ struct helper {
 	atomic_bool parted; /* one of both has ended, or has let go of the other */
 	/* Of the call; the helper's while it is busy: */
 	ssize_t (*call)(struct helper *helper);
-	uint8_t *memory; /* what is read or stored lies in it: the ring, or the buffer */
-	uint64_t position;
+	uint8_t *memory;   /* what is read or stored lies in it: the ring, or the buffer */
+	uint64_t position; /* or the size of what is to be stored */
 	size_t offset, size;
 	ssize_t result;
 	int error;
@@ -77,6 +78,11 @@ static ssize_t commit(struct helper *helper)
 	output = helper->output;
 	helper->output = NULL;
 	return output_commit(output);
+}
+
+static ssize_t check(struct helper *helper)
+{
+	return output_check(helper->output_name, helper->position);
 }
 
 static void destroy(struct helper *helper)
@@ -222,6 +228,25 @@ void helper_cancel(struct helper *helper)
 {
 	if (helper)
 		atomic_store(&helper->cancelled, true);
+}
+
+int helper_check(struct helper *helper, uint64_t size)
+{
+	int64_t deadline = now_milliseconds() + ANSWER_MILLISECONDS, left;
+	struct pollfd ended = { .fd = helper->ended, .events = POLLIN };
+	ssize_t result;
+
+	if (helper_is_asked(helper) && !helper_drop(helper))
+		return ETIMEDOUT;
+	helper->position = size;
+	ask(helper, check);
+	while (!helper_result(helper, &result)) {
+		left = deadline - now_milliseconds();
+		if (left <= 0)
+			return ETIMEDOUT;
+		poll(&ended, 1, (int)left);
+	}
+	return result < 0 ? errno : 0;
 }
 
 /* Waits a moment until the thread has parted, which it tells behind that. */

@@ -405,20 +405,24 @@ happy_path() {
 @test "no memory or no thread for a session, or for a helper: it ends in words, its rings go last" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start a thread that reads what this side sends" starts="cannot start a thread for the session"
+	local checks="cannot store 8400000 bytes in '$BATS_TEST_TMPDIR/stored'"
 	local keeps="cannot start to verify, or store, what is received"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	client $files	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
-	client $files	1	$script fail:eventfd:3:24	$reads: Too many open files
-	client $files	1	$script fail:calloc:2:12	$reads: Cannot allocate memory
-	one-off $files	0	write $script clients:2 fail:calloc:2:12	$reads: Cannot allocate memory
-	client $files	1	$script fail:pthread_create:3:11	$reads: Resource temporarily unavailable
-	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$reads: Resource temporarily unavailable
-	client $files	1	$script fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	one-off $files	0	write $script clients:2 fail:pthread_create:4:11	$starts: Resource temporarily unavailable
-	both $files	1	$script fail:calloc:3:12	cannot allocate memory for work requests: Cannot allocate memory
-	both $files	1	$script fail:calloc:4:12	$keeps: Cannot allocate memory
-	both $files	1	$script fail:pthread_create:5:11	$keeps: Resource temporarily unavailable
+	client $files	1	$script fail:eventfd:3:24	$checks: Too many open files
+	client $files	1	$script fail:eventfd:4:24	$reads: Too many open files
+	client $files	1	$script fail:calloc:2:12	$checks: Cannot allocate memory
+	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$checks: Resource temporarily unavailable
+	client $files	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
+	one-off $files	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
+	client $files	1	$script fail:pthread_create:4:11	$reads: Resource temporarily unavailable
+	one-off $files	0	write $script clients:2 fail:pthread_create:4:11	$reads: Resource temporarily unavailable
+	client $files	1	$script fail:pthread_create:5:11	$starts: Resource temporarily unavailable
+	one-off $files	0	write $script clients:2 fail:pthread_create:5:11	$starts: Resource temporarily unavailable
+	both $files	1	$script fail:calloc:4:12	cannot allocate memory for work requests: Cannot allocate memory
+	both $files	1	$script fail:calloc:5:12	$keeps: Cannot allocate memory
+	both $files	1	$script fail:pthread_create:6:11	$keeps: Resource temporarily unavailable
 	END
 }
 
@@ -479,6 +483,9 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: nothing more came of what this side sends for the time of --timeout
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: all is received, but storing it did not move for the time of --timeout
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing what is received did not move for
+	# one that says nothing before: the first client waits for that, no other does
+	client -o $stored	1	statvfs! from:2000 until:5700	cannot store 1024 bytes in '$stored': its file system does not answer
+	server -o $stored	0	statvfs! clients:9 from:2000 until:5700	9x cannot store 1024 bytes in '$stored': its file system does not
 	END
 	[ ! -e "$stored" ]
 }
@@ -1816,7 +1823,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	server	0	clients:20 together	served=20	pthread_create=$((2 + 20))
-	server -f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored	0	clients:5 together	served=5	pthread_create=$((2 + 5 * 3))
+	server -f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored	0	clients:5 together	served=5	pthread_create=$((3 + 5 * 3))
 	END
 }
 

@@ -72,7 +72,8 @@
  * the same that are received, operation, flush, peer-operation (one of the peer's completes),
  * an event like DISCONNECTED, or one of those that are behind X+:
  *   X>Y     X waits until Y has been delivered and handled
- *   X!      the first X never comes; pread!, fsync! or fdatasync!: that call does not return
+ *   X!      the first X never comes; pread!, statvfs!, fsync! or fdatasync!: nor does that call
+ *           return
  *   X@N     the first X comes N milliseconds later
  *   X=N     the first X is a completion with status N
  *   X=E:N   instead of the first X comes the event E with status N; 3*X=E:N: of the first three

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -938,7 +939,8 @@ static void wait_for_disk(const char *function, int descriptor)
 	lock();
 	answers = !take_order(function, '!');
 	if (!answers) {
-		world.descriptors[descriptor] = true;
+		if (descriptor >= 0)
+			world.descriptors[descriptor] = true;
 		world.threads--;
 		world.held_up++;
 	}
@@ -962,6 +964,13 @@ WRAP_DISK(ssize_t, pread, (int descriptor, void *buffer, size_t size, off_t offs
 	  (descriptor, buffer, size, offset))
 WRAP_DISK(int, fsync, (int descriptor), (descriptor))
 WRAP_DISK(int, fdatasync, (int descriptor), (descriptor))
+
+REDIRECTED(statvfs);
+int __wrap_statvfs(const char *path, struct statvfs *about)
+{
+	wait_for_disk("statvfs", -1);
+	return __real_statvfs(path, about);
+}
 
 /* A name that the program asks for has the script's addresses, if it says any. */
 REDIRECTED(getaddrinfo);

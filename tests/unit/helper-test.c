@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "unit.h"
 #include "folder.h"
@@ -21,14 +22,26 @@ static uint8_t bytes[2 * HELPER_BUFFER];
 
 static int answer[2] = { -1, -1 }; /* a pipe: it answers once there is something in it */
 
-ssize_t pread(int descriptor, void *memory, size_t size, off_t offset)
+static bool answers(void)
 {
 	char byte;
 
-	if ((answer[0] >= 0 && read(answer[0], &byte, 1) != 1) ||
-	    lseek(descriptor, offset, SEEK_SET) < 0)
+	return answer[0] < 0 || read(answer[0], &byte, 1) == 1;
+}
+
+ssize_t pread(int descriptor, void *memory, size_t size, off_t offset)
+{
+	if (!answers() || lseek(descriptor, offset, SEEK_SET) < 0)
 		return -1;
 	return read(descriptor, memory, size);
+}
+
+/* It is full. */
+int statvfs(const char *name, struct statvfs *about)
+{
+	(void)name;
+	*about = (struct statvfs){ .f_frsize = 1, .f_blocks = 1 };
+	return answers() ? 0 : -1;
 }
 
 /* ---- What the tests have in common ---- */
@@ -191,6 +204,26 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 	close(answer[1]);
 	answer[0] = -1;
 	remove_payload(&payload);
+}
+
+/* For two seconds; then not at all, until the answer is there, which is to an earlier question. */
+TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
+{
+	struct helper *helper = helper_start_storing(&process, &outputs, "file");
+	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
+
+	assert_int_equal(helper_check(helper, 0), 0);
+	assert_int_equal(helper_check(helper, 1), ENOSPC);
+	assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
+	assert_int_equal(helper_check(helper, 1), ETIMEDOUT);
+	assert_int_equal(helper_check(helper, 0), ETIMEDOUT);
+	assert_int_equal(write(answer[1], "12", 2), 2);
+	assert_int_equal(poll(&ended, 1, 60000), 1);
+	assert_int_equal(helper_check(helper, 0), 0);
+	assert_true(helper_release(helper));
+	close(answer[0]);
+	close(answer[1]);
+	answer[0] = -1;
 }
 
 TEST(without_a_descriptor_there_is_no_helper)
