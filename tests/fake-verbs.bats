@@ -1763,7 +1763,7 @@ print(*(outcome.get(key) for key, kind in zip(sys.argv[1::2], sys.argv[2::2]) fo
 	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
 	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	100x no answer to the connect request
 	# what comes behind the end of one changes its reason no more
-	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	the peer went away	0x that it cannot accept
+	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer went away	0x that it cannot accept
 	END
 }
 

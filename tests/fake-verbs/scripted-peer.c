@@ -262,6 +262,8 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
 	       "the program's hello has a refusal, or passes and seconds");
 	forbid(!(hello.flags & HELLO_LATE_WINDOWS), "the program's hello takes no late windows");
+	forbid(!(hello.flags & HELLO_CHECK) && hello.flags & HELLO_CHECK_RATE,
+	       "the program measures for --check without that");
 	forbid(strcmp(hello.device, DEVICE) != 0, "the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
 		agree_on_check(peer, passive, &hello);
