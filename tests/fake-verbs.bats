@@ -470,6 +470,7 @@ happy_path() {
 	client -o $folder/none/file	1	write	cannot store 1024 bytes in '$folder/none/file': $missing
 	client -o $folder/none/file	1	iwarp unknown	cannot store the incoming payload in '$folder/none/file': $missing
 	server -o $folder/none/file	0	write unknown	cannot store the incoming payload in '$folder/none/file': $missing
+	one-off -o $folder/none/file	0	one-way
 	END
 	[ "$(count "$folder")" -eq 0 ]
 }

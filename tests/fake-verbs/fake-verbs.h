@@ -338,7 +338,7 @@ struct peer {
 	int64_t stores_at;                 /* it keeps what is copied, not before */
 	int64_t clock;                     /* when it looks again by itself; 0: it does not */
 	enum received received;
-	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good;
+	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good, may_count;
 	bool verdict_delivered, program_is_content;
 	bool lied;           /* what the program answers is not judged */
 	unsigned int steps;  /* behind MSG_MR, at which it may give up */

@@ -237,6 +237,12 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
+/* Whether the program, a client unless the peer is that, has a payload. */
+static bool sends_something(const struct hello *hello, bool passive)
+{
+	return !(hello->flags & HELLO_ONE_WAY) || passive == !hello->operation;
+}
+
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
 	/* what a peer without a hello assumes; how many passes there are does not matter to it */
@@ -264,6 +270,10 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	forbid(!(hello.flags & HELLO_LATE_WINDOWS), "the program's hello takes no late windows");
 	forbid(!(hello.flags & HELLO_CHECK) && hello.flags & HELLO_CHECK_RATE,
 	       "the program measures for --check without that");
+	forbid(hello.length > 0 &&
+		       (hello.flags & HELLO_UNKNOWN || !sends_something(&hello, passive)),
+	       "the program's hello has the length of what has none");
+	peer->may_count = hello.flags & HELLO_COUNTS;
 	forbid(strcmp(hello.device, DEVICE) != 0, "the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
 		agree_on_check(peer, passive, &hello);
@@ -307,6 +317,8 @@ void peer_sends_message(struct peer *peer, const struct message *message)
 	uint8_t wire[MESSAGE_SIZE];
 
 	peer->lied = (deviation && deviate(&sent, deviation)) || peer->lied;
+	forbid(sent.type == MSG_VERDICT && sent.errors > 0 && !peer->may_count,
+	       "the script counts errors, and the program does not want to know them");
 	encode_message(&sent, wire);
 	message_arrives(qp_of(peer), names[message->type], wire, MESSAGE_SIZE);
 }
