@@ -53,7 +53,7 @@ struct engine {
 	struct console console;
 	struct log log; /* for what concerns no session */
 	struct outputs outputs;
-	struct helper *checker; /* of --output; NULL: not asked yet */
+	struct helper *checker; /* of the place of --output; NULL: not needed yet */
 	struct payload payload;
 	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
 	 * until its connection ends: what is deregistered before is being verified, and not freed
@@ -61,7 +61,7 @@ struct engine {
 	uint64_t budget, registered;
 	unsigned int processors; /* that threads may spin on */
 	unsigned int sessions;   /* connections so far */
-	int held_up; /* helpers of sessions that are over, in a call that has not returned */
+	int held_up; /* helpers that nobody waits for any more, in a call that has not returned */
 	TAILQ_HEAD(all_connections, connection) connections;
 	atomic_uint connection_count;
 };

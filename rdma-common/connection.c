@@ -19,6 +19,13 @@
  * that a disk or a pipe holds up for longer ends with the process.
  */
 #define HELPER_MILLISECONDS 3000
+/*
+ * That the file system of --output has at most, before a session, to say what it can store. A
+ * server has other clients, whose requests over soft-iWARP end after five seconds; what is mounted
+ * when it is first used may take longer.
+ */
+#define SERVER_ANSWER_MILLISECONDS 2000
+#define CLIENT_ANSWER_MILLISECONDS 10000
 
 /* ---- Making one ---- */
 
@@ -233,13 +240,39 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	transfer_init(&connection->transfer, plan);
 }
 
-/* Whether --output can store so much, by a helper: no file system holds this thread up for long. */
-static int try_output(struct engine *engine, uint64_t size)
+/* True if this side stores what it receives. */
+static bool stores(const struct connection *connection)
 {
-	if (!engine->checker)
-		engine->checker = helper_start_storing(&engine->process, &engine->outputs,
-						       engine->options->output);
-	return engine->checker ? helper_check(engine->checker, size) : errno;
+	const struct agreement *agreement = &connection->agreement;
+
+	return connection->options->output && agreement->incoming_length > 0 &&
+	       agreement->wanted_length == 0;
+}
+
+/* Starts who looks at the place of --output, so that no file system holds this thread up for long.
+ */
+static enum status start_checker(const struct connection *connection, struct failure *failure)
+{
+	struct engine *engine = connection->engine;
+	const char *output = engine->options->output;
+
+	if (engine->checker || !stores(connection))
+		return STATUS_SUCCESS;
+	engine->checker = helper_start_storing(&engine->process, &engine->outputs, output);
+	if (engine->checker)
+		return STATUS_SUCCESS;
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "cannot start a thread that looks at '%s': %s", short_name(output).text,
+			   strerror(errno));
+}
+
+static int64_t answer_milliseconds(const struct options *options)
+{
+	int64_t most = options->role == ROLE_SERVER ? SERVER_ANSWER_MILLISECONDS
+						    : CLIENT_ANSWER_MILLISECONDS;
+	int64_t timeout = timeout_milliseconds(options);
+
+	return timeout < most ? timeout : most;
 }
 
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */
@@ -247,20 +280,25 @@ static enum status check_output(const struct connection *connection, struct fail
 {
 	const char *output = connection->options->output;
 	uint64_t size = connection->agreement.incoming_length;
+	const char *reason;
 	int error;
 
-	if (!output || size == 0 || connection->agreement.wanted_length > 0)
+	if (!stores(connection))
 		return STATUS_SUCCESS;
-	error = try_output(connection->engine, size);
+	error = helper_check(connection->engine->checker, size,
+			     answer_milliseconds(connection->options));
 	if (!error)
 		return STATUS_SUCCESS;
+	reason = error == ETIMEDOUT ? "its file system does not answer; does a disk hang, or the "
+				      "host that has it?"
+				    : output_error(error);
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot store the incoming payload in '%s': %s",
-				   short_name(output).text, output_error(error));
+				   short_name(output).text, reason);
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
-			   short_name(output).text, output_error(error));
+			   short_name(output).text, reason);
 }
 
 /* What takes both payloads through their rings. */
@@ -318,6 +356,8 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
 	    connection->agreement.wanted_length > 0) /* the client examines the path */
 		connection->payload = payload_pattern(connection->agreement.wanted_length);
+	if (status == STATUS_SUCCESS)
+		status = start_checker(connection, &failure);
 	if (status == STATUS_SUCCESS)
 		status = needs(connection, RESOURCE_STORAGE, check_output(connection, &failure));
 	if (status == STATUS_SUCCESS)
@@ -581,8 +621,8 @@ int engine_end(struct engine *engine, enum status status)
 {
 	enum status output;
 
-	engine->held_up += !helper_release(engine->checker);
 	await_helpers(engine);
+	engine->held_up += !helper_release(engine->checker); /* it has nothing to remove */
 	if (engine->held_up > 0) /* one may be reading a file or a pipe */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);

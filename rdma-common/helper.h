@@ -4,8 +4,9 @@
  * be held up by a disk or by whoever is at the other end of a pipe, for ever. It does one call at a
  * time, and knows no session.
  *
- * It belongs to one thread, the connection's, which never waits for it: it asks, and when
- * helper_descriptor() can be read it looks for the result. A call that does not return holds up
+ * It belongs to one thread. That of a connection never waits for it: it asks, and when
+ * helper_descriptor() can be read it looks for the result; the main thread has one for
+ * helper_check(). A call that does not return holds up
  * nobody: what it may use, the helper's buffer and output or the ring that it reads into, is freed
  * when it has returned.
  */
@@ -60,11 +61,11 @@ void helper_store(struct helper *helper, size_t offset, size_t size);
 void helper_commit(struct helper *helper);
 
 /*
- * Asks a helper that stores whether `size` bytes could be (output_check()), and waits a moment for
- * the answer: the main thread has one for that. 0 or an errno value: ETIMEDOUT if there is no
- * answer, and from then on until there is.
+ * Asks a helper that stores whether `size` bytes could be (output_check()), and waits so long for
+ * the answer. 0 or an errno value: ETIMEDOUT if there is no answer, and from then on, without a
+ * wait, until there is.
  */
-int helper_check(struct helper *helper, uint64_t size);
+int helper_check(struct helper *helper, uint64_t size, int64_t milliseconds);
 
 /* True from a call on until its result is taken. NULL: it is not. */
 bool helper_is_asked(const struct helper *helper);

@@ -195,8 +195,6 @@ const char *output_error(int error)
 	switch (error) {
 	case EBUSY:
 		return "it is a mount point, which no file can replace; mount its folder instead";
-	case ETIMEDOUT:
-		return "its file system does not answer; does a disk hang, or the host that has it?";
 	case EPERM:
 		return "not permitted: it is somebody else's in a folder with the sticky bit, or it "
 		       "or its folder is immutable ('lsattr')";

@@ -34,7 +34,7 @@ setup() {
 # Adapters of soft-iWARP wait for each other for ever, now and then, when both have more posted than they may ask for.
 # bats test_tags=slow
 @test "reads in both directions, more than the adapters ask for at a time" {
-	start_server -s 4K -n 1000 --depth 65536 read
+	start_server -s 64K -n 1000 --depth 65536 read
 	client -s 64K -n 1000 --depth 65536 -J --report read 192.0.2.1 "$port"
 	expect 0
 	[ "$(json operations verified)" = $'1000\nTrue' ]

@@ -87,3 +87,12 @@ opcodes() {
 	[ "$status" -eq 125 ]
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
+
+# The shortest part of it; the samples of the others are taken in the same ways.
+@test "bench: a pair of samples of each stream" {
+	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
+	echo "$output"
+	[ "$status" -eq 0 ]
+	# the medians and their ratio, with its spread of one
+	[ "$(grep -Ec '^\|.* s \| [0-9.]+ \| [0-9.]+ \| ([0-9.]+) \| \1\.\.\1 \|  \|$' <<<"$output")" -eq 3 ]
+}
