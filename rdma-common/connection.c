@@ -22,10 +22,10 @@
 /*
  * That the file system of --output has at most, before a session, to say what it can store. A
  * server has other clients, whose requests over soft-iWARP end after five seconds; what is mounted
- * when it is first used may take longer.
+ * when it is first used may take longer; but no signal is heard meanwhile, and the peer waits.
  */
 #define SERVER_ANSWER_MILLISECONDS 2000
-#define CLIENT_ANSWER_MILLISECONDS 10000
+#define CLIENT_ANSWER_MILLISECONDS 5000
 
 /* ---- Making one ---- */
 

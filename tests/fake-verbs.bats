@@ -490,7 +490,7 @@ happy_path() {
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: all is received, but storing it did not move for the time of --timeout
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing what is received did not move for
 	# one that says nothing before: a server waits for that once, and less long
-	client -t 60 -o $stored	1	statvfs! from:10000 until:10700	cannot store 1024 bytes in '$stored': its file system does not answer
+	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': its file system does not answer
 	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': its file system does not answer
 	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': its file system does not
 	END

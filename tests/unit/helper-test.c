@@ -218,7 +218,8 @@ TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
 	assert_int_equal(helper_check(helper, 1, 100), ETIMEDOUT);
 	assert_int_equal(helper_check(helper, 0, 600000), ETIMEDOUT);
 	assert_int_equal(write(answer[1], "12", 2), 2);
-	assert_int_equal(poll(&ended, 1, 60000), 1);
+	while (helper_is_asked(helper) && !helper_drop(helper)) /* it may be told of late */
+		poll(&ended, 1, 100);
 	assert_int_equal(helper_check(helper, 0, 60000), 0);
 	assert_true(helper_release(helper));
 	close(answer[0]);
