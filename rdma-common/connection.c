@@ -312,7 +312,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.ring = connection->incoming_ring.memory,
 		.ring_size = connection->incoming_ring.size,
 		.outputs = &connection->engine->outputs,
-		.output = agreement->wanted_length > 0 ? NULL : options->output,
+		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
 		.is_pattern = agreement->peer.flags & HELLO_PATTERN,
 		.has_digest = agreement->verifying,

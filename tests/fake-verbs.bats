@@ -87,6 +87,7 @@ read_text() {
 #	NAME=2	that function was called twice, or that many clients were "served"
 # Who is a role, as above; or both, a client and a one-off server; or every, each operation over each transport, half of
 # them by a client. A line that begins with # is a comment.
+every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
 outcomes() {
 	untraced try_outcomes "$@"
 }
@@ -99,7 +100,7 @@ try_outcomes() {
 		[ $# -gt 0 ] || { read -ra who <<<"${columns[0]}" && columns=("${columns[@]:1}"); }
 		local variants=("${who[0]}:")
 		[ "${who[0]}" != both ] || variants=(client: one-off:)
-		[ "${who[0]}" != every ] || variants=(client:read "client:iwarp write" one-off:write "one-off:iwarp read")
+		[ "${who[0]}" != every ] || variants=("${every[@]}")
 		for variant in "${variants[@]}"; do
 			fake "${variant%%:*}" "${variant#*:} ${columns[1]}" "${who[@]:1}"
 			count=$((count + 1))
@@ -313,7 +314,7 @@ happy_path() {
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
 	head -c 600001 <(seq 200000) >"$file"
 	for script in "" "memory:100000" "write memory:100000" "ring:4097 unknown" "write ring:70000 coalesce"; do
-		for variant in client:read "client:iwarp write" one-off:write "one-off:iwarp read"; do
+		for variant in "${every[@]}"; do
 			outcomes "${variant%:*}" -f "$file" -o "$kept" <<<"0	${variant#*:} $script payload:600001 file:$file same"
 			cmp "$file" "$kept"
 			rm "$kept"
