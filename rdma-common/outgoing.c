@@ -110,7 +110,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 		return false;
 	size = piece_size(outgoing, piece);
 	if (outgoing->helper && piece->position >= outgoing->payload->size) {
-		helper_read(outgoing->helper, piece->offset,
+		helper_read(outgoing->helper, (size_t)piece->offset,
 			    piece->position % outgoing->payload->length, size);
 		return false;
 	}
