@@ -129,8 +129,11 @@ deb:
 SANITIZE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
-SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%))
+SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%=build/asan/%)
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
+# These give bytes to decoders with nothing behind them that a sanitizer would not see.
+DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
+UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # What they call, and what that needs.
 FUZZED = $(addprefix rdma-common/,clock console counters log netlink options process status wire)
@@ -153,7 +156,11 @@ build/fuzz/%: CC = clang
 
 build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
-	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
+	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
+
+$(DECODERS:%=build/asan/%): build/asan/%: tests/%.c $(MODULES:%.c=build/asan/%.o) $(wildcard tests/unit/*.h)
+	@mkdir -p $(@D)
+	$(COMPILE) $(SANITIZE_asan) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
 
 build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)

@@ -660,7 +660,8 @@ static bool try_session(struct check *check, uint64_t size, bool short_reply)
 	if (check->told_errors > 0) /* one more than there are: that counts once */
 		check->peer_errors += check->told_errors - (check->peer_errors > 0);
 	if (connection->status != STATUS_SUCCESS &&
-	    (check->failure.status == STATUS_SUCCESS || connection->status == STATUS_INTERRUPTED))
+	    (check->failure.status == STATUS_SUCCESS || check->failure.status == STATUS_TOO_SLOW ||
+	     connection->status == STATUS_INTERRUPTED))
 		failure_set(&check->failure, connection->status, "%s", connection->cause);
 	return complete;
 }

@@ -22,7 +22,8 @@ static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 	return netlink_find(netlink_find(dcb, DCB_ATTR_IEEE), type);
 }
 
-int congestion_decode_pfc(const uint8_t *answer, size_t size)
+/* The priorities for which PFC is on, a bit each; -1: nothing of that is in the answer. */
+static int decode_pfc(const uint8_t *answer, size_t size)
 {
 	struct ieee_pfc pfc;
 
@@ -31,7 +32,11 @@ int congestion_decode_pfc(const uint8_t *answer, size_t size)
 		       : -1;
 }
 
-int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
+/*
+ * The priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives a DSCP: the
+ * highest, if there are several; -1: none.
+ */
+static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
 {
 	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE);
 	struct dcb_app app;
@@ -121,7 +126,7 @@ static bool describe_class(unsigned int dscp, int priority, int pfc, struct word
 bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
 			 struct words *words)
 {
-	int pfc = congestion_decode_pfc(answer, answer_size);
+	int pfc = decode_pfc(answer, answer_size);
 	unsigned int dscp = tos >> 2; /* behind it are two bits of ECN */
 	bool lossy = false;
 
@@ -130,8 +135,8 @@ bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, uns
 		return false;
 	}
 	if (pfc >= 0)
-		lossy = describe_class(dscp, congestion_decode_priority(answer, answer_size, dscp),
-				       pfc, words);
+		lossy = describe_class(dscp, decode_priority(answer, answer_size, dscp), pfc,
+				       words);
 	describe("PFC", pfc, words);
 	describe(", ECN", ecn, words);
 	return lossy;

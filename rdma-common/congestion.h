@@ -23,20 +23,11 @@
  */
 bool congestion_describe(const char *interface, unsigned int tos, struct words *words);
 
-/* The same, of the kernel's answer, and of a bit for each priority with ECN (-1: not known). */
+/*
+ * The same, of the kernel's answer, `answer_size` bytes, of which none is believed if it is an
+ * error or cut off; and of a bit for each priority with ECN (-1: not known).
+ */
 bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
 			 struct words *words);
-
-/*
- * Reads the kernel's answer about PFC, `size` bytes: the priorities for which it is on, a bit each.
- * -1: the answer is an error or cut off, or nothing of that is in it.
- */
-int congestion_decode_pfc(const uint8_t *answer, size_t size);
-
-/*
- * Reads from the same answer the priority, 0 to 7, that the application table (IEEE 802.1Qaz,
- * D.2.11.3) gives a DSCP: the highest, if there are several. -1: none, as for the answer above.
- */
-int congestion_decode_priority(const uint8_t *answer, size_t size, unsigned int dscp);
 
 #endif

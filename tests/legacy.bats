@@ -13,7 +13,7 @@ legacy_client() {
 # ours_serves MODE: two tutorial clients, one after the other, and what the server prints.
 ours_serves() {
 	local round text="message from legacy side"
-	start_server -m "ours" "$1"
+	start_server -t "$LIMIT" -m "ours" "$1"
 	for round in 1 2; do
 		legacy_client "$1"
 		expect 0
@@ -29,7 +29,7 @@ ours_serves() {
 # ours_asks MODE: our client with a tutorial server, and what it prints.
 ours_asks() {
 	start_peer_server "$1"
-	client -m "ours" "$1" 192.0.2.1 "$port"
+	client -t "$LIMIT" -m "ours" "$1" 192.0.2.1 "$port"
 	expect 0
 	[ -z "$stderr" ]
 	diff <(transcript client "$1" "message from legacy side") - <<<"$output"

@@ -227,7 +227,6 @@ import json, sys
 print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"] == "session"), sep="\n")' "$1" <<<"$output"
 }
 
-# Two of them may get the same port, once in 500 runs of eight.
 # seen_from_ports COUNT: packets of the client's from so many ports at least; two sessions in eight may have the same.
 seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]

@@ -71,9 +71,10 @@ $(FAKE)/%.o: %.c $(fake_headers)
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
-# The peer's own copies of the arithmetic and of the messages: the program's are others, and other threads'.
+# The peer's own copies of the arithmetic and of the messages: the program's are others, and other threads'. Of what the
+# compiler puts into a group, as on 32 bits, it keeps its own, too: the program's would have names that it no longer knows.
 $(FAKE)/peer.o: $(peer_objects)
-	$(LD) -r -o $@ $^
+	$(LD) -r --force-group-allocation -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@
 
 .PHONY: fake-verbs

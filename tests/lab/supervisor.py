@@ -97,7 +97,6 @@ class Host:
         self.received = bytearray()
         self.ready = False
         self.deadline = None
-        self.waiting = []
         self.abandoned = set()  # runs whose `lab run` is gone, and whose processes are being killed
         self.held = {}  # frames of runs that wait for the end of those, by run
         self.console = f"{lab.folder}/{name}.console"
@@ -122,7 +121,6 @@ class Host:
         agent_end.close()
         monitor_end.close()
         wire_end.close()
-        self.received.clear()
         self.deadline = time.monotonic() + BOOT_SECONDS
         self.agent = Channel(self.lab, agent, self.receive)
         self.wire = Channel(self.lab, wire, self.spread)
@@ -195,8 +193,9 @@ class Host:
                 return
             payload = bytes(self.received[HEADER.size : HEADER.size + length])
             del self.received[: HEADER.size + length]
-            if kind == b"R":
-                self.became_ready()
+            if kind == b"R":  # the agent is there
+                self.ready = True
+                self.deadline = None
             elif run in self.abandoned:
                 if kind == b"X":
                     self.abandoned.remove(run)
@@ -205,14 +204,6 @@ class Host:
                 self.lab.runs[run].channel.send(kind + payload)
                 if kind == b"X":
                     del self.lab.runs[run]
-
-    def became_ready(self):
-        """The agent is there."""
-        self.ready = True
-        self.deadline = None
-        waiting, self.waiting = self.waiting, []
-        for answer in waiting:
-            answer(None)
 
     def send(self, kind, run, payload):
         """Sends one frame to the agent. A run that begins while an abandoned one is being killed waits for its end."""
@@ -250,8 +241,6 @@ class Host:
         self.wire.close()
         self.monitor.close()
         booting = self.deadline is not None
-        self.abandoned.clear()
-        self.held.clear()
         self.ready = False
         self.deadline = None
         if booting:
@@ -260,9 +249,8 @@ class Host:
             reason += f"; its console ends with\n{tail(self.console)}"
         for client in [client for client in self.lab.runs.values() if client.host is self]:
             client.fail(reason)
-        waiting, self.waiting = self.waiting, []
-        for answer in waiting:
-            answer(reason)
+        if booting:
+            self.lab.failure = self.lab.failure or reason
 
     def ask_monitor(self, command, **arguments):
         """Has QEMU do something; fails with QEMU's words."""
@@ -308,7 +296,7 @@ class Client:
         name, words = payload.split(b"\0", 1)
         host = self.lab.hosts[name.decode()]
         if not host.ready:
-            self.fail("the host is off" if host.process is None else "the host is still booting")
+            self.fail("the host is off")
             return
         self.host = host
         self.number = self.lab.register(self)
@@ -318,28 +306,14 @@ class Client:
         """Does something with a host, and answers when it is done."""
         command, host = words[0], self.lab.hosts[words[1]]
         try:
-            if command == "on":
-                self.switch_on(host)
-                return
             if command == "off":
                 host.lost("the host was switched off")
-            elif command == "link":
-                host.ask_monitor("set_link", name="wire", up=words[2] == "up")
             else:
                 host.ask_monitor({"pause": "stop", "resume": "cont"}[command])
         except LabError as error:
             self.fail(str(error))
             return
         self.channel.send(b"X")
-
-    def switch_on(self, host):
-        """Boots a host, unless it is on; answers when it is ready."""
-        if host.ready:
-            self.channel.send(b"X")
-            return
-        host.waiting.append(lambda reason: self.fail(reason) if reason else self.channel.send(b"X"))
-        if host.process is None:
-            host.start()
 
     def fail(self, reason):
         """Reports to the command that it failed."""
@@ -422,12 +396,7 @@ class Lab:
 
     def boot(self):
         """Boots all hosts at once."""
-
-        def failed(reason):
-            self.failure = self.failure or reason
-
         for host in self.hosts.values():
-            host.waiting.append(failed)
             host.start()
         while not self.failure and not self.signal and not all(host.ready for host in self.hosts.values()):
             self.turn()

@@ -579,10 +579,13 @@ TEST(a_session_that_measures_and_fails_is_how_it_ends)
 		{ RATED, { SIZES, GOES(65536, TO_SERVER, 1), { 1, .other = true, .measured = TO_CLIENT, .status = LOST } }, LOST,
 		  .found = "failed: not measured: cause 6" },
 		{ RATED, { SIZES, RATES(1, 1), { 8, .measured = LATENCY, .status = LOST } }, LOST, .found = "failed: not measured: cause 6" },
+		/* and of more weight than a rate too low before it, with which the contents are right */
+		{ RATED, { SIZES, RATES(199 M, 200 M), RATES(199 M, 200 M), { 8, .measured = LATENCY, .status = LOST } }, LOST,
+		  .found = "failed: not measured: cause 6", .minimum_rate = 200 M },
 	};
 
 	examine("rate", examples, 2);
-	examine("latency", examples + 2, 1);
+	examine("latency", examples + 2, 2);
 }
 /* clang-format on */
 

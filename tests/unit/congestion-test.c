@@ -60,72 +60,87 @@ static struct answer make_answer(void)
 	return answer;
 }
 
-/* What is decoded of an answer. */
-struct decoded {
-	int pfc, priority;
-};
-
-/* The first `size` bytes of an answer, with nothing behind them that a sanitizer would not see. */
-static struct decoded decode(unsigned int dscp, const struct answer *answer, size_t size)
+/*
+ * What is said of the first `size` bytes of an answer, with nothing behind them that a sanitizer
+ * would not see; in `lossy` whether packets of that type of service are.
+ */
+static struct words describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
+			     bool *lossy)
 {
 	uint8_t *exact = malloc(size + !size);
-	struct decoded decoded;
+	struct words words = { 0 };
 
 	assert_non_null(exact);
 	memcpy(exact, answer, size);
-	decoded.pfc = congestion_decode_pfc(exact, size);
-	decoded.priority = congestion_decode_priority(exact, size, dscp);
+	*lossy = congestion_in_words(exact, size, ecn, tos, &words);
 	free(exact);
-	return decoded;
+	return words;
 }
 
 /* A member of the answer, and what it is instead. */
 #define SET(member, value) \
 	offsetof(struct answer, member), sizeof(((struct answer *)NULL)->member), (value)
-#define AS_IT_IS 0, 0, 0
+#define AS_IT_IS  0, 0, 0
+#define PFC(bits) SET(contents.pfc_en, bits)
+#define NO_PFC    SET(pfc.nla_type, DCB_ATTR_IEEE_MAXRATE)
+#define NOTHING   "its driver tells nothing of PFC and ECN"
+#define LOSSLESS  "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known"
 
-TEST(pfc_and_the_highest_priority_of_a_dscp_are_found_where_they_are)
+TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_words)
 {
 	static const struct {
 		size_t place, size;
 		uint16_t value;
-		unsigned int dscp;
-		int pfc, priority; /* -1: nothing is said of it */
+		unsigned int tos;
+		int ecn;
+		bool lossy;
+		const char *words;
 	} cases[] = {
-		{ AS_IT_IS, 26, 0x88, 3 }, /* behind other attributes; of two entries */
-		{ AS_IT_IS, 48, 0x88, 6 },
-		{ AS_IT_IS, 12, 0x88, 0 },
-		{ AS_IT_IS, 0, 0x88, -1 },
-		{ AS_IT_IS, 10, 0x88, -1 }, /* a priority that cannot be */
-		{ SET(entries[3].app.priority, 5), 26, 0x88, 5 },
+		/* clang-format off */
+		/* behind other attributes; of two entries */
+		{ AS_IT_IS, 104, -1, false, LOSSLESS },
+		{ AS_IT_IS, 107, 8, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN on for priority 3" },
+		{ AS_IT_IS, 0, 0, true, "DSCP 0 has no priority of its own; PFC on for priority 3 7, ECN off" },
+		/* a priority that cannot be */
+		{ AS_IT_IS, 40, 0, true, "DSCP 10 has no priority of its own; PFC on for priority 3 7, ECN off" },
+		{ SET(entries[3].app.priority, 5), 104, -1, true, "DSCP 26 -> priority 5: lossy; PFC on for priority 3 7, ECN not known" },
 		/* what the peer says of itself */
-		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 26, 0x88, -1 },
-		{ SET(pfc.nla_type, DCB_ATTR_IEEE_MAXRATE), 26, -1, 3 },
-		{ SET(ieee.nla_type, DCB_ATTR_CEE), 26, -1, -1 },
-		{ SET(header.nlmsg_type, NLMSG_ERROR), 26, -1, -1 },
+		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 104, 0, true,
+		  "DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN off" },
+		{ PFC(0x80), 104, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
+		{ PFC(0), 192, 0, true, "DSCP 48 -> priority 6: lossy; PFC off, ECN off" },
+		{ PFC(0), 104, -1, true, "DSCP 26 -> priority 3: lossy; PFC off, ECN not known" },
+		{ PFC(1), 48, 1, false, "DSCP 12 -> priority 0: PFC on; PFC on for priority 0, ECN on for priority 0" },
+		{ NO_PFC, 104, 0, false, "PFC not known, ECN off" },
+		{ NO_PFC, 104, 8, false, "PFC not known, ECN on for priority 3" },
+		{ NO_PFC, 104, -1, false, NOTHING },
+		{ SET(ieee.nla_type, DCB_ATTR_CEE), 104, -1, false, NOTHING },
+		{ SET(header.nlmsg_type, NLMSG_ERROR), 104, -1, false, NOTHING },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct answer answer = make_answer();
 		uint8_t *place = (uint8_t *)&answer + cases[i].place;
-		struct decoded decoded;
+		struct words words;
+		bool lossy;
 
 		if (cases[i].size == sizeof(uint16_t))
 			memcpy(place, &cases[i].value, sizeof(uint16_t));
 		else if (cases[i].size == sizeof(uint8_t))
 			*place = (uint8_t)cases[i].value;
-		decoded = decode(cases[i].dscp, &answer, sizeof(answer));
-		assert_int_equal(decoded.pfc, cases[i].pfc);
-		assert_int_equal(decoded.priority, cases[i].priority);
+		words = describe(&answer, sizeof(answer), cases[i].ecn, cases[i].tos, &lossy);
+		assert_string_equal(words.text, cases[i].words);
+		assert_int_equal(lossy, cases[i].lossy);
 	}
 }
 
-static void assert_nothing_is_believed(const struct answer *answer, size_t size)
+static void assert_says(unsigned int dscp, const struct answer *answer, size_t size,
+			const char *expected)
 {
-	const struct decoded decoded = decode(26, answer, size);
+	bool lossy;
 
-	assert_int_equal(decoded.pfc, -1);
-	assert_int_equal(decoded.priority, -1);
+	assert_string_equal(describe(answer, size, -1, dscp << 2, &lossy).text, expected);
 }
 
 /* Nor of one in which the length of an attribute before them cannot be. */
@@ -138,14 +153,14 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
-		assert_nothing_is_believed(&answer, size);
+		assert_says(26, &answer, size, NOTHING);
 		answer.header.nlmsg_len = (uint32_t)size; /* as if that were all of it */
-		assert_nothing_is_believed(&answer, size);
+		assert_says(26, &answer, size, NOTHING);
 	}
 	for (size_t i = 0; i < ENTRIES(members) * ENTRIES(lengths); i++) {
 		answer = make_answer();
 		*members[i / ENTRIES(lengths)] = lengths[i % ENTRIES(lengths)];
-		assert_nothing_is_believed(&answer, sizeof(answer));
+		assert_says(26, &answer, sizeof(answer), NOTHING);
 	}
 }
 
@@ -159,8 +174,10 @@ TEST(an_entry_of_an_impossible_length_ends_the_table)
 
 		answer.entries[2].header.nla_len = lengths[i];
 		answer.entries[3].app.priority = 5;
-		assert_int_equal(decode(26, &answer, sizeof(answer)).priority, 3);
-		assert_int_equal(decode(48, &answer, sizeof(answer)).priority, -1);
+		assert_says(26, &answer, sizeof(answer), LOSSLESS);
+		assert_says(
+			48, &answer, sizeof(answer),
+			"DSCP 48 has no priority of its own; PFC on for priority 3 7, ECN not known");
 	}
 }
 
@@ -173,43 +190,7 @@ TEST(the_last_entry_may_have_an_odd_length)
 	answer.ieee.nla_len--;
 	answer.table.nla_len--;
 	answer.entries[5].header.nla_len--;
-	assert_int_equal(decode(26, &answer, sizeof(answer)).priority, 3);
-}
-
-TEST(the_class_of_a_type_of_service_is_said_in_words)
-{
-	static const struct {
-		unsigned int tos;
-		int pfc, ecn; /* -1: nothing of PFC is in the answer */
-		bool lossy;
-		const char *words;
-	} cases[] = {
-		/* clang-format off */
-		{ 104, 0x88, -1, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known" },
-		{ 107, 0x88, 8, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN on for priority 3" },
-		{ 104, 0x80, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
-		{ 192, 0, 0, true, "DSCP 48 -> priority 6: lossy; PFC off, ECN off" },
-		{ 0, 1, -1, true, "DSCP 0 has no priority of its own; PFC on for priority 0, ECN not known" },
-		{ 48, 1, 1, false, "DSCP 12 -> priority 0: PFC on; PFC on for priority 0, ECN on for priority 0" },
-		{ 104, 0, -1, true, "DSCP 26 -> priority 3: lossy; PFC off, ECN not known" },
-		{ 104, -1, 0, false, "PFC not known, ECN off" },
-		{ 104, -1, 8, false, "PFC not known, ECN on for priority 3" },
-		{ 104, -1, -1, false, "its driver tells nothing of PFC and ECN" },
-		/* clang-format on */
-	};
-
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct answer answer = make_answer();
-		struct words words = { 0 };
-
-		answer.contents.pfc_en = (uint8_t)cases[i].pfc;
-		if (cases[i].pfc < 0)
-			answer.pfc.nla_type = DCB_ATTR_IEEE_MAXRATE;
-		assert_int_equal(congestion_in_words((const uint8_t *)&answer, sizeof(answer),
-						     cases[i].ecn, cases[i].tos, &words),
-				 cases[i].lossy);
-		assert_string_equal(words.text, cases[i].words);
-	}
+	assert_says(26, &answer, sizeof(answer), LOSSLESS);
 }
 
 RUN_TESTS(NULL, NULL, NULL)
