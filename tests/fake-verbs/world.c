@@ -208,7 +208,8 @@ static void add_order(const char *word)
 		word += prefix + 1;
 	}
 	length = strcspn(word, ">!@=+:");
-	forbid(length >= NAME_SIZE || strlen(word + length) > NAME_SIZE, "script: a word is too long");
+	forbid(length >= NAME_SIZE || strlen(word + length) > NAME_SIZE,
+	       "script: a word is too long");
 	snprintf(order->name, NAME_SIZE, "%.*s", (int)length, word);
 	order->symbol = word[length];
 	snprintf(order->argument, NAME_SIZE, "%s", word[length] ? word + length + 1 : "");
