@@ -123,12 +123,6 @@ static void region_destroy(struct connection *connection, struct region *region)
 	memset(region, 0, sizeof(*region));
 }
 
-/* Bytes of the engine's budget that no session has. */
-static uint64_t budget_left(const struct engine *engine)
-{
-	return engine->budget > engine->registered ? engine->budget - engine->registered : 0;
-}
-
 /* Fewer than `size` bytes of the budget are left. */
 static enum status budget_spent(const struct engine *engine, uint64_t size, struct failure *failure)
 {
@@ -156,7 +150,7 @@ static enum status region_create(struct connection *connection, struct region *r
 	uint8_t *memory;
 	int error;
 
-	if (memory_pages(size) > budget_left(connection->engine))
+	if (memory_pages(size) > connection->engine->budget - connection->engine->registered)
 		return budget_spent(connection->engine, size, failure);
 	memory = memory_map(size);
 	if (!memory)
@@ -207,7 +201,7 @@ static uint64_t share_of_many(uint64_t left)
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
 static uint64_t ring_share(const struct connection *connection, unsigned int rings)
 {
-	uint64_t left = budget_left(connection->engine);
+	uint64_t left = connection->engine->budget - connection->engine->registered;
 	bool many = serves_many(connection->options) || connection->options->connections > 1;
 	uint64_t share = many ? share_of_many(left) : left / rings;
 
@@ -629,9 +623,7 @@ static void read_counters(const struct connection *connection, struct counters *
 {
 	const struct rdma_cm_id *id = connection->id;
 
-	memset(counters, 0, sizeof(*counters));
-	if (id->verbs)
-		counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
+	counters_read(counters, id->verbs->device->ibdev_path, id->port_num);
 }
 
 void connection_begin_counting(struct connection *connection)

@@ -1165,8 +1165,8 @@ static const char *cause_of(const struct check *check, enum status status)
 		return NULL;
 	if (check->failure.cause[0])
 		return check->failure.cause;
-	if (check->process->failure.cause[0])
-		return check->process->failure.cause;
+	if (check->process->failure[0])
+		return check->process->failure;
 	return status != STATUS_INTERRUPTED && check->complaint[0] ? check->complaint
 								   : status_in_words(status);
 }

@@ -314,8 +314,8 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.outputs = &connection->engine->outputs,
 		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
-		.is_pattern = agreement->peer.flags & HELLO_PATTERN,
-		.has_digest = agreement->verifying,
+		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,
+				  .has_digest = agreement->verifying },
 	};
 	if (!outgoing->mr) /* this side sends nothing */
 		return STATUS_SUCCESS;

@@ -38,12 +38,8 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 	int error;
 
 	incoming->whole = transfer_is_whole(transfer);
-	incoming->verification = (struct verification){
-		.is_pattern = incoming->is_pattern,
-		.has_digest = incoming->has_digest,
-		.length = transfer_sink_end(transfer),
-		.pass_length = transfer->sink.stream.plan.length,
-	};
+	incoming->verification.length = transfer_sink_end(transfer);
+	incoming->verification.pass_length = transfer->sink.stream.plan.length;
 	error = allocate(incoming, process);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,

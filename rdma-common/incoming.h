@@ -25,17 +25,14 @@ struct incoming {
 	const uint8_t *ring;
 	size_t ring_size; /* bytes */
 	struct outputs *outputs;
-	const char *output; /* the one of them that stores it; NULL: none does */
-	uint64_t limit;     /* bytes of a payload of unknown length, at most */
-	bool is_pattern;    /* it is to be the pattern of --size */
-	bool has_digest;    /* the peer sends one */
-	/* The thread's: */
-	bool begun;    /* what it needs is there */
+	const char *output;               /* the one of them that stores it; NULL: none does */
+	uint64_t limit;                   /* bytes of a payload of unknown length, at most */
+	struct verification verification; /* its first two; the rest is the thread's, as follows: */
+	bool begun;                       /* what it needs is there */
 	bool whole;    /* it lies in the ring, and nobody writes to that any more: see transfer.h */
 	bool verified; /* all of it */
 	bool failed;   /* nothing more is done with it */
-	bool committing; /* the helper is to give the output its name */
-	struct verification verification;
+	bool committing;       /* the helper is to give the output its name */
 	struct helper *helper; /* stores it; NULL: nobody does */
 	uint8_t *buffer;       /* a copy of a piece of a streamed one: the helper's, or own */
 	size_t buffer_size;

@@ -62,9 +62,9 @@ enum status process_fail(struct process *process, enum status status, const char
 	va_list arguments;
 
 	va_start(arguments, format);
-	failure_set_list(&process->failure, status, format, arguments);
+	vsnprintf(process->failure, sizeof(process->failure), format, arguments);
 	va_end(arguments);
-	print_warning(process->console, "%s", process->failure.cause);
+	print_warning(process->console, "%s", process->failure);
 	return status;
 }
 

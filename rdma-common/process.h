@@ -25,9 +25,10 @@
  */
 
 struct process {
-	struct console *console; /* for warnings */
-	struct failure failure;  /* what failed outside of a session; for --json */
-	int signal_number;       /* the first ending signal that came; 0: none */
+	struct console *console;  /* for warnings */
+	char failure[CAUSE_SIZE]; /* what failed outside of a session, in words; empty: nothing has
+				   */
+	int signal_number;        /* the first ending signal that came; 0: none */
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* that were there at the start, by librdmacm */
 	int signal_descriptor;        /* signalfd(2) that does not block: ending signals */

@@ -225,7 +225,7 @@ void report_no_session(struct engine *engine, enum status status)
 				   .tos = -1,
 				   .status = status };
 
-	snprintf(none.cause, sizeof(none.cause), "%s", engine->process.failure.cause);
+	snprintf(none.cause, sizeof(none.cause), "%s", engine->process.failure);
 	report_json(&none);
 }
 

@@ -4,20 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum status failure_set_list(struct failure *failure, enum status status, const char *format,
-			     va_list arguments)
-{
-	failure->status = status;
-	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
-	return status;
-}
-
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	failure_set_list(failure, status, format, arguments);
+	failure->status = status;
+	vsnprintf(failure->cause, sizeof(failure->cause), format, arguments);
 	va_end(arguments);
 	return status;
 }

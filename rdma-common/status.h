@@ -51,8 +51,6 @@ void append(struct words *words, const char *format, ...) __attribute__((format(
 /* Fills in `failure` as printf(3) does, and returns `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-enum status failure_set_list(struct failure *failure, enum status status, const char *format,
-			     va_list arguments) __attribute__((format(printf, 3, 0)));
 
 /*
  * A name for a message, of a file, a host or whatever a user has typed. A long one loses its

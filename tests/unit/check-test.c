@@ -733,7 +733,7 @@ TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		start(OVER_ROCE, cases[i].turns);
 		path.process.signal_number = cases[i].signal_number;
-		snprintf(path.process.failure.cause, CAUSE_SIZE, "%s", cases[i].failure);
+		snprintf(path.process.failure, CAUSE_SIZE, "%s", cases[i].failure);
 		play(cases[i].status);
 		assert_string_equal(value_of(path.check.findings, "status"), cases[i].number);
 		assert_string_equal(value_of(path.check.findings, "error"), cases[i].error);

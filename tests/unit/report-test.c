@@ -619,7 +619,7 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 	session.options.address = "host-a";
 	session.options.port = "8";
 	session.engine.process.signal_number = 15;
-	failure_set(&session.engine.process.failure, STATUS_UNRESOLVED, "no /dev \xff");
+	strcpy(session.engine.process.failure, "no /dev \xff");
 	report_no_session(&session.engine, STATUS_INTERRUPTED);
 	/* clang-format off */
 	assert_object(&session, "session",
