@@ -261,6 +261,23 @@ STORY("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
 	for (uint64_t ring = 1; ring < 10; ring++) {
 		STORY("a move in a tiny ring is reported", BOTH | READ, MIB, ring); IS(source.stream.quarter, ring < 8 ? 1 : 2);
 	}
+	/* where a source refills its ring only below what is taken, nobody waits for the clock */
+	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
+		STORY("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced); REGION(NULL, announced, 0);
+		FILLS(4 * KIB - 1); POSTS_ALL; SILENT; FILLS(1); POSTS_ALL; SAYS(.ready = 4 * KIB);
+	}
+STORY("and so is that of a longer one", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
+	FILLS(16 * KIB - 1); POSTS_ALL; SILENT; FILLS(1); POSTS_ALL; SAYS(.ready = 16 * KIB);
+STORY("but one that holds all is not refilled", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
+	FILLS(8 * KIB); POSTS_ALL; SILENT;
+STORY("nor is one waited for whose WRITEs complete when they are there", BOTH, MIB, 16 * KIB, 8 * MIB);
+	FILLS(8 * KIB); POSTS_ALL; SILENT;
+STORY("who has taken all that was told answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
+	HEARS(NULL, .ready = 16 * KIB); COPIES(16 * KIB - 1); SILENT; COPIES(1); SAYS(.received = 1, .taken = 16 * KIB); DUE(NEVER);
+STORY("which is all that has come, where nothing is written over", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
+	HEARS(NULL, .ready = 16 * KIB); SAYS(.received = 1, .taken = 16 * KIB); DUE(NEVER);
+STORY("and with other WRITEs by the clock", BOTH, MIB, 8 * MIB, 8 * MIB);
+	HEARS(NULL, .ready = 16 * KIB); DUE(250); SILENT;
 STORY("a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
 	FILLS(100000); ANNOUNCES(100000); AT(1000); SILENT; DUE(NEVER);
 STORY("the first request is owed, and reported by its time", OUT, MIB, MIB, MIB, .request = 16 * KIB);
@@ -605,11 +622,10 @@ TEST(requests_one_at_a_time_and_in_runs_are_the_same)
 	}
 }
 
-/* ---- Simulated: wires and disks of any speed, real numbers ---- */
+/* ---- The world: both sides and what is between them ---- */
 
-#define SIMULATED_QUEUE 4096
-#define DISK_PIECE      ((uint64_t)65536)
-#define MESSAGE_BYTES   100
+#define RING  4  /* bytes at most */
+#define QUEUE 14 /* what a side has posted and is not over */
 
 enum entry_kind {
 	ENTRY_MR,
@@ -617,224 +633,6 @@ enum entry_kind {
 	ENTRY_DONE,
 	ENTRY_REQUEST,
 };
-
-/* What goes over a wire in one direction, in this order. */
-struct item {
-	enum entry_kind kind;
-	int owner;          /* whose it is */
-	uint64_t id, bytes; /* bytes that have not gone yet */
-	bool signaled;
-	struct window window;
-};
-
-struct simulated_side {
-	struct transfer transfer;
-	struct item queue[SIMULATED_QUEUE];
-	unsigned int first, behind; /* of the queue, modulo its length */
-	uint64_t filled, copied;    /* bytes that its disk may still move in this millisecond */
-	bool done;                  /* it has sent MSG_DONE */
-	int64_t extended;           /* its deadline was, then, as rdma-common.c does it */
-};
-
-struct simulation {
-	struct simulated_side sides[2];
-	uint64_t wire, disk; /* bytes a millisecond */
-	int64_t now;
-	int64_t longest; /* nothing extended a deadline, in milliseconds: the peer would be blamed
-			  */
-};
-
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static void send_item(struct simulated_side *side, struct item item)
-{
-	side->queue[side->behind++ % SIMULATED_QUEUE] = item;
-	assert_true(side->behind - side->first < SIMULATED_QUEUE);
-}
-
-static void simulate_posts(struct simulation *simulation, int number)
-{
-	struct simulated_side *side = &simulation->sides[number], *carrier = side;
-	struct item window = { ENTRY_WINDOW, number, 0, MESSAGE_BYTES, false, { 0 } };
-	struct transfer_run run;
-
-	if (!side->transfer.plan.writes)
-		carrier = &simulation->sides[!number];
-	while (transfer_next(&side->transfer, 1, &run))
-		send_item(
-			carrier,
-			(struct item){
-				ENTRY_REQUEST, number, run.number, run.size, run.signaled, { 0 } });
-	if (take_window(&side->transfer, simulation->now, &window.window))
-		send_item(side, window);
-	if (!side->done && transfer_done_due(&side->transfer)) {
-		side->done = true;
-		send_item(side, (struct item){ ENTRY_DONE,
-					       number,
-					       transfer_done(&side->transfer),
-					       MESSAGE_BYTES,
-					       false,
-					       { 0 } });
-	}
-}
-
-static void simulate_arrival(struct simulation *simulation, const struct item *item)
-{
-	struct simulated_side *owner = &simulation->sides[item->owner];
-	struct simulated_side *peer = &simulation->sides[!item->owner];
-	uint64_t moves = peer->transfer.moves;
-
-	if (item->kind == ENTRY_REQUEST && item->signaled) {
-		assert_true(transfer_completed(&owner->transfer, item->id, simulation->now));
-		if (!transfer_waits_for_peer(&owner->transfer))
-			owner->extended = simulation->now;
-	} else if (item->kind == ENTRY_WINDOW) {
-		assert_null(transfer_accept(&peer->transfer, &item->window));
-		if (peer->transfer.moves != moves)
-			peer->extended = simulation->now;
-	} else if (item->kind == ENTRY_DONE) { /* a step of the state machine, of both sides */
-		assert_null(transfer_accept_done(&peer->transfer, item->id));
-		owner->extended = peer->extended = simulation->now;
-	}
-}
-
-static void simulate_wire(struct simulation *simulation, struct simulated_side *side)
-{
-	uint64_t left = simulation->wire;
-
-	while (left > 0 && side->first != side->behind) {
-		struct item *item = &side->queue[side->first % SIMULATED_QUEUE];
-		uint64_t bytes = at_most(item->bytes, left);
-
-		left -= bytes;
-		item->bytes -= bytes;
-		if (item->bytes > 0)
-			return;
-		side->first++;
-		simulate_arrival(simulation, item);
-	}
-}
-
-/* The workers, which extend what is not waited for from the peer. */
-static void simulate_disks(struct simulation *simulation, struct simulated_side *side)
-{
-	struct transfer *transfer = &side->transfer;
-	bool owed = transfer_is_owed(transfer), moved = false;
-	struct piece piece;
-
-	side->filled += simulation->disk;
-	side->copied += simulation->disk;
-	while (transfer_fill(transfer, &piece) && side->filled >= at_most(piece.size, DISK_PIECE)) {
-		side->filled -= at_most(piece.size, DISK_PIECE);
-		transfer_filled(transfer, at_most(piece.size, DISK_PIECE));
-		moved = true;
-	}
-	while (transfer_copy(transfer, &piece) && side->copied >= at_most(piece.size, DISK_PIECE)) {
-		side->copied -= at_most(piece.size, DISK_PIECE);
-		transfer_copied(transfer, at_most(piece.size, DISK_PIECE));
-		transfer_kept(transfer, transfer->sink.copied);
-		moved = true;
-	}
-	if (moved && !owed)
-		side->extended = simulation->now;
-}
-
-/* One millisecond. Returns whether both sides have all. */
-static bool simulate(struct simulation *simulation)
-{
-	bool over = true;
-
-	simulation->now++;
-	for (int number = 0; number < 2; number++) {
-		struct simulated_side *side = &simulation->sides[number];
-
-		simulate_disks(simulation, side);
-		simulate_posts(simulation, number);
-		simulate_wire(simulation, side);
-		if (simulation->now - side->extended > simulation->longest)
-			simulation->longest = simulation->now - side->extended;
-		over = over && side->done && all_is_kept(&side->transfer);
-	}
-	return over;
-}
-
-/* Runs until both sides have all: bytes a millisecond; the client is the first one. */
-static struct simulation *run(const struct kind kinds[2], uint64_t wire, uint64_t disk)
-{
-	struct simulation *simulation = calloc(1, sizeof(*simulation));
-
-	assert_non_null(simulation);
-	simulation->wire = wire;
-	simulation->disk = disk;
-	for (int number = 0; number < 2; number++)
-		simulation->sides[number].transfer = begin(kinds[number]);
-	for (int number = 0; number < 2; number++)
-		assert_null(transfer_peer_region(
-			&simulation->sides[number].transfer, kinds[!number].ring,
-			transfer_announce(&simulation->sides[!number].transfer)));
-	while (!simulate(simulation))
-		assert_true(simulation->now < 1000000);
-	return simulation;
-}
-
-/* 4 Mbit/s carries 500 bytes in a millisecond: it moves within the usual --timeout. */
-TEST(a_slow_wire_and_a_slow_disk_are_seen_to_move)
-{
-	static const struct {
-		uint64_t wire, disk; /* bytes a millisecond */
-		int64_t most;        /* milliseconds of silence */
-	} cases[] = { { 500, 1 << 20, 10000 }, { 1 << 20, 1000, 1000 } };
-
-	for (size_t i = 0; i < 12 * ENTRIES(cases); i++) {
-		int flows = i & 1 ? 0 : READ;
-		uint64_t ring = 64 * KIB << i % 12 / 4 * 4;
-		struct kind client = { flows | OUT | (i & 2 ? 0 : IN), 32 * MIB, ring, 0,
-				       .passes = 1 };
-		struct kind server = { flows | IN | (i & 2 ? 0 : OUT), 32 * MIB, ring, 0,
-				       .passes = 1 };
-		struct simulation *simulation = run((struct kind[]){ client, server },
-						    cases[i / 12].wire, cases[i / 12].disk);
-
-		print_message("%s, %s, ring %" PRIu64 " KiB: %" PRId64 " ms of silence at most\n",
-			      flows ? "READ" : "WRITE", i & 2 ? "one way" : "both ways", ring / KIB,
-			      simulation->longest);
-		assert_true(simulation->longest < cases[i / 12].most);
-		free(simulation);
-	}
-}
-
-/*
- * Over iWARP a source refills its ring only below what the peer has taken. Where its own ring is
- * the shorter one, it says what it has written as often as that fills, and is answered at once:
- * waiting for the clock, 1,000,000 bytes through 16 KiB would take 15 seconds.
- */
-TEST(a_short_ring_is_refilled_without_the_clock)
-{
-	static const uint64_t announced[] = { 65536, 1000000, 8 << 20 };
-
-	for (size_t i = 0; i < 4 * ENTRIES(announced); i++) {
-		unsigned int passes = i & 2 ? 3 : 1;
-		struct kind client = { EARLY | OUT | (i & 1 ? IN : 0), 1000000, 16384, 0,
-				       .passes = passes };
-		struct kind server = { EARLY | IN | (i & 1 ? OUT : 0), 1000000, announced[i / 4], 0,
-				       .passes = passes };
-		struct simulation *simulation = run((struct kind[]){ client, server }, MIB, MIB);
-
-		print_message("%s, %u passes, into %" PRIu64 " bytes: %" PRId64 " ms\n",
-			      i & 1 ? "both ways" : "one way", passes, announced[i / 4],
-			      simulation->now);
-		assert_true(simulation->now < 1500);
-		free(simulation);
-	}
-}
-
-/* ---- The world: both sides and what is between them ---- */
-
-#define RING  4  /* bytes at most */
-#define QUEUE 14 /* what a side has posted and is not over */
 
 /* What has become of it. Bits of a set. */
 enum fate {
@@ -1214,7 +1012,7 @@ static void begin_to_fill(struct moment *moment, int number)
 		return;
 	if (piece.offset + piece.size > moment->setting->source_ring[number])
 		violate(moment->exploration, VIOLATION_OUT_OF_BOUNDS);
-	side->filling = (uint8_t)at_most(piece.size, left); /* pipes do not know */
+	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
 	memset(&side->out[piece.offset], 0, side->filling);
 }
 
