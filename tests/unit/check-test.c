@@ -804,4 +804,4 @@ TEST(the_next_address_is_examined_anew)
 	assert_ptr_equal(path.check.untried, &next);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -193,4 +193,4 @@ TEST(the_last_entry_may_have_an_odd_length)
 	assert_says(26, &answer, sizeof(answer), LOSSLESS);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -461,4 +461,4 @@ TEST(without_threads_nothing_is_left)
 	assert_false(failed);
 }
 
-RUN_TESTS(NULL, reset, NULL)
+RUN_TESTS(NULL, reset)

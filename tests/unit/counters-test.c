@@ -4,34 +4,8 @@
  */
 #include "rdma-common/counters.h"
 
-#include <sys/stat.h>
-
 #include "unit.h"
 #include "folder.h"
-
-static char folder[] = "/tmp/counters-test.XXXXXX";
-
-/* The folders of port 2 of a device, in the order in which they are made. */
-static const char *const folders[] = {
-	"device",
-	"device/ports",
-	"device/ports/2",
-	"device/ports/2/counters",
-	"device/ports/2/hw_counters",
-	"device/ports/2/gid_attrs",
-	"device/ports/2/gid_attrs/ndevs",
-};
-
-static int make_folders(__attribute__((unused)) void **state)
-{
-	if (enter_folder(folder))
-		return -1;
-	for (size_t i = 0; i < ENTRIES(folders); i++) {
-		if (mkdir(folders[i], 0700))
-			return -1;
-	}
-	return 0;
-}
 
 /* The rest are pause frames, which the kernel tells by netlink. */
 #define IN_SYSFS (COUNTERS - 2)
@@ -40,17 +14,10 @@ static int make_folders(__attribute__((unused)) void **state)
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];
-	FILE *file;
 
 	snprintf(path, sizeof(path), "device/ports/2/%s/%s", place, name);
-	if (!text) {
-		unlink(path);
-		return;
-	}
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
+	if (text)
+		put(path, text);
 }
 
 /* What is read replaces whatever stood there. */
@@ -83,10 +50,10 @@ TEST(every_counter_is_read_in_either_folder)
 	for (unsigned int i = 0; i < IN_SYSFS; i++) {
 		struct counters counters;
 
+		empty_folder(NULL);
 		set_counter(places[i % 2], counter_name(i), "12345678901\n"); /* above 32 bits */
 		counters = read_port(2);
 		assert_false(read_port(1).any);
-		set_counter(places[i % 2], counter_name(i), NULL);
 		assert_true(counters.any);
 		for (unsigned int other = 0; other < COUNTERS; other++)
 			assert_int_equal(counters.values[other],
@@ -115,6 +82,7 @@ TEST(of_a_counter_there_may_be_two_one_or_none)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct counters counters;
 
+		empty_folder(NULL);
 		set_counter("hw_counters", counter_name(3), cases[i].own);
 		set_counter("counters", counter_name(3), cases[i].required);
 		counters = read_port(2);
@@ -122,8 +90,6 @@ TEST(of_a_counter_there_may_be_two_one_or_none)
 		for (unsigned int other = 0; other < COUNTERS; other++)
 			assert_int_equal(counters.values[other], other == 3 ? cases[i].value : 0);
 	}
-	set_counter("hw_counters", counter_name(3), NULL);
-	set_counter("counters", counter_name(3), NULL);
 }
 
 TEST(a_counter_that_was_reset_has_not_grown)
@@ -178,8 +144,6 @@ TEST(an_interface_without_pause_frames_leaves_the_other_counters)
 		assert_int_equal(counters.values[1], 8);
 		assert_int_equal(counters.values[COUNTERS - 1], 0);
 	}
-	set_counter("gid_attrs/ndevs", "0", NULL);
-	set_counter("counters", counter_name(1), NULL);
 }
 
 TEST(what_has_grown_is_described_as_far_as_there_is_room)
@@ -201,9 +165,7 @@ TEST(what_has_grown_is_described_as_far_as_there_is_room)
 
 TEST(nothing_is_left)
 {
-	for (size_t i = ENTRIES(folders); i-- > 0;)
-		assert_int_equal(rmdir(folders[i]), 0);
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(make_folders, NULL, NULL)
+RUN_TESTS(enter_folder, empty_folder)

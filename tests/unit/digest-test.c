@@ -114,4 +114,4 @@ TEST(a_digest_is_xxh3_and_does_not_depend_on_its_steps)
 	digest_free(whole);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -1147,4 +1147,4 @@ TEST(every_broken_protocol_is_found)
 	finish(&exploration);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -7,6 +7,11 @@
 #define UNIT_FOLDER_H
 
 #include <dirent.h>
+#include <ftw.h>
+#include <sys/stat.h>
+
+static char folder[] = "/tmp/unit-test.XXXXXX"; /* once enter_folder() has made it */
+static int descriptors_before;                  /* that */
 
 /* How many descriptors are open. */
 static inline int count_descriptors(void)
@@ -20,13 +25,49 @@ static inline int count_descriptors(void)
 	return count;
 }
 
-static int descriptors_before; /* enter_folder() */
-
-/* Makes a folder of `template`, as mkdtemp(3) does, and works there from now on. 0 or -1. */
-static inline int enter_folder(char *template)
+/* Makes it, and works there from now on. 0 or -1. */
+static inline int enter_folder(__attribute__((unused)) void **state)
 {
 	descriptors_before = count_descriptors();
-	return mkdtemp(template) && !chdir(template) ? 0 : -1;
+	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
+}
+
+static inline int remove_entry(const char *path, __attribute__((unused)) const struct stat *about,
+			       __attribute__((unused)) int type, struct FTW *walk)
+{
+	return walk->level > 0 ? remove(path) : 0;
+}
+
+static inline int empty_folder(__attribute__((unused)) void **state)
+{
+	return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Makes the folders above a path. */
+static inline void make_folders(const char *path)
+{
+	char above[256];
+
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
+		mkdir(above, 0700);
+	}
+}
+
+/* A file with this text, and the folders above it; NULL: there is none any more. */
+static inline void put(const char *path, const char *text)
+{
+	FILE *file;
+
+	if (!text) {
+		assert_int_equal(remove(path), 0);
+		return;
+	}
+	make_folders(path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
 }
 
 /* Makes a file of these bytes, or lets one be of them. */
@@ -53,7 +94,7 @@ static inline void assert_stored(const char *name, const void *bytes, size_t siz
 }
 
 /* For a last test: in a group's teardown a failure would not be one of the program. */
-static inline void assert_nothing_is_left(const char *folder)
+static inline void assert_nothing_is_left(void)
 {
 	assert_int_equal(count_descriptors(), descriptors_before);
 	assert_int_equal(chdir("/"), 0);

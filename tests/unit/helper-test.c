@@ -13,7 +13,6 @@
 #include "unit.h"
 #include "folder.h"
 
-static char folder[] = "/tmp/helper-test-XXXXXX";
 static struct process process;
 static struct outputs outputs;
 static uint8_t bytes[2 * HELPER_BUFFER];
@@ -48,11 +47,10 @@ int statvfs(const char *name, struct statvfs *about)
 
 static int set_up(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
 	outputs.file_mode = 0640;
-	return enter_folder(folder) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
+	return enter_folder(state) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
 /* The result of a call, for which poll(2) tells when it is there. */
@@ -246,7 +244,7 @@ TEST(nothing_is_left)
 {
 	close(process.ended[0]);
 	close(process.ended[1]);
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(set_up, NULL, NULL)
+RUN_TESTS(set_up, NULL)

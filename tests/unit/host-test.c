@@ -5,61 +5,22 @@
 #include "rdma-common/host.h"
 
 #include <arpa/inet.h>
-#include <ftw.h>
-#include <sys/stat.h>
 
 #include "unit.h"
 #include "folder.h"
 
 #define DEVICES "sys/class/infiniband/"
 
-static char folder[] = "/tmp/host-test.XXXXXX";
-
 /* What was found last time, a line for each: "step text", then "-> advice" or "!> advice". */
 static char found[16384];
 static bool limited;
 
-static int remove_entry(const char *path, __attribute__((unused)) const struct stat *about,
-			__attribute__((unused)) int type, struct FTW *walk)
+static void put_line(const char *path, const char *line)
 {
-	return walk->level > 0 ? remove(path) : 0;
-}
+	char text[256];
 
-static int empty_folder(__attribute__((unused)) void **state)
-{
-	return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static int make_folder(__attribute__((unused)) void **state)
-{
-	return enter_folder(folder);
-}
-
-/* Makes the folders above a path. */
-static void make_folders(const char *path)
-{
-	char above[256];
-
-	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-		snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-		mkdir(above, 0700);
-	}
-}
-
-/* A file with this line; NULL: there is none any more. */
-static void put(const char *path, const char *text)
-{
-	FILE *file;
-
-	if (!text) {
-		assert_int_equal(remove(path), 0);
-		return;
-	}
-	make_folders(path);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fprintf(file, "%s\n", text);
-	fclose(file);
+	snprintf(text, sizeof(text), "%s\n", line ? line : "");
+	put(path, line ? text : NULL);
 }
 
 /* A file of a device. */
@@ -68,7 +29,7 @@ static void put_device(const char *device, const char *name, const char *text)
 	char path[256];
 
 	snprintf(path, sizeof(path), DEVICES "%s/%s", device, name);
-	put(path, text);
+	put_line(path, text);
 }
 
 #define EMPTY  "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -108,8 +69,9 @@ static void put_adapter(const char *device)
 
 	for (size_t i = 0; i < ENTRIES(files); i++)
 		put_device(device, files[i][0], files[i][1]);
-	put("sys/class/net/eth2/mtu", "9000");
-	put("proc/self/status", "Name:\trdma-client\nCpus_allowed:\tff\nCpus_allowed_list:\t0-31");
+	put_line("sys/class/net/eth2/mtu", "9000");
+	put_line("proc/self/status",
+		 "Name:\trdma-client\nCpus_allowed:\tff\nCpus_allowed_list:\t0-31");
 }
 
 static void take(__attribute__((unused)) void *argument, const struct host_finding *finding)
@@ -152,7 +114,7 @@ static void change(const char *changes)
 		if (text)
 			*text++ = '\0';
 		if (*change == '/') {
-			put(change + 1, text);
+			put_line(change + 1, text);
 		} else if (*change == '+') {
 			snprintf(device, sizeof(device), "%s", change + 1);
 			put_adapter(device);
@@ -248,11 +210,11 @@ TEST(an_auxiliary_devices_pci_function_is_its_parent)
 {
 	put_adapter("irdma0");
 	make_folders("pci/irdma.roce.0/");
-	put("pci/irdma.roce.0/uevent", "DRIVER=irdma");
-	put("pci/current_link_speed", "8.0 GT/s PCIe");
-	put("pci/current_link_width", "8");
-	put("pci/max_link_speed", "8.0 GT/s PCIe");
-	put("pci/max_link_width", "8");
+	put_line("pci/irdma.roce.0/uevent", "DRIVER=irdma");
+	put_line("pci/current_link_speed", "8.0 GT/s PCIe");
+	put_line("pci/current_link_width", "8");
+	put_line("pci/max_link_speed", "8.0 GT/s PCIe");
+	put_line("pci/max_link_width", "8");
 	assert_int_equal(nftw(DEVICES "irdma0/device", remove_entry, 8, FTW_DEPTH), 0);
 	assert_int_equal(rmdir(DEVICES "irdma0/device"), 0);
 	assert_int_equal(symlink("../../../../pci/irdma.roce.0", DEVICES "irdma0/device"), 0);
@@ -383,7 +345,7 @@ TEST(no_text_is_longer_than_there_is_room_and_no_descriptor_is_left_open)
 
 TEST(nothing_is_left)
 {
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(make_folder, empty_folder, NULL)
+RUN_TESTS(enter_folder, empty_folder)

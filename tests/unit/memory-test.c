@@ -133,4 +133,4 @@ TEST(what_is_locked_are_whole_pages)
 	assert_int_equal(memory_pages(page + 1), 2 * page);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

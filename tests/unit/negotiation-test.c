@@ -323,4 +323,4 @@ TEST(what_a_server_is_out_of_is_told_in_words)
 	}
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

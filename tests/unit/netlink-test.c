@@ -156,4 +156,4 @@ TEST(an_interface_without_pause_frames_has_none_and_no_descriptor_is_left)
 	assert_int_equal(count_descriptors(), before);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -456,18 +456,15 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 	}
 }
 
-static char folder[] = "/tmp/options-test.XXXXXX";
-
 static int set_up(void **state)
 {
-	(void)state;
-	return enter_folder(folder) || mkfifo("fifo", 0600) ? -1 : 0;
+	return enter_folder(state) || mkfifo("fifo", 0600) ? -1 : 0;
 }
 
 TEST(nothing_is_left)
 {
 	assert_int_equal(unlink("fifo"), 0);
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(set_up, NULL, NULL)
+RUN_TESTS(set_up, NULL)

@@ -30,7 +30,6 @@
 #define ROOT       ((uid_t)-2) /* as 0 means none */
 
 static uint8_t bytes[SIZE];
-static char folder[] = "/tmp/output-test.XXXXXX";
 static struct outputs outputs;
 static atomic_bool cancelled;
 
@@ -263,12 +262,11 @@ static int reset(void **state)
 
 static int make_folder(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < SIZE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
 	signal(SIGPIPE, SIG_IGN);
-	return enter_folder(folder) || mkfifo("fifo", 0600) || mknod("socket", S_IFSOCK | 0600, 0)
+	return enter_folder(state) || mkfifo("fifo", 0600) || mknod("socket", S_IFSOCK | 0600, 0)
 		       ? -1
 		       : 0;
 }
@@ -980,7 +978,7 @@ TEST(nothing_is_left)
 {
 	assert_int_equal(unlink("fifo"), 0);
 	assert_int_equal(unlink("socket"), 0);
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(make_folder, reset, NULL)
+RUN_TESTS(make_folder, reset)

@@ -27,7 +27,6 @@ static const size_t sizes[] = {
 
 static uint8_t bytes[LARGE]; /* what files and pipes begin with */
 static uint8_t found[LARGE + 1];
-static char folder[] = "/tmp/payload-test.XXXXXX";
 static char cause[CAUSE_SIZE]; /* of the load() that failed last */
 static atomic_bool cancelled;
 
@@ -127,13 +126,12 @@ int mkostemp(char *name, int flags)
 
 static int set_up(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < LARGE; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251 + i / 65521);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGUSR1, SIG_IGN);
 	setenv("TMPDIR", ".", 1);
-	return enter_folder(folder) || mkfifo("fifo", 0600) ? -1 : 0;
+	return enter_folder(state) || mkfifo("fifo", 0600) ? -1 : 0;
 }
 
 static enum status load(struct payload *payload, struct options options)
@@ -580,7 +578,7 @@ TEST(a_folder_that_takes_no_copy_is_passed_over_and_none_keeps_one)
 TEST(nothing_is_left)
 {
 	assert_int_equal(unlink("fifo"), 0);
-	assert_nothing_is_left(folder);
+	assert_nothing_is_left();
 }
 
-RUN_TESTS(set_up, reset, NULL)
+RUN_TESTS(set_up, reset)

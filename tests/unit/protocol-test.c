@@ -598,4 +598,4 @@ TEST(whatever_events_come_what_must_hold_does)
 	finish(&exploration);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -784,4 +784,4 @@ static int set_up(void **state)
 	return setenv("LC_ALL", "C.UTF-8", 1);
 }
 
-RUN_TESTS(set_up, NULL, NULL)
+RUN_TESTS(set_up, NULL)

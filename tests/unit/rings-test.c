@@ -213,4 +213,4 @@ TEST(no_side_gives_more_access_than_the_operation_needs)
 	}
 }
 
-RUN_TESTS(NULL, reset, NULL)
+RUN_TESTS(NULL, reset)

@@ -1524,4 +1524,4 @@ TEST(every_break_is_found)
 	finish(&exploration);
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)

@@ -39,14 +39,14 @@ static void register_test(const char *name, CMUnitTestFunction function)
 	}                                                              \
 	static void name(__attribute__((unused)) void **state)
 
-/* The program: each may be NULL, and is called before all tests, before each, and behind all. */
-#define RUN_TESTS(set_up, reset, tear_down)                                               \
+/* The program: each may be NULL, and is called before all tests, and before each. */
+#define RUN_TESTS(set_up, reset)                                                          \
 	int main(void)                                                                    \
 	{                                                                                 \
 		for (size_t i = 0; i < unit_count; i++)                                   \
 			unit_tests[i].setup_func = (reset);                               \
 		return _cmocka_run_group_tests(program_invocation_short_name, unit_tests, \
-					       unit_count, (set_up), (tear_down));        \
+					       unit_count, (set_up), NULL);               \
 	}
 
 #endif

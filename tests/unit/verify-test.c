@@ -127,4 +127,4 @@ TEST(the_first_pass_alone_is_shown_and_stored)
 	verify_free(&verification);
 }
 
-RUN_TESTS(NULL, reset, NULL)
+RUN_TESTS(NULL, reset)

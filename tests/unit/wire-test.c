@@ -313,4 +313,4 @@ TEST(every_type_of_message_has_a_name)
 	assert_string_equal(message_name(MESSAGE_TYPES), "MSG_?");
 }
 
-RUN_TESTS(NULL, NULL, NULL)
+RUN_TESTS(NULL, NULL)
