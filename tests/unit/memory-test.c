@@ -57,30 +57,6 @@ TEST(memory_is_zeroed_and_large_from_the_size_of_a_huge_page_on_and_its_size_can
 	}
 }
 
-/* "hg" of proc_pid_smaps(5). And not "ht", hugetlb, whose first touch can end the process. */
-TEST(large_memory_is_advised_to_be_of_transparent_huge_pages)
-{
-	uint8_t *memory = memory_map(4 * HUGE_PAGE);
-	FILE *maps = fopen("/proc/self/smaps", "r");
-	unsigned long first, behind, start = 0, end = 0;
-	char line[512] = "";
-
-	if (access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
-		print_message("this kernel has no transparent huge pages\n");
-		skip();
-	}
-	while (end <= (uintptr_t)memory || strncmp(line, "VmFlags:", 8) != 0) {
-		assert_non_null(fgets(line, sizeof(line), maps));
-		if (sscanf(line, "%lx-%lx ", &first, &behind) == 2)
-			start = first, end = behind;
-	}
-	assert_true(start <= (uintptr_t)memory);
-	assert_null(strstr(line, " ht"));
-	assert_non_null(strstr(line, " hg"));
-	fclose(maps);
-	assert_int_equal(memory_unmap(memory, 4 * HUGE_PAGE), 0);
-}
-
 /* Whether this process may lock memory beyond its limit; false if it cannot be allowed to. */
 static bool allow_locking(bool allowed)
 {
