@@ -36,12 +36,12 @@ static const char *const names[] = {
 	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
 	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 	"VL15_dropped",
-	/* waits */
-	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames"
+	/* waits, and what is not the port's alone */
+	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 
-/* The last two are read from elsewhere. */
-#define IN_SYSFS (COUNTERS - 2)
+/* The last three are those of the network interface. */
+#define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
 
@@ -50,12 +50,12 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? names[number] : NULL;
 }
 
-/* IN_SYSFS: none of these has this name. */
+/* OF_THE_PORT: none of these has this name. */
 static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
 
-	while (number < IN_SYSFS && strcmp(names[number], name) != 0)
+	while (number < OF_THE_PORT && strcmp(names[number], name) != 0)
 		number++;
 	return number;
 }
@@ -72,54 +72,71 @@ static void read_line(int folder, const char *name, char line[32])
 	line[strcspn(line, "\n")] = '\0';
 }
 
+/* Reads the number that such a file holds. False: it is not there, or says none. */
+static bool read_number(int folder, const char *name, uint64_t *number)
+{
+	char line[32], *end;
+	uint64_t value;
+
+	read_line(folder, name, line);
+	value = strtoull(line, &end, 10);
+	if (end == line)
+		return false;
+	*number = value;
+	return true;
+}
+
 /*
- * Reads the counters that a folder of the port has; one that says no number is none. The folder is
- * listed, as most names are those of other drivers: to try each took a twentieth of a session.
+ * Reads the counters that a folder of the port has. The folder is listed, as most names are those
+ * of other drivers: to try each took a twentieth of a session.
  */
 static void read_folder(struct counters *counters, const char *device, unsigned int port,
 			const char *folder)
 {
-	char path[PATH_MAX], line[32], *end;
 	const struct dirent *entry;
+	char path[PATH_MAX];
 	DIR *entries;
 
 	snprintf(path, sizeof(path), "%s/ports/%u/%s", device, port, folder);
 	entries = opendir(path);
 	while (entries && (entry = readdir(entries))) {
 		unsigned int number = number_of(entry->d_name);
-		uint64_t value;
 
-		if (number == IN_SYSFS)
-			continue;
-		read_line(dirfd(entries), entry->d_name, line);
-		value = strtoull(line, &end, 10);
-		if (end > line) {
-			counters->values[number] = value;
+		if (number < OF_THE_PORT &&
+		    read_number(dirfd(entries), entry->d_name, &counters->values[number]))
 			counters->any = true;
-		}
 	}
 	if (entries)
 		closedir(entries);
 }
 
-/* The pause frames of the network interface that the port's first GID names, if it has any. */
-static void read_pause_frames(struct counters *counters, const char *device, unsigned int port)
+/*
+ * Reads what the network interface counts that the port's first GID names, if it has any: its pause
+ * frames, and the frames that it discarded as the host had no buffer for them (Linux,
+ * Documentation/networking/statistics.rst). Those may have been anybody's, TCP's too.
+ */
+static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {
-	struct pause_frames frames;
+	uint64_t *values = &counters->values[OF_THE_PORT];
 	char path[PATH_MAX], name[32];
+	struct pause_frames frames;
 
 	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/ndevs/0", device, port);
 	read_line(AT_FDCWD, path, name);
-	if (!name[0] || !netlink_read_pause(name, &frames))
+	if (!name[0])
 		return;
-	counters->values[IN_SYSFS] = frames.received;
-	counters->values[IN_SYSFS + 1] = frames.sent;
+	if (netlink_read_pause(name, &frames)) {
+		values[0] = frames.received;
+		values[1] = frames.sent;
+	}
+	snprintf(path, sizeof(path), "/sys/class/net/%s/statistics/rx_missed_errors", name);
+	read_number(AT_FDCWD, path, &values[2]);
 }
 
 void counters_read(struct counters *counters, const char *device, unsigned int port)
 {
 	memset(counters, 0, sizeof(*counters));
-	read_pause_frames(counters, device, port);
+	read_interface(counters, device, port);
 	/* The driver's own come last, and stay where both have one. */
 	read_folder(counters, device, port, "counters");
 	read_folder(counters, device, port, "hw_counters");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counters of errors that a port of a device has in sysfs: what was retransmitted, came out of
- * sequence, found no receive, was marked as congested. And of waits, which are no errors: how long
- * the port had something to send and might not, and the pause frames of its network interface
- * (netlink.h). They count for all that uses the port.
+ * sequence, found no receive, was marked as congested. And of what is no error of the port's: how
+ * long it had something to send and might not, the pause frames of its network interface
+ * (netlink.h), and the frames that this discarded. They count for all that uses the port.
  *
  * No lock, any thread. Reading them may ask the device's firmware, so it is done at the beginning
  * and at the end of a session alone.
@@ -19,7 +19,7 @@
 
 /* Counters that are known; a device has some of them. */
 #define ERROR_COUNTERS 48
-#define COUNTERS       (ERROR_COUNTERS + 3) /* those of waits are the last */
+#define COUNTERS       (ERROR_COUNTERS + 4) /* those of waits are the last */
 
 struct counters {
 	bool any; /* the port has at least one */

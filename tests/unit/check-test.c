@@ -702,7 +702,7 @@ TEST(errors_are_counted_here_and_there)
 			path.counters[session].values[ERROR_COUNTERS - 1] = session * cases[i].last;
 		}
 		path.counters[1].any &= cases[i].before;
-		path.counters[2].values[COUNTERS - 1] = cases[i].waits;
+		path.counters[2].values[ERROR_COUNTERS + 2] = cases[i].waits;
 		play(BROKEN);
 		expect("counters", cases[i].found);
 		if (*cases[i].found)

@@ -7,8 +7,8 @@
 #include "unit.h"
 #include "folder.h"
 
-/* The rest are pause frames, which the kernel tells by netlink. */
-#define IN_SYSFS (COUNTERS - 2)
+/* The rest are those of the network interface. */
+#define OF_THE_PORT (COUNTERS - 3)
 
 /* What a counter says, in `place`; NULL: it is not there. */
 static void set_counter(const char *place, const char *name, const char *text)
@@ -37,7 +37,7 @@ TEST(each_counter_has_a_name_and_no_other_number_has)
 		assert_non_null(counter_name(i));
 	assert_string_equal(counter_name(ERROR_COUNTERS - 1), "VL15_dropped");
 	assert_string_equal(counter_name(ERROR_COUNTERS), "port_xmit_wait");
-	assert_string_equal(counter_name(COUNTERS - 1), "tx_pause_frames");
+	assert_string_equal(counter_name(COUNTERS - 1), "rx_missed_errors");
 	assert_null(counter_name(COUNTERS));
 	assert_null(counter_name(UINT32_MAX));
 }
@@ -47,7 +47,7 @@ TEST(every_counter_is_read_in_either_folder)
 {
 	static const char *const places[] = { "hw_counters", "counters" };
 
-	for (unsigned int i = 0; i < IN_SYSFS; i++) {
+	for (unsigned int i = 0; i < OF_THE_PORT; i++) {
 		struct counters counters;
 
 		empty_folder(NULL);
@@ -129,20 +129,34 @@ TEST(errors_are_summed_and_waits_are_none)
 	assert_true(counters_errors(&growth) == (uint64_t)UINT32_MAX + 3);
 }
 
-/* Of an interface that there is not, and of one that has no such frames. */
-TEST(an_interface_without_pause_frames_leaves_the_other_counters)
+/*
+ * Of an interface that there is not, of one that has no such frames, and of a folder that stands
+ * for an interface, as the kernel follows its name.
+ */
+TEST(what_an_interface_discarded_is_read_whatever_else_it_counts)
 {
-	static const char *const interfaces[] = { "", "nosuch", "lo",
-						  "a name that is far too long" };
+	static const struct {
+		const char *interface;
+		uint64_t discarded;
+	} cases[] = {
+		{ "", 0 },
+		{ "nosuch", 0 },
+		{ "lo", 0 },
+		{ "a name that is far too long", 0 },
+		{ "../../../proc/self/cwd/eth0", 9 },
+	};
 
+	put("eth0/statistics/rx_missed_errors", "9\n");
 	set_counter("counters", counter_name(1), "8\n");
-	for (size_t i = 0; i < ENTRIES(interfaces); i++) {
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct counters counters;
 
-		set_counter("gid_attrs/ndevs", "0", interfaces[i]);
+		set_counter("gid_attrs/ndevs", "0", cases[i].interface);
 		counters = read_port(2);
 		assert_int_equal(counters.values[1], 8);
-		assert_int_equal(counters.values[COUNTERS - 1], 0);
+		assert_int_equal(counters.values[COUNTERS - 3], 0);
+		assert_int_equal(counters.values[COUNTERS - 2], 0);
+		assert_int_equal(counters.values[COUNTERS - 1], cases[i].discarded);
 	}
 }
 

@@ -456,7 +456,7 @@ TEST(figures_are_printed_of_a_session_that_stood)
 	counting.before.any = true;
 	connection->figures.bytes = 0; /* the peer alone has an operation */
 	counting.after = counted_before;
-	counting.after.values[COUNTERS - 1] = 9; /* waits are no errors */
+	counting.after.values[ERROR_COUNTERS + 2] = 9; /* waits are no errors */
 	connection->peer_verdict.errors = 0;     /* it has not told */
 	connection->protocol.disconnected = false;
 	report_session(connection);
