@@ -22,11 +22,12 @@
  */
 #define MOST_BEFORE_DRAWN 8
 
-/* What a pipe carries: the kernel takes it whole or not at all. */
+/* What a pipe carries: the kernel takes it whole or not at all. Of pointers of any length, as many
+ * fill a page. */
 struct line {
-	char *text;     /* with its newline; whoever takes it frees it */
-	uint32_t lost;  /* lines that were dropped before this one */
-	uint32_t drawn; /* no line, but what a terminal shows until there is one */
+	_Alignas(16) char *text; /* with its newline; whoever takes it frees it */
+	uint32_t lost;           /* lines that were dropped before this one */
+	uint32_t drawn;          /* no line, but what a terminal shows until there is one */
 };
 
 /* ---- The threads ---- */
