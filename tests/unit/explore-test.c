@@ -144,55 +144,6 @@ struct setting {
 	bool corrupted[2];      /* what this side sends, if it does, is damaged on the way */
 };
 
-/* Both sides are ours. */
-static bool verifying(const struct setting *setting)
-{
-	return !setting->tutorial[ROLE_CLIENT] && !setting->tutorial[ROLE_SERVER];
-}
-
-static bool damages(const struct setting *setting)
-{
-	return setting->corrupted[ROLE_CLIENT] || setting->corrupted[ROLE_SERVER];
-}
-
-static bool operates(const struct setting *setting, enum role role)
-{
-	return role == ROLE_CLIENT || !setting->one_way;
-}
-
-/* The side that moves the payload that `role` sends. */
-static enum role active_side(const struct setting *setting, enum role role)
-{
-	return setting->operation == OPERATION_WRITE ? role : (enum role) !role;
-}
-
-static bool side_sends_payload(const struct setting *setting, enum role role)
-{
-	return operates(setting, active_side(setting, role));
-}
-
-/*
- * Faults in one run, wherever they hit; deadlines that pass because nothing else moves are not
- * counted. Two of them where worlds are few, and in one setting where there are many.
- */
-static unsigned int fault_limit(const struct setting *setting)
-{
-	if (setting->flushes_at_notice || damages(setting) || setting->fault != FAULT_NONE)
-		return 1;
-	return verifying(setting) && (setting->one_way || setting->completes_early) ? 1 : 2;
-}
-
-/*
- * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
- * bounded by the number of faults.
- */
-#define WORKER_FAILURES 2
-
-static bool fault_possible(const struct setting *setting, const struct world *world)
-{
-	return (unsigned int)world->faults + world->worker_failures < fault_limit(setting);
-}
-
 struct label {
 	uint8_t side;
 	uint8_t occurrence;
@@ -202,29 +153,77 @@ struct label {
 
 #include "explorer.h"
 
-static void print_setting(const struct setting *setting)
+/* Both sides are ours. */
+static bool verifying(void)
+{
+	return !setting.tutorial[ROLE_CLIENT] && !setting.tutorial[ROLE_SERVER];
+}
+
+static bool damages(void)
+{
+	return setting.corrupted[ROLE_CLIENT] || setting.corrupted[ROLE_SERVER];
+}
+
+static bool operates(enum role role)
+{
+	return role == ROLE_CLIENT || !setting.one_way;
+}
+
+/* The side that moves the payload that `role` sends. */
+static enum role active_side(enum role role)
+{
+	return setting.operation == OPERATION_WRITE ? role : (enum role) !role;
+}
+
+static bool side_sends_payload(enum role role)
+{
+	return operates(active_side(role));
+}
+
+/*
+ * Faults in one run, wherever they hit; deadlines that pass because nothing else moves are not
+ * counted. Two of them where worlds are few, and in one setting where there are many.
+ */
+static unsigned int fault_limit(void)
+{
+	if (setting.flushes_at_notice || damages() || setting.fault != FAULT_NONE)
+		return 1;
+	return verifying() && (setting.one_way || setting.completes_early) ? 1 : 2;
+}
+
+/*
+ * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
+ * bounded by the number of faults.
+ */
+#define WORKER_FAILURES 2
+
+static bool fault_possible(const struct world *world)
+{
+	return (unsigned int)world->faults + world->worker_failures < fault_limit();
+}
+
+static void print_setting(void)
 {
 	static const char *const programs[] = { "ours", "the tutorial's" };
 
-	print_message("%s%s, client %s%s, server %s%s, %s, %s\n",
-		      operation_name(setting->operation), setting->one_way ? ", one way" : "",
-		      programs[setting->tutorial[ROLE_CLIENT]],
-		      setting->corrupted[ROLE_CLIENT] ? " (its payload gets damaged)" : "",
-		      programs[setting->tutorial[ROLE_SERVER]],
-		      setting->corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
-		      setting->completes_early ? "soft-iWARP" : "other adapters",
-		      setting->flushes_at_notice ? "flush at the peer's disconnect"
-						 : "flush at the own disconnect");
+	print_message("%s%s, client %s%s, server %s%s, %s, %s\n", operation_name(setting.operation),
+		      setting.one_way ? ", one way" : "", programs[setting.tutorial[ROLE_CLIENT]],
+		      setting.corrupted[ROLE_CLIENT] ? " (its payload gets damaged)" : "",
+		      programs[setting.tutorial[ROLE_SERVER]],
+		      setting.corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
+		      setting.completes_early ? "soft-iWARP" : "other adapters",
+		      setting.flushes_at_notice ? "flush at the peer's disconnect"
+						: "flush at the own disconnect");
 }
 
-static void print_side(const struct setting *setting, const struct side *side, enum role role)
+static void print_side(const struct side *side, enum role role)
 {
 	const struct protocol_bytes *protocol = &side->protocol;
 	const char *phase = phase_name((enum phase)protocol->phase);
 
 	if (protocol->phase == PHASE_FINISHED)
 		print_message("  [%s, status %d]", phase, protocol->status);
-	else if (setting->tutorial[role])
+	else if (setting.tutorial[role])
 		print_message("  [%s, %d completions, %d messages]", phase, protocol->local,
 			      protocol->remote);
 	else
@@ -234,7 +233,7 @@ static void print_side(const struct setting *setting, const struct side *side, e
 			      protocol->status);
 }
 
-static void print_node(const struct exploration *exploration, const struct node *node)
+static void print_node(const struct node *node)
 {
 	static const char *const requests[] = { "MSG_MR", "operation", "MSG_DONE", "MSG_VERDICT" };
 	static const char *const noticing[] = { "nobody", "the client", "the server", "both" };
@@ -250,7 +249,7 @@ static void print_node(const struct exploration *exploration, const struct node 
 	print_message("%s %s %s, status %d", label->side ? "server" : "client",
 		      occurrence_names[label->occurrence], what, label->status);
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++)
-		print_side(exploration->setting, &node->world.sides[role], role);
+		print_side(&node->world.sides[role], role);
 }
 
 #define FINISHED_DISTANCE 100 /* more than the rest can add up to */
@@ -295,18 +294,16 @@ static bool is_open(const struct side *side, enum request request)
 }
 
 /* True if the transport may carry out this request of `role` now. */
-static bool can_execute(const struct setting *setting, const struct world *world, enum role role,
-			enum request request)
+static bool can_execute(const struct world *world, enum role role, enum request request)
 {
 	const struct side *side = &world->sides[role];
-	bool reading = setting->operation == OPERATION_READ;
+	bool reading = setting.operation == OPERATION_READ;
 
 	if (!is_open(side, request) || is(side, request, FATE_DEAD) || world->lost ||
 	    world->sides[!role].broken)
 		return false;
 	/* TCP still delivers what it was given, but a READ needs both queue pairs */
-	if (side->broken &&
-	    (!setting->completes_early || (reading && request == REQUEST_OPERATION)))
+	if (side->broken && (!setting.completes_early || (reading && request == REQUEST_OPERATION)))
 		return false;
 	for (enum request earlier = REQUEST_MR; earlier < request; earlier++) {
 		if (is_open(side, earlier) && !(reading && earlier == REQUEST_OPERATION))
@@ -316,10 +313,10 @@ static bool can_execute(const struct setting *setting, const struct world *world
 }
 
 /* True if anything of this side's is still under way. */
-static bool under_way(const struct setting *setting, const struct world *world, enum role role)
+static bool under_way(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
-		if (can_execute(setting, world, role, request))
+		if (can_execute(world, role, request))
 			return true;
 	}
 	return false;
@@ -350,10 +347,9 @@ static void post(struct side *side, enum request request)
  * MSG_DONE behind a WRITE whose source has not ended: the machine has asked for it, and it is not
  * posted yet.
  */
-static bool done_may_be_missing(const struct setting *setting, const struct side *side,
-				enum role role)
+static bool done_may_be_missing(const struct side *side, enum role role)
 {
-	return setting->operation == OPERATION_WRITE && operates(setting, role) &&
+	return setting.operation == OPERATION_WRITE && operates(role) &&
 	       side->requests[REQUEST_DONE] == FATE_POSTED &&
 	       !is(side, REQUEST_OPERATION, FATE_RETURNED) &&
 	       !is(side, REQUEST_VERDICT, FATE_POSTED);
@@ -390,34 +386,32 @@ static void destroy(struct world *world, enum role role)
 }
 
 /* True if the payload that `role` sends, if it does, has arrived, damaged or not. */
-static bool delivered(const struct setting *setting, const struct world *world, enum role role)
+static bool delivered(const struct world *world, enum role role)
 {
-	return !side_sends_payload(setting, role) ||
-	       is(&world->sides[active_side(setting, role)], REQUEST_OPERATION, FATE_EXECUTED);
+	return !side_sends_payload(role) ||
+	       is(&world->sides[active_side(role)], REQUEST_OPERATION, FATE_EXECUTED);
 }
 
 /* ---- The sides ---- */
 
-static struct protocol unpack(const struct setting *setting, const struct side *side,
-			      enum role role)
+static struct protocol unpack(const struct side *side, enum role role)
 {
-	struct protocol protocol = protocol_start(role, setting->operation);
+	struct protocol protocol = protocol_start(role, setting.operation);
 
 	/* a client learns it with the news that the connection stands */
 	protocol.verifying =
-		!setting->tutorial[!role] && (role == ROLE_SERVER || side->protocol.connected);
-	protocol.operates = operates(setting, role);
+		!setting.tutorial[!role] && (role == ROLE_SERVER || side->protocol.connected);
+	protocol.operates = operates(role);
 	protocol_unpack(&side->protocol, &protocol);
 	return protocol;
 }
 
 /* A side wants to disconnect of its own accord. It may, at any time, if one of them gave up. */
-static void judge_disconnect(struct exploration *exploration, const struct world *world,
-			     enum role role)
+static void judge_disconnect(const struct world *world, enum role role)
 {
 	if (!world->faults && !world->worker_failures &&
 	    is_open(&world->sides[!role], REQUEST_OPERATION))
-		violate(exploration, VIOLATION_DISCONNECTED_EARLY);
+		violate(VIOLATION_DISCONNECTED_EARLY);
 }
 
 /*
@@ -425,12 +419,12 @@ static void judge_disconnect(struct exploration *exploration, const struct world
  * report what it received: then this is what arrived here and, where a completion means delivery,
  * what this side wrote.
  */
-static bool complete(const struct setting *setting, const struct world *world, enum role role)
+static bool complete(const struct world *world, enum role role)
 {
-	bool unknown = !verifying(setting) &&
-		       (setting->operation == OPERATION_READ || setting->completes_early);
+	bool unknown =
+		!verifying() && (setting.operation == OPERATION_READ || setting.completes_early);
 
-	return delivered(setting, world, !role) && (delivered(setting, world, role) || unknown);
+	return delivered(world, !role) && (delivered(world, role) || unknown);
 }
 
 /* The peer's verdict as this side takes it: a failure there is none of this host. */
@@ -440,34 +434,31 @@ static enum status as_received(enum status verdict)
 }
 
 /* The status with which a side ends if there is no fault. Damage may be found, or not any more. */
-static bool is_due(const struct setting *setting, const struct world *world, enum role role,
-		   enum status status)
+static bool is_due(const struct world *world, enum role role, enum status status)
 {
 	if (world->sides[role].giving_up >= GIVING_UP_UNHEARD)
 		return status == STATUS_LOCAL_FAILURE;
 	if (world->sides[!role].giving_up == GIVING_UP_HEARD &&
 	    world->sides[role].giving_up == GIVING_UP_NONE)
 		return status == as_received(STATUS_LOCAL_FAILURE) ||
-		       (damages(setting) && status == STATUS_CONTENTS_WRONG);
+		       (damages() && status == STATUS_CONTENTS_WRONG);
 	return world->worker_failures ||
-	       status == (damages(setting) ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
+	       status == (damages() ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
 }
 
 /* A program of this project reports that it is over. */
-static void judge_ending(struct exploration *exploration, const struct world *world, enum role role)
+static void judge_ending(const struct world *world, enum role role)
 {
-	const struct setting *setting = exploration->setting;
 	enum status status = world->sides[role].protocol.status;
 
 	if (status == STATUS_SUCCESS &&
-	    (damages(setting) || world->worker_failures || !complete(setting, world, role)))
-		violate(exploration, VIOLATION_FALSE_SUCCESS);
-	else if (!world->faults && !is_due(setting, world, role, status))
-		violate(exploration, VIOLATION_FALSE_FAILURE);
+	    (damages() || world->worker_failures || !complete(world, role)))
+		violate(VIOLATION_FALSE_SUCCESS);
+	else if (!world->faults && !is_due(world, role, status))
+		violate(VIOLATION_FALSE_FAILURE);
 }
 
-static void perform(struct exploration *exploration, struct world *world, enum role role,
-		    unsigned int actions)
+static void perform(struct world *world, enum role role, unsigned int actions)
 {
 	struct side *side = &world->sides[role];
 
@@ -475,7 +466,7 @@ static void perform(struct exploration *exploration, struct world *world, enum r
 		post(side, REQUEST_MR);
 	if (actions & ACTION_POST_OPERATION)
 		post(side, REQUEST_OPERATION);
-	if (actions & ACTION_POST_OPERATION && !operates(exploration->setting, role))
+	if (actions & ACTION_POST_OPERATION && !operates(role))
 		set(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED); /* nothing to do */
 	if (actions & ACTION_SEND_DONE)
 		post(side, REQUEST_DONE);
@@ -484,12 +475,12 @@ static void perform(struct exploration *exploration, struct world *world, enum r
 	if (actions & ACTION_DISCONNECT) {
 		side->disconnection = DISCONNECTION_ASKED;
 		if (!side->protocol.disconnected)
-			judge_disconnect(exploration, world, role);
+			judge_disconnect(world, role);
 	}
 	if (actions & ACTION_FORCE_ERROR)
 		side->broken = 1;
 	if (side->protocol.phase == PHASE_FINISHED) {
-		judge_ending(exploration, world, role);
+		judge_ending(world, role);
 		destroy(world, role);
 	}
 }
@@ -498,30 +489,27 @@ static void perform(struct exploration *exploration, struct world *world, enum r
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
 /* Feeds an event to one of ours, and those that follow from it at once. */
-static void feed(struct exploration *exploration, struct world *world, enum role role,
-		 struct event event)
+static void feed(struct world *world, enum role role, struct event event)
 {
-	const struct setting *setting = exploration->setting;
 	struct side *side = &world->sides[role];
 	bool again;
 
 	do {
-		struct step step = take_step(setting->fault, unpack(setting, side, role), event);
+		struct step step = take_step(setting.fault, unpack(side, role), event);
 
 		protocol_pack(&side->protocol, &step.protocol);
-		perform(exploration, world, role, step.actions);
+		perform(world, role, step.actions);
 		again = side->protocol.phase == PHASE_CLOSING && !side->protocol.drained &&
 			!outstanding(side);
 		event.type = EVENT_DRAINED;
-	} while (again && exploration->violation == VIOLATION_NONE);
+	} while (again && exploration.violation == VIOLATION_NONE);
 }
 
 /*
  * The tutorial's program: it counts completions and messages, posts MSG_DONE together with its
  * READ, disconnects at once when it has three of one and two of the other, and dies of any error.
  */
-static void feed_tutorial(struct exploration *exploration, struct world *world, enum role role,
-			  struct event event)
+static void feed_tutorial(struct world *world, enum role role, struct event event)
 {
 	struct side *side = &world->sides[role];
 	bool begins = role == ROLE_CLIENT && event.type == EVENT_ESTABLISHED;
@@ -547,14 +535,13 @@ static void feed_tutorial(struct exploration *exploration, struct world *world, 
 	if (side->protocol.phase == PHASE_CONNECTING && side->protocol.local == 3 &&
 	    side->protocol.remote == 2) {
 		side->protocol.phase = PHASE_CLOSING;
-		judge_disconnect(exploration, world, role);
+		judge_disconnect(world, role);
 		side->disconnection = DISCONNECTION_ASKED;
 	}
 }
 
 /* One event at one side: the world that follows. `world` is a copy that may be changed. */
-static void happen(struct exploration *exploration, struct world *world, enum role role,
-		   enum event_type type, enum status status)
+static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	struct event event = { .type = type, .status = status };
 	struct label label = { .side = (uint8_t)role,
@@ -562,24 +549,23 @@ static void happen(struct exploration *exploration, struct world *world, enum ro
 			       .detail = (uint8_t)type,
 			       .status = (uint8_t)status };
 
-	if (exploration->setting->tutorial[role])
-		feed_tutorial(exploration, world, role, event);
+	if (setting.tutorial[role])
+		feed_tutorial(world, role, event);
 	else
-		feed(exploration, world, role, event);
-	arrive(exploration, world, label);
+		feed(world, role, event);
+	arrive(world, label);
 }
 
 /* The same, of what goes on without a fault. */
-static void proceed(struct exploration *exploration, struct world *world, enum role role,
-		    enum event_type type, enum status status)
+static void proceed(struct world *world, enum role role, enum event_type type, enum status status)
 {
-	exploration->goes_on = true;
-	happen(exploration, world, role, type, status);
+	exploration.goes_on = true;
+	happen(world, role, type, status);
 }
 
 /* ---- What can happen next ---- */
 
-static void executions(struct exploration *exploration, const struct world *world, enum role role)
+static void executions(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		struct world next = *world;
@@ -587,11 +573,11 @@ static void executions(struct exploration *exploration, const struct world *worl
 				       .occurrence = OCCURRENCE_EXECUTED,
 				       .detail = (uint8_t)request };
 
-		if (!can_execute(exploration->setting, world, role, request))
+		if (!can_execute(world, role, request))
 			continue;
 		set(&next.sides[role], request, FATE_EXECUTED);
-		exploration->goes_on = true;
-		arrive(exploration, &next, label);
+		exploration.goes_on = true;
+		arrive(&next, label);
 	}
 }
 
@@ -603,12 +589,11 @@ static const enum event_type completion_events[REQUESTS] = {
 };
 
 /* A completion with an error; the queue pair goes into the error state. */
-static void failures(struct exploration *exploration, const struct world *world, enum role role,
-		     enum request request)
+static void failures(const struct world *world, enum role role, enum request request)
 {
 	static const enum status reasons[] = { STATUS_PEER_LOST, STATUS_REFUSED };
 
-	if (world->sides[role].broken || !fault_possible(exploration->setting, world))
+	if (world->sides[role].broken || !fault_possible(world))
 		return;
 	for (size_t i = 0; i < 2; i++) {
 		struct world next = *world;
@@ -621,16 +606,16 @@ static void failures(struct exploration *exploration, const struct world *world,
 		side->broken = 1;
 		kill_after(side, request);
 		set(side, request, FATE_RETURNED);
-		happen(exploration, &next, role, EVENT_FAILED, reasons[i]);
+		happen(&next, role, EVENT_FAILED, reasons[i]);
 	}
 }
 
 /* The next completion of this side's send queue: a success, a flush or an error. */
-static void completions(struct exploration *exploration, const struct world *world, enum role role)
+static void completions(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
-	bool reading = exploration->setting->operation == OPERATION_READ;
-	bool early = exploration->setting->completes_early, missing = false;
+	bool reading = setting.operation == OPERATION_READ;
+	bool early = setting.completes_early, missing = false;
 
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		bool executed = is(side, request, FATE_EXECUTED);
@@ -645,17 +630,16 @@ static void completions(struct exploration *exploration, const struct world *wor
 		}
 		set(&next.sides[role], request, FATE_RETURNED);
 		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD)))) {
-			proceed(exploration, &next, role, completion_events[request],
-				STATUS_SUCCESS);
+			proceed(&next, role, completion_events[request], STATUS_SUCCESS);
 		}
 		next = *world;
 		if (side->broken && (!executed || world->faults)) {
 			kill_after(&next.sides[role], request);
 			set(&next.sides[role], request, FATE_RETURNED);
-			proceed(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
+			proceed(&next, role, EVENT_FLUSHED, STATUS_SUCCESS);
 		}
 		if (!missing)
-			failures(exploration, world, role, request);
+			failures(world, role, request);
 		return; /* the others come behind it */
 	}
 }
@@ -676,85 +660,76 @@ static enum request next_message(const struct side *side, const struct side *pee
  * The peer's verdict has arrived: a bad one before both have said MSG_DONE says that it gave up.
  * `world` is a copy that may be changed.
  */
-static void receive_verdict(struct exploration *exploration, struct world *world, enum role role,
-			    bool after_done)
+static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
-	const struct setting *setting = exploration->setting;
 	struct side *side = &world->sides[role];
 	enum status verdict = as_received((enum status)world->sides[!role].protocol.check);
 	struct world other = *world;
 
 	if (verdict != STATUS_SUCCESS && (!after_done || !is(side, REQUEST_DONE, FATE_POSTED))) {
-		happen(exploration, world, role, EVENT_PEER_GAVE_UP, verdict);
+		happen(world, role, EVENT_PEER_GAVE_UP, verdict);
 		return;
 	}
-	happen(exploration, world, role, EVENT_VERDICT_RECEIVED, verdict);
-	if (verdict != STATUS_SUCCESS && done_may_be_missing(setting, &other.sides[role], role)) {
+	happen(world, role, EVENT_VERDICT_RECEIVED, verdict);
+	if (verdict != STATUS_SUCCESS && done_may_be_missing(&other.sides[role], role)) {
 		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
-		happen(exploration, &other, role, EVENT_PEER_GAVE_UP, verdict);
+		happen(&other, role, EVENT_PEER_GAVE_UP, verdict);
 	}
 }
 
 /* Messages that have arrived, and when there are no more, the flush of the receives. */
-static void receptions(struct exploration *exploration, const struct world *world, enum role role)
+static void receptions(const struct world *world, enum role role)
 {
-	const struct setting *setting = exploration->setting;
 	const struct side *side = &world->sides[role], *peer = &world->sides[!role];
 	enum request message = next_message(side, peer);
 	struct world next = *world;
 
-	exploration->goes_on |= message != REQUESTS || (side->broken && !side->receives_returned);
+	exploration.goes_on |= message != REQUESTS || (side->broken && !side->receives_returned);
 	if (message == REQUEST_MR) {
 		next.sides[role].received = 1;
-		happen(exploration, &next, role, EVENT_MR_RECEIVED, STATUS_SUCCESS);
+		happen(&next, role, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 	} else if (message == REQUEST_DONE) {
-		if (verifying(setting) && operates(setting, !role) &&
-		    !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
-			violate(exploration, VIOLATION_DONE_EARLY);
+		if (verifying() && operates(!role) && !is(peer, REQUEST_OPERATION, FATE_EXECUTED))
+			violate(VIOLATION_DONE_EARLY);
 		next.sides[role].received = 2;
-		happen(exploration, &next, role, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
+		happen(&next, role, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 	} else if (message == REQUEST_VERDICT) {
 		next.sides[role].received = 3;
-		receive_verdict(exploration, &next, role, side->received == 2);
+		receive_verdict(&next, role, side->received == 2);
 	} else if (side->broken && !side->receives_returned) {
 		next.sides[role].receives_returned = 1;
-		happen(exploration, &next, role, EVENT_FLUSHED, STATUS_SUCCESS);
+		happen(&next, role, EVENT_FLUSHED, STATUS_SUCCESS);
 	}
 }
 
 /* A side that does not operate has nothing left to be sent, sooner or later. */
-static void empty_operations(struct exploration *exploration, const struct world *world,
-			     enum role role)
+static void empty_operations(const struct world *world, enum role role)
 {
 	struct world next = *world;
 
-	if (operates(exploration->setting, role) || world->sides[role].empty_returned ||
+	if (operates(role) || world->sides[role].empty_returned ||
 	    !is(&world->sides[role], REQUEST_OPERATION, FATE_POSTED))
 		return;
 	next.sides[role].empty_returned = 1;
-	proceed(exploration, &next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+	proceed(&next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 }
 
 /* The verification that was started is over, sooner or later. */
-static void verifications(struct exploration *exploration, const struct world *world,
-			  enum role role)
+static void verifications(const struct world *world, enum role role)
 {
-	const struct setting *setting = exploration->setting;
-	bool good = delivered(setting, world, !role) && !setting->corrupted[!role];
+	bool good = delivered(world, !role) && !setting.corrupted[!role];
 	struct world next = *world;
 
-	if (setting->tutorial[role] || world->sides[role].protocol.local != LOCAL_CHECKING)
+	if (setting.tutorial[role] || world->sides[role].protocol.local != LOCAL_CHECKING)
 		return;
 	/* without a digest anything looks good, and where there is nothing */
-	good = good || setting->tutorial[!role] || !side_sends_payload(setting, !role);
+	good = good || setting.tutorial[!role] || !side_sends_payload(!role);
 	next.sides[role].verified = 1;
-	proceed(exploration, &next, role, EVENT_CHECKED,
-		good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
+	proceed(&next, role, EVENT_CHECKED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
 /* The main thread does what it was asked for. */
-static void disconnections(struct exploration *exploration, const struct world *world,
-			   enum role role)
+static void disconnections(const struct world *world, enum role role)
 {
 	struct world next = *world;
 	struct side *side = &next.sides[role];
@@ -764,16 +739,15 @@ static void disconnections(struct exploration *exploration, const struct world *
 		return;
 	side->disconnection = DISCONNECTION_DONE;
 	side->broken = 1;
-	if (side->protocol.connected || exploration->setting->tutorial[role]) {
+	if (side->protocol.connected || setting.tutorial[role]) {
 		send_notice(&next, role);
 		send_notice(&next, !role);
 	}
-	exploration->goes_on = true;
-	arrive(exploration, &next, label);
+	exploration.goes_on = true;
+	arrive(&next, label);
 }
 
-static void manager_events(struct exploration *exploration, const struct world *world,
-			   enum role role)
+static void manager_events(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
 	struct world next = *world;
@@ -781,78 +755,75 @@ static void manager_events(struct exploration *exploration, const struct world *
 
 	if (!side->established && side->notice != NOTICE_HANDLED) {
 		next.sides[role].established = 1;
-		proceed(exploration, &next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
+		proceed(&next, role, EVENT_ESTABLISHED, STATUS_SUCCESS);
 	}
-	if (side->notice != NOTICE_COMING || under_way(exploration->setting, world, !role))
+	if (side->notice != NOTICE_COMING || under_way(world, !role))
 		return;
 	next = *world;
-	if (exploration->setting->flushes_at_notice && !side->broken) {
+	if (setting.flushes_at_notice && !side->broken) {
 		next.sides[role].broken = 1;
-		exploration->goes_on = true;
-		arrive(exploration, &next, label);
+		exploration.goes_on = true;
+		arrive(&next, label);
 	}
 	next = *world;
 	if (side->established || role == ROLE_SERVER) {
 		next.sides[role].notice = NOTICE_HANDLED;
-		proceed(exploration, &next, role, EVENT_DISCONNECTED, STATUS_SUCCESS);
+		proceed(&next, role, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	}
 }
 
-static void disturbances(struct exploration *exploration, const struct world *world, enum role role)
+static void disturbances(const struct world *world, enum role role)
 {
 	struct world next = *world;
 
-	if (!fault_possible(exploration->setting, world))
+	if (!fault_possible(world))
 		return;
 	next.faults++;
-	happen(exploration, &next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
-	if (exploration->setting->tutorial[role])
+	happen(&next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
+	if (setting.tutorial[role])
 		return; /* it has no deadlines */
 	next = *world;
 	next.faults++;
-	happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
+	happen(&next, role, EVENT_DEADLINE, STATUS_SUCCESS);
 }
 
-static enum giving_up way_of_giving_up(const struct setting *setting, const struct side *side,
-				       enum role role)
+static enum giving_up way_of_giving_up(const struct side *side, enum role role)
 {
 	if (side->protocol.phase >= PHASE_CLOSING)
 		return GIVING_UP_LATE;
-	if (setting->tutorial[!role] ||
+	if (setting.tutorial[!role] ||
 	    (role == ROLE_CLIENT && side->protocol.phase == PHASE_CONNECTING))
 		return GIVING_UP_UNHEARD;
 	return GIVING_UP_HEARD;
 }
 
 /* A worker fails; then, perhaps, the other one does, which changes nothing. */
-static void worker_failures(struct exploration *exploration, const struct world *world,
-			    enum role role)
+static void worker_failures(const struct world *world, enum role role)
 {
-	const struct setting *setting = exploration->setting;
 	const struct side *side = &world->sides[role];
 	enum status reason = side->giving_up ? STATUS_CONTENTS_WRONG : STATUS_LOCAL_FAILURE;
 	struct world next = *world, other;
 
-	if (setting->tutorial[role] || world->worker_failures == WORKER_FAILURES ||
-	    (world->faults && !fault_possible(setting, world)) ||
+	if (setting.tutorial[role] || world->worker_failures == WORKER_FAILURES ||
+	    (world->faults && !fault_possible(world)) ||
 	    (side->protocol.local >= LOCAL_CHECKED && !side->giving_up))
 		return;
 	next.worker_failures++;
 	if (!side->giving_up)
-		next.sides[role].giving_up = (uint8_t)way_of_giving_up(setting, side, role);
+		next.sides[role].giving_up = (uint8_t)way_of_giving_up(side, role);
 	other = next;
-	happen(exploration, &next, role, EVENT_GAVE_UP, reason);
-	if (side->protocol.phase == PHASE_EXCHANGING && done_may_be_missing(setting, side, role)) {
+	happen(&next, role, EVENT_GAVE_UP, reason);
+	if (side->protocol.phase == PHASE_EXCHANGING && done_may_be_missing(side, role)) {
 		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
-		happen(exploration, &other, role, EVENT_GAVE_UP, reason);
+		happen(&other, role, EVENT_GAVE_UP, reason);
 	}
 }
 
 /* The network goes; what was under way is lost, and so are the news of it where not in `noticed`.
  */
-static void losses(struct exploration *exploration, const struct world *world)
+static void losses(const struct world *world)
 {
-	if (world->lost || !fault_possible(exploration->setting, world))
+	if (world->lost || !fault_possible(world))
 		return;
 	for (uint8_t noticed = 0; noticed < 4; noticed++) {
 		struct world next = *world;
@@ -865,14 +836,14 @@ static void losses(struct exploration *exploration, const struct world *world)
 				next.sides[role].notice =
 					noticed & 1 << role ? NOTICE_COMING : NOTICE_LOST;
 		}
-		arrive(exploration, &next, label);
+		arrive(&next, label);
 	}
 }
 
 /* This side waits for a READ of its own that will never complete. */
-static bool read_is_lost(const struct setting *setting, const struct side *side)
+static bool read_is_lost(const struct side *side)
 {
-	return setting->completes_early && setting->operation == OPERATION_READ && side->broken &&
+	return setting.completes_early && setting.operation == OPERATION_READ && side->broken &&
 	       is_open(side, REQUEST_OPERATION) && !is(side, REQUEST_OPERATION, FATE_RETURNED);
 }
 
@@ -880,105 +851,97 @@ static bool read_is_lost(const struct setting *setting, const struct side *side)
  * Nothing moves any more: what ended well is over; after a fault the deadlines pass, and without
  * one only those of a READ that soft-iWARP has lost.
  */
-static void successors_when_stuck(struct exploration *exploration, const struct world *world)
+static void successors_when_stuck(const struct world *world)
 {
-	const struct setting *setting = exploration->setting;
 	bool over = true, stuck = false, excused = false;
 
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
 		const struct side *side = &world->sides[role];
-		bool lost = side->protocol.phase != PHASE_FINISHED && read_is_lost(setting, side);
+		bool lost = side->protocol.phase != PHASE_FINISHED && read_is_lost(side);
 		struct world next = *world;
 
 		if (side->protocol.phase == PHASE_FINISHED)
 			continue;
 		stuck = true;
 		excused = excused || world->faults || lost;
-		if (setting->tutorial[role] || (!world->faults && !lost))
+		if (setting.tutorial[role] || (!world->faults && !lost))
 			continue; /* the tutorial's program has no deadlines, it hangs */
 		over = false;
-		happen(exploration, &next, role, EVENT_DEADLINE, STATUS_SUCCESS);
+		happen(&next, role, EVENT_DEADLINE, STATUS_SUCCESS);
 	}
 	if (stuck && !excused) {
-		violate_here(exploration, VIOLATION_STUCK);
+		violate_here(VIOLATION_STUCK);
 		return;
 	}
-	exploration->endings += over;
+	exploration.endings += over;
 }
 
-static void make_successors(struct exploration *exploration, const struct world *world)
+static void make_successors(const struct world *world)
 {
 	bool finished = true;
 
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
-		executions(exploration, world, role); /* TCP delivers even after the end */
+		executions(world, role); /* TCP delivers even after the end */
 		if (world->sides[role].protocol.phase == PHASE_FINISHED)
 			continue;
 		finished = false;
-		completions(exploration, world, role);
-		receptions(exploration, world, role);
-		empty_operations(exploration, world, role);
-		verifications(exploration, world, role);
-		disconnections(exploration, world, role);
-		manager_events(exploration, world, role);
+		completions(world, role);
+		receptions(world, role);
+		empty_operations(world, role);
+		verifications(world, role);
+		disconnections(world, role);
+		manager_events(world, role);
 	}
-	if (!exploration->goes_on)
-		successors_when_stuck(exploration, world);
+	if (!exploration.goes_on)
+		successors_when_stuck(world);
 	if (finished)
 		return;
-	losses(exploration, world);
+	losses(world);
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
 		if (world->sides[role].protocol.phase == PHASE_FINISHED)
 			continue;
-		disturbances(exploration, world, role);
-		worker_failures(exploration, world, role);
+		disturbances(world, role);
+		worker_failures(world, role);
 	}
 }
 
 /* ---- Exploring ---- */
 
-static bool explore(struct exploration *exploration, const struct setting *setting)
-{
-	struct world start;
-
-	memset(&start, 0, sizeof(start));
-	return explore_from(exploration, setting, &start);
-}
+static const struct world beginning; /* of all of them: nothing has happened */
 
 /*
  * All settings for one pair of programs; `number` counts from 0. False: there are no more. Damage,
  * of one payload or of both, shows in checks alone, whenever the adapter flushes.
  */
-static bool make_setting(struct setting *setting, unsigned int number)
+static bool make_setting(unsigned int number)
 {
 	unsigned int variant = number / 4;
 
-	setting->operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
-	setting->completes_early = number & 2;
-	setting->flushes_at_notice = variant == 1;
-	setting->corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
-	setting->corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
-	if (setting->one_way) /* only one side sends: to damage both is to damage it */
+	setting.operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
+	setting.completes_early = number & 2;
+	setting.flushes_at_notice = variant == 1;
+	setting.corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
+	setting.corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
+	if (setting.one_way) /* only one side sends: to damage both is to damage it */
 		return variant < 3;
-	return variant < (verifying(setting) ? 5 : 2);
+	return variant < (verifying() ? 5 : 2);
 }
 
 /* ---- The protocol as it is ---- */
 
-static void assert_no_violation(struct setting setting)
+static void assert_no_violation(struct setting programs)
 {
-	struct exploration exploration = { 0 };
-
-	for (unsigned int number = 0; make_setting(&setting, number); number++) {
+	setting = programs;
+	for (unsigned int number = 0; make_setting(number); number++) {
 		size_t endings = exploration.endings;
 
-		if (!explore(&exploration, &setting)) {
-			print_history(&exploration);
+		if (!explore_from(&beginning)) {
+			print_history();
 			fail();
 		}
 		assert_true(exploration.endings > endings);
 	}
-	finish(&exploration);
+	finish();
 }
 
 TEST(two_of_ours_always_end_and_tell_the_truth)
@@ -1100,23 +1063,21 @@ static const struct {
 
 TEST(every_broken_protocol_is_found)
 {
-	struct exploration exploration = { 0 };
-
 	for (size_t i = 0; i < ENTRIES(broken); i++) {
-		struct setting setting = broken[i].setting;
 		struct label last;
 
 		print_message("%s: ", broken[i].name);
-		make_setting(&setting, broken[i].number);
-		assert_false(explore(&exploration, &setting));
-		assert_in_range(print_history(&exploration), 2, 1023);
+		setting = broken[i].setting;
+		make_setting(broken[i].number);
+		assert_false(explore_from(&beginning));
+		assert_in_range(print_history(), 2, 1023);
 		last = exploration.nodes[exploration.violating].label;
 		assert_int_equal(exploration.violation, broken[i].violation);
 		if (broken[i].last != EVENT_TYPES)
 			assert_true(last.occurrence == OCCURRENCE_EVENT &&
 				    last.detail == broken[i].last);
 	}
-	finish(&exploration);
+	finish();
 }
 
 RUN_TESTS(NULL, NULL)

@@ -21,9 +21,10 @@ struct node {
 	uint32_t parent;
 };
 
-/* May be used for one exploration after the other. */
-struct exploration {
-	const struct setting *setting;
+static struct setting setting; /* of the exploration that goes on */
+
+/* They go on one behind the other. */
+static struct {
 	struct node *nodes; /* in the order of discovery: also the queue of those to visit */
 	size_t count, capacity;
 	uint32_t *table; /* node number + 1, 0: empty */
@@ -33,136 +34,134 @@ struct exploration {
 	bool goes_on;   /* something can happen there */
 	enum violation violation;
 	size_t violating;                          /* the node that shows it */
-	size_t runs, states, transitions, endings; /* of all explorations */
-};
+	size_t runs, states, transitions, endings; /* since finish() */
+} exploration;
 
 /* ---- The model's ---- */
 
 /* Grows with everything that can happen, so that no run is endless; -1: one may be. */
 static int distance_from_start(const struct world *world);
 /* Calls arrive() for each world that can follow from this one. */
-static void make_successors(struct exploration *exploration, const struct world *world);
-static void print_setting(const struct setting *setting);
-static void print_node(const struct exploration *exploration, const struct node *node);
+static void make_successors(const struct world *world);
+static void print_setting(void);
+static void print_node(const struct node *node);
 
 /* ---- The set of worlds ---- */
 
-static uint32_t *look_up(const struct exploration *exploration, const struct world *world)
+static uint32_t *look_up(const struct world *world)
 {
-	size_t mask = exploration->table_size - 1;
+	size_t mask = exploration.table_size - 1;
 	size_t place = (size_t)XXH3_64bits(world, sizeof(*world)) & mask;
 
-	while (exploration->table[place] &&
-	       memcmp(&exploration->nodes[exploration->table[place] - 1].world, world,
+	while (exploration.table[place] &&
+	       memcmp(&exploration.nodes[exploration.table[place] - 1].world, world,
 		      sizeof(*world)) != 0)
 		place = (place + 1) & mask;
-	return &exploration->table[place];
+	return &exploration.table[place];
 }
 
-static void grow(struct exploration *exploration)
+static void grow(void)
 {
-	exploration->capacity = exploration->capacity ? 2 * exploration->capacity : 1 << 10;
-	exploration->nodes =
-		realloc(exploration->nodes, exploration->capacity * sizeof(*exploration->nodes));
-	free(exploration->table);
-	exploration->table_size = 2 * exploration->capacity;
-	exploration->table = calloc(exploration->table_size, sizeof(*exploration->table));
-	assert_non_null(exploration->nodes);
-	assert_non_null(exploration->table);
-	for (size_t i = 0; i < exploration->count; i++)
-		*look_up(exploration, &exploration->nodes[i].world) = (uint32_t)i + 1;
+	exploration.capacity = exploration.capacity ? 2 * exploration.capacity : 1 << 10;
+	exploration.nodes =
+		realloc(exploration.nodes, exploration.capacity * sizeof(*exploration.nodes));
+	free(exploration.table);
+	exploration.table_size = 2 * exploration.capacity;
+	exploration.table = calloc(exploration.table_size, sizeof(*exploration.table));
+	assert_non_null(exploration.nodes);
+	assert_non_null(exploration.table);
+	for (size_t i = 0; i < exploration.count; i++)
+		*look_up(&exploration.nodes[i].world) = (uint32_t)i + 1;
 }
 
 /* On the way to the next world. */
-static void violate(struct exploration *exploration, enum violation violation)
+static void violate(enum violation violation)
 {
-	if (exploration->violation == VIOLATION_NONE)
-		exploration->violation = violation;
+	if (exploration.violation == VIOLATION_NONE)
+		exploration.violation = violation;
 }
 
 /* In the current one. */
-static inline void violate_here(struct exploration *exploration, enum violation violation)
+static inline void violate_here(enum violation violation)
 {
-	violate(exploration, violation);
-	exploration->violating = exploration->current;
+	violate(violation);
+	exploration.violating = exploration.current;
 }
 
 /* A world that follows from the current one: it is added unless it is known. */
-static void arrive(struct exploration *exploration, const struct world *world, struct label label)
+static void arrive(const struct world *world, struct label label)
 {
-	uint32_t *place = look_up(exploration, world);
+	uint32_t *place = look_up(world);
 
-	if (exploration->count > 0)
-		exploration->transitions++;
-	if (exploration->count > 0 && exploration->distance >= 0 &&
-	    distance_from_start(world) <= exploration->distance)
-		violate(exploration, VIOLATION_ENDLESS);
+	if (exploration.count > 0)
+		exploration.transitions++;
+	if (exploration.count > 0 && exploration.distance >= 0 &&
+	    distance_from_start(world) <= exploration.distance)
+		violate(VIOLATION_ENDLESS);
 	/* a violation is kept even if it leads to a known world: the way there is what counts */
-	if (exploration->violation == VIOLATION_NONE ? *place : exploration->violating)
+	if (exploration.violation == VIOLATION_NONE ? *place : exploration.violating)
 		return;
-	if (exploration->violation != VIOLATION_NONE)
-		exploration->violating = exploration->count;
-	exploration->nodes[exploration->count] = (struct node){
-		.world = *world, .label = label, .parent = (uint32_t)exploration->current
+	if (exploration.violation != VIOLATION_NONE)
+		exploration.violating = exploration.count;
+	exploration.nodes[exploration.count] = (struct node){
+		.world = *world, .label = label, .parent = (uint32_t)exploration.current
 	};
-	exploration->count++;
+	exploration.count++;
 	if (!*place)
-		*place = (uint32_t)exploration->count;
-	if (exploration->count == exploration->capacity)
-		grow(exploration);
+		*place = (uint32_t)exploration.count;
+	if (exploration.count == exploration.capacity)
+		grow();
 }
 
 /* Visits everything that can happen from `start` on; false if there was a violation. */
-static bool explore_from(struct exploration *exploration, const struct setting *setting,
-			 const struct world *start)
+static bool explore_from(const struct world *start)
 {
-	exploration->setting = setting;
-	exploration->count = exploration->current = exploration->violating = 0;
-	exploration->violation = VIOLATION_NONE;
-	if (exploration->capacity == 0)
-		grow(exploration);
-	memset(exploration->table, 0, exploration->table_size * sizeof(*exploration->table));
-	arrive(exploration, start, (struct label){ 0 });
-	while (exploration->current < exploration->count &&
-	       exploration->violation == VIOLATION_NONE) {
-		struct world world = exploration->nodes[exploration->current].world;
+	exploration.count = exploration.current = exploration.violating = 0;
+	exploration.violation = VIOLATION_NONE;
+	if (exploration.capacity == 0)
+		grow();
+	memset(exploration.table, 0, exploration.table_size * sizeof(*exploration.table));
+	arrive(start, (struct label){ 0 });
+	while (exploration.current < exploration.count && exploration.violation == VIOLATION_NONE) {
+		struct world world = exploration.nodes[exploration.current].world;
 
-		exploration->distance = distance_from_start(&world);
-		exploration->goes_on = false;
-		make_successors(exploration, &world);
-		exploration->current++;
+		exploration.distance = distance_from_start(&world);
+		exploration.goes_on = false;
+		make_successors(&world);
+		exploration.current++;
 	}
-	exploration->states += exploration->count;
-	exploration->runs++;
-	return exploration->violation == VIOLATION_NONE;
+	exploration.states += exploration.count;
+	exploration.runs++;
+	return exploration.violation == VIOLATION_NONE;
 }
 
 /* How the violation comes about; returns the number of steps. */
-static unsigned int print_history(const struct exploration *exploration)
+static unsigned int print_history(void)
 {
 	size_t path[1024];
 	unsigned int length = 0;
 
-	print_message("%s\n", violation_names[exploration->violation]);
-	print_setting(exploration->setting);
-	for (size_t node = exploration->violating; node && length < 1024;
-	     node = exploration->nodes[node].parent)
+	print_message("%s\n", violation_names[exploration.violation]);
+	print_setting();
+	for (size_t node = exploration.violating; node && length < 1024;
+	     node = exploration.nodes[node].parent)
 		path[length++] = node;
 	for (unsigned int i = length; i-- > 0;) {
 		print_message("%3u. ", length - i);
-		print_node(exploration, &exploration->nodes[path[i]]);
+		print_node(&exploration.nodes[path[i]]);
 		print_message("\n");
 	}
 	return length;
 }
 
 /* The end of all explorations. */
-static void finish(struct exploration *exploration)
+static void finish(void)
 {
-	print_message("%zu settings, %zu states, %zu transitions\n", exploration->runs,
-		      exploration->states, exploration->transitions);
-	free(exploration->nodes);
-	free(exploration->table);
+	print_message("%zu settings, %zu states, %zu transitions\n", exploration.runs,
+		      exploration.states, exploration.transitions);
+	free(exploration.nodes);
+	free(exploration.table);
+	memset(&exploration, 0, sizeof(exploration));
 }
 
 #endif

@@ -369,18 +369,17 @@ static int distance_from_start(const struct world *world)
 	return -1;
 }
 
-static void print_setting(const struct setting *setting)
+static void print_setting(void)
 {
 	print_message("%s, %s, verifying %d, operates %d\n",
-		      setting->role == ROLE_CLIENT ? "client" : "server",
-		      operation_name(setting->operation), setting->verifying, setting->operates);
+		      setting.role == ROLE_CLIENT ? "client" : "server",
+		      operation_name(setting.operation), setting.verifying, setting.operates);
 }
 
-static void print_node(const struct exploration *exploration, const struct node *node)
+static void print_node(const struct node *node)
 {
 	struct event event = events[node->label.event];
 
-	(void)exploration;
 	print_message("%s, status %d: %s, %s, %s, status %d", event_name(event.type), event.status,
 		      phase_name((enum phase)node->world.side.phase),
 		      local_stage_name((enum local_stage)node->world.side.local),
@@ -390,21 +389,20 @@ static void print_node(const struct exploration *exploration, const struct node 
 
 /* An event at a side, and what it has led to. */
 struct occasion {
-	struct exploration *exploration;
 	struct world *world;
 	struct protocol before, after;
 	struct event event;
 	unsigned int actions;
 };
 
-#define REQUIRE(condition) require(occasion->exploration, condition, #condition)
+#define REQUIRE(condition) require(condition, #condition)
 
-static void require(struct exploration *exploration, bool condition, const char *words)
+static void require(bool condition, const char *words)
 {
 	if (condition)
 		return;
 	print_message("not so: %s\n", words);
-	violate(exploration, VIOLATION_FOUND);
+	violate(VIOLATION_FOUND);
 }
 
 /*
@@ -557,45 +555,43 @@ static void watch(const struct occasion *occasion)
 		world->deadlines = 3;
 }
 
-static void make_successors(struct exploration *exploration, const struct world *world)
+static void make_successors(const struct world *world)
 {
-	const struct setting *setting = exploration->setting;
-	struct protocol protocol = protocol_start(setting->role, setting->operation);
+	struct protocol protocol = protocol_start(setting.role, setting.operation);
 
-	protocol.verifying = setting->verifying;
-	protocol.operates = setting->operates;
+	protocol.verifying = setting.verifying;
+	protocol.operates = setting.operates;
 	protocol_unpack(&world->side, &protocol);
 	for (size_t i = 0; i < ENTRIES(events); i++) {
 		struct step step = protocol_step(protocol, events[i]);
 		struct world next = *world;
-		const struct occasion occasion = { exploration,   &next,     protocol,
-						   step.protocol, events[i], step.actions };
+		const struct occasion occasion = { &next, protocol, step.protocol, events[i],
+						   step.actions };
 
 		watch(&occasion);
 		protocol_pack(&next.side, &step.protocol);
-		arrive(exploration, &next, (struct label){ (uint8_t)i });
+		arrive(&next, (struct label){ (uint8_t)i });
 	}
 }
 
 TEST(whatever_events_come_what_must_hold_does)
 {
-	struct exploration exploration = { 0 };
-
 	for (int kind = 0; kind < 16; kind++) {
-		const struct setting setting = { kind & 1 ? ROLE_SERVER : ROLE_CLIENT,
-						 kind & 2 ? OPERATION_WRITE : OPERATION_READ,
-						 kind & 4, kind & 8 };
-		const struct protocol beginning = protocol_start(setting.role, setting.operation);
+		struct protocol beginning;
 		struct world start;
 
+		setting = (struct setting){ kind & 1 ? ROLE_SERVER : ROLE_CLIENT,
+					    kind & 2 ? OPERATION_WRITE : OPERATION_READ, kind & 4,
+					    kind & 8 };
+		beginning = protocol_start(setting.role, setting.operation);
 		memset(&start, 0, sizeof(start));
 		protocol_pack(&start.side, &beginning);
-		if (!explore_from(&exploration, &setting, &start)) {
-			print_history(&exploration);
+		if (!explore_from(&start)) {
+			print_history();
 			fail();
 		}
 	}
-	finish(&exploration);
+	finish();
 }
 
 RUN_TESTS(NULL, NULL)

@@ -730,37 +730,6 @@ struct setting {
 	enum fault fault;
 };
 
-static bool has_stream(const struct setting *setting, int stream)
-{
-	return setting->both || stream == (setting->writes ? 0 : 1);
-}
-
-/* Bytes of the position in all. */
-static uint64_t total(const struct setting *setting, int stream)
-{
-	return (uint64_t)setting->length[stream] * setting->passes[stream];
-}
-
-/* The stream that side `number` carries. */
-static int carried(const struct setting *setting, int number)
-{
-	return setting->writes ? number : !number;
-}
-
-/* The ring that the other side announces for it. */
-static uint64_t announced_ring(const struct setting *setting, int number)
-{
-	uint64_t ring =
-		setting->writes ? setting->sink_ring[number] : setting->source_ring[!number];
-
-	return setting->fault == FAULT_ACROSS_END ? ring + 1 : ring;
-}
-
-static uint8_t value_at(const struct setting *setting, int stream, uint64_t position)
-{
-	return (uint8_t)(position % setting->length[stream] + 1);
-}
-
 struct label {
 	const char *what;
 	uint8_t detail, side;
@@ -768,38 +737,59 @@ struct label {
 
 #include "explorer.h"
 
-static void print_setting(const struct setting *setting)
+static bool has_stream(int stream)
+{
+	return setting.both || stream == (setting.writes ? 0 : 1);
+}
+
+/* Bytes of the position in all. */
+static uint64_t total(int stream)
+{
+	return (uint64_t)setting.length[stream] * setting.passes[stream];
+}
+
+/* The stream that side `number` carries. */
+static int carried(int number)
+{
+	return setting.writes ? number : !number;
+}
+
+/* The ring that the other side announces for it. */
+static uint64_t announced_ring(int number)
+{
+	uint64_t ring = setting.writes ? setting.sink_ring[number] : setting.source_ring[!number];
+
+	return setting.fault == FAULT_ACROSS_END ? ring + 1 : ring;
+}
+
+static uint8_t value_at(int stream, uint64_t position)
+{
+	return (uint8_t)(position % setting.length[stream] + 1);
+}
+
+static void print_setting(void)
 {
 	print_message("%s%s, depth %u, requests of %u, share %u\n",
-		      setting->writes ? "WRITE" : "READ",
-		      setting->completes_early ? " completing early" : "", setting->depth,
-		      setting->request_size, setting->share);
+		      setting.writes ? "WRITE" : "READ",
+		      setting.completes_early ? " completing early" : "", setting.depth,
+		      setting.request_size, setting.share);
 	for (int stream = 0; stream < 2; stream++) {
-		if (has_stream(setting, stream))
+		if (has_stream(stream))
 			print_message("  stream %d: %u bytes%s, %u passes%s, rings %u to %u\n",
-				      stream, setting->length[stream],
-				      setting->unknown[stream] ? " (unknown)" : "",
-				      setting->passes[stream],
-				      setting->every_pass ? " verified" : "",
-				      setting->source_ring[stream], setting->sink_ring[stream]);
+				      stream, setting.length[stream],
+				      setting.unknown[stream] ? " (unknown)" : "",
+				      setting.passes[stream], setting.every_pass ? " verified" : "",
+				      setting.source_ring[stream], setting.sink_ring[stream]);
 	}
 }
 
-static void print_node(__attribute__((unused)) const struct exploration *exploration,
-		       const struct node *node)
+static void print_node(const struct node *node)
 {
 	print_message("%s%s %u", node->label.side ? "server" : "client", node->label.what,
 		      node->label.detail);
 }
 
 /* ---- What happens ---- */
-
-/* A world that is being changed. */
-struct moment {
-	struct exploration *exploration;
-	const struct setting *setting;
-	struct world world;
-};
 
 /*
  * Counts MSG_WINDOWs of a side from the last one that it knows to be received, and its requests
@@ -877,36 +867,35 @@ static int distance_from_start(const struct world *world)
 }
 
 /* Something has happened. */
-static void go_to(struct moment *moment, int number, struct label label)
+static void go_to(struct world *world, int number, struct label label)
 {
 	label.side = (uint8_t)number;
-	count_anew(&moment->world, 0);
-	count_anew(&moment->world, 1);
-	moment->exploration->goes_on = true;
-	arrive(moment->exploration, &moment->world, label);
+	count_anew(world, 0);
+	count_anew(world, 1);
+	exploration.goes_on = true;
+	arrive(world, label);
 }
 
 /* ---- The program of a side, as it should be, and as it should not ---- */
 
 /* Whether the piece at `position` in the sink's ring is what it should be. */
-static bool is_right(const struct moment *moment, int number, uint64_t position, uint64_t size)
+static bool is_right(const struct world *world, int number, uint64_t position, uint64_t size)
 {
-	const struct setting *setting = moment->setting;
-	const uint8_t *in = moment->world.sides[number].in;
+	const uint8_t *in = world->sides[number].in;
 
 	for (uint64_t i = position; i < position + size; i++) {
-		if (in[i % setting->sink_ring[!number]] != value_at(setting, !number, i))
+		if (in[i % setting.sink_ring[!number]] != value_at(!number, i))
 			return false;
 	}
 	return true;
 }
 
-static struct entry *append(struct moment *moment, int number, enum entry_kind kind)
+static struct entry *append(struct world *world, int number, enum entry_kind kind)
 {
-	struct side *side = &moment->world.sides[number];
+	struct side *side = &world->sides[number];
 
 	if (side->entries == QUEUE) {
-		violate(moment->exploration, VIOLATION_TOO_MANY);
+		violate(VIOLATION_TOO_MANY);
 		side->entries--;
 	}
 	side->queue[side->entries] = (struct entry){ .kind = (uint8_t)kind };
@@ -922,135 +911,134 @@ static void drop(struct side *side, int place)
 }
 
 /* Posts one request: from now on its destination may be written to. */
-static void post_request(struct moment *moment, int number, const struct transfer_run *request)
+static void post_request(struct world *world, int number, const struct transfer_run *request)
 {
-	const struct setting *setting = moment->setting;
-	const struct transfer *transfer = &moment->world.sides[number].transfer;
-	int stream = carried(setting, number);
-	struct entry *entry = append(moment, number, ENTRY_REQUEST);
+	const struct transfer *transfer = &world->sides[number].transfer;
+	int stream = carried(number);
+	struct entry *entry = append(world, number, ENTRY_REQUEST);
 
 	entry->fate = request->signaled ? FATE_SIGNALED : 0;
 	entry->number = (uint8_t)transfer->operation.requests_posted;
 	entry->end = (uint8_t)transfer->operation.posted;
 	entry->size = (uint8_t)request->size;
-	entry->source = (uint8_t)(setting->writes ? request->local : request->remote);
-	entry->sink = (uint8_t)(setting->writes ? request->remote : request->local);
-	if (moment->world.sides[number].done)
-		violate(moment->exploration, VIOLATION_AFTER_DONE);
-	if (transfer_outstanding(transfer) > setting->depth)
-		violate(moment->exploration, VIOLATION_TOO_MANY);
-	if (entry->source + entry->size > setting->source_ring[stream] ||
-	    entry->sink + entry->size > setting->sink_ring[stream])
-		violate(moment->exploration, VIOLATION_OUT_OF_BOUNDS);
+	entry->source = (uint8_t)(setting.writes ? request->local : request->remote);
+	entry->sink = (uint8_t)(setting.writes ? request->remote : request->local);
+	if (world->sides[number].done)
+		violate(VIOLATION_AFTER_DONE);
+	if (transfer_outstanding(transfer) > setting.depth)
+		violate(VIOLATION_TOO_MANY);
+	if (entry->source + entry->size > setting.source_ring[stream] ||
+	    entry->sink + entry->size > setting.sink_ring[stream])
+		violate(VIOLATION_OUT_OF_BOUNDS);
 	else
-		memset(&moment->world.sides[!stream].in[entry->sink], 0, entry->size);
+		memset(&world->sides[!stream].in[entry->sink], 0, entry->size);
 }
 
-static void post_requests(struct moment *moment, int number)
+static void post_requests(struct world *world, int number)
 {
 	struct transfer_run request;
 
-	while (moment->exploration->violation == VIOLATION_NONE &&
-	       transfer_next(&moment->world.sides[number].transfer, 1, &request))
-		post_request(moment, number, &request);
+	while (exploration.violation == VIOLATION_NONE &&
+	       transfer_next(&world->sides[number].transfer, 1, &request))
+		post_request(world, number, &request);
 }
 
-static void post_window(struct moment *moment, int number, int64_t now)
+static void post_window(struct world *world, int number, int64_t now)
 {
-	const struct side *side = &moment->world.sides[number];
-	struct transfer *transfer = &moment->world.sides[number].transfer;
+	const struct side *side = &world->sides[number];
+	struct transfer *transfer = &world->sides[number].transfer;
 	struct window window;
 	struct entry *entry;
 
 	if (!side->announced || (side->done && all_is_kept(transfer)) ||
 	    !take_window(transfer, now, &window))
 		return;
-	entry = append(moment, number, ENTRY_WINDOW);
+	entry = append(world, number, ENTRY_WINDOW);
 	entry->ready = (uint8_t)window.ready;
 	entry->taken = (uint8_t)window.taken;
 	entry->kept = (uint8_t)window.kept;
 	entry->received = (uint8_t)window.received;
-	entry->mark = moment->setting->fault != FAULT_END_LOST && window.end;
+	entry->mark = setting.fault != FAULT_END_LOST && window.end;
 	if (transfer->credits.sent - transfer->credits.confirmed > transfer->plan.credits)
-		violate(moment->exploration, VIOLATION_TOO_MANY);
+		violate(VIOLATION_TOO_MANY);
 }
 
-static void post_done(struct moment *moment, int number)
+static void post_done(struct world *world, int number)
 {
-	struct side *side = &moment->world.sides[number];
+	struct side *side = &world->sides[number];
 	struct transfer *transfer = &side->transfer;
 	bool due = transfer_done_due(transfer);
 
-	if (moment->setting->fault == FAULT_DONE_EARLY && transfer->sink.stream.plan.present)
+	if (setting.fault == FAULT_DONE_EARLY && transfer->sink.stream.plan.present)
 		due = transfer->operation.posted == transfer->sink.stream.length;
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	append(moment, number, ENTRY_DONE)->ready = (uint8_t)transfer_done(transfer);
+	append(world, number, ENTRY_DONE)->ready = (uint8_t)transfer_done(transfer);
 }
 
 /* What a side does after every event. */
-static void drive(struct moment *moment, int number)
+static void drive(struct world *world, int number)
 {
-	const struct side *side = &moment->world.sides[number];
+	const struct side *side = &world->sides[number];
 
 	if (side->met && side->announced)
-		post_requests(moment, number);
-	post_window(moment, number, 0);
-	post_done(moment, number);
+		post_requests(world, number);
+	post_window(world, number, 0);
+	post_done(world, number);
 }
 
 /* The source's worker takes a piece as soon as there is one: its memory is garbage from now on. */
-static void begin_to_fill(struct moment *moment, int number)
+static void begin_to_fill(struct world *world, int number)
 {
-	struct side *side = &moment->world.sides[number];
+	struct side *side = &world->sides[number];
 	struct transfer *transfer = &side->transfer;
-	uint64_t left = total(moment->setting, number) - transfer->source.filled;
+	uint64_t left = total(number) - transfer->source.filled;
 	struct piece piece;
 
 	if (side->filling || !transfer_fill(transfer, &piece))
 		return;
-	if (piece.offset + piece.size > moment->setting->source_ring[number])
-		violate(moment->exploration, VIOLATION_OUT_OF_BOUNDS);
+	if (piece.offset + piece.size > setting.source_ring[number])
+		violate(VIOLATION_OUT_OF_BOUNDS);
 	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
 	memset(&side->out[piece.offset], 0, side->filling);
 }
 
 /* So does the sink's, and what it takes must be right from now on. */
-static void begin_to_copy(struct moment *moment, int number)
+static void begin_to_copy(struct world *world, int number)
 {
-	struct side *side = &moment->world.sides[number];
+	struct side *side = &world->sides[number];
 	struct transfer *transfer = &side->transfer;
 	struct piece piece;
 
 	if (side->copying || !transfer_copy(transfer, &piece))
 		return;
-	if (piece.offset + piece.size > moment->setting->sink_ring[!number])
-		violate(moment->exploration, VIOLATION_OUT_OF_BOUNDS);
+	if (piece.offset + piece.size > setting.sink_ring[!number])
+		violate(VIOLATION_OUT_OF_BOUNDS);
 	side->copying = (uint8_t)piece.size;
-	if (!is_right(moment, number, piece.position, piece.size))
-		violate(moment->exploration, VIOLATION_READ_EARLY);
-	if (moment->setting->fault == FAULT_TAKEN_EARLY) {
+	if (!is_right(world, number, piece.position, piece.size))
+		violate(VIOLATION_READ_EARLY);
+	if (setting.fault == FAULT_TAKEN_EARLY) {
 		transfer_copied(transfer, piece.size);
-		drive(moment, number);
+		drive(world, number);
 	}
 }
 
 /* After an event, which wakes the program up unless it is broken there. */
-static void settle(struct moment *moment, int number, enum fault unless, struct label label)
+static void settle(struct world *world, int number, enum fault unless, struct label label)
 {
-	if (unless == FAULT_NONE || moment->setting->fault != unless) {
-		drive(moment, number);
-		begin_to_fill(moment, number);
-		begin_to_copy(moment, number);
+	if (unless == FAULT_NONE || setting.fault != unless) {
+		drive(world, number);
+		begin_to_fill(world, number);
+		begin_to_copy(world, number);
 	}
-	go_to(moment, number, label);
+	go_to(world, number, label);
 }
 
 /* ---- What can happen next: the adapter ---- */
 
 /* Whether the adapter may execute the request at `place`, or deliver the message. */
-static bool can_execute(const struct setting *setting, const struct side *side, int place)
+static bool can_execute(const struct side *side, int place)
 {
 	bool message = side->queue[place].kind != ENTRY_REQUEST;
 
@@ -1063,71 +1051,70 @@ static bool can_execute(const struct setting *setting, const struct side *side, 
 		if (earlier_message
 			    ? message
 			    : !(side->queue[i].fate & FATE_EXECUTED) &&
-				      ((setting->writes && setting->fault != FAULT_OVERTAKEN) ||
+				      ((setting.writes && setting.fault != FAULT_OVERTAKEN) ||
 				       !message))
 			return false;
 	}
 	return true;
 }
 
-static void carry(struct moment *moment, int number, const struct entry *entry)
+static void carry(struct world *world, int number, const struct entry *entry)
 {
-	int stream = carried(moment->setting, number);
-	const uint8_t *from = &moment->world.sides[stream].out[entry->source];
-	uint8_t *to = &moment->world.sides[!stream].in[entry->sink];
+	int stream = carried(number);
+	const uint8_t *from = &world->sides[stream].out[entry->source];
+	uint8_t *to = &world->sides[!stream].in[entry->sink];
 
-	if (!moment->setting->writes && moment->world.sides[number].done)
-		violate(moment->exploration, VIOLATION_AFTER_DONE);
+	if (!setting.writes && world->sides[number].done)
+		violate(VIOLATION_AFTER_DONE);
 	for (int i = 0; i < entry->size; i++) {
-		to[i] = value_at(moment->setting, stream, (uint64_t)(entry->end - entry->size + i));
+		to[i] = value_at(stream, (uint64_t)(entry->end - entry->size + i));
 		if (from[i] != to[i])
-			violate(moment->exploration, VIOLATION_OVERWRITTEN);
+			violate(VIOLATION_OVERWRITTEN);
 	}
 }
 
-static void executions(const struct moment *before, int number)
+static void executions(const struct world *before, int number)
 {
-	const struct side *side = &before->world.sides[number];
-	struct moment next;
+	const struct side *side = &before->sides[number];
+	struct world next;
 	struct entry *entry;
 	int place = 0;
 
-	while (place < side->entries && (side->queue[place].kind != ENTRY_REQUEST ||
-					 !can_execute(before->setting, side, place)))
+	while (place < side->entries &&
+	       (side->queue[place].kind != ENTRY_REQUEST || !can_execute(side, place)))
 		place++;
 	if (place == side->entries)
 		return;
 	next = *before;
-	entry = &next.world.sides[number].queue[place];
+	entry = &next.sides[number].queue[place];
 	entry->fate |= FATE_EXECUTED;
 	carry(&next, number, entry);
 	if (entry->fate & FATE_COMPLETED)
-		drop(&next.world.sides[number], place);
+		drop(&next.sides[number], place);
 	go_to(&next, number,
 	      (struct label){ "'s adapter executes up to", side->queue[place].end, 0 });
 }
 
 /* The first completion that has not come stands for all requests before it. */
-static void completions(const struct moment *before, int number)
+static void completions(const struct world *before, int number)
 {
-	const struct setting *setting = before->setting;
-	const struct entry *queue = before->world.sides[number].queue;
+	const struct entry *queue = before->sides[number].queue;
 	bool early =
-		(setting->completes_early && setting->writes) || setting->fault == FAULT_READ_EARLY;
-	struct moment next;
-	struct side *side = &next.world.sides[number];
-	int place = 0, entries = before->world.sides[number].entries;
+		(setting.completes_early && setting.writes) || setting.fault == FAULT_READ_EARLY;
+	struct world next;
+	struct side *side = &next.sides[number];
+	int place = 0, entries = before->sides[number].entries;
 
 	while (place < entries &&
 	       !(queue[place].kind == ENTRY_REQUEST && queue[place].fate & FATE_SIGNALED &&
 		 !(queue[place].fate & FATE_COMPLETED)))
 		place++;
-	if (place == entries || setting->fault == FAULT_NO_COMPLETIONS ||
+	if (place == entries || setting.fault == FAULT_NO_COMPLETIONS ||
 	    !(early || queue[place].fate & FATE_EXECUTED))
 		return;
 	next = *before;
-	if (!transfer_completed(&next.world.sides[number].transfer, queue[place].number, 0))
-		violate(before->exploration, VIOLATION_MODULE);
+	if (!transfer_completed(&next.sides[number].transfer, queue[place].number, 0))
+		violate(VIOLATION_MODULE);
 	for (int i = place; i >= 0; i--) {
 		if (side->queue[i].kind != ENTRY_REQUEST)
 			continue;
@@ -1142,19 +1129,18 @@ static void completions(const struct moment *before, int number)
 
 /* ---- What can happen next: messages ---- */
 
-static const char *handle(struct moment *moment, int number, const struct entry *entry)
+static const char *handle(struct world *world, int number, const struct entry *entry)
 {
-	const struct side *peer = &moment->world.sides[!number];
-	struct transfer *transfer = &moment->world.sides[number].transfer;
+	const struct side *peer = &world->sides[!number];
+	struct transfer *transfer = &world->sides[number].transfer;
 	struct window window = { entry->received, entry->ready, entry->taken, entry->kept,
 				 entry->mark };
 	const char *refusal;
 
 	switch (entry->kind) {
 	case ENTRY_MR:
-		moment->world.sides[number].met = 1;
-		refusal = transfer_peer_region(transfer, announced_ring(moment->setting, number),
-					       window.ready);
+		world->sides[number].met = 1;
+		refusal = transfer_peer_region(transfer, announced_ring(number), window.ready);
 		transfer->operation.grows = false; /* time is not part of the worlds */
 		return refusal;
 	case ENTRY_WINDOW:
@@ -1163,64 +1149,63 @@ static const char *handle(struct moment *moment, int number, const struct entry 
 		for (int i = 0; i < peer->entries; i++) {
 			if (peer->queue[i].kind == ENTRY_REQUEST &&
 			    !(peer->queue[i].fate & FATE_EXECUTED))
-				violate(moment->exploration, VIOLATION_AFTER_DONE);
+				violate(VIOLATION_AFTER_DONE);
 		}
 		return transfer_accept_done(transfer, window.ready);
 	}
 }
 
-static void receptions(const struct moment *before, int number)
+static void receptions(const struct world *before, int number)
 {
 	static const char *const handled[] = { " handles MSG_MR", " handles MSG_WINDOW",
 					       " handles MSG_DONE" };
-	const struct side *peer = &before->world.sides[!number];
-	struct moment next;
+	const struct side *peer = &before->sides[!number];
+	struct world next;
 	struct entry entry;
 	const char *refusal;
 	int place = 0;
 
 	while (place < peer->entries && peer->queue[place].kind == ENTRY_REQUEST)
 		place++;
-	if (place == peer->entries || !can_execute(before->setting, peer, place))
+	if (place == peer->entries || !can_execute(peer, place))
 		return;
 	entry = peer->queue[place];
 	next = *before;
-	drop(&next.world.sides[!number], place);
+	drop(&next.sides[!number], place);
 	refusal = handle(&next, number, &entry);
 	if (refusal) {
-		violate(before->exploration, VIOLATION_REFUSED);
+		violate(VIOLATION_REFUSED);
 		print_message("refused, it %s\n", refusal);
 	}
 	settle(&next, number, entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE,
 	       (struct label){ handled[entry.kind], entry.ready, 0 });
 }
 
-static void announcements(const struct moment *before, int number)
+static void announcements(const struct world *before, int number)
 {
-	const struct side *side = &before->world.sides[number];
-	struct moment next;
+	const struct side *side = &before->sides[number];
+	struct world next;
 
 	/* the server's MSG_MR comes second */
 	if (side->announced || (number == 1 && !side->met))
 		return;
 	next = *before;
-	next.world.sides[number].announced = 1;
+	next.sides[number].announced = 1;
 	append(&next, number, ENTRY_MR)->ready =
-		(uint8_t)transfer_announce(&next.world.sides[number].transfer);
+		(uint8_t)transfer_announce(&next.sides[number].transfer);
 	settle(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
 }
 
-static void clock_ticks(const struct moment *before, int number)
+static void clock_ticks(const struct world *before, int number)
 {
-	struct moment next;
+	struct world next;
 
 	/* a program that is not woken up does not set its timer */
-	if (before->setting->fault >= FAULT_NO_WAKE_COMPLETED &&
-	    before->setting->fault <= FAULT_NO_WAKE_COPIED)
+	if (setting.fault >= FAULT_NO_WAKE_COMPLETED && setting.fault <= FAULT_NO_WAKE_COPIED)
 		return;
 	next = *before;
 	post_window(&next, number, TRANSFER_MILLISECONDS);
-	if (next.world.sides[number].entries > before->world.sides[number].entries)
+	if (next.sides[number].entries > before->sides[number].entries)
 		settle(&next, number, FAULT_NONE,
 		       (struct label){ " posts MSG_WINDOW for its age", 0, 0 });
 }
@@ -1228,16 +1213,15 @@ static void clock_ticks(const struct moment *before, int number)
 /* ---- What can happen next: workers ---- */
 
 /* It reports `size` bytes, and the end with the last one or, if nobody knows the length, later. */
-static void fill(const struct moment *before, int number, uint8_t size, bool end)
+static void fill(const struct world *before, int number, uint8_t size, bool end)
 {
-	const struct setting *setting = before->setting;
-	struct moment next = *before;
-	struct side *side = &next.world.sides[number];
+	struct world next = *before;
+	struct side *side = &next.sides[number];
 	struct transfer *transfer = &side->transfer;
 	uint64_t first = transfer->source.filled;
 
-	for (uint64_t i = first; i < first + size && setting->fault != FAULT_READY_EARLY; i++)
-		side->out[i % setting->source_ring[number]] = value_at(setting, number, i);
+	for (uint64_t i = first; i < first + size && setting.fault != FAULT_READY_EARLY; i++)
+		side->out[i % setting.source_ring[number]] = value_at(number, i);
 	side->filling = 0;
 	side->filled_late = end;
 	transfer_filled(transfer, size);
@@ -1247,57 +1231,56 @@ static void fill(const struct moment *before, int number, uint8_t size, bool end
 	       (struct label){ end ? "'s source ends behind" : "'s source fills", size, 0 });
 }
 
-static void fillings(const struct moment *before, int number)
+static void fillings(const struct world *before, int number)
 {
-	const struct setting *setting = before->setting;
-	const struct side *side = &before->world.sides[number];
+	const struct side *side = &before->sides[number];
 	uint64_t behind = side->transfer.source.filled + side->filling;
 
-	if (!has_stream(setting, number))
+	if (!has_stream(number))
 		return;
 	if (side->filling > 0)
 		fill(before, number, side->filling, false);
-	if (setting->unknown[number] && !side->filled_late && behind == total(setting, number))
+	if (setting.unknown[number] && !side->filled_late && behind == total(number))
 		fill(before, number, side->filling, true);
-	if (side->filling > 1 && setting->partial)
+	if (side->filling > 1 && setting.partial)
 		fill(before, number, 1, false);
 }
 
-static void copy(const struct moment *before, int number, uint8_t size)
+static void copy(const struct world *before, int number, uint8_t size)
 {
-	struct moment next = *before;
-	struct side *side = &next.world.sides[number];
+	struct world next = *before;
+	struct side *side = &next.sides[number];
 	struct transfer *transfer = &side->transfer;
-	uint64_t ahead = before->setting->fault == FAULT_TAKEN_EARLY ? side->copying : 0;
+	uint64_t ahead = setting.fault == FAULT_TAKEN_EARLY ? side->copying : 0;
 
 	if (!is_right(before, number, transfer->sink.copied - ahead, size))
-		violate(before->exploration, VIOLATION_READ_EARLY);
+		violate(VIOLATION_READ_EARLY);
 	side->copying = 0;
 	transfer_copied(transfer, size - ahead);
-	if (!before->setting->partial)
+	if (!setting.partial)
 		transfer_kept(transfer, transfer->sink.copied);
 	settle(&next, number, FAULT_NO_WAKE_COPIED, (struct label){ "'s sink copies", size, 0 });
 }
 
-static void copyings(const struct moment *before, int number)
+static void copyings(const struct world *before, int number)
 {
-	uint8_t whole = before->world.sides[number].copying;
+	uint8_t whole = before->sides[number].copying;
 
 	if (whole > 0)
 		copy(before, number, whole);
-	if (whole > 1 && before->setting->partial && before->setting->fault != FAULT_TAKEN_EARLY)
+	if (whole > 1 && setting.partial && setting.fault != FAULT_TAKEN_EARLY)
 		copy(before, number, 1);
 }
 
-static void keepings(const struct moment *before, int number)
+static void keepings(const struct world *before, int number)
 {
-	uint64_t copied = before->world.sides[number].transfer.sink.copied;
-	struct moment next;
+	uint64_t copied = before->sides[number].transfer.sink.copied;
+	struct world next;
 
-	if (before->world.sides[number].transfer.sink.kept == copied)
+	if (before->sides[number].transfer.sink.kept == copied)
 		return;
 	next = *before;
-	transfer_kept(&next.world.sides[number].transfer, copied);
+	transfer_kept(&next.sides[number].transfer, copied);
 	settle(&next, number, FAULT_NONE,
 	       (struct label){ "'s sink has kept up to", (uint8_t)copied, 0 });
 }
@@ -1305,91 +1288,81 @@ static void keepings(const struct moment *before, int number)
 /* ---- Exploring ---- */
 
 /* Nothing can happen any more: both sides must have all. */
-static void judge_ending(const struct moment *moment)
+static void judge_ending(const struct world *world)
 {
-	const struct setting *setting = moment->setting;
-
 	for (int number = 0; number < 2; number++) {
-		const struct transfer_sink *sink = &moment->world.sides[number].transfer.sink;
-		uint64_t expected =
-			sink->stream.repeats ? setting->length[!number] : total(setting, !number);
+		const struct transfer_sink *sink = &world->sides[number].transfer.sink;
+		uint64_t expected = sink->stream.repeats ? setting.length[!number] : total(!number);
 
-		if (!moment->world.sides[number].done ||
-		    !all_is_kept(&moment->world.sides[number].transfer))
-			violate_here(moment->exploration, VIOLATION_STUCK);
-		else if (has_stream(setting, !number) && sink->kept != expected)
-			violate_here(moment->exploration, VIOLATION_LOST);
+		if (!world->sides[number].done || !all_is_kept(&world->sides[number].transfer))
+			violate_here(VIOLATION_STUCK);
+		else if (has_stream(!number) && sink->kept != expected)
+			violate_here(VIOLATION_LOST);
 	}
 }
 
-static void make_successors(struct exploration *exploration, const struct world *world)
+static void make_successors(const struct world *world)
 {
-	static void (*const happenings[])(const struct moment *before, int number) = {
+	static void (*const happenings[])(const struct world *before, int number) = {
 		announcements, executions, completions, receptions,
 		fillings,      copyings,   keepings,    clock_ticks,
 	};
-	struct moment moment = { .exploration = exploration,
-				 .setting = exploration->setting,
-				 .world = *world };
 
 	for (size_t i = 0; i < 2 * ENTRIES(happenings); i++)
-		happenings[i / 2](&moment, (int)(i % 2));
-	if (!exploration->goes_on)
-		judge_ending(&moment);
+		happenings[i / 2](world, (int)(i % 2));
+	if (!exploration.goes_on)
+		judge_ending(world);
 }
 
-static struct stream_plan plan_stream(const struct setting *setting, int stream, bool outgoing)
+static struct stream_plan plan_stream(int stream, bool outgoing)
 {
 	return (struct stream_plan){
-		.present = has_stream(setting, stream),
-		.every_pass = setting->every_pass,
-		.length = setting->unknown[stream] ? LENGTH_UNKNOWN : setting->length[stream],
-		.passes = setting->passes[stream],
-		.ring = outgoing ? setting->source_ring[stream] : setting->sink_ring[stream],
+		.present = has_stream(stream),
+		.every_pass = setting.every_pass,
+		.length = setting.unknown[stream] ? LENGTH_UNKNOWN : setting.length[stream],
+		.passes = setting.passes[stream],
+		.ring = outgoing ? setting.source_ring[stream] : setting.sink_ring[stream],
 	};
 }
 
-static struct transfer_plan plan_side(const struct setting *setting, int number)
+static struct transfer_plan plan_side(int number)
 {
 	return (struct transfer_plan){
-		.writes = setting->writes,
-		.completes_early = setting->completes_early && setting->fault != FAULT_REFILL_EARLY,
-		.depth = setting->depth,
-		.request_size = setting->request_size,
+		.writes = setting.writes,
+		.completes_early = setting.completes_early && setting.fault != FAULT_REFILL_EARLY,
+		.depth = setting.depth,
+		.request_size = setting.request_size,
 		.credits = 3,
-		.answer = setting->fault == FAULT_NO_RESERVE ? 3 : 2,
-		.share = setting->share,
-		.outgoing = plan_stream(setting, number, true),
-		.incoming = plan_stream(setting, !number, false),
+		.answer = setting.fault == FAULT_NO_RESERVE ? 3 : 2,
+		.share = setting.share,
+		.outgoing = plan_stream(number, true),
+		.incoming = plan_stream(!number, false),
 	};
 }
 
 /* Visits everything that can happen with this setting; false if there was a violation. */
-static bool explore(struct exploration *exploration, const struct setting *setting)
+static bool explore(void)
 {
-	struct moment start;
+	struct world start;
 
 	memset(&start, 0, sizeof(start));
-	start.exploration = exploration;
-	start.setting = exploration->setting = setting;
-	exploration->violation = VIOLATION_NONE;
 	for (int number = 0; number < 2; number++) {
-		struct transfer_plan plan = plan_side(setting, number);
+		struct transfer_plan plan = plan_side(number);
 
-		transfer_init(&start.world.sides[number].transfer, &plan);
+		transfer_init(&start.sides[number].transfer, &plan);
 		begin_to_fill(&start, number);
 	}
-	return explore_from(exploration, setting, &start.world);
+	return explore_from(&start);
 }
 
 /* Both operations with everything else the same, and WRITE with completions that say little. */
-static void must_hold(struct exploration *exploration, struct setting setting)
+static void must_hold(void)
 {
 	for (int kind = 0; kind < 3; kind++) {
 		setting.writes = kind > 0;
 		setting.completes_early = kind == 2;
-		if (!explore(exploration, &setting)) {
-			print_history(exploration);
+		if (!explore()) {
+			print_history();
 			fail();
 		}
 	}
@@ -1398,98 +1371,86 @@ static void must_hold(struct exploration *exploration, struct setting setting)
 /* ---- Exploring: what must hold ---- */
 
 /* Both streams alike. */
-static struct setting alike(int length, bool unknown, int source_ring, int sink_ring)
+static void set_alike(int length, bool unknown, int source_ring, int sink_ring)
 {
-	struct setting setting = { .depth = 2, .request_size = 2, .share = 4, .passes = { 1, 1 } };
-
+	setting = (struct setting){ .depth = 2, .request_size = 2, .share = 4, .passes = { 1, 1 } };
 	for (int stream = 0; stream < 2; stream++) {
 		setting.length[stream] = (uint8_t)length;
 		setting.unknown[stream] = unknown;
 		setting.source_ring[stream] = (uint8_t)source_ring;
 		setting.sink_ring[stream] = (uint8_t)sink_ring;
 	}
-	return setting;
 }
 
 TEST(streams_one_way_arrive_in_every_order_of_events)
 {
-	struct exploration exploration = { 0 };
-
 	for (int kind = 0; kind < 2 * 16 * 7; kind++) {
 		int source = 1 + kind / 8 % 4, sink = 1 + kind / 2 % 4, length = kind / 32;
-		struct setting setting = alike(length, kind % 2, source, sink);
 
+		set_alike(length, kind % 2, source, sink);
 		/* single bytes and late keeping make many more worlds: not where there are many */
 		setting.partial = length <= 2 || source + sink <= 3;
-		must_hold(&exploration, setting);
+		must_hold();
 	}
-	finish(&exploration);
+	finish();
 }
 
 /* Known and unknown. */
-static void must_hold_both_ways(struct exploration *exploration, int out, int in,
-				const uint8_t rings[4])
+static void must_hold_both_ways(int out, int in, const uint8_t rings[4])
 {
 	for (int kind = 0; kind < 4; kind++) {
-		struct setting setting = alike(out, kind & 1, rings[0], rings[1]);
-
+		set_alike(out, kind & 1, rings[0], rings[1]);
 		setting.both = true;
 		setting.length[1] = (uint8_t)in;
 		setting.unknown[1] = kind & 2;
 		setting.source_ring[1] = rings[2];
 		setting.sink_ring[1] = rings[3];
-		must_hold(exploration, setting);
+		must_hold();
 	}
 }
 
 TEST(streams_both_ways_arrive_in_every_order_of_events)
 {
 	static const uint8_t rings[][4] = { { 3, 2, 1, 2 }, { 2, 4, 4, 1 }, { 1, 1, 1, 2 } };
-	struct exploration exploration = { 0 };
 
 	for (int kind = 0; kind < 2 * 9; kind++)
-		must_hold_both_ways(&exploration, kind % 9 / 3, kind % 3, rings[kind / 9]);
+		must_hold_both_ways(kind % 9 / 3, kind % 3, rings[kind / 9]);
 	/* long enough to run out of credits */
-	must_hold_both_ways(&exploration, 6, 1, rings[2]);
-	must_hold_both_ways(&exploration, 4, 4, rings[2]);
-	finish(&exploration);
+	must_hold_both_ways(6, 1, rings[2]);
+	must_hold_both_ways(4, 4, rings[2]);
+	finish();
 }
 
 /* Payloads that repeat, through own rings of any length, and shorter streams of verified passes. */
 TEST(passes_arrive_in_every_order_of_events)
 {
-	struct exploration exploration = { 0 };
-
 	for (int kind = 0; kind < 5 * 16; kind++) {
 		int length = 1 + kind / 16 % 3;
-		struct setting setting = alike(length, false, 1 + kind / 4 % 4, 1 + kind % 4);
 
+		set_alike(length, false, 1 + kind / 4 % 4, 1 + kind % 4);
 		setting.passes[0] = setting.passes[1] = 3;
 		setting.every_pass = kind >= 3 * 16;
-		must_hold(&exploration, setting);
+		must_hold();
 		setting.depth = 8; /* two requests for each completion */
 		setting.request_size = 1;
-		must_hold(&exploration, setting);
+		must_hold();
 	}
-	finish(&exploration);
+	finish();
 }
 
 /* Selective signaling, other depths, moves too small to report. */
 TEST(streams_arrive_with_other_numbers_too)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
-	struct exploration exploration = { 0 };
 
 	for (int kind = 0; kind < 32 * 3; kind++) {
-		struct setting setting =
-			alike(3 + 2 * (kind & 1), kind & 2, kind & 8 ? 4 : 3, kind & 4 ? 4 : 2);
-
+		set_alike(3 + 2 * (kind & 1), kind & 2, kind & 8 ? 4 : 3, kind & 4 ? 4 : 2);
 		setting.depth = depths[kind / 32];
 		setting.request_size = setting.depth == 8 && !(kind & 1) ? 1 : 3;
 		setting.share = kind & 16 ? 1 : 2;
-		must_hold(&exploration, setting);
+		must_hold();
 	}
-	finish(&exploration);
+	finish();
 }
 
 /* ---- Exploring: programs that use it wrongly ---- */
@@ -1503,13 +1464,12 @@ TEST(every_break_is_found)
 		int sessions;
 		enum violation violation;
 	} cases[] = { FAULTS(CASE) };
-	struct exploration exploration = { 0 };
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
 		enum fault fault = cases[i / 2].fault;
 		int sessions = cases[i / 2].sessions;
-		struct setting setting = alike(5, sessions & UNKNOWN, 3, 2);
 
+		set_alike(5, sessions & UNKNOWN, 3, 2);
 		setting.writes = i % 2;
 		setting.both = sessions & BOTH_WAYS;
 		setting.completes_early = fault == FAULT_REFILL_EARLY;
@@ -1517,11 +1477,11 @@ TEST(every_break_is_found)
 		if (!(sessions & (setting.writes ? WRITES : READS)))
 			continue;
 		print_message("%s: ", cases[i / 2].text);
-		assert_false(explore(&exploration, &setting));
-		print_history(&exploration);
+		assert_false(explore());
+		print_history();
 		assert_int_equal(exploration.violation, cases[i / 2].violation);
 	}
-	finish(&exploration);
+	finish();
 }
 
 RUN_TESTS(NULL, NULL)
