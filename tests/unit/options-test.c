@@ -114,7 +114,7 @@ TEST(in_a_one_way_session_one_side_sends_a_payload)
 
 /* Parsing two words, of which the second may be NULL, comes to that, and prints this. */
 static void assert_parsed(struct options *options, const char *first, const char *second,
-			  enum parsed expected, FILE **stream, const char *printed)
+			  enum parsed expected, const char *printed)
 {
 	const char *words[] = { "program", first, second, NULL };
 	char *arguments[4]; /* getopt_long(3) puts them in order, but does not write to them */
@@ -123,18 +123,21 @@ static void assert_parsed(struct options *options, const char *first, const char
 
 	memcpy(arguments, words, sizeof(arguments));
 	optind = 0; /* getopt(3): from the beginning */
-	capture(&capturing, stream);
+	capture(&capturing, expected == PARSED_EXIT ? &stdout : &stderr); /* --help is no error */
 	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
 	release(&capturing, printed);
 	if (parsed != expected)
 		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
 }
 
-static void assert_refused(const char *option, const char *argument, const char *words)
+/* The same for the client; what it has parsed. */
+static struct options client_parses(const char *first, const char *second, enum parsed expected,
+				    const char *printed)
 {
 	struct options options = default_options(ROLE_CLIENT);
 
-	assert_parsed(&options, option, argument, PARSED_FAILED, &stderr, words);
+	assert_parsed(&options, first, second, expected, printed);
+	return options;
 }
 
 TEST(what_is_not_given_has_its_default)
@@ -248,7 +251,7 @@ static void assert_given(const struct given *row, const char *option, const char
 			set_field(&expected, row, argument, value);
 		if (expected.check) /* see below how long that measures */
 			expected.duration_seconds = 1;
-		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED, &stderr,
+		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED,
 			      has ? NULL : "--help'.\n");
 		assert_memory_equal(&options, &expected, sizeof(options));
 	}
@@ -307,7 +310,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++)
-		assert_refused(cases[i].option, cases[i].argument, cases[i].words);
+		client_parses(cases[i].option, cases[i].argument, PARSED_FAILED, cases[i].words);
 }
 
 /* No number of any kind, however near; then those of another kind than the option's. */
@@ -330,27 +333,20 @@ TEST(what_is_no_number_of_its_kind_is_refused)
 
 	for (size_t i = 0; i < ENTRIES(options); i++) {
 		for (size_t j = 0; j < ENTRIES(refused); j++)
-			assert_refused(options[i], refused[j], " from ");
+			client_parses(options[i], refused[j], PARSED_FAILED, " from ");
 	}
 	for (size_t i = 0; i < ENTRIES(others); i++)
-		assert_refused(others[i][0], others[i][1], " from ");
+		client_parses(others[i][0], others[i][1], PARSED_FAILED, " from ");
 }
 
 /* At once: what is wrong with the words behind them is of no interest. */
 TEST(help_and_version_are_printed_and_end_the_program)
 {
-	static const struct {
-		const char *option, *words;
-	} cases[] = { { "-h", "usage\nConnecting:\n" },
-		      { "--help", "  -B, --bind ADDRESS     connect from" },
-		      { "--version", " " PROGRAM_VERSION "\n" } };
+	static const char wrong[] = "--no-such-option";
 
-	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct options options = default_options(ROLE_CLIENT);
-
-		assert_parsed(&options, cases[i].option, "--no-such-option", PARSED_EXIT, &stdout,
-			      cases[i].words);
-	}
+	client_parses("-h", wrong, PARSED_EXIT, "usage\nConnecting:\n");
+	client_parses("--help", wrong, PARSED_EXIT, "  -B, --bind ADDRESS     connect from");
+	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
 /* Whichever comes first. */
@@ -364,12 +360,11 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 	/* clang-format on */
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
-		struct options options = default_options(ROLE_CLIENT);
 		const char *other = others[i / 2];
 		bool goes = i / 2 < 8;
 
-		assert_parsed(&options, i % 2 ? other : "--check", i % 2 ? "--check" : other,
-			      goes ? PARSED_RUN : PARSED_FAILED, &stderr,
+		client_parses(i % 2 ? other : "--check", i % 2 ? "--check" : other,
+			      goes ? PARSED_RUN : PARSED_FAILED,
 			      goes ? NULL
 				   : "--check goes with --bind, --connections, --duration, "
 				     "--json, --min-rate, --timeout, --tos and --verbose alone");
@@ -388,9 +383,9 @@ TEST(check_measures_for_a_second_unless_duration_says_how_long)
 		      { "-v", "-v", 0 } };
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct options options = default_options(ROLE_CLIENT);
+		struct options options =
+			client_parses(cases[i].first, cases[i].second, PARSED_RUN, NULL);
 
-		assert_parsed(&options, cases[i].first, cases[i].second, PARSED_RUN, &stderr, NULL);
 		assert_int_equal(options.duration_seconds, cases[i].seconds);
 	}
 }
