@@ -728,53 +728,38 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 #define MIB    ((uint64_t)1 << 20)
 #define TIB    ((uint64_t)1 << 40)
 
-TEST(progress_is_drawn_after_a_second_with_what_is_left)
+TEST(progress_is_drawn_after_a_second_with_what_is_left_where_it_is_wanted)
 {
 	static const struct {
+		const char *terminal, *no_color; /* of the environment */
 		bool verbose;
 		uint64_t done, all;
 		int64_t nanoseconds;
 		const char *drawn;
 	} cases[] = {
 		/* clang-format off */
-		{ false, 1023, 2046, SECOND, "\r1023 bytes of 2.0 KiB, 1023 bytes/s, 1 s left\033[K|" },
-		{ false, 1024, UINT64_MAX, 2 * SECOND, "\r1.0 KiB, 512 bytes/s\033[K|" },
-		{ false, 3 * MIB, 13 * MIB, 3 * SECOND / 2, "\r3.0 MiB of 13.0 MiB, 2.0 MiB/s, 5 s left\033[K|" },
-		{ false, TIB, 3072 * TIB, 1024 * SECOND, "\r1.0 TiB of 3072.0 TiB, 1.0 GiB/s, 3144704 s left\033[K|" },
-		{ false, 1024, 2048, SECOND - 1, "|" },
-		{ false, 0, 2048, 2 * SECOND, "|" },
-		{ true, 1024, 2048, 2 * SECOND, "|" },
+		{ "xterm", "", false, 1023, 2046, SECOND, "\r1023 bytes of 2.0 KiB, 1023 bytes/s, 1 s left\033[K|" },
+		{ "xterm", "", false, 1024, UINT64_MAX, 2 * SECOND, "\r1.0 KiB, 512 bytes/s\033[K|" },
+		{ "xterm", "", false, 3 * MIB, 13 * MIB, 3 * SECOND / 2, "\r3.0 MiB of 13.0 MiB, 2.0 MiB/s, 5 s left\033[K|" },
+		{ "xterm", "", false, TIB, 3072 * TIB, 1024 * SECOND, "\r1.0 TiB of 3072.0 TiB, 1.0 GiB/s, 3144704 s left\033[K|" },
+		{ "xterm", "", false, 1024, 2048, SECOND - 1, "|" },
+		{ "xterm", "", false, 0, 2048, 2 * SECOND, "|" },
+		{ "xterm", "", true, 1024, 2048, 2 * SECOND, "|" },
+		{ "xterm", NULL, false, 1024, 2048, 2 * SECOND, "\r1.0 KiB of 2.0 KiB, 512 bytes/s, 2 s left\033[K|" },
+		{ "xterm", "1", false, 1024, 2048, 2 * SECOND, "|" },
+		{ "dumb", NULL, false, 1024, 2048, 2 * SECOND, "|" },
+		{ NULL, NULL, false, 1024, 2048, 2 * SECOND, "|" },
 		/* clang-format on */
-	};
-
-	setenv("TERM", "xterm", 1);
-	setenv("NO_COLOR", "", 1);
-	for (size_t i = 0; i < ENTRIES(cases); i++)
-		assert_drawn(cases[i].verbose, cases[i].done, cases[i].all, cases[i].nanoseconds,
-			     cases[i].drawn);
-}
-
-TEST(progress_is_drawn_where_it_is_wanted)
-{
-	static const struct {
-		const char *no_color, *terminal;
-		bool drawn;
-	} cases[] = {
-		{ "1", "xterm", false },
-		{ NULL, "xterm", true },
-		{ NULL, "dumb", false },
-		{ NULL, NULL, false },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		clearenv();
-		if (cases[i].no_color)
-			setenv("NO_COLOR", cases[i].no_color, 1);
 		if (cases[i].terminal)
 			setenv("TERM", cases[i].terminal, 1);
-		assert_drawn(false, 1024, 2048, 2 * SECOND,
-			     cases[i].drawn ? "\r1.0 KiB of 2.0 KiB, 512 bytes/s, 2 s left\033[K|"
-					    : "|");
+		if (cases[i].no_color)
+			setenv("NO_COLOR", cases[i].no_color, 1);
+		assert_drawn(cases[i].verbose, cases[i].done, cases[i].all, cases[i].nanoseconds,
+			     cases[i].drawn);
 	}
 }
 
