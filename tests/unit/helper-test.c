@@ -6,7 +6,6 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -226,18 +225,6 @@ TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
 	close(answer[0]);
 	close(answer[1]);
 	answer[0] = -1;
-}
-
-TEST(without_a_descriptor_there_is_no_helper)
-{
-	struct rlimit before, none = { .rlim_cur = 0 };
-
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-	none.rlim_max = before.rlim_max;
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_null(helper_start_storing(&process, &outputs, "file"));
-	assert_int_equal(errno, EMFILE);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(nothing_is_left)
