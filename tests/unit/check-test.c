@@ -201,7 +201,7 @@ static void run_one(struct check *check)
 	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
 }
 
-static void run(struct check *check, __attribute__((unused)) void *argument)
+static void run(struct check *check, UNUSED void *argument)
 {
 	for (unsigned int i = 0; i < check->session.connections; i++)
 		run_one(check);
@@ -745,33 +745,31 @@ static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
 static struct rdma_cm_id identifier = { .verbs = &verbs,
 					.route = { .path_rec = &route, .num_paths = 1 } };
 
-int rdma_create_id(__attribute__((unused)) struct rdma_event_channel *channel,
-		   struct rdma_cm_id **id, __attribute__((unused)) void *context,
-		   __attribute__((unused)) enum rdma_port_space space)
+int rdma_create_id(UNUSED struct rdma_event_channel *channel, struct rdma_cm_id **id,
+		   UNUSED void *context, UNUSED enum rdma_port_space space)
 {
 	*id = &identifier;
 	return 0;
 }
 
-int rdma_resolve_addr(struct rdma_cm_id *id, __attribute__((unused)) struct sockaddr *source,
-		      struct sockaddr *address, __attribute__((unused)) int milliseconds)
+int rdma_resolve_addr(struct rdma_cm_id *id, UNUSED struct sockaddr *source,
+		      struct sockaddr *address, UNUSED int milliseconds)
 {
 	id->route.addr.src_addr.sa_family = address->sa_family;
 	return 0;
 }
 
-int rdma_resolve_route(__attribute__((unused)) struct rdma_cm_id *id,
-		       __attribute__((unused)) int milliseconds)
+int rdma_resolve_route(UNUSED struct rdma_cm_id *id, UNUSED int milliseconds)
 {
 	return 0;
 }
 
-int rdma_destroy_id(__attribute__((unused)) struct rdma_cm_id *id)
+int rdma_destroy_id(UNUSED struct rdma_cm_id *id)
 {
 	return 0;
 }
 
-struct ibv_pd *ibv_alloc_pd(__attribute__((unused)) struct ibv_context *context)
+struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 {
 	return NULL;
 }

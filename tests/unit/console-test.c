@@ -71,7 +71,7 @@ static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
 static bool failed; /* as console_close() says */
 
 /* Each test has another console: a stuck thread goes on using its own. */
-static int reset(__attribute__((unused)) void **state)
+static int reset(UNUSED void **state)
 {
 	static struct console consoles[64];
 	static size_t count;

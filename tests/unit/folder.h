@@ -26,19 +26,19 @@ static inline int count_descriptors(void)
 }
 
 /* Makes it, and works there from now on. 0 or -1. */
-static inline int enter_folder(__attribute__((unused)) void **state)
+static inline int enter_folder(UNUSED void **state)
 {
 	descriptors_before = count_descriptors();
 	return mkdtemp(folder) && !chdir(folder) ? 0 : -1;
 }
 
-static inline int remove_entry(const char *path, __attribute__((unused)) const struct stat *about,
-			       __attribute__((unused)) int type, struct FTW *walk)
+static inline int remove_entry(const char *path, UNUSED const struct stat *about, UNUSED int type,
+			       struct FTW *walk)
 {
 	return walk->level > 0 ? remove(path) : 0;
 }
 
-static inline int empty_folder(__attribute__((unused)) void **state)
+static inline int empty_folder(UNUSED void **state)
 {
 	return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }

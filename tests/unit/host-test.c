@@ -74,7 +74,7 @@ static void put_adapter(const char *device)
 		 "Name:\trdma-client\nCpus_allowed:\tff\nCpus_allowed_list:\t0-31");
 }
 
-static void take(__attribute__((unused)) void *argument, const struct host_finding *finding)
+static void take(UNUSED void *argument, const struct host_finding *finding)
 {
 	size_t length = strlen(found);
 

@@ -81,7 +81,7 @@ static bool fails(enum call call)
 	return errno != 0;
 }
 
-int clock_gettime(__attribute__((unused)) clockid_t clock, struct timespec *time)
+int clock_gettime(UNUSED clockid_t clock, struct timespec *time)
 {
 	time->tv_sec = (time_t)(done.nanoseconds / 1000000000);
 	time->tv_nsec = (long)(done.nanoseconds % 1000000000);
@@ -131,7 +131,7 @@ int statx(int start, const char *name, int flags, unsigned int mask, struct stat
 	return 0;
 }
 
-int statvfs(__attribute__((unused)) const char *name, struct statvfs *about)
+int statvfs(UNUSED const char *name, struct statvfs *about)
 {
 	*about = (struct statvfs){ .f_frsize = disk.sizeless ? 0 : BLOCK,
 				   .f_blocks = disk.blockless ? 0 : 10 * BLOCKS,
@@ -185,7 +185,7 @@ int fsync(int descriptor)
 	return sync_disk(descriptor);
 }
 
-int syncfs(__attribute__((unused)) int descriptor)
+int syncfs(UNUSED int descriptor)
 {
 	done.systems++;
 	return 0;
@@ -250,9 +250,8 @@ int close(int descriptor)
 
 /* ---- What all tests do ---- */
 
-static int reset(void **state)
+static int reset(UNUSED void **state)
 {
-	(void)state;
 	memset(&disk, 0, sizeof(disk));
 	memset(&done, 0, sizeof(done));
 	outputs.file_mode = 0640;
@@ -760,7 +759,7 @@ static const char *name_of(int descriptor)
 static uint64_t calls_before_cancel;
 
 /* Comes more rarely than a wait for a reader ends by itself; cancels in ten seconds at most. */
-static void cancel(__attribute__((unused)) int signal_number)
+static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
 

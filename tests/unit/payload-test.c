@@ -51,9 +51,8 @@ static struct {
 	bool in_root;       /* a copy was to be made in the root */
 } done;
 
-static int reset(void **state)
+static int reset(UNUSED void **state)
 {
-	(void)state;
 	memset(&calls, 0, sizeof(calls));
 	memset(&done, 0, sizeof(done));
 	return 0;
@@ -438,11 +437,10 @@ TEST(an_endless_device_is_sent_as_it_comes)
 }
 
 /* With the third signal: neither one before, nor a wait that ends by itself, is a reason to end. */
-static void cancel(int signal_number)
+static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
 
-	(void)signal_number;
 	atomic_store(&cancelled, ++signals >= 3);
 }
 
@@ -550,9 +548,8 @@ TEST(what_cannot_be_read_or_copied_is_named)
 
 static volatile sig_atomic_t left;
 
-static void look_for_file(int signal_number)
+static void look_for_file(UNUSED int signal_number)
 {
-	(void)signal_number;
 	left = !access(created, F_OK);
 }
 

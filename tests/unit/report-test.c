@@ -763,9 +763,8 @@ TEST(progress_is_drawn_after_a_second_with_what_is_left_where_it_is_wanted)
 	}
 }
 
-static int set_up(void **state)
+static int set_up(UNUSED void **state)
 {
-	(void)state;
 	return setenv("LC_ALL", "C.UTF-8", 1);
 }
 

@@ -19,12 +19,9 @@ static struct {
 	struct ibv_mr mr;
 } kernel;
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *memory, size_t size, uint64_t iova,
-				unsigned int access)
+struct ibv_mr *ibv_reg_mr_iova2(UNUSED struct ibv_pd *pd, UNUSED void *memory, size_t size,
+				UNUSED uint64_t iova, unsigned int access)
 {
-	(void)pd;
-	(void)memory;
-	(void)iova;
 	assert_in_range(kernel.calls, 0, 15);
 	kernel.tried[kernel.calls++] = size;
 	kernel.access = access;
@@ -48,9 +45,8 @@ static struct connection connection;
 static struct failure failure;
 
 /* A client that reads, both ways, with memory for everything. */
-static int reset(void **state)
+static int reset(UNUSED void **state)
 {
-	(void)state;
 	memset(&kernel, 0, sizeof(kernel));
 	kernel.most = SIZE_MAX;
 	options = default_options(ROLE_CLIENT);

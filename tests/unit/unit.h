@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
+#define UNUSED         __attribute__((unused))
 
 #define TESTS 64 /* of a program, at most */
 
@@ -37,7 +38,7 @@ static void register_test(const char *name, CMUnitTestFunction function)
 	{                                                              \
 		register_test(#name, name);                            \
 	}                                                              \
-	static void name(__attribute__((unused)) void **state)
+	static void name(UNUSED void **state)
 
 /* The program: each may be NULL, and is called before all tests, and before each. */
 #define RUN_TESTS(set_up, reset)                                                          \

@@ -13,9 +13,8 @@ static uint8_t stream[PASSES * PASS];
 static struct failure failure;
 
 /* A pattern, again and again. */
-static int reset(void **state)
+static int reset(UNUSED void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < PASSES; i++)
 		pattern_fill(stream + i * PASS, 0, PASS);
 	memset(&failure, 0, sizeof(failure));
