@@ -220,7 +220,7 @@ TEST(no_quantile_lies_outside_of_what_was_counted)
 /* ---- What is printed ---- */
 
 /* A program whose standard output and standard error are pipes, and a connection that is joined. */
-struct session {
+static struct {
 	struct options options;
 	struct console console;
 	int readers[STREAMS], writers[STREAMS];
@@ -230,74 +230,72 @@ struct session {
 	struct rdma_cm_id id;
 	struct connection connection;
 	char printed[STREAMS][8192]; /* end() */
-};
+} session;
 
 /* A session in which nothing was measured, and nothing happened; 0: it has no number. */
-static void begin(struct session *session, enum role role, unsigned int number)
+static void begin(enum role role, unsigned int number)
 {
-	struct log *log = &session->connection.log;
+	struct log *log = &session.connection.log;
 
-	memset(session, 0, sizeof(*session));
-	session->options = default_options(role);
+	memset(&session, 0, sizeof(session));
+	session.options = default_options(role);
 	for (int i = 0; i < STREAMS; i++) {
 		int ends[2];
 
 		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-		session->readers[i] = ends[0];
-		session->writers[i] = ends[1];
+		session.readers[i] = ends[0];
+		session.writers[i] = ends[1];
 	}
-	console_init(&session->console, false);
-	assert_int_equal(console_open(&session->console, session->writers[0], session->writers[1]),
-			 0);
-	log->console = session->engine.log.console = &session->console;
-	log->options = session->engine.log.options = &session->options;
+	console_init(&session.console, false);
+	assert_int_equal(console_open(&session.console, session.writers[0], session.writers[1]), 0);
+	log->console = session.engine.log.console = &session.console;
+	log->options = session.engine.log.options = &session.options;
 	if (number)
 		snprintf(log->prefix, sizeof(log->prefix), "[%u] ", number);
-	session->engine.options = session->connection.options = &session->options;
-	session->connection.engine = &session->engine;
-	session->connection.tos = -1;
+	session.engine.options = session.connection.options = &session.options;
+	session.connection.engine = &session.engine;
+	session.connection.tos = -1;
 }
 
 /* Ends it, and takes all that it has printed. */
-static void end(struct session *session)
+static void end(void)
 {
 	bool failed;
 
-	assert_true(console_drain(&session->console, 10000, -1));
-	assert_int_equal(console_close(&session->console, &failed), 0);
+	assert_true(console_drain(&session.console, 10000, -1));
+	assert_int_equal(console_close(&session.console, &failed), 0);
 	for (int i = 0; i < STREAMS; i++) {
-		FILE *reader = fdopen(session->readers[i], "r");
+		FILE *reader = fdopen(session.readers[i], "r");
 
-		close(session->writers[i]);
-		fread(session->printed[i], 1, sizeof(session->printed[i]) - 1, reader);
+		close(session.writers[i]);
+		fread(session.printed[i], 1, sizeof(session.printed[i]) - 1, reader);
 		fclose(reader);
 	}
 }
 
 /* All that it has printed is this. */
-static void assert_printed(struct session *session, const char *output, const char *error)
+static void assert_printed(const char *output, const char *error)
 {
-	end(session);
-	assert_string_equal(session->printed[STREAM_OUTPUT], output);
-	assert_string_equal(session->printed[STREAM_ERROR], error);
+	end();
+	assert_string_equal(session.printed[STREAM_OUTPUT], output);
+	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
 /* This is in what it has printed on standard output. */
-static void assert_printed_among(struct session *session, const char *part)
+static void assert_printed_among(const char *part)
 {
-	end(session);
-	if (!strstr(session->printed[STREAM_OUTPUT], part))
-		fail_msg("'%s' is not in '%s'", part, session->printed[STREAM_OUTPUT]);
+	end();
+	if (!strstr(session.printed[STREAM_OUTPUT], part))
+		fail_msg("'%s' is not in '%s'", part, session.printed[STREAM_OUTPUT]);
 }
 
 /* All is an object of that kind, made in this century and on this host, and this behind that. */
-static void assert_object(struct session *session, const char *kind, const char *rest,
-			  const char *error)
+static void assert_object(const char *kind, const char *rest, const char *error)
 {
-	const char *text = session->printed[STREAM_OUTPUT];
+	const char *text = session.printed[STREAM_OUTPUT];
 	char host[64], begins[256];
 
-	end(session);
+	end();
 	gethostname(host, sizeof(host));
 	snprintf(
 		begins, sizeof(begins),
@@ -307,7 +305,7 @@ static void assert_object(struct session *session, const char *kind, const char 
 	assert_string_equal(text + strlen(begins), rest);
 	strcat(begins, "*");
 	assert_int_equal(fnmatch(begins, text, 0), 0);
-	assert_string_equal(session->printed[STREAM_ERROR], error);
+	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
 TEST(status_lines_go_where_standard_output_is_not_taken)
@@ -326,13 +324,11 @@ TEST(status_lines_go_where_standard_output_is_not_taken)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct session session;
-
-		begin(&session, ROLE_CLIENT, 7);
+		begin(ROLE_CLIENT, 7);
 		session.options = cases[i].options;
 		print_status(&session.connection.log, "line %d", 1);
 		print_trace(&session.connection.log, "trace %d", 2);
-		assert_printed(&session, cases[i].output, cases[i].error);
+		assert_printed(cases[i].output, cases[i].error);
 	}
 }
 
@@ -340,10 +336,9 @@ TEST(a_payload_is_shown_up_to_a_screen_of_text)
 {
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
-	struct session session;
 	const struct log *log = &session.connection.log;
 
-	begin(&session, ROLE_CLIENT, 0);
+	begin(ROLE_CLIENT, 0);
 	print_payload(log, &excerpt);
 	memset(excerpt.head, 0, SHOWN_PAYLOAD);
 	print_payload(log, &excerpt);
@@ -366,19 +361,19 @@ TEST(a_payload_is_shown_up_to_a_screen_of_text)
 		"remote buffer: gr\xc3\xbcn \\x1b%.1016s\\x00... (1024 of 12345678901 bytes)\n"
 		"remote buffer: a pattern of 12345678901 bytes\n",
 		rest, rest, rest);
-	assert_printed(&session, expected, "");
+	assert_printed(expected, "");
 }
 
 /* Each number of it is another one: 2000 operations on 1.5 MiB each, in 2 s. */
-static void measure(struct session *session)
+static void measure(void)
 {
-	struct connection *connection = &session->connection;
+	struct connection *connection = &session.connection;
 	struct transfer *transfer = &connection->transfer;
 
-	snprintf(session->device.name, sizeof(session->device.name), "rxe0");
-	session->verbs.device = &session->device;
-	session->id.verbs = &session->verbs;
-	connection->id = &session->id;
+	snprintf(session.device.name, sizeof(session.device.name), "rxe0");
+	session.verbs.device = &session.device;
+	session.id.verbs = &session.verbs;
+	connection->id = &session.id;
 	connection->number = 42;
 	connection->peer = (struct endpoint){ .address = "192.0.2.1",
 					      .port = "7",
@@ -426,24 +421,23 @@ static const struct counters counted_after = { .any = true,
 static struct counting counting;
 
 /* The same with latencies and counters. */
-static void measure_all(struct session *session)
+static void measure_all(void)
 {
-	measure(session);
+	measure();
 	count_latencies();
-	session->connection.figures.latency = &latency;
+	session.connection.figures.latency = &latency;
 	counting = (struct counting){ .before = counted_before, .after = counted_after };
-	session->connection.counting = &counting;
-	session->connection.peer_verdict.errors = 121; /* one more than there are */
+	session.connection.counting = &counting;
+	session.connection.peer_verdict.errors = 121; /* one more than there are */
 }
 
 /* clang-format off */
 TEST(figures_are_printed_of_a_session_that_stood)
 {
-	struct session session;
 	struct connection *connection = &session.connection;
 
-	begin(&session, ROLE_CLIENT, 0);
-	measure_all(&session);
+	begin(ROLE_CLIENT, 0);
+	measure_all();
 	report_session(connection); /* nobody asks for figures */
 	session.options.report = true;
 	report_session(connection);
@@ -462,7 +456,7 @@ TEST(figures_are_printed_of_a_session_that_stood)
 	report_session(connection);
 	connection->protocol.connected = false;
 	report_session(connection);
-	assert_printed(&session,
+	assert_printed(
 		"disconnected.\n"
 		"disconnected.\n"
 		"read 3145728000 bytes in 2000 operations and 2.000000 s: 1572.86 MB/s (1500.00 MiB/s, 12.583 Gbit/s), 1000 operations/s\n"
@@ -486,11 +480,10 @@ TEST(figures_are_printed_of_a_session_that_stood)
 
 TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 {
-	struct session session;
 	struct connection *connection = &session.connection;
 
-	begin(&session, ROLE_SERVER, 42);
-	measure(&session);
+	begin(ROLE_SERVER, 42);
+	measure();
 	session.options.verbose = true;
 	report_session(connection);
 	connection->protocol.disconnected = false;
@@ -501,7 +494,7 @@ TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 	connection->outstanding_receives = 0;
 	connection->status = STATUS_SUCCESS;
 	report_session(connection);
-	assert_printed(&session, "[42] peer disconnected.\n",
+	assert_printed("[42] peer disconnected.\n",
 		       "[42] 5 sends and 0 receives never completed\n"
 		       "[42] 0 sends and 6 receives never completed\n"
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
@@ -510,10 +503,9 @@ TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 TEST(an_outcome_in_json_has_all_that_was_measured)
 {
 	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
-	struct session session;
 
-	begin(&session, ROLE_CLIENT, 42);
-	measure_all(&session);
+	begin(ROLE_CLIENT, 42);
+	measure_all();
 	session.id.route.addr.src_sin6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
 	inet_pton(AF_INET6, "fd00::2", &session.id.route.addr.src_sin6.sin6_addr);
 	session.id.route.num_paths = 1;
@@ -526,7 +518,7 @@ TEST(an_outcome_in_json_has_all_that_was_measured)
 	session.options.json = true;
 	report_json(&session.connection);
 	/* clang-format off */
-	assert_object(&session, "session",
+	assert_object("session",
 		"\"role\": \"client\", \"session\": 42, \"operation\": \"read\", \"peer\": \"192.0.2.1\", \"peer_port\": 7, "
 		"\"local_address\": \"fd00::2\", \"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, \"tos\": 104, "
 		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"verify_all\": true, \"min_rate\": 9, \"timeout\": 10, "
@@ -557,17 +549,16 @@ TEST(what_was_received_is_told_from_what_was_verified)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct session session;
 		char expected[128];
 
-		begin(&session, ROLE_SERVER, 0);
-		measure(&session);
+		begin(ROLE_SERVER, 0);
+		measure();
 		session.options.json = true;
 		session.connection.protocol = cases[i].protocol;
 		session.connection.transfer.sink.kept = cases[i].kept;
 		report_json(&session.connection);
 		snprintf(expected, sizeof(expected), "\"received_bytes\": %s", cases[i].expected);
-		assert_printed_among(&session, expected);
+		assert_printed_among(expected);
 	}
 }
 
@@ -593,11 +584,10 @@ TEST(what_was_not_measured_is_null_in_json)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct session session;
 		struct connection *connection = &session.connection;
 		char expected[512];
 
-		begin(&session, ROLE_SERVER, 0);
+		begin(ROLE_SERVER, 0);
 		session.options.json = true;
 		connection->transfer.plan.writes = true;
 		connection->transfer.source.stream.plan.length = cases[i].pass;
@@ -606,15 +596,13 @@ TEST(what_was_not_measured_is_null_in_json)
 		report_json(connection);
 		snprintf(expected, sizeof(expected), "\"operations\": %d, %s \"request_bytes\"",
 			 cases[i].operations, cases[i].rates);
-		assert_printed_among(&session, expected);
+		assert_printed_among(expected);
 	}
 }
 
 TEST(a_program_without_a_session_has_its_object_in_json_too)
 {
-	struct session session;
-
-	begin(&session, ROLE_CLIENT, 0);
+	begin(ROLE_CLIENT, 0);
 	session.options.json = true;
 	session.options.address = "host-a";
 	session.options.port = "8";
@@ -622,7 +610,7 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 	strcpy(session.engine.process.failure, "no /dev \xff");
 	report_no_session(&session.engine, STATUS_INTERRUPTED);
 	/* clang-format off */
-	assert_object(&session, "session",
+	assert_object("session",
 		"\"role\": \"client\", \"session\": null, \"operation\": \"read\", \"peer\": \"host-a\", \"peer_port\": 8, "
 		"\"local_address\": null, \"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, \"size\": null, "
 		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"verify_all\": false, \"min_rate\": null, \"timeout\": 10, \"bytes\": 0, "
@@ -636,20 +624,18 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 
 TEST(a_server_says_where_it_listens_in_json_too)
 {
-	struct session session;
-
-	begin(&session, ROLE_SERVER, 0);
+	begin(ROLE_SERVER, 0);
 	report_listening(&session.engine, 47881);
-	assert_printed(&session, "listening on port 47881.\n", "");
-	begin(&session, ROLE_SERVER, 0);
+	assert_printed("listening on port 47881.\n", "");
+	begin(ROLE_SERVER, 0);
 	session.options.json = true;
 	session.options.port = "8"; /* which is no peer's */
 	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
-	assert_printed_among(&session, "\"peer\": null, \"peer_port\": null");
-	begin(&session, ROLE_SERVER, 0);
+	assert_printed_among("\"peer\": null, \"peer_port\": null");
+	begin(ROLE_SERVER, 0);
 	session.options.json = true;
 	report_listening(&session.engine, 47881);
-	assert_object(&session, "listening", "\"role\": \"server\", \"port\": 47881 }\n",
+	assert_object("listening", "\"role\": \"server\", \"port\": 47881 }\n",
 		      "listening on port 47881.\n");
 }
 
@@ -668,19 +654,18 @@ TEST(an_interval_has_its_own_rate_and_errors)
 		.bytes = 6250000,
 		.growth = { .any = true, .values = { 3, 0, 1, [ERROR_COUNTERS + 1] = 5 } }
 	};
-	struct session session;
 
-	begin(&session, ROLE_SERVER, 42);
+	begin(ROLE_SERVER, 42);
 	print_interval(&session.connection.log, &(struct interval){ .end = 1 });
-	assert_printed(&session, "[42] 0.000 to 1.000 s: 0 bytes, 0.00 MB/s (0.000 Gbit/s)\n", "");
-	begin(&session, ROLE_SERVER, 42);
+	assert_printed("[42] 0.000 to 1.000 s: 0 bytes, 0.00 MB/s (0.000 Gbit/s)\n", "");
+	begin(ROLE_SERVER, 42);
 	print_interval(&session.connection.log, &interval);
-	assert_printed(&session, line, "");
-	begin(&session, ROLE_SERVER, 42);
+	assert_printed(line, "");
+	begin(ROLE_SERVER, 42);
 	session.options.json = true;
 	print_interval(&session.connection.log, &interval);
 	/* clang-format off */
-	assert_object(&session, "interval",
+	assert_object("interval",
 		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, \"bytes\": 6250000, \"bytes_per_second\": 12500000, "
 		      "\"bits_per_second\": 100000000, \"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
 		      "\"waits_counted\": { \"rx_pause_frames\": 5 } }\n", line);
