@@ -10,28 +10,28 @@
 #include "folder.h"
 
 /* What is printed on a stream from capture() to release(). */
-struct printed {
+static struct {
 	FILE **stream, *before;
 	char *text;
 	size_t size;
-};
+} captured;
 
-static void capture(struct printed *printed, FILE **stream)
+static void capture(FILE **stream)
 {
-	printed->stream = stream;
-	printed->before = *stream;
-	*stream = open_memstream(&printed->text, &printed->size);
+	captured.stream = stream;
+	captured.before = *stream;
+	*stream = open_memstream(&captured.text, &captured.size);
 	assert_non_null(*stream);
 }
 
 /* Ends it: what was printed contains `words`; NULL: nothing was. */
-static void release(struct printed *printed, const char *words)
+static void release(const char *words)
 {
-	fclose(*printed->stream);
-	*printed->stream = printed->before;
-	if (words ? !strstr(printed->text, words) : *printed->text != '\0')
-		fail_msg("'%s' is not what '%s' says", words ? words : "", printed->text);
-	free(printed->text);
+	fclose(*captured.stream);
+	*captured.stream = captured.before;
+	if (words ? !strstr(captured.text, words) : *captured.text != '\0')
+		fail_msg("'%s' is not what '%s' says", words ? words : "", captured.text);
+	free(captured.text);
 }
 
 /* ---- Numbers and words ---- */
@@ -55,7 +55,6 @@ TEST(the_operation_is_read_or_write)
 {
 	static const char *const refused[] = { "READ", "reads", "rea", "copy", "" };
 	enum operation operation = OPERATION_READ;
-	struct printed printed;
 	char words[80];
 
 	assert_string_equal(operation_name(OPERATION_READ), "read");
@@ -65,11 +64,11 @@ TEST(the_operation_is_read_or_write)
 	assert_true(parse_operation("read", &operation) && operation == OPERATION_READ);
 	operation = OPERATION_WRITE;
 	for (size_t i = 0; i < ENTRIES(refused); i++) {
-		capture(&printed, &stderr);
+		capture(&stderr);
 		assert_false(parse_operation(refused[i], &operation));
 		snprintf(words, sizeof(words),
 			 "the operation is 'read' or 'write', not '%s'\nTry '", refused[i]);
-		release(&printed, words);
+		release(words);
 		assert_int_equal(operation, OPERATION_WRITE);
 	}
 }
@@ -118,14 +117,13 @@ static void assert_parsed(struct options *options, const char *first, const char
 {
 	const char *words[] = { "program", first, second, NULL };
 	char *arguments[4]; /* getopt_long(3) puts them in order, but does not write to them */
-	struct printed capturing;
 	enum parsed parsed;
 
 	memcpy(arguments, words, sizeof(arguments));
-	optind = 0; /* getopt(3): from the beginning */
-	capture(&capturing, expected == PARSED_EXIT ? &stdout : &stderr); /* --help is no error */
+	optind = 0;                                           /* getopt(3): from the beginning */
+	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help is no error */
 	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
-	release(&capturing, printed);
+	release(printed);
 	if (parsed != expected)
 		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
 }
@@ -442,12 +440,10 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 	dup2(fifo, STDIN_FILENO);
 	close(fifo);
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct printed printed;
-
-		capture(&printed, &stderr);
+		capture(&stderr);
 		assert_int_equal(check_options(&cases[i].options),
 				 cases[i].words ? PARSED_FAILED : PARSED_RUN);
-		release(&printed, cases[i].words);
+		release(cases[i].words);
 	}
 }
 
