@@ -470,8 +470,8 @@ TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelle
 
 /* ---- What cannot be sent ---- */
 
-#define COPY "cannot keep a copy of '-' in "
 /* clang-format off */
+#define COPY "cannot keep a copy of '-' in "
 #define FAIL(with) { .fail = true, .error = (with) }
 /* clang-format on */
 
@@ -486,6 +486,7 @@ TEST(what_cannot_be_read_or_copied_is_named)
 		struct calls calls;
 		const char *words;
 	} cases[] = {
+		/* clang-format off */
 		{ ROLE_CLIENT, "missing", 0, { 0 }, "'missing': No such file or directory" },
 		{ ROLE_CLIENT, "/", 0, { 0 }, "cannot read '/': Is a directory" },
 		{ ROLE_CLIENT, "/dev/null", 0, { 0 }, empty },
@@ -497,22 +498,12 @@ TEST(what_cannot_be_read_or_copied_is_named)
 		{ ROLE_CLIENT, "file", 9, FAIL(EIO), "read 'file': Input/output error" },
 		{ ROLE_CLIENT, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
 		{ ROLE_SERVER, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
-		{ ROLE_SERVER,
-		  "-",
-		  LARGE,
-		  { .taken = EROFS },
-		  COPY "/tmp: Read-only file system; set " },
-		{ ROLE_SERVER,
-		  "-",
-		  LARGE,
-		  { .limit = 9 << 20 },
-		  COPY ".: File too large; set TMPDIR " },
-		{ ROLE_SERVER,
-		  "-",
-		  LARGE,
-		  { .later = 1, .fail = true, .error = ENOSPC }, /* bytes read */
-		  COPY
-		  ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
+		{ ROLE_SERVER, "-", LARGE, { .taken = EROFS }, COPY "/tmp: Read-only file system; set " },
+		{ ROLE_SERVER, "-", LARGE, { .limit = 9 << 20 }, COPY ".: File too large; set TMPDIR " },
+		/* once a byte was read */
+		{ ROLE_SERVER, "-", LARGE, { .later = 1, .fail = true, .error = ENOSPC },
+		  COPY ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
