@@ -60,18 +60,13 @@ static struct answer make_answer(void)
 	return answer;
 }
 
-/*
- * What is said of the first `size` bytes of an answer, with nothing behind them that a sanitizer
- * would not see; in `lossy` whether packets of that type of service are.
- */
+/* What is said of `size` bytes of it; in `lossy` whether packets of that type of service are. */
 static struct words describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
 			     bool *lossy)
 {
-	uint8_t *exact = malloc(size + !size);
+	uint8_t *exact = exactly(answer, size);
 	struct words words = { 0 };
 
-	assert_non_null(exact);
-	memcpy(exact, answer, size);
 	*lossy = congestion_in_words(exact, size, ecn, tos, &words);
 	free(exact);
 	return words;

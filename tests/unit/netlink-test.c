@@ -53,15 +53,6 @@ static const uint8_t pause_answer[] = {
 };
 /* clang-format on */
 
-/* A copy with nothing behind its `size` bytes that a sanitizer would not see. To be freed. */
-static uint8_t *exactly(const uint8_t *bytes, size_t size)
-{
-	uint8_t *copy = malloc(size + !size);
-
-	assert_non_null(copy);
-	return memcpy(copy, bytes, size);
-}
-
 static bool decode_pause(const uint8_t *bytes, size_t size, struct pause_frames *frames)
 {
 	uint8_t *answer = exactly(bytes, size);

@@ -22,6 +22,15 @@
 #define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
 #define UNUSED         __attribute__((unused))
 
+/* A copy with nothing behind its `size` bytes that a sanitizer would not see. To be freed. */
+static inline uint8_t *exactly(const void *bytes, size_t size)
+{
+	uint8_t *copy = malloc(size + !size);
+
+	assert_non_null(copy);
+	return memcpy(copy, bytes, size);
+}
+
 #define TESTS 64 /* of a program, at most */
 
 static struct CMUnitTest unit_tests[TESTS];
