@@ -544,16 +544,13 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	struct event event = { .type = type, .status = status };
-	struct label label = { .side = (uint8_t)role,
-			       .occurrence = OCCURRENCE_EVENT,
-			       .detail = (uint8_t)type,
-			       .status = (uint8_t)status };
 
 	if (setting.tutorial[role])
 		feed_tutorial(world, role, event);
 	else
 		feed(world, role, event);
-	arrive(world, label);
+	arrive(world,
+	       (struct label){ (uint8_t)role, OCCURRENCE_EVENT, (uint8_t)type, (uint8_t)status });
 }
 
 /* The same, of what goes on without a fault. */
@@ -569,15 +566,13 @@ static void executions(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
 		struct world next = *world;
-		struct label label = { .side = (uint8_t)role,
-				       .occurrence = OCCURRENCE_EXECUTED,
-				       .detail = (uint8_t)request };
 
 		if (!can_execute(world, role, request))
 			continue;
 		set(&next.sides[role], request, FATE_EXECUTED);
 		exploration.goes_on = true;
-		arrive(&next, label);
+		arrive(&next,
+		       (struct label){ (uint8_t)role, OCCURRENCE_EXECUTED, (uint8_t)request, 0 });
 	}
 }
 
@@ -629,9 +624,8 @@ static void completions(const struct world *world, enum role role)
 			continue;
 		}
 		set(&next.sides[role], request, FATE_RETURNED);
-		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD)))) {
+		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD))))
 			proceed(&next, role, completion_events[request], STATUS_SUCCESS);
-		}
 		next = *world;
 		if (side->broken && (!executed || world->faults)) {
 			kill_after(&next.sides[role], request);
@@ -733,7 +727,6 @@ static void disconnections(const struct world *world, enum role role)
 {
 	struct world next = *world;
 	struct side *side = &next.sides[role];
-	struct label label = { .side = (uint8_t)role, .occurrence = OCCURRENCE_DISCONNECT };
 
 	if (side->disconnection != DISCONNECTION_ASKED)
 		return;
@@ -744,14 +737,13 @@ static void disconnections(const struct world *world, enum role role)
 		send_notice(&next, !role);
 	}
 	exploration.goes_on = true;
-	arrive(&next, label);
+	arrive(&next, (struct label){ (uint8_t)role, OCCURRENCE_DISCONNECT, 0, 0 });
 }
 
 static void manager_events(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
 	struct world next = *world;
-	struct label label = { .side = (uint8_t)role, .occurrence = OCCURRENCE_FLUSH };
 
 	if (!side->established && side->notice != NOTICE_HANDLED) {
 		next.sides[role].established = 1;
@@ -763,7 +755,7 @@ static void manager_events(const struct world *world, enum role role)
 	if (setting.flushes_at_notice && !side->broken) {
 		next.sides[role].broken = 1;
 		exploration.goes_on = true;
-		arrive(&next, label);
+		arrive(&next, (struct label){ (uint8_t)role, OCCURRENCE_FLUSH, 0, 0 });
 	}
 	next = *world;
 	if (side->established || role == ROLE_SERVER) {
@@ -827,7 +819,6 @@ static void losses(const struct world *world)
 		return;
 	for (uint8_t noticed = 0; noticed < 4; noticed++) {
 		struct world next = *world;
-		struct label label = { .occurrence = OCCURRENCE_LOSS, .detail = noticed };
 
 		next.lost = 1;
 		next.faults++;
@@ -836,7 +827,7 @@ static void losses(const struct world *world)
 				next.sides[role].notice =
 					noticed & 1 << role ? NOTICE_COMING : NOTICE_LOST;
 		}
-		arrive(&next, label);
+		arrive(&next, (struct label){ 0, OCCURRENCE_LOSS, noticed, 0 });
 	}
 }
 
