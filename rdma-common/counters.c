@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,10 @@ static const char *const names[] = {
 	"np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored",
 	/* bnxt_re */
 	"to_retransmits", "seq_err_naks_rcvd", "rnr_naks_rcvd", "max_retry_exceeded",
-	/* irdma, efa and cxgb4 */
-	"cnpHandled", "cnpIgnored", "cnpSent", "tcpRetransSegs", "retrans_pkts", "ip4RetransSegs",
+	"oos_drop_count", "dup_req", "missing_resp", "rx_roce_errors", "rx_roce_discards",
+	"tx_roce_discards", "rx_out_of_buffer", "rx_ecn_marked_pkts", "rx_cnp_pkts", "tx_cnp_pkts",
+	/* irdma and cxgb4 */
+	"cnpHandled", "cnpIgnored", "cnpSent", "tcpRetransSegs", "ip4RetransSegs", "ip6RetransSegs",
 	/* InfiniBand */
 	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
 	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
@@ -87,17 +90,20 @@ static bool read_number(int folder, const char *name, uint64_t *number)
 }
 
 /*
- * Reads the counters that a folder of the port has. The folder is listed, as most names are those
- * of other drivers: to try each took a twentieth of a session.
+ * Reads the counters that a folder has. The folder is listed, as most names are those of other
+ * drivers: to try each took a twentieth of a session.
  */
-static void read_folder(struct counters *counters, const char *device, unsigned int port,
-			const char *folder)
+__attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
+							      const char *format, ...)
 {
 	const struct dirent *entry;
 	char path[PATH_MAX];
+	va_list arguments;
 	DIR *entries;
 
-	snprintf(path, sizeof(path), "%s/ports/%u/%s", device, port, folder);
+	va_start(arguments, format);
+	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
 	entries = opendir(path);
 	while (entries && (entry = readdir(entries))) {
 		unsigned int number = number_of(entry->d_name);
@@ -137,9 +143,11 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 {
 	memset(counters, 0, sizeof(*counters));
 	read_interface(counters, device, port);
-	/* The driver's own come last, and stay where both have one. */
-	read_folder(counters, device, port, "counters");
-	read_folder(counters, device, port, "hw_counters");
+	/* The driver's own come last, and stay where both have one; cxgb4 has them for all ports.
+	 */
+	read_folder(counters, "%s/ports/%u/counters", device, port);
+	read_folder(counters, "%s/hw_counters", device);
+	read_folder(counters, "%s/ports/%u/hw_counters", device, port);
 }
 
 struct counters counters_growth(const struct counters *before, const struct counters *after)

@@ -18,7 +18,7 @@
 #include "status.h"
 
 /* Counters that are known; a device has some of them. */
-#define ERROR_COUNTERS 48
+#define ERROR_COUNTERS 58
 #define COUNTERS       (ERROR_COUNTERS + 4) /* those of waits are the last */
 
 struct counters {
