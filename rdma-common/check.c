@@ -331,11 +331,7 @@ static void report_congestion(struct check *check, struct rdma_cm_id *id)
 	append(&check->found, "%s: type of service %d; ", name, tos);
 	if (congestion_describe(name, (unsigned int)tos, &check->found) &&
 	    check->options->tos != DEFAULT_TOS)
-		append(&check->advice,
-		       "if packets of this class must not be lost, give DSCP %d a priority with "
-		       "PFC, on both hosts and the switches between ('dcb app add dev %s dscp-prio "
-		       "%d:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
-		       tos >> 2, name, tos >> 2, name);
+		congestion_advise(name, (unsigned int)tos, &check->advice);
 	report(check, "lossless", true);
 }
 

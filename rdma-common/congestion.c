@@ -13,6 +13,8 @@
 
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
+/* Of RoCE v2 in UDP. */
+#define ROCE_PORT 4791
 
 /* What an answer has of IEEE's with this type. */
 static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
@@ -33,21 +35,37 @@ static int decode_pfc(const uint8_t *answer, size_t size)
 }
 
 /*
- * The priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives a DSCP: the
- * highest, if there are several; -1: none.
+ * The priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives what the
+ * selector says: the highest, if there are several; -1: none.
  */
-static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
+static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, unsigned int protocol)
 {
 	struct span table = find_ieee(answer, size, DCB_ATTR_IEEE_APP_TABLE);
 	struct dcb_app app;
 	int priority = -1;
 
 	while (netlink_copy(netlink_next(&table, DCB_ATTR_IEEE_APP), &app, sizeof(app))) {
-		if (app.selector == IEEE_8021QAZ_APP_SEL_DSCP && app.protocol == dscp &&
+		if (app.selector == selector && app.protocol == protocol &&
 		    app.priority < IEEE_8021QAZ_MAX_TCS && app.priority > priority)
 			priority = app.priority;
 	}
 	return priority;
+}
+
+/*
+ * That of RoCE's packets with a DSCP: where no rule names it, those for RoCE's UDP port count, as
+ * bnxt_re has them, and the one for all that none names (dcb-app(8)).
+ */
+static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
+{
+	int priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_DSCP, dscp);
+
+	if (priority < 0)
+		priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_DGRAM, ROCE_PORT);
+	if (priority < 0)
+		priority = decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_ANY, ROCE_PORT);
+	return priority < 0 ? decode_rule(answer, size, IEEE_8021QAZ_APP_SEL_ETHERTYPE, 0)
+			    : priority;
 }
 
 /* Asks the kernel for an interface's DCB; the bytes of `answer`, 0: there is none. */
@@ -113,7 +131,7 @@ static void describe(const char *name, int priorities, struct words *words)
 /* Appends what becomes of packets with this DSCP; true if PFC is off for them. */
 static bool describe_class(unsigned int dscp, int priority, int pfc, struct words *words)
 {
-	bool lossless = priority >= 0 && pfc >> priority & 1;
+	bool lossless = pfc == UINT8_MAX || (priority >= 0 && pfc >> priority & 1);
 
 	if (priority < 0)
 		append(words, "DSCP %u has no priority of its own; ", dscp);
@@ -148,4 +166,19 @@ bool congestion_describe(const char *interface, unsigned int tos, struct words *
 	size_t answer_size = ask_dcb(interface, answer);
 
 	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, words);
+}
+
+void congestion_advise(const char *interface, unsigned int tos, struct words *advice)
+{
+	unsigned int dscp = tos >> 2;
+
+	if (dscp == 0)
+		append(advice, "DSCP 0 is what all other traffic has: give packets that must not "
+			       "be lost one of their own ('--tos 104')");
+	else
+		append(advice,
+		       "if packets of this class must not be lost, give DSCP %u a priority with "
+		       "PFC, on both hosts and the switches between ('dcb app add dev %s dscp-prio "
+		       "%u:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
+		       dscp, interface, dscp, interface);
 }

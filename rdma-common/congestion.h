@@ -23,9 +23,12 @@
  */
 bool congestion_describe(const char *interface, unsigned int tos, struct words *words);
 
+/* Appends what to set so that packets which are lossy are not. */
+void congestion_advise(const char *interface, unsigned int tos, struct words *advice);
+
 /*
- * The same, of the kernel's answer, `answer_size` bytes, of which none is believed if it is an
- * error or cut off; and of a bit for each priority with ECN (-1: not known).
+ * The same as congestion_describe(), of the kernel's answer, `answer_size` bytes, of which none is
+ * believed if it is an error or cut off; and of a bit for each priority with ECN (-1: not known).
  */
 bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
 			 struct words *words);

@@ -106,6 +106,7 @@ TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_wor
 		{ PFC(0), 192, 0, true, "DSCP 48 -> priority 6: lossy; PFC off, ECN off" },
 		{ PFC(0), 104, -1, true, "DSCP 26 -> priority 3: lossy; PFC off, ECN not known" },
 		{ PFC(1), 48, 1, false, "DSCP 12 -> priority 0: PFC on; PFC on for priority 0, ECN on for priority 0" },
+		{ PFC(0xff), 0, 0, false, "DSCP 0 has no priority of its own; PFC on for priority 0 1 2 3 4 5 6 7, ECN off" },
 		{ NO_PFC, 104, 0, false, "PFC not known, ECN off" },
 		{ NO_PFC, 104, 8, false, "PFC not known, ECN on for priority 3" },
 		{ NO_PFC, 104, -1, false, NOTHING },
@@ -127,6 +128,34 @@ TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_wor
 		words = describe(&answer, sizeof(answer), cases[i].ecn, cases[i].tos, &lossy);
 		assert_string_equal(words.text, cases[i].words);
 		assert_int_equal(lossy, cases[i].lossy);
+	}
+}
+
+/* That of RoCE's port, by UDP or by whatever has it, or of all that no rule names. */
+TEST(without_a_rule_for_the_dscp_those_count_that_are_for_roce_as_well)
+{
+	static const struct dcb_app rules[] = {
+		{ .selector = IEEE_8021QAZ_APP_SEL_ETHERTYPE, .priority = 7, .protocol = 0 },
+		{ .selector = IEEE_8021QAZ_APP_SEL_ANY, .priority = 4, .protocol = 4791 },
+		{ .selector = IEEE_8021QAZ_APP_SEL_DGRAM, .priority = 3, .protocol = 4791 },
+	};
+	static const char *const words[] = {
+		"DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN not known",
+		"DSCP 26 -> priority 7: PFC on; PFC on for priority 3 7, ECN not known",
+		"DSCP 26 -> priority 4: lossy; PFC on for priority 3 7, ECN not known",
+		LOSSLESS,
+	};
+	struct answer answer = make_answer();
+	bool lossy;
+
+	answer.entries[1].app.selector = IEEE_8021QAZ_APP_SEL_STREAM;
+	answer.entries[3].app.protocol = 27;
+	for (size_t i = 0; i <= ENTRIES(rules); i++) {
+		if (i > 0)
+			answer.entries[2 + i].app = rules[i - 1];
+		assert_string_equal(describe(&answer, sizeof(answer), -1, 104, &lossy).text,
+				    words[i]);
+		assert_int_equal(lossy, i % 2 == 0);
 	}
 }
 
@@ -186,6 +215,20 @@ TEST(the_last_entry_may_have_an_odd_length)
 	answer.table.nla_len--;
 	answer.entries[5].header.nla_len--;
 	assert_says(26, &answer, sizeof(answer), LOSSLESS);
+}
+
+/* DSCP 0 is everybody's: in a class of its own nobody's packets would be lost. */
+TEST(a_dscp_gets_a_priority_with_pfc_unless_it_is_that_of_all_other_traffic)
+{
+	struct words words = { 0 };
+
+	congestion_advise("eth0", 104, &words);
+	assert_non_null(strstr(words.text,
+			       "'dcb app add dev eth0 dscp-prio 26:3', 'dcb pfc set dev eth0 "));
+	words = (struct words){ 0 };
+	congestion_advise("eth0", 3, &words);
+	assert_null(strstr(words.text, "dcb"));
+	assert_non_null(strstr(words.text, "of their own ('--tos 104')"));
 }
 
 RUN_TESTS(NULL, NULL)
