@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A file of the port that is examined: its arguments begin with the device and the port. */
 #define PORT "%s/ports/%u/"
@@ -75,7 +76,9 @@ static void report(struct host *host, const char *step)
 
 bool host_is_software(const char *device)
 {
-	return !read_line("", "%s/device/uevent", device).text[0];
+	/* Soft-RoCE names its network interface; before Linux 5.11 it had the parent of that */
+	return !read_line("", "%s/device/uevent", device).text[0] ||
+	       read_line("", "%s/parent", device).text[0];
 }
 
 double host_port_rate(const char *device, unsigned int port)
@@ -96,6 +99,46 @@ static double device_rate(const char *device)
 
 	for (unsigned int port = 1; (rate = host_port_rate(device, port)) >= 0; port++)
 		sum += rate;
+	return sum;
+}
+
+/*
+ * The folder of a device's PCI function, but for the function's number: that of the adapter. False:
+ * it has none, or is a virtual function, whose ports are the adapter's.
+ */
+static bool find_adapter(const char *device, char adapter[PATH_MAX])
+{
+	char path[PATH_MAX + 16], *name, *number;
+
+	snprintf(path, sizeof(path), "%s/device/physfn", device);
+	if (!access(path, F_OK))
+		return false;
+	snprintf(path, sizeof(path), "%s/device", device);
+	if (!realpath(path, adapter))
+		return false;
+	name = strrchr(adapter, '/');
+	if (!strchr(name, ':')) /* an auxiliary device, whose parent that is */
+		*name = '\0';
+	number = strrchr(adapter, '.');
+	if (number > strrchr(adapter, '/'))
+		*number = '\0';
+	return true;
+}
+
+/* Of all ports of the adapter, each of which may have a device of its own. */
+static double adapter_rate(const struct host *host)
+{
+	char own[PATH_MAX], other[PATH_MAX];
+	double sum = 0;
+
+	if (!find_adapter(host->device, own))
+		return device_rate(host->device);
+	for (size_t i = 0; i < host->devices.gl_pathc; i++) {
+		const char *device = host->devices.gl_pathv[i];
+
+		if (find_adapter(device, other) && !strcmp(other, own))
+			sum += device_rate(device);
+	}
 	return sum;
 }
 
@@ -133,7 +176,7 @@ static void describe_link(struct host *host)
 	double lanes = strtod(read_pci(host, "current_link_width").text, NULL);
 	double most_speed = strtod(read_pci(host, "max_link_speed").text, NULL);
 	double most_lanes = strtod(read_pci(host, "max_link_width").text, NULL);
-	double rate = link_rate(speed, lanes), ports = device_rate(host->device);
+	double rate = link_rate(speed, lanes), ports = adapter_rate(host);
 
 	if (rate <= 0)
 		return;
@@ -257,12 +300,22 @@ static void examine_port(struct host *host)
 
 /* ---- GIDs ---- */
 
+/* In IPv6 (RFC 4291, 2.5.6), or in IPv4 (RFC 3927). */
+static bool is_link_local(const struct in6_addr *gid)
+{
+	return IN6_IS_ADDR_LINKLOCAL(gid) ||
+	       (IN6_IS_ADDR_V4MAPPED(gid) && gid->s6_addr[12] == 169 && gid->s6_addr[13] == 254);
+}
+
 const char *host_gid_advice(const uint8_t gid[16], bool version_2)
 {
+	struct in6_addr address;
+
 	if (!version_2)
-		return "RoCE v1 passes no router: use RoCE v2, on both hosts ('cma_roce_mode -d "
-		       "DEVICE -p PORT -m 2'), with an IP address";
-	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80
+		return "RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2: "
+		       "only hosts in the same network can be reached";
+	memcpy(&address, gid, sizeof(address));
+	return is_link_local(&address)
 		       ? "a link-local address passes no router: give the network interface "
 			 "another one ('ip address add'), and use that"
 		       : NULL;
@@ -279,13 +332,25 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 /* Reports what NCCL is to be told; over InfiniBand any entry is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
+	/* there as long as somebody has set it, or looked (configfs-rdma_cm of Documentation/ABI)
+	 */
+	struct line mode =
+		read_line("", "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
+			  host->root, host->name, host->port);
+	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
+
 	append(&host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
 	       host->name, host->port);
 	if (roce)
 		append(&host->finding.text, " NCCL_IB_GID_INDEX=%u", index);
-	host->finding.limited = roce && advice;
+	host->finding.limited = roce && (advice || version_1);
 	if (roce && advice)
 		append(&host->finding.advice, "%s", advice);
+	else if (roce && version_1)
+		append(&host->finding.advice,
+		       "connections use RoCE v1, which passes no router: 'cma_roce_mode -d %s -p %u "
+		       "-m 2'",
+		       host->name, host->port);
 	report(host, "setting");
 }
 
@@ -293,11 +358,14 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 static void examine_gids(struct host *host)
 {
 	struct line layer = read_line("", PORT "link_layer", host->device, host->port), entry;
+	bool roce = !strcmp(layer.text, "Ethernet");
 	unsigned int best = 0;
 	struct in6_addr gid;
 	const char *advice = NULL;
 	int most = 0;
 
+	if (!roce && strcmp(layer.text, "InfiniBand") != 0) /* EFA */
+		return;
 	for (unsigned int i = 0;; i++) {
 		char text[INET6_ADDRSTRLEN];
 		bool version_2;
@@ -319,7 +387,7 @@ static void examine_gids(struct host *host)
 		advice = host_gid_advice(gid.s6_addr, version_2);
 	}
 	if (most)
-		report_setting(host, strcmp(layer.text, "InfiniBand") != 0, best, advice);
+		report_setting(host, roce, best, advice);
 }
 
 /* ---- All of it ---- */

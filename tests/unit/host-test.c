@@ -32,10 +32,11 @@ static void put_device(const char *device, const char *name, const char *text)
 	put_line(path, text);
 }
 
-#define EMPTY  "0000:0000:0000:0000:0000:0000:0000:0000"
-#define LOCAL  "fe80:0000:0000:0000:0ac0:ebff:fe12:3456"
-#define ROUTED "2001:0db8:0000:0000:0000:0000:0000:0001"
-#define IPV4   "0000:0000:0000:0000:0000:ffff:c000:0201"
+#define EMPTY     "0000:0000:0000:0000:0000:0000:0000:0000"
+#define LOCAL     "fe80:0000:0000:0000:0ac0:ebff:fe12:3456"
+#define ROUTED    "2001:0db8:0000:0000:0000:0000:0000:0001"
+#define AUTOMATIC "0000:0000:0000:0000:0000:ffff:a9fe:0102" /* 169.254.1.2 */
+#define IPV4      "0000:0000:0000:0000:0000:ffff:c000:0201"
 
 /* An adapter of 100 Gbit/s at which nothing is wrong, on node 1 of a machine of two. */
 static void put_adapter(const char *device)
@@ -197,13 +198,41 @@ TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)", true, "too slow for the 200 Gbit/s", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
 		  "but fast enough for the 100 Gbit/s", NULL },
-		/* without a parent there is no link, and no rate */
+		/* without a parent there is no link, and no rate; before Linux 5.11 Soft-RoCE has the adapter's */
 		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
+		{ "parent=eth2|-board_id", false, "adapter mlx5_0: software device\n", NULL },
 	};
 
 	EXAMINE(examples);
 }
 /* clang-format on */
+
+/* A device of its own in sysfs, whose folder is that of a PCI function. */
+static void put_function(const char *device, const char *function)
+{
+	char path[256], link[256], target[256];
+
+	put_adapter(device);
+	snprintf(link, sizeof(link), DEVICES "%s/device", device);
+	snprintf(path, sizeof(path), "pci/%s", function);
+	snprintf(target, sizeof(target), "../../../../pci/%s", function);
+	make_folders("pci/");
+	assert_int_equal(rename(link, path), 0);
+	assert_int_equal(symlink(target, link), 0);
+	put_device(device, "device/current_link_speed", "8.0 GT/s PCIe");
+}
+
+/* That of two functions of one adapter; a virtual function has no port of its own. */
+TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
+{
+	put_function("mlx5_0", "0000:3b:00.0");
+	put_function("mlx5_1", "0000:3b:00.1");
+	expect(true, "too slow for the 200 Gbit/s");
+	put_line("pci/0000:3b:00.1/physfn/uevent", "DRIVER=mlx5_core");
+	expect(false, "but fast enough for the 100 Gbit/s");
+	put_function("mlx5_2", "0000:3c:00.0");
+	expect(false, "but fast enough for the 100 Gbit/s");
+}
 
 /* As that of irdma. */
 TEST(an_auxiliary_devices_pci_function_is_its_parent)
@@ -284,7 +313,15 @@ TEST(the_best_gid_is_of_roce_v2_and_routed)
 		{ GID("0", IPV4, "IB/RoCE v1") GID("1", LOCAL, "IB/RoCE v1") GID("2", LOCAL, "RoCE v2") NO_GID("3"), true,
 		  "NCCL_IB_GID_INDEX=2\n!> a link-local address passes no router", NULL },
 		{ GID("0", IPV4, "IB/RoCE v1") GID("1", ROUTED, "IB/RoCE v1") NO_GID("2") NO_GID("3"), true,
-		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router", NULL },
+		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2", NULL },
+		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
+		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> a link-local address passes no router", NULL },
+		/* what rdma_cm was told, if anybody has */
+		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
+		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
+		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'cma_roce_mode -d mlx5_0 -p 1 -m 2'\n", NULL },
+		/* EFA has GIDs of no such network */
+		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
 		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
 		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
 		{ "+siw0|node_type=4: RNIC", false, "link siw0 port 1: ", "siw0 port 1: GID" },
@@ -306,6 +343,8 @@ TEST(a_connections_gid_has_advice_unless_it_is_routed)
 		{ "::ffff:192.0.2.1", true, NULL }, { "2001:db8::1", true, NULL },
 		{ "fec0::1", true, NULL }, { "fe40::1", true, NULL }, { "fc80::1", true, NULL },
 		{ "fe80::1", true, "link-local" }, { "febf::1", true, "link-local" },
+		{ "::ffff:169.254.255.1", true, "link-local" }, { "::ffff:169.253.255.1", true, NULL },
+		{ "::ffff:168.254.255.1", true, NULL }, { "2001:db8::ffff:169.254.255.1", true, NULL },
 		{ "fe80::1", false, "RoCE v1" }, { "2001:db8::1", false, "RoCE v1" },
 		/* clang-format on */
 	};
