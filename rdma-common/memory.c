@@ -3,6 +3,8 @@
 
 #include <linux/capability.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -39,14 +41,32 @@ uint64_t memory_pages(size_t size)
 	return (size + page - 1) / page * page;
 }
 
-/* Whether the kernel counts what this process locks: not with CAP_IPC_LOCK (capabilities(7)). */
+/* True where this process is in the first user namespace, which has all users as they are
+ * (user_namespaces(7)), or in none. */
+static bool is_in_first_namespace(void)
+{
+	static const char all_users[] =
+		"         0          0 4294967295\n"; /* as Linux writes it */
+	FILE *map = fopen("/proc/self/uid_map", "re");
+	char line[sizeof(all_users)];
+	bool first = !map || (fgets(line, sizeof(line), map) && !strcmp(line, all_users));
+
+	if (map)
+		fclose(map);
+	return first;
+}
+
+/*
+ * Whether the kernel counts what this process locks: not with CAP_IPC_LOCK (capabilities(7)), if
+ * that is of the first user namespace.
+ */
 static bool is_limited(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
 
 	return syscall(SYS_capget, &header, data) ||
-	       !(data[0].effective & (uint32_t)1 << CAP_IPC_LOCK);
+	       !(data[0].effective & (uint32_t)1 << CAP_IPC_LOCK) || !is_in_first_namespace();
 }
 
 uint64_t memory_budget(void)

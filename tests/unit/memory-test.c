@@ -6,10 +6,12 @@
 
 #include <linux/capability.h>
 #include <stdbool.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
 
 #include "unit.h"
 
@@ -97,6 +99,27 @@ TEST(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked)
 	hides_its_memory = false;
 	allow_locking(true);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
+/* There a process has every capability, and the kernel wants that of the first one. */
+TEST(in_a_user_namespace_of_its_own_what_may_be_locked_is_limited)
+{
+	struct rlimit limit = { 4096, 0 }, before;
+	int status;
+	pid_t child;
+
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	limit.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	child = fork();
+	if (child == 0)
+		_exit(unshare(CLONE_NEWUSER) ? 77 : memory_budget() != 4096);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) /* this system has none for this user */
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 TEST(what_is_locked_are_whole_pages)
