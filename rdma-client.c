@@ -41,12 +41,16 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	if (options->check && count < 2 && (options->minimum_rate > 0 || options->connections > 1))
 		return usage_error("--min-rate and --connections need a server: give --check "
 				   "ADDRESS and PORT");
+	if (options->check && options->minimum_rate > 0 && options->duration_seconds == 0)
+		return usage_error("--min-rate needs a rate, and --duration 0 measures none");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
 		return PARSED_FAILED;
 	options->address = words[0]; /* NULL behind the last word */
 	options->port = words[0] ? words[1] : NULL;
+	if (options->address && !*options->address)
+		return usage_error("ADDRESS is empty: give the name or the address of a host");
 	if (options->port && !parse_number(options->port, 1, 65535, &port))
 		return usage_error("PORT is a number from 1 to 65535, not '%s'", options->port);
 	if (output_resolve(options) != PARSED_RUN)

@@ -1456,7 +1456,6 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		connection->interval_time = INT64_MAX; /* the last one ends with the operation */
 		transfer_stop(&connection->transfer);
 	}
 }

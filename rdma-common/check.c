@@ -64,9 +64,9 @@ static struct json_object *add_object(struct check *check, const char *step, boo
  */
 static bool report(struct check *check, const char *step, bool good)
 {
-	if (!good && !check->complaint[0])
-		snprintf(check->complaint, sizeof(check->complaint), "%s: %.480s", step,
-			 check->found.text);
+	if (!good && check->complaint.length == 0)
+		append(&check->complaint, "%s: %s%s%s", step, check->found.text,
+		       check->advice.length > 0 ? "; " : "", check->advice.text);
 	check->finding = add_object(check, step, good);
 	if (!check->options->json)
 		print_result(check->process->console, "%-9s %s", step, check->found.text);
@@ -80,16 +80,19 @@ static bool report(struct check *check, const char *step, bool good)
 
 /*
  * True if a port has a GID that is not zero: over RoCE it has one for each address of its network
- * interface, none without one. What cannot be queried is empty.
+ * interface, none without one. In a container that has not that interface, Linux shows its GIDs
+ * all the same. What cannot be queried is empty.
  */
 static bool has_gid(struct ibv_context *verbs, uint8_t number, const struct ibv_port_attr *port)
 {
 	static const union ibv_gid none;
 	struct ibv_gid_entry entry;
+	char name[IF_NAMESIZE];
 
 	for (int i = 0; i < port->gid_tbl_len; i++) {
 		if (!ibv_query_gid_ex(verbs, number, (uint32_t)i, &entry, 0) &&
-		    memcmp(&entry.gid, &none, sizeof(none)) != 0)
+		    memcmp(&entry.gid, &none, sizeof(none)) != 0 &&
+		    (!entry.ndev_ifindex || if_indextoname(entry.ndev_ifindex, name)))
 			return true;
 	}
 	return false;
@@ -98,7 +101,8 @@ static bool has_gid(struct ibv_context *verbs, uint8_t number, const struct ibv_
 /* One port of a device; whether it can be used. */
 static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t number)
 {
-	bool iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP, active, usable;
+	enum ibv_transport_type transport = verbs->device->transport_type;
+	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, usable;
 	struct ibv_port_attr port;
 	int error = ibv_query_port(verbs, number, &port);
 
@@ -112,15 +116,18 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 	if (!iwarp)
 		append(&check->found, ", MTU %u of %u bytes", mtu_bytes(port.active_mtu),
 		       mtu_bytes(port.max_mtu));
+	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
-	usable = active && (iwarp || has_gid(verbs, number, &port));
-	if (!active)
+	usable = active && reliable && (iwarp || has_gid(verbs, number, &port));
+	if (!reliable) /* EFA */
+		append(&check->advice, "it has no reliable connections, which all sessions need");
+	else if (!active)
 		append(&check->advice,
 		       "it carries nothing; plug the cable in, set the network interface up ('ip "
 		       "link'), or start the subnet manager of InfiniBand");
 	else if (!usable)
 		append(&check->advice,
-		       "all of its GIDs are zero: its network interface has no address, or is not "
+		       "no GID of it can be used: its network interface has no address, or is not "
 		       "in this container; give the container that interface, or the host's "
 		       "network ('rdma link', 'ip address')");
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
@@ -285,7 +292,8 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
-		if (gid.gid_type != IBV_GID_TYPE_IB)
+		check->infiniband = gid.gid_type == IBV_GID_TYPE_IB;
+		if (!check->infiniband)
 			advice = host_gid_advice(gid.gid.raw, gid.gid_type == IBV_GID_TYPE_ROCE_V2);
 		append(&check->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
 		       inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
@@ -498,6 +506,11 @@ static void advise_connecting(struct check *check)
 		append(&check->advice, "the host answers, but not this TCP port: open it in the "
 				       "firewalls of both hosts and between ('nft list ruleset'); "
 				       "is the server running?");
+	else if (silent && check->infiniband)
+		append(&check->advice,
+		       "the RDMA connection manager there does not answer: does the address belong "
+		       "to the server's RDMA device, is the server running, and are both hosts in "
+		       "one partition ('ibdiagnet')?");
 	else if (silent)
 		append(&check->advice,
 		       "the host answers, but not its RDMA connection manager: open "
@@ -511,8 +524,10 @@ static void report_server(struct check *check)
 {
 	const struct connection *connection = &check->outcome;
 	const char *name = connection->agreement.peer.device;
-	unsigned int mtu =
-		check->iwarp ? 0 : mtu_bytes((enum ibv_mtu)connection->agreement.peer.mtu);
+	/* over InfiniBand the subnet manager has seen to that of the path */
+	unsigned int mtu = check->iwarp || check->infiniband
+				   ? 0
+				   : mtu_bytes((enum ibv_mtu)connection->agreement.peer.mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
 	append(&check->found, "%s: rdma-server %s", connection->peer.text,
@@ -556,7 +571,13 @@ static void advise_size(struct check *check)
 		direction = "from client to server";
 	else if (check->to_client == PASSAGE_FAILED)
 		direction = "from server to client";
-	if (check->verified == 0)
+	if (check->infiniband)
+		append(&check->advice,
+		       "though the connection stands, packets are lost %s: look at the path that "
+		       "the subnet manager has made, at its MTU, and at the counters of its links "
+		       "('ibdiagnet', 'ibtracert', 'perfquery')",
+		       direction);
+	else if (check->verified == 0)
 		append(&check->advice,
 		       "not a byte passes %s, though the connection stands: let the firewalls pass "
 		       "%s whatever the other port is",
@@ -940,7 +961,11 @@ static bool try_rates(struct check *check)
 	if (!(check->outcome.agreement.peer.flags & HELLO_CHECK_RATE)) {
 		append(&check->found,
 		       "not measured: the server is of an older release, which cannot");
-		return report(check, "rate", true);
+		if (check->options->minimum_rate > 0)
+			failure_set(&check->failure, STATUS_TOO_SLOW,
+				    "--min-rate cannot be judged: the rate was %s",
+				    check->found.text);
+		return report(check, "rate", check->options->minimum_rate == 0);
 	}
 	for (int look = 1; look == 1 || (look == 2 && look_slow(check, &rates)); look++) {
 		if (!measure_rate(check, false, &rates.to_server) ||
@@ -1128,7 +1153,9 @@ enum status check_path(struct check *check)
 
 	if (check->options->address)
 		usable = find_addresses(check) && find_next_address(check) && usable;
-	else
+	if (usable) /* whatever else could not be used */
+		check->complaint.length = 0;
+	if (!check->options->address)
 		host_examine("", report_host, check);
 	if (!check_locked_memory(check) && usable)
 		return STATUS_LOCAL_FAILURE;
@@ -1163,8 +1190,9 @@ static const char *cause_of(const struct check *check, enum status status)
 		return check->failure.cause;
 	if (check->process->failure[0])
 		return check->process->failure;
-	return status != STATUS_INTERRUPTED && check->complaint[0] ? check->complaint
-								   : status_in_words(status);
+	return status != STATUS_INTERRUPTED && check->complaint.length > 0
+		       ? check->complaint.text
+		       : status_in_words(status);
 }
 
 enum status check_finish(struct check *check, enum status status)

@@ -49,16 +49,17 @@ struct check {
 	struct json_object *findings; /* an array for each step; without --json there are lines */
 	struct json_object *finding;  /* the latest in it */
 	struct words found, advice;   /* of the next one: report() takes both */
-	char complaint[CAUSE_SIZE];   /* the first finding that is not good; empty: none */
+	struct words complaint; /* the first finding that is not good, with its advice; empty: none
+				 */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */
 	struct addrinfo *sources;   /* those of --bind; NULL: any */
 	char gid[INET6_ADDRSTRLEN]; /* empty: iWARP has none */
 	unsigned int mtu;           /* bytes of payload in a packet; 0: not known */
-	bool iwarp;
-	int memory_error; /* of registering what a session needs; 0: none */
-	bool unlimited;   /* more can be registered than the limit of locked memory */
-	bool limited;     /* this host can be used, but not as its hardware could */
+	bool iwarp, infiniband;     /* or RoCE */
+	int memory_error;           /* of registering what a session needs; 0: none */
+	bool unlimited;             /* more can be registered than the limit of locked memory */
+	bool limited;               /* this host can be used, but not as its hardware could */
 	/* Of the sessions with it: */
 	session_function run;
 	void *argument;

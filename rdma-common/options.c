@@ -373,7 +373,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)
-		return usage_error("--duration 0 goes with --check alone: nothing is measured");
+		return usage_error("--duration 0 goes with the client's --check alone: nothing is "
+				   "measured");
 	return PARSED_RUN;
 }
 

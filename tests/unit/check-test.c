@@ -81,7 +81,8 @@ enum kind {
 	OVER_IWARP = 1,
 	WRITES = 2,  /* the server does, not READs */
 	UNKNOWN = 4, /* the length of packets is, so that three sizes are tried */
-	RATED = 8    /* the same, then it is measured for 2 s each way, which the server can */
+	RATED = 8,   /* the same, then it is measured for 2 s each way, which the server can */
+	OVER_INFINIBAND = 16
 };
 
 /* A path with packets of MTU bytes, examined with --json. */
@@ -118,6 +119,7 @@ static void start(unsigned int kind, const struct turn *turns)
 	path.check.session.operation = path.options.operation;
 	path.check.mtu = kind & (UNKNOWN | RATED) ? 0 : MTU;
 	path.check.iwarp = kind & OVER_IWARP;
+	path.check.infiniband = kind & OVER_INFINIBAND;
 	path.turns = turns;
 	path.device = "";
 	path.measures = kind & RATED;
@@ -336,6 +338,9 @@ TEST(every_size_is_tried_around_the_length_of_a_packet)
 	"(PFC, ECN), and at cables and switches"
 #define NO_BYTE(port) \
 	" -> not a byte passes in one direction at least, though the connection stands: let the firewalls pass " port " whatever the other port is"
+#define OF_THE_SUBNET \
+	" -> though the connection stands, packets are lost in one direction at least: look at the path that the subnet manager has made, " \
+	"at its MTU, and at the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')"
 #define ONE_AT_LEAST " -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *"
 
 /* Of two sizes neither direction of the second is seen to arrive, or one is; then the server is asked for a byte. */
@@ -389,6 +394,9 @@ TEST(a_size_that_does_not_pass_is_explained)
 		/* what to change depends on what had passed */
 		{ OVER_ROCE, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("UDP port 4791") },
 		{ OVER_IWARP, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("the TCP port") },
+		{ OVER_INFINIBAND, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") OF_THE_SUBNET },
+		{ OVER_INFINIBAND, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
+		  .found = ENDED("failed", "arrived", "5") " -> though the connection stands, packets are lost from client to server: *" },
 		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
 		{ OVER_ROCE, { UP_TO_1024, PASSES(MTU - 1), SILENT(MTU, DONE, REMOTE_MR), THERE }, SILENCE,
 		  .found = ENDED("failed", "arrived", "5") VANISH("client", "server", "4095", "4096") },
@@ -422,6 +430,7 @@ TEST(a_connection_that_is_refused_is_explained)
 		{ OVER_ROCE, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" ROCE_SILENT },
 		{ OVER_ROCE, { FAILS(1, LOST) }, LOST, .found = AT_1_BYTE "6" ROCE_SILENT },
 		{ OVER_IWARP, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" IWARP_SILENT },
+		{ OVER_INFINIBAND, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5 -> the RDMA connection manager there does not answer: *" },
 		{ OVER_ROCE, { FAILS(1, REFUSAL) }, REFUSAL, .found = AT_1_BYTE "4" },
 		{ OVER_IWARP, { FAILS(1, BROKEN) }, BROKEN, .found = AT_1_BYTE "1" },
 		{ OVER_ROCE, { PASSES(1), FAILS(1024, SILENCE) }, SILENCE, .found = AT("1024") "5" ONE_OFF },
@@ -501,6 +510,7 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 		{ OVER_ROCE, MTU, (enum ibv_mtu)6, "", "", "", 1024 },
 		{ OVER_ROCE, 0, IBV_MTU_256, "", "", ", MTU of its port 256 bytes", 65536 },
 		{ OVER_IWARP, MTU, IBV_MTU_256, "", "x", ", device x", 1024 },
+		{ OVER_INFINIBAND, 2048, IBV_MTU_4096, "fe80::1", "", ", GID fe80::1", 1024 },
 		/* clang-format on */
 	};
 
@@ -618,6 +628,11 @@ TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
 	path.measures = false;
 	play(GOOD);
 	expect("rate", "ok: not measured: the server is of an older release, which cannot");
+	start(RATED, turns);
+	path.measures = false;
+	path.options.minimum_rate = 1;
+	play(STATUS_TOO_SLOW);
+	expect("rate", "failed: not measured: the server is of an older release, which cannot");
 	start(RATED, turns);
 	path.options.duration_seconds = 0;
 	play(GOOD);

@@ -292,7 +292,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0", "--duration 0 goes with --check alone" },
+		{ "--duration", "0", "--duration 0 goes with the client's --check alone" },
 		{ "--duration", "1000001", "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
