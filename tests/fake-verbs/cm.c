@@ -279,8 +279,8 @@ enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, i
 	if (event_type(name) == RDMA_CM_EVENT_ESTABLISHED && !id->passive)
 		add_private_data(stimulus, peer_hello(&id->peer, false, 0, stimulus->bytes),
 				 REPLY_SIZE);
-	/* nobody answers: that takes as long as the program wants to wait */
-	if (event_type(name) == RDMA_CM_EVENT_ADDR_ERROR && status == -ETIMEDOUT)
+	/* nobody answers what is resolved: that takes as long as the program wants to wait */
+	if (status == -ETIMEDOUT && !id->asked)
 		stimulus->due = simulated_milliseconds() + id->resolve_timeout;
 	produce(stimulus);
 	return event_type(name);
@@ -354,6 +354,30 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	unlock();
 	free(event);
 	return 0;
+}
+
+/* ---- Calls that wait, for an id without a channel of its own ---- */
+
+static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
+{
+	if (id->event)
+		rdma_ack_cm_event(id->event);
+	id->event = NULL;
+	wait_for_descriptor(id->channel->fd);
+	return rdma_get_cm_event(id->channel, event);
+}
+
+/* The end of a call: its event is the library's, until the next call or rdma_destroy_id(3). */
+static int wait_until_done(struct rdma_cm_id *id, int result)
+{
+	if (result || !((struct fake_id *)id)->synchronous)
+		return result;
+	if (next_event(id, &id->event))
+		return -1;
+	if (id->event->status == 0)
+		return 0;
+	errno = id->event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : -id->event->status;
+	return -1;
 }
 
 /* ---- Addresses ---- */
@@ -491,22 +515,6 @@ static void find_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
-/* Lets the event come; of a call that waits for it at once: 0, or the errno of another event. */
-static int resolve(struct fake_id *id, const char *name)
-{
-	const char *instead;
-	int status = 0;
-
-	if (!id->synchronous) {
-		produce_cm_event(id, name, 0);
-		return 0;
-	}
-	instead = take_order(name, '=');
-	if (instead && sscanf(instead, "%*[^:]:%d", &status) == 1 && status == -ETIMEDOUT)
-		pass_time(id->resolve_timeout);
-	return -status;
-}
-
 int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
 		      int timeout)
 {
@@ -520,9 +528,9 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 		set_address(&base->route.addr.dst_storage, address);
 		id->resolve_timeout = timeout;
 		find_device(base);
-		error = resolve(id, "ADDR_RESOLVED");
+		produce_cm_event(id, "ADDR_RESOLVED", 0);
 	}
-	return leave(error);
+	return wait_until_done(base, leave(error));
 }
 
 int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
@@ -531,36 +539,12 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 	int error = enter("rdma_resolve_route");
 
 	forbid(!base->verbs || timeout < 1, "before the address, or no time");
-	id->resolve_timeout = timeout;
-	if (!error)
-		error = resolve(id, "ROUTE_RESOLVED");
-	if (!error)
+	if (!error) {
+		id->resolve_timeout = timeout;
 		show_path(id);
-	return leave(error);
-}
-
-/* ---- Calls that wait, for an id without a channel of its own ---- */
-
-static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
-{
-	if (id->event)
-		rdma_ack_cm_event(id->event);
-	id->event = NULL;
-	wait_for_descriptor(id->channel->fd);
-	return rdma_get_cm_event(id->channel, event);
-}
-
-/* The end of a call: its event is the library's, until the next call or rdma_destroy_id(3). */
-static int wait_until_done(struct rdma_cm_id *id, int result)
-{
-	if (result || !((struct fake_id *)id)->synchronous)
-		return result;
-	if (next_event(id, &id->event))
-		return -1;
-	if (id->event->status == 0)
-		return 0;
-	errno = id->event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : -id->event->status;
-	return -1;
+		produce_cm_event(id, "ROUTE_RESOLVED", 0);
+	}
+	return wait_until_done(base, leave(error));
 }
 
 int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)

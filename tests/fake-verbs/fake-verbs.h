@@ -194,7 +194,6 @@ void hurry(const void *sequence);
 /* Forgets what would happen to `id`, or to `qp`. */
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
-void pass_time(int64_t milliseconds);
 /* Waits in simulated time until the descriptor can be read. */
 void wait_for_descriptor(int descriptor);
 /* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The

@@ -189,11 +189,6 @@ int64_t simulated_milliseconds(void)
 	return world.clock;
 }
 
-void pass_time(int64_t milliseconds)
-{
-	world.clock += milliseconds;
-}
-
 /* ---- The script ---- */
 
 static void add_order(const char *word)
