@@ -100,7 +100,6 @@
 #include "../../rdma-common/wire.h"
 
 #define REAL_SECONDS 120
-#define MAXIMUM_SGE  4
 #define NAME_SIZE    48
 #define UNUSED       __attribute__((unused))
 
@@ -228,9 +227,8 @@ struct work {
 	unsigned int flags;
 	uint64_t remote_address;
 	uint32_t rkey, length;
-	int sge_count;
-	struct ibv_sge sge[MAXIMUM_SGE];
-	struct fake_mr *mr[MAXIMUM_SGE];
+	uint8_t *buffer;    /* a probe has none */
+	struct fake_mr *mr; /* where that lies */
 	struct ibv_wc completion;
 	struct fake_qp *qp;
 	TAILQ_ENTRY(work) link;            /* of its send or receive queue */

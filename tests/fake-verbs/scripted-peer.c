@@ -767,21 +767,15 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 void peer_is_accessed(const struct work *work)
 {
 	uint8_t *remote = (uint8_t *)(uintptr_t)work->remote_address;
-	bool damaged = false;
 
-	if (work->length > 0)
-		damaged = take_order(writes() ? "corrupt-out" : "corrupt-in", '\0');
-	for (int i = 0; i < work->sge_count; i++) {
-		uint8_t *local = (uint8_t *)(uintptr_t)work->sge[i].addr;
-
-		if (work->opcode == IBV_WR_RDMA_READ)
-			copy_bytes(local, remote, work->sge[i].length);
-		else
-			copy_bytes(remote, local, work->sge[i].length);
-		if (damaged)
-			*(writes() ? remote : local) ^= 1;
-		damaged = false;
-		remote += work->sge[i].length;
+	if (work->length == 0) /* a probe */
+		return;
+	if (work->opcode == IBV_WR_RDMA_READ) {
+		copy_bytes(work->buffer, remote, work->length);
+		*work->buffer ^= take_order("corrupt-in", '\0') != NULL;
+	} else {
+		copy_bytes(remote, work->buffer, work->length);
+		*remote ^= take_order("corrupt-out", '\0') != NULL;
 	}
 }
 

@@ -142,9 +142,6 @@ int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr 
 		attributes->max_qp_wr = (int)scripted_number("max_wr", TRUE_REQUESTS);
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 		attributes->phys_port_cnt = (uint8_t)scripted_number("ports", 1);
-		attributes->max_sge = MAXIMUM_SGE;
-		attributes->max_sge_rd = is_iwarp() ? 1 : MAXIMUM_SGE;
-		attributes->max_mr_size = UINT64_MAX;
 	}
 	return leave_with(error);
 }
@@ -528,10 +525,8 @@ static void retire(struct work *work)
 	TAILQ_REMOVE(queue_of(work), work, link);
 	qp->receive_count -= work->receive;
 	qp->send_count -= !work->receive;
-	for (int i = 0; i < work->sge_count; i++) {
-		if (work->mr[i])
-			work->mr[i]->posted--;
-	}
+	if (work->mr)
+		work->mr->posted--;
 }
 
 /* True if a work request completes without a completion, if all is well. */
@@ -717,7 +712,7 @@ static void deliver_completion(struct stimulus *stimulus)
 		work->length = stimulus->size;
 		qp->has_received = true;
 		peer_delivers(&qp->id->peer, stimulus->bytes, stimulus->position);
-		copy_bytes((void *)(uintptr_t)work->sge[0].addr, stimulus->bytes, stimulus->size);
+		copy_bytes(work->buffer, stimulus->bytes, stimulus->size);
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
 		peer_is_accessed(work);
 	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_WRITE &&
@@ -760,7 +755,7 @@ static const char *send_name(const struct work *work)
 
 	if (work->opcode != IBV_WR_SEND)
 		return work->length ? "operation" : "probe";
-	return names[*(uint8_t *)(uintptr_t)work->sge[0].addr & 3];
+	return names[*work->buffer & 3];
 }
 
 /* Executes one work request; false if it never completes, nor does anything behind it. */
@@ -774,7 +769,7 @@ static bool execute(struct fake_qp *qp, struct work *work)
 		return false;
 	accepted = stimulus->code == IBV_WC_SUCCESS;
 	if (work->opcode == IBV_WR_SEND)
-		copy_bytes(bytes, (void *)(uintptr_t)work->sge[0].addr, work->length);
+		copy_bytes(bytes, work->buffer, work->length);
 	if (accepted && work->opcode != IBV_WR_SEND)
 		peer_is_asked(&qp->id->peer, work);
 	if (accepted && work->opcode == IBV_WR_RDMA_WRITE)
@@ -825,41 +820,42 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 
 /* ---- Posting ---- */
 
-/* Checks that the buffers are in registered memory that may be used so. */
-static void check_buffers(struct work *work, unsigned int access)
+/* The one buffer, unless it is a probe: checks that it is in registered memory that may be used so.
+ */
+static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
+			unsigned int access)
 {
-	for (int i = 0; i < work->sge_count; i++) {
-		const struct ibv_sge *sge = &work->sge[i];
-		struct fake_mr *mr;
+	const struct ibv_qp_cap *cap = &work->qp->cap;
+	struct fake_mr *mr;
 
-		SLIST_FOREACH (mr, &adapter_state.regions, link) {
-			if (mr->mr.lkey == sge->lkey)
-				break;
-		}
-		forbid(!mr || mr->mr.pd != work->qp->qp.pd, "no such lkey");
-		forbid(!covers(mr, sge->addr, sge->length),
-		       "the buffer lies outside of its region");
-		forbid(access & ~mr->access, "its region has access flags 0x%x, 0x%x is needed",
-		       mr->access, access);
-		mr->needed |= access;
-		mr->posted++;
-		work->mr[i] = mr;
-		work->length += sge->length;
-		if (access) /* its contents mean nothing until the completion */
-			fill_bytes((void *)(uintptr_t)sge->addr, POISON, sge->length);
+	forbid(count < 0 || count > 1 || cap->max_recv_sge < 1 || cap->max_send_sge < 1,
+	       "one buffer is expected here, or none");
+	if (count == 0)
+		return;
+	SLIST_FOREACH (mr, &adapter_state.regions, link) {
+		if (mr->mr.lkey == sge->lkey)
+			break;
 	}
+	forbid(!mr || mr->mr.pd != work->qp->qp.pd, "no such lkey");
+	forbid(!covers(mr, sge->addr, sge->length), "the buffer lies outside of its region");
+	forbid(access & ~mr->access, "its region has access flags 0x%x, 0x%x is needed", mr->access,
+	       access);
+	mr->needed |= access;
+	mr->posted++;
+	work->mr = mr;
+	work->buffer = (uint8_t *)(uintptr_t)sge->addr;
+	work->length = sge->length;
+	if (access) /* its contents mean nothing until the completion */
+		fill_bytes(work->buffer, POISON, work->length);
 }
 
 /* A place in a queue, with what receives and sends have in common. */
-static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
-			     const struct ibv_sge *list, int count)
+static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 {
 	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
-	uint32_t sges = receive ? qp->cap.max_recv_sge : qp->cap.max_send_sge;
 	struct work *work;
 
 	forbid(qp->closing, "a work request is posted after the program began to disconnect");
-	forbid(count < 0 || count > MAXIMUM_SGE || (uint32_t)count > sges, "too many buffers");
 	forbid((receive ? ++qp->receive_count : ++qp->send_count) > limit, "the %s queue overflows",
 	       receive ? "receive" : "send");
 	forbid(qp->receive_count + qp->send_count > (uint32_t)qp->qp.send_cq->cqe,
@@ -869,9 +865,6 @@ static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id,
 	work->qp = qp;
 	work->receive = receive;
 	work->wr_id = wr_id;
-	work->sge_count = count;
-	for (int i = 0; i < count; i++)
-		work->sge[i] = list[i];
 	TAILQ_INSERT_TAIL(queue_of(work), work, link);
 	return work;
 }
@@ -886,8 +879,8 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 	if (error)
 		return leave_with(error);
 	forbid(request->next, "lists are not expected here");
-	check_buffers(new_work(qp, true, request->wr_id, request->sg_list, request->num_sge),
-		      IBV_ACCESS_LOCAL_WRITE);
+	take_buffer(new_work(qp, true, request->wr_id), request->sg_list, request->num_sge,
+		    IBV_ACCESS_LOCAL_WRITE);
 	if (qp->qp.state == IBV_QPS_ERR)
 		happen("flush", deliver_flush, qp, 0);
 	return leave_with(0);
@@ -925,13 +918,11 @@ static void check_send(const struct work *work)
 	       "larger than max_msg_sz");
 	TAILQ_FOREACH (other, &qp->sends, link) {
 		forbid(work->opcode == IBV_WR_SEND && other->opcode == IBV_WR_RDMA_READ &&
-			       other->length && !other->complete &&
-			       *(uint8_t *)(uintptr_t)work->sge[0].addr == 1,
+			       other->length && !other->complete && *work->buffer == 1,
 		       "MSG_DONE may overtake the RDMA READ before it");
 		forbid(work->opcode == IBV_WR_SEND && other != work &&
 			       other->opcode == IBV_WR_SEND && !other->complete &&
-			       !(other->flags & IBV_SEND_INLINE) &&
-			       other->sge[0].addr == work->sge[0].addr,
+			       !(other->flags & IBV_SEND_INLINE) && other->buffer == work->buffer,
 		       "a message is written over before it was sent");
 	}
 }
@@ -946,7 +937,7 @@ static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 		       (request->opcode != IBV_WR_SEND && request->opcode != IBV_WR_RDMA_READ &&
 			request->opcode != IBV_WR_RDMA_WRITE),
 	       "this is not expected here");
-	work = new_work(qp, false, request->wr_id, request->sg_list, request->num_sge);
+	work = new_work(qp, false, request->wr_id);
 	work->opcode = request->opcode;
 	work->flags = request->send_flags;
 	work->remote_address = request->wr.rdma.remote_addr;
@@ -955,7 +946,7 @@ static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 	if (work->opcode == IBV_WR_RDMA_READ)
 		access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
 				    : IBV_ACCESS_LOCAL_WRITE;
-	check_buffers(work, access);
+	take_buffer(work, request->sg_list, request->num_sge, access);
 	check_send(work);
 }
 
