@@ -187,13 +187,6 @@ struct fake_id *any_id(void)
 	return SLIST_FIRST(&ids);
 }
 
-struct fake_qp *any_qp(void)
-{
-	const struct fake_id *id = any_id();
-
-	return id ? (struct fake_qp *)id->id.qp : NULL;
-}
-
 static void bind_to_device(struct rdma_cm_id *id)
 {
 	synchronize_devices();

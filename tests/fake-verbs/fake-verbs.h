@@ -242,7 +242,6 @@ struct fake_cq {
 	struct ibv_cq cq;
 	struct object object;
 	struct work_queue completions;
-	int entries;
 	unsigned int posted; /* work requests whose completions have not been taken */
 	bool armed, polled_since_armed;
 	unsigned int events; /* in the channel, not taken yet */
@@ -323,7 +322,7 @@ struct peer {
 	uint8_t *source, *sink; /* the rings */
 	uint8_t *incoming;      /* what was copied out of the sink's */
 	uint64_t incoming_size;
-	uint64_t region_address, region_length; /* the program's */
+	uint64_t region_address; /* the program's */
 	uint32_t region_rkey;
 	struct transfer_run requests[PEER_DEPTH]; /* number n, from 0, at n modulo that */
 	uint64_t posted, landed;
@@ -335,7 +334,7 @@ struct peer {
 	int64_t stores_at;                 /* it keeps what is copied, not before */
 	int64_t clock;                     /* when it looks again by itself; 0: it does not */
 	enum received received;
-	bool mr_sent, done_sent, done_delivered, verdict_sent, done_received, good, may_count;
+	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
 	bool lied;           /* what the program answers is not judged */
 	unsigned int steps;  /* behind MSG_MR, at which it may give up */
@@ -353,6 +352,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 bool peer_does_other_operation(const uint8_t *wire);
 /* The program, a server, refuses the peer: has it a reason? */
 void peer_reads_rejection(const uint8_t *wire, uint32_t size);
+/* The program, a server, has accepted the peer. */
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
 /* Writes "!!!!" over the program's region, if it still may. */
@@ -398,7 +398,6 @@ void peer_disconnects(struct fake_id *id);
 enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
 /* Lets another client come to the server; false if there is no server, or no client left. */
 bool next_client(void);
-struct fake_qp *any_qp(void);
 struct fake_id *any_id(void);
 
 #endif

@@ -682,8 +682,6 @@ static void pump(struct peer *peer)
 
 void peer_established(struct peer *peer)
 {
-	if (!peer->id->passive)
-		return;
 	send_region(peer);
 	pump(peer);
 }
@@ -693,7 +691,7 @@ void peer_established(struct peer *peer)
 /* A program without a hello gets no verdict: its session is complete when both are done. */
 static void complete_without_hello(const struct peer *peer)
 {
-	if (scripted("no-hello") && peer->done_received && peer->done_delivered)
+	if (scripted("no-hello") && peer->transfer.sink.done && peer->done_delivered)
 		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
 }
 
@@ -789,14 +787,13 @@ static void receive_region(struct peer *peer, const struct message *region)
 	const char *wrong;
 
 	peer->region_address = region->value;
-	peer->region_length = region->length;
 	peer->region_rkey = region->rkey;
-	forbid(stream->plan.present && !mr_of_rkey(qp_of(peer), peer->region_rkey,
-						   peer->region_address, peer->region_length),
+	forbid(stream->plan.present &&
+		       !mr_of_rkey(qp_of(peer), region->rkey, region->value, region->length),
 	       "the program's region is not there");
 	if (is_tutorial())
-		ready = writes() ? 0 : peer->region_length;
-	wrong = transfer_peer_region(&peer->transfer, peer->region_length, ready);
+		ready = writes() ? 0 : region->length;
+	wrong = transfer_peer_region(&peer->transfer, region->length, ready);
 	forbid(wrong, "the program's memory region %s", wrong);
 	if (!peer->id->passive)
 		send_region(peer);
@@ -828,7 +825,6 @@ static void receive_done(struct peer *peer, const struct message *done)
 	const char *wrong;
 
 	check_operation(peer);
-	peer->done_received = true;
 	peer->digest = done->value;
 	peer->done_bytes = is_tutorial() ? TUTORIAL_PAYLOAD : done->length;
 	wrong = transfer_accept_done(&peer->transfer, peer->done_bytes);
@@ -857,7 +853,7 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 		       (scripted("uncounted") && message->errors > 0),
 	       "it has counted %llu errors, and 1", (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;
-	if (!peer->done_received || (status != 0 && !peer->done_sent)) {
+	if (!peer->transfer.sink.done || (status != 0 && !peer->done_sent)) {
 		peer->silent = true;
 		if (!peer->verdict_sent)
 			peer_sends_verdict(peer, status);

@@ -493,7 +493,7 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 		       { "spurious", deliver_spurious, true },
 		       { "async", deliver_device_event, true } };
 	struct fake_id *id = cause->id ? cause->id : cause->qp ? cause->qp->id : any_id();
-	struct fake_qp *qp = cause->qp ? cause->qp : any_qp();
+	struct fake_qp *qp = id ? (struct fake_qp *)id->id.qp : NULL;
 	size_t length = strcspn(what, ":");
 	int number = what[length] ? atoi(what + length + 1) : 0;
 	char name[NAME_SIZE];
