@@ -429,8 +429,9 @@ static void send_long(struct session *session)
 
 /* ---- The steps of a session ---- */
 
-static void make_parameters(const struct session *session, struct rdma_conn_param *parameters,
-			    uint8_t wire[HELLO_SIZE])
+/* Connects or accepts, with a hello if there is one. */
+static void open_connection(struct session *session,
+			    int (*call)(struct rdma_cm_id *id, struct rdma_conn_param *parameters))
 {
 	const struct peer *peer = session->peer;
 	const struct hello hello = {
@@ -439,19 +440,22 @@ static void make_parameters(const struct session *session, struct rdma_conn_para
 		.length = peer->length,
 		.passes = 1,
 	};
+	uint8_t wire[HELLO_SIZE];
+	struct rdma_conn_param parameters = {
+		.private_data = peer->hello ? wire : NULL,
+		.private_data_len = peer->hello ? HELLO_SIZE : 0,
+		.responder_resources = 1,
+		.initiator_depth = 1,
+		/* not 0, as in the tutorial: a lost packet ends the session then, and Soft-RoCE in
+		 * Linux 6.12 loses some */
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
 
-	memset(parameters, 0, sizeof(*parameters));
-	parameters->initiator_depth = 1;
-	parameters->responder_resources = 1;
-	parameters->rnr_retry_count = 7;
-	/* not 0, as in the tutorial: a lost packet ends the session then, and Soft-RoCE in Linux
-	 * 6.12 loses some */
-	parameters->retry_count = 7;
-	if (!peer->hello)
-		return;
 	encode_hello(&hello, wire);
-	parameters->private_data = wire;
-	parameters->private_data_len = HELLO_SIZE;
+	prepare(session);
+	if (call(session->id, &parameters))
+		session->over = strerror(errno);
 }
 
 /* Client: resolves and asks. Server: waits for a client that asks. */
@@ -459,9 +463,7 @@ static void ask(struct session *session)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
 	const struct peer *peer = session->peer;
-	struct rdma_conn_param parameters;
 	struct addrinfo *address;
-	uint8_t wire[HELLO_SIZE];
 
 	if (peer->role == ROLE_SERVER) {
 		while (!session->id)
@@ -478,25 +480,14 @@ static void ask(struct session *session)
 		return;
 	if (rdma_resolve_route(session->id, RESOLVE_MILLISECONDS))
 		err(1, "cannot resolve a route");
-	if (!await(session, &session->resolved, 2))
-		return;
-	prepare(session);
-	make_parameters(session, &parameters, wire);
-	if (rdma_connect(session->id, &parameters))
-		session->over = strerror(errno);
+	if (await(session, &session->resolved, 2))
+		open_connection(session, rdma_connect);
 }
 
 static void connect_session(struct session *session)
 {
-	struct rdma_conn_param parameters;
-	uint8_t wire[HELLO_SIZE];
-
-	if (session->peer->role == ROLE_SERVER) {
-		prepare(session);
-		make_parameters(session, &parameters, wire);
-		if (rdma_accept(session->id, &parameters))
-			session->over = strerror(errno);
-	}
+	if (session->peer->role == ROLE_SERVER)
+		open_connection(session, rdma_accept);
 	if (await(session, &session->established, 1))
 		session->incoming = make_region(session, session->incoming_length);
 }
@@ -513,16 +504,12 @@ static void exchange_regions(struct session *session)
 static void post_operation(struct session *session)
 {
 	const struct message *remote = &session->messages[MSG_MR];
-	struct ibv_mr *from = session->outgoing, *to = session->incoming;
+	bool writing = session->peer->operation == OPERATION_WRITE;
+	struct ibv_mr *local = writing ? session->outgoing : session->incoming;
 
-	if (session->peer->operation == OPERATION_WRITE)
-		count_posted(session,
-			     rdma_post_write(session->id, NULL, from->addr, from->length, from,
-					     IBV_SEND_SIGNALED, remote->value, remote->rkey));
-	else
-		count_posted(session,
-			     rdma_post_read(session->id, NULL, to->addr, to->length, to,
-					    IBV_SEND_SIGNALED, remote->value, remote->rkey));
+	count_posted(session, (writing ? rdma_post_write : rdma_post_read)(
+				      session->id, NULL, local->addr, local->length, local,
+				      IBV_SEND_SIGNALED, remote->value, remote->rkey));
 }
 
 /*
