@@ -44,11 +44,11 @@ untraced() {
 	"$@"
 }
 
-# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, or of the smallest pair; sets $status, $output and
-# $stderr. Leaks are looked for where they add up, in a server that goes on, and in all that a test sets $leaks for: the
-# search takes three times as long as the run. A signal that ends it is not ignored because it is where the tests were
-# started, by nohup(1) or in the background. The operation of the program is that of the peer, unless $word is set, to
-# another one or to none.
+# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, of the smallest pair, or of rdma-client --check, among
+# whose options are ADDRESS and PORT; sets $status, $output and $stderr. Leaks are looked for where they add up, in a server that
+# goes on and in --check, and in all that a test sets $leaks for: the search takes three times as long as the run. A signal that
+# ends it is not ignored because it is where the tests were started, by nohup(1) or in the background. The operation of the
+# program is that of the peer, unless $word is set, to another one or to none.
 fake() {
 	untraced run_fake "$@"
 }
@@ -57,12 +57,13 @@ run_fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=()
 	shift 2
 	[[ $script != *signal:* ]] || command=(env --default-signal)
-	[[ ${leaks:-} || $role = server ]] || options=$options:detect_leaks=0
+	[[ ${leaks:-} || $role = server || $role = check ]] || options=$options:detect_leaks=0
 	[[ " $script " != *" write "* ]] || operation="write"
 	read -ra words <<<"${word-$operation}"
 	case $role in
 	smallest-*) command+=("$programs/$role") script="no-hello write $script" ;;
 	one-off) command+=("$programs/rdma-server" -t 1 -1 "$@" "${words[@]}") ;;
+	check) command+=("$programs/rdma-client" -t 1 --check "$@") ;;
 	*) command+=("$programs/rdma-$role" -t 1 "$@" "${words[@]}") ;;
 	esac
 	[[ $role != *client ]] || command+=(192.0.2.1 20000)
@@ -113,7 +114,7 @@ try_outcomes() {
 	[ "$failed" -eq 0 ]
 }
 
-# came_true STATUS EXPECTATION...: of the last run, or it prints what did not.
+# came_true STATUS EXPECTATION...: of the last run, or it prints what did not. What fails calls nothing "Ready", as --check does.
 came_true() {
 	local expectation speaks='' wrong=''
 	[ "$status" -eq "$1" ] || wrong=$1
@@ -127,6 +128,7 @@ came_true() {
 		esac || wrong+=${wrong:+, }$expectation
 	done
 	[ "$speaks" ] || [ -z "$stderr" ] || wrong+=${wrong:+, }silence
+	[ "$status" -eq 0 ] || [[ $output != *Ready* ]] || wrong+=${wrong:+, }readiness
 	[ -z "$wrong" ] || { echo "not $wrong:" && return 1; }
 }
 
@@ -853,57 +855,30 @@ endings() {
 	END
 }
 
-# path SCRIPT [OPTION...]: a run of --check, with $port as PORT if that is set, with $address instead of one; sets $status and $output.
-path() {
-	local script=$1
-	shift
-	# shellcheck disable=SC2086 # a number, or none
-	FAKE_VERBS=$script "$programs/rdma-client" "$@" --check ${address-192.0.2.1} ${port:-} \
-		>"$BATS_TEST_TMPDIR/out" 2>&1 && status=0 || status=$?
-	output=$(<"$BATS_TEST_TMPDIR/out")
-	echo "$script $*: status $status, $output"
-	[[ " $* " != *" --json "* ]] || expect_json <<<"$output"
-}
-
-# paths [OPTION...]: lines of standard input are exit status, script, and a pattern that stands in what --check prints.
-paths() {
-	local expected script text failed=0
-	while IFS=$'\t' read -r expected script text; do
-		path "$script" "$@"
-		# shellcheck disable=SC2053 # a pattern
-		[ "$status" -eq "$expected" ] && [[ $output == *$text* ]] && { [ "$status" -eq 0 ] || [[ $output != *Ready* ]]; } && continue
-		echo "instead of status $expected, and '$text'"
-		failed=1
-	done
-	[ "$failed" -eq 0 ]
-}
-
 @test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
-	paths <<-END
-	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
-	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	route     not resolved: Connection timed out
+	outcomes <<-END
+	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
+	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route     not resolved: Connection timed out
+	check -t 1 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-110
+	check -t 9 192.0.2.1	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	> address   not resolved: Connection timed out
+	check -t 9 192.0.2.1	0	4*ADDR_RESOLVED=ADDR_ERROR:-110	rdma_resolve_addr=5
 	END
-	paths -t 1 <<<"3	ADDR_RESOLVED=ADDR_ERROR:-110"
-	paths -t 9 <<-END
-	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	address   not resolved: Connection timed out
-	0	4*ADDR_RESOLVED=ADDR_ERROR:-110
-	END
-	[ "$(calls rdma_resolve_addr)" -eq 5 ]
 }
 
-# found EXPECTED-STATUS SCRIPT [OPTION...]: that and no other is what --check prints, line for line: standard input.
+# found EXPECTED-STATUS SCRIPT [ADDRESS]: that and no other is what --check prints, line for line: standard input.
 found() {
-	path "memory:9000000 $2" "${@:3}"
+	fake check "memory:9000000 $2" "${@:3}"
 	[ "$status" -eq "$1" ]
+	[ -z "$stderr" ]
 	diff - <(echo "$output")
 }
 
 @test "--check: all that it prints of a path, line for line" {
-	local port="" modest gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
+	local modest gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
 	local lossless="lossless  lo: type of service 0; its driver tells nothing of PFC and ECN"
 	modest="for more, raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
-	found 0 "" <<-END
+	found 0 "" 192.0.2.1 <<-END
 		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
 		name      '192.0.2.1' is 192.0.2.1
 		address   resolved: from 192.0.2.2 by double0 port 1, $gid
@@ -914,7 +889,7 @@ found() {
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
-	found 0 "iwarp mtu:3" <<-END
+	found 0 "iwarp mtu:3" 192.0.2.1 <<-END
 		device    double0 port 1: iWARP, active
 		name      '192.0.2.1' is 192.0.2.1
 		address   resolved: from 192.0.2.2 by double0 port 1
@@ -924,7 +899,7 @@ found() {
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
-	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" <<-END
+	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
 		device    double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
 		  -> it carries nothing; plug the cable in, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
 		name      '192.0.2.1' is 192.0.2.1
@@ -944,7 +919,6 @@ found() {
 
 # What Linux has of adapters is host-test's; here is none, and nothing is resolved.
 @test "--check without ADDRESS: the devices, and what memory each can register; the exit status says what stops" {
-	local address="" port=""
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
@@ -953,39 +927,35 @@ found() {
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
-	paths <<-END
-	0	fail:getaddrinfo:1:1	Ready
-	0	fail:rdma_create_id:1:12	Ready
-	3	no-device	device    none?  -> *rdma link add rdma0 type rxe netdev eth0
-	3	fail:rdma_get_devices:1:24	device    none: Too many open files
-	3	down	device    double0 port 1: RoCE, not active
-	3	no-gids	all of its GIDs are zero
-	3	no-gids memory:8192	all of its GIDs are zero
-	1	memory:8192	memory    12 KiB, which a session needs, cannot be registered
-	0	unbound memory:8388608	memory    may be locked without limit
+	outcomes check <<-END
+	0	fail:getaddrinfo:1:1	> Ready
+	0	fail:rdma_create_id:1:12	> Ready
+	3	no-device	> device    none?  -> *rdma link add rdma0 type rxe netdev eth0
+	3	fail:rdma_get_devices:1:24	> device    none: Too many open files
+	3	down	> device    double0 port 1: RoCE, not active
+	3	no-gids	> all of its GIDs are zero
+	3	no-gids memory:8192	> all of its GIDs are zero
+	1	memory:8192	> memory    12 KiB, which a session needs, cannot be registered
+	0	unbound memory:8388608	> memory    may be locked without limit
 	END
-	path "down" --json
-	[ "$status" -eq 3 ]
-	[[ $output == *'"peer": null'*'"error": "device: double0 port 1'* ]]
+	outcomes check --json <<<'3	down	> "peer": null*"error": "device: double0 port 1'
 }
 
 # bats test_tags=memory
 @test "--check: as many ports as a device can have" {
-	local port=""
-	path "ports:255"
-	[ "$status" -eq 0 ]
+	outcomes check 192.0.2.1 <<<"0	ports:255"
 	[ "$(grep -c '^device    double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
 # The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
 @test "--check: not ready where no session can register its memory: status 1; what binds is what is reported" {
-	local port="" needs="memory    12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
+	local needs="memory    12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
 	local advice="  -> raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
-	paths <<-END
-	1	memory:0	$needs; 0 KiB may be locked*$advice
-	1	memory:8192	$needs; 8 KiB may be locked*$advice
-	0	memory:12288	memory    12 KiB may be locked: the rings of longer payloads are made to fit
-	1	fail:ibv_alloc_pd:1:12	$needs
+	outcomes check 192.0.2.1 <<-END
+	1	memory:0	> $needs; 0 KiB may be locked*$advice
+	1	memory:8192	> $needs; 8 KiB may be locked*$advice
+	0	memory:12288	> memory    12 KiB may be locked: the rings of longer payloads are made to fit
+	1	fail:ibv_alloc_pd:1:12	> $needs
 	END
 	outcomes client <<-END
 	1	memory:0	it would exceed the locked-memory limit of 0 KiB; raise it ('ulimit -l'
@@ -993,111 +963,104 @@ found() {
 	1	memory:8192	it would exceed the locked-memory limit of 8 KiB; raise it ('ulimit -l'
 	0	memory:12288
 	END
-	port=20000 path "memory:8192"
-	[ "$status" -eq 1 ]
-	[[ $output != *server* ]]
+	outcomes check 192.0.2.1 20000 <<<"1	memory:8192	!> server"
 }
 
 @test "--check --json: the error says why the status is not 0" {
-	local port="" script
+	local script
 	for script in down fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" "fail:rdma_get_devices:1:24"; do
-		path "$script" --json
+		fake check "$script" --json 192.0.2.1
 		python3 -c 'import json, sys
 outcome = json.loads(sys.argv[2])
 assert outcome["status"] == int(sys.argv[1]) != 0, outcome
 findings = [finding["text"] for key in outcome if type(outcome[key]) is list for finding in outcome[key] if finding["status"] != "ok"]
 assert any(text in outcome["error"] for text in findings), outcome' "$status" "$output"
 	done
-	path "" --json
-	[[ $output == *'"error": null'* ]]
+	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
 
 @test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
-	local port="" few="  -> more open files have to be allowed: raise the limit ('ulimit -n')"
-	paths -B 192.0.2.2 <<-END
-	3	fail:getaddrinfo:1:1	name      '192.0.2.1' not resolved: Temporary failure in name resolution
-	3	fail:getaddrinfo:1:24	name      '192.0.2.1' not resolved: Too many open files
-	3	fail:getaddrinfo:2:1	address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	3	fail:rdma_create_id:1:12	address   not resolved: cannot use the connection manager: Cannot allocate memory
-	3	fail:rdma_create_id:1:24	cannot use the connection manager: Too many open files*$few
-	3	fail:ibv_query_device:1:5	device    double0: cannot be queried: Input/output error
-	3	fail:ibv_query_port:1:5	device    double0 port 1: cannot be queried: Input/output error
-	3	fail:rdma_get_devices:1:19	device    none*rdma link add rdma0 type rxe netdev eth0
-	3	fail:rdma_get_devices:1:24	device    none: Too many open files*$few
-	3	no-device	device    none
-	0	mtu:3 memory:67108864	MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready
+	local few="  -> more open files have to be allowed: raise the limit ('ulimit -n')"
+	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
+	3	fail:getaddrinfo:1:1	> name      '192.0.2.1' not resolved: Temporary failure in name resolution
+	3	fail:getaddrinfo:1:24	> name      '192.0.2.1' not resolved: Too many open files
+	3	fail:getaddrinfo:2:1	> address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
+	3	fail:rdma_create_id:1:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
+	3	fail:rdma_create_id:1:24	> cannot use the connection manager: Too many open files*$few
+	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
+	3	fail:ibv_query_port:1:5	> device    double0 port 1: cannot be queried: Input/output error
+	3	fail:rdma_get_devices:1:19	> device    none*rdma link add rdma0 type rxe netdev eth0
+	3	fail:rdma_get_devices:1:24	> device    none: Too many open files*$few
+	3	no-device	> device    none
+	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready
 	END
 }
 
 @test "--check --tos: the path has that type of service; over iWARP nobody asks for it" {
-	local port=""
-	paths --tos 0x68 <<-END
-	0	read	lossless  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
-	0	iwarp	route     resolved?memory
-	3	fail:rdma_set_option:1:12	address   not resolved: cannot set --tos: Cannot allocate memory
+	outcomes check --tos 0x68 192.0.2.1 <<-END
+	0	read	> lossless  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
+	0	iwarp	> route     resolved?memory
+	3	fail:rdma_set_option:1:12	> address   not resolved: cannot set --tos: Cannot allocate memory
 	END
-	port=20000 paths --tos 0x68 <<-END
-	0	check payload:1048576	type of service 104;*Ready. All sizes arrived
-	1	check fail:rdma_set_option:2:12	cannot set --tos: Cannot allocate memory
+	outcomes check --tos 0x68 192.0.2.1 20000 <<-END
+	0	check payload:1048576	> type of service 104;*Ready. All sizes arrived
+	1	check fail:rdma_set_option:2:12	> cannot set --tos: Cannot allocate memory
 	END
 }
 
 # A GID may be of no network interface that is known; a link-local address names its own.
 @test "--check: the GID is the one that the connection would use, with its type and network interface; without one, status 3" {
-	local port=""
-	paths <<-END
-	0	roce-v1	, GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
-	0	roce-v1 addresses:fe80::1%lo	, GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
-	3	no-gids	-> all of its GIDs are zero: 
-	0	no-gids iwarp	by double0 port 1
+	outcomes check 192.0.2.1 <<-END
+	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
+	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
+	3	no-gids	> -> all of its GIDs are zero: 
+	0	no-gids iwarp	> by double0 port 1	!> GID
 	END
-	[[ $output != *GID* ]]
 }
 
 # bats test_tags=memory
 @test "--check with PORT: sessions until one fails, whose end is the exit status, and how far each direction came" {
-	local port=20000 ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
+	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
 	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="nothing happened"
-	paths -t 1 <<-END
-	0	check payload:1048576	rate      not measured: the server is of an older release, which cannot*$ready
-	0	check payload:1048576 iwarp coalesce	$ready
-	0	check payload:1048576 measures immediate	$latency
-	0	write check payload:1048576 measures immediate iwarp set:verdict.bytes=9000000	$latency
-	4	read	the server does not know --check with PORT
-	4	tutorial	the server does not know --check with PORT
-	4	check refuse:2	mismatched modes
-	0	check payload:1048576 3*accept=busy from:300	$ready
-	0	check payload:1048576 3*accept=busy lacks:1 from:300	$ready
-	4	check refuse:4 from:900 until:1000	with 1 byte: the server refused: the server is out of resources
-	4	check refuse:4 lacks:1 from:900 until:1000	with 1 byte: the server refused: the server is busy
-	4	check refuse:4 lacks:3 until:99	with 1 byte: the server refused: the server cannot store what it would receive
-	143	check 2*accept=busy REJECTED+signal until:99	memory
-	5	check ESTABLISHED!	-> the host answers, but not its RDMA connection manager: open UDP port 4791
-	5	check iwarp ESTABLISHED!	-> the host answers, but not this TCP port
-	5	check received-VERDICT!	$transfer arrived, server to client verified: $silent
-	5	check sent-MR!	-> not a byte passes in one direction at least
-	6	check operation=12	$transfer not known, server to client not known: RDMA READ failed
-	7	check corrupt-in	$transfer verified, server to client arrived: the contents are wrong
-	143	check sent-MR+signal	interrupted
-	143	check payload:1048576 DISCONNECTED+signal	$transfer verified, server to client verified
+	outcomes check 192.0.2.1 20000 <<-END
+	0	check payload:1048576	> rate      not measured: the server is of an older release, which cannot*$ready
+	0	check payload:1048576 iwarp coalesce	> $ready
+	0	check payload:1048576 measures immediate	> $latency
+	0	write check payload:1048576 measures immediate iwarp set:verdict.bytes=9000000	> $latency
+	4	read	> the server does not know --check with PORT
+	4	tutorial	> the server does not know --check with PORT
+	4	check refuse:2	> mismatched modes
+	0	check payload:1048576 3*accept=busy from:300	> $ready
+	0	check payload:1048576 3*accept=busy lacks:1 from:300	> $ready
+	4	check refuse:4 from:900 until:1000	> with 1 byte: the server refused: the server is out of resources
+	4	check refuse:4 lacks:1 from:900 until:1000	> with 1 byte: the server refused: the server is busy
+	4	check refuse:4 lacks:3 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
+	143	check 2*accept=busy REJECTED+signal until:99	> memory
+	5	check ESTABLISHED!	> -> the host answers, but not its RDMA connection manager: open UDP port 4791
+	5	check iwarp ESTABLISHED!	> -> the host answers, but not this TCP port
+	5	check received-VERDICT!	> $transfer arrived, server to client verified: $silent
+	5	check sent-MR!	> -> not a byte passes in one direction at least
+	6	check operation=12	> $transfer not known, server to client not known: RDMA READ failed
+	7	check corrupt-in	> $transfer verified, server to client arrived: the contents are wrong
+	143	check sent-MR+signal	> interrupted
+	143	check payload:1048576 DISCONNECTED+signal	> $transfer verified, server to client verified
 	1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
 	1	check fail:rdma_create_id:2:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	1	check fail:rdma_create_id:3:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
-	5	check operation!	$transfer arrived, server to client failed: $silent
-	5	check received-DONE! received-VERDICT!	$transfer failed, server to client arrived: $silent
-	5	check write iwarp received-DONE! received-VERDICT!	port 20000: rdma-server write$transfer not known, server to client not known: $silent
-	5	check write operation!	port 20000: rdma-server write?*$transfer failed, server to client arrived: $silent
-	5	check write received-VERDICT!	$transfer arrived, server to client verified: $silent
-	5	check write received-DONE! received-VERDICT!	$transfer arrived, server to client failed: $silent
+	5	check operation!	> $transfer arrived, server to client failed: $silent
+	5	check received-DONE! received-VERDICT!	> $transfer failed, server to client arrived: $silent
+	5	check write iwarp received-DONE! received-VERDICT!	> port 20000: rdma-server write$transfer not known, server to client not known: $silent
+	5	check write operation!	> port 20000: rdma-server write?*$transfer failed, server to client arrived: $silent
+	5	check write received-VERDICT!	> $transfer arrived, server to client verified: $silent
+	5	check write received-DONE! received-VERDICT!	> $transfer arrived, server to client failed: $silent
 	END
 }
 
 # bats test_tags=memory
 @test "--check with PORT: which sizes are tried, and all of them anew with the next address" {
-	local port=20000 script sizes
+	local script sizes
 	while IFS=$'\t' read -r script sizes; do
-		path "check payload:1048576 $script" -t 1
-		[ "$status" -eq 0 ]
+		outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
 		# shellcheck disable=SC2086 # a line each
 		diff <(printf '%s bytes: client to server verified, server to client verified\n' $sizes | sed '1s/bytes/byte/') \
 			<(sed -n 's/^transfer  //p' <<<"$output")
@@ -1111,32 +1074,30 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 
 # bats test_tags=memory
 @test "--check with PORT: the server's device is named, and nothing in the name reaches a terminal" {
-	local port=20000
-	paths <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\trdma-server read, device peer\\\\x1b\[7m-with-a, '
-	paths --json <<-END
-	0	check payload:1048576 iwarp device:peer0	"device": "peer0"
-	0	check payload:1048576	"device": null
+	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
+	outcomes check --json 192.0.2.1 20000 <<-END
+	0	check payload:1048576 iwarp device:peer0	> "device": "peer0"
+	0	check payload:1048576	> "device": null
 	END
 }
 
 # One domain is for the memory, 7 sessions are of a size each, 5 over iWARP. That one is slow check-test says.
 # bats test_tags=memory
 @test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
-	local port=20000 script text number='[0-9]+\.[0-9]{3} Gbit/s'
-	path "check payload:1048576 measures immediate" --connections 3
-	[ "$status" -eq 0 ]
+	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
+	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures immediate"
 	[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	while IFS=$'\t' read -r script text; do
-		path "check payload:1048576 $script" --connections 3 --duration 0
+		fake check "check payload:1048576 $script" --connections 3 --duration 0 192.0.2.1 20000
 		[ "$status" -eq 1 ]
 		[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
-		grep -x "$text" <<<"$output"
+		grep -x "$text" <<<"$output"$'\n'"$stderr"
 	done <<-END
 	fail:ibv_alloc_pd:10:12	path      source port not known: ibv_alloc_pd failed: Cannot allocate memory
 	fail:rdma_create_id:11:24	rdma-client: cannot create a connection identifier: Too many open files
 	END
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
-		path "check payload:1048576 $script" --connections 3 --duration 0 --json
+		fake check "check payload:1048576 $script" --connections 3 --duration 0 --json 192.0.2.1 20000
 		[ "$status" -eq 4 ]
 		python3 -c 'import json, sys
 outcome = json.loads(sys.argv[1])
@@ -1295,15 +1256,12 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 @test "a signal ends a program at once while a name, or the next address of --check, is resolved" {
-	local port=20000
 	outcomes <<-END
 	client	143	signal:getaddrinfo:1:15
 	client -B 192.0.2.2	130	signal:getaddrinfo:2:2
 	server -B 192.0.2.1	143	signal:getaddrinfo:1:15
+	check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address	!> address*address
 	END
-	path "check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15" -t 1
-	[ "$status" -eq 143 ]
-	[ "$(grep -c '^address' <<<"$output")" -eq 1 ]
 }
 
 @test "nohup(1): a signal that is ignored stays so" {
@@ -1629,7 +1587,6 @@ device_that_counts() {
 }
 
 @test "the counters of the port are read before a session and behind it, and told to the peer if it wants to know them" {
-	local port=20000
 	device_that_counts
 	outcomes <<-END
 	client	0	uncounted
@@ -1645,9 +1602,9 @@ device_that_counts() {
 	client -J	0	read	disconnected.	> "errors_counted": { }
 	client -J	0	set:verdict.errors=121	disconnected.	> "errors_counted_by_peer": 120
 	END
-	paths <<-END
-	0	check payload:1048576	counters  no errors counted by this host's device meanwhile
-	0	check payload:1048576 set:verdict.errors=2	counters  errors counted: 0 here, 7 there?
+	outcomes check 192.0.2.1 20000 <<-END
+	0	check payload:1048576	> counters  no errors counted by this host's device meanwhile
+	0	check payload:1048576 set:verdict.errors=2	> counters  errors counted: 0 here, 7 there?
 	END
 	rm -r "$FAKE_VERBS_DEVICE"
 	outcomes <<-END
@@ -1925,8 +1882,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
 		done
 	done
-	port=20000 path "check payload:1048576 measures immediate" --connections 3
-	[ "$status" -eq 0 ]
+	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures immediate"
 	for script in "write" "iwarp"; do # with workers in both directions
 		outcomes <<-END
 		client -s 500000	0	$script payload:500000 memory:300000 ring:40000
