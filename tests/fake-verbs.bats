@@ -87,7 +87,7 @@ read_text() {
 #	!> PATTERN	it has not
 #	NAME=2	that function was called twice, or that many clients were "served"
 # Who is a role, as above; or both, a client and a one-off server; or every, each operation over each transport, half of
-# them by a client. A line that begins with # is a comment.
+# them by a client. A script with [iwarp] is run without that word and with it. A line that begins with # is a comment.
 every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
 outcomes() {
 	untraced try_outcomes "$@"
@@ -102,8 +102,9 @@ try_outcomes() {
 		local variants=("${who[0]}:")
 		[ "${who[0]}" != both ] || variants=(client: one-off:)
 		[ "${who[0]}" != every ] || variants=("${every[@]}")
+		[[ ${columns[1]} != *"[iwarp]"* ]] || variants+=("${variants[@]/%/ iwarp}")
 		for variant in "${variants[@]}"; do
-			fake "${variant%%:*}" "${variant#*:} ${columns[1]}" "${who[@]:1}"
+			fake "${variant%%:*}" "${variant#*:} ${columns[1]/"[iwarp]"/}" "${who[@]:1}"
 			count=$((count + 1))
 			came_true "${columns[0]}" "${columns[@]:2}" && continue
 			echo "$variant ${who[*]:1} '${columns[1]}': status $status, it said: $stderr"
@@ -167,10 +168,8 @@ happy_path() {
 @test "a server without a word does what the client asks for; one that does not say so is refused, and the server says why" {
 	local word=""
 	outcomes <<-END
-	one-off	0	read	> reading message
-	one-off	0	iwarp read	> reading message
-	one-off	0	write	> writing message
-	one-off	0	iwarp write	> writing message
+	one-off	0	[iwarp] read	> reading message
+	one-off	0	[iwarp] write	> writing message
 	server -J -n 5	0	read clients:3 together	listening on	> $(printf '"operation": "read", *"operations": 5, *"status": 0,*%.0s' 1 2 3)	served=3
 	server -J -n 5	0	iwarp write clients:3 together	listening on	> $(printf '"operation": "write", *"operations": 5, *"status": 0,*%.0s' 1 2 3)	served=3
 	one-off -s 9000	0	read one-way ring:1000
@@ -186,16 +185,13 @@ happy_path() {
 # But one that measures is served, for as long as it says.
 @test "a client that examines the path, and asks for the other operation first, is refused without a word of it" {
 	word="write" outcomes server <<-END
-	0	check	!> 20000.?
-	0	iwarp check	!> 20000.?
-	0	read	: refused: mismatched modes, one side reads
-	0	iwarp read	: refused: mismatched modes, one side reads
+	0	[iwarp] check	!> 20000.?
+	0	[iwarp] read	: refused: mismatched modes, one side reads
 	0	check fail:rdma_reject:1:22	!> 20000.?
 	0	check fail:rdma_destroy_id:1:16	rdma-server: cannot destroy a connection identifier: Device or resource busy
 	END
 	word="read" outcomes <<-END
-	server -J	0	write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
-	server -J	0	iwarp write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
+	server -J	0	[iwarp] write check	listening on port 20000.	0x rdma-server	> "kind": "listening"	!> session
 	one-off	0	write check measures back seconds:1 payload:1	> wrote +([0-9]) bytes in [0-9][0-9][0-9]?([0-9]) operations and 1.
 	one-off	0	write check measures back seconds:3 payload:1	> wrote +([0-9]) bytes in [0-9][0-9][0-9]?([0-9]) operations and 3.
 	END
@@ -286,22 +282,17 @@ happy_path() {
 	every -s 300000	0	payload:300000 memory:300000
 	every -s 300000	0	payload:3000 memory:300000
 	every -s 9000 -n 5	0	ring:1000 payload:50 passes:7
-	client --one-way -s 30000	0	write one-way ring:700
-	client --one-way -s 30000	0	iwarp write one-way ring:700
-	one-off -s 30000	0	one-way ring:700
-	one-off -s 30000	0	iwarp one-way ring:700
+	client --one-way -s 30000	0	[iwarp] write one-way ring:700
+	one-off -s 30000	0	[iwarp] one-way ring:700
 	# what MSG_DONE alone says to be ready: it overtakes the MSG_WINDOW that would have said it, and comes when all before is read
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
-	both -s 100	0	payload:9100 ring:3000 DONE-first received-DONE@100
-	both -s 100	0	iwarp payload:9100 ring:3000 DONE-first received-DONE@100
+	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
 	# who stores slowly behind MSG_DONE is waited for: a hundred MSG_WINDOW behind the verdict of the program are confirmed, an
 	# older peer's twenty are not
 	every -s 100000	0	stores:1000
 	every -s 100000	0	stores:5000 no-late-windows
-	client --one-way -s 100000	0	write one-way stores:1000
-	client --one-way -s 100000	0	iwarp write one-way stores:1000
-	one-off -s 100000	0	one-way stores:1000
-	one-off -s 100000	0	iwarp one-way stores:1000
+	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
+	one-off -s 100000	0	[iwarp] one-way stores:1000
 	# the ring of this side is shorter than the payload, and passes repeat; a damaged first pass is written over
 	client -n 3	0	memory:100000 payload:300000
 	client -n 3	7	memory:100000 payload:300000 corrupt-in	the contents are wrong
@@ -563,8 +554,7 @@ happy_path() {
 	both -n 100 --depth 128	0	reads:3 iwarp payload:5000 max_msg:64
 	both -n 100 --depth 128	0	reads:255 coalesce
 	both -n 100 --depth 128	0	reads:0 write
-	both	0	asks:1
-	both	0	asks:1 iwarp
+	both	0	[iwarp] asks:1
 	both	0	asks:0 iwarp
 	both	0	asks:0 write
 	client	4	reads:0	serves no RDMA READ
@@ -577,9 +567,8 @@ happy_path() {
 	local longest stored=$BATS_TEST_TMPDIR/stored
 	longest=$(printf 'x%.0s' {1..1023})
 	outcomes <<-END
-	both	0	tutorial
+	both	0	[iwarp] tutorial
 	both	0	tutorial write
-	both	0	tutorial iwarp
 	both	0	tutorial iwarp sent-DONE=2
 	one-off	0	tutorial write iwarp sent-DONE=2
 	one-off	0	tutorial write iwarp sent-DONE>received-DONE sent-DONE=2
@@ -614,8 +603,7 @@ happy_path() {
 	both	7	corrupt-in	contents are wrong	> remote buffer: 
 	both	0	unknown payload:9001	> remote buffer: 
 	both	0	write unknown payload:9001	> remote buffer: 
-	both	0	write scribble	> remote buffer: text of the scripted peer
-	both	0	iwarp write scribble	> remote buffer: text of the scripted peer
+	both	0	[iwarp] write scribble	> remote buffer: text of the scripted peer
 	client	4	write unknown payload:30000 gives-up:3	the peer gave up	!> remote buffer
 	END
 }
@@ -707,19 +695,15 @@ happy_path() {
 	client	0	ESTABLISHED+TIMEWAIT_EXIT
 	client	0	operation+DISCONNECTED
 	one-off	0	tutorial write operation>DISCONNECTED
-	one-off	0	sent-VERDICT>DISCONNECTED
-	one-off	0	received-VERDICT>DISCONNECTED
-	one-off	0	iwarp sent-VERDICT>DISCONNECTED
-	one-off	0	iwarp received-VERDICT>DISCONNECTED
-	client	6	sent-MR+DISCONNECTED	peer went away
-	client	6	iwarp sent-MR+DISCONNECTED	peer went away
+	one-off	0	[iwarp] sent-VERDICT>DISCONNECTED
+	one-off	0	[iwarp] received-VERDICT>DISCONNECTED
+	client	6	[iwarp] sent-MR+DISCONNECTED	peer went away
 	client	6	received-DONE+DISCONNECTED received-VERDICT!	peer went away
 	client	6	operation+DISCONNECTED received-VERDICT!	peer went away
 	client	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
 	one-off	6	ESTABLISHED+DISCONNECTED	peer went away
 	one-off	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
-	one-off	6	received-MR+DISCONNECTED	peer went away
-	one-off	6	iwarp received-MR+DISCONNECTED	peer went away
+	one-off	6	[iwarp] received-MR+DISCONNECTED	peer went away
 	one-off	6	received-VERDICT!	peer went away
 	# what is wrong is reported, not that the peer went away behind it
 	both	7	$repeated	contents are wrong
@@ -756,8 +740,7 @@ endings() {
 	client	3	10000	ROUTE_RESOLVED!
 	client	5	10000	ESTABLISHED!
 	client	5	12000	sent-MR!
-	client	5	12270	operation!
-	client	5	12270	iwarp operation!
+	client	5	12270	[iwarp] operation!
 	client	5	12270	iwarp operation! DISCONNECTED!
 	client	5	10030	write payload:3000 max_msg:64 operation!
 	client	5	12270	sent-DONE!
@@ -782,8 +765,7 @@ endings() {
 	client --depth 1 -n 4	0	16030	4*operation@4000
 	client	5	11030	tutorial DISCONNECTED!
 	one-off	5	11030	tutorial write DISCONNECTED!
-	one-off	5	10020	received-MR!
-	one-off	5	10020	iwarp received-MR!
+	one-off	5	10020	[iwarp] received-MR!
 	one-off	5	12020	sent-MR!
 	one-off	5	12270	iwarp operation!
 	one-off	5	11020	received-DONE! received-VERDICT! DISCONNECTED!
@@ -828,10 +810,8 @@ endings() {
 	client	4	iwarp refuse:4 lacks:3	the server cannot store what it would receive
 	client	7	version:1	does not fit: version 1
 	client	7	version:3	does not fit: version 3
-	client	4	version:1 refuse:1	different versions of the protocol
-	client	4	iwarp version:1 refuse:1	different versions of the protocol
-	server	0	version:1	refused: client and server speak different versions of the protocol
-	server	0	iwarp version:1	refused: client and server speak different versions of the protocol
+	client	4	[iwarp] version:1 refuse:1	different versions of the protocol
+	server	0	[iwarp] version:1	refused: client and server speak different versions of the protocol
 	server	0	version:3	refused: client and server speak different versions of the protocol
 	client	1	ROUTE_RESOLVED+DEVICE_REMOVAL	removed
 	client	1	sent-MR+DEVICE_REMOVAL	removed
@@ -1132,14 +1112,13 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 @test "the smallest pair: both programs, both kinds of transport" {
 	local role script buffer="remote buffer: text of the scripted peer"
 	for role in smallest-client smallest-server; do
-		for script in read iwarp coalesce "coalesce iwarp" "operation@300" "iwarp received-MR@5000" "received-DONE@5000" \
-			"2*ESTABLISHED+UNREACHABLE:-110" tutorial "tutorial iwarp" "tutorial coalesce" "tutorial coalesce iwarp" \
-			"tutorial DISCONNECTED@500"; do
+		for script in "[iwarp] read" "[iwarp] coalesce" operation@300 "iwarp received-MR@5000" received-DONE@5000 \
+			"2*ESTABLISHED+UNREACHABLE:-110" "[iwarp] tutorial" "[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500"; do
 			outcomes "$role" <<<"0	$script	> $buffer"
 		done
 	done
 	[ "${output%%$'\n'*}" = "listening on port 20000." ]
-	outcomes smallest-server <<<$'0\ttutorial sent-DONE@500\n0\ttutorial iwarp sent-DONE@500'
+	outcomes smallest-server <<<"0	[iwarp] tutorial sent-DONE@500"
 }
 
 @test "the smallest pair fails if its output is lost" {
@@ -1169,26 +1148,22 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	smallest-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
 	smallest-client	1	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
 	smallest-client	1	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
-	smallest-client	1	refuse:255	cannot connect: Connection refused
-	smallest-client	1	iwarp refuse:255	cannot connect: Connection refused
+	smallest-client	1	[iwarp] refuse:255	cannot connect: Connection refused
 	smallest-client	1	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
 	smallest-client	1	received-MR!	cannot use a message: Protocol error
 	smallest-client	1	received-MR! received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	iwarp received-DONE!	cannot complete the exchange: Connection timed out
+	smallest-client	1	[iwarp] received-DONE!	cannot complete the exchange: Connection timed out
 	smallest-client	1	DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
 	smallest-client	1	sent-MR=12	cannot complete a request: completion status 12
 	smallest-client	1	operation=10	cannot complete a request: completion status 10
-	smallest-client	1	received-MR+DISCONNECTED	cannot complete
-	smallest-client	1	iwarp received-MR+DISCONNECTED	cannot complete
+	smallest-client	1	[iwarp] received-MR+DISCONNECTED	cannot complete
 	smallest-server	1	ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
 	smallest-server	1	received-MR!	cannot complete the exchange: Connection timed out
 	smallest-server	1	received-DONE!	cannot complete the exchange: Connection timed out
 	smallest-server	1	sent-DONE!	cannot complete the exchange: Connection timed out
 	smallest-server	1	sent-MR=12	cannot complete a request: completion status 12
 	smallest-server	1	operation=10	cannot complete a request: completion status 10
-	smallest-server	1	received-MR+DISCONNECTED	cannot complete
-	smallest-server	1	iwarp received-MR+DISCONNECTED	cannot complete
+	smallest-server	1	[iwarp] received-MR+DISCONNECTED	cannot complete
 	END
 }
 
@@ -1202,8 +1177,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		0	$twice 2*DISCONNECTED+leave iwarp leave@100	served=3
 		0	$twice 2*DISCONNECTED+leave write leave@2000 leave@700	served=3
 		# and is back before the server has seen either: nothing of the closed one is used
-		0	coalesce CONNECT_REQUEST+leave leave+return
-		0	iwarp coalesce CONNECT_REQUEST+leave leave+return
+		0	[iwarp] coalesce CONNECT_REQUEST+leave leave+return
 		# under several sessions at a time: each ends
 		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone	3x rdma link
 		END
