@@ -48,8 +48,8 @@
  *   repeat-DONE               the peer sends MSG_DONE twice
  *   set:FIELD=VALUE           what the peer says in this field (peer/deviation.h)
  *   lie:NAME                  the peer sends what cannot be (lies.c), and then nothing
- *   gives-up:N finds-wrong:N  so it does, at its Nth step behind its MSG_MR, a bad MSG_VERDICT: by
- *                             what it could not do, or by what it received
+ *   gives-up:N                so it does, at its Nth step behind its MSG_MR, a MSG_VERDICT: of
+ *                             what it could not do, unless set:verdict.status says something else
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   N*accept=busy             it refuses the first N clients, being busy
  *   lacks:N                   of what it is out then (refuse:4); what the program has to say

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 # The programs, linked with the fake instead of libibverbs and librdmacm. From the top:
-#   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none] [SOURCES=FOLDER]
+#   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none]
 # makes build/fake-verbs/$(SANITIZE)/rdma-server and rdma-client.
 
 SANITIZE ?= address
-SOURCES ?= .
 CC ?= cc
 OBJCOPY ?= objcopy
 OUTPUT ?= build/fake-verbs/$(SANITIZE)
@@ -36,7 +35,7 @@ link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
 smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
-modules = rdma-common $(patsubst $(SOURCES)/%.c,%,$(wildcard $(SOURCES)/rdma-common/*.c))
+modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 fake_objects = $(patsubst %,$(FAKE)/%.o,world verbs cm peer)
 peer_objects = $(patsubst %,$(FAKE)/%.o,scripted-peer lies transfer wire)
@@ -48,7 +47,7 @@ $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module
 		$(fake_objects)
 	$(link) -ljson-c
 
-$(OUTPUT)/rdma-%.o: $(SOURCES)/rdma-%.c $(SOURCES)/rdma-common.h $(wildcard $(SOURCES)/rdma-common/*.h)
+$(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 

@@ -653,8 +653,6 @@ static bool gives_up(struct peer *peer)
 	peer->steps++;
 	if (peer->steps == scripted_number("gives-up", 0))
 		peer_sends_verdict(peer, STATUS_LOCAL_FAILURE);
-	else if (peer->steps == scripted_number("finds-wrong", 0))
-		peer_sends_verdict(peer, STATUS_CONTENTS_WRONG);
 	peer->silent = peer->lied = peer->verdict_sent;
 	return peer->silent;
 }
