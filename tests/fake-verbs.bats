@@ -6,6 +6,7 @@
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
 load helpers
+load fake-verbs/faults
 shopt -s extglob
 
 setup_file() {
@@ -610,21 +611,22 @@ happy_path() {
 
 # bats test_tags=slow
 @test "every call of the client fails" {
-	FAKE_VERBS_PROGRAMS=$programs tests/fake-verbs/faults client "" read
-	tests/fake-verbs/faults client "iwarp write payload:3000 max_msg:64" write # many work requests
+	faults client read
+	programs=${every_build% *} faults client "iwarp write payload:3000 max_msg:64" # many work requests
 }
 
 # bats test_tags=slow
 @test "every call of a one-off server fails" {
-	FAKE_VERBS_PROGRAMS=$programs tests/fake-verbs/faults one-off "iwarp" read
+	faults one-off iwarp
 }
 
 # bats test_tags=slow
 @test "every call of a server fails, it goes on serving, also one whose device goes and comes back" {
-	leaks=yes tests/fake-verbs/faults server "write" write
+	programs=${every_build% *}
+	faults server write
 	# of these calls those that follow the device's leaving: each waits, or takes down
-	leaks=yes tests/fake-verbs/faults server "DISCONNECTED+leave leave@100 leave+return return@500" read \
-		'@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)'
+	functions='@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)' \
+		faults server "DISCONNECTED+leave leave@100 leave+return return@500"
 }
 
 # From some call on: the sessions end all the same, and nothing spins.
@@ -1136,10 +1138,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=slow
 @test "every call of the smallest pair fails" {
 	local role
-	export FAKE_VERBS_PROGRAMS=$programs # a failure ends them, and with them what they have
-	for role in smallest-client smallest-server; do
-		tests/fake-verbs/faults "$role" "no-hello write" write
-		tests/fake-verbs/faults "$role" "no-hello iwarp tutorial write" write
+	for role in smallest-client smallest-server; do # a failure ends them, and with them what they have
+		faults "$role" read
+		faults "$role" "iwarp tutorial"
 	done
 }
 
@@ -1312,7 +1313,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # The first address is of no use, so that each call is made of the last one, too.
 # bats test_tags=slow
 @test "whichever call fails, a client of a name with two addresses prints one object, with the failure in words" {
-	FAKE_VERBS_PROGRAMS=$programs tests/fake-verbs/faults json-client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" read
+	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
 # without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: one that is started so; sets $status.
