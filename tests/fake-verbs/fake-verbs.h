@@ -59,7 +59,7 @@
  *   coalesce immediate        deliver all that is due at once; deliver without waiting
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
- *   until:N from:N            when it must have ended (ms), and not before
+ *   until:N from:N ends:N     when it must have ended (ms), and not before; about then
  *   abandons                  it leaves what it created to the kernel, as after a failing call
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
  *   ports:N                   ports of the device, which all look alike

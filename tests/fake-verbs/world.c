@@ -31,6 +31,7 @@
 #define THREADS          512
 #define AWAITED          4 /* descriptors of a thread at a time */
 #define START_CLOCK      1000
+#define TOLERANCE        50 /* ms */
 #define ARENA_SIZE       ((size_t)64 << 20)
 
 /* Those that are called here before their places. */
@@ -409,6 +410,7 @@ __attribute__((destructor)) static void finish(void)
 {
 	/* whom a disk holds up has one of its own, and all of them one to report their ends by */
 	int spare = world.held_up ? world.held_up + 1 : 0;
+	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
 	/* one that is stuck in write(2): the ends of both pipes, and the same */
@@ -417,10 +419,9 @@ __attribute__((destructor)) static void finish(void)
 	if (world.finished)
 		return;
 	world.finished = true;
-	forbid(world.clock - START_CLOCK > scripted_number("until", UINT_MAX),
-	       "it took until %ld ms", (long)(world.clock - START_CLOCK));
-	forbid(world.clock - START_CLOCK < scripted_number("from", 0), "it ended at %ld ms",
-	       (long)(world.clock - START_CLOCK));
+	forbid(time > scripted_number("until", UINT_MAX) || time < scripted_number("from", 0) ||
+		       (due && llabs(time - due) > TOLERANCE),
+	       "it ended at %ld ms", (long)time);
 	find_open(open);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		forbid(!world.descriptors[i] && open[i] && spare-- <= 0,
