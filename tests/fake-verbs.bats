@@ -26,23 +26,14 @@ setup() {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 }
 
-# calls FUNCTION...: how often the last run called each, with blanks between; "served" are the clients of which all was right.
+# calls FUNCTION: how often the last run called it; "served" are the clients of which all was right.
 calls() {
-	awk -v functions="$*" '{ count[$1] = $2 }
-		END { for (i = 1; i <= split(functions, names, " "); i++) printf("%s%d", (i > 1 ? " " : ""), count[names[i]]) }' \
-		"$FAKE_VERBS_RECORD"
+	awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$FAKE_VERBS_RECORD"
 }
 
 # said COUNT TEXT: so many lines of standard error have it.
 said() {
 	[ "$(grep -c -F -e "$2" <<<"$stderr")" -eq "$1" ]
-}
-
-# untraced COMMAND...: without bats noting each command of the functions that it calls, which takes as long as the run.
-untraced() {
-	local -
-	set +T
-	"$@"
 }
 
 # fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, of the smallest pair, or of rdma-client --check, among
@@ -51,10 +42,6 @@ untraced() {
 # ends it is not ignored because it is where the tests were started, by nohup(1) or in the background. The operation of the
 # program is that of the peer, unless $word is set, to another one or to none.
 fake() {
-	untraced run_fake "$@"
-}
-
-run_fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=()
 	shift 2
 	[[ $script != *signal:* ]] || command=(env --default-signal)
@@ -91,11 +78,8 @@ read_text() {
 # them by a client. A script with [iwarp] is run without that word and with it. A line that begins with # is a comment.
 every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
 outcomes() {
-	untraced try_outcomes "$@"
-}
-
-try_outcomes() {
-	local columns who=("$@") variant failed=0 count=0
+	local - columns who=("$@") variant failed=0 count=0
+	set +T # or bats notes each command of the functions that are called here, which takes as long as the runs
 	while IFS=$'\t' read -ra columns; do
 		[[ ${columns[0]} != "#"* ]] || continue
 		[[ ${columns[1]:-} != *"> "* ]] || { echo "a row without a script: ${columns[*]}" && return 1; }
@@ -1219,7 +1203,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	client	143	signal:getaddrinfo:1:15
 	client -B 192.0.2.2	130	signal:getaddrinfo:2:2
 	server -B 192.0.2.1	143	signal:getaddrinfo:1:15
-	check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address	!> address*address
+	check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address  	!> address  *address  
 	END
 }
 
