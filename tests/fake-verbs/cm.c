@@ -292,7 +292,6 @@ static void show_path(struct fake_id *id)
 {
 	struct rdma_addr *ends = &id->id.route.addr;
 
-	id->route_known = true;
 	if (is_iwarp())
 		return;
 	local_gid(&ends->addr.ibaddr.dgid);
@@ -396,7 +395,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 	if (level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_AFONLY && size == sizeof(int))
 		fake->family_only = *(int *)value;
 	else if (level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_TOS && size == 1 &&
-		 (fake->passive || !fake->route_known) && !fake->asked)
+		 (fake->passive || !id->verbs) && !fake->asked)
 		fake->path.traffic_class =
 			fake->passive ? fake->path.traffic_class : *(uint8_t *)value;
 	else

@@ -381,7 +381,6 @@ struct fake_id {
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	bool route_known;
 	struct ibv_sa_path_rec path; /* of a passive one the client's, whose --tos is tos:N */
 	bool synchronous;            /* no channel was given: calls wait until they are done */
 	bool asked;                  /* connected or accepted: there is something to disconnect */

@@ -406,8 +406,8 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	if (!error)
 		error = object_remove(&cq->object);
 	if (!error) {
-		if (cq->taken) /* the library would wait for that, for ever */
-			violation("%u completion events were not acknowledged", cq->taken);
+		/* the library would wait for that, for ever */
+		forbid(cq->taken, "%u completion events were not acknowledged", cq->taken);
 		while (cq->events-- > 0) /* the library takes them out of the channel */
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
