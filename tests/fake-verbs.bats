@@ -69,8 +69,9 @@ read_text() {
 #	> PATTERN	standard output has it
 #	!> PATTERN	it has not
 #	NAME=2	that function was called twice, or that many clients were "served"
-# Who is a role, as above; or both, a client and a one-off server; or smallest, both of that pair; or every, each operation over
-# each transport, half of them by a client. A script with [iwarp] is run without that word and with it. A line that begins with # is a comment.
+# Who is a role, as above; or both, a client and a one-off server; or smallest, both programs of that pair; or every, each
+# operation over each transport, half of them by a client. A script with [iwarp] is run without that word and with it. A line
+# that begins with # is a comment.
 every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
 outcomes() {
 	local - columns who=("$@") variant failed=0 count=0

@@ -696,24 +696,24 @@ static void land(struct fake_qp *qp, const struct work *last)
 /* Stimulus: a work request completes. A failed one breaks the queue pair. */
 static void deliver_completion(struct stimulus *stimulus)
 {
+	bool good = stimulus->code == IBV_WC_SUCCESS;
 	struct work *work = stimulus->work;
 	struct fake_qp *qp = stimulus->qp;
 
 	if (!qp)
 		return;
-	if (stimulus->code == IBV_WC_SUCCESS && work->receive) {
+	if (good && work->receive) {
 		work->length = stimulus->size;
 		qp->has_received = true;
 		peer_delivers(&qp->id->peer, stimulus->bytes, stimulus->position);
 		copy_bytes(work->buffer, stimulus->bytes, stimulus->size);
-	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_READ) {
+	} else if (good && work->opcode == IBV_WR_RDMA_READ) {
 		peer_is_accessed(work);
-	} else if (stimulus->code == IBV_WC_SUCCESS && work->opcode == IBV_WR_RDMA_WRITE &&
-		   !is_iwarp()) {
+	} else if (good && work->opcode == IBV_WR_RDMA_WRITE && !is_iwarp()) {
 		land(qp, work);
 	}
 	complete(work, (enum ibv_wc_status)stimulus->code);
-	if (stimulus->code != IBV_WC_SUCCESS)
+	if (!good)
 		break_qp(qp);
 }
 
@@ -755,26 +755,24 @@ static const char *send_name(const struct work *work)
 static bool execute(struct fake_qp *qp, struct work *work)
 {
 	struct stimulus *stimulus = new_completion(work, send_name(work));
+	bool sends = work->opcode == IBV_WR_SEND, good;
 	uint8_t bytes[256];
-	bool accepted;
 
 	if (!stimulus)
 		return false;
-	accepted = stimulus->code == IBV_WC_SUCCESS;
-	if (work->opcode == IBV_WR_SEND)
+	good = stimulus->code == IBV_WC_SUCCESS;
+	if (sends)
 		copy_bytes(bytes, work->buffer, work->length);
-	if (accepted && work->opcode != IBV_WR_SEND)
+	if (good && !sends)
 		peer_is_asked(&qp->id->peer, work);
-	if (accepted && work->opcode == IBV_WR_RDMA_WRITE)
+	if (good && work->opcode == IBV_WR_RDMA_WRITE)
 		TAILQ_INSERT_TAIL(&qp->landing, work, landing_link);
-	if (work->opcode == IBV_WR_SEND || work->flags & IBV_SEND_INLINE)
+	if (sends || work->flags & IBV_SEND_INLINE)
 		land(qp, NULL); /* who posts inline may use its memory again at once */
-	/* soft-iWARP calls a message failed that it has sent, if the peer leaves at once */
-	accepted |= is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR;
-	accepted = accepted && work->opcode == IBV_WR_SEND;
 	produce(stimulus);
-	if (accepted)
-		peer_receives(&qp->id->peer, bytes, stimulus->work->length);
+	/* soft-iWARP calls a message failed that it has sent, if the peer leaves at once */
+	if (sends && (good || (is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR)))
+		peer_receives(&qp->id->peer, bytes, work->length);
 	return true;
 }
 
