@@ -879,8 +879,8 @@ found() {
 	3	no-device	> device    none?  -> *rdma link add rdma0 type rxe netdev eth0
 	3	fail:rdma_get_devices:1:24	> device    none: Too many open files
 	3	down	> device    double0 port 1: RoCE, not active
-	3	no-gids	> all of its GIDs are zero
-	3	no-gids memory:8192	> all of its GIDs are zero
+	3	no-gids	> no GID of it can be used
+	3	no-gids memory:8192	> no GID of it can be used
 	1	memory:8192	> memory    12 KiB, which a session needs, cannot be registered
 	0	unbound memory:8388608	> memory    may be locked without limit
 	END
@@ -959,7 +959,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
-	3	no-gids	> -> all of its GIDs are zero: 
+	3	no-gids	> -> no GID of it can be used: 
 	0	no-gids iwarp	> by double0 port 1	!> GID
 	END
 }
@@ -1489,6 +1489,8 @@ device_that_counts() {
 	done
 	fake client "" -J --interval 1 --duration 3 -s 10000 # no line for the moment behind the last second
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 3 ]
+	fake client "write memory:25000 5*operation@700" -J --interval 1 --duration 1 -t 5 -s 30000 # a pass may take longer
+	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 2 ]
 	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # and has no operation
 }
 
