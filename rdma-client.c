@@ -214,8 +214,13 @@ static void established(struct client *client, struct connection *connection,
 			const struct cm_event *event)
 {
 	client->settled = true;
-	connection_negotiate(connection, event);
+	if (connection_is_over(connection)) { /* too late, while others go on */
+		print_trace(&connection->log, "rdma_disconnect");
+		rdma_disconnect(connection->id);
+		return;
+	}
 	connection_cm_event(connection, event);
+	connection_negotiate(connection, event);
 	connection_start(connection); /* also to close it, if that has failed */
 }
 

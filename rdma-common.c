@@ -948,7 +948,9 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 {
 	bool early = value != STATUS_SUCCESS &&
 		     (!connection->done_posted || connection->protocol.remote < REMOTE_DONE);
+	const enum remote_stage before = connection->protocol.remote;
 	struct failure failure = { .status = STATUS_SUCCESS };
+	bool counts;
 
 	/* of a WRITE the state machine does not know when MSG_DONE is posted */
 	if (value == STATUS_SUCCESS && connection->protocol.remote == REMOTE_DONE &&
@@ -970,10 +972,11 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 	else if (value != STATUS_SUCCESS)
 		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
 			    status_in_words(STATUS_CONTENTS_WRONG));
-	if (counts_as_reason(&connection->protocol, failure.status))
-		keep_cause(connection, &failure);
+	counts = counts_as_reason(&connection->protocol, failure.status);
 	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
 			  failure.status);
+	if (counts && connection->protocol.remote != before) /* else it was out of turn */
+		keep_cause(connection, &failure);
 }
 
 /* A message has arrived in `slot`: `size` bytes. */

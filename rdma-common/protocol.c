@@ -144,19 +144,19 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 }
 
 /*
- * From now on nothing is posted. Once both directions have been verified, no reason counts, and
- * what this side gave up for counts more than what came of that.
+ * From now on nothing is posted. What was found counts for more than what ends the session now: all
+ * that is good, what this side gave up for, and what is bad, unless the peer breaks the protocol.
  */
 static void begin_closing(struct step *step, enum status status)
 {
 	struct protocol *protocol = &step->protocol;
+	enum status found = conclusion(protocol);
+	bool breaks =
+		status == STATUS_CONTENTS_WRONG && found != STATUS_SUCCESS && !protocol->gave_up;
 
 	if (!counts_as_reason(protocol, status))
 		return;
-	if (protocol->gave_up)
-		protocol->status = protocol->check;
-	else
-		protocol->status = conclusion(protocol) == STATUS_SUCCESS ? STATUS_SUCCESS : status;
+	protocol->status = found == STATUS_PEER_LOST || breaks ? status : found;
 	if (protocol->phase < PHASE_CLOSING)
 		step->actions |= ACTION_DISCONNECT;
 	protocol->phase = PHASE_CLOSING;

@@ -638,8 +638,8 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run)
 
 /*
  * Selective signaling: one completion for depth/4 requests, and one for the last that can be posted
- * for now, since what comes after it may depend on it. Where the rest waits for depth, a completion
- * is on its way.
+ * for now, for want of bytes or of depth: what comes after it may depend on it, and if nothing
+ * does, the session's end.
  */
 bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
@@ -653,6 +653,7 @@ bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer
 		return false;
 	*run = plan_run(transfer, smaller(room, interval - operation->unsignaled));
 	run->signaled = operation->unsignaled + run->count == interval ||
+			transfer_outstanding(transfer) + run->count == operation->depth ||
 			operation->posted + run->size * run->count == limit;
 	count_run(transfer, run);
 	return true;

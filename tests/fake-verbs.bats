@@ -484,6 +484,11 @@ happy_path() {
 	both	7	write set:done.bytes=+1	the peer is done with other bytes than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
+	# a verdict that may not come is none
+	both	4	lie:verdict-bad	the peer gave up
+	both	7	lie:verdict-bad-first	or the peer broke the protocol	!> gave up
+	both	7	tutorial lie:verdict-bad	or the peer broke the protocol	!> gave up
+	both	7	lie:verdict-twice	or the peer broke the protocol	!> could not store
 	both -s 20000	7	payload:30000 ring:3000 set:window.taken=+100000	the peer's window takes what was not ready
 	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
 	both -s 500000	7	memory:300000 lie:done-early	the peer is done reading what was not ready
@@ -695,11 +700,28 @@ happy_path() {
 	END
 }
 
+# What was found counts, and not what ends the session behind it.
+# bats test_tags=memory
+@test "a finding is the reason of a session that a deadline or a signal ends" {
+	outcomes both <<-END
+	7	corrupt-in sent-VERDICT!	contents are wrong
+	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
+	7	corrupt-in sent-VERDICT+signal	contents are wrong
+	7	set:verdict.status=7 sent-VERDICT+signal	contents are wrong
+	4	set:verdict.status=1 sent-VERDICT! DISCONNECTED!	could not store it
+	4	write set:verdict.status=1 received-VERDICT+signal	could not store it
+	END
+}
+
 # --timeout for each thing that the peer owes; then a second to close, and where nothing is flushed another by force: they
 # become due earlier than what was waited for before.
 @test "each ending takes the time that it should" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
+	# a number of work requests that signals do not divide: all are heard of, whoever gives up
+	client -t 10 -n 100000 --depth 9 -s 64 -o /dev/full	1	until:1000 write unknown payload:30000 ring:3000	No space left on device
+	client -t 10 -n 100000 --depth 9 -s 64	4	until:1000 write payload:300000 ring:3000 gives-up:5	the peer gave up
+	client -t 10 -n 100000 --depth 9 -s 64	143	until:1000 write payload:300000 ring:3000 operation+signal	interrupted before
 	client -t 10	3	ends:10000 ADDR_RESOLVED!	not resolved in time
 	client -t 10	3	ends:10000 ROUTE_RESOLVED!	not resolved in time
 	client -t 10	5	ends:10000 ESTABLISHED!	nothing happened
@@ -1644,6 +1666,9 @@ values() {
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
 	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
+	# one that fails, or is established too late, is disconnected while the other goes on
+	client -t 10 -v --connections 2 --duration 5	1	write fail:ibv_reg_mr:3:12	2x rdma_disconnect
+	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
 	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	100x no answer to the connect request
 	# what comes behind the end of one changes its reason no more
 	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer went away	0x that it cannot accept

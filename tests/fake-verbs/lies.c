@@ -70,6 +70,18 @@ static void judge_soon(struct peer *peer)
 	judge(peer);
 }
 
+static void give_up(struct peer *peer)
+{
+	peer_sends_verdict(peer, 1);
+}
+
+/* As if it could not store what it has received, once it has said that all is good. */
+static void judge_twice(struct peer *peer)
+{
+	judge_soon(peer);
+	give_up(peer);
+}
+
 static const struct {
 	const char *name;
 	enum moment moment;
@@ -82,6 +94,9 @@ static const struct {
 	{ "mr-twice", MOMENT_REGIONS_KNOWN, repeat_region, false },
 	{ "verdict-good", MOMENT_REGIONS_KNOWN, judge, false },
 	{ "verdict-soon", MOMENT_BEFORE_DONE, judge_soon, false },
+	{ "verdict-bad-first", MOMENT_BEFORE_MR, give_up, false },
+	{ "verdict-bad", MOMENT_REGIONS_KNOWN, give_up, false },
+	{ "verdict-twice", MOMENT_BEFORE_DONE, judge_twice, false },
 	{ "confirm", MOMENT_REGIONS_KNOWN, confirm, true },
 	{ "crawl", MOMENT_REGIONS_KNOWN, crawl, true },
 };
