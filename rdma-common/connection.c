@@ -562,7 +562,6 @@ void engine_init(struct engine *engine, const struct options *options)
 	console_init(&engine->console, options->json);
 	engine->log = (struct log){ .console = &engine->console, .options = options };
 	process_init(&engine->process, &engine->console);
-	outputs_init(&engine->outputs);
 	TAILQ_INIT(&engine->connections);
 }
 

@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -29,10 +31,13 @@
 #define LARGEST_SYNC  ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/* Beside a file, whose own name may be as long as a name can be; mkostemp(3) makes it unique. */
-#define TEMPORARY_NAME "/rdma-payload-XXXXXX"
+/* Beside a file, whose own name may be as long as a name can be; and how many are tried. */
+#define TEMPORARY_NAME "/rdma-payload-%06x"
+#define MOST_NAMES     100
 /* Bytes of a path, beside which a temporary one is no longer than a path can be. */
-#define PATH_SIZE (PATH_MAX - (int)sizeof(TEMPORARY_NAME))
+#define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
+/* Of the access control list of a file (acl(5)). */
+#define ACL "system.posix_acl_access"
 
 /* What a name stands for, once symbolic links are followed. */
 struct place {
@@ -53,9 +58,7 @@ struct output {
 	bool syncs;    /* it has a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
 	struct place place;
-	/* Of a file, which gets its name in the end: */
-	mode_t mode;                   /* unless it replaces one */
-	char temporary_name[PATH_MAX]; /* empty: it has none */
+	char temporary_name[PATH_MAX]; /* of a file, until it has its own; empty: none */
 };
 
 static int fail(int error)
@@ -221,7 +224,9 @@ static int check_folder(const char *folder, uint64_t size)
 		return 0;
 	/* root may have what is reserved as well */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
-	/* some file systems in memory do not know how many blocks they have */
+	/* some file systems in memory do not know how many blocks they have, or files may be */
+	if (about.f_files > 0 && about.f_ffree == 0)
+		return fail(ENOSPC);
 	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize)
 		return fail(ENOSPC);
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size)
@@ -338,38 +343,63 @@ static int open_again(struct output *output, int descriptor)
 
 /* ---- A file ---- */
 
-/* Creates a file under a temporary name. Its descriptor, or -1 with errno and without a name. */
-static int create_temporary(struct output *output)
+/* Writes a name beside the file into output->temporary_name, which is most likely nobody's. */
+static void choose_name(struct output *output)
 {
-	int descriptor;
+	unsigned int number = 0;
 
+	getrandom(&number, sizeof(number), GRND_NONBLOCK); /* else it is 0, then the next one */
 	snprintf(output->temporary_name, sizeof(output->temporary_name), "%s" TEMPORARY_NAME,
-		 output->place.folder);
-	descriptor = mkostemp(output->temporary_name, O_CLOEXEC);
+		 output->place.folder, number & 0xffffff);
+}
+
+/*
+ * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
+ * one where the file system cannot do that. A new one has the rights that umask(2) gives, or the
+ * folder's ACL; one that replaces another has none yet.
+ */
+static int create_file(struct output *output)
+{
+	const mode_t mode = output->place.about.st_mode ? 0600 : 0666;
+	int descriptor = -1;
+
+	if (!access("/proc/self/fd", X_OK)) { /* by which it gets its name */
+		descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+			return descriptor;
+	}
+	for (int i = 0; i < MOST_NAMES && descriptor < 0; i++) {
+		choose_name(output);
+		descriptor =
+			open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
+		if (descriptor < 0 && errno != EEXIST)
+			break;
+	}
 	if (descriptor < 0)
 		output->temporary_name[0] = '\0';
 	return descriptor;
 }
 
 /*
- * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
- * one where the file system cannot do that.
+ * Gives it the ACL of the file that it replaces, or none if that has none. False: that may not be;
+ * then the bits of the group, which are a mask of those whom an ACL names, are not the group's.
  */
-static int create_file(struct output *output)
+static bool copy_acl(const struct output *output)
 {
-	int descriptor;
+	char acl[PATH_MAX];
+	ssize_t size = lgetxattr(output->place.path, ACL, acl, sizeof(acl));
 
-	if (access("/proc/self/fd", X_OK)) /* by which it gets its name */
-		return create_temporary(output);
-	descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-	if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
-		return descriptor;
-	return create_temporary(output);
+	if (size >= 0)
+		return !fsetxattr(output->descriptor, ACL, acl, (size_t)size, 0);
+	return errno == EOPNOTSUPP ||
+	       (errno == ENODATA && (!fremovexattr(output->descriptor, ACL) || errno == ENODATA ||
+				     errno == EOPNOTSUPP));
 }
 
 /*
- * Gives it the mode of a new file, or owner, group and mode of the one that it replaces, each if
- * that may be; the rights of a group that it does not have go. 0 or -1 with errno.
+ * Gives it mode, group and owner of the file that it replaces, each if that may be; the rights of a
+ * group that it does not have go. The owner comes last: what is another's may not be changed. 0 or
+ * -1 with errno.
  */
 static int set_attributes(const struct output *output)
 {
@@ -377,40 +407,50 @@ static int set_attributes(const struct output *output)
 	const gid_t same_group = (gid_t)-1;
 	int descriptor = output->descriptor;
 	struct stat before, about;
-	mode_t mode = output->mode;
+	mode_t mode;
 
-	if (!lstat(output->place.path, &before) && S_ISREG(before.st_mode)) {
-		if (unless_refused(fchown(descriptor, same_owner, before.st_gid)) ||
-		    unless_refused(fchown(descriptor, before.st_uid, same_group)) ||
-		    fstat(descriptor, &about))
-			return -1;
-		mode = before.st_mode & 0777; /* set-user-ID was for other contents */
-		if (about.st_gid != before.st_gid)
-			mode &= ~(mode_t)S_IRWXG;
-	}
-	return unless_refused(fchmod(descriptor, mode));
+	if (lstat(output->place.path, &before) || !S_ISREG(before.st_mode))
+		return 0;
+	if (unless_refused(fchown(descriptor, same_owner, before.st_gid)) ||
+	    fstat(descriptor, &about))
+		return -1;
+	mode = before.st_mode & 0777; /* set-user-ID was for other contents */
+	if (!copy_acl(output) || about.st_gid != before.st_gid)
+		mode &= ~(mode_t)S_IRWXG;
+	return unless_refused(fchmod(descriptor, mode)) ||
+			       unless_refused(fchown(descriptor, before.st_uid, same_group))
+		       ? -1
+		       : 0;
 }
 
-/* Gives a file without a name a temporary one: linkat(2) would replace none. 0 or -1 with errno. */
+/*
+ * Gives a file without a name its own, if nobody has that, or a temporary one: linkat(2) replaces
+ * none. 0 or -1 with errno.
+ */
 static int link_file(struct output *output)
 {
-	int placeholder = create_temporary(output); /* finds a name that is free */
+	const char *name = output->place.path;
 	char source[32];
+	int error = EEXIST;
 
-	if (placeholder < 0)
-		return -1;
-	close(placeholder);
 	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
-	return unlink(output->temporary_name) ? -1
-					      : linkat(AT_FDCWD, source, AT_FDCWD,
-						       output->temporary_name, AT_SYMLINK_FOLLOW);
+	for (int i = 0; i < MOST_NAMES && error == EEXIST; i++) {
+		error = linkat(AT_FDCWD, source, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
+		if (error == EEXIST)
+			choose_name(output);
+		name = output->temporary_name;
+	}
+	if (error)
+		output->temporary_name[0] = '\0';
+	return error ? fail(error) : 0;
 }
 
 /* Makes it the file of its name: nobody sees less than the whole. 0 or -1 with errno. */
 static int name_file(struct output *output)
 {
-	if ((!output->temporary_name[0] && link_file(output)) ||
-	    rename(output->temporary_name, output->place.path))
+	if (!output->temporary_name[0] && link_file(output))
+		return -1;
+	if (output->temporary_name[0] && rename(output->temporary_name, output->place.path))
 		return -1;
 	output->temporary_name[0] = '\0';
 	return 0;
@@ -490,14 +530,6 @@ static int release(struct output *output)
 	return error;
 }
 
-void outputs_init(struct outputs *outputs)
-{
-	mode_t mask = umask(0); /* which can only be read by setting it, and all threads share */
-
-	umask(mask);
-	*outputs = (struct outputs){ .file_mode = 0666 & ~mask };
-}
-
 struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled)
 {
 	struct output *output = calloc(1, sizeof(*output));
@@ -505,7 +537,6 @@ struct output *output_open(struct outputs *outputs, const char *name, const atom
 
 	if (!output)
 		return NULL;
-	output->mode = outputs->file_mode;
 	output->cancelled = cancelled;
 	output->sync_size = FIRST_SYNC;
 	output->descriptor = open_descriptor(output, outputs, name);

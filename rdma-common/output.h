@@ -18,14 +18,10 @@
 
 struct output;
 
-/* What all outputs of a process share. */
+/* What all outputs of a process share; zeros at first. */
 struct outputs {
-	mode_t file_mode;  /* of new files, by umask(2) */
 	atomic_bool taken; /* a payload goes into what takes one at a time; any thread */
 };
-
-/* Before there are other threads: it sets umask(2) for a moment. */
-void outputs_init(struct outputs *outputs);
 
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
 
@@ -67,9 +63,9 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 /*
  * There is no more. A disk is synced (fsync(2)), then a file gets its name, and then its folder is
  * synced as well, so that the name lasts. A file that is replaced leaves its owner and its group,
- * if this user may give them, and its mode, but for set-user-ID and set-group-ID, and for the
- * rights of a group that it could not leave. 0, or -1 with errno: no file is left then, unless it
- * is the folder that could not be synced. Frees the output in any case.
+ * if this user may give them, its ACL and its mode, but for set-user-ID and set-group-ID, and for
+ * the rights of a group, or by an ACL, that it could not leave. 0, or -1 with errno: no file is
+ * left then, unless it is the folder that could not be synced. Frees the output in any case.
  */
 int output_commit(struct output *output);
 

@@ -47,7 +47,7 @@ static int set_up(void **state)
 {
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 >> 3);
-	outputs.file_mode = 0640;
+	umask(027);
 	return enter_folder(state) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 

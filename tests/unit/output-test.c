@@ -9,12 +9,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #include "unit.h"
@@ -43,6 +45,8 @@ enum call {
 	OWNER,
 	GROUP,
 	MODE,
+	READ_ACL,
+	SET_ACL,
 	SYNC,
 	SYNC_FOLDER,
 	CLOSE, /* which closes all the same */
@@ -64,6 +68,8 @@ struct disk {
 	unsigned int stops;        /* calls of write(2) that are still to come to nothing */
 	const char *special;       /* has these attributes, STATX_ATTR_* */
 	uint64_t attributes;
+	bool full_of_files; /* with no room for another one */
+	uint32_t acl;       /* of files */
 };
 
 static struct disk disk;
@@ -73,6 +79,8 @@ static struct {
 	unsigned int folders, systems; /* that were synced */
 	uint64_t nanoseconds;          /* that it has taken */
 	_Atomic uint64_t calls;        /* of open(2) and write(2) */
+	unsigned int names;            /* temporary ones that were chosen */
+	uint32_t acl;                  /* that a file was given */
 } done;
 
 static bool fails(enum call call)
@@ -136,7 +144,9 @@ int statvfs(UNUSED const char *name, struct statvfs *about)
 	*about = (struct statvfs){ .f_frsize = disk.sizeless ? 0 : BLOCK,
 				   .f_blocks = disk.blockless ? 0 : 10 * BLOCKS,
 				   .f_bavail = disk.blockless ? 0 : BLOCKS,
-				   .f_bfree = BLOCKS + disk.reserve };
+				   .f_bfree = BLOCKS + disk.reserve,
+				   .f_files = disk.sizeless ? 0 : 10,
+				   .f_ffree = disk.full_of_files || disk.sizeless ? 0 : 1 };
 	return 0;
 }
 
@@ -201,16 +211,50 @@ int open(const char *name, int flags, ...)
 	mode = va_arg(arguments, mode_t);
 	va_end(arguments);
 	done.calls++;
-	if ((nameless && fails(NAMELESS)) ||
+	if ((nameless && fails(NAMELESS)) || (flags & O_EXCL && !nameless && fails(TEMPORARY)) ||
 	    (!nameless && flags & O_DIRECTORY && fails(READ_FOLDER)) ||
 	    (!strncmp(name, "/proc/self/fd/", 14) && fails(AGAIN)))
 		return -1;
 	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
 }
 
-int mkostemp(char *name, int flags)
+/* The same names again after reset(). */
+ssize_t getrandom(void *number, size_t size, UNUSED unsigned int flags)
 {
-	return fails(TEMPORARY) ? -1 : mkostemps(name, 0, flags);
+	assert_int_equal(size, sizeof(done.names));
+	memcpy(number, &done.names, size);
+	done.names++;
+	return (ssize_t)size;
+}
+
+int linkat(int start, const char *from, int end, const char *to, int flags)
+{
+	if (strstr(to, "/rdma-payload-") && fails(TEMPORARY))
+		return -1;
+	return (int)syscall(SYS_linkat, start, from, end, to, flags);
+}
+
+ssize_t lgetxattr(UNUSED const char *name, UNUSED const char *attribute, void *value, size_t size)
+{
+	if (fails(READ_ACL))
+		return -1;
+	assert_in_range(sizeof(disk.acl), 1, size);
+	memcpy(value, &disk.acl, sizeof(disk.acl));
+	return sizeof(disk.acl);
+}
+
+int fsetxattr(UNUSED int descriptor, UNUSED const char *attribute, const void *value, size_t size,
+	      UNUSED int flags)
+{
+	assert_int_equal(size, sizeof(done.acl));
+	memcpy(&done.acl, value, size);
+	return fails(SET_ACL) ? -1 : 0;
+}
+
+int fremovexattr(UNUSED int descriptor, UNUSED const char *attribute)
+{
+	done.acl = 0;
+	return fails(SET_ACL) ? -1 : 0;
 }
 
 int fchown(int descriptor, uid_t owner, gid_t group)
@@ -254,7 +298,7 @@ static int reset(UNUSED void **state)
 {
 	memset(&disk, 0, sizeof(disk));
 	memset(&done, 0, sizeof(done));
-	outputs.file_mode = 0640;
+	disk.errors[READ_ACL] = ENODATA;
 	atomic_store(&cancelled, false);
 	return 0;
 }
@@ -265,6 +309,7 @@ static int make_folder(void **state)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 	signal(SIGXFSZ, SIG_IGN); /* as the programs do */
 	signal(SIGPIPE, SIG_IGN);
+	umask(027);
 	return enter_folder(state) || mkfifo("fifo", 0600) || mknod("socket", S_IFSOCK | 0600, 0)
 		       ? -1
 		       : 0;
@@ -343,12 +388,9 @@ static void choose_way(int round)
 TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
 {
 	char longest[NAME_MAX + 1] = { 0 };
-	mode_t mask = umask(027);
 	int descriptor;
 
-	outputs_init(&outputs);
-	assert_int_equal(umask(mask), 027); /* as it was */
-	memset(longest, 'x', NAME_MAX);     /* a temporary name is no longer */
+	memset(longest, 'x', NAME_MAX); /* a temporary name is no longer */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store(longest, 1), 0);
@@ -415,13 +457,16 @@ TEST(only_what_is_a_failure_fails_a_file)
 		{ NAMELESS, { EOPNOTSUPP, EISDIR, ENOENT }, EIO, EIO, 5, EIO },
 		{ OWNER, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ GROUP, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
-		{ MODE, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
+		/* a new one is as the kernel makes it, by umask(2) or its folder's ACL */
+		{ MODE, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
+		{ READ_ACL, { ENODATA, EOPNOTSUPP, EIO }, EIO, 0, SIZE, 0 },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
 		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* no file system is without it so */
 		{ SYNC_FOLDER, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, SIZE, EIO },
 		{ SYNC_FOLDER, { 0 }, EPERM, EPERM, SIZE, EPERM },
 		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* it has its name, and is synced */
-		{ TEMPORARY, { 0 }, ENOSPC, ENOSPC, 5, ENOSPC },
+		/* a new one needs none */
+		{ TEMPORARY, { 0 }, ENOSPC, ENOSPC, 5, 0 },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -481,11 +526,49 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 	output = opened("elsewhere/new");
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(commit(output), ENOENT);
-	/* a file that has the template for a temporary name is another's */
-	assert_int_equal(store("rdma-payload-XXXXXX", 7), 0);
-	disk.errors[TEMPORARY] = ENOSPC;
-	assert_int_equal(store("new", SIZE), ENOSPC);
-	assert_stored("rdma-payload-XXXXXX", bytes, 7);
+	/* a file that has a temporary name is another's */
+	assert_int_equal(store("old", 5), 0);
+	for (int round = 0; round < 2; round++) {
+		choose_way(round);
+		assert_int_equal(store("rdma-payload-000000", 7), 0);
+		done.names = 0;
+		assert_int_equal(store("old", SIZE), 0);
+		assert_int_equal(done.names, 2);
+		assert_stored("old", bytes, SIZE);
+		assert_stored("rdma-payload-000000", bytes, 7);
+	}
+}
+
+/* If that cannot be, its group's bits are a mask of those whom the ACL names, and no rights. */
+TEST(a_file_that_is_replaced_leaves_its_access_control_list)
+{
+	static const struct {
+		int read_error, set_error;
+		uint32_t acl;
+		mode_t mode;
+	} cases[] = {
+		{ 0, 0, 7, 0670 },
+		{ 0, EOPNOTSUPP, 7, 0600 },
+		{ 0, EPERM, 7, 0600 },
+		{ ENODATA, 0, 0, 0670 },
+		{ ENODATA, ENODATA, 0, 0670 },
+		{ ENODATA, EPERM, 0, 0600 },
+		{ EOPNOTSUPP, EPERM, 9, 0670 },
+		{ ERANGE, 0, 9, 0600 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		assert_int_equal(store("old", 5), 0);
+		assert_int_equal(chmod("old", 0670), 0);
+		disk.errors[READ_ACL] = cases[i].read_error;
+		disk.errors[SET_ACL] = cases[i].set_error;
+		disk.acl = 7;
+		done.acl = 9;
+		assert_int_equal(store("old", SIZE), 0);
+		assert_int_equal(done.acl, cases[i].acl);
+		assert_int_equal(about_file("old").st_mode & 0777, cases[i].mode);
+		reset(NULL);
+	}
 }
 
 /* An ordinary user may give a file one of its own groups, though not another owner. */
@@ -646,6 +729,7 @@ TEST(what_cannot_be_stored_is_found_before)
 		/* ramfs; and what FUSE makes of nothing */
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .blockless = true } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .sizeless = true } },
+		{ "new", 1, ENOSPC, { .full_of_files = true } },
 		{ "old", 1, EBUSY, ATTRIBUTE("old", MOUNT_ROOT) },
 		{ "old", 1, EPERM, ATTRIBUTE("old", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE("old", APPEND) },
