@@ -3,8 +3,6 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
-
 # check STATUS ARGUMENT...: on host b; nothing goes to standard error. Nothing is measured, unless $seconds says how long.
 check() {
 	client -t "${timeout:-$LIMIT}" --check --duration "${seconds:-0}" "${@:2}"
@@ -106,12 +104,11 @@ link_up() {
 	says "address   not resolved: cannot connect from 'fd00::2': .*"
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
 	lab run b ip address add 192.0.2.9/24 dev eth0
-	start_quiet_server -J write
+	start_server -J write
 	check 0 --bind 192.0.2.9 192.0.2.1 "$port"
 	says "address   resolved: from 192.0.2.9 by rdma0 .*"
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
-	expect 0
 	run ! grep -q refused "$server_err" # where the client asked for reads first
 }
 
@@ -142,7 +139,6 @@ transfers() {
 		says "Ready. All sizes arrived in both directions, verified."
 		[ "$LAB_TRANSPORT" = siw ] || says "counters  .*"
 		stop_server
-		expect 0
 		[ "$(grep -c 'remote buffer: a pattern of' "$server_out")" -eq "${#sizes[@]}" ]
 		[ ! -e "$folder/stored" ]
 	done
@@ -190,9 +186,8 @@ full_rate() {
 # process there and that session's source port are then lines of $client_out, and at the end its exit status and what it
 # prints. The shell itself stops it: on a busy host another program would start too late.
 start_and_stop() {
-	client_out=$BATS_TEST_TMPDIR/client.out client_err=$BATS_TEST_TMPDIR/client.err
 	# shellcheck disable=SC2016 # expanded on the host
-	background b "$client_out" "$client_err" sh -c '{ sh -c "echo process \$\$; exec \"\$@\" 2>&1 >/run/outcome" - "$@"; echo "status $?"; } |
+	start client b sh -c '{ sh -c "echo process \$\$; exec \"\$@\" 2>&1 >/run/outcome" - "$@"; echo "status $?"; } |
 		while read -r line; do
 			case $line in
 			"process "* | "status "*) echo "$line"; [ "$process" ] || process=${line#* } ;;
@@ -204,7 +199,6 @@ start_and_stop() {
 			esac
 		done
 		cat /run/outcome' - "$PROGRAMS/rdma-client" "$@"
-	client=$!
 }
 
 # bats test_tags=slow,roce
@@ -217,7 +211,7 @@ start_and_stop() {
 	repair=drop_nothing
 	drop_from_port "$dropped"
 	lab run b kill -CONT "$(sed -n 's/^process //p' "$client_out")"
-	wait_client
+	await_end client
 	status=$(sed -n 's/^status //p' "$client_out")
 	output=$(tail -n 1 "$client_out")
 	[ "$status" -eq 5 ] || expect 6

@@ -4,12 +4,6 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
-
-setup_file() {
-	prepare_hosts a b
-}
-
 setup() {
 	folder=$(mktemp -d "$LAB/share/data.XXXXXX")
 }
@@ -27,7 +21,7 @@ setup() {
 	stop_server
 	within 2 "$start" "SIGTERM"
 	expect 0
-	wait_client
+	await_end client
 	[ "$status" -ne 0 ]
 }
 
@@ -46,7 +40,7 @@ setup() {
 @test "which side lost it: each side counts its port's errors, and tells the other how many" {
 	# shellcheck disable=SC2034 # teardown uses it
 	repair='lab run b tc qdisc del dev eth0 root'
-	start_quiet_server -J write
+	start_server -J write
 	lab run b tc qdisc replace dev eth0 root netem loss 3%
 	client -t "$LIMIT" -J --report --one-way --interval 1 -n 1000 -s 1K write 192.0.2.1 "$port"
 	expect 0
@@ -82,5 +76,4 @@ setup() {
 	for pid in $pids; do wait "$pid"; done
 	[ "$(cat "$BATS_TEST_TMPDIR"/client? | grep -c "remote buffer: from a server that spins")" -eq 4 ]
 	stop_server
-	[ "$status" -eq 0 ]
 }

@@ -7,10 +7,6 @@
 
 load helpers
 
-: "${PROGRAMS:?}" "${PEER:?}" # set by helpers.bash
-
-LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
-
 GONE="the peer went away before the session was complete"
 SILENT="nothing happened for the time of --timeout"
 NO_MESSAGE="that are no message of this protocol"
@@ -27,18 +23,10 @@ ENDLESS="-n 1000000"
 
 # ---- What the rows are made of ----
 
-# Some rows send large payloads.
-setup_file() {
-	prepare_hosts a b
-}
-
 # ends STATUS TEXT: the program ended with this status, or one of them (5|6), and its standard error
 # fits TEXT (an extended regular expression); with status 0 and an empty TEXT it is empty.
 ends() {
-	if [[ ! $status =~ ^($1)$ ]]; then
-		echo "exit status $status instead of $1"
-		return 1
-	fi
+	expect "$1"
 	if [ "$status" -eq 0 ] && [ -z "$2" ]; then
 		[ -z "$stderr" ]
 	elif ! [[ -n $stderr && $stderr =~ $2 ]]; then
@@ -47,24 +35,16 @@ ends() {
 	fi
 }
 
-# modes WORD: the modes that a row stands for.
-modes() {
-	case $1 in
-	both) echo read write ;;
-	*) echo "$1" ;;
-	esac
-}
-
 # client_against MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
 client_against() {
 	local mode start
-	for mode in $(modes "$1"); do
+	for mode in ${1/both/read write}; do
 		start_peer_server "$mode" --hello "${@:5}"
 		start=$(milliseconds)
 		client -t "$LIMIT" "$mode" 192.0.2.1 "$port"
 		within "$3" "$start" "$mode"
 		ends "$2" "$4"
-		end_peer
+		end peer
 	done
 }
 
@@ -72,20 +52,19 @@ client_against() {
 # and nothing else, serves the next client well, with the right contents both ways, and ends well.
 server_against() {
 	local mode start
-	for mode in $(modes "$1"); do
+	for mode in ${1/both/read write}; do
 		start_server -t "$LIMIT" -m "from the server" "$mode"
 		start=$(milliseconds)
 		start_peer b client "$mode" --hello "${@:4}" 192.0.2.1 "$port"
 		wait_for_line "$server_err" "$3" "$server"
 		status=
 		within "$2" "$start" "$mode"
-		end_peer
+		end peer
 		client -t "$LIMIT" -m "a good client" "$mode" 192.0.2.1 "$port"
 		expect 0
 		[[ $output == *"remote buffer: from the server"* ]]
 		wait_for_line "$server_out" "remote buffer: a good client" "$server"
 		stop_server
-		expect 0
 		[ "$(wc -l <"$server_err")" -eq 1 ]
 	done
 }
@@ -110,63 +89,35 @@ server_against() {
 
 # ---- What happens while a session stands still: signals, hosts, links ----
 
-# split_at_dashes PEER-OPTION... -- COMMAND...: sets $options and $command.
-split_at_dashes() {
-	options=()
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	command=("${@:2}")
-}
-
-# client_when MODE OPTIONS STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our client, run with
-# OPTIONS, ends if COMMAND is run when the server hangs, or when the client's operation flows.
-client_when() {
-	local start
-	local -a options command
-	split_at_dashes "${@:6}"
-	start_peer_server "$1" --hello "${options[@]}"
+# when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: how our client, or our server with --one-off, run with
+# OPTIONS, ends if COMMAND is run when the other side hangs, or when the operation of ours flows.
+when() {
+	local who=$1 mode=$2 start
 	# shellcheck disable=SC2086 # several options
-	start_client $2 "$1" 192.0.2.1 "$port"
+	if [ "$who" = client ]; then
+		start_peer_server "$mode" --hello $7
+		start_client $3 "$mode" 192.0.2.1 "$port"
+	else
+		start_server -1 $3 "$mode"
+		start_peer b client "$mode" --hello $7 192.0.2.1 "$port"
+	fi
 	wait_for_line "$peer_out" "^(hanging|flowing)" "$peer"
 	start=$(milliseconds)
-	"${command[@]}"
-	wait_client
-	within "$4" "$start" "$1"
-	ends "$3" "$5"
+	"${@:8}"
+	await_end "$who"
+	within "$5" "$start" "$mode"
+	ends "$4" "$6"
 }
 
-# server_when MODE OPTIONS STATUS SECONDS TEXT PEER-OPTION... -- COMMAND...: how our server, run with --one-off and
-# OPTIONS, ends if COMMAND is run when the client hangs, or when the server's operation flows.
-server_when() {
-	local start
-	local -a options command
-	split_at_dashes "${@:6}"
-	# shellcheck disable=SC2086 # several options
-	start_server -1 $2 "$1"
-	start_peer b client "$1" --hello "${options[@]}" 192.0.2.1 "$port"
-	wait_for_line "$peer_out" "^(hanging|flowing)" "$peer"
-	start=$(milliseconds)
-	"${command[@]}"
-	wait_server
-	within "$4" "$start" "$1"
-	stderr=$(cat "$server_err")
-	ends "$3" "$5"
-}
-
-# signal_client SIGNAL, signal_server SIGNAL: commands for the rows.
-signal_client() {
-	kill -s "$1" "$client"
-}
-
-signal_server() {
-	kill -s "$1" "$server"
+# signal NAME WHO: a command for the rows.
+signal() {
+	kill -s "$1" "${!2}"
 }
 
 # The completions of so many operations never cease.
 @test "SIGTERM ends either program in the middle of many operations" {
 	local mode who start
+	local -A other=([client]=server [server]=client)
 	for who in client server; do
 		for mode in read write; do
 			start_server -1 -t "$LIMIT" -s 8 -n 1000000000 --depth 1024 "$mode"
@@ -174,13 +125,11 @@ signal_server() {
 			wait_for_line "$server_out" "remote memory" "$server"
 			wait_for_line "$client_out" "remote memory" "$client"
 			start=$(milliseconds)
-			"signal_$who" TERM
-			[ "$who" = server ] || wait_client
-			[ "$who" = client ] || wait_server
+			signal TERM "$who"
+			await_end "$who"
 			within 2 "$start" "$who, $mode"
-			[ "$status" -eq 143 ]
-			[ "$who" = server ] || wait_server
-			[ "$who" = client ] || wait_client
+			expect 143
+			await_end "${other[$who]}"
 			[ "$status" -ne 0 ]
 		done
 	done
@@ -218,15 +167,15 @@ add_link() {
 	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
 }
 
-#                                                  mode  options  st s text       when                     what
-@test "client: SIGINT while connecting"            { client_when read  "-t $LIMIT" 130 "$CONNECTING" "$STOPPED" --at connect=hang -- signal_client INT; }
-@test "client: the server's host stops"            { client_when write "-t 3" 5     6 "$SILENT"   --at mr=hang       -- stop_host a; }
-@test "client: it stops, in the middle of much"    { client_when read  "-t 3 $ENDLESS" "5|6" 7 "" --length 1048576 --at done=flow -- stop_host a; }
-@test "client: the server's MAC address is lost"   { client_when read  "-t $LIMIT" 0 10 ""        --length 33554432 --at done=flow -- forget_neighbour b 192.0.2.1; }
-@test "client: the server's RDMA link goes"        { client_when read  "-t $LIMIT" 6 5 "$GONE"    --at mr=hang       -- remove_link a; }
-@test "client: its own RDMA link goes"             { client_when write "-t $LIMIT" 1 5 "device was removed" --at mr=hang -- remove_link b; }
-@test "one-off: the client's host stops"           { server_when write "-t 3" 5     6 "$SILENT"   --at mr=hang       -- stop_host b; }
-@test "one-off: its own RDMA link goes"            { server_when read  "-t $LIMIT" 1 5 "device was removed" --at mr=hang -- remove_link a; }
+#                                                         who    mode  options         st    s             text                 the other side                     what happens
+@test "client: SIGINT while connecting"            { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
+@test "client: the server's host stops"            { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
+@test "client: it stops, in the middle of much"    { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
+@test "client: the server's MAC address is lost"   { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
+@test "client: the server's RDMA link goes"        { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
+@test "client: its own RDMA link goes"             { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
+@test "one-off: the client's host stops"           { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
+@test "one-off: its own RDMA link goes"            { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
 # discarded HOST: how many packets a checksum has discarded there so far. Soft-RoCE does not count those themselves, but
 # that one was missing when the next came, and what was sent again; nothing else is lost here.
@@ -251,16 +200,16 @@ good_or_failed() {
 @test "a bit that the network flips ends in no good verdict for wrong bytes" {
 	local mode memory before
 	folder=$(mktemp -d "$LAB/share/faults.XXXXXX")
-	head -c 524288 /dev/urandom >"$folder/there"
-	head -c 524288 /dev/urandom >"$folder/back"
+	random_file there 524288
+	random_file back 524288
 	before=$(($(discarded a) + $(discarded b)))
 	repair="lab disturb"
 	lab disturb corrupt 1%
 	while read -r mode memory; do # little memory: a ring that is filled over and over
-		limited_server "-l $memory" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
+		start_command "${LIMITED[@]}" "$memory" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
 		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
 		good_or_failed "$status" "$folder/back" "$folder/arrived-back"
-		wait_server
+		await_end server
 		good_or_failed "$status" "$folder/there" "$folder/arrived-there"
 		rm -f "$folder"/arrived-*
 	done <<-END
@@ -293,12 +242,9 @@ good_or_failed() {
 		$repair
 	fi
 	repair=
-	wait_client
-	output=$(<"$client_out")
-	[ "$status" -eq 0 ]
-	[[ $output == *"remote buffer: all is here"* ]]
-	wait_server
-	[ "$status" -eq 0 ]
+	expect_end client 0
+	grep "^remote buffer: all is here" "$client_out"
+	expect_end server 0
 }
 
 # The client's verdict is lost. Over soft-iWARP it leaves nevertheless, and TCP goes on sending for it: it has sent twice
@@ -312,14 +258,13 @@ good_or_failed() {
 	lab run b tc qdisc add dev eth0 root netem loss 100%
 	lab run b pkill -CONT -x peer
 	if [ "$LAB_TRANSPORT" = siw ]; then
-		wait_peer
+		await_end peer
 		await retransmits b 2
 	fi
 	$repair
 	repair=
-	[ -z "$peer" ] || wait_peer
-	[ "$status" -eq 0 ]
-	wait_server
+	[ -z "$peer" ] || expect_end peer 0
+	await_end server
 	stderr=$(grep "^rdma-server" "$server_err") || true
 	ends 0 ""
 }

@@ -5,10 +5,6 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
-
-LAB_TRANSPORT=${LAB_TRANSPORT:-rxe}
-
 GONE="the peer went away before the session was complete"
 SILENT="nothing happened for the time of --timeout"
 NO_MESSAGE="no message of this protocol"
@@ -19,17 +15,10 @@ AT_ONCE="cannot connect: Cannot allocate memory; .* that is no rdma-server, and 
 # notice at once.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
-# start_foreign HOST COMMAND...: sets $peer, and $peer_out with all that it prints.
-start_foreign() {
-	peer_out=$BATS_TEST_TMPDIR/foreign.out
-	background "$1" "$peer_out" "$peer_out" "${@:2}"
-	peer=$!
-}
-
 # end_foreign yes|no: it ends by itself; or it would go on for ever, and is killed.
 end_foreign() {
 	[ "$1" = no ] || await has_ended "$peer" || return 1
-	end_peer
+	end peer
 }
 
 # has_ended PID: a process that this shell has started.
@@ -63,14 +52,13 @@ asks() {
 	fi
 	start_server -t "$patience" -m "from the server" "$mode"
 	start=$(milliseconds)
-	start_foreign b "${@/#PORT/$port}"
+	start peer b "${@/#PORT/$port}"
 	wait_for_line "$server_err" "$text" "$server" "$sessions"
 	status=
 	within "$most" "$start" "$1, $mode" "$least"
 	end_foreign "$ends"
 	serves_well "$mode" "$1"
 	stop_server
-	[ "$status" -eq 0 ]
 	[ "$(wc -l <"$server_err")" -eq "$sessions" ]
 	says_only "$text"
 }
@@ -81,12 +69,12 @@ serves() {
 	local mode=$1 expected=$2 ends=$3 text=$4 patience=$LIMIT least=0 start
 	shift 4
 	[ "$text" != "$SILENT" ] || patience=$CLIENT_SILENCE least=$CLIENT_SILENCE
-	start_foreign a "$@"
+	start peer a "$@"
 	await_listener a 7471
 	start=$(milliseconds)
 	client -t "$patience" "$mode" 192.0.2.1 7471
 	within $((least + 2)) "$start" "$1, $mode" "$least"
-	[[ $status =~ ^($expected)$ ]]
+	expect "$expected"
 	[[ $stderr =~ ^rdma-client:.*($text) ]]
 	end_foreign "$ends"
 }

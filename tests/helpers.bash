@@ -28,23 +28,16 @@ await() {
 	done
 }
 
-# wait_for_line FILE PATTERN PID [COUNT [FIRST]]: until as many lines (one by default), from number FIRST on, fit the
-# extended regular expression. Fails when the process that writes the file ends before that.
+# wait_for_line FILE PATTERN PID [COUNT]: until as many lines (one by default) fit the extended regular expression. Fails
+# when the process that writes the file ends before that.
 wait_for_line() {
-	local count=${4:-1} first=${5:-1} found
+	local count=${4:-1} found
 	[ -e "$1" ] || { echo "$1 is looked at before it is there"; return 1; }
-	found=$(grep -c -m "$count" -E -e "$2" \
-		< <(exec timeout "$LIMIT" tail --pid="$3" -s 0.1 -n +"$first" -f "$1" 3>&-)) || true
+	found=$(grep -c -m "$count" -E -e "$2" < <(exec timeout "$LIMIT" tail --pid="$3" -s 0.1 -n +1 -f "$1" 3>&-)) || true
 	[ "$found" -lt "$count" ] || return 0
 	printf '%s lines instead of %s: %s; but:\n' "$found" "$count" "$2"
-	tail -n +"$first" "$1"
+	cat "$1"
 	return 1
-}
-
-# await_port FILE PID: until the program that writes the file listens; sets $port.
-await_port() {
-	wait_for_line "$1" '^listening on port' "$2" || return 1
-	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p' "$1")
 }
 
 # await_listener HOST PORT: until somebody listens there, who cannot say so; over iWARP TCP has to know it as well.
@@ -78,69 +71,50 @@ within() {
 	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
 }
 
-# background HOST OUTPUT ERRORS COMMAND...: on the host; $! is its process here. Both files are there, and empty, before
-# it starts.
-background() {
-	: >"$2"
-	: >"$3"
-	lab run -w 0 "$1" "${@:4}" </dev/null >>"$2" 2>>"$3" 3>&- &
+# start WHO HOST COMMAND...: the server, the client or the peer of a test, in the background; sets $WHO to its process here,
+# $WHO_out and $WHO_err to what it prints. Both files are there, and empty, before it starts.
+start() {
+	local -n process=$1 out=$1_out err=$1_err
+	out=$BATS_TEST_TMPDIR/$1.out err=$BATS_TEST_TMPDIR/$1.err
+	: >"$out"
+	: >"$err"
+	lab run -w 0 "$2" "${@:3}" </dev/null >>"$out" 2>>"$err" 3>&- &
+	process=$!
 }
 
-# allow_memory HOST...: to lock all of it, for all that is started there; siw keeps to the limit even for root.
-allow_memory() {
-	local host
-	for host in "$@"; do
-		lab run "$host" prlimit --pid 1 --memlock=unlimited
-	done
+# await_port WHO: until it listens, and says so, on standard error if its output is for something else; sets $port.
+await_port() {
+	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p;T;q' < <(exec timeout "$LIMIT" \
+		tail --pid="${!1}" -q -s 0.1 -n +1 -f "$BATS_TEST_TMPDIR/$1".{out,err} 3>&-))
+	[ "$port" ] || { echo "the $1 does not listen"; return 1; }
 }
 
-# keep_programs HOST...: copies of them in its memory, at the same paths, unless it has them. In the project's folder a
-# program is read anew at each start, which takes longer than all else that a short session does. By one busybox: each
-# other program, with its libraries, a host would read for the first time.
-keep_programs() {
-	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST/client" "$SMALLEST/server") version
-	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
-	for host in "$@"; do
-		# shellcheck disable=SC2016 # expanded on the host
-		lab run "$host" busybox sh -e -c 'kept=/run/programs/$1
-			[ ! -e "$kept" ] || exit 0
-			shift
-			for file; do
-				[ -e "$file" ] || continue # not built: the rows that need it say so
-				while umount -l "$file" 2>/dev/null; do :; done
-				copy=/run/programs$file
-				mkdir -p "${copy%/*}"
-				cp "$file" "$copy.new"
-				mv "$copy.new" "$copy"
-				mount --bind "$copy" "$file"
-			done
-			: >"$kept"' - "${version// /-}" "${programs[@]}"
-	done
+# await_end WHO: until it ends by itself; sets $status and $stderr.
+await_end() {
+	status=0
+	wait "${!1}" || status=$?
+	printf -v "$1" ''
+	stderr=$(<"$BATS_TEST_TMPDIR/$1.err")
 }
 
-# prepare_hosts HOST...: for tests that send large payloads, or have many clients.
-prepare_hosts() {
-	keep_programs "$@"
-	allow_memory "$@"
+# expect_end WHO STATUS [TEXT]: the same, and what expect() has to say.
+expect_end() {
+	await_end "$1"
+	expect "${@:2}"
 }
 
-# begin_server COMMAND...: a server by a command of its own, on host a; sets $server (a process here) and its files.
-begin_server() {
-	server_out=$BATS_TEST_TMPDIR/server.out server_err=$BATS_TEST_TMPDIR/server.err
-	background a "$server_out" "$server_err" "$@"
-	server=$!
+# end WHO: it and what is left of it, if it runs.
+end() {
+	[ "${!1:-}" ] || return 0
+	kill -s KILL "${!1}" 2>/dev/null || true
+	wait "${!1}" 2>/dev/null || true
+	printf -v "$1" ''
 }
 
-# start_command COMMAND...: the same, until it listens; sets $port, too.
+# start_command COMMAND...: a server by a command of its own, on host a, until it listens; sets $port, too.
 start_command() {
-	begin_server "$@"
-	await_port "$server_out" "$server" || { cat "$server_err"; return 1; }
-}
-
-# start_quiet_command COMMAND...: one whose standard output is not for status lines.
-start_quiet_command() {
-	begin_server "$@"
-	await_port "$server_err" "$server"
+	start server a "$@"
+	await_port server
 }
 
 # start_server OPTION...
@@ -148,50 +122,21 @@ start_server() {
 	start_command "$PROGRAMS/rdma-server" "$@"
 }
 
-# start_quiet_server OPTION...
-start_quiet_server() {
-	start_quiet_command "$PROGRAMS/rdma-server" "$@"
-}
-
-# stop_server [SIGNAL]: sets $status to its exit status.
+# stop_server: it takes SIGTERM, outside of sessions, for no error.
 stop_server() {
-	kill -s "${1:-TERM}" "$server"
-	wait_server
+	kill -s TERM "$server"
+	expect_end server 0
 }
 
-# wait_server: until it ends by itself; sets $status.
-wait_server() {
-	status=0
-	wait "$server" || status=$?
-	server=
-}
-
-# start_peer HOST ARGUMENT...: in the background; sets $peer, and $peer_out with all that it prints.
+# start_peer HOST ARGUMENT...
 start_peer() {
-	peer_out=$BATS_TEST_TMPDIR/peer.out
-	background "$1" "$peer_out" "$peer_out" "$PEER" "${@:2}"
-	peer=$!
+	start peer "$1" "$PEER" "${@:2}"
 }
 
-# wait_peer: until it ends by itself; sets $status.
-wait_peer() {
-	status=0
-	wait "$peer" || status=$?
-	peer=
-}
-
-# start_peer_server MODE OPTION...: on host a; sets $port too.
+# start_peer_server MODE OPTION...: on host a; sets $port, too.
 start_peer_server() {
 	start_peer a server "$@"
-	await_port "$peer_out" "$peer"
-}
-
-# end_peer: it and what is left of it.
-end_peer() {
-	[ -n "${peer:-}" ] || return 0
-	kill -s KILL "$peer" 2>/dev/null || true
-	wait "$peer" 2>/dev/null || true
-	peer=
+	await_port peer
 }
 
 # client OPTION... ARGUMENT...: on host b; sets $status, $output and $stderr.
@@ -199,19 +144,9 @@ client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@" </dev/null
 }
 
-# start_client OPTION... ARGUMENT...: on host b, in the background; sets $client, and $client_out and $client_err.
+# start_client OPTION... ARGUMENT...: on host b, in the background.
 start_client() {
-	client_out=$BATS_TEST_TMPDIR/client.out client_err=$BATS_TEST_TMPDIR/client.err
-	background b "$client_out" "$client_err" "$PROGRAMS/rdma-client" "$@"
-	client=$!
-}
-
-# wait_client: until it ends by itself; sets $status and $stderr.
-wait_client() {
-	status=0
-	wait "$client" || status=$?
-	client=
-	stderr=$(<"$client_err")
+	start client b "$PROGRAMS/rdma-client" "$@"
 }
 
 # drop_from_port PORT: what host a receives from this source port is lost. Rules are asked behind the one for local
@@ -239,26 +174,10 @@ on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
 
-# limited LIMIT COMMAND...: a line for each word of the command with a limit as ulimit takes it, and without the right to
-# exceed it.
-limited() {
-	printf '%s\n' setpriv --bounding-set -ipc_lock,-sys_resource --inh-caps -ipc_lock,-sys_resource \
-		sh -c "ulimit $1 && exec \"\$@\"" sh "${@:2}"
-}
-
-# limited_server LIMIT OPTION...: limits as limited() takes them; as start_server() else.
-limited_server() {
-	local -a command
-	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-server" "${@:2}")
-	start_command "${command[@]}"
-}
-
-# limited_client LIMIT OPTION...: the same; as client() else.
-limited_client() {
-	local -a command
-	mapfile -t command < <(limited "$1" "$PROGRAMS/rdma-client" "${@:2}")
-	on b "${command[@]}"
-}
+# In front of a number of KiB and a command: that many it may lock, without the right to exceed it.
+# shellcheck disable=SC2016 # expanded on the host
+LIMITED=(setpriv --bounding-set "-ipc_lock,-sys_resource" --inh-caps "-ipc_lock,-sys_resource"
+	sh -c 'ulimit -l "$0" && exec "$@"')
 
 # random_file NAME LENGTH: in $folder.
 random_file() {
@@ -315,35 +234,53 @@ transcript() {
 	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
 }
 
-# Before the first test of a file; files that need more have their own.
+# Before the first test of a file, for hosts a and b; the files that need others have their own. All that is started there may
+# lock all memory: large payloads and many clients lock much, and siw keeps to the limit even for root. And they get copies of
+# the programs in their memory, at the same paths, unless they have them. In the project's folder a program is read anew at
+# each start, which takes longer than all else that a short session does. By one busybox: each other program, with its
+# libraries, a host would read for the first time.
 setup_file() {
-	[ -z "${LAB:-}" ] || keep_programs a b
+	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST/client" "$SMALLEST/server") version
+	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"
+	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
+	for host in a b; do
+		lab run "$host" prlimit --pid 1 --memlock=unlimited
+		# shellcheck disable=SC2016 # expanded on the host
+		lab run "$host" busybox sh -e -c 'kept=/run/programs/$1
+			[ ! -e "$kept" ] || exit 0
+			shift
+			for file; do
+				[ -e "$file" ] || continue # not built: the rows that need it say so
+				while umount -l "$file" 2>/dev/null; do :; done
+				copy=/run/programs$file
+				mkdir -p "${copy%/*}"
+				cp "$file" "$copy.new"
+				mv "$copy.new" "$copy"
+				mount --bind "$copy" "$file"
+			done
+			: >"$kept"' - "${version// /-}" "${programs[@]}"
+	done
 }
 
 # Ends what a failed test left running, restores what one has changed, and shows what was printed. A test sets $repair
 # to a command, $folder to a folder that is its own.
 teardown() {
+	local who file
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"
-	end_peer
-	[ -z "${client:-}" ] || kill -s KILL "$client" 2>/dev/null || true
-	[ -z "${server:-}" ] || stop_server KILL || true
+	for who in peer client server; do
+		end "$who"
+	done
 	[ -z "${repair:-}" ] || $repair
-	show_file server "${server_out:-}"
-	show_file server "${server_err:-}"
-	show_file peer "${peer_out:-}"
-	show_file client "${client_err:-}"
+	for file in "$BATS_TEST_TMPDIR"/{server,peer,client}.{out,err}; do
+		[ ! -s "$file" ] || head -n 50 "$file" | cut -c 1-2000 | sed "s/^/${file##*/}: /"
+	done
 	[ -z "${folder:-}" ] || rm -rf "$folder"
 	[ ! -e "$BATS_TEST_TMPDIR/objects" ] || valid_json <"$BATS_TEST_TMPDIR/objects"
 }
 
-# show_file WHO FILE: its first lines, if there is such a file.
-show_file() {
-	[ ! -s "$2" ] || head -n 50 "$2" | cut -c 1-2000 | sed "s/^/$1: /"
-}
-
-# expect STATUS [TEXT]: of the last command; TEXT stands somewhere in its standard error.
+# expect STATUS [TEXT]: of the last command, this one or one of several (5|6); TEXT stands somewhere in its standard error.
 expect() {
-	if [ "$status" -ne "$1" ]; then
+	if [[ ! $status =~ ^($1)$ ]]; then
 		echo "exit status $status instead of $1"
 		return 1
 	fi

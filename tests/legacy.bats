@@ -21,7 +21,6 @@ ours_serves() {
 		wait_for_line "$server_out" "^peer disconnected" "$server" "$round"
 	done
 	stop_server
-	[ "$status" -eq 0 ]
 	diff <(transcript server "$1" "$text" "$port"; transcript server "$1" "$text" "$port" | tail -n +2) "$server_out"
 	[ ! -s "$server_err" ]
 }
@@ -33,8 +32,7 @@ ours_asks() {
 	expect 0
 	[ -z "$stderr" ]
 	diff <(transcript client "$1" "message from legacy side") - <<<"$output"
-	wait_peer
-	[ "$status" -eq 0 ]
+	expect_end peer 0
 	diff <(printf '%s\n' "listening on port $port." "remote buffer: ours") "$peer_out"
 }
 
@@ -59,8 +57,7 @@ smallest_client() {
 	expect 0
 	[ "$output" = "remote buffer: ours" ]
 	[ -z "$stderr" ]
-	wait_server
-	[ "$status" -eq 0 ]
+	expect_end server 0
 	diff <(transcript server write "message from the smallest client" "$port") "$server_out"
 	[ ! -s "$server_err" ]
 }
@@ -71,8 +68,7 @@ smallest_client() {
 	expect 0
 	[ -z "$stderr" ]
 	diff <(transcript client write "message from the smallest server") - <<<"$output"
-	wait_server
-	[ "$status" -eq 0 ]
+	expect_end server 0
 	diff <(printf '%s\n' "listening on port $port." "remote buffer: ours") "$server_out"
 	[ ! -s "$server_err" ]
 }
@@ -85,8 +81,7 @@ smallest_client() {
 		expect 0
 		[ "$output" = "remote buffer: message from the smallest server" ]
 		[ -z "$stderr" ]
-		wait_server
-		[ "$status" -eq 0 ]
+		expect_end server 0
 		[ "$(tail -n 1 "$server_out")" = "remote buffer: message from the smallest client" ]
 		[ ! -s "$server_err" ]
 	done

@@ -11,7 +11,6 @@ SESSIONS=${SESSIONS:-12}
 CLIENTS=${CLIENTS:-20}
 
 setup() {
-	: "${LAB_TRANSPORT:?these tests run in the lab}"
 	# a sanitizer's report becomes an exit status that no test expects
 	export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 }
@@ -27,7 +26,6 @@ check_transcripts() {
 		<<<"$output"
 	wait_for_line "$server_out" '^peer disconnected' "$server"
 	stop_server
-	expect 0
 	client_pid=$(sed -n 's/.*active.client side with pid //p' "$server_out")
 	[ "$client_pid" -gt 1 ]
 	diff <(transcript server "$1" "message from active/client side with pid $client_pid" "$port") \
@@ -92,7 +90,6 @@ some_sessions() {
 	# sanitizers keep freed memory for a while
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
-	expect 0
 	# a client may come before the one before it is seen to have left, and is then distinguished by a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
@@ -119,7 +116,6 @@ check_sessions() {
 		"$CLIENTS" >"$BATS_TEST_TMPDIR/clients.out"
 	wait_for_line "$server_out" 'peer disconnected' "$server" "$CLIENTS"
 	stop_server
-	expect 0
 	grep -x " *$CLIENTS 0" "$BATS_TEST_TMPDIR/clients.out" || { cat "$BATS_TEST_TMPDIR/clients.out"; return 1; }
 	diff <(seq -f 'client %.0f' "$CLIENTS" | sort) \
 		<(sed -n 's/^\(\[[0-9]*\] \)\{0,1\}remote buffer: //p' "$server_out" | sort)
@@ -136,14 +132,12 @@ check_sessions() {
 		expect 0
 	done
 	stop_server
-	expect 0
 	start_server -B 192.0.2.1 write
 	client -t "$LIMIT" write fd00::1 "$port"
 	expect 4
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
-	expect 0
 }
 
 @test "--bind of a client: the server sees that address; one of another host: exit status 3" {
@@ -158,7 +152,6 @@ check_sessions() {
 	client -B 192.0.2.1 write 192.0.2.1 "$port"
 	expect 3 "cannot resolve the address from --bind '192.0.2.1': "
 	stop_server
-	expect 0
 }
 
 # start_sniffer PORT: on host a, of the packets to or from the port: "SENDER TYPE-OF-SERVICE SOURCE-PORT", a line for each that
@@ -201,7 +194,6 @@ stop_sniffer() {
 		expect 0
 		[[ $output != *lossless* ]]
 		stop_server
-		expect 0
 		return
 	fi
 	for command in "-J --tos 104 write" "-J --tos 0x68 --check"; do
@@ -216,7 +208,6 @@ stop_sniffer() {
 		run ! grep -v -e ' 104 ' -e listening "$packets"
 	done
 	stop_server
-	expect 0
 	[ "$(grep -c 'type of service 104' "$server_err")" -ge 2 ]
 }
 
@@ -249,7 +240,6 @@ seen_from_ports() {
 	[ "$(members queue_pair | sort -u | wc -l)" -eq 8 ]
 	tail -n 1 <<<"$output" | grep '"kind": "sum".*"connections": 8, "succeeded": 8, "bytes": 26214400, .*"status": 0,'
 	stop_server
-	expect 0
 	[ "$(grep -c 'remote buffer: a pattern of 65536 bytes' "$server_out")" -eq 8 ]
 }
 
@@ -263,8 +253,7 @@ seen_from_ports() {
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
 	drop_from_port "$dropped"
-	wait_client
-	[ "$status" -eq 5 ] || [ "$status" -eq 6 ]
+	expect_end client "5|6"
 	grep -x "\[3\] source port $dropped, queue pair 0x.*, failed" "$client_out"
 	[ "$(grep -c '^\[[124-8]\] source port .*, good$' "$client_out")" -eq 7 ]
 	[ "$(grep -c ' 192.0.2.1 port ' "$client_err")" -ge 1 ]
@@ -280,7 +269,6 @@ seen_from_ports() {
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
-	expect 0
 	grep -q '192.0.2.2 port .*: refused: mismatched modes, one side reads and the other writes; start both with the same word' "$server_err"
 }
 
@@ -328,5 +316,4 @@ seen_from_ports() {
 	on a "$PROGRAMS/rdma-server" -B 192.0.2.2 write
 	expect 3 'give --bind an address of a network interface that has an RDMA device'
 	stop_server
-	expect 0
 }

@@ -23,30 +23,15 @@ typed() {
 	echo "${line//PORT/${port:-}}"
 }
 
-setup_file() {
-	prepare_hosts a b
-}
-
 # serve COMMAND: on host a, in the share, without a shell that a signal would end instead; sets $server, $server_out and $port.
 serve() {
-	local there="cd '$LAB/share' && exec $1"
-	# with a payload on standard output the status lines go to standard error
-	case $1 in
-	*'-o -'*) start_quiet_command sh -c "$there" ;;
-	*) start_command sh -c "$there" ;;
-	esac
+	start_command sh -c "cd '$LAB/share' && exec $1"
 }
 
 # connect COMMAND: on host b, in the share; sets $status and $output.
 connect() {
 	on b sh -c "cd '$LAB/share' && $1"
-	echo "$output"
-	echo "$stderr"
-	[ "$status" -eq 0 ]
-}
-
-teardown() {
-	[ -z "${server:-}" ] || stop_server
+	expect 0
 }
 
 # shape: standard input without what differs from run to run: numbers, addresses, and which packets a host that is emulated sent twice.
@@ -67,7 +52,7 @@ transcript() {
 @test "README: a session prints on both sides what the transcript shows" {
 	serve "$(typed A 1 'The two commands' | sed 's/read|write/--one-off write/')"
 	connect "$(typed B 1 'The two commands' | sed 's/read|write/write/')"
-	wait_server
+	await_end server
 	diff <(transcript A) <(shape <"$server_out")
 	diff <(transcript B) <(shape <<<"$output")
 }
@@ -87,8 +72,7 @@ transcript() {
 	seq 100000 >"$LAB/share/folder/numbers"
 	serve "$(typed A 2 'Send a file' | sed 's/| tar x/| tar x -C there/')"
 	connect "$(typed B 2 'Send a file')"
-	wait_server
-	[ "$status" -eq 0 ]
+	expect_end server 0
 	cmp "$LAB/share/folder/numbers" "$LAB/share/there/folder/numbers"
 }
 
@@ -118,12 +102,11 @@ transcript() {
 		sed -n 's/^\$ lab run \([ab] rping .*\)/\1/p' | sed 's/ &$//')
 	[ "${#lines[@]}" -eq 2 ]
 	# shellcheck disable=SC2086 # words
-	background ${lines[0]%% *} "$BATS_TEST_TMPDIR/rping.out" "$BATS_TEST_TMPDIR/rping.err" ${lines[0]#* }
-	local rping=$!
+	start server ${lines[0]}
 	lab run -w "$LIMIT" a sh -c 'until rdma resource show cm_id | grep -q "LISTEN.*192.0.2.1:7174 "; do sleep 0.05; done'
 	# shellcheck disable=SC2086
 	on ${lines[1]}
 	[ "$status" -eq 0 ]
 	[[ $output == *"ping data"* ]]
-	wait "$rping" || true # Debian's ends with the disconnection's error
+	await_end server # Debian's has the disconnection's error as its status
 }

@@ -7,12 +7,6 @@
 
 load helpers
 
-: "${PROGRAMS:?}" # set by helpers.bash
-
-setup_file() {
-	prepare_hosts a b
-}
-
 setup() {
 	folder=$(mktemp -d "$LAB/share/streams.XXXXXX")
 }
@@ -22,26 +16,23 @@ shell_client() {
 	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
 }
 
-# server_ends STATUS [TEXT]: by itself, and says so.
-server_ends() {
-	wait_server
-	[ "$status" -eq "$1" ] || { echo "server: exit status $status instead of $1"; return 1; }
-	[ -z "${2:-}" ] || grep -q -e "$2" "$server_err"
-}
-
 # both_arrived: what either side has stored is what the other one sent.
 both_arrived() {
 	cmp "$folder/there" "$folder/arrived-there" && cmp "$folder/back" "$folder/arrived-back"
 }
 
-# exchange MODE LENGTH-THERE LENGTH-HERE: random files, from the client to the server and back.
+# exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: random files, from the client to the server and back, by
+# a server, and a client, that may lock so many KiB.
 exchange() {
 	random_file there "$2"
 	random_file back "$3"
-	start_server -1 -f "$folder/back" -o "$folder/arrived-there" "$1"
-	client -f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
+	start_command "${LIMITED[@]}" "${4:-unlimited}" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" \
+		-f "$folder/back" -o "$folder/arrived-there" "$1"
+	on b "${LIMITED[@]}" "${5:-unlimited}" "$PROGRAMS/rdma-client" -t "$LIMIT" \
+		-f "$folder/there" -o "$folder/arrived-back" "$1" 192.0.2.1 "$port"
 	expect 0
-	server_ends 0
+	[ -z "$stderr" ]
+	expect_end server 0
 	both_arrived
 	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
 	rm "$folder"/*
@@ -81,7 +72,6 @@ peak_below() {
 		cmp "$1/there" /run/arrived && rm /run/arrived' - "$folder"
 	peak_below 24576 <"$folder/memory"
 	stop_server
-	expect 0
 }
 
 # ---- Pipes ----
@@ -92,14 +82,14 @@ peak_below() {
 	start_command sh -c 'cat "$1/back" | "$2" -1 -f - -o "$1/arrived-there" read' - "$folder" "$PROGRAMS/rdma-server"
 	shell_client 'cat "$1/there" | "$CLIENT" -f - -o - read 192.0.2.1 "$2" >"$1/arrived-back"' "$folder" "$port"
 	expect 0 "remote buffer: "
-	server_ends 0
+	expect_end server 0
 	both_arrived
 }
 
 # The second line is written when the first has arrived.
 # bats test_tags=roce
 @test "a trickling pipe is sent as it comes" {
-	start_quiet_server -1 -t "$LIMIT" -o - write
+	start_server -1 -t "$LIMIT" -o - write
 	{ await grep -q first "$server_out" && touch "$folder/arrived"; } 3>&- &
 	shell_client '{
 			echo first
@@ -107,29 +97,16 @@ peak_below() {
 			echo second
 		} | "$CLIENT" -t "$2" -f - write 192.0.2.1 "$3"' "$folder" "$LIMIT" "$port"
 	expect 0
-	server_ends 0
+	expect_end server 0
 	[ "$(<"$server_out")" = $'first\nsecond' ]
 }
 
 # ---- Little memory ----
 
 @test "each side may lock as much as it may: 64 KiB, 1 MiB, all" {
-	local mode there here
-	random_file there 300000
-	random_file back 200000
-	while read -r mode there here; do
-		limited_server "-l $there" -1 -f "$folder/back" -o "$folder/arrived-there" "$mode"
-		limited_client "-l $here" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
-		expect 0
-		[ -z "$stderr" ]
-		server_ends 0
-		both_arrived
-		rm "$folder"/arrived-*
-	done <<-END
-	read 64 unlimited
-	write 1024 64
-	read 64 64
-	END
+	exchange read 300000 200000 64 unlimited
+	exchange write 300000 200000 1024 64
+	exchange read 300000 200000 64 64
 }
 
 # It runs the hosts' copies: the project's own folder may be below one that is not for everybody, either.
@@ -152,26 +129,17 @@ peak_below() {
 
 # ---- What is left of a receiver that is killed ----
 
-# start_source SCRIPT: a client that sends what a pipe has, 4 MiB, then as many once the script has ended, whose $2 is
-# $folder.
-start_source() {
-	client_err=$BATS_TEST_TMPDIR/client.err
-	background b /dev/null "$client_err" sh -c '{ head -c 4M /dev/zero; '"$1"'; head -c 4M /dev/zero; } |
-			"$1" -t "$3" -f - write 192.0.2.1 "$4"' - "$PROGRAMS/rdma-client" "$folder" "$LIMIT" "$port"
-	client=$!
-}
-
 # On a file system with O_TMPFILE: the folders of this machine are shared without.
 @test "a receiver that is killed in the middle of a stream leaves no file" {
 	lab run a mkdir /run/to
 	start_server -1 -t "$LIMIT" -o /run/to/file write
-	start_source 'until [ -e "$2/over" ]; do sleep 0.1; done'
+	start client b sh -c '{ head -c 4M /dev/zero; until [ -e "$2/over" ]; do sleep 0.1; done; head -c 4M /dev/zero; } |
+			"$1" -t "$3" -f - write 192.0.2.1 "$4"' - "$PROGRAMS/rdma-client" "$folder" "$LIMIT" "$port"
 	await lab run a sh -c 'ls -l "/proc/$(pidof rdma-server)/fd" | grep "/run/to/.*(deleted)"'
-	stop_server KILL
+	end server
 	touch "$folder/over"
-	wait_client
-	[ "$status" -eq 6 ] || [ "$status" -eq 4 ] # an operation may be refused first
-	lab run a rmdir /run/to                    # begins when nothing is left of the server
+	expect_end client "4|6" # an operation may be refused first
+	lab run a rmdir /run/to # begins when nothing is left of the server
 }
 
 # ---- What is slow, but moves ----
@@ -200,7 +168,7 @@ unmount_slowly() {
 	client --one-way -t 2 -f "$folder/there" write 192.0.2.1 "$port"
 	within 5 "$start" "slow disk" 3
 	expect 0
-	server_ends 0
+	expect_end server 0
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
@@ -211,10 +179,8 @@ unmount_slowly() {
 	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
 	start_client --one-way -v -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_WINDOW' "$client" 3
-	kill -s KILL "$client"
-	wait_client
-	wait_server
-	[[ $status =~ ^[46]$ ]]
+	end client
+	expect_end server "4|6"
 	[ -z "$(lab run a ls -A /run/disk)" ]
 }
 
@@ -229,7 +195,7 @@ unmount_slowly() {
 	client -t 5 -f "$folder/there" -o "$folder/arrived-back" read 192.0.2.1 "$port"
 	within 7 "$start" "slow wire" 6
 	expect 0
-	server_ends 0
+	expect_end server 0
 	cmp "$folder/there" "$folder/arrived-there"
 	cmp "$folder/there" "$folder/arrived-back"
 }
@@ -239,17 +205,8 @@ unmount_slowly() {
 # Through rings of a few pages, so that what is late or comes again is always some that all the rest waits for.
 # bats test_tags=slow
 @test "a stream over a network that loses and reorders packets" {
-	local mode
-	random_file there 50000
-	random_file back 35000
 	repair="lab disturb"
 	lab disturb loss 2% delay 1ms reorder 75%
-	for mode in read write; do
-		limited_server "-l 64" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
-		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
-		expect 0
-		server_ends 0
-		both_arrived
-		rm "$folder"/arrived-*
-	done
+	exchange read 50000 35000 64
+	exchange write 50000 35000 64
 }
