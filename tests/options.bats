@@ -6,40 +6,21 @@ PATH=$BATS_TEST_DIRNAME/..:$PATH
 
 # usage_error MESSAGE COMMAND...: the message, a hint, and exit status 2.
 usage_error() {
-	local message=$1
-	shift
-	run -2 --separate-stderr "$@"
-	[[ $stderr == *"$message"* ]]
+	run -2 --separate-stderr "${@:2}"
+	[[ $stderr == *"$1"* ]]
 	[[ $stderr == *"Try '"*" --help'."* ]]
 	[ -z "$output" ]
 }
 
-@test "--help goes to standard output, documents every option and exit status, and fits a screen" {
+# What --help has to say, manuals.bats compares with the pages.
+@test "--help goes to standard output, and fits a screen; --version names the program and the version" {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
+		[[ $output == "Usage: $program [OPTION]... "*"read|write"* ]]
 		[ -z "$stderr" ]
-		for text in --bind --tos --message --file --size --output --iters --duration --depth --min-rate --busy-poll --report --json \
-			--timeout --max-size --verbose --help --version 'read|write'; do
-			[[ $output == *"$text"* ]]
-		done
-		for status in 0 1 2 3 4 5 6 7 8; do
-			grep -Eq "(^|[^ ])  +$status  [a-z]" <<<"$output"
-		done
 		[ "${#lines[@]}" -le 38 ]
 		[ "$(wc -L <<<"$output")" -le 80 ]
-		run -0 "$program" -h
-		[[ $output == "Usage: $program "* ]]
-	done
-	run -0 rdma-client --help
-	[[ $output == *--one-way* && $output == *--check* ]]
-	run -0 rdma-server --help
-	for text in --port --one-off --max-sessions; do
-		[[ $output == *"$text"* ]]
-	done
-}
-
-@test "--version names the program and the version" {
-	for program in rdma-server rdma-client; do
+		[ "$("$program" -h)" = "$output" ]
 		run -0 "$program" --version
 		[[ $output =~ ^"$program "[0-9]+\.[0-9]+\.[0-9]+$ ]]
 	done
@@ -76,11 +57,8 @@ usage_error() {
 	pid=$!
 	exec 8>"$BATS_TEST_TMPDIR/pipe"
 	head -c 9000000 /dev/zero >&8
-	for ((i = 0; i < 1000; i++)); do
-		readlink "/proc/$pid/fd/"* | grep -q deleted && break
-		sleep 0.01
-	done
-	readlink "/proc/$pid/fd/"* | grep -q deleted
+	# shellcheck disable=SC2016 # expanded by that shell
+	timeout 10 sh -c 'until readlink "/proc/$1/fd/"* | grep -q deleted; do sleep 0.01; done' - "$pid"
 	[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ]
 	kill "$pid"
 	exec 8>&-
@@ -88,15 +66,20 @@ usage_error() {
 	[ "$status" -eq 143 ]
 }
 
+without_output() {
+	"$@" >&-
+}
+
+without_input() {
+	"$@" <&-
+}
+
 @test "what is closed at the start cannot be named on the command line" {
-	# shellcheck disable=SC2016 # expanded by that shell
-	usage_error "descriptor 1 is not open for writing" sh -c 'exec "$@" >&-' - rdma-client -o - read 192.0.2.1 1
-	# shellcheck disable=SC2016
-	usage_error "descriptor 1 is not open for writing" sh -c 'exec "$@" >&-' - rdma-server -o /dev/stdout read
+	usage_error "descriptor 1 is not open for writing" without_output rdma-client -o - read 192.0.2.1 1
+	usage_error "descriptor 1 is not open for writing" without_output rdma-server -o /dev/stdout read
 	usage_error "--output '/dev/fd/99': descriptor 99 is not open for writing" rdma-server -o /dev/fd/99 read
 	usage_error "descriptor 0 is not open for writing" rdma-server -o /dev/stdin read </dev/null
-	# shellcheck disable=SC2016
-	run -1 --separate-stderr sh -c 'exec "$@" <&-' - rdma-client -f - read 192.0.2.1 1
+	run -1 --separate-stderr without_input rdma-client -f - read 192.0.2.1 1
 	[[ $stderr == *"cannot read '-': Bad file descriptor"* ]]
 }
 
