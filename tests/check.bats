@@ -3,9 +3,12 @@
 
 load helpers
 
-# check STATUS ARGUMENT...: on host b; nothing goes to standard error. Nothing is measured, unless $seconds says how long.
+# Where packets are lost, the transport gives up, or the server.
+LOST="5|6"
+
+# check STATUS ARGUMENT...: on host b, ends with STATUS, or one of several (5|6); nothing goes to standard error. Nothing is measured, unless $seconds says how long.
 check() {
-	client -t "${timeout:-$LIMIT}" --check --duration "${seconds:-0}" "${@:2}"
+	client -t "$LIMIT" --check --duration "${seconds:-0}" "${@:2}"
 	expect "$1"
 	[ -z "$stderr" ]
 }
@@ -55,17 +58,15 @@ with_addresses() {
 	says "gid       rdma0 port 1: GID [0-9]+ is fe80::[0-9a-f:]+, RoCE v2"
 	index=$(sed -n 's/^gid .* GID \([0-9]*\) is ::ffff:192\.0\.2\.2, RoCE v2$/\1/p' <<<"$output")
 	says "setting   rdma0 port 1: NCCL_IB_HCA==rdma0:1 NCCL_IB_GID_INDEX=$index"
-	client --json --check
-	expect 0
-	[ "$(finds setting status advice)" = $'ok\nNone' ]
+	check 0 --json
+	[ "$(json setting.status setting.advice)" = $'ok\nNone' ]
 	repair=with_addresses
 	lab run b ip address flush dev eth0 scope global
 	check 8
 	says "  -> a link-local address passes no router: .*"
 	[[ $output != *Ready* ]]
-	client --json --check
-	expect 8
-	[ "$(finds setting status)" = failed ]
+	check 8 --json
+	[ "$(json setting.status)" = failed ]
 	[[ $(json error) == "setting: rdma0 port 1: "* ]]
 }
 
@@ -110,15 +111,6 @@ link_up() {
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
 	run ! grep -q refused "$server_err" # where the client asked for reads first
-}
-
-# finds STEP KEY...: these of the last finding of a step, a line each.
-finds() {
-	python3 -c '
-import json, sys
-finding = json.loads(sys.argv[1])[sys.argv[2]][-1]
-for key in sys.argv[3:]:
-    print(finding[key])' "$output" "$@"
 }
 
 # transfers SIZE...: each was verified in both directions, and nothing else was tried.
@@ -170,9 +162,9 @@ full_rate() {
 	limit_rate b
 	check 8 -J --min-rate 20Mbit 192.0.2.1 "$port"
 	[[ $(json error) == "slower than --min-rate from client to server: "*" Gbit/s instead of 0.02; the contents are right" ]]
-	[ "$(finds rate status link_bits_per_second)" = $'failed\nNone' ]
-	python3 -c 'import sys; there, back = map(float, sys.argv[1:]); assert back > 3 * there, (there, back)' \
-		"$(finds rate client_to_server_bits_per_second)" "$(finds rate server_to_client_bits_per_second)"
+	[ "$(json rate.status rate.link_bits_per_second)" = $'failed\nNone' ]
+	json rate.client_to_server_bits_per_second rate.server_to_client_bits_per_second |
+		python3 -c 'import sys; there, back = map(float, sys.stdin); assert back > 3 * there, (there, back)'
 	full_rate
 	stop_server
 	start_server read
@@ -214,7 +206,7 @@ start_and_stop() {
 	await_end client
 	status=$(sed -n 's/^status //p' "$client_out")
 	output=$(tail -n 1 "$client_out")
-	[ "$status" -eq 5 ] || expect 6
+	expect "$LOST"
 	[ "$(json status)" -eq "$status" ]
 	python3 -c '
 import json, sys
@@ -223,13 +215,6 @@ failed, = [path for path in outcome["path"] if "client_to_server_bits_per_second
 assert len(outcome["path"]) == 8 and failed["source_port"] == dropped, (dropped, outcome["path"])
 assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
 assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
-}
-
-# loses ARGUMENT...: --check finds that packets are lost, because the transport or the server gives up.
-loses() {
-	client -t "$LIMIT" --check --duration 0 "$@"
-	[ "$status" -eq 5 ] || expect 6
-	[ -z "$stderr" ]
 }
 
 # set_mtu BYTES: of host a's Ethernet; with 1500 the RDMA MTU is 1024.
@@ -247,7 +232,7 @@ set_mtu() {
 	repair="set_mtu 4200"
 	set_mtu 1500
 	start_server read
-	loses 192.0.2.1 "$port"
+	check "$LOST" 192.0.2.1 "$port"
 	says "server    192.0.2.1 .*, MTU of its port 1024 bytes"
 	says "  -> the MTU is 4096 bytes here and 1024 there: set it the same on both hosts .*"
 	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer  1024 bytes: client to server verified, server to client verified"$'\n'\
@@ -265,24 +250,22 @@ set_mtu() {
 	start_server write
 	lab run b tc qdisc replace dev eth0 root handle 1: netem
 	lab run b tc qdisc replace dev eth0 parent 1: bfifo limit 1514
-	loses --json 192.0.2.1 "$port"
+	check "$LOST" --json 192.0.2.1 "$port"
 	[ "$(json status)" = "$status" ]
-	[ "$(finds transfer status bytes client_to_server)" = $'failed\n4095\nfailed' ]
-	[[ $(finds transfer server_to_client) =~ arrived|"not known" ]]
-	[[ $(finds transfer advice) == "packets above 1024 bytes vanish from client to server, "* ]]
-	[[ $(finds transfer text) == *"$(json error)" ]]
-	stop_server
+	[ "$(json transfer.status transfer.bytes transfer.client_to_server)" = $'failed\n4095\nfailed' ]
+	[[ $(json transfer.server_to_client) =~ arrived|"not known" ]]
+	[[ $(json transfer.advice) == "packets above 1024 bytes vanish from client to server, "* ]]
+	[[ $(json transfer.text) == *"$(json error)" ]]
 }
 
 # Root keeps to no limit, but with siw.
 @test "--check: how much memory may be locked is reported" {
 	local binds="8192 KiB may be locked: .*"
 	[ "$LAB_TRANSPORT" = siw ] || binds="may be locked without limit"
-	run --separate-stderr lab run b prlimit --memlock=8388608 "$PROGRAMS/rdma-client" --check 192.0.2.1
+	on b prlimit --memlock=8388608 "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 0
 	says "memory    $binds"
-	run --separate-stderr lab run b prlimit --memlock=8192 \
-		setpriv --bounding-set -ipc_lock "$PROGRAMS/rdma-client" --check 192.0.2.1
+	on b prlimit --memlock=8192 setpriv --bounding-set -ipc_lock "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 1
 	says "memory    12 KiB, which a session needs, cannot be registered: .*; 8 KiB may be locked"
 }

@@ -60,11 +60,7 @@ server_against() {
 		status=
 		within "$2" "$start" "$mode"
 		end peer
-		client -t "$LIMIT" -m "a good client" "$mode" 192.0.2.1 "$port"
-		expect 0
-		[[ $output == *"remote buffer: from the server"* ]]
-		wait_for_line "$server_out" "remote buffer: a good client" "$server"
-		stop_server
+		serves_well "$mode"
 		[ "$(wc -l <"$server_err")" -eq 1 ]
 	done
 }

@@ -149,6 +149,17 @@ start_client() {
 	start client b "$PROGRAMS/rdma-client" "$@"
 }
 
+# serves_well MODE: the server that runs, whose payload is "from the server", serves a client of ours, with the right contents
+# both ways, and ends well.
+serves_well() {
+	client -t "$LIMIT" -m "a good client" "$1" 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	[[ $output == *"remote buffer: from the server"* ]]
+	wait_for_line "$server_out" "remote buffer: a good client\$" "$server"
+	stop_server
+}
+
 # drop_from_port PORT: what host a receives from this source port is lost. Rules are asked behind the one for local
 # addresses, unless that comes later; and TCP keeps the answer of a connection. drop_nothing() ends it, and delays.
 drop_from_port() {
@@ -205,14 +216,16 @@ expect_json() {
 	cat >>"$BATS_TEST_TMPDIR/objects"
 }
 
-# json KEY...: their values in the object in $output, which is a valid one, a line each, as Python writes them.
+# json KEY...: their values in the object in $output, which is a valid one, a line each, as Python writes them. Of --check
+# STEP.KEY is that of the last finding of a step.
 json() {
 	expect_json <<<"$output"
 	python3 -c '
 import json, sys
 outcome = json.loads(sys.argv[1])
 for key in sys.argv[2:]:
-    print(outcome[key])' "$output" "$@"
+    *step, key = key.split(".")
+    print((outcome[step[0]][-1] if step else outcome)[key])' "$output" "$@"
 }
 
 # transcript ROLE MODE BUFFER PORT: what a program prints, line for line.
