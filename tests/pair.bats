@@ -10,10 +10,8 @@ SESSIONS=${SESSIONS:-12}
 [ "${LAB_TRANSPORT:-}" != siw ] || CLIENTS=${CLIENTS:-8}
 CLIENTS=${CLIENTS:-20}
 
-setup() {
-	# a sanitizer's report becomes an exit status that no test expects
-	export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
-}
+# a sanitizer's report becomes an exit status that no test expects
+export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 
 # check_transcripts MODE: one session with default options, both sides compared line for line.
 check_transcripts() {
