@@ -6,7 +6,8 @@ load helpers
 # Where packets are lost, the transport gives up, or the server.
 LOST="5|6"
 
-# check STATUS ARGUMENT...: on host b, ends with STATUS, or one of several (5|6); nothing goes to standard error. Nothing is measured, unless $seconds says how long.
+# check STATUS ARGUMENT...: on host b, ends with STATUS, or one of several (5|6); nothing goes to standard error. Nothing is
+# measured, unless $seconds says how long.
 check() {
 	client -t "$LIMIT" --check --duration "${seconds:-0}" "${@:2}"
 	expect "$1"
