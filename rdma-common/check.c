@@ -1147,14 +1147,21 @@ void check_init(struct check *check, const struct options *options, const struct
 	json_add_peer(check->findings, check->options->address, check->options->port);
 }
 
+/* Whether a step is `good` in all: what is not good in it can be done without then. */
+static bool forgive(struct check *check, bool good)
+{
+	if (good)
+		check->complaint.length = 0;
+	return good;
+}
+
 enum status check_path(struct check *check)
 {
-	bool usable = check_devices(check);
+	bool usable = forgive(check, check_devices(check));
 
 	if (check->options->address)
-		usable = find_addresses(check) && find_next_address(check) && usable;
-	if (usable) /* whatever else could not be used */
-		check->complaint.length = 0;
+		usable =
+			forgive(check, find_addresses(check) && find_next_address(check) && usable);
 	if (!check->options->address)
 		host_examine("", report_host, check);
 	if (!check_locked_memory(check) && usable)

@@ -71,6 +71,30 @@ with_addresses() {
 	[[ $(json error) == "setting: rdma0 port 1: "* ]]
 }
 
+without_device() {
+	lab run b rdma link delete aaa0
+	lab run b ip link set lo up
+}
+
+@test "--check: a device that cannot be used, beside one that can, is no reason; one whose interface is elsewhere cannot" {
+	repair=without_device
+	lab run b ip link set lo down
+	lab run b rdma link add aaa0 type "$LAB_TRANSPORT" netdev lo
+	check 0
+	says "device    aaa0 port 1: .*, down.*"
+	check 3 --json 203.0.113.9
+	[[ $(json error) == "address: not resolved: Network is unreachable; is the host up"* ]]
+	[ "$LAB_TRANSPORT" != siw ] || return 0
+	lab run b ip address flush dev eth0 scope global
+	repair="eval with_addresses && without_device"
+	check 8 --json
+	[[ $(json error) == "setting: rdma0 port 1: "*"; a link-local address passes no router: "* ]]
+	with_addresses
+	on b unshare --net "$PROGRAMS/rdma-client" --check
+	expect 3
+	says "  -> no GID of it can be used: .* or is not in this container; .*"
+}
+
 # check_without ADDRESS FOLDER...: --check on host b with nothing in these folders; exit status 3.
 check_without() {
 	# shellcheck disable=SC2016 # expanded on the host

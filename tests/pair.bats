@@ -104,8 +104,9 @@ check_sessions() {
 	done < <(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1")
 }
 
+# With as much memory as an ordinary user may lock.
 @test "$CLIENTS clients at once, each line attributable" {
-	start_server -t "$LIMIT" read
+	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
 		for i in $(seq "$4"); do
 			{ "$1/rdma-client" -t "$3" -m "client $i" read 192.0.2.1 "$2" >out.$i 2>&1; echo $? >status.$i; } &
