@@ -79,4 +79,6 @@ undisturbed() {
 	for host in a b; do
 		await lab run "$host" sh -c '! pgrep rdma-server'
 	done
+	all_pairs host-nowhere host-neither
+	[ "$status" -eq 125 ] # nothing was measured
 }
