@@ -399,6 +399,8 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);
+	if (options.one_off) /* until the one session has ended */
+		server.status = STATUS_INTERRUPTED;
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
 	return engine_end(&server.engine, status); /* interrupted: the one session of --one-off */

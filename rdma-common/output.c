@@ -174,22 +174,39 @@ static int find_place(const char *name, struct place *place)
 	return 0;
 }
 
+/* True if what is open there is the file of that name, by whatever descriptor. */
+static bool is_open_as(int descriptor, const struct stat *file)
+{
+	struct stat about;
+
+	return !fstat(descriptor, &about) && about.st_dev == file->st_dev &&
+	       about.st_ino == file->st_ino;
+}
+
 enum parsed output_resolve(struct options *options)
 {
 	const char *name = options->output;
+	struct stat file;
 	struct place place;
 	int flags;
 
-	if (!name || follow_links(name, &place) || place.descriptor < 0)
+	if (!name || follow_links(name, &place) || !place.is_open)
 		return PARSED_RUN;
-	flags = fcntl(place.descriptor, F_GETFL);
+	flags = place.descriptor >= 0 ? fcntl(place.descriptor, F_GETFL) : O_WRONLY;
 	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
 		return usage_error(
 			"--output '%s': descriptor %d is not open for writing; open it, or "
 			"name a file",
 			name, place.descriptor);
-	if (place.descriptor == STDOUT_FILENO)
+	if (is_standard_output(name) || stat(name, &file))
+		return PARSED_RUN;
+	if (is_open_as(STDOUT_FILENO, &file))
 		options->output = "-";
+	else if (is_open_as(STDERR_FILENO, &file))
+		return usage_error(
+			"--output '%s' is standard error, which has the messages; name a "
+			"file, or '-' for standard output",
+			name);
 	return PARSED_RUN;
 }
 
@@ -197,10 +214,11 @@ const char *output_error(int error)
 {
 	switch (error) {
 	case EBUSY:
-		return "it is a mount point, which no file can replace; mount its folder instead";
+		return "busy: it is a mount point, which no file can replace (mount its folder "
+		       "instead), or a terminal that somebody has for himself";
 	case EPERM:
 		return "not permitted: it is somebody else's in a folder with the sticky bit, or it "
-		       "or its folder is immutable ('lsattr')";
+		       "or its folder is immutable ('lsattr'), or sealed";
 	default:
 		return strerror(error);
 	}

@@ -32,10 +32,10 @@ struct outputs {
 int output_check(const char *name, uint64_t size);
 
 /*
- * Looks what --output means: each name of standard output, like /dev/stdout, becomes "-", and one
- * of a descriptor of this process that is not open for writing is a usage error, whose message has
- * been printed. Before anything is opened, which might get the number that a name says. Main
- * thread.
+ * Looks what --output means: each name of standard output, like /dev/stdout, becomes "-". One of
+ * standard error, or of a descriptor of this process that is not open for writing, is a usage
+ * error, whose message has been printed. Before anything is opened, which might get the number that
+ * a name says. Main thread.
  */
 enum parsed output_resolve(struct options *options);
 

@@ -255,7 +255,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 
 	payload->descriptor = STDIN_FILENO;
 	if (strcmp(payload->name, "-") != 0)
-		payload->descriptor = open(payload->name, O_RDONLY | O_CLOEXEC);
+		payload->descriptor = open(payload->name, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (payload->descriptor < 0)
 		return read_failed(payload, failure, strerror(errno));
 	start = lseek(payload->descriptor, 0, SEEK_CUR);

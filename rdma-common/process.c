@@ -234,6 +234,9 @@ void process_init(struct process *process, struct console *console)
 	process->ended[0] = -1;
 	process->ended[1] = -1;
 	process->main_descriptor = -1;
+	/* sh(1) has what it starts by '&' ignore the first; of nohup(1) see ending_signals() */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
 }
 
 enum status process_open(struct process *process)

@@ -73,7 +73,10 @@ enum wakeup {
  */
 void occupy_standard_descriptors(void);
 
-/* Initialises `process`, which may then be closed. `console` must outlive it. */
+/*
+ * Initialises `process`, which may then be closed, and no longer ignores SIGINT and SIGTERM.
+ * `console` must outlive it.
+ */
 void process_init(struct process *process, struct console *console);
 
 /*

@@ -156,9 +156,9 @@ happy_path() {
 	server -J -n 5	0	iwarp write clients:3 together	listening on	> $(printf '"operation": "write", *"operations": 5, *"status": 0,*%.0s' 1 2 3)	served=3
 	one-off -s 9000	0	read one-way ring:1000
 	one-off -s 9000	0	write one-way ring:1000
-	one-off	0	version:3	refused: client and server speak different versions
+	one-off	143	version:3	refused: client and server speak different versions
 	server -J	0	tutorial	start the server with that word	> "operation": null*"status": 4
-	one-off	0	tutorial	refused: the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server
+	one-off	143	tutorial	refused: the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
 	[[ $stderr == *"a pipe can be sent once, and --iters or --duration asks for it again"* ]]
@@ -206,7 +206,7 @@ happy_path() {
 	0	write check measures back seconds:1 payload:1
 	0	check measures iwarp passes:0 seconds:1 payload:8
 	END
-	outcomes one-off --max-size 1K <<<"0	check payload:1025	refused"
+	outcomes one-off --max-size 1K <<<"143	check payload:1025	refused"
 }
 
 # The last ones with lists of work requests that are as long as there may be at a time, then shorter, then longer again.
@@ -1183,6 +1183,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	one-off	143	iwarp received-MR+signal	interrupted
 	both	0	DISCONNECTED+signal
 	server	0	DISCONNECTED+signal:2 by-itself
+	one-off	143	clients:0
 	# one ends all sessions of a server, each in words
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
@@ -1415,7 +1416,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	outcomes <<-END
 	client -J -f $long	1	read	rdma-client: cannot read '$shown': No such file or directory
 	client -o $long/file	1	read	$missing
-	one-off -o $long/file	0	lacks:3	$missing
+	one-off -o $long/file	143	lacks:3	$missing
 	client -o $long/file	1	unknown	$missing
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
@@ -1469,12 +1470,12 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	client	4	write unknown passes:0 seconds:1	$once
 	client	0	unknown passes:5
 	client	4	refuse:5	the server refused: $once
-	one-off -n 5	0	unknown	refused: $once
+	one-off -n 5	143	unknown	refused: $once
 	one-off -n 5	0	write unknown
-	one-off	0	write unknown passes:5	refused: $once
+	one-off	143	write unknown passes:5	refused: $once
 	one-off -n 5 -s 1	0	one-way write passes:1
 	END
-	outcomes one-off -f <(echo short) <<<"0	clients:1 passes:5	refused: $once	served=0"
+	outcomes one-off -f <(echo short) <<<"143	clients:1 passes:5	refused: $once	served=0"
 	outcomes server -f <(echo short) <<<"0	clients:2 passes:5	served=2" # which has a copy
 	outcomes client -f <(echo short) <<<"0	write passes:5"
 	outcomes client -f <(echo short) <<<"4	passes:5	port 20000: $once"
@@ -1613,7 +1614,8 @@ drawn() {
 	client -v --tos 8	0	read	type of service 8
 	client --tos 8	1	fail:rdma_set_option:1:12	cannot set --tos: Cannot allocate memory
 	one-off --tos 8	1	fail:rdma_set_option:1:12	Cannot allocate memory
-	one-off --tos 8	0	fail:rdma_set_option:4:12	cannot set --tos: Cannot allocate memory
+	# a signal then ends it: no session has succeeded
+	one-off --tos 8	143	fail:rdma_set_option:4:12	cannot set --tos: Cannot allocate memory
 	END
 }
 
@@ -1712,7 +1714,7 @@ values() {
 	machine:98304	1x cannot register 2496 bytes of memory: 3 sessions have 24 KiB, and all may have 24 KiB
 	END
 	# long rings of the first clients leave memory for 64 at a time; the adapter counts whole pages, and takes no more than that
-	outcomes server -t 10 <<<"0	clients:64 together payload:100000 machine:$((4 * 2097152)) memory:2097152	served=64"
+	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 machine:$((4 * 8388608)) memory:8388608	served=64"
 }
 
 # Sessions are over after --timeout, and the threads that store for them are not.

@@ -36,6 +36,9 @@ usage_error() {
 	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
+	usage_error '--min-rate needs a rate, and --duration 0 measures none' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
+	usage_error 'ADDRESS is empty' rdma-client --check ''
+	usage_error 'ADDRESS is empty' rdma-client read '' 1
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
 	usage_error "not 'wirte'" rdma-server wirte
 	for port in 0 65536 1x ''; do
@@ -66,6 +69,16 @@ usage_error() {
 	[ "$status" -eq 143 ]
 }
 
+# As sh(1) has ignore what it starts by '&'. The pipe, which nobody writes to, holds it up.
+@test "a signal ends it while it opens what it sends, though whoever started it ignored that signal" {
+	mkfifo "$BATS_TEST_TMPDIR/pipe"
+	# shellcheck disable=SC2016 # expanded by that shell
+	run timeout 10 bash -c 'trap "" "$1"; rdma-server -f "$2" read &
+		while kill -s "$1" $!; do sleep 0.05; done 2>/dev/null
+		wait $!' - INT "$BATS_TEST_TMPDIR/pipe"
+	[ "$status" -eq 130 ]
+}
+
 without_output() {
 	"$@" >&-
 }
@@ -77,6 +90,7 @@ without_input() {
 @test "what is closed at the start cannot be named on the command line" {
 	usage_error "descriptor 1 is not open for writing" without_output rdma-client -o - read 192.0.2.1 1
 	usage_error "descriptor 1 is not open for writing" without_output rdma-server -o /dev/stdout read
+	usage_error "--output '/dev/stderr' is standard error" rdma-client -o /dev/stderr read 192.0.2.1 1
 	usage_error "--output '/dev/fd/99': descriptor 99 is not open for writing" rdma-server -o /dev/fd/99 read
 	usage_error "descriptor 0 is not open for writing" rdma-server -o /dev/stdin read </dev/null
 	run -1 --separate-stderr without_input rdma-client -f - read 192.0.2.1 1

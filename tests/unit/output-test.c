@@ -1034,27 +1034,31 @@ TEST(what_is_open_already_is_written_to_in_place)
 	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* a name there can be no file's */
 }
 
-/* What --output is then; what cannot be written to is a row of options.bats. */
+/* What --output is then; what cannot be written to, and standard error, are rows of options.bats.
+ */
 TEST(standard_output_has_many_names)
 {
-	char parents[32];
-	const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link",
+	char again[32];
+	int descriptor = dup(STDOUT_FILENO);
+	const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
+				      "/proc/thread-self/fd/1", "link", again,
 				      /* and of something else: */
-				      parents, "new", "/dev/stderr", "/dev/null", "missing/file",
-				      "/proc/self/fd", "/proc/self/fd/x", "1", NULL };
+				      "new", "/dev/null", "missing/file", "/proc/self/fd",
+				      "/proc/self/fd/x", "1", NULL };
 
-	snprintf(parents, sizeof(parents), "/proc/%d/fd/1", (int)getppid());
+	snprintf(again, sizeof(again), "/dev/fd/%d", descriptor);
 	assert_int_equal(symlink("/dev/stdout", "link"), 0);
 	for (size_t i = 0; i < ENTRIES(names); i++) {
 		struct options options = { .output = names[i] };
 
 		assert_int_equal(output_resolve(&options), PARSED_RUN);
-		if (i < 5)
+		if (i < 7)
 			assert_string_equal(options.output, "-");
 		else
 			assert_ptr_equal(options.output, names[i]);
 	}
 	assert_int_equal(unlink("link"), 0);
+	close(descriptor);
 }
 
 TEST(nothing_is_left)
