@@ -67,8 +67,8 @@ setup() {
 @test "--busy-poll: sessions are right, with several clients" {
 	start_server -t "$LIMIT" --busy-poll -n 50 -m "from a server that spins" read
 	# shellcheck disable=SC2016 # expanded on the host
-	on b bash -ec 'for i in {1..4}; do "$0" -t "$1" --busy-poll -n 50 read 192.0.2.1 "$2" & done
-		for i in {1..4}; do wait -n; done' "$PROGRAMS/rdma-client" "$LIMIT" "$port"
+	on b bash -ec 'for i in {1..4}; do "$0" -t "$1" --busy-poll -n 50 read 192.0.2.1 "$2" & pids+=" $!"; done
+		for pid in $pids; do wait "$pid"; done' "$PROGRAMS/rdma-client" "$LIMIT" "$port"
 	expect 0
 	[ "$(grep -c "remote buffer: from a server that spins" <<<"$output")" -eq 4 ]
 	stop_server
