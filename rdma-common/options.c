@@ -189,12 +189,12 @@ static const struct row *find_row(enum role role, int value)
 }
 
 /* The exit statuses (status.h) in short. */
-#define EXIT_STATUS_HELP                                                              \
-	"Exit status:\n"                                                              \
-	"  0  both directions delivered and verified (server: stopped by a signal)\n" \
-	"  1  unexpected failure on this host          2  wrong usage\n"              \
-	"  3  no usable RDMA device, address or route  4  refused by the peer\n"      \
-	"  5  timed out                                6  peer lost\n"                \
+#define EXIT_STATUS_HELP                                                             \
+	"Exit status:\n"                                                             \
+	"  0  both directions delivered and verified (server without -1: stopped)\n" \
+	"  1  unexpected failure on this host          2  wrong usage\n"             \
+	"  3  no usable RDMA device, address or route  4  refused by the peer\n"     \
+	"  5  timed out                                6  peer lost\n"               \
 	"  7  contents wrong                           8  slower than --min-rate\n"
 
 /* `usage`, and the options of a program; what each is for stands in column 25. */

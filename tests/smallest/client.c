@@ -40,7 +40,7 @@ enum work {
 	SEND_MR,
 	SEND_DONE,
 	WRITE,
-	PROBE
+	PROBE /* for soft-iWARP alone: see await() */
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -171,7 +171,7 @@ static void exchange(void)
 			      le32toh(messages[RECEIVE_MR].rkey)),
 	      "post a write");
 	send_message(SEND_DONE, MSG_DONE); /* arrives behind the WRITE */
-	await(SEND_DONE);
+	await(SEND_DONE);                  /* and so the WRITE: a send queue completes in order */
 	await(RECEIVE_DONE);
 	check(le32toh(messages[RECEIVE_DONE].type) == MSG_DONE ? 0 : EPROTO, "use a message");
 	if (!disconnected)
