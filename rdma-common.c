@@ -1459,8 +1459,8 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		/* the interval that ends now ends with the operation, if that is soon */
-		if (connection->interval_time < INT64_MAX)
+		/* an interval that ends now ends with the operation, if that is soon */
+		if (connection->interval_time <= now)
 			connection->interval_time += interval_length(connection);
 		transfer_stop(&connection->transfer);
 	}

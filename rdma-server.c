@@ -403,5 +403,5 @@ int main(int argc, char **argv)
 		server.status = STATUS_INTERRUPTED;
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	return engine_end(&server.engine, status); /* interrupted: the one session of --one-off */
+	return engine_end(&server.engine, status); /* interrupted: with --one-off */
 }

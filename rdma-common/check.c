@@ -286,6 +286,7 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 	struct ibv_gid_entry gid;
 	const char *advice = NULL;
 
+	check->infiniband = false;
 	append(&check->found, "resolved: from %s by %s port %u",
 	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
 	       id->port_num);
@@ -965,7 +966,8 @@ static bool try_rates(struct check *check)
 			failure_set(&check->failure, STATUS_TOO_SLOW,
 				    "--min-rate cannot be judged: the rate was %s",
 				    check->found.text);
-		return report(check, "rate", check->options->minimum_rate == 0);
+		report(check, "rate", check->options->minimum_rate == 0);
+		return true; /* the paths are examined all the same */
 	}
 	for (int look = 1; look == 1 || (look == 2 && look_slow(check, &rates)); look++) {
 		if (!measure_rate(check, false, &rates.to_server) ||
@@ -1164,6 +1166,8 @@ enum status check_path(struct check *check)
 			forgive(check, find_addresses(check) && find_next_address(check) && usable);
 	if (!check->options->address)
 		host_examine("", report_host, check);
+	if (usable && check->memory_error) /* counts for more than what limits this host */
+		check->complaint.length = 0;
 	if (!check_locked_memory(check) && usable)
 		return STATUS_LOCAL_FAILURE;
 	if (!usable)

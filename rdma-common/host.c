@@ -104,19 +104,21 @@ static double device_rate(const char *device)
 
 /*
  * The folder of a device's PCI function, but for the function's number: that of the adapter. False:
- * it has none, or is a virtual function, whose ports are the adapter's.
+ * it has none, or is software, a virtual function or a subfunction, whose ports are the adapter's.
  */
 static bool find_adapter(const char *device, char adapter[PATH_MAX])
 {
 	char path[PATH_MAX + 16], *name, *number;
 
 	snprintf(path, sizeof(path), "%s/device/physfn", device);
-	if (!access(path, F_OK))
+	if (!access(path, F_OK) || host_is_software(device))
 		return false;
 	snprintf(path, sizeof(path), "%s/device", device);
 	if (!realpath(path, adapter))
 		return false;
 	name = strrchr(adapter, '/');
+	if (strstr(name, ".sf."))
+		return false;
 	if (!strchr(name, ':')) /* an auxiliary device, whose parent that is */
 		*name = '\0';
 	number = strrchr(adapter, '.');

@@ -112,7 +112,7 @@ static ssize_t read_link(const struct place *place, char target[PATH_MAX])
 static bool is_magic(struct place *place)
 {
 	const char *slash = strrchr(place->path, '/');
-	char folder[PATH_MAX], own[PATH_MAX];
+	char folder[PATH_MAX], own[PATH_MAX], of_thread[PATH_MAX];
 	struct statfs about;
 	uint64_t number;
 
@@ -121,7 +121,8 @@ static bool is_magic(struct place *place)
 		return false;
 	place->is_open = true;
 	if (realpath(place->folder, folder) && realpath("/proc/self/fd", own) &&
-	    !strcmp(folder, own) &&
+	    realpath("/proc/thread-self/fd", of_thread) &&
+	    (!strcmp(folder, own) || !strcmp(folder, of_thread)) &&
 	    parse_number(slash ? slash + 1 : place->path, 0, INT_MAX, &number))
 		place->descriptor = (int)number;
 	return true;
@@ -174,13 +175,25 @@ static int find_place(const char *name, struct place *place)
 	return 0;
 }
 
-/* True if what is open there is the file of that name, by whatever descriptor. */
-static bool is_open_as(int descriptor, const struct stat *file)
+/* Several payloads at a time would be mixed up in it. Devices like /dev/null, whose major number is
+ * 1 (null(4)), do not mind. */
+static bool is_shared(const struct stat *about)
+{
+	return !S_ISCHR(about->st_mode) || major(about->st_rdev) != 1;
+}
+
+/*
+ * True if that is what is open as `descriptor`: by its number or, of a pipe, a socket or a
+ * terminal, by another one. Of a file each may have a place of its own.
+ */
+static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
 	struct stat about;
 
-	return !fstat(descriptor, &about) && about.st_dev == file->st_dev &&
-	       about.st_ino == file->st_ino;
+	if (place->descriptor == descriptor)
+		return true;
+	return !S_ISREG(file->st_mode) && is_shared(file) && !fstat(descriptor, &about) &&
+	       about.st_dev == file->st_dev && about.st_ino == file->st_ino;
 }
 
 enum parsed output_resolve(struct options *options)
@@ -200,9 +213,9 @@ enum parsed output_resolve(struct options *options)
 			name, place.descriptor);
 	if (is_standard_output(name) || stat(name, &file))
 		return PARSED_RUN;
-	if (is_open_as(STDOUT_FILENO, &file))
+	if (is_open_as(STDOUT_FILENO, &place, &file))
 		options->output = "-";
-	else if (is_open_as(STDERR_FILENO, &file))
+	else if (is_open_as(STDERR_FILENO, &place, &file))
 		return usage_error(
 			"--output '%s' is standard error, which has the messages; name a "
 			"file, or '-' for standard output",
@@ -242,9 +255,7 @@ static int check_folder(const char *folder, uint64_t size)
 		return 0;
 	/* root may have what is reserved as well */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
-	/* some file systems in memory do not know how many blocks they have, or files may be */
-	if (about.f_files > 0 && about.f_ffree == 0)
-		return fail(ENOSPC);
+	/* some file systems in memory do not know how many blocks they have */
 	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize)
 		return fail(ENOSPC);
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size)
@@ -305,13 +316,6 @@ static bool wait_for_reader(int descriptor)
 	return poll(&ready, 1, PATIENCE_MILLISECONDS) > 0;
 }
 
-/* Several payloads at a time would be mixed up in it. Devices like /dev/null, whose major number is
- * 1 (null(4)), do not mind. */
-static bool is_shared(const struct place *place)
-{
-	return !S_ISCHR(place->about.st_mode) || major(place->about.st_rdev) != 1;
-}
-
 /* Waits until nobody else stores there. 0 or -1 with errno. */
 static int take_turn(struct output *output, atomic_bool *turn)
 {
@@ -362,11 +366,11 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /* Writes a name beside the file into output->temporary_name, which is most likely nobody's. */
-static void choose_name(struct output *output)
+static void choose_name(struct output *output, int attempt)
 {
-	unsigned int number = 0;
+	unsigned int number = (unsigned int)attempt; /* unless there is a random one */
 
-	getrandom(&number, sizeof(number), GRND_NONBLOCK); /* else it is 0, then the next one */
+	getrandom(&number, sizeof(number), GRND_NONBLOCK);
 	snprintf(output->temporary_name, sizeof(output->temporary_name), "%s" TEMPORARY_NAME,
 		 output->place.folder, number & 0xffffff);
 }
@@ -378,7 +382,7 @@ static void choose_name(struct output *output)
  */
 static int create_file(struct output *output)
 {
-	const mode_t mode = output->place.about.st_mode ? 0600 : 0666;
+	mode_t mode = 0666;
 	int descriptor = -1;
 
 	if (!access("/proc/self/fd", X_OK)) { /* by which it gets its name */
@@ -386,8 +390,10 @@ static int create_file(struct output *output)
 		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 			return descriptor;
 	}
+	if (output->place.about.st_mode) /* there is one, which only its users may read */
+		mode = 0600;
 	for (int i = 0; i < MOST_NAMES && descriptor < 0; i++) {
-		choose_name(output);
+		choose_name(output, i);
 		descriptor =
 			open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
 		if (descriptor < 0 && errno != EEXIST)
@@ -455,7 +461,7 @@ static int link_file(struct output *output)
 	for (int i = 0; i < MOST_NAMES && error == EEXIST; i++) {
 		error = linkat(AT_FDCWD, source, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
 		if (error == EEXIST)
-			choose_name(output);
+			choose_name(output, i);
 		name = output->temporary_name;
 	}
 	if (error)
@@ -526,7 +532,7 @@ static int open_descriptor(struct output *output, struct outputs *outputs, const
 	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
 	if (place->is_file)
 		return create_file(output);
-	if (is_shared(place) && take_turn(output, &outputs->taken))
+	if (is_shared(&place->about) && take_turn(output, &outputs->taken))
 		return -1;
 	if (place->descriptor >= 0)
 		return open_again(output, place->descriptor);

@@ -11,7 +11,7 @@
 /*
  * The outcome of a session, and the exit status of a program. The numbers are documented in --help;
  * a MSG_VERDICT carries three of them. STATUS_INTERRUPTED never is an exit status: main() ends by
- * the signal instead, or, as a server stopped by a signal, with STATUS_SUCCESS.
+ * the signal instead, or, as a server without --one-off, with STATUS_SUCCESS.
  */
 enum status {
 	STATUS_SUCCESS = 0,        /* both directions delivered and verified */

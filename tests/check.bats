@@ -69,6 +69,9 @@ with_addresses() {
 	check 8 --json
 	[ "$(json setting.status)" = failed ]
 	[[ $(json error) == "setting: rdma0 port 1: "* ]]
+	on b prlimit --memlock=8192 setpriv --bounding-set -ipc_lock "$PROGRAMS/rdma-client" --check --json
+	expect 1
+	[[ $(json error) == "memory: 12 KiB, which a session needs, cannot be registered: "* ]]
 }
 
 without_device() {

@@ -1514,6 +1514,8 @@ device_that_counts() {
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 3 ]
 	fake client "write memory:25000 5*operation@700" -J --interval 1 --duration 1 -t 5 -s 30000 # a pass may take longer
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 2 ]
+	fake client "write 5*operation@700" -J --interval 2 --duration 1 -t 5 --depth 1 -s 3000000
+	grep '"begin": 0, "end": 2[.,]' <<<"$output" # no interval ended with --duration
 	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # and has no operation
 }
 

@@ -622,7 +622,8 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 
 TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
 {
-	static const struct turn turns[] = { SIZES, { 0 } };
+	static const struct turn turns[] = { SIZES, { 0 } },
+				 paths[] = { SIZES, VERIFIED(5, GOOD), VERIFIED(6, GOOD), { 0 } };
 
 	start(RATED, turns);
 	path.measures = false;
@@ -633,6 +634,12 @@ TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
 	path.options.minimum_rate = 1;
 	play(STATUS_TOO_SLOW);
 	expect("rate", "failed: not measured: the server is of an older release, which cannot");
+	start(RATED, paths);
+	path.measures = false;
+	path.options.minimum_rate = 1;
+	path.options.connections = 2;
+	play(STATUS_TOO_SLOW);
+	expect("path", "ok: source port 5: verified in both directions | ok: source port 6: *");
 	start(RATED, turns);
 	path.options.duration_seconds = 0;
 	play(GOOD);
@@ -803,12 +810,13 @@ TEST(the_next_address_is_examined_anew)
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct addrinfo next = { .ai_addr = (struct sockaddr *)&address };
 
-	start(OVER_IWARP, turns);
+	start(OVER_INFINIBAND, turns);
 	path.check.untried = &next;
 	for (int i = 0; i < 4; i++)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
 	play(BROKEN);
 	assert_null(path.check.untried);
+	assert_false(path.check.infiniband); /* the next one is iWARP's */
 	expect("counters", "ok: *");
 	/* unless a server of this project answered */
 	start(OVER_IWARP, refused);

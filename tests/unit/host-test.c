@@ -222,7 +222,8 @@ static void put_function(const char *device, const char *function)
 	put_device(device, "device/current_link_speed", "8.0 GT/s PCIe");
 }
 
-/* That of two functions of one adapter; a virtual function has no port of its own. */
+/* That of two functions of one adapter; neither a virtual function nor a subfunction has a port of
+ * its own, nor software. */
 TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
 {
 	put_function("mlx5_0", "0000:3b:00.0");
@@ -231,6 +232,10 @@ TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
 	put_line("pci/0000:3b:00.1/physfn/uevent", "DRIVER=mlx5_core");
 	expect(false, "but fast enough for the 100 Gbit/s");
 	put_function("mlx5_2", "0000:3c:00.0");
+	make_folders("pci/0000:3b:00.0/");
+	put_function("mlx5_3", "0000:3b:00.0/mlx5_core.sf.2");
+	put_function("rxe0", "0000:3b:00.3");
+	put_device("rxe0", "parent", "eth2");
 	expect(false, "but fast enough for the 100 Gbit/s");
 }
 

@@ -47,6 +47,7 @@ enum call {
 	MODE,
 	READ_ACL,
 	SET_ACL,
+	RANDOM,
 	SYNC,
 	SYNC_FOLDER,
 	CLOSE, /* which closes all the same */
@@ -68,8 +69,7 @@ struct disk {
 	unsigned int stops;        /* calls of write(2) that are still to come to nothing */
 	const char *special;       /* has these attributes, STATX_ATTR_* */
 	uint64_t attributes;
-	bool full_of_files; /* with no room for another one */
-	uint32_t acl;       /* of files */
+	uint32_t acl; /* of files */
 };
 
 static struct disk disk;
@@ -144,9 +144,7 @@ int statvfs(UNUSED const char *name, struct statvfs *about)
 	*about = (struct statvfs){ .f_frsize = disk.sizeless ? 0 : BLOCK,
 				   .f_blocks = disk.blockless ? 0 : 10 * BLOCKS,
 				   .f_bavail = disk.blockless ? 0 : BLOCKS,
-				   .f_bfree = BLOCKS + disk.reserve,
-				   .f_files = disk.sizeless ? 0 : 10,
-				   .f_ffree = disk.full_of_files || disk.sizeless ? 0 : 1 };
+				   .f_bfree = BLOCKS + disk.reserve };
 	return 0;
 }
 
@@ -222,9 +220,10 @@ int open(const char *name, int flags, ...)
 ssize_t getrandom(void *number, size_t size, UNUSED unsigned int flags)
 {
 	assert_int_equal(size, sizeof(done.names));
-	memcpy(number, &done.names, size);
+	if (!fails(RANDOM))
+		memcpy(number, &done.names, size);
 	done.names++;
-	return (ssize_t)size;
+	return disk.errors[RANDOM] ? -1 : (ssize_t)size;
 }
 
 int linkat(int start, const char *from, int end, const char *to, int flags)
@@ -526,12 +525,19 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 	output = opened("elsewhere/new");
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(commit(output), ENOENT);
-	/* a file that has a temporary name is another's */
+	/* or what it was to replace is gone: it is a new one, which umask(2) counts for */
 	assert_int_equal(store("old", 5), 0);
-	for (int round = 0; round < 2; round++) {
+	output = opened("old");
+	assert_int_equal(unlink("old"), 0);
+	assert_int_equal(commit(output), 0);
+	assert_int_equal(about_file("old").st_mode & 07777, 0640);
+	/* a file that has a temporary name is another's */
+	for (int round = 0; round < 4; round++) {
 		choose_way(round);
+		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(store("rdma-payload-000000", 7), 0);
 		done.names = 0;
+		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then they are counted */
 		assert_int_equal(store("old", SIZE), 0);
 		assert_int_equal(done.names, 2);
 		assert_stored("old", bytes, SIZE);
@@ -729,7 +735,6 @@ TEST(what_cannot_be_stored_is_found_before)
 		/* ramfs; and what FUSE makes of nothing */
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .blockless = true } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .sizeless = true } },
-		{ "new", 1, ENOSPC, { .full_of_files = true } },
 		{ "old", 1, EBUSY, ATTRIBUTE("old", MOUNT_ROOT) },
 		{ "old", 1, EPERM, ATTRIBUTE("old", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE("old", APPEND) },
@@ -1039,14 +1044,16 @@ TEST(what_is_open_already_is_written_to_in_place)
 TEST(standard_output_has_many_names)
 {
 	char again[32];
-	int descriptor = dup(STDOUT_FILENO);
+	int ends[2], before = dup(STDOUT_FILENO);
 	const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
 				      "/proc/thread-self/fd/1", "link", again,
 				      /* and of something else: */
 				      "new", "/dev/null", "missing/file", "/proc/self/fd",
 				      "/proc/self/fd/x", "1", NULL };
 
-	snprintf(again, sizeof(again), "/dev/fd/%d", descriptor);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+	snprintf(again, sizeof(again), "/dev/fd/%d", ends[1]);
 	assert_int_equal(symlink("/dev/stdout", "link"), 0);
 	for (size_t i = 0; i < ENTRIES(names); i++) {
 		struct options options = { .output = names[i] };
@@ -1057,8 +1064,11 @@ TEST(standard_output_has_many_names)
 		else
 			assert_ptr_equal(options.output, names[i]);
 	}
+	assert_int_equal(dup2(before, STDOUT_FILENO), STDOUT_FILENO);
+	close(before);
+	close(ends[0]);
+	close(ends[1]);
 	assert_int_equal(unlink("link"), 0);
-	close(descriptor);
 }
 
 TEST(nothing_is_left)
