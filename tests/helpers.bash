@@ -72,13 +72,13 @@ within() {
 }
 
 # start WHO HOST COMMAND...: the server, the client or the peer of a test, in the background; sets $WHO to its process here,
-# $WHO_out and $WHO_err to what it prints. Both files are there, and empty, before it starts.
+# $WHO_out and $WHO_err to what it prints. Both files are there, and empty, before it starts. No test takes five minutes.
 start() {
 	local -n process=$1 out=$1_out err=$1_err
 	out=$BATS_TEST_TMPDIR/$1.out err=$BATS_TEST_TMPDIR/$1.err
 	: >"$out"
 	: >"$err"
-	lab run -w 0 "$2" "${@:3}" </dev/null >>"$out" 2>>"$err" 3>&- &
+	lab run -w 300 "$2" "${@:3}" </dev/null >>"$out" 2>>"$err" 3>&- &
 	process=$!
 }
 

@@ -50,8 +50,8 @@ transcript() {
 }
 
 @test "README: a session prints on both sides what the transcript shows" {
-	serve "$(typed A 1 'The two commands' | sed 's/read|write/--one-off write/')"
-	connect "$(typed B 1 'The two commands' | sed 's/read|write/write/')"
+	serve "$(typed A 1 'The two commands' | sed 's/ write/ --one-off write/')"
+	connect "$(typed B 1 'The two commands')"
 	await_end server
 	diff <(transcript A) <(shape <"$server_out")
 	diff <(transcript B) <(shape <<<"$output")
