@@ -32,6 +32,11 @@
 #define PROBES_PER_TIMEOUT 4
 /* The time that a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
+/*
+ * Who is held up by a disk, or a pipe, of its own gives up by so much of --timeout before the time
+ * is up: the peer's may be by then, which would not know why.
+ */
+#define OWN_DELAYS_PER_TIMEOUT 8
 /* How often it is shown how far a session is. */
 #define PROGRESS_MILLISECONDS 250
 /* Slots of the control region, one cache line each: receives, then one for each type of message. */
@@ -742,6 +747,14 @@ static void end_interval(struct connection *connection)
 	connection->interval_bytes = completed;
 }
 
+/* The operation is at its end, and so is the last interval, however short it is. */
+static void end_intervals(struct connection *connection)
+{
+	if (connection->interval_time != INT64_MAX)
+		end_interval(connection);
+	connection->interval_time = INT64_MAX;
+}
+
 /* The peer's region is known: starts the clocks; the operation is posted from now on. */
 static void begin_operation(struct connection *connection)
 {
@@ -771,10 +784,23 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Until when this side waits for its own disk, or pipe; as long as for the peer, without a helper.
+ */
+static int64_t own_deadline(const struct connection *connection)
+{
+	int64_t timeout = timeout_milliseconds(connection->options);
+
+	if (!connection->outgoing.helper && !connection->incoming.helper)
+		return connection->deadline;
+	return connection->deadline - timeout / OWN_DELAYS_PER_TIMEOUT;
+}
+
 static int64_t session_due(struct connection *connection)
 {
-	int64_t due = connection->deadline;
+	int64_t due = connection->deadline, own = own_deadline(connection);
 
+	if (own > connection->now) /* else it has been looked at, and the peer is waited for */
+		due = own;
 	if (window_is_allowed(connection))
 		due = earlier(due, transfer_window_time(&connection->transfer, connection->now));
 	if (connection->protocol.phase == PHASE_EXCHANGING) {
@@ -811,9 +837,7 @@ static void follow_step(struct connection *connection, const struct protocol *be
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
 	if (type == EVENT_OPERATION_COMPLETED && now->operates) {
-		if (interval_length(connection) > 0)
-			end_interval(connection); /* the last one, however short it is */
-		connection->interval_time = INT64_MAX;
+		end_intervals(connection);
 		print_status(&connection->log, "send completed successfully.");
 	}
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
@@ -1037,6 +1061,9 @@ double operation_rate(const struct connection *connection)
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
+	if (transfer_operated(&connection->transfer) &&
+	    transfer_outstanding(&connection->transfer) == 0)
+		end_intervals(connection);
 	/* the adapter there answers for a program that stands still */
 	if (!transfer_waits_for_peer(&connection->transfer))
 		set_deadline(connection, connection->now);
@@ -1493,7 +1520,8 @@ static void show_progress(const struct connection *connection)
  */
 static void check_clocks(struct connection *connection)
 {
-	if (connection->now >= connection->deadline)
+	if (connection->now >= connection->deadline ||
+	    (connection->now >= own_deadline(connection) && own_delay(connection)))
 		expire_session(connection);
 	if (connection->protocol.phase != PHASE_EXCHANGING)
 		return;

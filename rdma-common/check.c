@@ -503,6 +503,10 @@ static void advise_connecting(struct check *check)
 	if (check->verified == 1 && !told && (silent || connection->status == STATUS_REFUSED))
 		append(&check->advice, "the server took a session, and no other behind it: start "
 				       "it without --one-off");
+	else if (silent && check->verified > 0)
+		append(&check->advice, "it took sessions before: the server has ended or stands "
+				       "still, or the path to it is down; see to that, and begin "
+				       "again");
 	else if (silent && check->iwarp)
 		append(&check->advice, "the host answers, but not this TCP port: open it in the "
 				       "firewalls of both hosts and between ('nft list ruleset'); "
@@ -514,10 +518,9 @@ static void advise_connecting(struct check *check)
 		       "one partition ('ibdiagnet')?");
 	else if (silent)
 		append(&check->advice,
-		       "the host answers, but not its RDMA connection manager: open "
-		       "UDP port 4791 in the firewalls of both hosts and between "
-		       "('nft list ruleset'); does the address belong to the "
-		       "server's RDMA device?");
+		       "is the server running, and not stopped? Else open UDP port 4791 in the "
+		       "firewalls of both hosts and between ('nft list ruleset'); does the "
+		       "address belong to the server's RDMA device?");
 }
 
 /* What the server told of itself. */

@@ -23,8 +23,10 @@ static struct speed calculate_speed(const struct connection *connection)
 	int64_t nanoseconds = figures->completed - figures->started;
 	struct speed speed = { 0 };
 
-	speed.operations =
-		pass == LENGTH_UNKNOWN || !pass ? figures->bytes > 0 : figures->bytes / pass;
+	if (pass == LENGTH_UNKNOWN || !pass) /* of a pipe: one, once that has ended */
+		speed.operations = figures->bytes > 0 && transfer_operated(&connection->transfer);
+	else
+		speed.operations = figures->bytes / pass;
 	if (!speed.operations || nanoseconds <= 0)
 		return speed;
 	speed.seconds = (double)nanoseconds / NANOSECONDS_PER_SECOND;

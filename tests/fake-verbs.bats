@@ -1004,7 +1004,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	4	check refuse:4 lacks:1 from:900 until:1000	> with 1 byte: the server refused: the server is busy
 	4	check refuse:4 lacks:3 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
 	143	check 2*accept=busy REJECTED+signal until:99	> memory
-	5	check ESTABLISHED!	> -> the host answers, but not its RDMA connection manager: open UDP port 4791
+	5	check ESTABLISHED!	> -> is the server running, and not stopped? Else open UDP port 4791
 	5	check iwarp ESTABLISHED!	> -> the host answers, but not this TCP port
 	5	check received-VERDICT!	> $transfer arrived, server to client verified: $silent
 	5	check sent-MR!	> -> not a byte passes in one direction at least
@@ -1516,6 +1516,8 @@ device_that_counts() {
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 2 ]
 	fake client "write 5*operation@700" -J --interval 2 --duration 1 -t 5 --depth 1 -s 3000000
 	grep '"begin": 0, "end": 2[.,]' <<<"$output" # no interval ended with --duration
+	fake client "memory:25000 peer-operation@2500" -J --interval 1 -t 5 -s 30000 # it ends with the operation of this side
+	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 1 ]
 	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # and has no operation
 }
 

@@ -420,7 +420,8 @@ TEST(a_size_that_does_not_pass_is_explained)
 #define AT_1_BYTE     "failed: peer: with 1 byte: cause "
 #define AT(size)      "ok: * | failed: peer: with " size " bytes: cause "
 #define ONE_OFF       " -> the server took a session, and no other behind it: start it without --one-off"
-#define ROCE_SILENT   " -> the host answers, but not its RDMA connection manager: open UDP port 4791 *"
+#define ROCE_SILENT   " -> is the server running, and not stopped? Else open UDP port 4791 *"
+#define ENDED_SINCE   " -> it took sessions before: the server has ended or stands still, or the path to it is down; *"
 #define IWARP_SILENT  " -> the host answers, but not this TCP port: *"
 
 /* No session came about: what is reported of the server. */
@@ -437,7 +438,7 @@ TEST(a_connection_that_is_refused_is_explained)
 		{ OVER_IWARP, { PASSES(1), FAILS(1024, REFUSAL) }, REFUSAL, .found = AT("1024") "4" ONE_OFF },
 		{ OVER_ROCE, { PASSES(1), FAILS(1024, BROKEN) }, BROKEN, .found = AT("1024") "1" },
 		{ OVER_ROCE, { UP_TO_1024, FAILS(MTU - 1, REFUSAL) }, REFUSAL, .found = AT("4095") "4" },
-		{ OVER_IWARP, { UP_TO_1024, FAILS(MTU + 1, LOST) }, LOST, .found = AT("4097") "6" IWARP_SILENT },
+		{ OVER_IWARP, { UP_TO_1024, FAILS(MTU + 1, LOST) }, LOST, .found = AT("4097") "6" ENDED_SINCE },
 		/* the mode of the server is taken from its rejection, once; and tried out where that gives no reason */
 		{ OVER_ROCE, { REFUSED(1, REFUSAL_OPERATION, 0), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL, .found = AT_1_BYTE "4" },
