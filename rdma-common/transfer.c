@@ -589,15 +589,26 @@ static uint64_t operation_limit(const struct transfer *transfer)
 	return smaller(limit, operated(transfer)->length);
 }
 
+/* Bytes from where `posted` lies to the end of either ring, or of a pass: that is an operation. */
+static uint64_t to_the_end(const struct transfer_operation *operation,
+			   const struct transfer_stream *stream)
+{
+	const struct stream_plan *plan = &stream->plan;
+	uint64_t straight = smaller(stream->local_span - operation->local,
+				    stream->remote_span - operation->remote);
+
+	if (stream->repeats || plan->passes == 1 || plan->length == LENGTH_UNKNOWN)
+		return straight;
+	return smaller(straight, plan->length - operation->posted % plan->length);
+}
+
 /* The requests that may be posted now up to one that asks for a completion. */
 static struct transfer_run plan_run(const struct transfer *transfer, uint64_t most)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	const struct transfer_stream *stream = operated(transfer);
 	uint64_t bytes = operation_limit(transfer) - operation->posted;
-	/* to the end of either ring */
-	uint64_t straight = smaller(stream->local_span - operation->local,
-				    stream->remote_span - operation->remote);
+	uint64_t straight = to_the_end(operation, stream);
 	uint64_t size = smaller(smaller(operation->size, bytes), straight);
 	bool same = size == stream->local_span && size == stream->remote_span;
 	uint64_t alike = (same ? bytes : smaller(bytes, straight)) / size;

@@ -324,6 +324,12 @@ STORY("a completion that nobody asked for, or that came before, completes nothin
 STORY("a run ends with a completion, and so does what can be posted for now", OUT, MIB, MIB, MIB, .request = 100);
 	FILLS(1050); NO_NEXT(0); NEXT(3, 3, 100, false); NEXT(32, 1, 100, true); NEXT(4, 4, 100, true); NEXT(32, 2, 100, false);
 	NEXT(32, 1, 50, true); NO_NEXT(32);
+STORY("the last one that the depth allows asks for a completion", OUT, MIB, MIB, MIB, .depth = 9, .request = 100);
+	FILLS(MIB); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true);
+	NEXT(16, 1, 100, true); NO_NEXT(16);
+STORY("a request ends where a pass ends, which is an operation", OUT | EVERY_PASS, 1000, 4096, 4096, .passes = 10);
+	FILLS(3500); NEXT(16, 1, 1000, false); NEXT(16, 1, 1000, false); NEXT(16, 1, 1000, false); NEXT(16, 1, 500, true);
+	NO_NEXT(16); FILLS(596); NEXT(16, 1, 500, false); NEXT(16, 1, 96, true);
 	/* a pipe of single bytes: each is the last one for now */
 STORY("no more completions are asked for than are remembered", OUT, MIB, MIB, MIB, .depth = 128, .request = 100);
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
