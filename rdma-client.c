@@ -150,7 +150,8 @@ static void connect_failed(struct connection *connection, int error)
 			 "rdma-server, and sends at once?";
 		break;
 	case EINVAL:
-		advice = "; a link-local address needs its network interface, as in fe80::1%eth0";
+		advice = "; does a link-local address lack its network interface, as in "
+			 "fe80::1%eth0?";
 		break;
 	case ENODEV:
 	case EMFILE:
