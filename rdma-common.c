@@ -33,8 +33,9 @@
 /* The time that a connection that has failed, or that is overdue, may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /*
- * Who is held up by a disk, or a pipe, of its own gives up by so much of --timeout before the time
- * is up: the peer's may be by then, which would not know why.
+ * Who is held up by a disk, or a pipe, of its own gives up by this part of --timeout before the
+ * time is up, and by what may pass before the peer is told that something has moved: the peer's
+ * time may be up first, which would not know why.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 /* How often it is shown how far a session is. */
@@ -788,11 +789,12 @@ static int64_t earlier(int64_t a, int64_t b)
  */
 static int64_t own_deadline(const struct connection *connection)
 {
-	int64_t timeout = timeout_milliseconds(connection->options);
+	int64_t margin = timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT +
+			 TRANSFER_MILLISECONDS;
 
 	if (!connection->outgoing.helper && !connection->incoming.helper)
 		return connection->deadline;
-	return connection->deadline - timeout / OWN_DELAYS_PER_TIMEOUT;
+	return connection->deadline - margin;
 }
 
 static int64_t session_due(struct connection *connection)

@@ -211,15 +211,17 @@ unmount_slowly() {
 	exchange write 50000 35000 64
 }
 
+# With the standard --timeout on both sides.
+# bats test_tags=slow
 @test "a pipe that is silent, and a reader that does not read: who has it gives the reason, though both sides wait as long" {
-	start_server -1 -t 4 -o /run/arrived write
+	start_server -1 -o /run/arrived write
 	# shellcheck disable=SC2016 # expanded on the host
-	on b bash -c '"$0" -t 4 --one-way -f <(head -c 300000 /dev/zero; exec sleep 30) write 192.0.2.1 "$1"' "$PROGRAMS/rdma-client" "$port"
+	on b bash -c '"$0" --one-way -f <(head -c 300000 /dev/zero; exec sleep 30) write 192.0.2.1 "$1"' "$PROGRAMS/rdma-client" "$port"
 	expect 5 "nothing more came of what this side sends"
 	expect_end server 4 "the peer gave up"
 	# shellcheck disable=SC2016
-	start_command bash -c 'mkfifo /run/unread; sleep 30 </run/unread & exec "$0" -1 -t 4 -o /run/unread write' "$PROGRAMS/rdma-server"
-	client -t 4 --one-way -s 20M write 192.0.2.1 "$port"
+	start_command bash -c 'mkfifo /run/unread; sleep 30 </run/unread & exec "$0" -1 -o /run/unread write' "$PROGRAMS/rdma-server"
+	client --one-way -s 20M write 192.0.2.1 "$port"
 	expect 4 "the peer gave up"
 	expect_end server 5 "storing what is received did not move"
 }
