@@ -377,8 +377,8 @@ static void choose_name(struct output *output, int attempt)
 
 /*
  * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
- * one where the file system cannot do that. A new one has the rights that umask(2) gives, or the
- * folder's ACL; one that replaces another has none yet.
+ * one where the file system cannot do that. It has the rights of a new file, by umask(2) or the
+ * folder's ACL; but of one that can be seen, and replaces another, nobody else has any yet.
  */
 static int create_file(struct output *output)
 {
@@ -390,7 +390,7 @@ static int create_file(struct output *output)
 		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 			return descriptor;
 	}
-	if (output->place.about.st_mode) /* there is one, which only its users may read */
+	if (output->place.about.st_mode) /* there is one, which others may not be allowed to read */
 		mode = 0600;
 	for (int i = 0; i < MOST_NAMES && descriptor < 0; i++) {
 		choose_name(output, i);
