@@ -789,12 +789,10 @@ static int64_t earlier(int64_t a, int64_t b)
  */
 static int64_t own_deadline(const struct connection *connection)
 {
-	int64_t margin = timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT +
-			 TRANSFER_MILLISECONDS;
-
 	if (!connection->outgoing.helper && !connection->incoming.helper)
 		return connection->deadline;
-	return connection->deadline - margin;
+	return connection->deadline - TRANSFER_MILLISECONDS -
+	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
 }
 
 static int64_t session_due(struct connection *connection)

@@ -178,7 +178,7 @@ static void describe_link(struct host *host)
 	double lanes = strtod(read_pci(host, "current_link_width").text, NULL);
 	double most_speed = strtod(read_pci(host, "max_link_speed").text, NULL);
 	double most_lanes = strtod(read_pci(host, "max_link_width").text, NULL);
-	double rate = link_rate(speed, lanes), ports = adapter_rate(host);
+	double rate = link_rate(speed, lanes), ports;
 
 	if (rate <= 0)
 		return;
@@ -186,6 +186,7 @@ static void describe_link(struct host *host)
 	       most_speed, most_lanes, rate);
 	if (rate >= link_rate(most_speed, most_lanes))
 		return;
+	ports = adapter_rate(host);
 	host->finding.limited = rate < ports;
 	append(&host->finding.advice,
 	       "its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "

@@ -415,9 +415,9 @@ static bool copy_acl(const struct output *output)
 
 	if (size >= 0)
 		return !fsetxattr(output->descriptor, ACL, acl, (size_t)size, 0);
-	return errno == EOPNOTSUPP ||
-	       (errno == ENODATA && (!fremovexattr(output->descriptor, ACL) || errno == ENODATA ||
-				     errno == EOPNOTSUPP));
+	if (errno == ENODATA && !fremovexattr(output->descriptor, ACL))
+		return true;
+	return errno == ENODATA || errno == EOPNOTSUPP;
 }
 
 /*

@@ -656,15 +656,15 @@ bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t interval = operation->depth < 4 ? 1 : operation->depth / 4;
-	uint64_t room = smaller(most, operation->depth - transfer_outstanding(transfer));
+	uint64_t left = operation->depth - transfer_outstanding(transfer);
+	uint64_t room = smaller(most, left);
 	uint64_t limit = operation_limit(transfer);
 
 	if (room == 0 || operation->posted >= limit ||
 	    operation->signals_posted - operation->signals_completed == TRANSFER_SIGNALS)
 		return false;
 	*run = plan_run(transfer, smaller(room, interval - operation->unsignaled));
-	run->signaled = operation->unsignaled + run->count == interval ||
-			transfer_outstanding(transfer) + run->count == operation->depth ||
+	run->signaled = operation->unsignaled + run->count == interval || run->count == left ||
 			operation->posted + run->size * run->count == limit;
 	count_run(transfer, run);
 	return true;
