@@ -7,7 +7,8 @@
  *
  * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
- * an errno value. ibv_poll_cq(3) returns a negative number and says nothing more.
+ * an errno value, or in some drivers another number: see verb_error(). ibv_poll_cq(3) returns a
+ * negative number and no reason.
  */
 #include "rdma-common.h"
 
@@ -106,7 +107,7 @@ static const char *access_names(unsigned int access)
 /* 0, or an errno value: then the adapter may still use the memory. */
 static int region_deregister(struct region *region)
 {
-	int error = region->mr ? ibv_dereg_mr(region->mr) : 0;
+	int error = region->mr ? verb_error(ibv_dereg_mr(region->mr)) : 0;
 
 	if (!error)
 		region->mr = NULL;
@@ -370,6 +371,13 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 
 /* ---- Posting ---- */
 
+/*
+ * A post that fails names in bad_wr the first request of its list that was not posted
+ * (ibv_post_send(3)). Where it leaves bad_wr alone nothing is known, and the whole list counts as
+ * outstanding: libsiw does that when its doorbell fails, and by then all requests are in the queue.
+ * A request that never completes is waited for until CLOSING's second deadline.
+ */
+
 /* The time of this turn. One in which nothing has come does not read it: that may take longer. */
 static void read_clock(struct connection *connection)
 {
@@ -377,18 +385,18 @@ static void read_clock(struct connection *connection)
 	connection->now = connection->now_nanoseconds / 1000000;
 }
 
-/* Posts a receive into `slot` and counts it. 0 or an errno value. */
+/* Post a receive into `slot`, and count it. Return 0 or an errno value. */
 static int post_receive(struct connection *connection, unsigned int slot)
 {
 	struct ibv_sge sge = make_sge(&connection->control, slot * SLOT_SIZE, MESSAGE_SIZE);
-	struct ibv_recv_wr *rejected, request = {
+	struct ibv_recv_wr *bad_wr = NULL, request = {
 		.wr_id = make_wr_id(WR_RECEIVE, slot),
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
-	int error = ibv_post_recv(connection->id->qp, &request, &rejected);
+	int error = verb_error(ibv_post_recv(connection->id->qp, &request, &bad_wr));
 
-	if (!error)
+	if (!error || !bad_wr)
 		connection->outstanding_receives++;
 	return error;
 }
@@ -406,13 +414,13 @@ enum status post_receives(struct connection *connection, struct failure *failure
 	return STATUS_SUCCESS;
 }
 
-/* Posts one work request that is not of the operation, and counts it. 0 or an errno value. */
+/* Post one work request that is not of the operation, and count it. Return 0 or an errno value. */
 static int post_send(struct connection *connection, struct ibv_send_wr *request)
 {
-	struct ibv_send_wr *rejected;
-	int error = ibv_post_send(connection->id->qp, request, &rejected);
+	struct ibv_send_wr *bad_wr = NULL;
+	int error = verb_error(ibv_post_send(connection->id->qp, request, &bad_wr));
 
-	if (!error)
+	if (!error || !bad_wr)
 		connection->outstanding_messages++;
 	return error;
 }
@@ -534,16 +542,16 @@ static unsigned int make_batch(struct connection *connection)
 static int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
 {
 	struct ibv_send_wr *requests = connection->batch->requests;
-	struct ibv_send_wr *rejected, *last = &requests[count - 1], *next = last->next;
+	struct ibv_send_wr *bad_wr = NULL, *last = &requests[count - 1], *next = last->next;
 	int error;
 
 	last->next = NULL;
-	error = ibv_post_send(connection->id->qp, requests, &rejected);
+	error = verb_error(ibv_post_send(connection->id->qp, requests, &bad_wr));
 	last->next = next;
-	if (error) {
-		transfer_rejected(&connection->transfer, wr_detail(rejected->wr_id));
+	if (error && bad_wr)
+		transfer_rejected(&connection->transfer, wr_detail(bad_wr->wr_id));
+	if (error)
 		return error;
-	}
 	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
 		    last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, count);
 	return 0;
@@ -872,9 +880,25 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-static void fail_posting(struct connection *connection, const char *verb, int error)
+/* A post was refused: `event` says of which queue. state_refused_post() reports it if it counts. */
+static void refuse_post(struct connection *connection, enum event_type event, const char *verb,
+			int error)
 {
-	connection_fail(connection, STATUS_LOCAL_FAILURE, "%s failed: %s", verb, strerror(error));
+	print_trace(&connection->log, "%s failed: %s", verb, strerror(error));
+	if (!connection->refused_post.verb)
+		connection->refused_post = (struct refused_post){ verb, error };
+	connection_handle(connection, event, STATUS_SUCCESS);
+}
+
+/* At the end of the session: a refused post is the cause if nothing has explained it. */
+static void state_refused_post(struct connection *connection)
+{
+	const struct refused_post *post = &connection->refused_post;
+
+	if (post->verb && connection->protocol.status == STATUS_LOCAL_FAILURE &&
+	    !connection->cause[0])
+		snprintf(connection->cause, sizeof(connection->cause), "%s failed: %s", post->verb,
+			 strerror(post->error));
 }
 
 /* Keeps the cause of what becomes an event, unless there is one: the first one counts. */
@@ -916,7 +940,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 		set_deadline(connection, connection->now);
 	error = post_receive(connection, slot);
 	if (error)
-		fail_posting(connection, "ibv_post_recv", error);
+		refuse_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
 /* The peer announced its region, which is looked at before it is used. */
@@ -1426,7 +1450,7 @@ static void probe(struct connection *connection)
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);
 	if (error)
-		fail_posting(connection, "ibv_post_send", error);
+		refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 }
 
 /* What this side waits for if the peer owes nothing, in words; NULL: it waits for the peer. */
@@ -1545,7 +1569,7 @@ static void check_clocks(struct connection *connection)
 static void force_error(struct connection *connection)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
-	int error = ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE);
+	int error = verb_error(ibv_modify_qp(connection->id->qp, &attributes, IBV_QP_STATE));
 
 	print_trace(&connection->log, "ibv_modify_qp to the error state: %s", strerror(error));
 }
@@ -1616,7 +1640,7 @@ static void advance(struct connection *connection)
 		if (!error)
 			error = post_what_is_due(connection);
 		if (error)
-			fail_posting(connection, "ibv_post_send", error);
+			refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (is_operation_over(connection))
 			connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 		if (is_drained(connection))
@@ -1672,7 +1696,7 @@ static void take_event(struct connection *connection)
 /* Requests an event for what completes from now on: the queue has to be polled once more. */
 static void arm(struct connection *connection)
 {
-	int error = ibv_req_notify_cq(connection->cq, 0);
+	int error = verb_error(ibv_req_notify_cq(connection->cq, 0));
 
 	connection->armed = true;
 	if (error)
@@ -1756,6 +1780,7 @@ static void run_session(struct connection *connection)
 		check_clocks(connection); /* what has come counts before a deadline */
 		advance(connection);
 	}
+	state_refused_post(connection);
 }
 
 /* Lets go of who reads the outgoing payload. False: that is held up, and keeps the ring's memory.
@@ -1810,18 +1835,19 @@ void connection_destroy(struct connection *connection)
 	atomic_fetch_sub(&connection->engine->connection_count, 1);
 	if (connection->id->qp)
 		rdma_destroy_qp(connection->id);
-	error = connection->cq ? ibv_destroy_cq(connection->cq) : 0;
+	error = connection->cq ? verb_error(ibv_destroy_cq(connection->cq)) : 0;
 	stranded = error;
 	if (error)
 		print_warning(console, "cannot destroy a completion queue: %s", strerror(error));
-	error = connection->channel && !stranded ? ibv_destroy_comp_channel(connection->channel)
-						 : 0;
+	error = connection->channel && !stranded
+			? verb_error(ibv_destroy_comp_channel(connection->channel))
+			: 0;
 	if (error)
 		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
 	region_destroy(connection, &connection->incoming_ring);
 	region_destroy(connection, &connection->outgoing_ring);
 	region_destroy(connection, &connection->control);
-	error = connection->pd ? ibv_dealloc_pd(connection->pd) : 0;
+	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
 	if (error)
 		print_warning(console, "cannot free a protection domain: %s", strerror(error));
 	connection->id->context = NULL; /* if it stays, its events are nobody's */

@@ -163,6 +163,11 @@ struct connection {
 	struct transfer transfer;
 	struct figures figures;
 	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
+	/* The first post that was refused; it is the cause if nothing else explains the end. */
+	struct refused_post {
+		const char *verb; /* NULL: none was */
+		int error;        /* an errno value */
+	} refused_post;
 	struct message peer_region;  /* the peer's MSG_MR */
 	uint64_t peer_digest;        /* from the peer's MSG_DONE */
 	struct message peer_verdict; /* the peer's MSG_VERDICT; what it claims is printed at most */

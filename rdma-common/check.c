@@ -104,7 +104,7 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 	enum ibv_transport_type transport = verbs->device->transport_type;
 	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, usable;
 	struct ibv_port_attr port;
-	int error = ibv_query_port(verbs, number, &port);
+	int error = verb_error(ibv_query_port(verbs, number, &port));
 
 	append(&check->found, "%s port %u: ", ibv_get_device_name(verbs->device), number);
 	if (error) {
@@ -161,7 +161,7 @@ static const char *advise_no_device(int error)
 static bool check_device(struct check *check, struct ibv_context *verbs)
 {
 	struct ibv_device_attr attributes;
-	int error = ibv_query_device(verbs, &attributes);
+	int error = verb_error(ibv_query_device(verbs, &attributes));
 	bool usable = false;
 
 	if (error) {

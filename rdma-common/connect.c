@@ -235,10 +235,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	bool read = options->operation == OPERATION_READ;
 	struct ibv_device_attr attributes;
 	struct ibv_port_attr port;
-	int error = ibv_query_device(id->verbs, &attributes);
+	int error = verb_error(ibv_query_device(id->verbs, &attributes));
 
 	if (!error)
-		error = ibv_query_port(id->verbs, id->port_num, &port);
+		error = verb_error(ibv_query_port(id->verbs, id->port_num, &port));
 	if (error)
 		return failure_set(
 			failure, STATUS_LOCAL_FAILURE, "cannot query RDMA device %s port %u: %s",

@@ -132,7 +132,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 				   errno ? strerror(errno)
 					 : "the driver gives no reason; it may have no more for "
 					   "this process: try fewer sessions at a time");
-	error = ibv_req_notify_cq(connection->cq, 0);
+	error = verb_error(ibv_req_notify_cq(connection->cq, 0));
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 				   strerror(error));

@@ -20,6 +20,8 @@ const char *event_name(enum event_type type)
 					     NAME(EVENT_CHECKED),
 					     NAME(EVENT_GAVE_UP),
 					     NAME(EVENT_FAILED),
+					     NAME(EVENT_SEND_REFUSED),
+					     NAME(EVENT_RECEIVE_REFUSED),
 					     NAME(EVENT_FLUSHED),
 					     NAME(EVENT_DISCONNECTED),
 					     NAME(EVENT_DRAINED),
@@ -271,16 +273,78 @@ static void conclude_check(struct step *step, enum status check)
 		protocol->check = check;
 }
 
+/*
+ * True if the session has an outcome whatever else happens. Success needs this side's verdict, too:
+ * where a post was refused, the peer may never get it.
+ */
+static bool has_outcome(const struct protocol *protocol)
+{
+	enum status found = conclusion(protocol);
+
+	return found != STATUS_PEER_LOST &&
+	       (found != STATUS_SUCCESS || protocol->local == LOCAL_VERDICT_SENT);
+}
+
+/*
+ * The provider refused a work request. Some refuse all as soon as the kernel knows that the peer
+ * has left, before the completion queue or the connection manager reports it. So this side stops
+ * posting, and waits for an explanation (explain_refusal()) until the deadline. It must not
+ * disconnect before: its own disconnection flushes work requests, too.
+ */
+static void refuse_send(struct step *step)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (protocol->phase >= PHASE_CLOSING)
+		return;
+	protocol->post_failed = true;
+	begin_closing(step, STATUS_PEER_LOST);
+	if (has_outcome(protocol))
+		return;
+	protocol->status = STATUS_PEER_LOST;
+	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
+}
+
+/* True if `event` shows that the connection went down, and this side did not take it down. */
+static bool shows_peer_left(const struct protocol *protocol, struct event event)
+{
+	return !protocol->overdue &&
+	       (event.type == EVENT_FLUSHED || event.type == EVENT_DISCONNECTED ||
+		(event.type == EVENT_FAILED && event.status == STATUS_PEER_LOST));
+}
+
+/*
+ * Look for an explanation of a refused post: `event` shows that the peer has left, or the session
+ * has an outcome that needs no explanation. Then this side may disconnect.
+ */
+static void explain_refusal(struct step *step, struct event event)
+{
+	struct protocol *protocol = &step->protocol;
+
+	if (!protocol->post_failed || protocol->phase != PHASE_CLOSING)
+		return;
+	if (!shows_peer_left(protocol, event) && protocol->status == STATUS_PEER_LOST &&
+	    !has_outcome(protocol))
+		return;
+	protocol->post_failed = false;
+	if (!protocol->overdue)
+		step->actions |= ACTION_DISCONNECT;
+}
+
 /* The deadline passed: for the exchange, then for closing, then for closing by force. */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
 
 	if (protocol->phase < PHASE_CLOSING) {
-		begin_closing(step, STATUS_TIMED_OUT);
+		/* without a receive the peer's message cannot have come */
+		begin_closing(step,
+			      protocol->post_failed ? STATUS_LOCAL_FAILURE : STATUS_TIMED_OUT);
 	} else if (!protocol->overdue && !protocol->drained) {
 		protocol->overdue = true;
 		step->actions |= ACTION_FORCE_ERROR;
+		if (protocol->post_failed)
+			step->actions |= ACTION_DISCONNECT;
 	} else {
 		protocol->phase = PHASE_FINISHED;
 	}
@@ -340,6 +404,13 @@ static void record(struct step *step, struct event event)
 		break;
 	case EVENT_FAILED:
 		begin_closing(step, event.status);
+		break;
+	case EVENT_SEND_REFUSED:
+		refuse_send(step);
+		break;
+	case EVENT_RECEIVE_REFUSED:
+		if (protocol->phase < PHASE_CLOSING)
+			protocol->post_failed = true;
 		break;
 	case EVENT_DISCONNECTED:
 		protocol->disconnected = true;
@@ -417,8 +488,9 @@ static void settle(struct protocol *protocol)
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
 	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected))
 		protocol->phase = PHASE_FINISHED;
-	if (protocol->phase == PHASE_FINISHED && protocol->status == STATUS_PEER_LOST)
-		protocol->status = conclusion(protocol);
+	if (protocol->phase != PHASE_FINISHED || protocol->status != STATUS_PEER_LOST)
+		return;
+	protocol->status = protocol->post_failed ? STATUS_LOCAL_FAILURE : conclusion(protocol);
 }
 
 struct step protocol_step(struct protocol protocol, struct event event)
@@ -429,6 +501,7 @@ struct step protocol_step(struct protocol protocol, struct event event)
 		return step;
 	record(&step, event);
 	proceed(&step);
+	explain_refusal(&step, event);
 	settle(&step.protocol);
 	return step;
 }

@@ -47,6 +47,13 @@ enum status worse_status(enum status one, enum status other)
 	return higher == STATUS_TOO_SLOW && lower != STATUS_SUCCESS ? lower : higher;
 }
 
+int verb_result_error(int result)
+{
+	if (result == -1 && errno)
+		return errno;
+	return result < 0 ? -result : result;
+}
+
 const char *status_in_words(enum status status)
 {
 	switch (status) {

@@ -5,6 +5,7 @@
 #ifndef RDMA_COMMON_STATUS_H
 #define RDMA_COMMON_STATUS_H
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -67,6 +68,15 @@ struct short_name short_name(const char *name);
  * the higher number, but what is only too slow behind all that went wrong.
  */
 enum status worse_status(enum status one, enum status other);
+
+/*
+ * The errno value of a verb that returns one, 0 if it succeeds: verb_error(ibv_destroy_cq(cq)).
+ * ibv_post_send(3) promises a positive value, but libcxgb4 and libsiw return some of theirs
+ * negated, and libsiw also returns -1 with errno. Any thread.
+ */
+#define verb_error(call) (errno = 0, verb_result_error(call))
+/* The same for a result, where errno was 0 before the call. */
+int verb_result_error(int result);
 
 /* The text for a status when no particular reason was recorded. The string is static. */
 const char *status_in_words(enum status status);

@@ -613,6 +613,17 @@ happy_path() {
 		faults server "DISCONNECTED+leave leave@100 leave+return return@500"
 }
 
+# libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr.
+@test "a verb that breaks its contract is reported with its errno, or as a peer that left" {
+	local role script verbs='ibv_@(post_*|modify_qp|req_notify_cq|query_*|destroy_*|dealloc_pd|dereg_mr)'
+	for role in client one-off server; do
+		for script in "minus-one no-bad-wr:99" "negative no-bad-wr:0" "negative peer-left"; do
+			functions=$verbs faults "$role" "iwarp write payload:3000 ring:1000 max_msg:64 $script"
+			functions=$verbs faults "$role" "read payload:3000 ring:1000 $script"
+		done
+	done
+}
+
 # From some call on: the sessions end all the same, and nothing spins.
 @test "a main thread that cannot wait any more says so once, and why" {
 	local number
@@ -637,6 +648,26 @@ happy_path() {
 @test "what was posted of a list that is refused half-way comes back" {
 	printf '1\twrite max_msg:64 fail:ibv_post_send:%d:12\tibv_post_send failed\t0x never completed\n' {1..9} |
 		outcomes client -v -n 5 --depth 3
+}
+
+# bats test_tags=memory
+@test "a provider that does not say what it has posted costs that session alone" {
+	outcomes <<-END
+	server	0	iwarp write clients:3 together minus-one no-bad-wr:99 abandons fail:ibv_post_send:4:107	127.0.0.1 port 40000: ibv_post_send failed: Transport endpoint is not connected	served=2
+	server	0	iwarp write clients:3 together minus-one no-bad-wr:0 abandons fail:ibv_post_send:6:107	ibv_post_send failed: Transport endpoint is not connected	served=2
+	client	1	iwarp write minus-one no-bad-wr:99 abandons fail:ibv_post_send:2:107	ibv_post_send failed: Transport endpoint is not connected
+	END
+}
+
+# A session can succeed without one of its receives. Without a verdict it waits for a message until the deadline.
+@test "a refused post is this host's failure only if the peer has not left, and the session has no outcome" {
+	outcomes <<-END
+	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
+	one-off -s 100000	6	iwarp write stores:5000 abandons peer-left fail:ibv_post_recv:37:22	the peer went away
+	one-off -s 100000	1	iwarp write stores:5000 received-VERDICT! DISCONNECTED! abandons fail:ibv_post_recv:37:22	ibv_post_recv failed: Invalid argument
+	one-off	6	iwarp write abandons peer-left fail:ibv_post_send:2:22	the peer went away
+	client	1	iwarp write abandons fail:ibv_post_send:2:22 until:2500	ibv_post_send failed: Invalid argument
+	END
 }
 
 # bats test_tags=memory

@@ -67,6 +67,11 @@
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too; ENODATA
  *                             of pread: the file ends there
+ *   negative minus-one        verbs that return an errno value return it negated, as libcxgb4's
+ *                             do; return -1 and set errno, as libsiw's do
+ *   no-bad-wr:N               a post that fails leaves bad_wr alone, and the adapter has the first
+ *                             N requests of the list: all of them after libsiw's doorbell failed
+ *   peer-left                 a post that fails does so because the peer has just left
  *   signal:FUNCTION:N:SIGNAL  this signal comes during the Nth call of the function
  * and orders, where X and Y are names of stimuli: sent-MR, sent-DONE, sent-VERDICT, sent-WINDOW,
  * the same that are received, operation, flush, peer-operation (one of the peer's completes),

@@ -860,21 +860,39 @@ static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 	return work;
 }
 
+/* Return how many requests of a refused list the adapter has all the same (no-bad-wr:N). */
+static unsigned int posted_unreported(void)
+{
+	return scripted_number("no-bad-wr", 0);
+}
+
+/* Refuse `request`: report it in bad_wr, unless the script forbids that, and let the peer leave. */
+static void reject(struct fake_qp *qp, void **bad_wr, void *request)
+{
+	if (!scripted_text("no-bad-wr"))
+		*bad_wr = request;
+	if (!scripted("peer-left") || qp->qp.state != IBV_QPS_RTS)
+		return;
+	peer_disconnects(qp->id);
+	break_qp(qp);
+}
+
 static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 		     struct ibv_recv_wr **rejected)
 {
 	struct fake_qp *qp = (struct fake_qp *)base;
 	int error = enter("ibv_post_recv");
+	bool posted = !error || posted_unreported() > 0;
 
-	*rejected = request;
-	if (error)
-		return leave_with(error);
 	forbid(request->next, "lists are not expected here");
-	take_buffer(new_work(qp, true, request->wr_id), request->sg_list, request->num_sge,
-		    IBV_ACCESS_LOCAL_WRITE);
-	if (qp->qp.state == IBV_QPS_ERR)
+	if (error)
+		reject(qp, (void **)rejected, request);
+	if (posted)
+		take_buffer(new_work(qp, true, request->wr_id), request->sg_list, request->num_sge,
+			    IBV_ACCESS_LOCAL_WRITE);
+	if (posted && qp->qp.state == IBV_QPS_ERR)
 		happen("flush", deliver_flush, qp, 0);
-	return leave_with(0);
+	return leave_with(error);
 }
 
 static unsigned int reads_outstanding(const struct fake_qp *qp)
@@ -946,18 +964,16 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 {
 	struct fake_qp *qp = (struct fake_qp *)base;
 	int error = enter("ibv_post_send");
+	unsigned int count = 0;
 
-	/* of a list that is refused, what comes before has been posted: half of it, here */
-	for (struct ibv_send_wr *next = request; error && next; next = next->next) {
-		*rejected = request;
-		if (next->next && (next = next->next)) {
-			post_one_send(qp, request);
-			request = request->next;
-			*rejected = request;
-		}
-	}
-	for (; !error && request; request = request->next)
+	/* the adapter has the first half of a refused list; with no-bad-wr:N, N of its requests */
+	for (struct ibv_send_wr *next = request; error && next; next = next->next)
+		count++;
+	count = scripted_text("no-bad-wr") ? posted_unreported() : count / 2;
+	for (; request && (!error || count > 0); request = request->next, count--)
 		post_one_send(qp, request);
+	if (error)
+		reject(qp, (void **)rejected, request);
 	if (qp->qp.state == IBV_QPS_ERR)
 		happen("flush", deliver_flush, qp, 0);
 	else

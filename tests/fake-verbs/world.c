@@ -358,8 +358,11 @@ int leave(int error)
 
 int leave_with(int error)
 {
-	leave(error);
-	return error;
+	int result = leave(error);
+
+	if (scripted("minus-one"))
+		return result;
+	return scripted("negative") ? -error : error;
 }
 
 static bool fails(const char *function)

@@ -139,6 +139,7 @@ struct setting {
 	enum operation operation;
 	bool completes_early;   /* both adapters, as soft-iWARP */
 	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
+	bool refuses;           /* and refuses what is posted from then on, as cxgb4 does */
 	bool one_way;           /* the server does not operate */
 	bool tutorial[2];       /* this side is the well-known tutorial's program */
 	bool corrupted[2];      /* what this side sends, if it does, is damaged on the way */
@@ -212,8 +213,9 @@ static void print_setting(void)
 		      programs[setting.tutorial[ROLE_SERVER]],
 		      setting.corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
 		      setting.completes_early ? "soft-iWARP" : "other adapters",
-		      setting.flushes_at_notice ? "flush at the peer's disconnect"
-						: "flush at the own disconnect");
+		      setting.refuses             ? "posts refused from the peer's disconnect on"
+		      : setting.flushes_at_notice ? "flush at the peer's disconnect"
+						  : "flush at the own disconnect");
 }
 
 static void print_side(const struct side *side, enum role role)
@@ -458,10 +460,19 @@ static void judge_ending(const struct world *world, enum role role)
 		violate(VIOLATION_FALSE_FAILURE);
 }
 
+#define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
+
+static bool is_refused(const struct side *side, unsigned int actions)
+{
+	return setting.refuses && side->broken && actions & POSTS;
+}
+
 static void perform(struct world *world, enum role role, unsigned int actions)
 {
 	struct side *side = &world->sides[role];
 
+	if (is_refused(side, actions))
+		actions &= ~(unsigned int)POSTS;
 	if (actions & ACTION_SEND_MR)
 		post(side, REQUEST_MR);
 	if (actions & ACTION_POST_OPERATION)
@@ -496,12 +507,13 @@ static void feed(struct world *world, enum role role, struct event event)
 
 	do {
 		struct step step = take_step(setting.fault, unpack(side, role), event);
+		bool refused = is_refused(side, step.actions);
 
 		protocol_pack(&side->protocol, &step.protocol);
 		perform(world, role, step.actions);
-		again = side->protocol.phase == PHASE_CLOSING && !side->protocol.drained &&
-			!outstanding(side);
-		event.type = EVENT_DRAINED;
+		again = refused || (side->protocol.phase == PHASE_CLOSING &&
+				    !side->protocol.drained && !outstanding(side));
+		event.type = refused ? EVENT_SEND_REFUSED : EVENT_DRAINED;
 	} while (again && exploration.violation == VIOLATION_NONE);
 }
 
@@ -910,12 +922,13 @@ static bool make_setting(unsigned int number)
 
 	setting.operation = number & 1 ? OPERATION_WRITE : OPERATION_READ;
 	setting.completes_early = number & 2;
-	setting.flushes_at_notice = variant == 1;
-	setting.corrupted[ROLE_CLIENT] = variant == 2 || variant == 3;
-	setting.corrupted[ROLE_SERVER] = variant == 2 || variant == 4;
+	setting.flushes_at_notice = variant == 1 || variant == 2;
+	setting.refuses = variant == 2;
+	setting.corrupted[ROLE_CLIENT] = variant == 3 || variant == 4;
+	setting.corrupted[ROLE_SERVER] = variant == 3 || variant == 5;
 	if (setting.one_way) /* only one side sends: to damage both is to damage it */
-		return variant < 3;
-	return variant < (verifying() ? 5 : 2);
+		return variant < 4;
+	return variant < (verifying() ? 6 : 3);
 }
 
 /* ---- The protocol as it is ---- */

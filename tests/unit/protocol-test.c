@@ -94,6 +94,28 @@ static const struct session sessions[] = {
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, GOOD }
 VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_INTERRUPTED, GOOD), VERIFIED(EVENT_FLUSHED, GOOD),
 VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
+/* A post is refused, perhaps because the peer has left. */
+#define REFUSED_SEND { EVENT_SEND_REFUSED, 0, 0 }
+{ "a refused send is the peer's leaving if a flush shows that", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_FLUSHED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, LOST },
+{ "or a disconnection", CONNECTED, "cs", "rw", false, { REFUSED_SEND, IS_LEFT }, LOST },
+{ "or a work request that the peer's adapter did not answer", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, LOST }, LEAVES }, LOST },
+{ "it does no harm where both verdicts get through", DONE, "s", "rw", false,
+  { CHECKS, REFUSED_SEND, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, GOOD },
+{ "but this side's verdict may be what was refused", DONE, "s", "rw", false,
+  { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
+{ "without an explanation it is this side's failure", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_INTERRUPTED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
+{ "also where nothing completes any more", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, FAILED },
+{ "a peer that breaks the protocol then does so all the same", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
+{ "a session goes on without a receive that was refused", DONE, "s", "rw", false,
+  { { EVENT_RECEIVE_REFUSED, 0, 0 }, CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
+{ "which is why the peer's message did not come", DONE, "cs", "rw", false,
+  { { EVENT_RECEIVE_REFUSED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
+{ "unless the peer had left", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
 /* Giving up: a file has shrunk, or a disk is full; what was posted before completes behind that. */
 { "a side that gives up says so and waits for the peer to go", OPERATING, "cs", "w", false,
   { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
@@ -349,6 +371,7 @@ static const struct event events[] = {
 	{ EVENT_CHECKED, GOOD }, { EVENT_CHECKED, WRONG },
 	{ EVENT_FAILED, FAILED }, { EVENT_FAILED, STATUS_UNRESOLVED }, { EVENT_FAILED, REFUSED },
 	{ EVENT_FAILED, STATUS_TIMED_OUT }, { EVENT_FAILED, LOST }, { EVENT_FAILED, WRONG },
+	{ EVENT_SEND_REFUSED, GOOD }, { EVENT_RECEIVE_REFUSED, GOOD },
 	{ EVENT_FLUSHED, GOOD }, { EVENT_DISCONNECTED, GOOD }, { EVENT_DRAINED, GOOD }, { EVENT_DEADLINE, GOOD }, { EVENT_INTERRUPTED, GOOD },
 	{ EVENT_PEER_GAVE_UP, WRONG }, { EVENT_PEER_GAVE_UP, REFUSED }, { EVENT_GAVE_UP, FAILED },
 	/* clang-format on */
@@ -492,6 +515,15 @@ static void watch_findings(const struct occasion *occasion)
 	}
 }
 
+/*
+ * True until this side disconnects. One whose work request was refused waits with that until it
+ * knows why, or until its deadline.
+ */
+static bool holds_back(const struct protocol *protocol)
+{
+	return protocol->phase < PHASE_CLOSING || (protocol->post_failed && !protocol->overdue);
+}
+
 static void watch_phases(const struct occasion *occasion)
 {
 	const struct protocol *before = &occasion->before, *after = &occasion->after;
@@ -507,7 +539,9 @@ static void watch_phases(const struct occasion *occasion)
 		REQUIRE(occasion->actions == 0 && after->status == before->status &&
 			after->remote == before->remote);
 	REQUIRE(!(occasion->actions & ACTION_DISCONNECT) ==
-		!(before->phase < PHASE_CLOSING && after->phase >= PHASE_CLOSING));
+		!(holds_back(after) < holds_back(before)));
+	if (after->phase == PHASE_FINISHED && after->post_failed)
+		REQUIRE(after->status != STATUS_PEER_LOST);
 	if (before->phase == PHASE_CLOSING && before->status != STATUS_PEER_LOST)
 		REQUIRE(after->status == before->status);
 	if (occasion->actions & ACTION_FORCE_ERROR)
