@@ -107,6 +107,35 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
+/* One at a time: so one is the first. */
+static void set_handler(const sigset_t *signals, void (*handler)(int))
+{
+	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+	struct sigaction action = { .sa_handler = handler };
+
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (sigismember(signals, all[i]) == 1)
+			sigaction(all[i], &action, NULL);
+	}
+}
+
+/*
+ * End process 1 of a PID namespace, as a container has it, with the status that a shell shows for
+ * the signal. This stands in for the default action, which the kernel denies to process 1
+ * (pid_namespaces(7)). Async-signal-safe.
+ */
+static void exit_by_signal(int signal_number)
+{
+	_exit(128 + signal_number);
+}
+
+/* Have these signals end the process at once, where they are not blocked. */
+static void end_at_once(const sigset_t *signals)
+{
+	set_handler(signals, getpid() == 1 ? exit_by_signal : SIG_DFL);
+}
+
 /*
  * Signals become readable on a descriptor, in all threads; a closed pipe and a file beyond the
  * limit of 'ulimit -f' become errors.
@@ -228,15 +257,16 @@ static enum status open_event_channel(struct process *process)
 
 void process_init(struct process *process, struct console *console)
 {
+	const sigset_t signals = ending_signals();
+
 	memset(process, 0, sizeof(*process));
 	process->console = console;
 	process->signal_descriptor = -1;
 	process->ended[0] = -1;
 	process->ended[1] = -1;
 	process->main_descriptor = -1;
-	/* sh(1) has what it starts by '&' ignore the first; of nohup(1) see ending_signals() */
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
+	/* sh(1) has what it starts by '&' ignore SIGINT; of nohup(1) see ending_signals() */
+	end_at_once(&signals);
 }
 
 enum status process_open(struct process *process)
@@ -400,19 +430,6 @@ static void interrupt_connecting(int signal_number)
 	alarm(1);
 }
 
-/* One at a time: so one is the first. */
-static void set_handler(const sigset_t *signals, void (*handler)(int))
-{
-	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
-	struct sigaction action = { .sa_handler = handler };
-
-	sigfillset(&action.sa_mask);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		if (sigismember(signals, all[i]) == 1)
-			sigaction(all[i], &action, NULL);
-	}
-}
-
 int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
 {
 	const sigset_t ending = ending_signals();
@@ -429,7 +446,7 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 	alarm(0);
 	if (interruption)
 		raise(interruption);
-	set_handler(&ending, SIG_DFL);
+	end_at_once(&ending);
 	signal(SIGALRM, SIG_IGN); /* one that is pending is not the next call's */
 	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
@@ -437,7 +454,6 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 bool process_take_signal(struct process *process)
 {
 	const struct timespec pause = { .tv_nsec = SIGNAL_NANOSECONDS };
-	const sigset_t signals = ending_signals();
 	struct signalfd_siginfo information, same;
 	int descriptor = process->signal_descriptor;
 
@@ -447,7 +463,6 @@ bool process_take_signal(struct process *process)
 	while (read(descriptor, &same, sizeof(same)) == sizeof(same))
 		;
 	process->signal_number = (int)information.ssi_signo;
-	set_handler(&signals, SIG_DFL); /* who started the program may have had one ignored */
 	change_ending_signals(SIG_UNBLOCK);
 	return true;
 }

@@ -21,7 +21,8 @@
 
 /*
  * "Ending signals" are SIGINT, SIGTERM and, unless it is ignored as nohup(1) has it, SIGHUP: they
- * end sessions in good order.
+ * end sessions in good order. While they are not blocked they end the process at once: by their
+ * default action, or in process 1 of a PID namespace, which has none, with status 128 + signal.
  */
 
 struct process {
@@ -74,8 +75,8 @@ enum wakeup {
 void occupy_standard_descriptors(void);
 
 /*
- * Initialises `process`, which may then be closed, and no longer ignores SIGINT and SIGTERM.
- * `console` must outlive it.
+ * Initialises `process`, which may then be closed. From now on an ending signal ends the process at
+ * once, also where SIGINT or SIGTERM were ignored. `console` must outlive it.
  */
 void process_init(struct process *process, struct console *console);
 

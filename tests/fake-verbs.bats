@@ -35,11 +35,12 @@ calls() {
 # whose options are ADDRESS and PORT; sets $status, $output and $stderr. Leaks are looked for where they add up, in a server that
 # goes on and in --check, and in all that a test sets $leaks for: the search takes three times as long as the run. A signal that
 # ends it is not ignored because it is where the tests were started, by nohup(1) or in the background. The operation of the
-# program is that of the peer, unless $word is set, to another one or to none.
+# program is that of the peer, unless $word is set, to another one or to none. A test may set $launcher to a command that starts
+# the program.
 fake() {
-	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=()
+	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
 	shift 2
-	[[ $script != *signal:* ]] || command=(env --default-signal)
+	[[ $script != *signal:* ]] || command+=(env --default-signal)
 	[[ ${leaks:-} || $role = server || $role = check ]] || options=$options:detect_leaks=0
 	[[ " $script " != *" write "* ]] || operation="write"
 	read -ra words <<<"${word-$operation}"
@@ -1242,6 +1243,42 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	server -B 192.0.2.1	143	signal:getaddrinfo:1:15
 	check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address  	!> address  *address  
 	END
+}
+
+# For process 1 the kernel ignores each signal whose disposition is the default one (pid_namespaces(7)). The rows run in an
+# ordinary process first: the statuses are the same.
+@test "a signal ends process 1 of a container, too, with 128 plus the signal's number" {
+	local launcher=() rows
+	rows=$(cat <<-END
+		both	143	sent-MR+signal	interrupted
+		both	130	sent-MR+signal:2	interrupted
+		client	129	sent-MR+signal:1	interrupted
+		client -J	143	ADDR_RESOLVED+signal	interrupted	> "status": 143
+		client	143	connect-signal:15	interrupted
+		one-off	143	clients:0
+		server	0	DISCONNECTED+signal:2 by-itself
+		# at once: before a session, between two addresses, and where a signal has come already
+		client	143	signal:getaddrinfo:1:15
+		server -B 192.0.2.1	130	signal:getaddrinfo:1:2
+		client	129	signal:getaddrinfo:1:1
+		check 192.0.2.1 20000	143	check addresses:192.0.2.1,192.0.2.3 ESTABLISHED! signal:rdma_resolve_addr:3:15	> address
+		client -t 10	130	sent-MR+signal signal:rdma_disconnect:1:2
+	END
+	)
+	outcomes <<<"$rows"
+	launcher=(unshare --pid --fork --kill-child)
+	[ "$(id -u)" -eq 0 ] || launcher+=(--user --map-root-user)
+	"${launcher[@]}" true || skip "this user may not create a PID namespace"
+	outcomes <<<"$rows"
+	mkfifo "$BATS_TEST_TMPDIR/fifo" # no process opens its other end
+	# shellcheck disable=SC2016 # expanded by that shell; /proc is that of the outer namespace
+	timeout -s KILL 100 "${launcher[@]}" bash -c 'read -r pid _ </proc/self/stat
+		echo "$pid" >"$1" && exec "${@:2}"' - "$BATS_TEST_TMPDIR/pid" \
+		"$programs/rdma-client" -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 20000 3>&- &
+	await test -s "$BATS_TEST_TMPDIR/pid"
+	while kill "$(<"$BATS_TEST_TMPDIR/pid")" 2>/dev/null; do sleep 0.05; done
+	wait $! || status=$?
+	[ "$status" -eq 143 ]
 }
 
 @test "nohup(1): a signal that is ignored stays so" {

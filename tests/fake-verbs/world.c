@@ -1071,13 +1071,13 @@ int __wrap_fclose(FILE *stream)
 	return EOF;
 }
 
-/* Ending by a signal is an end, too. */
+/* A signal that is not blocked ends the program. connect_within() blocks the one that it raises. */
 REDIRECTED(raise);
 int __wrap_raise(int number)
 {
-	struct sigaction action;
+	sigset_t blocked;
 
-	if (!sigaction(number, NULL, &action) && action.sa_handler == SIG_DFL)
+	if (!pthread_sigmask(SIG_BLOCK, NULL, &blocked) && !sigismember(&blocked, number))
 		finish();
 	return __real_raise(number);
 }
