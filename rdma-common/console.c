@@ -64,6 +64,23 @@ static void write_text(struct outlet *outlet, const char *text)
 	}
 }
 
+/*
+ * Write the text in place of the one that is drawn. It ends before the terminal's last column: the
+ * cursor stays in this line, so that "\r" finds its beginning again. The width may change at any
+ * time.
+ */
+static void write_drawn(struct outlet *outlet, char *text)
+{
+	struct winsize size;
+
+	if (!ioctl(outlet->descriptor, TIOCGWINSZ, &size) && size.ws_col > 0 &&
+	    size.ws_col <= strlen(text))
+		text[size.ws_col - 1] = '\0';
+	write_text(outlet, "\r");
+	write_text(outlet, text);
+	write_text(outlet, "\033[K");
+}
+
 static void write_line(struct outlet *outlet, const struct line *line)
 {
 	char notice[80];
@@ -75,7 +92,10 @@ static void write_line(struct outlet *outlet, const struct line *line)
 			 line->lost);
 		write_text(outlet, notice);
 	}
-	write_text(outlet, line->text);
+	if (line->drawn)
+		write_drawn(outlet, line->text);
+	else
+		write_text(outlet, line->text);
 	outlet->drawn = line->drawn;
 }
 
@@ -278,7 +298,6 @@ void console_draw(struct console *console, const char *text)
 	ioctl(outlet->entrance, FIONREAD, &waiting);
 	if (line.drawn && (size_t)waiting >= MOST_BEFORE_DRAWN * sizeof(line))
 		return;
-	if (asprintf(&line.text, line.drawn ? "\r%s\033[K" : "%s", text) < 0)
-		line.text = NULL;
+	line.text = strdup(text);
 	put(outlet, line);
 }

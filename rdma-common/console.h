@@ -71,8 +71,8 @@ void print_warning(struct console *console, const char *format, ...)
 
 /*
  * Lets standard error, a terminal, end with this text, without a newline, until the next line is
- * printed. It replaces the text before it; an empty one takes that away. Where much waits it is
- * dropped.
+ * printed. It replaces the text before it; an empty one takes that away. It is ASCII, and cut where
+ * the terminal is narrower. Where much waits it is dropped.
  */
 void console_draw(struct console *console, const char *text);
 

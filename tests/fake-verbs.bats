@@ -1633,7 +1633,7 @@ device_that_counts() {
 # and fails unless the last one is taken away again.
 drawn() {
 	local text
-	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "$programs/rdma-$1 -t 10 ${*:3}" /dev/null)
+	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "stty cols 80; exec $programs/rdma-$1 -t 10 ${*:3}" /dev/null)
 	[[ $text != *left* || ${text##*left$'\e[K'} == $'\r\e[K'* ]] || return 1
 	tr '\r' '\n' <<<"$text" | sed -n 's/, [^,]*\(, .* left\)\x1b\[K$/\1/p' | uniq | head -n 2 | paste -s -d ' '
 }

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -434,6 +435,43 @@ TEST(what_is_drawn_is_taken_away_before_a_line)
 	console_draw(console, "again");
 	assert_reads(readers[1], "\ragain\033[K");
 	stop();
+}
+
+/* A text as wide as the terminal would move its cursor to the next line, where no '\r' removes it.
+ */
+TEST(drawn_text_is_cut_before_the_last_column_also_after_a_resize)
+{
+	static const struct {
+		unsigned short columns; /* 0: unknown */
+		const char *expected;
+	} cases[] = {
+		{ 80, "\r0123456789\033[K" },
+		{ 11, "\r0123456789\033[K" },
+		{ 10, "\r012345678\033[K" },
+		{ 4, "\r012\033[K" },
+		{ 1, "\r\033[K" },
+		{ 0, "\r0123456789\033[K" },
+		{ 10, "\r012345678\033[K" },
+	};
+	int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), terminal;
+	struct winsize size = { .ws_row = 24 };
+
+	assert_true(screen >= 0);
+	assert_int_equal(unlockpt(screen), 0);
+	terminal = open(ptsname(screen), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	assert_true(terminal >= 0);
+	start(writers[0], terminal);
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		size.ws_col = cases[i].columns;
+		assert_int_equal(ioctl(screen, TIOCSWINSZ, &size), 0);
+		console_draw(console, "0123456789");
+		assert_reads(screen, cases[i].expected);
+	}
+	print(STREAM_ERROR, "a line is never cut");
+	assert_reads(screen, "\r\033[K> a line is never cut\r\n");
+	stop();
+	close(terminal);
+	close(screen);
 }
 
 /* ---- Without threads ---- */
