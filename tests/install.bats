@@ -116,18 +116,71 @@ copied() {
 	[ -z "$output" ]
 }
 
-@test "the demo says before it begins what it installs, how much it downloads, and whether a password is needed" {
-	without dpkg-query sudo apt-get
-	printf '#!/bin/sh\n' >"$elsewhere/dpkg-query"
-	printf '#!/bin/sh\nprintf "%%s\\n" "\047http://x/a.deb\047 a.deb 41000000 SHA256:1" "\047http://x/b.deb\047 b.deb 999999 SHA256:2"\n' >"$elsewhere/apt-get"
-	chmod +x "$elsewhere/apt-get" "$elsewhere/dpkg-query"
-	printf '%s\n' 'ID=debian' >"$BATS_TEST_TMPDIR/os-release"
-	export OS_RELEASE=$BATS_TEST_TMPDIR/os-release XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+# new_debian UID: sets $elsewhere to the commands of a Debian where no package is installed, there is no sudo, and apt-get can
+# install nothing; the user has this id. Each call of apt-get adds a line to the file $given.
+new_debian() {
 	[ "$(uname -m)" = x86_64 ] || skip "the emulated hosts need amd64"
+	without 'apt*' dpkg-query sudo id
+	given=$BATS_TEST_TMPDIR/given
+	echo 'ID=debian' >"$BATS_TEST_TMPDIR/os-release"
+	export OS_RELEASE=$BATS_TEST_TMPDIR/os-release XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+	stub dpkg-query ''
+	stub id "echo $1"
+	stub apt-cache ''
+	stub apt-get "echo apt-get \"\$*\" >>'$given'"'
+		case $* in
+		*--print-uris*)
+			printf "%s\n" "\047http://x/a.deb\047 a.deb 41000000 SHA256:1" "\047http://x/b.deb\047 b.deb 999999 SHA256:2"
+			;;
+		*) echo "E: cannot do that" >&2 && exit 100 ;;
+		esac'
+	: >"$given"
+}
+
+# stub NAME TEXT: a command in $elsewhere.
+stub() {
+	printf '#!/bin/sh\n%s\n' "$2" >"$elsewhere/$1"
+	chmod +x "$elsewhere/$1"
+}
+
+@test "the demo says before it begins what it installs, how much it downloads, and whether a password is needed" {
+	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *" packages of Debian's (42 MB to download)"*": "*" qemu-system-x86 "* ]]
 	[[ $output == *"download Debian's kernel (70 to 120 MB)"*"$BATS_TEST_TMPDIR/cache"* ]]
-	[ "$(id -u)" -eq 0 ] || [[ $output == *"with sudo, which may ask for your password"* ]]
+	[[ $output != *sudo* ]]
+	stub id 'echo 1000'
+	stub sudo 'exit 1'
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *"with sudo, which may ask for your password"* ]]
+}
+
+@test "without sudo, 'make demo' and 'make check' name the command for root" {
+	local goal
+	new_debian 1000
+	for goal in demo check; do
+		PATH=$elsewhere run -2 --separate-stderr make "$goal"
+		[[ $stderr == "setup: installing packages needs root, and this system has no sudo; as root, run \
+'apt-get update && apt-get install --no-install-recommends "*" libibverbs-dev "*"', then try again"* ]]
+		[ "$(grep -vc '^make' <<<"$stderr")" -eq 1 ]
+	done
+	run ! grep -v -e --print-uris "$given"
+}
+
+@test "setup tries sudo once, and names the command for root if sudo refuses" {
+	new_debian 1000
+	stub sudo "echo sudo \"\$*\" >>'$given'; echo 'user is not in the sudoers file.' >&2; exit 1"
+	PATH=$elsewhere run -1 --separate-stderr tests/setup build
+	[[ $stderr == "setup: installing "*$'\n'"user is not in the sudoers file."$'\n'"setup: sudo refused, for the reason above; \
+as root, run 'apt-get update && apt-get install --no-install-recommends "*" libibverbs-dev "*"', then try again" ]]
+	[ "$(grep -c ^sudo "$given")" -eq 1 ]
+}
+
+@test "setup gives no reason of its own if apt-get fails" {
+	new_debian 0
+	PATH=$elsewhere run -1 --separate-stderr tests/setup build
+	[[ $stderr == *"E: cannot do that"*"setup: apt-get could not install these packages (its messages are above): "*" libibverbs-dev "* ]]
+	[[ $stderr != *network* ]]
 }
 
 # Types in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
