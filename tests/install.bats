@@ -183,6 +183,21 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[[ $stderr != *network* ]]
 }
 
+@test "without HOME the lab's kernel is kept below the home folder that passwd(5) names" {
+	local cache
+	cache=$(getent passwd "$(id -u)" | cut -d : -f 6)/.cache/rdma-lab
+	new_debian 0
+	PATH=$elsewhere run -0 env -u HOME -u XDG_CACHE_HOME tests/demo --plan
+	[[ $output == *" in $cache"* ]]
+	run -0 env -u HOME -u XDG_CACHE_HOME PYTHONPATH=tests/lab python3 -Bc 'import supervisor; print(supervisor.cache_folder())'
+	[ "$output" = "$cache" ]
+	cache=$BATS_TEST_TMPDIR/cache # with a kernel
+	mkdir -p "$cache/current/modules"
+	: >"$cache/current/vmlinux"
+	run -0 env -u HOME -u XDG_CACHE_HOME tests/lab/kernel rxe "$BATS_TEST_TMPDIR/initramfs" "$cache"
+	[ "$output" = "$cache/current/vmlinux" ]
+}
+
 # Types in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
 # and a command in front of it.
 @test "bash completes the options of the installed programs" {

@@ -460,10 +460,16 @@ def require_room(folder, count, memory):
         raise LabError(f"the lab takes 256 MiB of disk, {folder} has {free} MiB left; free some, or set TMPDIR")
 
 
+def cache_folder():
+    """Where kernels are kept. Without HOME it is below the home folder that passwd(5) names."""
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
+
+
 def prepare_kernel(transport, initramfs):
     """Has the kernel script write the initramfs; returns the kernel's path."""
     # The guests' files come from a temporary folder, the kernel from the cache: nothing else is written.
-    result = subprocess.run([f"{HERE}/kernel", transport, initramfs], stdout=subprocess.PIPE, text=True, check=False)
+    command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:
         raise LabError("the kernel for the hosts could not be prepared (the reason stands above)")
     return result.stdout.strip()
@@ -486,7 +492,7 @@ def choose_accelerator(kernel):
         return chosen
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
+    cache = cache_folder()
     answer = cache / f"accelerator-{pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
     if not answer.exists():
         for old in cache.glob("accelerator-*"):
