@@ -54,6 +54,26 @@ const char *lookup_error(int error)
 	return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
 }
 
+/*
+ * Free each later address in the list that equals `address`: two lines of /etc/hosts may give a
+ * name the same one.
+ */
+static void drop_duplicates(struct addrinfo *address)
+{
+	struct addrinfo **link = &address->ai_next, *other;
+
+	while ((other = *link)) {
+		if (other->ai_addrlen != address->ai_addrlen ||
+		    memcmp(other->ai_addr, address->ai_addr, address->ai_addrlen) != 0) {
+			link = &other->ai_next;
+			continue;
+		}
+		*link = other->ai_next;
+		other->ai_next = NULL;
+		freeaddrinfo(other);
+	}
+}
+
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses)
 {
 	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
@@ -61,6 +81,8 @@ int look_up_name(const char *name, const char *port, struct addrinfo **addresses
 
 	if (error)
 		*addresses = NULL;
+	for (struct addrinfo *address = *addresses; address; address = address->ai_next)
+		drop_duplicates(address);
 	return error;
 }
 

@@ -70,8 +70,8 @@ struct endpoint {
 struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
- * getaddrinfo(3) of addresses to connect to, from or to listen on: 0, or its error, and no
- * addresses. Any thread.
+ * getaddrinfo(3) of addresses to connect to, from or to listen on, each of them once: 0, or its
+ * error, and no addresses. Any thread.
  */
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 

@@ -1322,6 +1322,10 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	one-off -B name	0	$several	rdma_listen=3
 	one-off -B name	0	$several fail:rdma_bind_addr:3:98	rdma_listen=5
 	one-off -B name	0	addresses:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17	rdma_listen=16
+	# two lines of /etc/hosts may give a name the same address
+	one-off -B name	0	addresses:192.0.2.1,192.0.2.1	rdma_listen=1
+	one-off -B name -p 4000	0	addresses:1,fd00::1,1,fd00::1,1,2	rdma_listen=3
+	one-off -B name	0	addresses:fe80::1%1,fe80::1%2	rdma_listen=2
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:98	cannot listen on name port 4000: $taken
 	server -B name -p 4000	1	$several fail:rdma_bind_addr:3:99	cannot listen on name port 4000: $taken
 	server -B name -p 4000	1	$several fail:rdma_listen:2:12	cannot listen on name port 4000: Cannot allocate memory
@@ -1347,6 +1351,13 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	0	143	ADDR_RESOLVED+signal
 	END
 	outcomes client -J -B name <<<"0	addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19	1x $next"
+}
+
+@test "a client tries each address of a name once, even if the name has it twice" {
+	outcomes <<-END
+	client	3	addresses:192.0.2.1,fd00::1,192.0.2.1 3*ADDR_RESOLVED=ADDR_ERROR:-19	1x trying the next address	rdma_resolve_addr=2
+	check 192.0.2.1	3	addresses:192.0.2.1,192.0.2.1 2*ADDR_RESOLVED=ADDR_ERROR:-19	rdma_resolve_addr=1
+	END
 }
 
 # The first address is of no use, so that each call is made of the last one, too.

@@ -421,6 +421,20 @@ static uint16_t free_port(void)
 	return port;
 }
 
+/* Return true if another id has the address and the port: the kernel then answers EADDRINUSE. */
+static bool is_bound(const struct rdma_cm_id *base)
+{
+	const struct sockaddr_storage *address = &base->route.addr.src_storage;
+	const struct fake_id *id;
+
+	SLIST_FOREACH (id, &ids, link) {
+		if (&id->id != base &&
+		    !memcmp(&id->id.route.addr.src_storage, address, sizeof(*address)))
+			return true;
+	}
+	return false;
+}
+
 int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 {
 	int error = enter("rdma_bind_addr");
@@ -430,6 +444,8 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 	set_address(&base->route.addr.src_storage, address);
 	if (*port_of(base) == 0)
 		*port_of(base) = htons(free_port());
+	if (is_bound(base))
+		return leave(EADDRINUSE);
 	if (has_address(base))
 		bind_to_device(base);
 	return leave(0);
