@@ -67,12 +67,25 @@ static enum parsed parse_arguments(struct options *options, int argc, char **arg
 
 static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
 
-static void address_unresolved(struct connection *connection, int error)
+static void address_unresolved(const struct client *client, struct connection *connection,
+			       int error)
 {
-	connection_fail(connection, STATUS_UNRESOLVED,
-			"cannot resolve the address: %s; is the host up, and does a network "
-			"interface with an RDMA device ('rdma link') lead there?",
-			strerror(error));
+	const char *advice = loopback_advice(client->address->ai_addr);
+
+	if (!advice)
+		advice = "is the host up, and does a network interface with an RDMA device ('rdma "
+			 "link') lead there?";
+	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the address: %s; %s",
+			strerror(error), advice);
+}
+
+static void route_unresolved(const struct client *client, struct connection *connection, int error)
+{
+	const char *advice = loopback_advice(client->address->ai_addr);
+
+	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s; %s",
+			strerror(error),
+			advice ? advice : "InfiniBand: is the subnet manager running?");
 }
 
 /* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
@@ -101,7 +114,7 @@ static void start_resolving(const struct client *client, struct connection *conn
 				"an RDMA device ('rdma link') that leads there?",
 				short_name(client->options->bind).text, strerror(errno));
 	else
-		address_unresolved(connection, errno);
+		address_unresolved(client, connection, errno);
 }
 
 static void address_failed(const struct client *client, struct connection *connection,
@@ -110,11 +123,11 @@ static void address_failed(const struct client *client, struct connection *conne
 	if (event->status == -ETIMEDOUT) /* the first packets to a new neighbour may be lost */
 		start_resolving(client, connection);
 	else
-		address_unresolved(connection, -event->status);
+		address_unresolved(client, connection, -event->status);
 }
 
 /* The device is known now, so everything that belongs to it can be allocated. */
-static void address_resolved(struct connection *connection)
+static void address_resolved(const struct client *client, struct connection *connection)
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
 
@@ -122,8 +135,7 @@ static void address_resolved(struct connection *connection)
 	if (connection_prepare(connection, connection->options->one_way) != STATUS_SUCCESS)
 		return;
 	if (rdma_resolve_route(connection->id, timeout > 1 ? timeout : 1))
-		connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s",
-				strerror(errno));
+		route_unresolved(client, connection, errno);
 }
 
 /* rdma_connect() failed. Over iWARP it connects by TCP, and reports what the network says. */
@@ -240,15 +252,13 @@ static void take_step(const struct client *client, struct connection *connection
 	if (!is_starting(connection))
 		return;
 	if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED)
-		address_resolved(connection);
+		address_resolved(client, connection);
 	else if (event->type == RDMA_CM_EVENT_ADDR_ERROR)
 		address_failed(client, connection, event);
 	else if (event->type == RDMA_CM_EVENT_ROUTE_RESOLVED)
 		route_resolved(connection);
 	else
-		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve the route: %s; is the subnet manager running?",
-				strerror(-event->status));
+		route_unresolved(client, connection, -event->status);
 }
 
 static void handle_cm_event(struct client *client, const struct cm_event *event)

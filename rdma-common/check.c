@@ -350,24 +350,25 @@ static void report_congestion(struct check *check, struct rdma_cm_id *id)
  */
 static bool check_route(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 {
+	const char *loopback = loopback_advice(check->address->ai_addr);
 	int error = resolve(check, id, deadline);
 	struct ibv_port_attr port;
 	int64_t remaining;
 
+	if (error == EADDRNOTAVAIL)
+		return unresolved(check, "address", "", error,
+				  "give --bind an address of this host ('ip address')");
 	if (error)
-		return unresolved(
-			check, "address", "", error,
-			error == EADDRNOTAVAIL
-				? "give --bind an address of this host ('ip address')"
-				: "is the host up ('ping')? Does 'ip route get' lead over a "
-				  "network interface that 'rdma link' names?");
+		return unresolved(check, "address", "", error,
+				  loopback ? loopback
+					   : "is the host up ('ping')? Does 'ip route get' lead "
+					     "over a network interface that 'rdma link' names?");
 	report_address(check, id);
 	remaining = deadline - now_milliseconds();
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
-		return unresolved(
-			check, "route", "", errno,
-			"use an address of the network interface of an RDMA device, not a "
-			"loopback one; InfiniBand: is the subnet manager running?");
+		return unresolved(check, "route", "", errno,
+				  loopback ? loopback
+					   : "InfiniBand: is the subnet manager running?");
 	check->mtu = path_mtu(id);
 	append(&check->found, "resolved");
 	if (check->mtu > 0)

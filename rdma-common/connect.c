@@ -125,6 +125,19 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 								  : RESOLVE_MILLISECONDS);
 }
 
+const char *loopback_advice(const struct sockaddr *address)
+{
+	const struct sockaddr_in *ipv4 = (const void *)address;
+	const struct sockaddr_in6 *ipv6 = (const void *)address;
+	bool loopback = address->sa_family == AF_INET6
+				? IN6_IS_ADDR_LOOPBACK(&ipv6->sin6_addr)
+				: ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+
+	return loopback ? "give the address of a network interface that has an RDMA device ('rdma "
+			  "link', 'ip address'), not a loopback address"
+			: NULL;
+}
+
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options)
 {
 	uint8_t tos = (uint8_t)options->tos;

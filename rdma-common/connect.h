@@ -108,6 +108,13 @@ int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct socka
 		    int64_t deadline);
 
 /*
+ * Return what to do where a loopback address, or the route to it, is not resolved; NULL: `address`
+ * is none. Without --bind Linux 6.1 resolves none of them, even if 'lo' has an RDMA device: over
+ * RoCE the route fails with ENODEV, over iWARP the address with EINVAL. Static. Any thread.
+ */
+const char *loopback_advice(const struct sockaddr *address);
+
+/*
  * Sets the type of service of --tos, if it was given, before an id is resolved, listens or is
  * accepted (rdma_set_option(3)). 0 or -1 with errno.
  */

@@ -797,6 +797,9 @@ happy_path() {
 	END
 }
 
+# The advice of the client, and of --check, where a loopback address is not resolved.
+loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
+
 # Which reasons a server has for a refusal, and how each is told, is negotiation-test's.
 @test "the connection manager says no" {
 	local no_server="is rdma-server running there, on that port?"
@@ -808,7 +811,13 @@ happy_path() {
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client -t 10	3	9*ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument; InfiniBand: is the subnet manager running?
+	client	3	addresses:127.0.0.1	cannot resolve the route: No such device; $loopback
+	client	3	iwarp addresses:127.0.0.1	cannot resolve the address: Invalid argument; $loopback
+	client	3	[iwarp] addresses:127.1.2.3	$loopback
+	client	3	[iwarp] addresses:::1	$loopback
+	client	3	[iwarp] addresses:127.0.0.1,::1	1x trying the next address	2x $loopback
+	client	0	[iwarp] addresses:127.0.0.1,192.0.2.1	1x $loopback
 	both	5	ESTABLISHED=UNREACHABLE:-110	UNREACHABLE
 	client	6	ESTABLISHED=UNREACHABLE:-113	No route to host
 	both	6	ESTABLISHED=CONNECT_ERROR:-5	CONNECT_ERROR
@@ -987,6 +996,9 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	3	fail:getaddrinfo:2:1	> address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
 	3	fail:rdma_create_id:1:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
 	3	fail:rdma_create_id:1:24	> cannot use the connection manager: Too many open files*$few
+	3	fail:rdma_resolve_route:1:110	> route     not resolved: Connection timed out?  -> InfiniBand: is the subnet manager running?
+	3	addresses:127.0.0.1	> route     not resolved: No such device?  -> $loopback
+	3	iwarp addresses:127.0.0.1	> address   not resolved: Invalid argument?  -> $loopback
 	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
 	3	fail:ibv_query_port:1:5	> device    double0 port 1: cannot be queried: Input/output error
 	3	fail:rdma_get_devices:1:19	> device    none*rdma link add rdma0 type rxe netdev eth0

@@ -294,6 +294,18 @@ seen_from_ports() {
 	expect 3 'cannot resolve the address: No such device'
 }
 
+@test "a loopback address: exit status 3, and what to give instead; the host's own address works" {
+	local address text="cannot resolve the route: No such device"
+	[ "$LAB_TRANSPORT" != siw ] || text="cannot resolve the address: Invalid argument"
+	for address in 127.0.0.1 ::1; do
+		client write "$address" 4799
+		expect 3 "$text; give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
+	done
+	start_server write
+	on a "$PROGRAMS/rdma-client" write 192.0.2.1 "$port"
+	expect 0
+}
+
 @test "a connect request that a firewall swallows: exit status 5, within the time given" {
 	local text='nothing happened for the time of --timeout'
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'

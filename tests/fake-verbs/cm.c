@@ -523,6 +523,17 @@ static void find_device(struct rdma_cm_id *id)
 	local_gid(&id->route.addr.addr.ibaddr.sgid);
 }
 
+/* Return true for 127.0.0.0/8 and ::1. */
+static bool is_loopback(const struct sockaddr *address)
+{
+	const struct sockaddr_in *ipv4 = (const void *)address;
+	const struct sockaddr_in6 *ipv6 = (const void *)address;
+
+	return address->sa_family == AF_INET6
+		       ? IN6_IS_ADDR_LOOPBACK(&ipv6->sin6_addr)
+		       : ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct sockaddr *address,
 		      int timeout)
 {
@@ -532,7 +543,11 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "no time to resolve in");
 	forbid(source && source->sa_family != address->sa_family,
 	       "from an address of another family");
+	/* as Linux 6.1 answers; over RoCE it is the route that fails */
+	if (is_loopback(address) && is_iwarp())
+		error = EINVAL;
 	if (!error) {
+		id->leads_nowhere = is_loopback(address);
 		set_address(&base->route.addr.dst_storage, address);
 		id->resolve_timeout = timeout;
 		find_device(base);
@@ -547,6 +562,8 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 	int error = enter("rdma_resolve_route");
 
 	forbid(!base->verbs || timeout < 1, "before the address, or no time");
+	if (id->leads_nowhere)
+		error = ENODEV;
 	if (!error) {
 		id->resolve_timeout = timeout;
 		show_path(id);

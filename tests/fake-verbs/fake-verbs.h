@@ -389,6 +389,7 @@ struct fake_id {
 	struct ibv_sa_path_rec path; /* of a passive one the client's, whose --tos is tos:N */
 	bool synchronous;            /* no channel was given: calls wait until they are done */
 	bool asked;                  /* connected or accepted: there is something to disconnect */
+	bool leads_nowhere;          /* to a loopback address: there is no route */
 	bool peer_gone;              /* it disconnected */
 	unsigned int taken;          /* events taken, and not acknowledged */
 	int resolve_timeout;
