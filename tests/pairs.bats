@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a.
+# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a; and on this machine, with a script in the place of ssh
+# that answers as hosts would.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -81,4 +82,78 @@ undisturbed() {
 	done
 	all_pairs host-nowhere host-neither
 	[ "$status" -eq 125 ] # nothing was measured
+}
+
+# The server of host "dead" does not notice the end of its input, as that of a host without power. A client of host a gets a
+# tenth of the rate while host c writes back. Each look at a path has a number, by which the clients of both directions meet.
+# shellcheck disable=SC2016 # a script
+stub='#!/bin/sh
+host=$1
+shift 2
+echo "$host $*" >>"$STUB/asked"
+if [ "$1" = sh ]; then
+	echo "{\"kind\": \"listening\", \"port\": 1}"
+	[ "$host" = dead ] || exec cat >/dev/null
+	echo $$ >"$STUB/dead"
+	exec sleep 60
+fi
+for word; do
+	peer=$port port=$word
+done
+look=1 tries=20 rate=1000000000
+until mkdir "$STUB/$host.$peer.$look" 2>/dev/null; do
+	look=$((look + 1))
+done
+while [ "$tries" -gt 0 ] && [ ! -e "$STUB/$peer.$host.$look" ]; do
+	sleep 0.1
+	tries=$((tries - 1))
+done
+[ "$host $peer" != "a c" ] || [ "$tries" -eq 0 ] || rate=100000000
+echo "{\"status\": 0, \"bits_per_second\": $rate}"'
+
+# stub_pairs HOST...: sets $status, $output and $stderr; the file "asked" lists the commands that hosts got.
+stub_pairs() {
+	export STUB=$BATS_TEST_TMPDIR
+	cd "$STUB" || return
+	echo "$stub" >on
+	chmod 755 on
+	: >asked
+	ON=$STUB/on LIMIT=3 WAIT=1 run --separate-stderr timeout -k 1 40 "$top/tests/pairs" "$@" 3>&-
+}
+
+@test "all pairs: a path that is slow only while both directions run is slow in the second look, too" {
+	stub_pairs a b c
+	[ "$status" -eq 2 ]
+	[ "$(paths '.verdict == "slow"')" = "a c" ]
+	[ "$(paths '.looks == 2')" = $'a c\nc a' ]
+	grep -x 'slow: a to c, rail 1: 0.1 Gbit/s, 10 % of the median' <<<"$output"
+}
+
+@test "all pairs: a dead host delays the end by LIMIT at most, and is named" {
+	# shellcheck disable=SC2016 # expanded when it is run
+	repair='eval kill "$(<"$STUB/dead")" 2>/dev/null || true'
+	stub_pairs a dead
+	[ "$status" -eq 0 ]
+	[ "$stderr" = "pairs: the server on dead did not end within 3 s: does the host still run?" ]
+	run ! kill -0 "$(<dead)"
+}
+
+@test "all pairs: 5s is as good as 5; other times, and a host given twice, are refused at once" {
+	DURATION=2s stub_pairs a b
+	[ "$status" -eq 0 ]
+	grep -q '^a rdma-client .* --timeout 1 .* --duration 2 ' asked
+	for DURATION in 2m 0 08 s 1.5; do
+		DURATION=$DURATION stub_pairs a b
+		[ "$status" -eq 125 ]
+		[ "$stderr" = "pairs: DURATION is whole seconds (5 or 5s), at least 1, not '$DURATION'" ]
+		[ ! -s asked ]
+	done
+	unset DURATION
+	for twice in "a a" "a=192.0.2.1 b a=192.0.2.2" "a=192.0.2.1 b=192.0.2.1" "a=192.0.2.1,192.0.2.1 b=192.0.2.2,192.0.2.3"; do
+		# shellcheck disable=SC2086 # words
+		stub_pairs $twice
+		[ "$status" -eq 125 ]
+		[[ $stderr == "pairs: '"@(a|192.0.2.1)"' is given twice: give each host, and each address, once" ]]
+		[ ! -s asked ]
+	done
 }
