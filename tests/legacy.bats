@@ -47,15 +47,21 @@ ours_asks() {
 	ours_serves write "message from the smallest client" "$SMALLEST/client"
 }
 
+@test "our server serves the smallest client over IPv6" {
+	start_server write
+	on b "$SMALLEST/client" fd00::1 "$port"
+	expect 0
+}
+
 @test "our client works with the smallest server" {
 	ours_asks write "message from the smallest server" "$SMALLEST/server"
 }
 
 @test "the smallest client and the smallest server work with each other" {
-	local round
-	for round in 1 2; do
+	local address
+	for address in 192.0.2.1 host-a; do # the first address of host-a is an IPv6 one
 		start_command "$SMALLEST/server"
-		on b "$SMALLEST/client" 192.0.2.1 "$port"
+		on b "$SMALLEST/client" "$address" "$port"
 		expect 0
 		[ "$output" = "remote buffer: message from the smallest server" ]
 		[ -z "$stderr" ]

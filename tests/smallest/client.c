@@ -9,8 +9,7 @@
  *     RDMA WRITE                   <->   RDMA WRITE     1024 bytes; no program notices that,
  *     SEND MSG_DONE                <->   SEND MSG_DONE  so this says that they are there
  *     disconnect                   -->
- * Prints what the server wrote. Exit status 1: a call failed, standard error says which; that ends
- * the program, and the kernel frees what it had.
+ * Prints what the server wrote. A failed call ends it with status 1; the kernel frees what it had.
  */
 #include <endian.h>
 #include <err.h>
@@ -142,15 +141,17 @@ static void connect_to(const char *address, const char *port)
 {
 	/* a lost packet is sent again seven times; what finds no receive, without end */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
-	struct addrinfo *found;
+	struct addrinfo *found, *to;
 	int error = getaddrinfo(address, port, NULL, &found);
 
 	if (error)
 		errx(1, "cannot resolve the name: %s",
 		     error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+	for (to = found; to->ai_next && to->ai_family != AF_INET; to = to->ai_next)
+		; /* the first IPv4 address, if there is one: server.c listens on no IPv6 one */
 	/* Identifier (id): the connection. Without an event channel each call waits for its end. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
-	check(rdma_resolve_addr(id, NULL, found->ai_addr, 5000), "resolve the address");
+	check(rdma_resolve_addr(id, NULL, to->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(found);
 	prepare();
 	check(rdma_resolve_route(id, 5000), "resolve the route");
@@ -174,8 +175,7 @@ static void exchange(void)
 	await(SEND_DONE);                  /* and so the WRITE: a send queue completes in order */
 	await(RECEIVE_DONE);
 	check(le32toh(messages[RECEIVE_DONE].type) == MSG_DONE ? 0 : EPROTO, "use a message");
-	if (!disconnected)
-		check(rdma_disconnect(id), "disconnect");
+	check(disconnected ? 0 : rdma_disconnect(id), "disconnect");
 }
 
 int main(int argc, char **argv)
