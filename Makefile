@@ -224,7 +224,7 @@ bench: ## compare with perftest and rping, into build/bench/; TRANSPORT=rxe PAIR
 	$(MAKE) --no-print-directory all build/peer
 	tests/bench
 
-lab: ## a shell on each of two emulated hosts, side by side; TRANSPORT=siw CAPTURE=wire.pcap
+lab: ## a shell on each of two emulated hosts, in one window; TRANSPORT=siw CAPTURE=wire.pcap
 	tests/setup build lab interactive
 	$(MAKE) --no-print-directory all
 	tests/lab/lab up --transport $(TRANSPORT) $(if $(CAPTURE),--capture $(CAPTURE)) -- tests/lab/lab shells

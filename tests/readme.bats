@@ -93,6 +93,20 @@ transcript() {
 	shows 'When it fails: `--check`'
 }
 
+# Debian 12's kernel takes 71 MB, that of Debian 13 63 MB.
+@test "README and the plan of the demonstration state how much of Debian's kernel is kept, within 10 MB" {
+	local kept text sizes=()
+	kept=$(du -s --apparent-size -B 1MB "$(realpath "${XDG_CACHE_HOME:-$HOME/.cache}/rdma-lab/current")" | cut -f 1)
+	for text in "$(<"$top/README.md")" "$(XDG_CACHE_HOME=$BATS_TEST_TMPDIR "$top/tests/demo" --plan)"; do
+		[[ $text =~ "Debian's kernel ("([0-9]+ to [0-9]+)" MB)"[^0-9]*keeps?" "([0-9]+)" MB" ]]
+		sizes+=("${BASH_REMATCH[1]}, ${BASH_REMATCH[2]}")
+		echo "stated: ${sizes[-1]}; kept: $kept"
+		[ "${BASH_REMATCH[2]}" -ge $((kept - 10)) ]
+		[ "${BASH_REMATCH[2]}" -le $((kept + 10)) ]
+	done
+	[ "${sizes[0]}" = "${sizes[1]}" ]
+}
+
 # Typed there on Soft-RoCE. Soft-iWARP may overlook what a client sends just when its connect request is answered, until more
 # arrives (rdma-common.c, probe()), and from rping nothing more does: it waits for ever.
 # bats test_tags=roce

@@ -82,7 +82,7 @@ def bridge(console, process):
 
 
 def shells(hosts):
-    """lab shells: all hosts side by side in a tmux of its own; ends when all shells end, or on detaching."""
+    """lab shells: all hosts in one window of a tmux of its own; ends when all shells end, or on detaching."""
     server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
     os.environ.pop("TMUX", None)  # It may well run inside the user's own tmux.
     first, *others = [shlex.join([LAB, "shell", host]) for host in hosts]
