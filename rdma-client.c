@@ -138,6 +138,15 @@ static void address_resolved(const struct client *client, struct connection *con
 		route_unresolved(client, connection, errno);
 }
 
+/* Return true if the address is a link-local one of IPv6 without its network interface. */
+static bool lacks_interface(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *six = (const void *)address;
+
+	return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) &&
+	       six->sin6_scope_id == 0;
+}
+
 /* rdma_connect() failed. Over iWARP it connects by TCP, and reports what the network says. */
 static void connect_failed(struct connection *connection, int error)
 {
@@ -162,8 +171,9 @@ static void connect_failed(struct connection *connection, int error)
 			 "rdma-server, and sends at once?";
 		break;
 	case EINVAL:
-		advice = "; does a link-local address lack its network interface, as in "
-			 "fe80::1%eth0?";
+		if (lacks_interface(rdma_get_peer_addr(connection->id)))
+			advice = "; name the network interface of the link-local address, as in "
+				 "fe80::1%eth0";
 		break;
 	case ENODEV:
 	case EMFILE:

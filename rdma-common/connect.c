@@ -231,14 +231,26 @@ enum status cm_call_failed(struct failure *failure, enum role role, const char *
 
 /* ---- Limits and queues of the device ---- */
 
-/* READs at a time that a device is capable of; one at least, if this session is to `read`. */
-static uint8_t read_limit(int stated, bool read)
+/*
+ * READs at a time that librdmacm accepts for a device whose driver states that many. It keeps the
+ * low byte alone: rdma_connect(3) and rdma_accept(3) fail with EINVAL for more READs than that.
+ */
+static uint8_t read_limit(int stated)
 {
-	int least = read ? 1 : 0;
+	uint8_t kept = (uint8_t)stated;
 
-	if (stated > READ_DEPTH)
-		return READ_DEPTH;
-	return (uint8_t)(stated < least ? least : stated);
+	return kept < READ_DEPTH ? kept : READ_DEPTH;
+}
+
+/* Fill in why the device of `id` cannot do that with the READs of a session: perform, serve. */
+static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const char *name,
+			    int stated, struct failure *failure)
+{
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "RDMA device %s cannot %s RDMA READs: its driver reports %s %d%s; use "
+			   "'write'",
+			   ibv_get_device_name(id->verbs->device), verb, name, stated,
+			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
 /* The most that a message carries. Less than this protocol's messages need is not believed. */
@@ -264,10 +276,11 @@ static unsigned int at_most_requests(unsigned int wanted, const struct ibv_devic
 	return wanted < (unsigned int)limit ? wanted : (unsigned int)limit;
 }
 
-enum status query_limits(const struct rdma_cm_id *id, const struct options *options,
+enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure)
 {
 	bool read = options->operation == OPERATION_READ;
+	bool client = options->role == ROLE_CLIENT;
 	struct ibv_device_attr attributes;
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_device(id->verbs, &attributes));
@@ -286,8 +299,13 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	limits->request_size = limits->maximum_message < TRANSFER_REQUEST_SIZE
 				       ? limits->maximum_message
 				       : TRANSFER_REQUEST_SIZE;
-	limits->responder_resources = read_limit(attributes.max_qp_rd_atom, read);
-	limits->initiator_depth = read_limit(attributes.max_qp_init_rd_atom, read);
+	limits->responder_resources = read_limit(attributes.max_qp_rd_atom);
+	limits->initiator_depth = read_limit(attributes.max_qp_init_rd_atom);
+	if (read && limits->initiator_depth == 0 && (client || !one_way))
+		return no_reads(id, "perform", "max_qp_init_rd_atom",
+				attributes.max_qp_init_rd_atom, failure);
+	if (read && limits->responder_resources == 0 && (!client || !one_way))
+		return no_reads(id, "serve", "max_qp_rd_atom", attributes.max_qp_rd_atom, failure);
 	return STATUS_SUCCESS;
 }
 

@@ -160,9 +160,10 @@ enum status cm_call_failed(struct failure *failure, enum role role, const char *
 
 /*
  * Asks the device of `id` for its limits, within those of `options`. A driver may leave any of them
- * 0, or fill in nonsense: what is stored can be used all the same.
+ * 0, or fill in nonsense: what is stored can be used all the same. Fails if the session needs
+ * READs, and librdmacm accepts none for this device. `one_way`: the client alone operates.
  */
-enum status query_limits(const struct rdma_cm_id *id, const struct options *options,
+enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure);
 
 /*

@@ -162,7 +162,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 	struct limits *limits = &connection->limits;
 	struct rdma_cm_id *id = connection->id;
 	struct failure failure;
-	enum status status = query_limits(id, options, limits, &failure);
+	enum status status = query_limits(id, options, one_way, limits, &failure);
 
 	connection->one_way = one_way;
 	if (reports_counters(options))

@@ -509,12 +509,31 @@ happy_path() {
 @test "a device whose driver leaves a limit out, or states nonsense" {
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
-		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:0 max_reads:-1 max_reads:2147483647; do
+		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
 		outcomes <<-END
 		client -n 3 --depth 65536	0	$limit payload:2000
 		one-off -n 3 --depth 65536	0	$limit payload:2000 iwarp write
 		END
 	done
+}
+
+# librdmacm keeps the low byte of the numbers, and lets no more READs through.
+@test "a device that states no READ, or 256: a write succeeds, a read fails with the number as its reason" {
+	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
+	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
+	outcomes <<-END
+	both	0	[iwarp] write max_reads:0
+	both	0	write max_reads:256
+	client	1	[iwarp] max_reads:0	$own 0; use 'write'
+	client	1	max_reads:256	$own 256, of which librdmacm keeps the low byte, 0; use 'write'
+	client	1	max_own_reads:0	$own 0; use 'write'
+	client	1	max_own_reads:4 max_reads:0	$serves 0; use 'write'
+	server	0	max_reads:0 lacks:4	$own 0; use 'write'	served=0
+	client --one-way	0	one-way max_reads:0 max_own_reads:1
+	client --one-way	1	one-way max_own_reads:0	$own 0; use 'write'
+	one-off	0	one-way max_own_reads:0
+	server	0	one-way max_reads:0 max_own_reads:1	$serves 0; use 'write'	served=0
+	END
 }
 
 @test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
@@ -827,7 +846,9 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
 	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still holds the port
 	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; is memory short here, or does a program listen there
-	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument
+	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
+	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
+	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
 	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28), no reason arrived: a program listens there, but
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4), no reason arrived
 	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived

@@ -635,6 +635,21 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 	unlock();
 }
 
+/*
+ * Return true if librdmacm refuses to ask the device for that many READs: it keeps what the driver
+ * states in a byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
+ */
+static bool exceeds_reads(uint8_t asked, uint32_t stated)
+{
+	return asked != UINT8_MAX && asked > (uint8_t)stated;
+}
+
+static bool is_valid(const struct rdma_conn_param *parameters)
+{
+	return !exceeds_reads(parameters->responder_resources, stated_reads()) &&
+	       !exceeds_reads(parameters->initiator_depth, stated_own_reads());
+}
+
 /* Checks what holds for both sides of a new connection. */
 static void check_parameters(const struct fake_id *id, const struct rdma_conn_param *parameters,
 			     uint8_t limit)
@@ -646,9 +661,8 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 	forbid(parameters->private_data_len > limit ||
 		       (parameters->private_data_len && !parameters->private_data),
 	       "%u bytes of private data are too many", parameters->private_data_len);
-	forbid(parameters->initiator_depth > 128 || parameters->responder_resources > 128,
-	       "read depths beyond what the device can do");
-	forbid(!scripted("write") && parameters->responder_resources == 0,
+	forbid(!scripted("write") && (id->passive || !scripted("one-way")) &&
+		       parameters->responder_resources == 0,
 	       "the peer's RDMA READs are not served");
 	forbid(parameters->retry_count != 7 || parameters->rnr_retry_count != 7,
 	       "not the most retries there are: a network that is cut for a moment would be the end");
@@ -673,6 +687,8 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 		sleep_until_signal(early, late);
 		error = EINTR;
 	}
+	if (!error && !is_valid(parameters))
+		error = EINVAL;
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REQUEST_SIZE);
@@ -696,6 +712,8 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_accept");
 
+	if (!error && !is_valid(parameters))
+		error = EINVAL;
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);

@@ -36,9 +36,10 @@
  *   tos:N                     the type of service that a client asks for
  *   addresses:A,B,...         what any name is resolved to
  *   reads:N asks:N            how many READs the peer serves at a time (8), and has outstanding (4)
- *   max_msg:N max_wr:N max_cqe:N max_reads:N
- *                             what the device states as max_msg_sz, max_qp_wr, max_cqe, and as
- *                             max_qp_rd_atom and max_qp_init_rd_atom, be it nonsense
+ *   max_msg:N max_wr:N max_cqe:N max_reads:N max_own_reads:N
+ *                             what the device states as max_msg_sz, max_qp_wr, max_cqe,
+ *                             max_qp_rd_atom, and max_qp_init_rd_atom (else max_reads), be it
+ *                             nonsense
  *   no-cq no-device           no completion queue is to be had, and no reason; there is no device
  *   blocks:N enomem           a queue pair has N of the blocks that mlx5 counts in; a larger one
  *                             fails with EINVAL, or with ENOMEM
@@ -290,6 +291,9 @@ struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t add
 			   uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
 void break_qp(struct fake_qp *qp);
+/* The device states these as max_qp_rd_atom and max_qp_init_rd_atom. */
+uint32_t stated_reads(void);
+uint32_t stated_own_reads(void);
 /* True if the device's queues hold so many work requests, as it has stated. */
 bool holds_requests(const struct ibv_qp_cap *cap);
 struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);

@@ -123,6 +123,16 @@ bool holds_requests(const struct ibv_qp_cap *cap)
 	       cap->max_recv_wr <= limit("max_wr", TRUE_REQUESTS);
 }
 
+uint32_t stated_reads(void)
+{
+	return scripted_number("max_reads", 128);
+}
+
+uint32_t stated_own_reads(void)
+{
+	return scripted_number("max_own_reads", stated_reads());
+}
+
 const char *ibv_get_device_name(struct ibv_device *device)
 {
 	return device->name;
@@ -134,8 +144,8 @@ int ibv_query_device(struct ibv_context *context UNUSED, struct ibv_device_attr 
 
 	if (!error) {
 		memset(attributes, 0, sizeof(*attributes));
-		attributes->max_qp_rd_atom = (int)scripted_number("max_reads", 128);
-		attributes->max_qp_init_rd_atom = (int)scripted_number("max_reads", 128);
+		attributes->max_qp_rd_atom = (int)stated_reads();
+		attributes->max_qp_init_rd_atom = (int)stated_own_reads();
 		attributes->max_qp_wr = (int)scripted_number("max_wr", TRUE_REQUESTS);
 		attributes->max_cqe = (int)scripted_number("max_cqe", TRUE_ENTRIES);
 		attributes->phys_port_cnt = (uint8_t)scripted_number("ports", 1);
