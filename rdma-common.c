@@ -1218,8 +1218,8 @@ static void handle_not_accepted(struct connection *connection)
 {
 	struct failure failure;
 
-	errno = connection->accept_error;
-	cm_call_failed(&failure, ROLE_SERVER, "rdma_accept");
+	accept_failed(connection->id, &connection->limits, &connection->agreement.peer,
+		      connection->setup_error, &failure);
 	connection_fail(connection, failure.status, "%s", failure.cause);
 }
 

@@ -94,7 +94,7 @@ struct counting {
 enum news {
 	NEWS_ESTABLISHED = 1 << 0,
 	NEWS_NOT_ESTABLISHED = 1 << 1, /* connection->establishment says why */
-	NEWS_NOT_ACCEPTED = 1 << 2,    /* connection->accept_error says why */
+	NEWS_NOT_ACCEPTED = 1 << 2,    /* connection->setup_error says why */
 	NEWS_REJECTED = 1 << 3,
 	NEWS_DISCONNECTED = 1 << 4,
 	NEWS_DEVICE_REMOVED = 1 << 5,
@@ -144,6 +144,7 @@ struct connection {
 	enum status status;  /* how the session ended, once it is joined */
 	bool running;        /* the thread was started, and is not joined */
 	bool device_removed; /* the device went while the connection was there */
+	bool withdrawn;      /* the call of connection->setup_error failed because the peer had */
 	TAILQ_ENTRY(connection) link;
 
 	/* 2. Between the two. What belongs to a bit is written before that is set, and once: */
@@ -153,7 +154,7 @@ struct connection {
 		enum rdma_cm_event_type type;
 		int status;
 	} establishment;
-	int accept_error; /* an errno value */
+	int setup_error; /* errno of a call that sets up the connection; 0: none failed */
 	struct device_event device_event;
 
 	/* 3. The thread's while it runs; before and afterwards the main thread's: */

@@ -227,10 +227,8 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 		return false;
 	parameters = connection_parameters(connection, hello);
 	print_trace(&connection->log, "rdma_accept");
-	if (rdma_accept(connection->id, &parameters)) {
-		connection->accept_error = errno;
-		connection_tell(connection, NEWS_NOT_ACCEPTED);
-	}
+	if (rdma_accept(connection->id, &parameters))
+		connection_not_accepted(connection, errno);
 	return true;
 }
 

@@ -217,18 +217,6 @@ unsigned int source_port(struct rdma_cm_id *id)
 	return label ? udp_source_port(label) : 0;
 }
 
-enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted)
-{
-	/* what the kernel answers about a request that is no more; the last two over TCP */
-	bool gone = errno == EINVAL || errno == ECONNRESET || errno == EPIPE;
-
-	if (gone && role == ROLE_SERVER)
-		return failure_set(failure, STATUS_PEER_LOST, "%s",
-				   status_in_words(STATUS_PEER_LOST));
-	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s failed: %s", attempted,
-			   strerror(errno));
-}
-
 /* ---- Limits and queues of the device ---- */
 
 /*
@@ -340,18 +328,17 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
  * it carries, and mlx5 for one states how many of the smallest there may be. So half of the depth
  * is tried, again and again, until the device takes it.
  */
-enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
-			      void *context, enum role role, struct limits *limits,
-			      struct failure *failure)
+int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
+		      struct limits *limits)
 {
 	while (try_queue_pair(id, pd, cq, context, limits)) {
 		bool too_large = errno == EINVAL || errno == ENOMEM;
 
 		if (!too_large || limits->depth == 1)
-			return cm_call_failed(failure, role, "rdma_create_qp");
+			return -1;
 		limits->depth /= 2;
 	}
-	return STATUS_SUCCESS;
+	return 0;
 }
 
 enum status registration_failed(size_t size, struct failure *failure)
@@ -612,6 +599,32 @@ int reject_request(struct rdma_cm_id *id, const struct options *options, enum re
 	return rdma_reject(id, wire, sizeof(wire));
 }
 
+bool means_withdrawn(int error, bool iwarp)
+{
+	return iwarp ? error == ECONNRESET || error == EPIPE : error == EINVAL;
+}
+
+enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
+			  const struct hello *client, int error, struct failure *failure)
+{
+	unsigned int path = path_mtu(id), own = mtu_bytes(limits->mtu);
+	unsigned int peer = mtu_bytes((enum ibv_mtu)client->mtu);
+	struct words words = { .length = 0 };
+
+	append(&words, "rdma_accept failed: %s", strerror(error));
+	if (error == EINVAL && path > 0 && own > 0) {
+		append(&words, " (MTU of ");
+		if (peer > 0)
+			append(&words, "the client's port %u bytes, of ", peer);
+		append(&words, "the path %u%s, of this port %u)", path, peer > 0 ? "" : " bytes",
+		       own);
+		if (path > own)
+			append(&words, "; some adapters reject a path whose MTU is larger than "
+				       "their port's: set both hosts to the same MTU");
+	}
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s", words.text);
+}
+
 /*
  * Why, where no hello says it. A program of another protocol sends none, and one that fails or is
  * killed cannot; over iWARP the end of the connection may overtake it.
@@ -648,8 +661,7 @@ static const char *lack_in_words(enum resource lacking)
 		return "the server cannot store what it would receive; its own messages say why, and "
 		       "no other try helps before that is mended";
 	case RESOURCE_OTHER:
-		return "the server is out of resources for another session; its own messages say "
-		       "which";
+		return "the server could not set up the session; its own messages say why";
 	default:
 		return refusal_in_words(REFUSAL_RESOURCES);
 	}

@@ -155,9 +155,6 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
  */
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
-/* A librdmacm call set errno: fills in `failure`. A server may find that the client has gone. */
-enum status cm_call_failed(struct failure *failure, enum role role, const char *attempted);
-
 /*
  * Asks the device of `id` for its limits, within those of `options`. A driver may leave any of them
  * 0, or fill in nonsense: what is stored can be used all the same. Fails if the session needs
@@ -168,11 +165,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 
 /*
  * Creates the queue pair of `id` on `pd` and `cq`, with `context`, and sets limits->inline_size. If
- * the device takes none of limits->depth, that is reduced to what it takes.
+ * the device takes none of limits->depth, that is reduced to what it takes. 0, or -1 with errno.
  */
-enum status create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
-			      void *context, enum role role, struct limits *limits,
-			      struct failure *failure);
+int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
+		      struct limits *limits);
 
 /* ibv_reg_mr(3) of `size` bytes set errno: fills in why, and what helps. */
 enum status registration_failed(size_t size, struct failure *failure);
@@ -209,6 +205,19 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
  */
 int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal,
 		   enum resource lacking);
+
+/*
+ * Return true if a call that sets up a connection may have failed with `error` because the peer has
+ * withdrawn. Over InfiniBand and RoCE the kernel then answers EINVAL, as it does where a driver
+ * cannot carry the call out: only rdma_reject(3), which succeeds unless the peer has withdrawn,
+ * distinguishes the two. Over iWARP a failed rdma_accept(3) ends the request, but drivers report a
+ * client that has left by the errno of its TCP connection.
+ */
+bool means_withdrawn(int error, bool iwarp);
+
+/* Fill in why rdma_accept(3) failed on this host with `error`, with the MTUs that may be why. */
+enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
+			  const struct hello *client, int error, struct failure *failure);
 
 /* Why a server rejected the client, as it said; REFUSAL_NONE: it did not say. */
 enum refusal rejection_reason(const struct introduction *server);

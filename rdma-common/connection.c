@@ -136,10 +136,12 @@ static enum status create_queues(struct connection *connection, struct failure *
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
 				   strerror(error));
-	status = create_queue_pair(connection->id, connection->pd, connection->cq, connection,
-				   connection->options->role, &connection->limits, failure);
-	if (status != STATUS_SUCCESS)
-		return status;
+	if (create_queue_pair(connection->id, connection->pd, connection->cq, connection,
+			      &connection->limits)) {
+		connection->setup_error = errno;
+		return failure_set(failure, STATUS_LOCAL_FAILURE, "rdma_create_qp failed: %s",
+				   strerror(connection->setup_error));
+	}
 	if (connection->limits.depth < depth)
 		print_trace(&connection->log,
 			    "the device takes no queue pair of depth %u, only one of %u", depth,
@@ -426,14 +428,31 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 	return connect_parameters(&connection->limits, &hello, wire);
 }
 
+/*
+ * Reject the peer with a reason; if that fails, destroying the id rejects it without one. After a
+ * call that failed, find out whether the peer has withdrawn.
+ */
+static void reject(struct connection *connection, enum refusal refusal)
+{
+	if (!reject_request(connection->id, connection->options, refusal, connection->lacking))
+		return;
+	print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
+	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
+}
+
+void connection_not_accepted(struct connection *connection, int error)
+{
+	connection->setup_error = error;
+	reject(connection, REFUSAL_RESOURCES);
+	connection_tell(connection, NEWS_NOT_ACCEPTED);
+}
+
 void connection_reject(struct connection *connection, enum refusal refusal)
 {
 	if (!connection_is_over(connection)) /* else the cause of that is the reason */
 		connection_fail(connection, STATUS_REFUSED, "refused: %s",
 				refusal_in_words(refusal));
-	/* when this fails, destroying the id rejects the request without a reason */
-	if (reject_request(connection->id, connection->options, refusal, connection->lacking))
-		print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
+	reject(connection, refusal);
 }
 
 /* ---- Events ---- */
@@ -504,9 +523,17 @@ static void handle_device_event(struct engine *engine, const struct device_event
 
 /* ---- The end of a session ---- */
 
-/* A connection can be seen to go before the reason is reported: the removal of the device here. */
+/*
+ * A call can fail before it is known that the peer had withdrawn. A connection can be seen to go
+ * before the reason is reported: the removal of the device here.
+ */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
+	if (status == STATUS_LOCAL_FAILURE && connection->withdrawn) {
+		status = STATUS_PEER_LOST;
+		snprintf(connection->cause, sizeof(connection->cause), "%s",
+			 status_in_words(status));
+	}
 	if (status != STATUS_PEER_LOST || !connection->device_removed)
 		return status;
 	snprintf(connection->cause, sizeof(connection->cause), "%s", DEVICE_REMOVED);

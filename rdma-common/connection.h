@@ -71,6 +71,12 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
  */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
+/*
+ * rdma_accept(3) failed with `error`: reject the client, and notify the connection's thread,
+ * which runs.
+ */
+void connection_not_accepted(struct connection *connection, int error);
+
 /* True if the session has failed or was interrupted: it only closes. */
 bool connection_is_over(const struct connection *connection);
 

@@ -82,7 +82,7 @@ enum resource {
 	RESOURCE_SESSION = 1,  /* it takes no more at a time: --max-sessions, --one-off */
 	RESOURCE_MEMORY = 2,   /* to allocate, or to register */
 	RESOURCE_STORAGE = 3,  /* it cannot store what the client would send */
-	RESOURCE_OTHER = 4,    /* threads, open files, what the device has, ... */
+	RESOURCE_OTHER = 4,    /* threads, open files, or anything else that a session needs */
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */

@@ -719,9 +719,10 @@ happy_path() {
 	both	0	DISCONNECTED!
 	both	0	DISCONNECTED+TIMEWAIT_EXIT
 	# the client has taken its request back
-	one-off	6	fail:rdma_accept:1:22	peer went away	0x failed
-	one-off	6	iwarp fail:rdma_accept:1:104	peer went away	0x failed
-	one-off	6	iwarp fail:rdma_accept:1:32	peer went away	0x failed
+	one-off	6	withdrawn:22	peer went away	0x failed
+	one-off	6	iwarp withdrawn:104	peer went away	0x failed
+	one-off	6	iwarp withdrawn:32	peer went away	0x failed
+	server -J	0	withdrawn	peer went away	0x failed	> "status": 6
 	client	0	flush>DISCONNECTED
 	client	0	DISCONNECTED>flush
 	client	0	flush@9000
@@ -748,6 +749,25 @@ happy_path() {
 	# a connection may be freed as soon as its last completion event is acknowledged
 	both	0	slow-events coalesce DISCONNECTED@600 DISCONNECTED+spurious
 	client	0	slow-events coalesce iwarp write DISCONNECTED@600 DISCONNECTED+spurious
+	END
+}
+
+# The kernel answers with the same errno if the client has taken its request back. A rejection succeeds only if it has not.
+# bats test_tags=memory
+@test "a call that fails although the client's request stands is this host's failure, and the client learns that" {
+	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
+	outcomes <<-END
+	one-off	1	fail:rdma_accept:1:22 lacks:4	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
+	one-off	1	strict-mtu mtu:3 peer-mtu:5 lacks:4	$accept (MTU of the client's port 4096 bytes, of the path 4096, of this port 1024); $larger: set both hosts to the same MTU	rdma_reject=1
+	one-off	0	strict-mtu mtu:5 peer-mtu:3
+	one-off	1	iwarp fail:rdma_accept:1:22 lacks:4	$accept	0x MTU	rdma_reject=1
+	one-off	1	iwarp fail:rdma_accept:1:104 lacks:4	rdma_accept failed: Connection reset by peer	rdma_reject=1
+	one-off	1	[iwarp] fail:rdma_accept:1:12 lacks:4	rdma_accept failed: Cannot allocate memory	rdma_reject=1
+	one-off	1	withdrawn:12	rdma_accept failed: Cannot allocate memory
+	# over iWARP a failed rdma_accept ends the request, whatever failed; but a driver does not say EINVAL of a client that left
+	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
+	server -J	0	[iwarp] write blocks:16 lacks:4	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
+	client	4	[iwarp] refuse:4 lacks:4	the server refused: the server could not set up the session; its own messages say why
 	END
 }
 

@@ -297,7 +297,9 @@ static void show_path(struct fake_id *id)
 	local_gid(&ends->addr.ibaddr.dgid);
 	copy_bytes(ends->addr.ibaddr.dgid.raw + 12, &ends->dst_sin.sin_addr, 4);
 	id->path.flow_label = htobe32(next_flow_label++); /* another one for each */
-	id->path.mtu = (uint8_t)scripted_number("mtu", IBV_MTU_4096);
+	id->path.mtu = (uint8_t)port_mtu();
+	if (id->passive) /* the client's port decides */
+		id->path.mtu = (uint8_t)scripted_number("peer-mtu", id->path.mtu);
 	id->id.route.path_rec = &id->path;
 	id->id.route.num_paths = 1;
 }
@@ -616,6 +618,8 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 		error = EINVAL;
 	if (exceeds_blocks(&attributes->cap))
 		error = scripted("enomem") ? ENOMEM : EINVAL;
+	if (scripted("withdrawn"))
+		error = EINVAL;
 	if (!error) {
 		struct fake_qp *qp = create_fake_qp(pd, attributes);
 
@@ -712,8 +716,11 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_accept");
 
-	if (!error && !is_valid(parameters))
+	if (!error &&
+	    (!is_valid(parameters) || (scripted("strict-mtu") && id->path.mtu > port_mtu())))
 		error = EINVAL;
+	if (!error)
+		error = (int)scripted_number("withdrawn", 0);
 	if (error)
 		return leave(error);
 	check_parameters(id, parameters, REPLY_SIZE);
@@ -736,6 +743,8 @@ int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 	forbid(((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data),
 	       "not now, or not with %u bytes", size);
 	peer_reads_rejection(private_data, size);
+	if (scripted("withdrawn") || scripted_text("withdrawn"))
+		error = EINVAL;
 	return leave(error);
 }
 

@@ -65,6 +65,11 @@
  *   by-itself                 it ends without the SIGTERM that comes when nothing else will
  *   ports:N                   ports of the device, which all look alike
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
+ *   peer-mtu:N strict-mtu     MTU of a client's port and path; rdma_accept(3) fails with EINVAL if
+ *                             that is larger than the port's, as over hns
+ *   withdrawn withdrawn:N     the client takes its request back before rdma_create_qp(3), or
+ *                             before rdma_accept(3): that fails with EINVAL, or with N, and
+ *                             rdma_reject(3) with EINVAL
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too; ENODATA
  *                             of pread: the file ends there
@@ -291,6 +296,8 @@ struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t add
 			   uint64_t length);
 /* Every work request of the queue pair that is not executed yet comes back with a flush. */
 void break_qp(struct fake_qp *qp);
+/* The MTU of the port: enum ibv_mtu. */
+uint32_t port_mtu(void);
 /* The device states these as max_qp_rd_atom and max_qp_init_rd_atom. */
 uint32_t stated_reads(void);
 uint32_t stated_own_reads(void);

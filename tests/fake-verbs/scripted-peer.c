@@ -141,6 +141,7 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 		.length = unknown || !peer_sends(passive) ? 0 : peer->outgoing_length,
 		.seconds = scripted_number("seconds", 0),
 		.passes = scripted_number("passes", 1),
+		.mtu = (uint8_t)scripted_number("peer-mtu", 0),
 	};
 
 	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : "");
@@ -262,8 +263,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		measured_operation = is_measured(&hello) ? hello.operation : -1;
 	forbid(hello.operation != writes() && !refused,
 	       "the program's hello has another operation");
-	forbid(hello.mtu != scripted_number("mtu", IBV_MTU_4096),
-	       "the program's hello has another MTU than its port");
+	forbid(hello.mtu != port_mtu(), "the program's hello has another MTU than its port");
 	forbid(hello.refusal || hello.lacking ||
 		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
 	       "the program's hello has a refusal, or passes and seconds");

@@ -123,6 +123,11 @@ bool holds_requests(const struct ibv_qp_cap *cap)
 	       cap->max_recv_wr <= limit("max_wr", TRUE_REQUESTS);
 }
 
+uint32_t port_mtu(void)
+{
+	return scripted_number("mtu", IBV_MTU_4096);
+}
+
 uint32_t stated_reads(void)
 {
 	return scripted_number("max_reads", 128);
@@ -165,7 +170,7 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 		attributes->state = scripted("down") ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 		attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
 		attributes->gid_tbl_len = GIDS;
-		attributes->active_mtu = (enum ibv_mtu)scripted_number("mtu", IBV_MTU_4096);
+		attributes->active_mtu = (enum ibv_mtu)port_mtu();
 		attributes->max_mtu = IBV_MTU_4096;
 		attributes->max_msg_sz = scripted_number("max_msg", TRUE_MESSAGE_SIZE);
 	}

@@ -303,7 +303,7 @@ TEST(what_a_server_is_out_of_is_told_in_words)
 						      "('ulimit -l'), or try again when others have ended" },
 		{ REFUSAL_RESOURCES, RESOURCE_STORAGE, "the server cannot store what it would receive; its own messages say why, and no "
 						       "other try helps before that is mended" },
-		{ REFUSAL_RESOURCES, RESOURCE_OTHER, "the server is out of resources for another session; its own messages say which" },
+		{ REFUSAL_RESOURCES, RESOURCE_OTHER, "the server could not set up the session; its own messages say why" },
 		{ REFUSAL_LENGTH, RESOURCE_STORAGE, "the client sends nothing, or more than the server's --max-size; send less, or raise that" },
 		{ 99, RESOURCE_STORAGE, "for a reason that this release does not know; the server's own messages say more" },
 	};
