@@ -120,7 +120,13 @@ static void start_resolving(const struct client *client, struct connection *conn
 static void address_failed(const struct client *client, struct connection *connection,
 			   const struct cm_event *event)
 {
-	if (event->status == -ETIMEDOUT) /* the first packets to a new neighbour may be lost */
+	if (event->library_error)
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"the address is resolved, but librdmacm cannot use the RDMA device "
+				"that leads there: %s; look for it with 'ibv_devices', and check "
+				"that this user may open the files in /dev/infiniband",
+				strerror(event->library_error));
+	else if (event->status == -ETIMEDOUT) /* the first packets to a new neighbour may be lost */
 		start_resolving(client, connection);
 	else
 		address_unresolved(client, connection, -event->status);
@@ -267,6 +273,10 @@ static void take_step(const struct client *client, struct connection *connection
 		address_failed(client, connection, event);
 	else if (event->type == RDMA_CM_EVENT_ROUTE_RESOLVED)
 		route_resolved(connection);
+	else if (event->library_error)
+		connection_fail(connection, STATUS_UNRESOLVED,
+				"cannot resolve the route: librdmacm cannot read it: %s",
+				strerror(event->library_error));
 	else
 		route_unresolved(client, connection, -event->status);
 }

@@ -1206,6 +1206,13 @@ static void handle_not_established(struct connection *connection)
 
 	if (connection->protocol.phase != PHASE_CONNECTING)
 		return;
+	if (failure->library_error) {
+		connection_fail(connection, STATUS_LOCAL_FAILURE,
+				"cannot connect: the server accepted, but the connection cannot be "
+				"set up here: %s",
+				strerror(failure->library_error));
+		return;
+	}
 	connection_fail(connection,
 			failure->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
 			"cannot connect: %s, status %d (%s); is the peer up, and the network "

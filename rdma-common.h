@@ -152,7 +152,7 @@ struct connection {
 	int wake;         /* eventfd(2): there are some */
 	struct cm_failure {
 		enum rdma_cm_event_type type;
-		int status;
+		int status, library_error;
 	} establishment;
 	int setup_error; /* errno of a call that sets up the connection; 0: none failed */
 	struct device_event device_event;

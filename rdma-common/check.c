@@ -305,12 +305,44 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 }
 
 /* Why an address or a route is not: what failed, if that is not the resolving itself. False. */
-static bool unresolved(struct check *check, const char *step, const char *attempt, int error,
-		       const char *advice)
+static bool unresolved(struct check *check, const char *step, const char *attempt,
+		       const char *reason, const char *advice)
 {
-	append(&check->found, "not resolved: %s%s", attempt, strerror(error));
+	append(&check->found, "not resolved: %s%s", attempt, reason);
 	append(&check->advice, "%s", advice);
 	return report(check, step, false);
+}
+
+/*
+ * Return true if the last call on `id` may have failed in librdmacm, after a good event of the
+ * kernel. The call's errno is EPERM then, whatever the reason was (ucma_complete() in its cma.c).
+ */
+static bool hides_reason(const struct rdma_cm_id *id)
+{
+	return id->event && id->event->status == -1;
+}
+
+static const char *reason_of(const struct rdma_cm_id *id, int error)
+{
+	return hides_reason(id)
+		       ? "librdmacm failed and does not say why, or the kernel does not permit it"
+		       : strerror(error);
+}
+
+/* Return what helps if the address of `id` is not resolved. */
+static const char *address_advice(const struct check *check, const struct rdma_cm_id *id, int error)
+{
+	const char *loopback = loopback_advice(check->address->ai_addr);
+
+	if (hides_reason(id))
+		return "look for the RDMA device that leads there with 'ibv_devices', and check "
+		       "that this user may open the files in /dev/infiniband";
+	if (error == EADDRNOTAVAIL)
+		return "give --bind an address of this host ('ip address')";
+	if (loopback)
+		return loopback;
+	return "is the host up ('ping')? Does 'ip route get' lead over a network interface that "
+	       "'rdma link' names?";
 }
 
 /*
@@ -355,18 +387,13 @@ static bool check_route(struct check *check, struct rdma_cm_id *id, int64_t dead
 	struct ibv_port_attr port;
 	int64_t remaining;
 
-	if (error == EADDRNOTAVAIL)
-		return unresolved(check, "address", "", error,
-				  "give --bind an address of this host ('ip address')");
 	if (error)
-		return unresolved(check, "address", "", error,
-				  loopback ? loopback
-					   : "is the host up ('ping')? Does 'ip route get' lead "
-					     "over a network interface that 'rdma link' names?");
+		return unresolved(check, "address", "", reason_of(id, error),
+				  address_advice(check, id, error));
 	report_address(check, id);
 	remaining = deadline - now_milliseconds();
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
-		return unresolved(check, "route", "", errno,
+		return unresolved(check, "route", "", reason_of(id, errno),
 				  loopback ? loopback
 					   : "InfiniBand: is the subnet manager running?");
 	check->mtu = path_mtu(id);
@@ -403,11 +430,12 @@ static bool check_address(struct check *check)
 		int error = errno;
 		const char *advice = descriptor_advice(error);
 
-		return unresolved(check, "address", "cannot use the connection manager: ", error,
+		return unresolved(check, "address",
+				  "cannot use the connection manager: ", strerror(error),
 				  advice ? advice : "is the module rdma_ucm loaded?");
 	}
 	if (set_type_of_service(id, check->options))
-		found = unresolved(check, "address", "cannot set --tos: ", errno, "");
+		found = unresolved(check, "address", "cannot set --tos: ", strerror(errno), "");
 	else
 		found = check_route(check, id, deadline);
 	if (found) {

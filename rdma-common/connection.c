@@ -440,10 +440,16 @@ static void reject(struct connection *connection, enum refusal refusal)
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
 }
 
-void connection_not_accepted(struct connection *connection, int error)
+/* A call that sets up the connection failed with `error`: reject the peer, which waits. */
+static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
 	reject(connection, REFUSAL_RESOURCES);
+}
+
+void connection_not_accepted(struct connection *connection, int error)
+{
+	setup_failed(connection, error);
 	connection_tell(connection, NEWS_NOT_ACCEPTED);
 }
 
@@ -489,7 +495,11 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		if (connection->establishment.type) /* the first one counts */
 			break;
 		connection->establishment =
-			(struct cm_failure){ .type = event->type, .status = event->status };
+			(struct cm_failure){ .type = event->type,
+					     .status = event->status,
+					     .library_error = event->library_error };
+		if (event->library_error)
+			setup_failed(connection, event->library_error);
 		connection_tell(connection, NEWS_NOT_ESTABLISHED);
 		break;
 	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */

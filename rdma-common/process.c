@@ -310,6 +310,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	const struct rdma_conn_param *parameters;
 	struct rdma_cm_event *event;
 
+	errno = 0;
 	if (rdma_get_cm_event(process->event_channel, &event)) {
 		if (errno == EAGAIN || errno == EINTR)
 			return WAKEUP_OTHER;
@@ -320,6 +321,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
+	copy->library_error = event->status == -1 ? errno : 0;
 	copy->type = event->event;
 	copy->status = event->status;
 	copy->id = event->id;

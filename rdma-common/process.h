@@ -42,6 +42,9 @@ struct process {
 struct cm_event {
 	enum rdma_cm_event_type type;
 	int status; /* 0, a negative errno, or a transport's own reason for a rejection */
+	/* After a good event of the kernel librdmacm calls the kernel or the driver. If that fails,
+	 * it returns an error event with status -1 and this errno; 0: it did not fail. */
+	int library_error;
 	struct rdma_cm_id *id;
 	/* In a connect request, its acceptance and its rejection, a hello: */
 	uint8_t private_data[HELLO_SIZE];

@@ -905,6 +905,26 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
+# librdmacm makes an error of an event whose own part fails, with status -1 and the reason in errno (rdma_get_cm_event(3)).
+@test "an event with status -1 is a failure of this host, with errno as the reason" {
+	local device="the address is resolved, but librdmacm cannot use the RDMA device that leads there"
+	local connect="cannot connect: the server accepted, but the connection cannot be set up here"
+	outcomes <<-END
+	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; look for	0x is the host up
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:110	$device: Connection timed out	rdma_resolve_addr=1
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; is the host up
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	cannot resolve the route: librdmacm cannot read it: Cannot allocate memory	0x subnet manager
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; is the subnet manager running?
+	client	1	write ESTABLISHED=CONNECT_ERROR:-1 lacks:4	$connect: Invalid argument	0x is the peer up	rdma_reject=1
+	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
+	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer went away	0x cannot be set up	rdma_reject=1
+	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
+	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
+	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address   not resolved: librdmacm failed and does not say why, or the kernel does not permit it*ibv_devices	!> Operation not permitted
+	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route     not resolved: librdmacm failed and does not say why, or the kernel does not permit it	!> Operation not permitted
+	END
+}
+
 @test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110

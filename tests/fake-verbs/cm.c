@@ -332,13 +332,17 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 	}
 	id = (struct fake_id *)pending->event.id;
 	id->taken++;
+	id->half_made = pending->event.event == RDMA_CM_EVENT_CONNECT_ERROR;
 	/* the program's copy is gone when it has been acknowledged */
 	copy = allocate(sizeof(*copy));
 	copy_bytes(copy, pending, sizeof(*copy));
 	if (copy->event.param.conn.private_data)
 		copy->event.param.conn.private_data = copy->private_data;
 	*event = &copy->event;
-	return leave(0);
+	leave(0);
+	if (copy->event.status == -1 && scripted_number("library", EINVAL))
+		errno = (int)scripted_number("library", EINVAL);
+	return 0;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)
@@ -738,9 +742,11 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 
 int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 {
+	const struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_reject");
 
-	forbid(((struct fake_id *)base)->asked || size > REJECT_SIZE || (size && !private_data),
+	forbid((id->passive ? id->asked : !id->half_made) || size > REJECT_SIZE ||
+		       (size && !private_data),
 	       "not now, or not with %u bytes", size);
 	peer_reads_rejection(private_data, size);
 	if (scripted("withdrawn") || scripted_text("withdrawn"))

@@ -67,6 +67,8 @@
  *   mtu:N down                MTU of the port and the path (5, the most: 4096 bytes); no link
  *   peer-mtu:N strict-mtu     MTU of a client's port and path; rdma_accept(3) fails with EINVAL if
  *                             that is larger than the port's, as over hns
+ *   library:N                 errno with an event of status -1, a failure of librdmacm's own (22);
+ *                             0: the kernel's EPERM instead
  *   withdrawn withdrawn:N     the client takes its request back before rdma_create_qp(3), or
  *                             before rdma_accept(3): that fails with EINVAL, or with N, and
  *                             rdma_reject(3) with EINVAL
@@ -401,6 +403,7 @@ struct fake_id {
 	bool synchronous;            /* no channel was given: calls wait until they are done */
 	bool asked;                  /* connected or accepted: there is something to disconnect */
 	bool leads_nowhere;          /* to a loopback address: there is no route */
+	bool half_made;              /* client: the peer has accepted, and setting up failed */
 	bool peer_gone;              /* it disconnected */
 	unsigned int taken;          /* events taken, and not acknowledged */
 	int resolve_timeout;
