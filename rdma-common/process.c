@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -321,7 +322,8 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
-	copy->library_error = event->status == -1 ? errno : 0;
+	/* which may be what a verb has returned, and so negative */
+	copy->library_error = event->status == -1 ? abs(errno) : 0;
 	copy->type = event->event;
 	copy->status = event->status;
 	copy->id = event->id;

@@ -912,9 +912,10 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	outcomes <<-END
 	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; look for	0x is the host up
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:110	$device: Connection timed out	rdma_resolve_addr=1
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:-22	$device: Invalid argument
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; is the host up
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	cannot resolve the route: librdmacm cannot read it: Cannot allocate memory	0x subnet manager
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; is the subnet manager running?
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: is the subnet manager running?
 	client	1	write ESTABLISHED=CONNECT_ERROR:-1 lacks:4	$connect: Invalid argument	0x is the peer up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer went away	0x cannot be set up	rdma_reject=1
