@@ -178,7 +178,7 @@ void congestion_advise(const char *interface, unsigned int tos, struct words *ad
 	else
 		append(advice,
 		       "if packets of this class must not be lost, give DSCP %u a priority with "
-		       "PFC, on both hosts and the switches between ('dcb app add dev %s dscp-prio "
+		       "PFC, on both hosts and the switches between ('dcb app replace dev %s dscp-prio "
 		       "%u:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
 		       dscp, interface, dscp, interface);
 }

@@ -223,8 +223,8 @@ TEST(a_dscp_gets_a_priority_with_pfc_unless_it_is_that_of_all_other_traffic)
 	struct words words = { 0 };
 
 	congestion_advise("eth0", 104, &words);
-	assert_non_null(strstr(words.text,
-			       "'dcb app add dev eth0 dscp-prio 26:3', 'dcb pfc set dev eth0 "));
+	assert_non_null(strstr(
+		words.text, "'dcb app replace dev eth0 dscp-prio 26:3', 'dcb pfc set dev eth0 "));
 	words = (struct words){ 0 };
 	congestion_advise("eth0", 3, &words);
 	assert_null(strstr(words.text, "dcb"));
