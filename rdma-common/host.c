@@ -332,14 +332,15 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
 
+/* The file of configfs with the RoCE version of connections: root, device, port. */
+#define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
+
 /* Reports what NCCL is to be told; over InfiniBand any entry is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
 	/* there as long as somebody has set it, or looked (configfs-rdma_cm of Documentation/ABI)
 	 */
-	struct line mode =
-		read_line("", "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
-			  host->root, host->name, host->port);
+	struct line mode = read_line("", ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
 	append(&host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
@@ -351,9 +352,9 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 		append(&host->finding.advice, "%s", advice);
 	else if (roce && version_1)
 		append(&host->finding.advice,
-		       "connections use RoCE v1, which passes no router: 'cma_roce_mode -d %s -p %u "
-		       "-m 2'",
-		       host->name, host->port);
+		       "connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
+		       "'",
+		       "", host->name, host->port);
 	report(host, "setting");
 }
 

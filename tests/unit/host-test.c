@@ -324,7 +324,7 @@ TEST(the_best_gid_is_of_roce_v2_and_routed)
 		/* what rdma_cm was told, if anybody has */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
-		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'cma_roce_mode -d mlx5_0 -p 1 -m 2'\n", NULL },
+		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
 		/* EFA has GIDs of no such network */
 		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
 		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
