@@ -263,10 +263,9 @@ static bool check_locked_memory(struct check *check)
 	if (good)
 		append(&check->found, limited ? ": the rings of longer payloads are made to fit"
 					      : "may be locked without limit");
-	if (limited && limit.rlim_cur < MODEST_LOCKED_MEMORY)
+	if (!good && limited && limit.rlim_cur < MODEST_LOCKED_MEMORY)
 		append(&check->advice,
-		       "%sraise it ('ulimit -l', or memlock in /etc/security/limits.conf)",
-		       good ? "for more, " : "");
+		       "raise it ('ulimit -l', or memlock in /etc/security/limits.conf)");
 	return report(check, "memory", good);
 }
 

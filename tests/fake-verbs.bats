@@ -945,10 +945,9 @@ found() {
 }
 
 @test "--check: all that it prints of a path, line for line" {
-	local modest gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
+	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
 	local lossless="lossless  lo: type of service 0; its driver tells nothing of PFC and ECN"
-	modest="for more, raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
 	found 0 "" 192.0.2.1 <<-END
 		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
 		name      '192.0.2.1' is 192.0.2.1
@@ -956,7 +955,6 @@ found() {
 		route     resolved, MTU of the path 4096 bytes
 		$lossless
 		memory    $memory
-		  -> $modest
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
@@ -966,7 +964,6 @@ found() {
 		address   resolved: from 192.0.2.2 by double0 port 1
 		route     resolved
 		memory    $memory
-		  -> $modest
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
@@ -984,7 +981,6 @@ found() {
 		route     resolved, MTU of the path 256 bytes
 		$lossless
 		memory    $memory
-		  -> $modest
 	END
 }
 
@@ -994,7 +990,6 @@ found() {
 	found 0 "" <<-END
 		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
 		memory    8789 KiB may be locked: the rings of longer payloads are made to fit
-		  -> for more, raise it ('ulimit -l', or memlock in /etc/security/limits.conf)
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
