@@ -572,11 +572,12 @@ static void report_server(struct check *check)
 		append(&check->found, ", GID %s", check->gid);
 	if (mtu > 0)
 		append(&check->found, ", MTU of its port %u bytes", mtu);
-	if (mtu > 0 && check->mtu > 0 && mtu != check->mtu)
+	/* both sides send packets of the client's MTU: its request carries that */
+	if (mtu > 0 && mtu < check->mtu)
 		append(&check->advice,
 		       "the MTU is %u bytes here and %u there: set it the same on both hosts and "
 		       "between ('ip link set ... mtu'), or packets above %u bytes may vanish",
-		       check->mtu, mtu, mtu < check->mtu ? mtu : check->mtu);
+		       check->mtu, mtu, mtu);
 	report(check, "server", true);
 	json_add_text(check->finding, "device", *name ? name : NULL);
 	free(device);
