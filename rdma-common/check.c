@@ -336,7 +336,7 @@ static const char *address_advice(const struct check *check, const struct rdma_c
 	if (hides_reason(id))
 		return "look for the RDMA device that leads there with 'ibv_devices', and check "
 		       "that this user may open the files in /dev/infiniband";
-	if (error == EADDRNOTAVAIL)
+	if (error == EADDRNOTAVAIL && check->sources)
 		return "give --bind an address of this host ('ip address')";
 	if (loopback)
 		return loopback;

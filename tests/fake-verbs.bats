@@ -972,10 +972,10 @@ found() {
 		  -> it carries nothing; plug the cable in, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
 		name      '192.0.2.1' is 192.0.2.1
 		address   not resolved: Cannot assign requested address
-		  -> give --bind an address of this host ('ip address')
+		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
 		name      '192.0.2.1' is 192.0.2.3
 		address   not resolved: Cannot assign requested address
-		  -> give --bind an address of this host ('ip address')
+		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
 		name      '192.0.2.1' is 192.0.2.5
 		address   resolved: from 192.0.2.2 by double0 port 1, $gid
 		route     resolved, MTU of the path 256 bytes
@@ -1058,6 +1058,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	3	iwarp addresses:127.0.0.1	> address   not resolved: Invalid argument?  -> $loopback
 	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
 	3	fail:ibv_query_port:1:5	> device    double0 port 1: cannot be queried: Input/output error
+	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address   not resolved: Cannot assign requested address?  -> give --bind an address of this host
 	3	fail:rdma_get_devices:1:19	> device    none*rdma link add rdma0 type rxe netdev eth0
 	3	fail:rdma_get_devices:1:24	> device    none: Too many open files*$few
 	3	no-device	> device    none
