@@ -285,7 +285,7 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 	struct ibv_gid_entry gid;
 	const char *advice = NULL;
 
-	check->infiniband = false;
+	check->infiniband = check->roce_v1 = false;
 	append(&check->found, "resolved: from %s by %s port %u",
 	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
 	       id->port_num);
@@ -293,8 +293,9 @@ static void report_address(struct check *check, struct rdma_cm_id *id)
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
 		check->infiniband = gid.gid_type == IBV_GID_TYPE_IB;
+		check->roce_v1 = gid.gid_type == IBV_GID_TYPE_ROCE_V1;
 		if (!check->infiniband)
-			advice = host_gid_advice(gid.gid.raw, gid.gid_type == IBV_GID_TYPE_ROCE_V2);
+			advice = host_gid_advice(gid.gid.raw, !check->roce_v1);
 		append(&check->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
 		       inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
 		       gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
@@ -359,14 +360,18 @@ static int resolve(struct check *check, struct rdma_cm_id *id, int64_t deadline)
 	return error == ETIME ? ETIMEDOUT : error;
 }
 
-/* How the network interface keeps RoCE's packets from being dropped where the network is full. */
+/*
+ * How the network interface keeps RoCE's packets from being dropped where the network is full. RoCE
+ * v1 has no IP header, and so no DSCP.
+ */
 static void report_congestion(struct check *check, struct rdma_cm_id *id)
 {
 	char name[IF_NAMESIZE];
 	int tos = type_of_service(id);
 	struct ibv_gid_entry gid;
 
-	if (tos < 0 || !find_gid(id, &gid) || !if_indextoname(gid.ndev_ifindex, name))
+	if (tos < 0 || check->roce_v1 || !find_gid(id, &gid) ||
+	    !if_indextoname(gid.ndev_ifindex, name))
 		return;
 	append(&check->found, "%s: type of service %d; ", name, tos);
 	if (congestion_describe(name, (unsigned int)tos, &check->found) &&
@@ -544,6 +549,11 @@ static void advise_connecting(struct check *check)
 		       "the RDMA connection manager there does not answer: does the address belong "
 		       "to the server's RDMA device, is the server running, and are both hosts in "
 		       "one partition ('ibdiagnet')?");
+	else if (silent && check->roce_v1)
+		append(&check->advice,
+		       "check that the server runs and is not stopped, that the address belongs to "
+		       "its RDMA device, and that no router is on the path: RoCE v1 (Ethernet type "
+		       "0x8915) passes none");
 	else if (silent)
 		append(&check->advice,
 		       "is the server running, and not stopped? Else open UDP port 4791 in the "
@@ -586,11 +596,25 @@ static void report_server(struct check *check)
 /*
  * The size for ping(8) that makes packets as long as an RDMA WRITE of the size in question. Behind
  * the IP header, RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload in words of 4, and
- * 4 of ICRC; ping has 8 of ICMP. Over iWARP, TCP cuts as it likes.
+ * 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH in place of IP and UDP. Over iWARP,
+ * TCP cuts as it likes.
  */
 static uint64_t ping_size(const struct check *check)
 {
-	return check->iwarp ? check->size : (check->size + 3) / 4 * 4 + 8 + 12 + 16 + 4 - 8;
+	unsigned int ip = check->address->ai_family == AF_INET6 ? 40 : 20;
+
+	if (check->iwarp)
+		return check->size;
+	return (check->size + 3) / 4 * 4 + (check->roce_v1 ? 40 - ip : 8) + 12 + 16 + 4 - 8;
+}
+
+/* Return what to open so that the packets of a connection pass. */
+static const char *advise_opening(const struct check *check)
+{
+	if (check->iwarp)
+		return "let the firewalls pass the TCP port whatever the other port is";
+	return check->roce_v1 ? "let switches and bridges pass RoCE v1 (Ethernet type 0x8915)"
+			      : "let the firewalls pass UDP port 4791 whatever the other port is";
 }
 
 /* What to change where a connection stood, but packets of this size are lost. */
@@ -611,10 +635,8 @@ static void advise_size(struct check *check)
 		       "('ibdiagnet', 'ibtracert', 'perfquery')",
 		       direction);
 	else if (check->verified == 0)
-		append(&check->advice,
-		       "not a byte passes %s, though the connection stands: let the firewalls pass "
-		       "%s whatever the other port is",
-		       direction, check->iwarp ? "the TCP port" : "UDP port 4791");
+		append(&check->advice, "not a byte passes %s, though the connection stands: %s",
+		       direction, advise_opening(check));
 	else if (check->verified < check->mtu) /* else one of the largest packets has passed */
 		append(&check->advice,
 		       "packets above %" PRIu64 " bytes vanish %s, at %" PRIu64

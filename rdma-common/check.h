@@ -56,7 +56,8 @@ struct check {
 	struct addrinfo *sources;   /* those of --bind; NULL: any */
 	char gid[INET6_ADDRSTRLEN]; /* empty: iWARP has none */
 	unsigned int mtu;           /* bytes of payload in a packet; 0: not known */
-	bool iwarp, infiniband;     /* or RoCE */
+	bool iwarp, infiniband;     /* or RoCE, */
+	bool roce_v1;               /* if so: version 1, which is not in IP packets */
 	int memory_error;           /* of registering what a session needs; 0: none */
 	bool unlimited;             /* more can be registered than the limit of locked memory */
 	bool limited;               /* this host can be used, but not as its hardware could */

@@ -1070,6 +1070,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	outcomes check --tos 0x68 192.0.2.1 <<-END
 	0	read	> lossless  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
 	0	iwarp	> route     resolved?memory
+	0	roce-v1 addresses:fe80::1%lo	> (::ffff:192.0.2.2, RoCE v1, lo)	!> lossless
 	3	fail:rdma_set_option:1:12	> address   not resolved: cannot set --tos: Cannot allocate memory
 	END
 	outcomes check --tos 0x68 192.0.2.1 20000 <<-END
@@ -1107,9 +1108,11 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	4	check refuse:4 lacks:3 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
 	143	check 2*accept=busy REJECTED+signal until:99	> memory
 	5	check ESTABLISHED!	> -> is the server running, and not stopped? Else open UDP port 4791
+	5	check roce-v1 ESTABLISHED!	> -> check that the server runs and is not stopped, *: RoCE v1 (Ethernet type 0x8915) passes none	!> 4791
 	5	check iwarp ESTABLISHED!	> -> the host answers, but not this TCP port
 	5	check received-VERDICT!	> $transfer arrived, server to client verified: $silent
 	5	check sent-MR!	> -> not a byte passes in one direction at least
+	5	check roce-v1 sent-MR!	> though the connection stands: let switches and bridges pass RoCE v1	!> 4791
 	6	check operation=12	> $transfer not known, server to client not known: RDMA READ failed
 	7	check corrupt-in	> $transfer verified, server to client arrived: the contents are wrong
 	143	check sent-MR+signal	> interrupted

@@ -82,7 +82,8 @@ enum kind {
 	WRITES = 2,  /* the server does, not READs */
 	UNKNOWN = 4, /* the length of packets is, so that three sizes are tried */
 	RATED = 8,   /* the same, then it is measured for 2 s each way, which the server can */
-	OVER_INFINIBAND = 16
+	OVER_INFINIBAND = 16,
+	OVER_ROCE_V1 = 32,
 };
 
 /* A path with packets of MTU bytes, examined with --json. */
@@ -99,6 +100,8 @@ static struct {
 	unsigned int reads;
 	int64_t exchange; /* milliseconds of a session that measures no rate */
 } path;
+
+static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
 /* The least rate and the time are for what is measured: a size is tried once, however slowly. */
 static void start(unsigned int kind, const struct turn *turns)
@@ -120,6 +123,8 @@ static void start(unsigned int kind, const struct turn *turns)
 	path.check.mtu = kind & (UNKNOWN | RATED) ? 0 : MTU;
 	path.check.iwarp = kind & OVER_IWARP;
 	path.check.infiniband = kind & OVER_INFINIBAND;
+	path.check.roce_v1 = kind & OVER_ROCE_V1;
+	path.check.address = &ipv4_address;
 	path.turns = turns;
 	path.device = "";
 	path.measures = kind & RATED;
@@ -336,8 +341,7 @@ TEST(every_size_is_tried_around_the_length_of_a_packet)
 #define MANY \
 	" -> packets of every size pass, but not so many of them from client to server: look at the counters, at flow control " \
 	"(PFC, ECN), and at cables and switches"
-#define NO_BYTE(port) \
-	" -> not a byte passes in one direction at least, though the connection stands: let the firewalls pass " port " whatever the other port is"
+#define NO_BYTE(what) " -> not a byte passes in one direction at least, though the connection stands: " what
 #define OF_THE_SUBNET \
 	" -> though the connection stands, packets are lost in one direction at least: look at the path that the subnet manager has made, " \
 	"at its MTU, and at the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')"
@@ -365,6 +369,9 @@ TEST(a_size_that_does_not_pass_is_explained)
 		  .found = ENDED("verified", "failed", "6") " -> packets above 1 bytes vanish from server to client, at 1024 *" },
 		{ WRITES, { NEITHER, THERE, NARROWED(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ENDED("arrived", "not known", "6") ONE_AT_LEAST },
+		/* RoCE v1 has a header of 40 bytes in place of IPv4's and UDP's */
+		{ OVER_ROCE_V1, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
+		  .found = ENDED("failed", "arrived", "5") " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*" },
 		/* over iWARP its completion says only that TCP has it */
 		{ WRITES | OVER_IWARP, { NEITHER, THERE, NARROWED(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ENDED("failed", "not known", "6") " -> *'ping -M do -s 1024'*" },
@@ -392,8 +399,10 @@ TEST(a_size_that_does_not_pass_is_explained)
 		{ OVER_ROCE, { ONE, FAILS(1, STOPPED) }, STOPPED, .found = ENDED("arrived", "not known", "9") },
 		{ OVER_ROCE, { ONE, ABSENT(1) }, LOST, .found = ENDED("arrived", "not known", "6") },
 		/* what to change depends on what had passed */
-		{ OVER_ROCE, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("UDP port 4791") },
-		{ OVER_IWARP, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("the TCP port") },
+		{ OVER_ROCE, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("let the firewalls pass UDP port 4791 whatever the other port is") },
+		{ OVER_ROCE_V1, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE,
+		  .found = ENDED("not known", "not known", "5") NO_BYTE("let switches and bridges pass RoCE v1 (Ethernet type 0x8915)") },
+		{ OVER_IWARP, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("let the firewalls pass the TCP port whatever the other port is") },
 		{ OVER_INFINIBAND, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") OF_THE_SUBNET },
 		{ OVER_INFINIBAND, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
 		  .found = ENDED("failed", "arrived", "5") " -> though the connection stands, packets are lost from client to server: *" },
@@ -421,6 +430,9 @@ TEST(a_size_that_does_not_pass_is_explained)
 #define AT(size)      "ok: * | failed: peer: with " size " bytes: cause "
 #define ONE_OFF       " -> the server took a session, and no other behind it: start it without --one-off"
 #define ROCE_SILENT   " -> is the server running, and not stopped? Else open UDP port 4791 *"
+#define ROCE_V1_SILENT \
+	" -> check that the server runs and is not stopped, that the address belongs to its RDMA device, and that no router is on the path: " \
+	"RoCE v1 (Ethernet type 0x8915) passes none"
 #define ENDED_SINCE   " -> it took sessions before: the server has ended or stands still, or the path to it is down; *"
 #define IWARP_SILENT  " -> the host answers, but not this TCP port: *"
 
@@ -430,6 +442,7 @@ TEST(a_connection_that_is_refused_is_explained)
 	static const struct example examples[] = {
 		{ OVER_ROCE, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" ROCE_SILENT },
 		{ OVER_ROCE, { FAILS(1, LOST) }, LOST, .found = AT_1_BYTE "6" ROCE_SILENT },
+		{ OVER_ROCE_V1, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" ROCE_V1_SILENT },
 		{ OVER_IWARP, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" IWARP_SILENT },
 		{ OVER_INFINIBAND, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5 -> the RDMA connection manager there does not answer: *" },
 		{ OVER_ROCE, { FAILS(1, REFUSAL) }, REFUSAL, .found = AT_1_BYTE "4" },
