@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -79,30 +80,61 @@ static bool report(struct check *check, const char *step, bool good)
 /* ---- Devices ---- */
 
 /*
- * True if a port has a GID that is not zero: over RoCE it has one for each address of its network
- * interface, none without one. In a container that has not that interface, Linux shows its GIDs
- * all the same. What cannot be queried is empty.
+ * Ask the connection manager which port of which device an address leads to, and keep the answer if
+ * it names one. The kernel finds a device only if this network namespace has the network interface
+ * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here; librdmacm only
+ * if it can open the device. Return 0, or an errno value if the connection manager cannot be asked.
  */
-static bool has_gid(struct ibv_context *verbs, uint8_t number, const struct ibv_port_attr *port)
+static int bind_address(struct host_view *view, const struct ifaddrs *one)
 {
-	static const union ibv_gid none;
-	struct ibv_gid_entry entry;
-	char name[IF_NAMESIZE];
+	struct host_address *found = &view->addresses[view->address_count];
+	struct rdma_cm_id *id;
 
-	for (int i = 0; i < port->gid_tbl_len; i++) {
-		if (!ibv_query_gid_ex(verbs, number, (uint32_t)i, &entry, 0) &&
-		    memcmp(&entry.gid, &none, sizeof(none)) != 0 &&
-		    (!entry.ndev_ifindex || if_indextoname(entry.ndev_ifindex, name)))
-			return true;
+	if (!one->ifa_addr ||
+	    (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+		return 0;
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return errno;
+	/* a loopback address is accepted, but leads to no device */
+	if (!rdma_bind_addr(id, one->ifa_addr) && id->verbs) {
+		*found = (struct host_address){ .verbs = id->verbs,
+						.port = id->port_num,
+						.gid = id->route.addr.addr.ibaddr.sgid };
+		/* an IPv4 address may have a label: "eth0:1" */
+		snprintf(found->interface, sizeof(found->interface), "%.*s",
+			 (int)strcspn(one->ifa_name, ":"), one->ifa_name);
+		found->interface_index = if_nametoindex(found->interface);
+		view->address_count++;
 	}
-	return false;
+	rdma_destroy_id(id);
+	return 0;
+}
+
+/* Find all addresses of this network namespace that lead to a device. 0 or an errno value. */
+static int find_own_addresses(struct host_view *view)
+{
+	struct ifaddrs *all;
+	size_t count = 0;
+	int error = 0;
+
+	if (getifaddrs(&all))
+		return errno;
+	for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+		count++;
+	view->addresses = calloc(count + 1, sizeof(*view->addresses));
+	if (!view->addresses)
+		error = ENOMEM;
+	for (const struct ifaddrs *one = all; one && !error; one = one->ifa_next)
+		error = bind_address(view, one);
+	freeifaddrs(all);
+	return error;
 }
 
 /* One port of a device; whether it can be used. */
 static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t number)
 {
 	enum ibv_transport_type transport = verbs->device->transport_type;
-	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, usable;
+	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, reached;
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_port(verbs, number, &port));
 
@@ -118,24 +150,33 @@ static bool check_port(struct check *check, struct ibv_context *verbs, uint8_t n
 		       mtu_bytes(port.max_mtu));
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
-	usable = active && reliable && (iwarp || has_gid(verbs, number, &port));
+	reached = check->view_error || host_find_address(&check->view, verbs, number);
 	if (!reliable) /* EFA */
 		append(&check->advice, "it has no reliable connections, which all sessions need");
 	else if (!active)
 		append(&check->advice,
 		       "it carries nothing; plug the cable in, set the network interface up ('ip "
 		       "link'), or start the subnet manager of InfiniBand");
-	else if (!usable)
+	else if (!reached)
 		append(&check->advice,
-		       "no GID of it can be used: its network interface has no address, or is not "
-		       "in this container; give the container that interface, or the host's "
-		       "network ('rdma link', 'ip address')");
+		       "no address of this network namespace leads to it: give its network "
+		       "interface one ('rdma link', 'ip address', IPoIB for InfiniBand); give a "
+		       "container that interface, or the host's network");
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
 		 !iwarp)
 		append(&check->advice,
 		       "larger packets are faster: raise the MTU of the network interface, as on "
 		       "the other host and between ('ip link set ... mtu 4200')");
-	return report(check, "device", usable);
+	return report(check, "device", reliable && active && reached);
+}
+
+/* Return what to change if this user cannot open the connection manager; NULL: nothing. */
+static const char *advise_rdma_cm(void)
+{
+	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
+		return NULL;
+	return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see its mode, "
+	       "and load the module rdma_ucm";
 }
 
 /* What to change where there is no device: to most of them this user may have no access. */
@@ -150,9 +191,9 @@ static const char *advise_no_device(int error)
 		       "container, give it the files of that folder ('--device'); without an "
 		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
 		       "type rxe netdev eth0')";
-	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK))
-		return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see "
-		       "its mode, and load the module rdma_ucm";
+	advice = advise_rdma_cm();
+	if (advice)
+		return advice;
 	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
 	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
 }
@@ -207,24 +248,40 @@ static void try_memory(struct check *check, struct ibv_context *verbs)
 			   !try_to_register(verbs, (size_t)limit.rlim_cur + page);
 }
 
+/* Report that no address of this host could be bound, so that no port is known to be usable. */
+static bool report_unbound(struct check *check)
+{
+	const char *advice = descriptor_advice(check->view_error);
+
+	if (!advice)
+		advice = advise_rdma_cm();
+	append(&check->found, "not known which port an address of this host leads to: %s",
+	       strerror(check->view_error));
+	append(&check->advice, "%s", advice ? advice : "");
+	return report(check, "device", false);
+}
+
 /* Those of all devices; without an address, memory is tried with each, else with the route's. */
 static bool check_devices(struct check *check)
 {
-	struct ibv_context **devices;
+	struct host_view *view = &check->view;
 	bool usable = false;
 	int count = 0, error;
 
 	errno = 0;
-	devices = rdma_get_devices(&count);
-	error = devices ? 0 : errno;
-	for (int i = 0; devices && i < count; i++) {
-		usable |= check_device(check, devices[i]);
+	view->devices = rdma_get_devices(&count);
+	error = view->devices ? 0 : errno;
+	view->device_count = view->devices ? (size_t)count : 0;
+	if (view->device_count > 0)
+		check->view_error = find_own_addresses(view);
+	for (size_t i = 0; i < view->device_count; i++) {
+		usable |= check_device(check, view->devices[i]);
 		if (!check->options->address && !check->memory_error)
-			try_memory(check, devices[i]);
+			try_memory(check, view->devices[i]);
 	}
-	if (devices)
-		rdma_free_devices(devices);
-	if (devices && count > 0)
+	if (check->view_error)
+		return report_unbound(check);
+	if (view->device_count > 0)
 		return usable;
 	append(&check->found, "none");
 	if (descriptor_advice(error))
@@ -1219,7 +1276,11 @@ enum status check_path(struct check *check)
 		usable =
 			forgive(check, find_addresses(check) && find_next_address(check) && usable);
 	if (!check->options->address)
-		host_examine("", report_host, check);
+		host_examine("", &check->view, report_host, check);
+	if (check->view.devices)
+		rdma_free_devices(check->view.devices);
+	free(check->view.addresses);
+	check->view = (struct host_view){ 0 };
 	if (usable && check->memory_error) /* counts for more than what limits this host */
 		check->complaint.length = 0;
 	if (!check_locked_memory(check) && usable)

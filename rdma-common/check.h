@@ -11,6 +11,7 @@
 #define RDMA_COMMON_CHECK_H
 
 #include "../rdma-common.h"
+#include "host.h"
 
 /* What is known of one direction of a session. */
 enum passage {
@@ -51,6 +52,8 @@ struct check {
 	struct words found, advice;   /* of the next one: report() takes both */
 	struct words complaint; /* the first finding that is not good, with its advice; empty: none
 				 */
+	struct host_view view;  /* this host's devices */
+	int view_error;         /* of finding its addresses, an errno value; 0: none */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */
 	struct addrinfo *sources;   /* those of --bind; NULL: any */

@@ -22,13 +22,16 @@ struct line {
 /* Where it looks, at which device and port, and the next finding. */
 struct host {
 	const char *root;
+	const struct host_view *view;
 	host_report_function report;
 	void *argument;
 	glob_t devices;     /* their folders in sysfs */
 	const char *device; /* one of these, */
 	const char *name;   /* its name, */
 	bool software;      /* and whether no adapter stands behind it */
+	struct ibv_context *verbs;
 	unsigned int port;
+	bool counts; /* the port does, or any port of the device: as host_examine() says */
 	struct host_finding finding;
 };
 
@@ -64,10 +67,14 @@ static struct line read_pci(const struct host *host, const char *name)
 	return line.text[0] ? line : read_line("", "%s/device/../%s", host->device, name);
 }
 
-/* Reports what was put together, and begins anew. */
+/* Report the finding, and begin the next one. A port that does not count limits nothing. */
 static void report(struct host *host, const char *step)
 {
 	host->finding.step = step;
+	if (!host->counts) {
+		host->finding.limited = false;
+		host->finding.advice.length = 0;
+	}
 	host->report(host->argument, &host->finding);
 	memset(&host->finding, 0, sizeof(host->finding));
 }
@@ -262,17 +269,19 @@ static void examine_adapter(struct host *host)
 
 /* ---- Ports ---- */
 
-/* The port's network interface, and the bond that it is, or is in. InfiniBand names none. */
+/* The port's network interface in this namespace, and the bond that it is, or is in. */
 static void describe_interface(struct host *host)
 {
-	struct line name = read_line("", PORT "gid_attrs/ndevs/0", host->device, host->port), bond;
+	const struct host_address *address = host_find_address(host->view, host->verbs, host->port);
+	struct line bond, mtu;
 	char folder[PATH_MAX];
 
-	if (!name.text[0])
+	if (!address)
 		return;
-	snprintf(folder, sizeof(folder), "%s/sys/class/net/%.99s", host->root, name.text);
-	append(&host->finding.text, ", %.99s with MTU %.9s", name.text,
-	       read_line("", "%s/mtu", folder).text);
+	snprintf(folder, sizeof(folder), "%s/sys/class/net/%s", host->root, address->interface);
+	mtu = read_line("", "%s/mtu", folder);
+	append(&host->finding.text, ", %s%s%.9s", address->interface,
+	       mtu.text[0] ? " with MTU " : "", mtu.text);
 	bond = read_line("", "%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = read_line("", "%s/master/bonding/mode", folder);
@@ -358,6 +367,28 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 	report(host, "setting");
 }
 
+/*
+ * True if an entry of a port's GIDs is that of an address of this network namespace. Interfaces of
+ * two namespaces may have an address in common, and the name: a VLAN has the MAC address of the
+ * interface below it, and so its link-local address, and a container calls it "eth0".
+ */
+static bool is_own_gid(const struct host *host, unsigned int index)
+{
+	struct ibv_gid_entry entry;
+
+	if (ibv_query_gid_ex(host->verbs, host->port, index, &entry, 0))
+		return false;
+	for (size_t i = 0; i < host->view->address_count; i++) {
+		const struct host_address *address = &host->view->addresses[i];
+
+		if (address->verbs == host->verbs && address->port == host->port &&
+		    address->interface_index == entry.ndev_ifindex &&
+		    !memcmp(&address->gid, &entry.gid, sizeof(entry.gid)))
+			return true;
+	}
+	return false;
+}
+
 /* The GIDs of a port, and the best one of them. */
 static void examine_gids(struct host *host)
 {
@@ -377,7 +408,7 @@ static void examine_gids(struct host *host)
 		entry = read_line("", PORT "gids/%u", host->device, host->port, i);
 		if (inet_pton(AF_INET6, entry.text, &gid) != 1)
 			break;
-		if (IN6_IS_ADDR_UNSPECIFIED(&gid))
+		if (IN6_IS_ADDR_UNSPECIFIED(&gid) || (roce && !is_own_gid(host, i)))
 			continue;
 		entry = read_line("", PORT "gid_attrs/types/%u", host->device, host->port, i);
 		version_2 = !strcmp(entry.text, "RoCE v2");
@@ -396,6 +427,35 @@ static void examine_gids(struct host *host)
 
 /* ---- All of it ---- */
 
+const struct host_address *host_find_address(const struct host_view *view,
+					     const struct ibv_context *verbs, unsigned int port)
+{
+	for (size_t i = 0; i < view->address_count; i++) {
+		if (view->addresses[i].verbs == verbs && view->addresses[i].port == port)
+			return &view->addresses[i];
+	}
+	return NULL;
+}
+
+/* The context of a device; NULL: it cannot be opened. */
+static struct ibv_context *find_device(const struct host_view *view, const char *name)
+{
+	for (size_t i = 0; i < view->device_count; i++) {
+		if (!strcmp(ibv_get_device_name(view->devices[i]->device), name))
+			return view->devices[i];
+	}
+	return NULL;
+}
+
+/* True if a port of the device counts, as host_examine() says. */
+static bool port_counts(const struct host *host, unsigned int port)
+{
+	struct line layer = read_line("", PORT "link_layer", host->device, port);
+
+	return !strcmp(layer.text, "InfiniBand") ||
+	       host_find_address(host->view, host->verbs, port);
+}
+
 static void examine_device(struct host *host)
 {
 	struct line type = read_line("", "%s/node_type", host->device);
@@ -403,18 +463,28 @@ static void examine_device(struct host *host)
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;
+	host->verbs = find_device(host->view, host->name);
+	if (!host->verbs)
+		return;
 	host->software = host_is_software(host->device);
+	host->counts = false;
+	for (unsigned int port = 1; host_port_rate(host->device, port) >= 0; port++)
+		host->counts |= port_counts(host, port);
 	examine_adapter(host);
 	for (host->port = 1; (rate = host_port_rate(host->device, host->port)) >= 0; host->port++) {
+		host->counts = port_counts(host, host->port);
 		examine_port(host);
 		if (rate > 0 && !iwarp)
 			examine_gids(host);
 	}
 }
 
-void host_examine(const char *root, host_report_function report_finding, void *argument)
+void host_examine(const char *root, const struct host_view *view,
+		  host_report_function report_finding, void *argument)
 {
-	struct host host = { .root = root, .report = report_finding, .argument = argument };
+	struct host host = {
+		.root = root, .view = view, .report = report_finding, .argument = argument
+	};
 	char pattern[PATH_MAX];
 
 	snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);

@@ -5,16 +5,42 @@
  * their rate, GIDs. It finds what makes a path slower than the hardware is, or lets it end at a
  * router. Nothing is opened that needs a permission, and nothing is set.
  *
+ * A container may see in sysfs the adapters and GIDs of all network namespaces. Adapters that it
+ * cannot open are left out, and ports that it cannot use limit nothing: struct host_view has both.
+ *
  * No lock, any thread. A driver may ask the adapter's firmware for what is read: not to be done
  * beside a session.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H
 
+#include <infiniband/verbs.h>
+#include <net/if.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "status.h"
+
+/* An address of this network namespace that leads to the port of a device, by rdma_bind_addr(3). */
+struct host_address {
+	struct ibv_context *verbs;
+	uint8_t port;
+	union ibv_gid gid; /* the address as RoCE has it */
+	char interface[IF_NAMESIZE];
+	unsigned int interface_index;
+};
+
+/* The devices in sysfs that this process can use, and the addresses that lead to them. */
+struct host_view {
+	struct ibv_context **devices;   /* those that can be opened, by rdma_get_devices(3) */
+	struct host_address *addresses; /* whose `verbs` are among these */
+	size_t device_count, address_count;
+};
+
+/* Return the first address that leads to a port of a device; NULL: none does. */
+const struct host_address *host_find_address(const struct host_view *view,
+					     const struct ibv_context *verbs, unsigned int port);
 
 struct host_finding {
 	const char *step;          /* static: "adapter", "link", "gid" or "setting" */
@@ -26,11 +52,16 @@ struct host_finding {
 typedef void (*host_report_function)(void *argument, const struct host_finding *finding);
 
 /*
- * Examines all devices in the order of their names, below the folder `root`, in which sys and proc
- * are: "" for this host. Calls `report` with `argument` for each finding. What cannot be read is
- * left out; without devices there is no finding.
+ * Examine the devices of `view` in the order of their names, below the folder `root`, in which sys
+ * and proc are: "" for this host. Call `report` with `argument` for each finding. What cannot be
+ * read is left out; without devices there is no finding.
+ *
+ * A port counts if an address of `view` leads to it, or over InfiniBand, where a program without
+ * rdma_cm needs no address. Nothing limits a port that does not count, nor an adapter without one
+ * that does. Over RoCE the GIDs are those of these addresses.
  */
-void host_examine(const char *root, host_report_function report, void *argument);
+void host_examine(const char *root, const struct host_view *view, host_report_function report,
+		  void *argument);
 
 /* Of the device with this folder in sysfs (ibv_device's ibdev_path): true if it is no adapter's. */
 bool host_is_software(const char *device);

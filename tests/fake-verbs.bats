@@ -995,12 +995,15 @@ found() {
 	END
 	outcomes check <<-END
 	0	fail:getaddrinfo:1:1	> Ready
-	0	fail:rdma_create_id:1:12	> Ready
+	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
+	3	fail:rdma_create_id:1:12	> device    double0 port 1: RoCE, active*device    not known which port an address of this host leads to: Cannot allocate memory
 	3	no-device	> device    none?  -> *rdma link add rdma0 type rxe netdev eth0
 	3	fail:rdma_get_devices:1:24	> device    none: Too many open files
 	3	down	> device    double0 port 1: RoCE, not active
-	3	no-gids	> no GID of it can be used
-	3	no-gids memory:8192	> no GID of it can be used
+	3	no-gids	> -> no address of this network namespace leads to it
+	3	no-gids memory:8192	> -> no address of this network namespace leads to it
+	3	[iwarp] elsewhere	> -> no address of this network namespace leads to it
+	0	iwarp no-gids	> Ready
 	1	memory:8192	> memory    12 KiB, which a session needs, cannot be registered
 	0	unbound memory:8388608	> memory    may be locked without limit
 	END
@@ -1051,8 +1054,11 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	3	fail:getaddrinfo:1:1	> name      '192.0.2.1' not resolved: Temporary failure in name resolution
 	3	fail:getaddrinfo:1:24	> name      '192.0.2.1' not resolved: Too many open files
 	3	fail:getaddrinfo:2:1	> address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	3	fail:rdma_create_id:1:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
-	3	fail:rdma_create_id:1:24	> cannot use the connection manager: Too many open files*$few
+	3	fail:getifaddrs:1:12	> device    not known which port an address of this host leads to: Cannot allocate memory
+	3	fail:rdma_create_id:1:13	> device    not known which port an address of this host leads to: Permission denied
+	3	fail:rdma_create_id:1:24	> leads to: Too many open files*$few
+	3	fail:rdma_create_id:4:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
+	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
 	3	fail:rdma_resolve_route:1:110	> route     not resolved: Connection timed out?  -> InfiniBand: is the subnet manager running?
 	3	addresses:127.0.0.1	> route     not resolved: No such device?  -> $loopback
 	3	iwarp addresses:127.0.0.1	> address   not resolved: Invalid argument?  -> $loopback
@@ -1084,7 +1090,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
-	3	no-gids	> -> no GID of it can be used: 
+	3	no-gids	> -> no address of this network namespace leads to it
 	0	no-gids iwarp	> by double0 port 1	!> GID
 	END
 }
@@ -1118,8 +1124,8 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	143	check sent-MR+signal	> interrupted
 	143	check payload:1048576 DISCONNECTED+signal	> $transfer verified, server to client verified
 	1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
-	1	check fail:rdma_create_id:2:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
-	1	check fail:rdma_create_id:3:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
+	1	check fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
+	1	check fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	5	check operation!	> $transfer arrived, server to client failed: $silent
 	5	check received-DONE! received-VERDICT!	> $transfer failed, server to client arrived: $silent
 	5	check write iwarp received-DONE! received-VERDICT!	> port 20000: rdma-server write$transfer not known, server to client not known: $silent
@@ -1167,7 +1173,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		grep -x "$text" <<<"$output"$'\n'"$stderr"
 	done <<-END
 	fail:ibv_alloc_pd:10:12	path      source port not known: ibv_alloc_pd failed: Cannot allocate memory
-	fail:rdma_create_id:11:24	rdma-client: cannot create a connection identifier: Too many open files
+	fail:rdma_create_id:14:24	rdma-client: cannot create a connection identifier: Too many open files
 	END
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
 		fake check "check payload:1048576 $script" --connections 3 --duration 0 --json 192.0.2.1 20000

@@ -409,11 +409,26 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 	return leave(enter("rdma_set_option"));
 }
 
-/* True if an id is bound to an address, and so to a device, not to all that there are. */
+/* True if an id is bound to an address, and so to a device. A loopback address has none, and is not
+ * refused: Linux takes it for the wildcard (cma_any_addr() of its cma.c). */
 static bool has_address(const struct rdma_cm_id *id)
 {
-	return id->route.addr.src_addr.sa_family == AF_INET &&
-	       id->route.addr.src_sin.sin_addr.s_addr != htonl(INADDR_ANY);
+	in_addr_t address = ntohl(id->route.addr.src_sin.sin_addr.s_addr);
+
+	return id->route.addr.src_addr.sa_family == AF_INET && address != INADDR_ANY &&
+	       address >> IN_CLASSA_NSHIFT != IN_LOOPBACKNET;
+}
+
+/* True if the device's table of GIDs has the address, on an interface of this network namespace.
+ * Linux looks for both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is not
+ * there. */
+static bool is_of_device(const struct rdma_cm_id *id)
+{
+	in_addr_t other = htonl(0xc6336402);
+
+	return !scripted("no-device") && !scripted("elsewhere") &&
+	       (!scripted("no-gids") || is_iwarp()) &&
+	       id->route.addr.src_sin.sin_addr.s_addr != other;
 }
 
 /* A free port is another one for each listener. */
@@ -452,8 +467,14 @@ int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *address)
 		*port_of(base) = htons(free_port());
 	if (is_bound(base))
 		return leave(EADDRINUSE);
-	if (has_address(base))
+	if (has_address(base) && !is_of_device(base))
+		return leave(ENODEV);
+	if (has_address(base)) {
 		bind_to_device(base);
+		local_gid(&base->route.addr.addr.ibaddr.sgid);
+		copy_bytes(base->route.addr.addr.ibaddr.sgid.raw + 12,
+			   &base->route.addr.src_sin.sin_addr, 4);
+	}
 	return leave(0);
 }
 

@@ -73,6 +73,8 @@
  *                             before rdma_accept(3): that fails with EINVAL, or with N, and
  *                             rdma_reject(3) with EINVAL
  *   roce-v1 no-gids           each of the GIDs is of that type, not of RoCE v2 as well; is zero
+ *   elsewhere                 the device's network interface is in another network namespace, where
+ *                             it has the number that "lo" has here
  *   fail:FUNCTION:N:ERRNO     the Nth call of the function fails; N+: all later ones, too; ENODATA
  *                             of pread: the file ends there
  *   negative minus-one        verbs that return an errno value return it negated, as libcxgb4's

@@ -2,7 +2,9 @@
 /* The world around the program: the script, the clock, failing calls, and what libc offers. */
 #include "fake-verbs.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <locale.h>
 #include <netdb.h>
 #include <poll.h>
@@ -994,6 +996,39 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 	}
 	free(words);
 	return error;
+}
+
+/* This host has an interface without an address, "lo" with two, and "eth9" with one. */
+REDIRECTED(getifaddrs);
+int __wrap_getifaddrs(struct ifaddrs **result)
+{
+	static const char *const addresses[] = { NULL, "127.0.0.1", "192.0.2.2", "198.51.100.2" };
+	static char names[][8] = { "wg0", "lo", "lo:1", "eth9" };
+	struct host_ifaddrs {
+		struct ifaddrs one;
+		struct sockaddr_in address;
+	} * all;
+
+	if (fails("getifaddrs"))
+		return -1;
+	all = allocate(4 * sizeof(*all));
+	for (int i = 0; i < 4; i++) {
+		all[i].one.ifa_next = i < 3 ? &all[i + 1].one : NULL;
+		all[i].one.ifa_name = names[i];
+		if (!addresses[i])
+			continue;
+		all[i].address.sin_family = AF_INET;
+		inet_pton(AF_INET, addresses[i], &all[i].address.sin_addr);
+		all[i].one.ifa_addr = (struct sockaddr *)&all[i].address;
+	}
+	*result = &all->one;
+	return 0;
+}
+
+REDIRECTED(freeifaddrs);
+void __wrap_freeifaddrs(struct ifaddrs *all)
+{
+	free(all);
 }
 
 /* The limit on memory that may be locked is the script's. */

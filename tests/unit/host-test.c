@@ -38,6 +38,76 @@ static void put_device(const char *device, const char *name, const char *text)
 #define AUTOMATIC "0000:0000:0000:0000:0000:ffff:a9fe:0102" /* 169.254.1.2 */
 #define IPV4      "0000:0000:0000:0000:0000:ffff:c000:0201"
 
+#define ADAPTERS  8
+#define ADDRESSES 4
+
+/* The adapters that can be opened, each with the addresses that lead to its port 1. */
+static struct ibv_device adapters[ADAPTERS];
+static struct ibv_context contexts[ADAPTERS], *opened[ADAPTERS];
+static struct host_address addresses[ADAPTERS * ADDRESSES];
+static struct host_view view;
+
+/* The number of an interface: eth2 is 2 here; none is 0. */
+static unsigned int number_of(const char *interface)
+{
+	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);
+}
+
+/* Answer with an entry of the table of GIDs, from the files of that entry. */
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+		      struct ibv_gid_entry *entry, UNUSED uint32_t flags, UNUSED size_t size)
+{
+	char path[256], text[256] = "", interface[256] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), DEVICES "%s/ports/%u/gids/%u", context->device->name, port,
+		 index);
+	file = fopen(path, "re");
+	if (!file)
+		return ENODATA;
+	assert_non_null(fgets(text, sizeof(text), file));
+	fclose(file);
+	text[strcspn(text, "\n")] = '\0';
+	snprintf(path, sizeof(path), DEVICES "%s/ports/%u/gid_attrs/ndevs/%u",
+		 context->device->name, port, index);
+	file = fopen(path, "re");
+	if (file) {
+		assert_non_null(fgets(interface, sizeof(interface), file));
+		fclose(file);
+	}
+	*entry = (struct ibv_gid_entry){ .ndev_ifindex = number_of(interface) };
+	return inet_pton(AF_INET6, text, &entry->gid) == 1 ? 0 : ENODATA;
+}
+
+/* Let an adapter be opened, and lead the addresses of a network interface to it. */
+static void open_adapter(const char *name, const char *interface)
+{
+	static const char *const gids[ADDRESSES] = { "fe80::ac0:ebff:fe12:3456", "2001:db8::1",
+						     "::ffff:169.254.1.2", "::ffff:192.0.2.1" };
+	size_t number = view.device_count++;
+
+	assert_true(number < ADAPTERS);
+	snprintf(adapters[number].name, sizeof(adapters[number].name), "%s", name);
+	contexts[number].device = &adapters[number];
+	opened[number] = &contexts[number];
+	for (size_t i = 0; i < ADDRESSES; i++) {
+		struct host_address *one = &addresses[view.address_count++];
+
+		*one = (struct host_address){ .verbs = &contexts[number],
+					      .port = 1,
+					      .interface_index = number_of(interface) };
+		assert_int_equal(inet_pton(AF_INET6, gids[i], &one->gid), 1);
+		snprintf(one->interface, sizeof(one->interface), "%s", interface);
+	}
+}
+
+/* Begin with an empty folder, and without adapters. */
+static int begin(void **state)
+{
+	view = (struct host_view){ .devices = opened, .addresses = addresses };
+	return empty_folder(state);
+}
+
 /* An adapter of 100 Gbit/s at which nothing is wrong, on node 1 of a machine of two. */
 static void put_adapter(const char *device)
 {
@@ -56,6 +126,9 @@ static void put_adapter(const char *device)
 		{ "ports/1/link_layer", "Ethernet" },
 		{ "ports/1/rate", "100 Gb/sec (4X EDR)" },
 		{ "ports/1/gid_attrs/ndevs/0", "eth2" },
+		{ "ports/1/gid_attrs/ndevs/1", "eth2" },
+		{ "ports/1/gid_attrs/ndevs/2", "eth2" },
+		{ "ports/1/gid_attrs/ndevs/3", "eth2" },
 		{ "ports/1/gids/0", LOCAL },
 		{ "ports/1/gids/1", LOCAL },
 		{ "ports/1/gids/2", IPV4 },
@@ -73,6 +146,7 @@ static void put_adapter(const char *device)
 	put_line("sys/class/net/eth2/mtu", "9000");
 	put_line("proc/self/status",
 		 "Name:\trdma-client\nCpus_allowed:\tff\nCpus_allowed_list:\t0-31");
+	open_adapter(device, "eth2");
 }
 
 static void take(UNUSED void *argument, const struct host_finding *finding)
@@ -95,14 +169,16 @@ static void expect(bool expected, const char *words)
 {
 	found[0] = '\0';
 	limited = false;
-	host_examine(folder, take, NULL);
+	host_examine(folder, &view, take, NULL);
 	if (!strstr(found, words) || limited != expected)
 		fail_msg("limited %d, or without '%s': %s", limited, words, found);
 }
 
 /*
  * What is different, between '|': "+name", another adapter, which the rest is of; "path=text", a
- * file of an adapter; "/path=text", another file; "-path", no such file of the adapter.
+ * file of an adapter; "/path=text", another file; "-path", no such file of the adapter;
+ * "@=name", its addresses are on another network interface; "@", they are in another network
+ * namespace; "!", it cannot be opened.
  */
 static void change(const char *changes)
 {
@@ -119,6 +195,13 @@ static void change(const char *changes)
 		} else if (*change == '+') {
 			snprintf(device, sizeof(device), "%s", change + 1);
 			put_adapter(device);
+		} else if (*change == '!') {
+			view.device_count--;
+		} else if (*change == '@') {
+			view.device_count--;
+			view.address_count -= ADDRESSES;
+			open_adapter(device, text ? text : "");
+			view.address_count -= text ? 0 : ADDRESSES;
 		} else if (*change) {
 			put_device(device, change + (*change == '-'), text);
 		}
@@ -138,7 +221,7 @@ struct example {
 static void examine(const struct example *examples, size_t count)
 {
 	for (const struct example *example = examples; example < examples + count; example++) {
-		empty_folder(NULL);
+		begin(NULL);
 		put_adapter("mlx5_0");
 		change(example->changes);
 		expect(example->limited, example->found);
@@ -156,7 +239,7 @@ TEST(a_host_without_devices_has_no_finding)
 	make_folders(DEVICES);
 	expect(false, "");
 	assert_string_equal(found, "");
-	host_examine("/no/such/folder", take, NULL);
+	host_examine("/no/such/folder", &view, take, NULL);
 	assert_string_equal(found, "");
 }
 
@@ -297,8 +380,50 @@ TEST(of_each_port_it_is_told_what_it_is_and_whether_it_could_be_faster)
 		{ "+mlx5_1|ports/1/state=1: DOWN", false, "link mlx5_1 port 1: Ethernet, DOWN", "HCA==mlx5_1" },
 		/* a bond, by a member, and by itself */
 		{ "/sys/class/net/eth2/master/bonding/mode=802.3ad 4", false, "eth2 with MTU 9000, bond 802.3ad\n", NULL },
-		{ "/sys/class/net/bond0/bonding/mode=active-backup 1|/sys/class/net/bond0/mtu=4200|ports/1/gid_attrs/ndevs/0=bond0", false,
+		{ "/sys/class/net/bond0/bonding/mode=active-backup 1|/sys/class/net/bond0/mtu=4200|@=bond0", false,
 		  "bond0 with MTU 4200, bond active-backup\n", NULL },
+	};
+
+	EXAMINE(examples);
+}
+
+/* ---- In a container, which sees the devices of all network namespaces ---- */
+
+#define SLOW_PCIE "|device/current_link_width=1"
+#define SLOW_PORT "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)"
+
+TEST(only_devices_that_can_be_opened_are_examined)
+{
+	static const struct example examples[] = {
+		{ "+mlx5_1|!" SLOW_PCIE "|device/local_cpulist=40", false, "HCA==mlx5_0:1", "mlx5_1" },
+		{ SLOW_PORT "|!", false, "link mlx5_0 port 1: ", "mlx5_1" },
+		{ "!", false, "", "mlx5_0" },
+	};
+
+	EXAMINE(examples);
+}
+
+TEST(a_port_limits_nothing_unless_an_address_of_this_namespace_leads_to_it)
+{
+	static const struct example examples[] = {
+		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },
+		{ "+mlx5_1|device/local_cpulist=40|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 100 Gb/sec (4X EDR)\n", "HCA==mlx5_1" },
+		{ SLOW_PORT "|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_1 port 1: GID" },
+		/* an address of one port does not lead to the other, but both have the adapter's PCIe link */
+		{ "ports/2/state=4: ACTIVE|ports/2/link_layer=Ethernet|ports/2/rate=25 Gb/sec (1X EDR)|+mlx5_1|ports/2/state=4: ACTIVE|"
+		  "ports/2/rate=100 Gb/sec (4X EDR)", false, "link mlx5_0 port 2: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_0 port 2: GID" },
+		{ "ports/2/state=1: DOWN" SLOW_PCIE, true, "too slow for the 100 Gbit/s", NULL },
+		/* over InfiniBand NCCL needs no address */
+		{ "ports/1/link_layer=InfiniBand|@" SLOW_PCIE, true, "NCCL_IB_HCA==mlx5_0:1\n", "eth2" },
+	};
+
+	EXAMINE(examples);
+}
+
+TEST(an_interface_whose_mtu_cannot_be_read_is_named_without_it)
+{
+	static const struct example examples[] = {
+		{ "@=eth7", false, "100 Gb/sec (4X EDR), eth7\n", "MTU" },
 	};
 
 	EXAMINE(examples);
@@ -325,6 +450,10 @@ TEST(the_best_gid_is_of_roce_v2_and_routed)
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
 		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
+		/* those of another network namespace: by the address, by the network interface */
+		{ GID("4", "2001:0db8:0000:0000:0000:0000:0000:0002", "RoCE v2"), false, "NCCL_IB_GID_INDEX=3\n", "GID 4" },
+		{ "ports/1/gid_attrs/ndevs/3=eth0", true, "NCCL_IB_GID_INDEX=1\n", "GID 3" },
+		{ "@", false, "100 Gb/sec (4X EDR)\n", "setting" },
 		/* EFA has GIDs of no such network */
 		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
 		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
@@ -371,12 +500,8 @@ TEST(no_text_is_longer_than_there_is_room_and_no_descriptor_is_left_open)
 {
 	char lengthy[3000];
 	int before = count_descriptors();
-	static const char *const files[] = { "fw_ver",
-					     "board_id",
-					     "device/local_cpulist",
-					     "ports/1/rate",
-					     "ports/1/gid_attrs/ndevs/0",
-					     "ports/1/gid_attrs/types/3" };
+	static const char *const files[] = { "fw_ver", "board_id", "device/local_cpulist",
+					     "ports/1/rate", "ports/1/gid_attrs/types/3" };
 
 	memset(lengthy, 'x', sizeof(lengthy));
 	lengthy[sizeof(lengthy) - 1] = '\0';
@@ -392,4 +517,4 @@ TEST(nothing_is_left)
 	assert_nothing_is_left();
 }
 
-RUN_TESTS(enter_folder, empty_folder)
+RUN_TESTS(enter_folder, begin)
