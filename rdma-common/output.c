@@ -167,7 +167,8 @@ static int find_place(const char *name, struct place *place)
 					  : !stat(name, &place->about);
 	if (!is_there && (errno != ENOENT || place->is_open || !*name))
 		return -1;
-	if (is_there ? S_ISDIR(place->about.st_mode) : name[strlen(name) - 1] == '/')
+	/* the name, or that to which a symbolic link leads */
+	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
 		return fail(ENXIO); /* as open(2) has it: nobody reads from it by its name */

@@ -628,6 +628,7 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 		{ "1", 0, { 0 } },
 		{ "40", 0, { 0 } },
 		{ "41", ELOOP, { 0 } },
+		{ "to-folder", EISDIR, { 0 } }, /* a file cannot have that name */
 		{ "link", 0, { .owner = OTHER } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = S_ISVTX } },
 		{ "link", EACCES, { .owner = OTHER, .folder_mode = EVERYBODYS } },
@@ -640,6 +641,7 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 	assert_int_equal(mkdir("elsewhere", 0700), 0);
 	assert_int_equal(symlink("elsewhere/target", "link"), 0);
 	assert_int_equal(symlink("target", "elsewhere/link"), 0);
+	assert_int_equal(symlink("elsewhere/target/", "to-folder"), 0);
 	snprintf(target, sizeof(target), "%s/elsewhere/target", folder);
 	for (int link = 1; link <= LINKS + 1; link++) {
 		snprintf(name, sizeof(name), "%d", link);
@@ -662,7 +664,8 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 		snprintf(name, sizeof(name), "%d", link);
 		assert_int_equal(unlink(name), 0);
 	}
-	assert_int_equal(unlink("link") | unlink("elsewhere/link") | rmdir("elsewhere"), 0);
+	assert_int_equal(unlink("link") | unlink("elsewhere/link") | unlink("to-folder"), 0);
+	assert_int_equal(rmdir("elsewhere"), 0);
 }
 
 /* "./././new" or "././/new", of so many characters. */
