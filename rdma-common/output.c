@@ -75,10 +75,16 @@ static int unless_unsupported(int result)
 	return result && unsupported ? 0 : result;
 }
 
-/* The same unless that was only not allowed: to this user, or in this user namespace (EINVAL). */
+/*
+ * Return 0 also if the call was refused: to this user (EPERM, or EACCES from NFSv4 and security
+ * modules), for an id that this user namespace does not map (EINVAL), or for one that the mount
+ * does not map (EOVERFLOW).
+ */
 static int unless_refused(int result)
 {
-	return result && errno == EPERM ? 0 : unless_unsupported(result);
+	bool refused = errno == EPERM || errno == EACCES || errno == EOVERFLOW;
+
+	return result && refused ? 0 : unless_unsupported(result);
 }
 
 /* ---- Names ---- */
@@ -379,11 +385,12 @@ static void choose_name(struct output *output, int attempt)
 /*
  * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
  * one where the file system cannot do that. It has the rights of a new file, by umask(2) or the
- * folder's ACL; but of one that can be seen, and replaces another, nobody else has any yet.
+ * folder's ACL. A file that replaces another one is private until it gets the other one's mode,
+ * which may be refused.
  */
 static int create_file(struct output *output)
 {
-	mode_t mode = 0666;
+	mode_t mode = output->place.about.st_mode ? 0600 : 0666;
 	int descriptor = -1;
 
 	if (!access("/proc/self/fd", X_OK)) { /* by which it gets its name */
@@ -391,8 +398,6 @@ static int create_file(struct output *output)
 		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 			return descriptor;
 	}
-	if (output->place.about.st_mode) /* there is one, which others may not be allowed to read */
-		mode = 0600;
 	for (int i = 0; i < MOST_NAMES && descriptor < 0; i++) {
 		choose_name(output, i);
 		descriptor =

@@ -448,16 +448,16 @@ TEST(only_what_is_a_failure_fails_a_file)
 {
 	static const struct {
 		enum call call;
-		int harmless[5];
+		int harmless[7];
 		int failure, error; /* what it fails with, and storing in place of a file of 5 */
 		uint64_t left;      /* bytes of the file, then */
 		int new_error;      /* of storing a new one */
 	} cases[] = {
 		{ NAMELESS, { EOPNOTSUPP, EISDIR, ENOENT }, EIO, EIO, 5, EIO },
-		{ OWNER, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
-		{ GROUP, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
+		{ OWNER, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
+		{ GROUP, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		/* a new one is as the kernel makes it, by umask(2) or its folder's ACL */
-		{ MODE, { EPERM, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
+		{ MODE, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ READ_ACL, { ENODATA, EOPNOTSUPP, EIO }, EIO, 0, SIZE, 0 },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
 		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* no file system is without it so */
@@ -525,12 +525,16 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 	output = opened("elsewhere/new");
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(commit(output), ENOENT);
-	/* or what it was to replace is gone: it is a new one, which umask(2) counts for */
-	assert_int_equal(store("old", 5), 0);
-	output = opened("old");
-	assert_int_equal(unlink("old"), 0);
-	assert_int_equal(commit(output), 0);
-	assert_int_equal(about_file("old").st_mode & 07777, 0640);
+	/* or what it was to replace is gone: others had no rights in it, as far as is known */
+	for (int round = 0; round < 2; round++) {
+		choose_way(round);
+		assert_int_equal(store("old", 5), 0);
+		output = opened("old");
+		assert_int_equal(unlink("old"), 0);
+		assert_int_equal(commit(output), 0);
+		assert_int_equal(about_file("old").st_mode & 07777, 0600);
+		assert_int_equal(unlink("old"), 0);
+	}
 	/* a file that has a temporary name is another's */
 	for (int round = 0; round < 4; round++) {
 		choose_way(round);
@@ -606,6 +610,21 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 			assert_int_equal(about.st_gid, cases[i].group_error ? 0 : OTHER);
 			assert_int_equal(about.st_mode & 07777, cases[i].after);
 		}
+		assert_stored("old", bytes, SIZE);
+	}
+}
+
+/* The rights of a new file would let others read what replaces a private one. */
+TEST(a_file_whose_mode_cannot_be_set_is_private)
+{
+	for (int round = 0; round < 2; round++) {
+		choose_way(round);
+		assert_int_equal(store("old", 5), 0);
+		assert_int_equal(chmod("old", 0600), 0);
+		disk.errors[MODE] = EACCES;
+		assert_int_equal(store("old", SIZE), 0);
+		reset(NULL);
+		assert_int_equal(about_file("old").st_mode & 07777, 0600);
 		assert_stored("old", bytes, SIZE);
 	}
 }
