@@ -36,6 +36,9 @@
 #define MOST_NAMES     100
 /* Bytes of a path, beside which a temporary one is no longer than a path can be. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
+/* Users, or groups, that there can be: (uid_t)-1 is none. */
+#define ALL_IDS     UINT32_MAX
+#define OVERFLOW_ID 65534 /* by default (proc(5)) */
 /* Of the access control list of a file (acl(5)). */
 #define ACL "system.posix_acl_access"
 
@@ -85,6 +88,46 @@ static int unless_refused(int result)
 	bool refused = errno == EPERM || errno == EACCES || errno == EOVERFLOW;
 
 	return result && refused ? 0 : unless_unsupported(result);
+}
+
+/* ---- Owners ---- */
+
+/* Add up the last numbers of all lines of a file in /proc. `otherwise`: it cannot be read. */
+static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
+{
+	FILE *file = fopen(name, "re");
+	uint64_t sum = 0;
+	char line[64];
+
+	if (!file)
+		return otherwise;
+	while (fgets(line, sizeof(line), file)) {
+		const char *space = strrchr(line, ' ');
+
+		sum += strtoull(space ? space + 1 : line, NULL, 10);
+	}
+	fclose(file);
+	return sum;
+}
+
+/*
+ * Return true if this id is the overflow id, which stands for all ids that this user namespace does
+ * not map (user_namespaces(7)). `map` has a line for each range of ids, with their number at its
+ * end. Where all ids are mapped, the overflow id is a user or a group like any other.
+ */
+static bool is_unmapped(uint64_t id, const char *overflow, const char *map)
+{
+	return id == add_last_numbers(overflow, OVERFLOW_ID) && add_last_numbers(map, 0) < ALL_IDS;
+}
+
+static bool is_unmapped_user(uid_t user)
+{
+	return is_unmapped(user, "/proc/sys/kernel/overflowuid", "/proc/self/uid_map");
+}
+
+static bool is_unmapped_group(gid_t group)
+{
+	return is_unmapped(group, "/proc/sys/kernel/overflowgid", "/proc/self/gid_map");
 }
 
 /* ---- Names ---- */
@@ -427,9 +470,9 @@ static bool copy_acl(const struct output *output)
 }
 
 /*
- * Gives it mode, group and owner of the file that it replaces, each if that may be; the rights of a
- * group that it does not have go. The owner comes last: what is another's may not be changed. 0 or
- * -1 with errno.
+ * Give it mode, group and owner of the file that it replaces, each if that is permitted. Take away
+ * the rights of a group that it does not have. The owner comes last: a file of another user may not
+ * be changed. 0 or -1 with errno.
  */
 static int set_attributes(const struct output *output)
 {
@@ -437,18 +480,21 @@ static int set_attributes(const struct output *output)
 	const gid_t same_group = (gid_t)-1;
 	int descriptor = output->descriptor;
 	struct stat before, about;
+	uid_t owner;
+	gid_t group;
 	mode_t mode;
 
 	if (lstat(output->place.path, &before) || !S_ISREG(before.st_mode))
 		return 0;
-	if (unless_refused(fchown(descriptor, same_owner, before.st_gid)) ||
-	    fstat(descriptor, &about))
+	owner = is_unmapped_user(before.st_uid) ? same_owner : before.st_uid;
+	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
+	if (unless_refused(fchown(descriptor, same_owner, group)) || fstat(descriptor, &about))
 		return -1;
 	mode = before.st_mode & 0777; /* set-user-ID was for other contents */
-	if (!copy_acl(output) || about.st_gid != before.st_gid)
+	if (!copy_acl(output) || about.st_gid != group)
 		mode &= ~(mode_t)S_IRWXG;
 	return unless_refused(fchmod(descriptor, mode)) ||
-			       unless_refused(fchown(descriptor, before.st_uid, same_group))
+			       unless_refused(fchown(descriptor, owner, same_group))
 		       ? -1
 		       : 0;
 }

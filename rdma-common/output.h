@@ -63,9 +63,10 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 /*
  * There is no more. A disk is synced (fsync(2)), then a file gets its name, and then its folder is
  * synced as well, so that the name lasts. A file that is replaced leaves its owner and its group,
- * if this user may give them, its ACL and its mode, but for set-user-ID and set-group-ID, and for
- * the rights of a group, or by an ACL, that it could not leave. 0, or -1 with errno: no file is
- * left then, unless it is the folder that could not be synced. Frees the output in any case.
+ * if the user namespace maps them and this user may give them, its ACL and its mode, but for
+ * set-user-ID and set-group-ID, and for the rights of a group, or by an ACL, that it could not
+ * leave. 0, or -1 with errno: no file is left then, unless it is the folder that could not be
+ * synced. Frees the output in any case.
  */
 int output_commit(struct output *output);
 

@@ -29,6 +29,7 @@
 #define LINKS      40  /* that are followed: path_resolution(7) */
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
 #define OTHER      12345       /* user */
+#define OVERFLOW   60000       /* user and group that stand for those that are not mapped */
 #define ROOT       ((uid_t)-2) /* as 0 means none */
 
 static uint8_t bytes[SIZE];
@@ -58,6 +59,8 @@ enum call {
 struct disk {
 	uid_t user;                /* who runs this; 0: as it is, so are those below */
 	uid_t owner, folder_owner; /* whose the files are, and the folders */
+	gid_t group;               /* of the files */
+	const char *map;           /* ids that the user namespace has; NULL: all */
 	mode_t folder_mode;        /* of folders, besides what they have */
 	int errors[CALLS];         /* that these calls have */
 	uint64_t rate;             /* bytes that a sync writes in a second; 0: any number */
@@ -81,6 +84,8 @@ static struct {
 	_Atomic uint64_t calls;        /* of open(2) and write(2) */
 	unsigned int names;            /* temporary ones that were chosen */
 	uint32_t acl;                  /* that a file was given */
+	uid_t owner;                   /* that a file was given; -1: none */
+	gid_t group;                   /* that a file was given; -1: none */
 } done;
 
 static bool fails(enum call call)
@@ -99,15 +104,19 @@ int clock_gettime(UNUSED clockid_t clock, struct timespec *time)
 static int look(int start, const char *name, struct stat *about, int flags)
 {
 	int result = fstatat(start, name, about, flags);
-	bool is_folder = S_ISDIR(about->st_mode);
+	bool is_folder = !result && S_ISDIR(about->st_mode);
 	uid_t owner = is_folder ? disk.folder_owner : disk.owner;
 
+	if (result)
+		return result;
 	about->st_mode |= is_folder ? disk.folder_mode : 0;
 	if (disk.is_block)
 		about->st_mode = (about->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
 	if (owner)
 		about->st_uid = owner;
-	return result;
+	if (disk.group)
+		about->st_gid = disk.group;
+	return 0;
 }
 
 int fstat(int descriptor, struct stat *about)
@@ -216,6 +225,24 @@ int open(const char *name, int flags, ...)
 	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
 }
 
+/* Return the overflow id, or the ranges of ids that the user namespace maps. */
+FILE *fopen(const char *name, const char *mode)
+{
+	static char overflow[] = "60000\n", all[] = "         0          0 4294967295\n";
+	const char *text = disk.map ? disk.map : all;
+
+	if (!strncmp(name, "/proc/sys/kernel/overflow", 25))
+		text = overflow;
+	else
+		assert_true(!strcmp(name, "/proc/self/uid_map") ||
+			    !strcmp(name, "/proc/self/gid_map"));
+	if (disk.no_proc) {
+		errno = ENOENT;
+		return NULL;
+	}
+	return fmemopen((void *)(uintptr_t)text, strlen(text), mode);
+}
+
 /* The same names again after reset(). */
 ssize_t getrandom(void *number, size_t size, UNUSED unsigned int flags)
 {
@@ -258,6 +285,10 @@ int fremovexattr(UNUSED int descriptor, UNUSED const char *attribute)
 
 int fchown(int descriptor, uid_t owner, gid_t group)
 {
+	if (owner != (uid_t)-1)
+		done.owner = owner;
+	if (group != (gid_t)-1)
+		done.group = group;
 	return fails(group == (gid_t)-1 ? OWNER : GROUP)
 		       ? -1
 		       : fchownat(descriptor, "", owner, group, AT_EMPTY_PATH);
@@ -297,6 +328,8 @@ static int reset(UNUSED void **state)
 {
 	memset(&disk, 0, sizeof(disk));
 	memset(&done, 0, sizeof(done));
+	done.owner = (uid_t)-1;
+	done.group = (gid_t)-1;
 	disk.errors[READ_ACL] = ENODATA;
 	atomic_store(&cancelled, false);
 	return 0;
@@ -610,6 +643,50 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 			assert_int_equal(about.st_gid, cases[i].group_error ? 0 : OTHER);
 			assert_int_equal(about.st_mode & 07777, cases[i].after);
 		}
+		assert_stored("old", bytes, SIZE);
+	}
+}
+
+/*
+ * In a container the overflow id stands for every owner whom it does not map. If it maps the
+ * overflow id itself, a file could be given to that, which is another user on the host.
+ */
+TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
+{
+	static const uint32_t none = (uint32_t)-1;
+	static const struct {
+		const char *map;
+		uint32_t before, after;
+		bool no_proc;
+	} cases[] = {
+		{ "0 0 4294967295\n", OVERFLOW, OVERFLOW, false },
+		{ "0 0 1\n1 1 4294967294\n", OVERFLOW, OVERFLOW, false },
+		{ "0 100000 65536\n", OVERFLOW, none, false },
+		{ "0 1000 1\n1 100000 65536\n", OVERFLOW, none, false },
+		{ "0 1000 1\n", OVERFLOW, none, false },
+		{ "", OVERFLOW, none, false }, /* nobody has written it yet */
+		{ "0 100000 65536\n", OTHER, OTHER, false },
+		{ NULL, 65534, none, true }, /* by default */
+		{ NULL, OTHER, OTHER, true },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		mode_t group = cases[i].after == none ? 0 : S_IRWXG;
+
+		assert_int_equal(store("old", 5), 0);
+		assert_int_equal(chmod("old", 0770), 0);
+		disk = (struct disk){ .owner = cases[i].before,
+				      .group = cases[i].before,
+				      .map = cases[i].map,
+				      .no_proc = cases[i].no_proc,
+				      .errors[READ_ACL] = ENODATA };
+		assert_int_equal(store("old", SIZE), 0);
+		assert_int_equal(done.owner, cases[i].after);
+		assert_int_equal(done.group, cases[i].after);
+		reset(NULL);
+		/* only root can give a file to another group, which then keeps its rights */
+		if (geteuid() == 0)
+			assert_int_equal(about_file("old").st_mode & 0777, 0700 | group);
 		assert_stored("old", bytes, SIZE);
 	}
 }
