@@ -133,25 +133,34 @@ static bool is_unmapped_group(gid_t group)
 /* ---- Names ---- */
 
 /*
- * Where the symbolic link leads: its length; 0: it is none, or not there. -1 with errno: also for
- * one that somebody else has put where everybody may, which the kernel does not follow either, but
- * readlink(2) does (fs.protected_symlinks in proc(5)). Nobody else can replace the others there.
+ * Check that no other user has put it in a sticky folder that everybody, or a group, may write to:
+ * the payload would go to that user through a FIFO or a link, or with the owner of a file that is
+ * replaced. The rule is that of the kernel (protected_symlinks, protected_fifos in proc(5)), which
+ * does not apply it to readlink(2), to open(2) without O_CREAT, and to root's rename(2). Owners
+ * that are not mapped may differ although their numbers are equal. 0 or -1 with errno.
  */
-static ssize_t read_link(const struct place *place, char target[PATH_MAX])
+static int check_owner(const struct place *place, const struct stat *about)
 {
-	const mode_t shared = S_ISVTX | S_IWOTH;
-	struct stat link, folder;
+	struct stat folder;
 
-	if (lstat(place->path, &link))
-		return errno == ENOENT ? 0 : -1;
-	if (!S_ISLNK(link.st_mode))
-		return 0;
 	if (stat(place->folder, &folder))
 		return -1;
-	if ((folder.st_mode & shared) == shared && link.st_uid != geteuid() &&
-	    link.st_uid != folder.st_uid)
-		return fail(EACCES);
-	return readlink(place->path, target, PATH_MAX - 1);
+	if (!(folder.st_mode & S_ISVTX) || !(folder.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	if ((about->st_uid == geteuid() || about->st_uid == folder.st_uid) &&
+	    !is_unmapped_user(about->st_uid))
+		return 0;
+	return fail(EPERM);
+}
+
+/*
+ * Look at what has the name, without following a symbolic link. It then keeps the name: no
+ * other user can remove from a sticky folder what check_owner() allows there. 0, or -1 with errno;
+ * ENOENT: nothing has the name.
+ */
+static int inspect(const struct place *place, struct stat *about)
+{
+	return lstat(place->path, about) ? -1 : check_owner(place, about);
 }
 
 /*
@@ -177,7 +186,10 @@ static bool is_magic(struct place *place)
 	return true;
 }
 
-/* Follows symbolic links, also to what does not exist yet, into `place`. 0 or -1 with errno. */
+/*
+ * Follow symbolic links, also to what does not exist yet, into `place`. Its `about` is valid unless
+ * it is open already, and without a mode if nothing is there. 0 or -1 with errno.
+ */
 static int follow_links(const char *name, struct place *place)
 {
 	char target[PATH_MAX], path[PATH_SIZE];
@@ -190,13 +202,18 @@ static int follow_links(const char *name, struct place *place)
 	for (int links = 0; links <= LINKS && used < PATH_SIZE; links++) {
 		ssize_t length;
 
+		place->about.st_mode = 0;
 		memcpy(place->path, path, sizeof(path));
 		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
 		if (is_magic(place))
 			return 0;
-		length = read_link(place, target);
-		if (length <= 0)
-			return (int)length;
+		if (inspect(place, &place->about))
+			return errno == ENOENT ? 0 : -1;
+		if (!S_ISLNK(place->about.st_mode))
+			return 0;
+		length = readlink(place->path, target, PATH_MAX - 1);
+		if (length < 0)
+			return -1;
 		target[length] = '\0';
 		used = target[0] == '/'
 			       ? snprintf(path, sizeof(path), "%s", target)
@@ -212,10 +229,12 @@ static int find_place(const char *name, struct place *place)
 
 	if (follow_links(name, place))
 		return -1;
-	is_there = place->descriptor >= 0 ? !fstat(place->descriptor, &place->about)
-					  : !stat(name, &place->about);
-	if (!is_there && (errno != ENOENT || place->is_open || !*name))
+	if (place->is_open && (place->descriptor >= 0 ? fstat(place->descriptor, &place->about)
+						      : stat(place->path, &place->about)))
 		return -1;
+	is_there = place->about.st_mode != 0;
+	if (!is_there && !*name)
+		return fail(ENOENT);
 	/* the name, or that to which a symbolic link leads */
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
@@ -280,8 +299,9 @@ const char *output_error(int error)
 		return "busy: it is a mount point, which no file can replace (mount its folder "
 		       "instead), or a terminal that somebody has for himself";
 	case EPERM:
-		return "not permitted: it is somebody else's in a folder with the sticky bit, or it "
-		       "or its folder is immutable ('lsattr'), or sealed";
+		return "not permitted: another user owns it in a folder with the sticky bit, or it "
+		       "or its folder is immutable ('lsattr'), or it is sealed; store in another "
+		       "folder";
 	default:
 		return strerror(error);
 	}
@@ -345,7 +365,7 @@ int output_check(const char *name, uint64_t size)
 		return -1;
 	if (place.is_file)
 		return check_folder(place.folder, size) ? -1 : check_name(&place);
-	return place.descriptor >= 0 ? 0 : access(name, W_OK);
+	return place.descriptor >= 0 ? 0 : access(place.path, W_OK);
 }
 
 /* ---- What is no file ---- */
@@ -378,18 +398,28 @@ static int take_turn(struct output *output, atomic_bool *turn)
 	return 0;
 }
 
-/* A device, or a pipe once it has a reader. The descriptor, or -1 with errno. */
-static int open_special(const char *name, bool is_pipe, const atomic_bool *cancelled)
+/*
+ * Open a device, or a pipe once it has a reader. Another one may have got its name since, so check
+ * what was opened. Return the descriptor, or -1 with errno.
+ */
+static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
-	int descriptor;
+	/* the links are followed, except one below /proc/PID/fd, which leads to what is open */
+	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
+	int descriptor, error;
+	struct stat about;
 
-	while ((descriptor = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+	while ((descriptor = open(place->path, flags)) < 0) {
 		/* ENXIO: a pipe has no reader yet; a socket has none ever (open(2)) */
-		if (errno != ENXIO || !is_pipe || is_cancelled(cancelled))
+		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || is_cancelled(cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
-	return descriptor;
+	if (place->is_open || (!fstat(descriptor, &about) && !check_owner(place, &about)))
+		return descriptor;
+	error = errno;
+	close(descriptor);
+	return fail(error);
 }
 
 /*
@@ -484,7 +514,9 @@ static int set_attributes(const struct output *output)
 	gid_t group;
 	mode_t mode;
 
-	if (lstat(output->place.path, &before) || !S_ISREG(before.st_mode))
+	if (inspect(&output->place, &before))
+		return errno == ENOENT ? 0 : -1;
+	if (!S_ISREG(before.st_mode))
 		return 0;
 	owner = is_unmapped_user(before.st_uid) ? same_owner : before.st_uid;
 	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
@@ -521,12 +553,21 @@ static int link_file(struct output *output)
 	return error ? fail(error) : 0;
 }
 
-/* Makes it the file of its name: nobody sees less than the whole. 0 or -1 with errno. */
+/*
+ * Make it the file of its name: no reader sees less than the whole. It replaces what has the name
+ * by now, unless another user has planted that. 0 or -1 with errno.
+ */
 static int name_file(struct output *output)
 {
+	const struct place *place = &output->place;
+	struct stat about;
+
 	if (!output->temporary_name[0] && link_file(output))
 		return -1;
-	if (output->temporary_name[0] && rename(output->temporary_name, output->place.path))
+	if (!output->temporary_name[0])
+		return 0;
+	if ((inspect(place, &about) && errno != ENOENT) ||
+	    rename(output->temporary_name, place->path))
 		return -1;
 	output->temporary_name[0] = '\0';
 	return 0;
@@ -588,7 +629,7 @@ static int open_descriptor(struct output *output, struct outputs *outputs, const
 		return -1;
 	if (place->descriptor >= 0)
 		return open_again(output, place->descriptor);
-	return open_special(name, S_ISFIFO(mode), output->cancelled);
+	return open_special(place, output->cancelled);
 }
 
 /* Closes and frees it; a temporary name goes. 0, or what close(2) has to say, an errno value. */

@@ -44,12 +44,13 @@ const char *output_error(int error);
 
 /*
  * Opens what `name` stands for. A file has no name until it is committed where the file system can
- * do that (O_TMPFILE), else a temporary one. A symbolic link is followed, if the kernel would do
- * that, and a name of what is open already, like /dev/fd/3, is written to in place. A FIFO waits
- * for its reader. What is no file, nor /dev/null, waits until no other output of this process is
- * open that is none either: a program has one such place, and payloads would be mixed up there.
- * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
- * ECANCELED soon. NULL with errno.
+ * do that (O_TMPFILE), else a temporary one. A symbolic link is followed, and a name of what is
+ * open already, like /dev/fd/3, is written to in place. EPERM: it is in a sticky folder that others
+ * may write to, and neither this user's nor that of the folder's owner. A FIFO waits for its
+ * reader. What is no file, nor /dev/null, waits until no other output of this process is open that
+ * is none either: a program has one such place, and payloads would be mixed up there. `cancelled`
+ * belongs to the caller, and any thread may set it: what waits then fails with ECANCELED soon. NULL
+ * with errno.
  */
 struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled);
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 
@@ -28,6 +30,7 @@
 #define BLOCKS     100 /* that the disk has free */
 #define LINKS      40  /* that are followed: path_resolution(7) */
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
+#define GROUPS     (S_ISVTX | S_IWGRP)
 #define OTHER      12345       /* user */
 #define OVERFLOW   60000       /* user and group that stand for those that are not mapped */
 #define ROOT       ((uid_t)-2) /* as 0 means none */
@@ -59,6 +62,8 @@ enum call {
 struct disk {
 	uid_t user;                /* who runs this; 0: as it is, so are those below */
 	uid_t owner, folder_owner; /* whose the files are, and the folders */
+	uid_t planter;             /* owner of what is found by open(2), or after fsync(2) */
+	const char *link;          /* leads there, and has the name just before open(2) */
 	gid_t group;               /* of the files */
 	const char *map;           /* ids that the user namespace has; NULL: all */
 	mode_t folder_mode;        /* of folders, besides what they have */
@@ -121,7 +126,11 @@ static int look(int start, const char *name, struct stat *about, int flags)
 
 int fstat(int descriptor, struct stat *about)
 {
-	return look(descriptor, "", about, AT_EMPTY_PATH);
+	int result = look(descriptor, "", about, AT_EMPTY_PATH);
+
+	if (disk.planter)
+		about->st_uid = disk.planter;
+	return result;
 }
 
 int lstat(const char *name, struct stat *about)
@@ -199,6 +208,10 @@ int fdatasync(int descriptor)
 int fsync(int descriptor)
 {
 	atomic_store(&cancelled, disk.cancels);
+	if (disk.planter) {
+		write_file("new", "planted", 7);
+		disk.owner = disk.planter;
+	}
 	return sync_disk(descriptor);
 }
 
@@ -218,6 +231,10 @@ int open(const char *name, int flags, ...)
 	mode = va_arg(arguments, mode_t);
 	va_end(arguments);
 	done.calls++;
+	if (disk.link) {
+		assert_int_equal(rename(name, disk.link), 0);
+		assert_int_equal(symlink(disk.link, name), 0);
+	}
 	if ((nameless && fails(NAMELESS)) || (flags & O_EXCL && !nameless && fails(TEMPORARY)) ||
 	    (!nameless && flags & O_DIRECTORY && fails(READ_FOLDER)) ||
 	    (!strncmp(name, "/proc/self/fd/", 14) && fails(AGAIN)))
@@ -406,6 +423,15 @@ static struct stat about_file(const char *name)
 
 	assert_int_equal(lstat(name, &about), 0);
 	return about;
+}
+
+/* The name of what is open: standard output is such a name, too, /dev/fd/1. */
+static const char *name_of(int descriptor)
+{
+	static char name[32];
+
+	snprintf(name, sizeof(name), "/dev/fd/%d", descriptor);
+	return name;
 }
 
 /* A file without a name until the end, or one with a temporary one. */
@@ -648,7 +674,7 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 }
 
 /*
- * In a container the overflow id stands for every owner whom it does not map. If it maps the
+ * In a container the overflow id stands for every owner that is not mapped. If it maps the
  * overflow id itself, a file could be given to that, which is another user on the host.
  */
 TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
@@ -664,7 +690,7 @@ TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
 		{ "0 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n1 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n", OVERFLOW, none, false },
-		{ "", OVERFLOW, none, false }, /* nobody has written it yet */
+		{ "", OVERFLOW, none, false }, /* the map is not written yet */
 		{ "0 100000 65536\n", OTHER, OTHER, false },
 		{ NULL, 65534, none, true }, /* by default */
 		{ NULL, OTHER, OTHER, true },
@@ -727,7 +753,8 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 		{ "to-folder", EISDIR, { 0 } }, /* a file cannot have that name */
 		{ "link", 0, { .owner = OTHER } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = S_ISVTX } },
-		{ "link", EACCES, { .owner = OTHER, .folder_mode = EVERYBODYS } },
+		{ "link", EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
+		{ "link", EPERM, { .owner = OTHER, .folder_mode = GROUPS } },
 		{ "link", 0, { .folder_mode = EVERYBODYS } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = EVERYBODYS, .user = OTHER } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = EVERYBODYS, .folder_owner = OTHER } },
@@ -762,6 +789,96 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 	}
 	assert_int_equal(unlink("link") | unlink("elsewhere/link") | unlink("to-folder"), 0);
 	assert_int_equal(rmdir("elsewhere"), 0);
+}
+
+/*
+ * A regular file, which would be replaced, and a FIFO, which would be written to. Only the unmapped
+ * users of a container cannot be told apart by their number.
+ */
+TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
+{
+	static const char part[] = "0 100000 65536\n";
+	static const struct {
+		int error;
+		struct disk disk;
+	} cases[] = {
+		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
+		{ EPERM, { .owner = OTHER, .folder_mode = GROUPS } },
+		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS, .user = ROOT } },
+		/* the folder of a user, into which another one has put something */
+		{ EPERM,
+		  { .owner = 7, .folder_mode = GROUPS, .user = OTHER, .folder_owner = OTHER } },
+		{ 0, { .owner = OTHER, .folder_mode = S_ISVTX, .user = ROOT } },
+		{ 0, { .owner = OTHER, .folder_mode = S_IWOTH | S_IWGRP, .user = ROOT } },
+		{ 0, { .owner = OTHER, .folder_mode = EVERYBODYS, .user = OTHER } },
+		{ 0, { .owner = 7, .folder_mode = GROUPS, .user = ROOT, .folder_owner = 7 } },
+		{ EPERM,
+		  { .owner = OVERFLOW,
+		    .folder_mode = EVERYBODYS,
+		    .folder_owner = OVERFLOW,
+		    .user = ROOT,
+		    .map = part } },
+		{ EPERM,
+		  { .owner = OVERFLOW, .folder_mode = EVERYBODYS, .user = OVERFLOW, .map = part } },
+		{ 0, { .owner = OVERFLOW, .folder_mode = EVERYBODYS, .user = OVERFLOW } },
+	};
+	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
+	char found[8];
+
+	assert_int_equal(store("old", 5), 0);
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		reset(NULL);
+		disk = cases[i].disk;
+		assert_int_equal(check("old", 7), cases[i].error);
+		assert_int_equal(check("fifo", 7), cases[i].error);
+		assert_int_equal(check("new", 7), 0);
+		assert_int_equal(check(name_of(writer), 7), 0); /* is open already */
+		assert_int_equal(done.calls, 0);
+		assert_int_equal(store("fifo", 7), cases[i].error);
+		assert_int_equal(read(reader, found, sizeof(found)), cases[i].error ? -1 : 7);
+		if (!cases[i].error)
+			continue;
+		assert_int_equal(store("old", 7), EPERM);
+		assert_int_equal(done.calls, 0);
+	}
+	reset(NULL);
+	assert_stored("old", bytes, 5);
+	close(writer);
+	close(reader);
+}
+
+/* Before it is opened, while bytes come, or while they are synced. */
+TEST(nothing_that_another_user_plants_after_the_check_is_replaced_or_written_to)
+{
+	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
+	struct output *output;
+	char found;
+
+	disk.folder_mode = EVERYBODYS;
+	disk.planter = OTHER;
+	assert_int_equal(store("fifo", 1), EPERM);
+	reset(NULL);
+	disk.link = "moved";
+	assert_int_equal(store("fifo", 1), ELOOP);
+	assert_int_equal(rename("moved", "fifo"), 0);
+	assert_int_equal(read(reader, &found, 1), 0);
+	close(reader);
+	for (int round = 0; round < 4; round++) {
+		reset(NULL);
+		disk.folder_mode = EVERYBODYS;
+		choose_way(round);
+		output = opened("new");
+		assert_int_equal(write_all(output, 5), 0);
+		if (round < 2) {
+			write_file("new", "planted", 7);
+			disk.owner = OTHER;
+		} else {
+			disk.planter = OTHER;
+		}
+		assert_int_equal(commit(output), EPERM);
+		assert_int_equal(done.owner, (uid_t)-1);
+		assert_stored("new", "planted", 7);
+	}
 }
 
 /* "./././new" or "././/new", of so many characters. */
@@ -935,15 +1052,6 @@ TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 
 /* ---- What is no file ---- */
 
-/* The name of what is open: standard output is such a name, too, /dev/fd/1. */
-static const char *name_of(int descriptor)
-{
-	static char name[32];
-
-	snprintf(name, sizeof(name), "/dev/fd/%d", descriptor);
-	return name;
-}
-
 static uint64_t calls_before_cancel;
 
 /* Comes more rarely than a wait for a reader ends by itself; cancels in ten seconds at most. */
@@ -1061,6 +1169,30 @@ TEST(a_pipe_gets_all_once_it_has_a_reader)
 		assert_int_equal(pclose(reader), 0);
 		assert_stored("copy", bytes, SIZE);
 	}
+}
+
+/* Also a pipe, which has no other name. */
+TEST(what_another_process_has_open_is_written_to)
+{
+	int ends[2];
+	pid_t child;
+	char name[64], found[8];
+
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	snprintf(name, sizeof(name), "/proc/%d/fd/%d", child, ends[1]);
+	assert_int_equal(check(name, 5), 0);
+	assert_int_equal(store(name, 5), 0);
+	assert_int_equal(read(ends[0], found, sizeof(found)), 5);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 /* That of a descriptor is not waited for, as one of a FIFO on the command line is. */
