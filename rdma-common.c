@@ -373,9 +373,9 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 
 /*
  * A post that fails names in bad_wr the first request of its list that was not posted
- * (ibv_post_send(3)). Where it leaves bad_wr alone nothing is known, and the whole list counts as
- * outstanding: libsiw does that when its doorbell fails, and by then all requests are in the queue.
- * A request that never completes is waited for until CLOSING's second deadline.
+ * (ibv_post_send(3)). If bad_wr is NULL, the provider did not say what it posted: count the whole
+ * list as outstanding. libsiw does that when its doorbell fails, with all requests in the queue.
+ * CLOSING's second deadline ends the wait for a request that never completes.
  */
 
 /* The time of this turn. One in which nothing has come does not read it: that may take longer. */
@@ -414,7 +414,7 @@ enum status post_receives(struct connection *connection, struct failure *failure
 	return STATUS_SUCCESS;
 }
 
-/* Post one work request that is not of the operation, and count it. Return 0 or an errno value. */
+/* Post a message or a probe, and count it. Return 0 or an errno value. */
 static int post_send(struct connection *connection, struct ibv_send_wr *request)
 {
 	struct ibv_send_wr *bad_wr = NULL;
@@ -880,18 +880,17 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-/* A post was refused: `event` says of which queue. state_refused_post() reports it if it counts. */
-static void refuse_post(struct connection *connection, enum event_type event, const char *verb,
-			int error)
+/* Note a refused post, and feed its event. report_refused_post() reports it if it counts. */
+static void note_refused_post(struct connection *connection, enum event_type event,
+			      const char *verb, int error)
 {
 	print_trace(&connection->log, "%s failed: %s", verb, strerror(error));
-	if (!connection->refused_post.verb)
-		connection->refused_post = (struct refused_post){ verb, error };
+	connection->refused_post = (struct refused_post){ verb, error };
 	connection_handle(connection, event, STATUS_SUCCESS);
 }
 
-/* At the end of the session: a refused post is the cause if nothing has explained it. */
-static void state_refused_post(struct connection *connection)
+/* At the end of the session: name the refused post as the cause if nothing has explained it. */
+static void report_refused_post(struct connection *connection)
 {
 	const struct refused_post *post = &connection->refused_post;
 
@@ -939,8 +938,8 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	if (connection->transfer.moves != moves)
 		set_deadline(connection, connection->now);
 	error = post_receive(connection, slot);
-	if (error)
-		refuse_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
+	if (error && !connection->outstanding_receives) /* else the others do */
+		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
 /* The peer announced its region, which is looked at before it is used. */
@@ -1457,7 +1456,7 @@ static void probe(struct connection *connection)
 	print_trace(&connection->log, "ibv_post_send: probe");
 	error = post_send(connection, &request);
 	if (error)
-		refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
+		note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 }
 
 /* What this side waits for if the peer owes nothing, in words; NULL: it waits for the peer. */
@@ -1647,7 +1646,7 @@ static void advance(struct connection *connection)
 		if (!error)
 			error = post_what_is_due(connection);
 		if (error)
-			refuse_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
+			note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
 		else if (is_operation_over(connection))
 			connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 		if (is_drained(connection))
@@ -1787,7 +1786,7 @@ static void run_session(struct connection *connection)
 		check_clocks(connection); /* what has come counts before a deadline */
 		advance(connection);
 	}
-	state_refused_post(connection);
+	report_refused_post(connection);
 }
 
 /* Lets go of who reads the outgoing payload. False: that is held up, and keeps the ring's memory.

@@ -164,7 +164,7 @@ struct connection {
 	struct transfer transfer;
 	struct figures figures;
 	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
-	/* The first post that was refused; it is the cause if nothing else explains the end. */
+	/* A post that was refused; it is the cause if nothing else explains the end. */
 	struct refused_post {
 		const char *verb; /* NULL: none was */
 		int error;        /* an errno value */

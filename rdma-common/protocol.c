@@ -139,10 +139,19 @@ static enum status conclusion(const struct protocol *protocol)
 	return STATUS_PEER_LOST;
 }
 
+/* Return true while a refused post has no explanation, and this side has not disconnected. */
+static bool waits_for_explanation(const struct protocol *protocol)
+{
+	return protocol->phase == PHASE_CLOSING && protocol->post_failed && !protocol->overdue;
+}
+
 bool counts_as_reason(const struct protocol *protocol, enum status status)
 {
-	return protocol->phase < PHASE_CLOSING ||
-	       (status == STATUS_CONTENTS_WRONG && protocol->status == STATUS_PEER_LOST);
+	if (protocol->phase < PHASE_CLOSING)
+		return true;
+	return protocol->status == STATUS_PEER_LOST &&
+	       (status == STATUS_CONTENTS_WRONG ||
+		(waits_for_explanation(protocol) && status != STATUS_PEER_LOST));
 }
 
 /*
@@ -274,8 +283,8 @@ static void conclude_check(struct step *step, enum status check)
 }
 
 /*
- * True if the session has an outcome whatever else happens. Success needs this side's verdict, too:
- * where a post was refused, the peer may never get it.
+ * Return true if the session has an outcome that a refused post does not change. Success is one
+ * only if this side's verdict was sent: the refused post may have been that.
  */
 static bool has_outcome(const struct protocol *protocol)
 {
@@ -305,12 +314,11 @@ static void refuse_send(struct step *step)
 	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
 }
 
-/* True if `event` shows that the connection went down, and this side did not take it down. */
-static bool shows_peer_left(const struct protocol *protocol, struct event event)
+/* Return true if `event` shows that the connection has gone down, before this side disconnects. */
+static bool shows_peer_left(struct event event)
 {
-	return !protocol->overdue &&
-	       (event.type == EVENT_FLUSHED || event.type == EVENT_DISCONNECTED ||
-		(event.type == EVENT_FAILED && event.status == STATUS_PEER_LOST));
+	return event.type == EVENT_FLUSHED || event.type == EVENT_DISCONNECTED ||
+	       (event.type == EVENT_FAILED && event.status == STATUS_PEER_LOST);
 }
 
 /*
@@ -321,30 +329,31 @@ static void explain_refusal(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (!protocol->post_failed || protocol->phase != PHASE_CLOSING)
+	if (!waits_for_explanation(protocol))
 		return;
-	if (!shows_peer_left(protocol, event) && protocol->status == STATUS_PEER_LOST &&
+	if (!shows_peer_left(event) && protocol->status == STATUS_PEER_LOST &&
 	    !has_outcome(protocol))
 		return;
 	protocol->post_failed = false;
-	if (!protocol->overdue)
-		step->actions |= ACTION_DISCONNECT;
+	step->actions |= ACTION_DISCONNECT;
 }
 
 /* The deadline passed: for the exchange, then for closing, then for closing by force. */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
+	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
-		/* without a receive the peer's message cannot have come */
+		/* post_failed: the peer's message found no receive */
 		begin_closing(step,
 			      protocol->post_failed ? STATUS_LOCAL_FAILURE : STATUS_TIMED_OUT);
-	} else if (!protocol->overdue && !protocol->drained) {
+	} else if (waits || (!protocol->overdue && !protocol->drained)) {
 		protocol->overdue = true;
-		step->actions |= ACTION_FORCE_ERROR;
-		if (protocol->post_failed)
+		if (waits)
 			step->actions |= ACTION_DISCONNECT;
+		if (!protocol->drained)
+			step->actions |= ACTION_FORCE_ERROR;
 	} else {
 		protocol->phase = PHASE_FINISHED;
 	}
@@ -486,7 +495,8 @@ static void proceed(struct step *step)
 static void settle(struct protocol *protocol)
 {
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
-	    protocol->local != LOCAL_CHECKING && (protocol->disconnected || !protocol->connected))
+	    protocol->local != LOCAL_CHECKING && !waits_for_explanation(protocol) &&
+	    (protocol->disconnected || !protocol->connected))
 		protocol->phase = PHASE_FINISHED;
 	if (protocol->phase != PHASE_FINISHED || protocol->status != STATUS_PEER_LOST)
 		return;

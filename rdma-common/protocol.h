@@ -61,7 +61,7 @@ struct protocol {
 	bool disconnected;   /* it was */
 	bool drained;        /* closing, and no posted work request is outstanding */
 	bool overdue;        /* closing, and the deadline passed once */
-	bool post_failed;    /* a post was refused, and nothing explains that yet */
+	bool post_failed;    /* a send was refused, or no receive is left; not explained yet */
 	enum status check;   /* what this side found in the incoming payload, or why it gave up */
 	enum status verdict; /* what the peer found in the outgoing payload, once received */
 	enum status status;  /* why the session closes; final once finished */
@@ -79,9 +79,9 @@ enum event_type {
 	EVENT_VERDICT_SENT,
 	EVENT_CHECKED, /* LOCAL_CHECKING is over; status: what was found */
 	EVENT_GAVE_UP, /* status: the outgoing payload cannot be read, or the incoming one kept */
-	EVENT_FAILED,  /* status: the reason; a post, a completion or the connection failed */
+	EVENT_FAILED,  /* status: the reason; a completion or the connection failed */
 	EVENT_SEND_REFUSED,    /* a work request could not be posted into the send queue */
-	EVENT_RECEIVE_REFUSED, /* a receive could not be posted again */
+	EVENT_RECEIVE_REFUSED, /* no receive is left: posting them again was refused */
 	EVENT_FLUSHED,         /* a work request was flushed: the connection goes down */
 	EVENT_DISCONNECTED,
 	EVENT_DRAINED, /* no posted work request is outstanding, and none will follow */
@@ -125,7 +125,8 @@ struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
  * True if `status` is why the session closes: the first reason counts. But a peer that is lost may
- * have broken the protocol before it went, and the completion that shows it comes only now.
+ * have broken the protocol before it went, and the completion that shows it comes only now. And
+ * while a refused post has no explanation, any reason explains it.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 

@@ -75,7 +75,7 @@ enum status worse_status(enum status one, enum status other);
  * negated, and libsiw also returns -1 with errno. Any thread.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
-/* The same for a result, where errno was 0 before the call. */
+/* The same for a result, where errno was 0 before the call. -1 without errno is EPERM. */
 int verb_result_error(int result);
 
 /* The text for a status when no particular reason was recorded. The string is static. */

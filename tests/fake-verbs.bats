@@ -679,14 +679,20 @@ happy_path() {
 	END
 }
 
-# A session can succeed without one of its receives. Without a verdict it waits for a message until the deadline.
+# A session can do without one of its receives. What fails behind a refused post is the reason of both.
 @test "a refused post is this host's failure only if the peer has not left, and the session has no outcome" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
 	one-off -s 100000	6	iwarp write stores:5000 abandons peer-left fail:ibv_post_recv:37:22	the peer went away
-	one-off -s 100000	1	iwarp write stores:5000 received-VERDICT! DISCONNECTED! abandons fail:ibv_post_recv:37:22	ibv_post_recv failed: Invalid argument
+	one-off -s 100000	5	iwarp write stores:5000 received-VERDICT! DISCONNECTED! abandons fail:ibv_post_recv:37:22	for the time of --timeout
 	one-off	6	iwarp write abandons peer-left fail:ibv_post_send:2:22	the peer went away
 	client	1	iwarp write abandons fail:ibv_post_send:2:22 until:2500	ibv_post_send failed: Invalid argument
+	client	4	[iwarp] write abandons fail:ibv_post_send:3:22 operation=10	RDMA WRITE failed: completion status 10
+	client	1	[iwarp] write abandons fail:ibv_post_send:3:22 operation=4	RDMA WRITE failed: completion status 4
+	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
+	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
+	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer received the payload and could not store it
+	check 192.0.2.1 20000	1	write check abandons fail:ibv_post_send:3:22 operation=4	> RDMA WRITE failed: completion status 4	!> firewall
 	END
 }
 

@@ -106,12 +106,19 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "but this side's verdict may be what was refused", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
 { "without an explanation it is this side's failure", OPERATING, "cs", "rw", false,
-  { REFUSED_SEND, { EVENT_INTERRUPTED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
+  { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
 { "also where nothing completes any more", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, FAILED },
-{ "a peer that breaks the protocol then does so all the same", OPERATING, "cs", "rw", false,
-  { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
-{ "a session goes on without a receive that was refused", DONE, "s", "rw", false,
+{ "a failed work request explains it", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, LEAVES }, REFUSED },
+{ "also one that failed on this host", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
+{ "and a message that breaks the protocol", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
+{ "a signal ends the wait for an explanation", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, LEAVES }, STATUS_INTERRUPTED },
+{ "but what follows its own disconnection explains nothing", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_FAILED, 0, REFUSED }, LEAVES }, FAILED },
+{ "a session that is drained disconnects at the deadline all the same", OPERATING, "cs", "rw", false,
+  { REFUSED_SEND, { EVENT_DRAINED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, FAILED },
+{ "a session without a receive may have all that it needs", DONE, "s", "rw", false,
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "which is why the peer's message did not come", DONE, "cs", "rw", false,
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
@@ -521,7 +528,8 @@ static void watch_findings(const struct occasion *occasion)
  */
 static bool holds_back(const struct protocol *protocol)
 {
-	return protocol->phase < PHASE_CLOSING || (protocol->post_failed && !protocol->overdue);
+	return protocol->phase < PHASE_CLOSING ||
+	       (protocol->phase < PHASE_FINISHED && protocol->post_failed && !protocol->overdue);
 }
 
 static void watch_phases(const struct occasion *occasion)
