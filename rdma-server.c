@@ -263,25 +263,29 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 }
 
 /*
- * The options of a session: the program's, but where there was no word the client's hello has the
- * operation; and where --check measures, that alone counts, be it once or for a while.
+ * Return the options of a session: the program's, with the exceptions that the client's hello asks
+ * for. A server without an operation of its own performs the client's. For --check the server
+ * operates once, or for the client's seconds: its own repetitions would only delay the client,
+ * and the rate of a few bytes means nothing.
  */
 static struct options options_for(const struct server *server, const struct introduction *client)
 {
 	struct options options = *server->engine.options;
 	const struct hello *hello = &client->hello;
-	bool measures = hello->flags & HELLO_CHECK && hello->flags & HELLO_CHECK_RATE;
+	bool checks = hello->flags & HELLO_CHECK;
+	bool measures = checks && hello->flags & HELLO_CHECK_RATE;
+	bool sends_back = measures && hello->flags & HELLO_CHECK_BACK;
 
 	if (client->greeting != GREETING_HELLO || hello->operation > OPERATION_WRITE)
 		return options;
 	if (measures || options.operation == OPERATION_ANY)
 		options.operation = (enum operation)hello->operation;
-	if (!measures)
+	if (!checks)
 		return options;
 	options.iterations = options.interval_seconds = 0;
-	options.duration_seconds = hello->flags & HELLO_CHECK_BACK ? hello->seconds : 0;
+	options.duration_seconds = sends_back ? hello->seconds : 0;
 	options.every_pass = false;
-	options.minimum_rate = 0; /* of a byte it means nothing */
+	options.minimum_rate = 0;
 	return options;
 }
 

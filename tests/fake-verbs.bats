@@ -210,6 +210,20 @@ happy_path() {
 	outcomes one-off --max-size 1K <<<"143	check payload:1025	refused"
 }
 
+@test "for a client that examines the path the server operates once, whatever its options say, and no rate is too slow" {
+	local words
+	for words in "check" "iwarp check-short" "write check payload:200000"; do
+		outcomes <<-END
+		one-off --report -n 2000	0	$words	> bytes in 1 operations
+		one-off --report --duration 3	0	$words	> bytes in 1 operations
+		one-off --duration 3	0	$words	!> operations
+		one-off --min-rate 100T	0	$words
+		one-off --interval 1	0	$words	!> 0.000 to
+		one-off --verify-all -J	0	$words	received connection request	> "verify_all": false
+		END
+	done
+}
+
 # The last ones with lists of work requests that are as long as there may be at a time, then shorter, then longer again.
 # bats test_tags=memory
 @test "many operations, few of whose completions are asked for" {
