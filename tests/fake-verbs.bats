@@ -395,6 +395,16 @@ happy_path() {
 	outcomes both <<<"4	gives-up:7	the peer received the payload and could not store it; its own messages say why"
 }
 
+# bats test_tags=memory
+@test "streams: a side that gets an early bad verdict sends none of its own, and disconnects" {
+	outcomes every -v -s 20000 <<-END
+	4	payload:30000 ring:3000 gives-up:5	the peer gave up	0x SEND MSG_VERDICT
+	END
+	outcomes every -v -s 20000 -o /dev/full <<-END
+	1	unknown payload:30000 ring:3000	No space left on device	1x SEND MSG_VERDICT	0x received MSG_VERDICT	1x DISCONNECTED, status 0
+	END
+}
+
 # A helper reads a file that is longer than what is kept in memory, and one stores. A session's thread, or helper, that does
 # not start is a reason to refuse a client: the one-off server takes the next one.
 # bats test_tags=memory

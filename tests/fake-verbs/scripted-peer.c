@@ -842,7 +842,10 @@ static void receive_window(struct peer *peer, const struct window *window)
 	forbid(wrong, "the program's window %s", wrong);
 }
 
-/* A bad verdict may come early: the program gives up, the peer answers, and the client leaves. */
+/*
+ * Handle the program's verdict. A bad one before both MSG_DONE says that the program gave up: the
+ * peer, client or server, then disconnects without a verdict of its own.
+ */
 static void receive_verdict(struct peer *peer, const struct message *message)
 {
 	uint64_t status = message->value;
@@ -851,13 +854,12 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 		       (scripted("uncounted") && message->errors > 0),
 	       "it has counted %llu errors, and 1", (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;
-	if (!peer->transfer.sink.done || (status != 0 && !peer->done_sent)) {
+	if (status != 0 && (!peer->done_sent || !peer->transfer.sink.done)) {
 		peer->silent = true;
-		if (!peer->verdict_sent)
-			peer_sends_verdict(peer, status);
-	}
-	if (peer->verdict_sent)
+		peer_disconnects(peer->id);
+	} else if (peer->verdict_sent) {
 		conclude(peer);
+	}
 }
 
 /*
