@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "memory.h"
 #include "output.h"
@@ -614,7 +613,7 @@ enum status engine_open(struct engine *engine)
 		return status;
 	engine->budget = memory_budget();
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
-	engine->processors = (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
+	engine->processors = usable_processors();
 	return STATUS_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -469,4 +470,15 @@ bool process_take_signal(struct process *process)
 	process->signal_number = (int)information.ssi_signo;
 	change_ending_signals(SIG_UNBLOCK);
 	return true;
+}
+
+unsigned int usable_processors(void)
+{
+	/* room for 65,536: the kernel rejects a set that is shorter than its own with EINVAL */
+	cpu_set_t processors[64];
+	int count = 0;
+
+	if (!sched_getaffinity(0, sizeof(processors), processors))
+		count = CPU_COUNT_S(sizeof(processors), processors);
+	return count > 0 ? (unsigned int)count : 1;
 }

@@ -148,4 +148,10 @@ void change_ending_signals(int how);
  */
 bool process_take_signal(struct process *process);
 
+/*
+ * Return the number of processors that this thread, and the threads that it starts, may run on:
+ * fewer than the machine has under taskset(1) or in a cpuset. At least 1. Any thread.
+ */
+unsigned int usable_processors(void);
+
 #endif

@@ -249,6 +249,19 @@ happy_path() {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
+# A thread that spins asks for one event, when its queue is created. Linux can be built for 8,192 processors.
+@test "--busy-poll spins with as many sessions as the program may use processors, and sleeps with more" {
+	outcomes client --busy-poll --connections 2 <<-END
+	0	immediate processors:2	ibv_req_notify_cq=2
+	0	immediate processors:8192	ibv_req_notify_cq=2
+	0	immediate processors:1
+	END
+	[ "$(calls ibv_req_notify_cq)" -gt 2 ]
+	outcomes client --busy-poll --connections 2 <<<"0	immediate fail:sched_getaffinity:1:1"
+	[ "$(calls ibv_req_notify_cq)" -gt 2 ]
+	outcomes client --busy-poll <<<"0	immediate fail:sched_getaffinity:1:1	ibv_req_notify_cq=1"
+}
+
 # bats test_tags=memory
 @test "completions that keep coming are all handled, whether their events are waited for or not" {
 	outcomes <<-END

@@ -33,6 +33,7 @@
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N unbound          what the program can register at most; that does not bind it
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
+ *   processors:N              how many the program may use
  *   tos:N                     the type of service that a client asks for
  *   addresses:A,B,...         what any name is resolved to
  *   reads:N asks:N            how many READs the peer serves at a time (8), and has outstanding (4)

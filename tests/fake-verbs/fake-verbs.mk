@@ -28,7 +28,7 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 # Functions that fail on demand, and those that have to know the simulated time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
-	getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
+	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
 	clock_gettime nanosleep alarm raise syscall sem_wait sem_post
 # In two steps, so that none but the program's own calls become the fake's: not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \

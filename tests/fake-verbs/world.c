@@ -1074,6 +1074,27 @@ int __wrap_sysinfo(struct sysinfo *about)
 	return error;
 }
 
+/* And the processors that the program may use: the kernel rejects a set that has no room for them.
+ */
+REDIRECTED(sched_getaffinity);
+int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
+{
+	unsigned int processors = scripted_number("processors", 0);
+
+	if (fails("sched_getaffinity"))
+		return -1;
+	if (!processors)
+		return __real_sched_getaffinity(process, size, set);
+	if (size * CHAR_BIT < processors) {
+		errno = EINVAL;
+		return -1;
+	}
+	CPU_ZERO_S(size, set);
+	while (processors-- > 0)
+		CPU_SET_S(processors, size, set);
+	return 0;
+}
+
 /* A descriptor can always be asked whether it is open. */
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
