@@ -557,6 +557,70 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	return 0;
 }
 
+/* Return the time `seconds` after `now`; INT64_MAX if passes are counted instead. */
+static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
+{
+	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
+}
+
+/* Return the length of an interval of --interval in milliseconds; 0: none are reported. */
+static int64_t interval_length(const struct connection *connection)
+{
+	return (int64_t)connection->options->interval_seconds * 1000;
+}
+
+/* Start the first interval of --interval, which begins with the operation. */
+static void start_intervals(struct connection *connection)
+{
+	if (interval_length(connection) == 0)
+		return;
+	connection->interval_time = connection->now + interval_length(connection);
+	connection->interval_begin = connection->figures.started;
+	if (connection->counting)
+		connection->counting->interval = connection->counting->before;
+}
+
+/*
+ * Start the clocks of this side's operation just before its first work requests are posted. Until
+ * then a READ may have waited for the peer's source, and a WRITE for this side's: that time is no
+ * part of the operation. The side that performs a timed operation decides when it ends.
+ */
+static void start_clocks(struct connection *connection)
+{
+	const struct options *options = connection->options;
+
+	read_clock(connection);
+	connection->figures.started = connection->now_nanoseconds;
+	connection->figures.completed = connection->figures.started;
+	connection->operation_time = end_of_passes(operation_passes(options),
+						   options->duration_seconds, connection->now);
+	if (connection->protocol.operation == OPERATION_WRITE)
+		connection->source_time = connection->operation_time;
+	start_intervals(connection);
+}
+
+/* Start the clock of a timed READ by the peer, whose stream this side's source ends. */
+static void start_source_clock(struct connection *connection)
+{
+	const struct hello *peer = &connection->agreement.peer;
+
+	if (connection->protocol.operation == OPERATION_READ)
+		connection->source_time =
+			end_of_passes(peer->passes, peer->seconds, connection->now);
+}
+
+/* Note the time at which work requests from this position on are posted. */
+static void note_posting(struct connection *connection, uint64_t position)
+{
+	struct figures *figures = &connection->figures;
+	uint64_t pass = transfer_pass(&connection->transfer);
+
+	if (position == 0)
+		start_clocks(connection);
+	if (figures->latency && (pass == LENGTH_UNKNOWN || position % pass == 0))
+		figures->pass_posted = connection->now_nanoseconds;
+}
+
 /* Posts what may be posted of the operation. 0 or an errno value. */
 static int continue_operation(struct connection *connection)
 {
@@ -568,8 +632,10 @@ static int continue_operation(struct connection *connection)
 	    connection->protocol.local != LOCAL_OPERATION_POSTED || !connection->protocol.operates)
 		return 0;
 	while ((count = make_batch(connection)) > 0) {
-		int error = post_batch(connection, count, *posted - before);
+		int error;
 
+		note_posting(connection, before);
+		error = post_batch(connection, count, *posted - before);
 		if (error)
 			return error;
 		before = *posted;
@@ -690,46 +756,6 @@ static int send_verdict(struct connection *connection)
 	return post_message(connection, &verdict);
 }
 
-/* The time that is so many seconds after `now`, where there are no passes to count. */
-static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
-{
-	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
-}
-
-/*
- * How long a timed operation takes is for the side that performs it to say. Where it is a READ of a
- * stream, the peer's source ends that; its time is in the hello.
- */
-static void start_durations(struct connection *connection)
-{
-	const struct options *options = connection->options;
-	const struct hello *peer = &connection->agreement.peer;
-	int64_t now = connection->now;
-
-	connection->operation_time =
-		end_of_passes(operation_passes(options), options->duration_seconds, now);
-	connection->source_time = connection->operation_time;
-	if (connection->protocol.operation == OPERATION_READ)
-		connection->source_time = end_of_passes(peer->passes, peer->seconds, now);
-}
-
-/* Of --interval, in milliseconds; 0: none are reported. */
-static int64_t interval_length(const struct connection *connection)
-{
-	return (int64_t)connection->options->interval_seconds * 1000;
-}
-
-/* The first one begins with the operation. */
-static void start_intervals(struct connection *connection)
-{
-	if (interval_length(connection) == 0)
-		return;
-	connection->interval_time = connection->now + interval_length(connection);
-	connection->interval_begin = connection->figures.started;
-	if (connection->counting)
-		connection->counting->interval = connection->counting->before;
-}
-
 /* Reports the interval that has run until now; the next one begins. */
 static void end_interval(struct connection *connection)
 {
@@ -764,16 +790,15 @@ static void end_intervals(struct connection *connection)
 	connection->interval_time = INT64_MAX;
 }
 
-/* The peer's region is known: starts the clocks; the operation is posted from now on. */
+/* The peer's region is known: the operation is posted from now on. */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
-	connection->figures.started = connection->now_nanoseconds;
-	connection->figures.completed = connection->figures.started;
-	start_durations(connection);
-	if (!connection->protocol.operates)
+	start_source_clock(connection);
+	if (!connection->protocol.operates) {
+		connection->figures.started = connection->now_nanoseconds; /* for progress */
 		return;
-	start_intervals(connection);
+	}
 	print_status(&connection->log, "received MSG_MR. %s remote memory...",
 		     connection->protocol.operation == OPERATION_WRITE ? "writing message to"
 								       : "reading message from");
@@ -1067,7 +1092,7 @@ static void measure(struct connection *connection)
 	if (pass != LENGTH_UNKNOWN && bytes / pass == figures->bytes / pass)
 		return;
 	if (figures->latency)
-		latency_count(figures->latency, connection->now_nanoseconds - figures->completed);
+		latency_count(figures->latency, connection->now_nanoseconds - figures->pass_posted);
 	figures->completed = connection->now_nanoseconds;
 	figures->bytes = bytes;
 }

@@ -77,8 +77,10 @@ struct region {
 
 /* Measurements of this side's operation. Times as now_nanoseconds() counts. */
 struct figures {
-	int64_t started;         /* before the first posting; 0: never */
+	int64_t started;         /* before the first posting; without an operation: when the peer
+				    may begin its own; 0: never */
 	int64_t completed;       /* at the last completion so far */
+	int64_t pass_posted;     /* before the latest pass was posted; for `latency` alone */
 	uint64_t bytes;          /* have completed by then */
 	uint64_t request_bytes;  /* of the longest work request */
 	struct latency *latency; /* NULL: not measured */

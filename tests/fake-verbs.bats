@@ -1660,6 +1660,36 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 }
 
+# Simulated time: what is to be read is there after 5 s, and then takes a few milliseconds; of three verified passes the second is.
+@test "the time of an operation begins when it is posted, not while it waits for the source; so does that of each pass" {
+	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
+	local script options least most
+	while IFS=$'\t' read -r least most options script; do
+		# shellcheck disable=SC2086 # several options
+		fake client "from:5000 $script" -t 10 -J $options
+		[ "$status" -eq 0 ]
+		python3 - "$output" "$least" "$most" "$options" <<-'END'
+		import json, sys
+		*intervals, session = map(json.loads, sys.argv[1].splitlines())
+		assert float(sys.argv[2]) <= session["seconds"] < float(sys.argv[3]), session
+		assert (session["latency_us"] or {"max": 0})["max"] < 1e6, session
+		if "--interval" in sys.argv[4]:
+		    assert len(intervals) == max(1, int(session["seconds"])) and intervals[0]["begin"] == 0, intervals
+		    assert abs(intervals[-1]["end"] - session["seconds"]) < 1e-3, intervals
+		END
+	done <<-END
+	0.01	0.2	--one-way --min-rate 1M	one-way $stream
+	0.01	0.2	--one-way --min-rate 1M	iwarp one-way $stream
+	0.01	0.2	--depth 1	$stream
+	0.001	0.2	-n 3 --depth 1	$repeated
+	0.01	0.2	--interval 1	$stream
+	2	2.2	--duration 2 --interval 1	$repeated
+	2	2.2	--one-way --duration 2 --depth 1	iwarp one-way $repeated
+	5	5.2	-n 3 --depth 1 --verify-all	payload:3000 received-WINDOW@5000
+	END
+	outcomes one-off -t 10 --min-rate 1M <<<"0	from:5000 iwarp $stream"
+}
+
 # Who sends it cannot read it again. What the operation of either side carries counts, and no pipe that goes the other way.
 @test "a pipe is sent once: who is to send it again, or to receive it again, refuses in words" {
 	local once="a pipe can be sent once, and --iters or --duration asks for it again"
@@ -1780,6 +1810,8 @@ drawn() {
 		[ "$(drawn client "$mode 2*operation@1500" -v --depth 1 -n 2 "$mode" 192.0.2.1 1)" = "" ]
 		[ "$(drawn server "$mode together clients:2 4*operation@1500" --depth 1 -n 2 "$mode")" = "" ]
 	done
+	[ "$(drawn client "one-way late-source received-DONE@4000 2*operation@1500" --one-way --depth 1 -n 2 read 192.0.2.1 1)" = \
+		"1.0 KiB of 2.0 KiB, 2 s left" ] # since it was posted
 	[ "$(drawn server "one-way memory:20000 $late" -1 -s 30000 read)" = \
 		"3.9 KiB of 29.3 KiB, 8 s left 8.0 KiB of 29.3 KiB, 4 s left" ]
 	[ "$(drawn server "write one-way payload:30000 ring:3000 $late" -1 write)" = \
