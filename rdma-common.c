@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "rdma-common/memory.h"
@@ -130,21 +129,54 @@ static void region_destroy(struct connection *connection, struct region *region)
 	memset(region, 0, sizeof(*region));
 }
 
-/* Fewer than `size` bytes of the budget are left. */
+/*
+ * Memory that a session takes besides its regions: the stacks of its thread, its state, and what
+ * the kernel keeps for it; 50 KiB over Soft-RoCE. A helper takes as much: the rest of the machine
+ * or of the container has room for helpers and for copies of pieces of rings.
+ */
+#define SESSION_MEMORY ((uint64_t)64 << 10)
+
+/* Return the bytes that all sessions take, those of stuck helpers included. */
+static uint64_t memory_taken(const struct engine *engine)
+{
+	uint64_t sessions = atomic_load(&engine->connection_count) + (uint64_t)engine->held_up;
+
+	return engine->registered + sessions * SESSION_MEMORY;
+}
+
+static uint64_t subtract(uint64_t bytes, uint64_t taken)
+{
+	return bytes > taken ? bytes - taken : 0;
+}
+
+/* Return the bytes that may still be locked. */
+static uint64_t locked_left(const struct engine *engine)
+{
+	return subtract(engine->budget.locked, engine->registered);
+}
+
+/* Return the bytes that regions may still have. */
+static uint64_t region_left(const struct engine *engine)
+{
+	uint64_t memory = subtract(engine->budget.total, memory_taken(engine));
+	uint64_t locked = locked_left(engine);
+
+	return memory < locked ? memory : locked;
+}
+
+/* Report that fewer than `size` bytes of the budget are left. */
 static enum status budget_spent(const struct engine *engine, uint64_t size, struct failure *failure)
 {
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur == engine->budget) {
+	if (memory_pages(size) > locked_left(engine)) {
 		errno = ENOMEM;
 		return registration_failed((size_t)size, failure);
 	}
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
-			   " KiB, and all may have %" PRIu64
-			   " KiB, a quarter of this machine's memory",
-			   size, atomic_load(&engine->connection_count), engine->registered / 1024,
-			   engine->budget / 1024);
+			   " KiB, and all may have %" PRIu64 " KiB, a quarter of %s",
+			   size, atomic_load(&engine->connection_count),
+			   memory_taken(engine) / 1024, engine->budget.total / 1024,
+			   engine->budget.source);
 }
 
 /*
@@ -157,7 +189,7 @@ static enum status region_create(struct connection *connection, struct region *r
 	uint8_t *memory;
 	int error;
 
-	if (memory_pages(size) > connection->engine->budget - connection->engine->registered)
+	if (memory_pages(size) > region_left(connection->engine))
 		return budget_spent(connection->engine, size, failure);
 	memory = memory_map(size);
 	if (!memory)
@@ -190,27 +222,31 @@ enum status register_control(struct connection *connection, struct failure *fail
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * Whoever has many sessions gives one ring this part of the memory that is left, but for what as
- * many sessions more need at least, with rings of a page each. That is half of what is left
- * at most.
+ * A side with many sessions gives one ring this part of the memory that is left, but keeps aside
+ * what as many sessions more need at least, with rings of a page each; of memory that may be locked
+ * half at most.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
 #define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
 
-static uint64_t share_of_many(uint64_t left)
+/* Return one ring's share of the memory that is left. */
+static uint64_t share_of_many(const struct engine *engine)
 {
-	uint64_t reserve = SESSIONS_TO_COME * SESSION_LEAST;
+	uint64_t locked = locked_left(engine), reserve = SESSIONS_TO_COME * SESSION_LEAST;
+	uint64_t memory = subtract(engine->budget.total, memory_taken(engine) + reserve +
+								 SESSIONS_TO_COME * SESSION_MEMORY);
 
-	return (left - (reserve < left / 2 ? reserve : left / 2)) / RING_SHARES;
+	locked -= reserve < locked / 2 ? reserve : locked / 2;
+	return (memory < locked ? memory : locked) / RING_SHARES;
 }
 
 /* The longest ring that this connection may have, one of `rings` that are still to be made. */
 static uint64_t ring_share(const struct connection *connection, unsigned int rings)
 {
-	uint64_t left = connection->engine->budget - connection->engine->registered;
+	const struct engine *engine = connection->engine;
 	bool many = serves_many(connection->options) || connection->options->connections > 1;
-	uint64_t share = many ? share_of_many(left) : left / rings;
+	uint64_t share = many ? share_of_many(engine) : region_left(engine) / rings;
 
 	share -= share % RING_PAGE;
 	if (share > RING_SIZE)

@@ -29,6 +29,7 @@
 #include "rdma-common/incoming.h"
 #include "rdma-common/latency.h"
 #include "rdma-common/log.h"
+#include "rdma-common/memory.h"
 #include "rdma-common/options.h"
 #include "rdma-common/outgoing.h"
 #include "rdma-common/payload.h"
@@ -55,10 +56,10 @@ struct engine {
 	struct outputs outputs;
 	struct helper *checker; /* of the place of --output; NULL: not needed yet */
 	struct payload payload;
-	/* Bytes that regions may have in all, and those they have, in whole pages. A region counts
-	 * until its connection ends: what is deregistered before is being verified, and not freed
-	 * yet. */
-	uint64_t budget, registered;
+	struct memory_budget budget; /* for all sessions */
+	/* Bytes of all regions, in whole pages. A region counts until its connection ends: what is
+	 * deregistered before is being verified, and not freed yet. */
+	uint64_t registered;
 	unsigned int processors; /* that threads may spin on */
 	unsigned int sessions;   /* connections so far */
 	int held_up; /* helpers that nobody waits for any more, in a call that has not returned */

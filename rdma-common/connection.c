@@ -259,7 +259,7 @@ static enum status start_checker(const struct connection *connection, struct fai
 
 	if (engine->checker || !stores(connection))
 		return STATUS_SUCCESS;
-	engine->checker = helper_start_storing(&engine->process, &engine->outputs, output);
+	engine->checker = helper_start_storing(&engine->process, &engine->outputs, output, 0);
 	if (engine->checker)
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -611,7 +611,7 @@ enum status engine_open(struct engine *engine)
 	status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
-	engine->budget = memory_budget();
+	engine->budget = memory_budget("");
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
 	engine->processors = usable_processors();
 	return STATUS_SUCCESS;

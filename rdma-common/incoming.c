@@ -13,18 +13,18 @@
 /* What it takes to verify and store the payload. 0 or an errno value. */
 static int allocate(struct incoming *incoming, struct process *process)
 {
+	/* no longer than the ring: the budget of memory counts that alone */
+	incoming->buffer_size =
+		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
 	if (!verify_begin(&incoming->verification))
 		return ENOMEM;
 	if (incoming->output) {
-		incoming->helper =
-			helper_start_storing(process, incoming->outputs, incoming->output);
+		incoming->helper = helper_start_storing(process, incoming->outputs,
+							incoming->output, incoming->buffer_size);
 		if (!incoming->helper)
 			return errno;
 		incoming->buffer = helper_buffer(incoming->helper);
-		incoming->buffer_size = HELPER_BUFFER;
 	} else if (!incoming->whole) {
-		incoming->buffer_size =
-			incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
 		incoming->buffer = malloc(incoming->buffer_size);
 		if (!incoming->buffer)
 			return ENOMEM;

@@ -2,13 +2,14 @@
 #include "memory.h"
 
 #include <linux/capability.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
+
+#include "cgroup.h"
 
 /* From this size on huge pages are worth while: the adapter has fewer addresses to keep. */
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -64,15 +65,30 @@ static bool is_limited(void)
 	       !(data[0].effective & (uint32_t)1 << CAP_IPC_LOCK) || !is_in_first_namespace();
 }
 
-uint64_t memory_budget(void)
+struct lock_limit memory_lock_limit(void)
 {
-	uint64_t budget = UINT64_MAX;
-	struct sysinfo about;
 	struct rlimit limit;
 
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return (struct lock_limit){ .bytes = UINT64_MAX };
+	return (struct lock_limit){ .bytes = limit.rlim_cur, .applies = is_limited() };
+}
+
+/* Sessions may have one part in four of the memory. */
+#define MEMORY_PARTS 4
+
+struct memory_budget memory_budget(const char *root)
+{
+	struct lock_limit lock = memory_lock_limit();
+	uint64_t machine = UINT64_MAX, cgroup = cgroup_memory_limit(root);
+	struct sysinfo about;
+
 	if (!sysinfo(&about))
-		budget = (uint64_t)about.totalram * about.mem_unit / 4;
-	if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur < budget && is_limited())
-		budget = limit.rlim_cur;
-	return budget;
+		machine = (uint64_t)about.totalram * about.mem_unit;
+	return (struct memory_budget){
+		.total = (cgroup < machine ? cgroup : machine) / MEMORY_PARTS,
+		.source = cgroup < machine ? "the memory limit of this cgroup"
+					   : "this machine's memory",
+		.locked = lock.applies ? lock.bytes : UINT64_MAX,
+	};
 }

@@ -5,6 +5,7 @@
 #ifndef RDMA_COMMON_MEMORY_H
 #define RDMA_COMMON_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,9 +25,28 @@ int memory_unmap(void *memory, size_t size);
 uint64_t memory_pages(size_t size);
 
 /*
- * The memory that this process may have locked with the adapters, in bytes: a quarter of the
- * machine's, less where the locked-memory limit (RLIMIT_MEMLOCK, getrlimit(2)) is in force.
+ * RLIMIT_MEMLOCK (getrlimit(2)). The kernel applies it to a process without CAP_IPC_LOCK
+ * (capabilities(7)) in the first user namespace. Some drivers apply it to every process: siw.
  */
-uint64_t memory_budget(void);
+struct lock_limit {
+	uint64_t bytes; /* UINT64_MAX: no limit */
+	bool applies;   /* the kernel applies it to this process */
+};
+
+struct lock_limit memory_lock_limit(void);
+
+/* Memory for all sessions of this process. */
+struct memory_budget {
+	uint64_t total;     /* bytes for sessions: a quarter of the memory of the machine, or of
+			     * the least memory limit of a cgroup that this process is in */
+	const char *source; /* names that memory in messages; static */
+	uint64_t locked;    /* bytes that may be registered: struct lock_limit, where it applies */
+};
+
+/*
+ * Read the budget. `root` is the folder in which /proc and the cgroup file systems are: "" for the
+ * real ones. A file that cannot be read limits nothing.
+ */
+struct memory_budget memory_budget(const char *root);
 
 #endif

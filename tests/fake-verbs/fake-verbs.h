@@ -31,7 +31,9 @@
  *   stores:N                  the peer stores no more than N bytes in a quarter of a second
  *   no-late-windows           it is older, and takes no MSG_WINDOW behind MSG_VERDICT
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
- *   memory:N unbound          what the program can register at most; that does not bind it
+ *   memory:N unbound limited  RLIMIT_MEMLOCK, which the driver applies to every process, as siw
+ *                             does; unbound: the driver does not; limited: the kernel applies it
+ *                             to the program, which has no CAP_IPC_LOCK
  *   machine:N                 bytes of the machine's memory, of which a quarter may be registered
  *   processors:N              how many the program may use
  *   tos:N                     the type of service that a client asks for

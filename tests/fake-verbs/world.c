@@ -1043,7 +1043,7 @@ int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 	return 0;
 }
 
-/* And it counts for everybody but who may lock as much as there is, as this program always may. */
+/* The kernel applies that limit to the program if the script takes CAP_IPC_LOCK away. */
 long __wrap_syscall(long number, ...)
 {
 	struct __user_cap_data_struct *data;
@@ -1057,7 +1057,10 @@ long __wrap_syscall(long number, ...)
 	va_end(arguments);
 	if (__real_syscall(number, header, data))
 		return -1;
-	data->effective |= 1U << CAP_IPC_LOCK;
+	if (scripted("limited"))
+		data->effective &= ~(1U << CAP_IPC_LOCK);
+	else
+		data->effective |= 1U << CAP_IPC_LOCK;
 	return 0;
 }
 

@@ -124,7 +124,7 @@ TEST(a_call_that_fails_has_its_errno)
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start_storing(&process, &outputs, "none/file");
+	helper = helper_start_storing(&process, &outputs, "none/file", HELPER_BUFFER);
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -136,7 +136,8 @@ TEST(a_call_that_fails_has_its_errno)
 TEST(what_is_stored_has_its_name_once_it_is_committed)
 {
 	for (int pieces = 0; pieces <= 2; pieces++) {
-		struct helper *helper = helper_start_storing(&process, &outputs, "stored");
+		struct helper *helper =
+			helper_start_storing(&process, &outputs, "stored", HELPER_BUFFER);
 		struct stat about;
 
 		memcpy(helper_buffer(helper), bytes, 1000);
@@ -205,7 +206,7 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 /* For so long; then not at all, until the answer is there, which is to an earlier question. */
 TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
 {
-	struct helper *helper = helper_start_storing(&process, &outputs, "file");
+	struct helper *helper = helper_start_storing(&process, &outputs, "file", HELPER_BUFFER);
 	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
 	int error;
 

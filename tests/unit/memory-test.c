@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "unit.h"
+#include "folder.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -73,32 +74,59 @@ static bool allow_locking(bool allowed)
 }
 
 /* What the kernel does not say limits nothing. */
-TEST(the_budget_is_a_quarter_of_the_machine_or_what_may_be_locked)
+TEST(the_budget_is_a_quarter_of_the_memory_and_what_may_be_locked)
 {
-	struct sysinfo about;
+	struct memory_budget budget;
 	struct rlimit before, limit;
+	struct sysinfo about;
 	uint64_t quarter;
 
 	assert_int_equal(sysinfo(&about), 0);
 	quarter = (uint64_t)about.totalram * about.mem_unit / 4;
 	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
 	for (int hides = 0; hides < 2; hides++) {
-		uint64_t most = hides ? UINT64_MAX : quarter;
-
 		hides_its_memory = hides;
 		limit = (struct rlimit){ 4096, before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		if (allow_locking(true)) /* else it is an ordinary user's */
-			assert_true(memory_budget() == most);
+		if (allow_locking(true)) { /* else it is an ordinary user's */
+			assert_true(memory_budget(folder).locked == UINT64_MAX);
+			assert_int_equal(memory_lock_limit().bytes, 4096);
+			assert_false(memory_lock_limit().applies);
+		}
 		assert_true(allow_locking(false));
-		assert_int_equal(memory_budget(), 4096);
+		budget = memory_budget(folder);
+		assert_true(budget.total == (hides ? UINT64_MAX / 4 : quarter));
+		assert_string_equal(budget.source, "this machine's memory");
+		assert_int_equal(budget.locked, 4096);
+		assert_int_equal(memory_lock_limit().bytes, 4096);
+		assert_true(memory_lock_limit().applies);
 		limit.rlim_cur = limit.rlim_max;
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		assert_true(memory_budget() == (limit.rlim_max < most ? limit.rlim_max : most));
+		assert_true(memory_budget(folder).locked == limit.rlim_max);
+		assert_int_equal(memory_lock_limit().applies, limit.rlim_max != RLIM_INFINITY);
 	}
 	hides_its_memory = false;
 	allow_locking(true);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
+TEST(the_budget_is_a_quarter_of_the_limit_of_the_cgroup_if_that_is_less)
+{
+	struct memory_budget machine = memory_budget(folder), budget;
+	char text[32];
+
+	put("proc/self/cgroup", "0::/a\n");
+	put("proc/self/mountinfo", "30 25 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+	put("cg/a/memory.max", "209715200\n");
+	budget = memory_budget(folder);
+	assert_int_equal(budget.total, 209715200 / 4);
+	assert_string_equal(budget.source, "the memory limit of this cgroup");
+	snprintf(text, sizeof(text), "%ju\n", (uintmax_t)machine.total * 4 + 4096);
+	put("cg/a/memory.max", text);
+	budget = memory_budget(folder);
+	assert_true(budget.total == machine.total);
+	assert_string_equal(budget.source, "this machine's memory");
+	empty_folder(NULL);
 }
 
 /* There a process has every capability, and the kernel wants that of the first one. */
@@ -113,7 +141,7 @@ TEST(in_a_user_namespace_of_its_own_what_may_be_locked_is_limited)
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	child = fork();
 	if (child == 0)
-		_exit(unshare(CLONE_NEWUSER) ? 77 : memory_budget() != 4096);
+		_exit(unshare(CLONE_NEWUSER) ? 77 : memory_budget("").locked != 4096);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 	assert_true(WIFEXITED(status));
@@ -132,4 +160,9 @@ TEST(what_is_locked_are_whole_pages)
 	assert_int_equal(memory_pages(page + 1), 2 * page);
 }
 
-RUN_TESTS(NULL, NULL)
+TEST(nothing_is_left)
+{
+	assert_nothing_is_left();
+}
+
+RUN_TESTS(enter_folder, NULL)

@@ -8,6 +8,8 @@
 #define PAGE     ((uint64_t)4096)
 #define MEBIBYTE ((uint64_t)1 << 20)
 #define LONGEST  (8 * MEBIBYTE)
+/* Memory that a session takes besides its regions. */
+#define SESSION_TAKES ((uint64_t)64 << 10)
 
 /* ---- A kernel that locks no more than it is told, in the place of libibverbs ---- */
 
@@ -44,6 +46,9 @@ static struct engine engine;
 static struct connection connection;
 static struct failure failure;
 
+static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
+						    UINT64_MAX };
+
 /* A client that reads, both ways, with memory for everything. */
 static int reset(UNUSED void **state)
 {
@@ -51,7 +56,7 @@ static int reset(UNUSED void **state)
 	kernel.most = SIZE_MAX;
 	options = default_options(ROLE_CLIENT);
 	options.operation = OPERATION_READ;
-	engine = (struct engine){ .options = &options, .budget = UINT64_MAX };
+	engine = (struct engine){ .options = &options, .budget = without_limit };
 	console_init(&engine.console, options.json);
 	connection = (struct connection){ .engine = &engine, .options = &options };
 	connection.log = (struct log){ .console = &engine.console, .options = &options };
@@ -146,9 +151,17 @@ TEST(not_even_a_page_is_a_failure_in_words)
 	assert_null(connection.incoming_ring.memory);
 	assert_int_equal(engine.registered, 0);
 	reset(NULL);
-	engine.budget = PAGE - 1;
+	engine.budget.locked = PAGE - 1;
 	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
+	assert_int_equal(kernel.calls, 0);
+	reset(NULL);
+	engine.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
+	atomic_store(&engine.connection_count, 1);
+	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	assert_string_equal(failure.cause,
+			    "cannot register 4096 bytes of memory: 1 sessions have 64 KiB, and "
+			    "all may have 67 KiB, a quarter of a pie");
 	assert_int_equal(kernel.calls, 0);
 }
 
@@ -178,10 +191,62 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 		options.role = cases[i].role;
 		options.one_off = cases[i].one_off;
 		connection.one_way = cases[i].one_way;
-		engine.budget = cases[i].budget;
+		engine.budget.locked = cases[i].budget;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
 		if (cases[i].outgoing)
 			assert_int_equal(outgoing_ring(LENGTH_UNKNOWN), cases[i].outgoing);
+	}
+}
+
+/*
+ * Each session, and each thread of a session that is over but is blocked by a disk, counts as
+ * SESSION_TAKES. A server leaves memory for 64 more sessions.
+ */
+TEST(a_session_counts_its_threads_and_state_as_memory_that_is_not_locked)
+{
+	static const struct {
+		enum role role;
+		unsigned int sessions, stuck;
+		uint64_t total, locked, incoming;
+	} cases[] = {
+		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
+		{ ROLE_CLIENT, 2, 0, 2 * SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
+		{ ROLE_CLIENT, 1, 3, 4 * SESSION_TAKES + 9 * PAGE, UINT64_MAX, 9 * PAGE },
+		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 9 * PAGE, 8 * PAGE, 8 * PAGE },
+		{ ROLE_CLIENT, 1, 0, SESSION_TAKES + 7 * PAGE, 8 * PAGE, 7 * PAGE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 17 * MEBIBYTE, UINT64_MAX, MEBIBYTE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + MEBIBYTE, UINT64_MAX, PAGE },
+		{ ROLE_SERVER, 1, 0, 65 * SESSION_TAKES + 17 * MEBIBYTE, 2 * MEBIBYTE,
+		  MEBIBYTE / 16 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		options.role = cases[i].role;
+		atomic_store(&engine.connection_count, cases[i].sessions);
+		engine.held_up = (int)cases[i].stuck;
+		engine.budget.total = cases[i].total;
+		engine.budget.locked = cases[i].locked;
+		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
+	}
+}
+
+/* A quarter of 200 MiB: first with long rings, in the end with rings of a page. */
+TEST(a_server_in_a_container_of_200_mib_has_memory_for_64_sessions_with_rings_both_ways)
+{
+	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
+
+	options.role = ROLE_SERVER;
+	engine.budget.total = 50 * MEBIBYTE;
+	for (unsigned int count = 1; count <= 64; count++) {
+		kernel.calls = 0;
+		atomic_store(&engine.connection_count, count);
+		assert_int_equal(register_control(&connection, &failure), STATUS_SUCCESS);
+		assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_SUCCESS);
+		assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_SUCCESS);
+		assert_in_range(engine.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
+		memory_unmap(connection.control.memory, connection.control.size);
+		memory_unmap(connection.outgoing_ring.memory, connection.outgoing_ring.size);
+		memory_unmap(connection.incoming_ring.memory, connection.incoming_ring.size);
 	}
 }
 
