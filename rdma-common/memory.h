@@ -19,6 +19,12 @@ void *memory_map(size_t size);
 int memory_unmap(void *memory, size_t size);
 
 /*
+ * Give the pages back to the kernel, and keep the addresses: they read as zeros from then on. An
+ * adapter keeps the pages that are registered until they are deregistered. Any thread.
+ */
+void memory_discard(void *memory, size_t size);
+
+/*
  * Bytes of the whole pages in which `size` bytes of memory_map() lie: so many the kernel locks, and
  * counts (RLIMIT_MEMLOCK), for memory that is registered. Any thread.
  */
