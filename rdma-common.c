@@ -169,7 +169,7 @@ static enum status budget_spent(const struct engine *engine, uint64_t size, stru
 {
 	if (memory_pages(size) > locked_left(engine)) {
 		errno = ENOMEM;
-		return registration_failed((size_t)size, failure);
+		return registration_failed((size_t)size, engine->registered, failure);
 	}
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
@@ -203,7 +203,7 @@ static enum status region_create(struct connection *connection, struct region *r
 		error = errno;
 		region_destroy(connection, region);
 		errno = error;
-		return registration_failed(size, failure);
+		return registration_failed(size, connection->engine->registered, failure);
 	}
 	print_trace(&connection->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s",
 		    size, (void *)region->memory, region->mr->rkey, access_names(access));

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "congestion.h"
@@ -22,7 +21,7 @@
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */
-#define MODEST_LOCKED_MEMORY ((rlim_t)64 * 1024 * 1024)
+#define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
 /* The RDMA MTU of Ethernet's usual 1500 bytes: a limit on the path is below that or above. */
 #define USUAL_MTU 1024
 /* A busy server, where a session ends a little later than here, is asked again so soon. */
@@ -234,18 +233,24 @@ static int try_to_register(struct ibv_context *verbs, size_t size)
 }
 
 /*
- * Finds out by trying what can be registered: what the smallest session needs, and more than the
- * limit, which does not count for everybody (CAP_IPC_LOCK), nor with every driver.
+ * Find out by trying what can be registered: what the smallest session needs, and more than the
+ * locked-memory limit, if there is memory for that: a driver may apply the limit where the kernel
+ * does not, or not at all. What fails although it is below the limit does not fail because of it.
  */
 static void try_memory(struct check *check, struct ibv_context *verbs)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct rlimit limit;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), needed = SESSION_PAGES * page;
+	struct lock_limit lock = memory_lock_limit();
 
-	check->memory_error = try_to_register(verbs, SESSION_PAGES * page);
-	check->unlimited = !getrlimit(RLIMIT_MEMLOCK, &limit) &&
-			   limit.rlim_cur < MODEST_LOCKED_MEMORY &&
-			   !try_to_register(verbs, (size_t)limit.rlim_cur + page);
+	check->memory_error = try_to_register(verbs, needed);
+	check->memory_tried = true;
+	if (check->memory_error)
+		check->lock_limited = lock.bytes < needed && (check->memory_error == ENOMEM ||
+							      check->memory_error == EPERM);
+	else if (lock.bytes < MODEST_LOCKED_MEMORY && lock.bytes < memory_budget("").total)
+		check->lock_limited = try_to_register(verbs, (size_t)lock.bytes + page) != 0;
+	else
+		check->lock_limited = lock.bytes != UINT64_MAX;
 }
 
 /* Report that no address of this host could be bound, so that no port is known to be usable. */
@@ -303,26 +308,32 @@ static void report_host(void *argument, const struct host_finding *finding)
 
 /* ---- Memory ---- */
 
-/* False: there is not enough for a session. */
+/*
+ * Report what may be locked. Where no device was tried, the kernel's limit alone is known. False:
+ * there is not enough for a session.
+ */
 static bool check_locked_memory(struct check *check)
 {
-	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
-	bool good = !check->memory_error, limited;
+	struct lock_limit lock = memory_lock_limit();
+	bool good = !check->memory_error;
+	bool limited = check->memory_tried ? check->lock_limited : lock.applies;
+	const char *advice = shortage_advice(check->memory_error);
 
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	limited = limit.rlim_cur != RLIM_INFINITY && !check->unlimited;
+	if (!check->memory_tried && !limited)
+		return true;
 	if (!good)
 		append(&check->found, "%ld KiB, which a session needs, cannot be registered: %s%s",
 		       SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024, strerror(check->memory_error),
 		       limited ? "; " : "");
 	if (limited)
-		append(&check->found, "%ju KiB may be locked", (uintmax_t)limit.rlim_cur / 1024);
+		append(&check->found, "%" PRIu64 " KiB may be locked", lock.bytes / 1024);
 	if (good)
 		append(&check->found, limited ? ": the rings of longer payloads are made to fit"
 					      : "may be locked without limit");
-	if (!good && limited && limit.rlim_cur < MODEST_LOCKED_MEMORY)
-		append(&check->advice,
-		       "raise it ('ulimit -l', or memlock in /etc/security/limits.conf)");
+	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
+		append(&check->advice, "raise it " RAISE_LOCK_LIMIT);
+	else if (advice)
+		append(&check->advice, "%s", advice);
 	return report(check, "memory", good);
 }
 

@@ -62,7 +62,8 @@ struct check {
 	bool iwarp, infiniband;     /* or RoCE, */
 	bool roce_v1;               /* if so: version 1, which is not in IP packets */
 	int memory_error;           /* of registering what a session needs; 0: none */
-	bool unlimited;             /* more can be registered than the limit of locked memory */
+	bool memory_tried;          /* it was tried to register memory, */
+	bool lock_limited;          /* and the locked-memory limit is in force */
 	bool limited;               /* this host can be used, but not as its hardware could */
 	/* Of the sessions with it: */
 	session_function run;

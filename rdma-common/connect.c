@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "clock.h"
+#include "memory.h"
 
 /* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
  */
@@ -217,6 +217,65 @@ unsigned int source_port(struct rdma_cm_id *id)
 	return label ? udp_source_port(label) : 0;
 }
 
+/* ---- Shortages ---- */
+
+const char *shortage_advice(int error)
+{
+	if (error == EAGAIN)
+		return "one of: the rdma cgroup of this process allows no more objects (compare "
+		       "rdma.current with rdma.max there), the adapter has no more";
+	return error == ENOMEM ? "memory is short on this host, in this cgroup or on the adapter"
+			       : NULL;
+}
+
+/*
+ * Report why an attempt failed. `exceeds`: it needs more than the locked-memory limit has left.
+ * `charged`: the driver may count it, or what it has created before, against that limit.
+ */
+static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
+			    bool charged)
+{
+	const char *advice = shortage_advice(error);
+	struct lock_limit lock = memory_lock_limit();
+	struct words limit = { 0 };
+
+	/* ib_umem_get() in the kernel: EPERM where the limit is 0, else ENOMEM */
+	if (lock.applies && ((error == ENOMEM && exceeds) || (error == EPERM && lock.bytes == 0)))
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "%s: it would exceed the locked-memory limit of %" PRIu64
+				   " KiB; raise it " RAISE_LOCK_LIMIT,
+				   attempt, lock.bytes / 1024);
+	if (error == ENOMEM && charged)
+		append(&limit,
+		       ", or the driver counts this memory, and its queues, against the "
+		       "locked-memory limit of %" PRIu64 " KiB: raise that " RAISE_LOCK_LIMIT,
+		       lock.bytes / 1024);
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s: %s%s%s%s", attempt, strerror(error),
+			   advice ? "; " : "", advice ? advice : "", limit.text);
+}
+
+enum status creation_failed(struct failure *failure, const char *call, bool queue)
+{
+	int error = errno;
+	struct words attempt = { 0 };
+
+	append(&attempt, "%s failed", call);
+	/* mlx5 locks the memory of queues */
+	return shortage(failure, attempt.text, error, false, queue && memory_lock_limit().applies);
+}
+
+enum status registration_failed(size_t size, uint64_t registered, struct failure *failure)
+{
+	int error = errno;
+	struct lock_limit lock = memory_lock_limit();
+	bool exceeds = registered > lock.bytes || memory_pages(size) > lock.bytes - registered;
+	struct words attempt = { 0 };
+
+	append(&attempt, "cannot register %zu bytes of memory", size);
+	/* siw applies the limit to root, too; mlx5 counts queues, which are not in `registered` */
+	return shortage(failure, attempt.text, error, exceeds, exceeds || lock.applies);
+}
+
 /* ---- Limits and queues of the device ---- */
 
 /*
@@ -339,24 +398,6 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 		limits->depth /= 2;
 	}
 	return 0;
-}
-
-enum status registration_failed(size_t size, struct failure *failure)
-{
-	struct rlimit limit = { 0 };
-	int error = errno;
-
-	/* EPERM is what a limit of 0 answers */
-	if ((error == ENOMEM || error == EPERM) && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
-	    limit.rlim_cur != RLIM_INFINITY)
-		return failure_set(
-			failure, STATUS_LOCAL_FAILURE,
-			"cannot register %zu bytes of memory: it would exceed the "
-			"locked-memory limit of %ju KiB; raise it ('ulimit -l', or memlock "
-			"in /etc/security/limits.conf)",
-			size, (uintmax_t)limit.rlim_cur / 1024);
-	return failure_set(failure, STATUS_LOCAL_FAILURE, "cannot register %zu bytes of memory: %s",
-			   size, strerror(error));
 }
 
 /* ---- Hellos ---- */
@@ -655,8 +696,8 @@ static const char *lack_in_words(enum resource lacking)
 	case RESOURCE_SESSION:
 		return "the server is busy: it has as many sessions as it takes; try again later";
 	case RESOURCE_MEMORY:
-		return "the server is out of memory for another session; raise its locked-memory "
-		       "limit ('ulimit -l'), or try again when others have ended";
+		return "the server is out of memory for another session; try again when others have "
+		       "ended, or raise the limit that its own messages name";
 	case RESOURCE_STORAGE:
 		return "the server cannot store what it would receive; its own messages say why, and "
 		       "no other try helps before that is mended";

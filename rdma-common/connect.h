@@ -170,8 +170,25 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits);
 
-/* ibv_reg_mr(3) of `size` bytes set errno: fills in why, and what helps. */
-enum status registration_failed(size_t size, struct failure *failure);
+/* How to raise RLIMIT_MEMLOCK, for messages. */
+#define RAISE_LOCK_LIMIT "('ulimit -l', or memlock in /etc/security/limits.conf)"
+
+/*
+ * Return what an error of ibv_reg_mr(3), or of a call that creates an object of the device, means;
+ * NULL: no more than strerror(3) says. The rdma cgroup answers EAGAIN for every object
+ * (rdmacg_try_charge() in the kernel), and so does mlx5 that has no more
+ * (MLX5_CMD_STAT_NO_RES_ERR).
+ */
+const char *shortage_advice(int error);
+
+/* Fill in why `call`, which creates an object of the device, a queue or another one, set errno. */
+enum status creation_failed(struct failure *failure, const char *call, bool queue);
+
+/*
+ * Fill in why ibv_reg_mr(3) of `size` bytes set errno, and what helps. `registered` is what this
+ * process has registered already, in whole pages.
+ */
+enum status registration_failed(size_t size, uint64_t registered, struct failure *failure);
 
 /* The peer's hello in the private data of a connect request, its acceptance or its rejection. */
 struct introduction peer_introduction(const struct cm_event *event);

@@ -122,15 +122,15 @@ static enum status create_queues(struct connection *connection, struct failure *
 		return status;
 	connection->pd = ibv_alloc_pd(verbs);
 	if (!connection->pd)
-		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_alloc_pd failed: %s",
-				   strerror(errno));
+		return creation_failed(failure, "ibv_alloc_pd", false);
 	errno = 0;
 	connection->cq = ibv_create_cq(verbs, completions, connection, connection->channel, 0);
+	if (!connection->cq && errno)
+		return creation_failed(failure, "ibv_create_cq", true);
 	if (!connection->cq)
-		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_create_cq failed: %s",
-				   errno ? strerror(errno)
-					 : "the driver gives no reason; it may have no more for "
-					   "this process: try fewer sessions at a time");
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "ibv_create_cq failed: the driver gives no reason; it may have "
+				   "no more for this process: try fewer sessions at a time");
 	error = verb_error(ibv_req_notify_cq(connection->cq, 0));
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
@@ -138,8 +138,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 	if (create_queue_pair(connection->id, connection->pd, connection->cq, connection,
 			      &connection->limits)) {
 		connection->setup_error = errno;
-		return failure_set(failure, STATUS_LOCAL_FAILURE, "rdma_create_qp failed: %s",
-				   strerror(connection->setup_error));
+		return creation_failed(failure, "rdma_create_qp", true);
 	}
 	if (connection->limits.depth < depth)
 		print_trace(&connection->log,

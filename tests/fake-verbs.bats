@@ -1070,12 +1070,49 @@ found() {
 	1	fail:ibv_alloc_pd:1:12	> $needs
 	END
 	outcomes client <<-END
-	1	memory:0	it would exceed the locked-memory limit of 0 KiB; raise it ('ulimit -l'
-	1	memory:4096	it would exceed the locked-memory limit of 4 KiB; raise it ('ulimit -l'
-	1	memory:8192	it would exceed the locked-memory limit of 8 KiB; raise it ('ulimit -l'
+	1	memory:0 limited	it would exceed the locked-memory limit of 0 KiB; raise it ('ulimit -l'
+	1	memory:4096 limited	it would exceed the locked-memory limit of 4 KiB; raise it ('ulimit -l'
+	1	memory:8192 limited	it would exceed the locked-memory limit of 8 KiB; raise it ('ulimit -l'
+	0	memory:12288 limited
 	0	memory:12288
 	END
 	outcomes check 192.0.2.1 20000 <<<"1	memory:8192	!> server"
+}
+
+# A limit of 0 is EPERM; memory that is short is ENOMEM, too; the rdma cgroup answers EAGAIN for every object.
+@test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
+	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; one of: the rdma cgroup of this process"
+	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
+	local charged="$short, or the driver counts this memory, and its queues, against the locked-memory limit of"
+	outcomes client <<-END
+	1	memory:0	$bytes: $charged 0 KiB: raise that ('ulimit -l'	0x would exceed
+	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	$bytes: $short	0x locked-memory
+	1	memory:8388608 limited fail:ibv_reg_mr:1:12	$bytes: $charged 8192 KiB	0x would exceed
+	1	memory:8388608 limited fail:ibv_reg_mr:1:1	$bytes: Operation not permitted	0x locked-memory
+	1	memory:0 limited fail:ibv_create_cq:1:1	ibv_create_cq failed: it would exceed the locked-memory limit of 0 KiB
+	1	memory:8388608 unbound fail:ibv_create_cq:1:12	ibv_create_cq failed: $short	0x locked-memory
+	1	memory:8388608 limited fail:ibv_create_cq:1:12	ibv_create_cq failed: $charged 8192 KiB
+	1	memory:8388608 limited fail:rdma_create_qp:1+:12	rdma_create_qp failed: $charged 8192 KiB
+	1	fail:ibv_alloc_pd:1:11	ibv_alloc_pd failed: $cgroup
+	1	memory:8388608 limited fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed: $short	0x locked-memory
+	1	fail:ibv_create_cq:1:11	ibv_create_cq failed: $cgroup
+	1	fail:rdma_create_qp:1:11	rdma_create_qp failed: $cgroup	rdma_create_qp=1
+	1	fail:ibv_reg_mr:1:11	$bytes: $cgroup
+	END
+	bytes="memory    12 KiB, which a session needs, cannot be registered"
+	outcomes check 192.0.2.1 <<-END
+	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
+	1	memory:8388608 limited fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
+	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise it
+	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
+	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
+	# more than a quarter of the memory is not tried
+	0	memory:8388608 unbound machine:16777216	> memory    8192 KiB may be locked
+	0	memory:8388608 unbound machine:67108864	> memory    may be locked without limit
+	# without a route no memory was tried
+	3	memory:8388608 unbound ADDR_RESOLVED=ADDR_ERROR:-99	!> memory
+	3	memory:8388608 limited ADDR_RESOLVED=ADDR_ERROR:-99	> memory    8192 KiB may be locked
+	END
 }
 
 @test "--check --json: the error says why the status is not 0" {
@@ -1215,7 +1252,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 		[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
 		grep -x "$text" <<<"$output"$'\n'"$stderr"
 	done <<-END
-	fail:ibv_alloc_pd:10:12	path      source port not known: ibv_alloc_pd failed: Cannot allocate memory
+	fail:ibv_alloc_pd:10:12	path      source port not known: ibv_alloc_pd failed: Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter
 	fail:rdma_create_id:14:24	rdma-client: cannot create a connection identifier: Too many open files
 	END
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
@@ -1582,7 +1619,7 @@ taken() {
 	assert (first["peer"], first["peer_port"], first["path_mtu"]) == ("127.0.0.1", 40000, 4096), first
 	keys = "role", "operations", "bytes", "received_bytes", "verified", "status", "error"
 	assert [first[key] for key in keys] == ["server", 3, 3072, 1024, True, 0, None], first
-	assert (second["status"], second["error"]) == (1, "ibv_alloc_pd failed: Cannot allocate memory"), second
+	assert (second["status"], second["error"]) == (1, "ibv_alloc_pd failed: Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"), second
 	END
 	outcomes server -J <<<'0	version:3	refused	> "status": 4,*"error": "refused: client and server speak different versions of the protocol; use'
 }
@@ -1925,7 +1962,7 @@ values() {
 	server	0	clients:2 lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files	served=1	rdma_reject=1
 	server	0	clients:2 lacks:2 fail:ibv_reg_mr:2+:12	cannot register 1024 bytes of memory	served=0	rdma_reject=2
 	server	0	clients:2 lacks:4 fail:pthread_create:3:11	cannot start a thread for the session: Resource temporarily	served=1	rdma_reject=1
-	server	0	clients:2 lacks:2 memory:4096	it would exceed the locked-memory limit of 4 KiB	served=0	rdma_reject=2
+	server	0	clients:2 lacks:2 memory:4096 limited	it would exceed the locked-memory limit of 4 KiB	served=0	rdma_reject=2
 	server -o $none	0	clients:2 lacks:3	cannot store 1024 bytes in '$none': No such file or directory	rdma_reject=2
 	END
 }

@@ -299,8 +299,8 @@ TEST(what_a_server_is_out_of_is_told_in_words)
 		{ REFUSAL_RESOURCES, RESOURCE_NOT_SAID, older },
 		{ REFUSAL_RESOURCES, 255, older }, /* nor is a later one understood */
 		{ REFUSAL_RESOURCES, RESOURCE_SESSION, "the server is busy: it has as many sessions as it takes; try again later" },
-		{ REFUSAL_RESOURCES, RESOURCE_MEMORY, "the server is out of memory for another session; raise its locked-memory limit "
-						      "('ulimit -l'), or try again when others have ended" },
+		{ REFUSAL_RESOURCES, RESOURCE_MEMORY, "the server is out of memory for another session; try again when others have "
+						      "ended, or raise the limit that its own messages name" },
 		{ REFUSAL_RESOURCES, RESOURCE_STORAGE, "the server cannot store what it would receive; its own messages say why, and no "
 						       "other try helps before that is mended" },
 		{ REFUSAL_RESOURCES, RESOURCE_OTHER, "the server could not set up the session; its own messages say why" },
