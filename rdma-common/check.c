@@ -216,19 +216,23 @@ static bool check_device(struct check *check, struct ibv_context *verbs)
 }
 
 /* Registers so much with the device, for a moment. 0 or an errno value. */
-static int try_to_register(struct ibv_context *verbs, size_t size)
+static int try_to_register(const struct check *check, struct ibv_context *verbs, size_t size)
 {
 	void *memory = memory_map(size);
 	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
 	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
-	int error = mr ? 0 : errno;
+	struct console *console = check->process->console;
+	int error = mr ? 0 : errno, stays;
 
-	if (mr)
-		ibv_dereg_mr(mr);
-	if (pd)
-		ibv_dealloc_pd(pd);
-	if (memory)
+	stays = mr ? verb_error(ibv_dereg_mr(mr)) : 0;
+	if (stays)
+		print_warning(console, "cannot deregister %zu bytes of memory: %s", size,
+			      strerror(stays));
+	else if (memory)
 		memory_unmap(memory, size);
+	stays = pd ? verb_error(ibv_dealloc_pd(pd)) : 0;
+	if (stays)
+		print_warning(console, "cannot free a protection domain: %s", strerror(stays));
 	return error;
 }
 
@@ -242,13 +246,13 @@ static void try_memory(struct check *check, struct ibv_context *verbs)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), needed = SESSION_PAGES * page;
 	struct lock_limit lock = memory_lock_limit();
 
-	check->memory_error = try_to_register(verbs, needed);
+	check->memory_error = try_to_register(check, verbs, needed);
 	check->memory_tried = true;
 	if (check->memory_error)
 		check->lock_limited = lock.bytes < needed && (check->memory_error == ENOMEM ||
 							      check->memory_error == EPERM);
 	else if (lock.bytes < MODEST_LOCKED_MEMORY && lock.bytes < memory_budget("").total)
-		check->lock_limited = try_to_register(verbs, (size_t)lock.bytes + page) != 0;
+		check->lock_limited = try_to_register(check, verbs, (size_t)lock.bytes + page) != 0;
 	else
 		check->lock_limited = lock.bytes != UINT64_MAX;
 }

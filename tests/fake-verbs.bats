@@ -1128,6 +1128,13 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
 
+@test "--check keeps memory that it cannot deregister, and names the call that failed" {
+	outcomes check <<-END
+	0	fail:ibv_dereg_mr:1:16	cannot deregister	cannot free a protection domain: Device or resource busy
+	0	negative fail:ibv_dealloc_pd:1:16	cannot free a protection domain: Device or resource busy
+	END
+}
+
 @test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
 	local few="  -> more open files have to be allowed: raise the limit ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
