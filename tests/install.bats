@@ -147,7 +147,7 @@ stub() {
 	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *" packages of Debian's (42 MB to download)"*": "*" qemu-system-x86 "* ]]
-	[[ $output == *"download Debian's kernel (70 to 120 MB)"*"$BATS_TEST_TMPDIR/cache"* ]]
+	[[ $output == *"download Debian's kernel (70 to 110 MB)"*" of it in $BATS_TEST_TMPDIR/cache"* ]]
 	[[ $output != *sudo* ]]
 	stub id 'echo 1000'
 	stub sudo 'exit 1'
