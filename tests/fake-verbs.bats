@@ -1251,8 +1251,10 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 # bats test_tags=memory
 @test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
-	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures immediate"
-	[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
+	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
+		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures $script"
+		[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
+	done
 	while IFS=$'\t' read -r script text; do
 		fake check "check payload:1048576 $script" --connections 3 --duration 0 192.0.2.1 20000
 		[ "$status" -eq 1 ]

@@ -7,8 +7,10 @@
  * Time is simulated. What happens outside of the program (a completion, an event of the connection
  * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
  * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
- * deliver, the clock jumps to the next deadline. So a run is repeatable, and takes no time: if the
- * program hangs all the same, SIGKILL ends it after FAKE_VERBS_SECONDS (REAL_SECONDS).
+ * deliver, the clock jumps to the next deadline. While threads run, each thing that one of them
+ * does takes a millisecond, and the clock waits for the slowest thread. So a run is repeatable, and
+ * takes no time: if the program hangs all the same, SIGKILL ends it after FAKE_VERBS_SECONDS
+ * (REAL_SECONDS).
  *
  * FAKE_VERBS_DEVICE is the device's folder in sysfs, with the counters of its ports; else none.
  * The environment variable FAKE_VERBS holds blank-separated words:
@@ -60,7 +62,8 @@
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
  *   connect-early:N           this one comes before that sleeps, and ends nothing: that of
  *                             connect-signal does, or of alarm(2), which is 14
- *   coalesce immediate        deliver all that is due at once; deliver without waiting
+ *   coalesce immediate        deliver all that is due at once; deliver what is due without waiting
+ *   slow-start                the thread of a session that begins beside others dawdles
  *   slow-events               the thread that takes completion events and acknowledges them dawdles
  *   lazy-flush                disconnecting flushes nothing, only the error state does
  *   until:N from:N ends:N     when it must have ended (ms), and not before; about then
@@ -261,7 +264,7 @@ struct fake_cq {
 	struct object object;
 	struct work_queue completions;
 	unsigned int posted; /* work requests whose completions have not been taken */
-	bool armed, polled_since_armed;
+	bool armed, polled_since_armed, polled;
 	unsigned int events; /* in the channel, not taken yet */
 	unsigned int taken;  /* events taken, and not acknowledged */
 	bool notified;       /* an event has ever been taken */

@@ -33,7 +33,9 @@
 #define THREADS          512
 #define AWAITED          4 /* descriptors of a thread at a time */
 #define START_CLOCK      1000
-#define TOLERANCE        50 /* ms */
+#define TOLERANCE        50  /* ms */
+#define MAX_LEAD         20  /* ms */
+#define PAUSE            100 /* us, in real time */
 #define ARENA_SIZE       ((size_t)64 << 20)
 
 /* Those that are called here before their places. */
@@ -81,6 +83,7 @@ static struct {
 		int nudge; /* the thread's counter: it has to look again */
 	} waiting[THREADS];
 	int waiting_count;
+	LIST_HEAD(, runner) runners;
 	SLIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
 	int64_t alarm; /* when SIGALRM comes; 0: it does not. A handler sets it: without the lock */
@@ -90,6 +93,14 @@ static struct {
 	.threads = 1,
 };
 
+/* This thread. It is in the list of runners if it has done something since it last waited. */
+static _Thread_local struct runner {
+	bool waits, listed;
+	bool pauses;  /* it is ahead of the clock by MAX_LEAD: let other threads have the lock */
+	int64_t time; /* the clock, if this thread were alone */
+	LIST_ENTRY(runner) link;
+} own;
+
 void lock(void)
 {
 	while (__atomic_test_and_set(&world.lock, __ATOMIC_ACQUIRE))
@@ -98,7 +109,12 @@ void lock(void)
 
 void unlock(void)
 {
+	bool pauses = own.pauses;
+
+	own.pauses = false;
 	__atomic_clear(&world.lock, __ATOMIC_RELEASE);
+	if (pauses)
+		usleep(PAUSE);
 }
 
 void report_violation(const char *where, const char *format, ...)
@@ -436,6 +452,72 @@ __attribute__((destructor)) static void finish(void)
 	write_record();
 }
 
+/* ---- How time passes while threads run ---- */
+
+/* Take this thread out of the list, as it waits or ends. The lock is held. */
+static void stop_running(void)
+{
+	if (own.listed)
+		LIST_REMOVE(&own, link);
+	own.listed = false;
+}
+
+/* Count the threads that can run: those that do not wait, and those whose wait is over. */
+static int count_running(void)
+{
+	struct pollfd all[THREADS * AWAITED];
+	int running = world.threads - world.waiting_count;
+	nfds_t count = 0;
+
+	for (int i = 0; i < world.waiting_count; i++) {
+		for (nfds_t n = 0; n < world.waiting[i].count; n++)
+			all[count++] = world.waiting[i].descriptors[n];
+	}
+	poll(all, count, 0);
+	count = 0;
+	for (int i = 0; i < world.waiting_count; i++) {
+		bool can_run = world.waiting[i].deadline <= world.clock;
+
+		for (nfds_t n = 0; n < world.waiting[i].count; n++)
+			can_run |= all[count++].revents != 0;
+		running += can_run;
+	}
+	return running;
+}
+
+/*
+ * Let a millisecond pass for this thread, which has done something. The clock shows the earliest
+ * time among all threads that can run. So no deadline passes while the machine is slow to run a
+ * thread that has work; the others get ahead of it by MAX_LEAD at most. The lock is held.
+ */
+static void pass_time(void)
+{
+	int64_t least = INT64_MAX;
+	struct runner *runner;
+	int idle; /* threads that can run, and have done nothing yet */
+
+	if (own.waits) { /* and so do all others: see go_on() */
+		world.clock++;
+		return;
+	}
+	if (!own.listed) {
+		LIST_INSERT_HEAD(&world.runners, &own, link);
+		own.listed = true;
+		own.time = world.clock;
+	}
+	own.pauses = own.time == world.clock + MAX_LEAD;
+	own.time += !own.pauses;
+	idle = count_running();
+	LIST_FOREACH(runner, &world.runners, link)
+	{
+		idle--;
+		if (runner->time < least)
+			least = runner->time;
+	}
+	if (idle <= 0 && least > world.clock)
+		world.clock = least;
+}
+
 /* ---- What happens, and when ---- */
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *))
@@ -521,7 +603,7 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 static void deliver(struct stimulus *stimulus)
 {
 	stimulus->delivered = true;
-	world.clock++;
+	pass_time();
 	stimulus->deliver(stimulus);
 	for (int i = 0; i < world.order_count; i++) {
 		struct order *order = &world.orders[i];
@@ -545,7 +627,7 @@ void produce(struct stimulus *stimulus)
 		TAILQ_INSERT_AFTER(&world.stimuli, world.cause, stimulus, link);
 	else
 		TAILQ_INSERT_TAIL(&world.stimuli, stimulus, link);
-	if (scripted("immediate") && !is_held(stimulus))
+	if (scripted("immediate") && stimulus->due <= world.clock && !is_held(stimulus))
 		deliver(stimulus);
 }
 
@@ -584,9 +666,6 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
 /* True if all threads wait, and nothing is there for any. Whose time has come is told to look. */
 static bool threads_wait(void)
 {
-	struct pollfd ready[THREADS * AWAITED];
-	nfds_t count = 0;
-
 	if (world.waiting_count < world.threads)
 		return false;
 	for (int i = 0; i < world.waiting_count; i++) {
@@ -596,10 +675,8 @@ static bool threads_wait(void)
 			raise_counter(waiting->nudge);
 			return false;
 		}
-		for (nfds_t n = 0; n < waiting->count; n++)
-			ready[count++] = waiting->descriptors[n];
 	}
-	return poll(ready, count, 0) == 0;
+	return count_running() == 0;
 }
 
 /* When something can happen again: a stimulus is due or the program has a deadline. */
@@ -654,6 +731,8 @@ static _Thread_local int own_nudge;
 /* A thread waits from now on. The lock is held. */
 static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_t deadline)
 {
+	stop_running();
+	own.waits = true;
 	if (!own_nudge)
 		own_nudge = open_counter();
 	forbid(world.waiting_count == THREADS || count > AWAITED,
@@ -668,6 +747,7 @@ static void end_waiting(void)
 {
 	int place = 0;
 
+	own.waits = false;
 	while (world.waiting[place].nudge != own_nudge)
 		place++;
 	world.waiting[place] = world.waiting[--world.waiting_count];
@@ -706,8 +786,9 @@ static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 	begin_to_wait(descriptors, count, deadline);
 	while ((ready = poll(descriptors, count, 0)) == 0 && world.clock < deadline)
 		go_on(descriptors, count);
-	world.clock += ready > 0; /* who never gets to wait reaches the deadlines, too */
 	end_waiting();
+	if (ready > 0)
+		pass_time(); /* a thread that never has to wait reaches the deadlines, too */
 	unlock();
 	for (nfds_t i = 0; i < count; i++)
 		forbid(descriptors[i].revents & POLLNVAL,
@@ -792,13 +873,6 @@ struct thread {
 	int *count; /* of its kind, in `world` */
 };
 
-static void change_count(int *count, int change)
-{
-	lock();
-	*count += change;
-	unlock();
-}
-
 static void *run_thread(void *argument)
 {
 	struct thread thread = *(struct thread *)argument;
@@ -806,7 +880,10 @@ static void *run_thread(void *argument)
 
 	free(argument);
 	result = thread.routine(thread.argument);
-	change_count(thread.count, -1);
+	lock();
+	stop_running();
+	(*thread.count)--;
+	unlock();
 	if (own_nudge)
 		close_counter(own_nudge);
 	return result;
@@ -821,7 +898,9 @@ static int create_thread(pthread_t *id, const pthread_attr_t *attributes, struct
 		return errno;
 	thread = allocate(sizeof(*thread));
 	*thread = created;
-	change_count(thread->count, 1);
+	lock();
+	(*thread->count)++;
+	unlock();
 	return __real_pthread_create(id, attributes, run_thread, thread);
 }
 
@@ -856,6 +935,7 @@ int __wrap_sem_wait(sem_t *semaphore)
 	sleeper = allocate(sizeof(*sleeper));
 	sleeper->semaphore = semaphore;
 	SLIST_INSERT_HEAD(&world.sleepers, sleeper, link);
+	stop_running();
 	world.threads--;
 	unlock();
 	while (__real_sem_wait(semaphore))
@@ -944,6 +1024,7 @@ static void wait_for_disk(const char *function, int descriptor)
 	if (!answers) {
 		if (descriptor >= 0)
 			world.descriptors[descriptor] = true;
+		stop_running();
 		world.threads--;
 		world.held_up++;
 	}
