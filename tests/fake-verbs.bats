@@ -1189,6 +1189,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	outcomes check 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> rate      not measured: the server is of an older release, which cannot*$ready
 	0	check payload:1048576 iwarp coalesce	> $ready
+	0	check payload:1048576 measures	> $latency	!> server to client 0.000
 	0	check payload:1048576 measures immediate	> $latency
 	0	write check payload:1048576 measures immediate iwarp set:verdict.bytes=9000000	> $latency
 	4	read	> the server does not know --check with PORT
@@ -1251,7 +1252,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 # bats test_tags=memory
 @test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
-	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
+	for script in "" immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures $script"
 		[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done

@@ -265,9 +265,11 @@ struct fake_cq {
 	struct work_queue completions;
 	unsigned int posted; /* work requests whose completions have not been taken */
 	bool armed, polled_since_armed, polled;
-	unsigned int events; /* in the channel, not taken yet */
-	unsigned int taken;  /* events taken, and not acknowledged */
-	bool notified;       /* an event has ever been taken */
+	unsigned int empty_polls; /* since its thread last called poll(2) */
+	bool spun;                /* its thread spins: see spins_on() */
+	unsigned int events;      /* in the channel, not taken yet */
+	unsigned int taken;       /* events taken, and not acknowledged */
+	bool notified;            /* an event has ever been taken */
 	SLIST_ENTRY(fake_cq) link;
 };
 
@@ -317,7 +319,10 @@ struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attri
 void destroy_fake_qp(struct fake_qp *qp);
 /* A message from the peer, into the next receive. */
 void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
-/* The program waits: whatever happens now must wake it. */
+/* Return true if the thread that calls poll(2) for this channel spins: `timeout` is 0, and the
+ * thread has polled the empty completion queue many times since its last call. The lock is held. */
+bool spins_on(int channel, int timeout);
+/* The program waits: whatever happens now must wake it. A thread that spins looks by itself. */
 void check_notification(void);
 
 /* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */

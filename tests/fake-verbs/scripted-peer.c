@@ -379,7 +379,7 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 {
 	const struct message message = { .type = MSG_VERDICT,
 					 .value = status,
-					 .length = peer->transfer.operation.completed };
+					 .length = peer->transfer.operation.posted };
 
 	peer->verdict_sent = true;
 	transfer_verdict(&peer->transfer);

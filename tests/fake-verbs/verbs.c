@@ -9,6 +9,8 @@
 #define PAGE        4096
 #define GIDS        8
 #define CONTEXTS    8
+/* Between two calls of poll(2); a thread that does not spin makes fewer. */
+#define MAX_EMPTY_POLLS 100
 
 struct fake_channel {
 	struct ibv_comp_channel channel;
@@ -468,12 +470,27 @@ void deliver_spurious(struct stimulus *stimulus)
 		notify(cq_of(stimulus->qp));
 }
 
+bool spins_on(int channel, int timeout)
+{
+	struct fake_cq *cq;
+
+	SLIST_FOREACH (cq, &adapter_state.queues, link) {
+		if (!cq->cq.channel || cq->cq.channel->fd != channel)
+			continue;
+		cq->spun = timeout == 0 && cq->empty_polls > MAX_EMPTY_POLLS;
+		cq->empty_polls = 0;
+		return cq->spun;
+	}
+	return false;
+}
+
 void check_notification(void)
 {
 	const struct fake_cq *cq;
 
 	SLIST_FOREACH (cq, &adapter_state.queues, link) {
-		if (fault_happened() || cq->events || !cq->cq.channel || !is_there(cq->cq.context))
+		if (fault_happened() || cq->events || cq->spun || !cq->cq.channel ||
+		    !is_there(cq->cq.context))
 			continue;
 		forbid(!cq->armed && cq->posted, "it waits, but the completion queue is not armed");
 		forbid(!TAILQ_EMPTY(&cq->completions),
@@ -591,6 +608,7 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 		retire(work);
 	}
 	cq->polled_since_armed = true;
+	cq->empty_polls += count == 0;
 	leave(0);
 	return error ? -1 : count;
 }

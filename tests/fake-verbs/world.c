@@ -806,10 +806,19 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int ti
 	return __real_epoll_wait(epoll, events, maximum, 0);
 }
 
-/* What a connection's thread, and the smallest pair, are compiled to call instead of poll(2). */
+/*
+ * Replace poll(2) in the threads of connections and in the smallest pair. A thread that spins waits
+ * here for a millisecond, because nothing happens unless all threads wait.
+ */
 int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout)
 {
-	return fails("poll") ? -1 : wait_simulated(descriptors, count, timeout);
+	if (fails("poll"))
+		return -1;
+	lock();
+	if (spins_on(descriptors->fd, timeout))
+		timeout = 1;
+	unlock();
+	return wait_simulated(descriptors, count, timeout);
 }
 
 void wait_for_descriptor(int descriptor)
