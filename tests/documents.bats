@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # What the documents say is there. Needs no RDMA device; tests/documents does the work.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $lines
 
 bats_require_minimum_version 1.5.0
 
@@ -31,4 +32,90 @@ documents() {
 
 @test "every command in the documents is run by a test, accepted by the program, or listed as not run" {
 	documents run_or_listed
+}
+
+@test "README names the test command in one line, with its time and what it installs" {
+	# shellcheck disable=SC2016 # README's backquotes
+	[ "$(grep -Ec '`make check` runs the tests in [0-9]+ minutes; .* installs [0-9]+ packages .* and a kernel' "$BATS_TEST_DIRNAME/../README.md")" -eq 1 ]
+}
+
+# ci CODE: run .ci/run in a folder of its own, where 'make' prints its arguments and runs this shell code.
+ci() {
+	local folder=$BATS_TEST_TMPDIR/ci
+	mkdir -p "$folder/.ci" "$folder/bin" "$folder/build/check"
+	cp "$BATS_TEST_DIRNAME/../.ci/run" "$folder/.ci"
+	echo "6 passed, 6 failed" >"$folder/build/check/sum" # a former run's
+	printf '#!/bin/sh\necho make "$@"\n%s\n' "$1" >"$folder/bin/make"
+	chmod +x "$folder/bin/make"
+	PATH=$folder/bin:$PATH run "$folder/.ci/run"
+	echo "$output"
+}
+
+@test ".ci/run runs make lint, then make check-all; its last line is the sum of the tests" {
+	ci 'echo "5 passed, 0 failed"'
+	[ "$status" -eq 0 ]
+	[ "${lines[*]}" = "make lint check-all 5 passed, 0 failed" ]
+	ci 'echo "4 passed, 1 failed" | tee build/check/sum; echo "make: *** [check-all] Error 1" >&2; exit 2'
+	[ "$status" -eq 2 ]
+	[ "${lines[-1]}" = "4 passed, 1 failed" ]
+	ci 'echo "make: *** [lint] Error 1" >&2; exit 2'
+	[ "$status" -eq 2 ]
+	[ "${lines[-1]}" = "0 passed, 1 failed" ]
+}
+
+@test "tests/run prints the sum alone on its last line; a skipped test is shown with its reason, and not counted" {
+	local results=$BATS_TEST_TMPDIR/results end
+	end=$(sed -n '/^show_failures "\$results/,$p' "$BATS_TEST_DIRNAME/run")
+	mkdir "$results"
+	printf '%s\n' "ok 1 first" "ok 2 second # skip valgrind is not installed" >"$results/part.tap"
+	run bash -c "results=$results; show_failures() { :; }; $end"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ $output == *"ok 2 second # skip valgrind is not installed"* ]]
+	[ "${lines[-1]}" = "1 passed, 0 failed" ]
+	[ "$(cat "$results/sum")" = "1 passed, 0 failed" ]
+	echo "not ok 3 third" >>"$results/part.tap"
+	run bash -c "results=$results; show_failures() { :; }; $end"
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "1 passed, 1 failed" ]
+}
+
+# parts [all]: print what tests/run would run, a line for each file: "TRANSPORT FILE TAGS", where TAGS is bats' filter.
+parts() {
+	# shellcheck disable=SC2317 # the code of tests/run calls it
+	begin() {
+		local transport=- tags='' word before=''
+		for word in "${@:2}"; do
+			[ "$before" != --filter-tags ] || tags=$word
+			case $word in
+			--transport*) transport=${word#--transport } ;;
+			*.bats | unit_tests) echo "$transport $word $tags" ;;
+			esac
+			before=$word
+		done
+	}
+	eval "$(grep -E '^(sessions|faults)=' "$BATS_TEST_DIRNAME/run" && sed -n '/^case /,/^esac/p' "$BATS_TEST_DIRNAME/run")"
+}
+
+# is_among TRANSPORT FILE TAGS LIST: the list has that file on that transport, with no other tag in its filter.
+is_among() {
+	local transport file tags tag
+	while read -r transport file tags; do
+		[ "$transport $file" = "$1 $2" ] || continue
+		for tag in ${tags//,/ }; do
+			[[ ,$3, == *",$tag,"* ]] || continue 2
+		done
+		return 0
+	done <<<"$4"
+	return 1
+}
+
+@test "make check-all runs all tests of make check" {
+	local all transport file tags count=0
+	all=$(parts all)
+	while read -r transport file tags; do
+		count=$((count + 1))
+		is_among "$transport" "$file" "$tags" "$all" || { echo "not in make check-all: $transport $file $tags" && return 1; }
+	done < <(parts)
+	[ "$count" -gt 10 ]
 }
