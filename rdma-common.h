@@ -23,13 +23,13 @@
 #include <sys/types.h>
 
 #include "rdma-common/clock.h"
-#include "rdma-common/connect.h"
 #include "rdma-common/counters.h"
 #include "rdma-common/helper.h"
 #include "rdma-common/incoming.h"
 #include "rdma-common/latency.h"
 #include "rdma-common/log.h"
 #include "rdma-common/memory.h"
+#include "rdma-common/negotiate.h"
 #include "rdma-common/options.h"
 #include "rdma-common/outgoing.h"
 #include "rdma-common/payload.h"

@@ -5,8 +5,8 @@
  *
  * All of it is the main thread's.
  */
-#ifndef RDMA_COMMON_CONNECT_H
-#define RDMA_COMMON_CONNECT_H
+#ifndef RDMA_COMMON_NEGOTIATE_H
+#define RDMA_COMMON_NEGOTIATE_H
 
 #include <infiniband/verbs.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "connect.h"
+#include "negotiate.h"
 
 #include <errno.h>
 #include <inttypes.h>
