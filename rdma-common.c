@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "rdma-common/memory.h"
 
@@ -113,8 +112,7 @@ static int region_deregister(struct region *region)
 	return error;
 }
 
-/* Frees it, unless the adapter may still use the memory, which then stays. */
-static void region_destroy(struct connection *connection, struct region *region)
+void region_destroy(struct connection *connection, struct region *region)
 {
 	int error = region_deregister(region);
 
@@ -1850,9 +1848,7 @@ static void run_session(struct connection *connection)
 	report_refused_post(connection);
 }
 
-/* Lets go of who reads the outgoing payload. False: that is held up, and keeps the ring's memory.
- */
-static bool release_outgoing(struct connection *connection)
+bool release_outgoing(struct connection *connection)
 {
 	if (outgoing_release(&connection->outgoing))
 		return true;
@@ -1884,50 +1880,4 @@ enum status connection_start(struct connection *connection)
 				       "cannot start a thread for the session: %s",
 				       strerror(error));
 	return STATUS_SUCCESS;
-}
-
-/* ---- The end ---- */
-
-/* Frees what the thread has left, and the connection, in the one order in which that works. */
-void connection_destroy(struct connection *connection)
-{
-	struct console *console = connection->log.console;
-	bool stranded; /* the completion queue lives on, and may yet name this connection */
-	int error;
-
-	/* of one whose thread was never started: it has not been asked for anything */
-	if (!release_outgoing(connection))
-		connection->engine->held_up++;
-	TAILQ_REMOVE(&connection->engine->connections, connection, link);
-	atomic_fetch_sub(&connection->engine->connection_count, 1);
-	if (connection->id->qp)
-		rdma_destroy_qp(connection->id);
-	error = connection->cq ? verb_error(ibv_destroy_cq(connection->cq)) : 0;
-	stranded = error;
-	if (error)
-		print_warning(console, "cannot destroy a completion queue: %s", strerror(error));
-	error = connection->channel && !stranded
-			? verb_error(ibv_destroy_comp_channel(connection->channel))
-			: 0;
-	if (error)
-		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
-	region_destroy(connection, &connection->incoming_ring);
-	region_destroy(connection, &connection->outgoing_ring);
-	region_destroy(connection, &connection->control);
-	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
-	if (error)
-		print_warning(console, "cannot free a protection domain: %s", strerror(error));
-	connection->id->context = NULL; /* if it stays, its events are nobody's */
-	if (rdma_destroy_id(connection->id))
-		print_warning(console, "cannot destroy a connection identifier: %s",
-			      strerror(errno));
-	if (connection->wake >= 0)
-		close(connection->wake);
-	outgoing_free(&connection->outgoing);
-	incoming_free(&connection->incoming);
-	free(connection->figures.latency);
-	free(connection->batch);
-	free(connection->counting);
-	if (!stranded)
-		free(connection);
 }

@@ -222,6 +222,9 @@ enum status register_outgoing(struct connection *connection, struct stream_plan 
 enum status register_incoming(struct connection *connection, struct stream_plan *plan,
 			      struct failure *failure);
 
+/* Frees it, unless the adapter may still use the memory, which then stays. */
+void region_destroy(struct connection *connection, struct region *region);
+
 /* Posts all receives, once the control region is registered. Before the thread is started. */
 enum status post_receives(struct connection *connection, struct failure *failure);
 
@@ -271,9 +274,9 @@ uint64_t outstanding_sends(const struct connection *connection);
 double operation_rate(const struct connection *connection);
 
 /*
- * Takes the connection down, in the one order in which that works, and frees it. The thread does
- * not run. Main thread.
+ * Release the helper that reads the outgoing payload. Return false if it is stuck; it then keeps
+ * the memory of the ring. As connection_handle().
  */
-void connection_destroy(struct connection *connection);
+bool release_outgoing(struct connection *connection);
 
 #endif

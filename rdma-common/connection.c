@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "memory.h"
 #include "output.h"
@@ -67,6 +68,50 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	atomic_fetch_add(&engine->connection_count, 1);
 	connection_extend_deadline(connection);
 	return connection;
+}
+
+/* Frees what the thread has left, and the connection, in the one order in which that works. */
+void connection_destroy(struct connection *connection)
+{
+	struct console *console = connection->log.console;
+	bool stranded; /* the completion queue lives on, and may yet name this connection */
+	int error;
+
+	/* of one whose thread was never started: it has not been asked for anything */
+	if (!release_outgoing(connection))
+		connection->engine->held_up++;
+	TAILQ_REMOVE(&connection->engine->connections, connection, link);
+	atomic_fetch_sub(&connection->engine->connection_count, 1);
+	if (connection->id->qp)
+		rdma_destroy_qp(connection->id);
+	error = connection->cq ? verb_error(ibv_destroy_cq(connection->cq)) : 0;
+	stranded = error;
+	if (error)
+		print_warning(console, "cannot destroy a completion queue: %s", strerror(error));
+	error = connection->channel && !stranded
+			? verb_error(ibv_destroy_comp_channel(connection->channel))
+			: 0;
+	if (error)
+		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
+	region_destroy(connection, &connection->incoming_ring);
+	region_destroy(connection, &connection->outgoing_ring);
+	region_destroy(connection, &connection->control);
+	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
+	if (error)
+		print_warning(console, "cannot free a protection domain: %s", strerror(error));
+	connection->id->context = NULL; /* if it stays, its events are nobody's */
+	if (rdma_destroy_id(connection->id))
+		print_warning(console, "cannot destroy a connection identifier: %s",
+			      strerror(errno));
+	if (connection->wake >= 0)
+		close(connection->wake);
+	outgoing_free(&connection->outgoing);
+	incoming_free(&connection->incoming);
+	free(connection->figures.latency);
+	free(connection->batch);
+	free(connection->counting);
+	if (!stranded)
+		free(connection);
 }
 
 enum status connection_set_tos(struct connection *connection)

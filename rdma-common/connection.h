@@ -42,6 +42,12 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
+/*
+ * Takes the connection down, in the one order in which that works, and frees it. The thread does
+ * not run. Main thread.
+ */
+void connection_destroy(struct connection *connection);
+
 /* Sets --tos, before the client resolves the address or the server accepts. */
 enum status connection_set_tos(struct connection *connection);
 
