@@ -70,9 +70,27 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	return connection;
 }
 
+/* Return the part of a connection that its regions depend on. */
+static struct region_owner region_owner(const struct connection *connection)
+{
+	struct engine *engine = connection->engine;
+
+	return (struct region_owner){
+		.account = &engine->regions,
+		.sessions = atomic_load(&engine->connection_count),
+		.held_up = engine->held_up,
+		.options = connection->options,
+		.limits = &connection->limits,
+		.log = &connection->log,
+		.pd = connection->pd,
+		.one_way = connection->one_way,
+	};
+}
+
 /* Frees what the thread has left, and the connection, in the one order in which that works. */
 void connection_destroy(struct connection *connection)
 {
+	const struct region_owner owner = region_owner(connection);
 	struct console *console = connection->log.console;
 	bool stranded; /* the completion queue lives on, and may yet name this connection */
 	int error;
@@ -93,9 +111,9 @@ void connection_destroy(struct connection *connection)
 			: 0;
 	if (error)
 		print_warning(console, "cannot destroy a completion channel: %s", strerror(error));
-	region_destroy(connection, &connection->incoming_ring);
-	region_destroy(connection, &connection->outgoing_ring);
-	region_destroy(connection, &connection->control);
+	region_destroy(&owner, &connection->incoming_ring);
+	region_destroy(&owner, &connection->outgoing_ring);
+	region_destroy(&owner, &connection->control);
 	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
 	if (error)
 		print_warning(console, "cannot free a protection domain: %s", strerror(error));
@@ -194,6 +212,16 @@ static enum status create_queues(struct connection *connection, struct failure *
 	return STATUS_SUCCESS;
 }
 
+/* Register the memory of messages, and post the receives. */
+static enum status create_messages(struct connection *connection, struct failure *failure)
+{
+	const struct region_owner owner = region_owner(connection);
+	enum status status = needs(connection, RESOURCE_MEMORY,
+				   register_control(&owner, &connection->control, failure));
+
+	return status == STATUS_SUCCESS ? post_receives(connection, failure) : status;
+}
+
 /* True if this side reports what its port counts. */
 static bool reports_counters(const struct options *options)
 {
@@ -219,9 +247,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 		status = create_queues(connection, &failure);
 	}
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, RESOURCE_MEMORY, register_control(connection, &failure));
-	if (status == STATUS_SUCCESS)
-		status = post_receives(connection, &failure);
+		status = create_messages(connection, &failure);
 	if (status != STATUS_SUCCESS)
 		connection_fail(connection, status, "%s", failure.cause);
 	return status;
@@ -372,12 +398,14 @@ static enum status open_payloads(struct connection *connection, struct failure *
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
 			    struct failure *failure)
 {
+	const struct region_owner owner = region_owner(connection);
 	enum status status;
 
 	*plan = plan_transfer(connection);
-	status = register_outgoing(connection, &plan->outgoing, failure);
+	status = register_outgoing(&owner, &connection->outgoing_ring, &plan->outgoing, failure);
 	if (status == STATUS_SUCCESS)
-		status = register_incoming(connection, &plan->incoming, failure);
+		status = register_incoming(&owner, &connection->incoming_ring, &plan->incoming,
+					   failure);
 	if (status == STATUS_SUCCESS)
 		status = create_latency(connection, failure);
 	return status;
@@ -655,7 +683,7 @@ enum status engine_open(struct engine *engine)
 	status = process_open(&engine->process);
 	if (status != STATUS_SUCCESS)
 		return status;
-	engine->budget = memory_budget("");
+	engine->regions.budget = memory_budget("");
 	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
 	engine->processors = usable_processors();
 	return STATUS_SUCCESS;

@@ -39,11 +39,15 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *memory, size_t size, int acce
 	return ibv_reg_mr_iova2(pd, memory, size, 0, (unsigned int)access);
 }
 
-/* ---- A connection ---- */
+/* ---- The owner of the regions ---- */
 
 static struct options options;
-static struct engine engine;
-static struct connection connection;
+static struct console console;
+static struct log session_log;
+static struct limits limits;
+static struct region_account account;
+static struct region_owner owner;
+static struct region control, outgoing, incoming;
 static struct failure failure;
 
 static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
@@ -56,10 +60,19 @@ static int reset(UNUSED void **state)
 	kernel.most = SIZE_MAX;
 	options = default_options(ROLE_CLIENT);
 	options.operation = OPERATION_READ;
-	engine = (struct engine){ .options = &options, .budget = without_limit };
-	console_init(&engine.console, options.json);
-	connection = (struct connection){ .engine = &engine, .options = &options };
-	connection.log = (struct log){ .console = &engine.console, .options = &options };
+	console_init(&console, options.json);
+	session_log = (struct log){ .console = &console, .options = &options };
+	memset(&limits, 0, sizeof(limits));
+	account = (struct region_account){ .budget = without_limit };
+	owner = (struct region_owner){
+		.account = &account,
+		.options = &options,
+		.limits = &limits,
+		.log = &session_log,
+	};
+	memset(&control, 0, sizeof(control));
+	memset(&outgoing, 0, sizeof(outgoing));
+	memset(&incoming, 0, sizeof(incoming));
 	memset(&failure, 0, sizeof(failure));
 	return 0;
 }
@@ -70,20 +83,23 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 }
 
 /* The length of the ring of a stream, which the plan has then, too; nothing of it is left. */
-static uint64_t ring_of(struct stream_plan plan, bool outgoing)
+static uint64_t ring_of(struct stream_plan plan, bool sends)
 {
-	struct region *region = outgoing ? &connection.outgoing_ring : &connection.incoming_ring;
+	struct region *region = sends ? &outgoing : &incoming;
 	uint64_t size;
 
-	if (outgoing)
-		assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_SUCCESS);
+	if (sends)
+		assert_int_equal(register_outgoing(&owner, region, &plan, &failure),
+				 STATUS_SUCCESS);
 	else
-		assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_SUCCESS);
+		assert_int_equal(register_incoming(&owner, region, &plan, &failure),
+				 STATUS_SUCCESS);
 	size = region->size;
 	assert_int_equal(plan.ring, size);
 	assert_ptr_equal(region->mr, &kernel.mr);
-	assert_int_equal(engine.registered, (size + PAGE - 1) / PAGE * PAGE); /* all begin a page */
-	engine.registered = 0;
+	assert_int_equal(account.registered,
+			 (size + PAGE - 1) / PAGE * PAGE); /* all begin a page */
+	account.registered = 0;
 	assert_int_equal(memory_unmap(region->memory, region->size), 0);
 	memset(region, 0, sizeof(*region));
 	return size;
@@ -115,11 +131,11 @@ TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 	passes.every_pass = true; /* then they are one stream */
 	assert_int_equal(ring_of(passes, true), 5000);
 	reset(NULL);
-	assert_int_equal(register_outgoing(&connection, &none, &failure), STATUS_SUCCESS);
-	assert_int_equal(register_incoming(&connection, &none, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_outgoing(&owner, &outgoing, &none, &failure), STATUS_SUCCESS);
+	assert_int_equal(register_incoming(&owner, &incoming, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(kernel.calls, 0); /* there is no stream */
-	assert_null(connection.outgoing_ring.memory);
-	assert_null(connection.incoming_ring.memory);
+	assert_null(outgoing.memory);
+	assert_null(incoming.memory);
 }
 
 TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
@@ -145,20 +161,23 @@ TEST(not_even_a_page_is_a_failure_in_words)
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
 	kernel.most = PAGE - 1;
-	assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+			 STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.tried[kernel.calls - 1], PAGE);
-	assert_null(connection.incoming_ring.memory);
-	assert_int_equal(engine.registered, 0);
+	assert_null(incoming.memory);
+	assert_int_equal(account.registered, 0);
 	reset(NULL);
-	engine.budget.locked = PAGE - 1;
-	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	account.budget.locked = PAGE - 1;
+	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
+			 STATUS_LOCAL_FAILURE);
 	assert_non_null(strstr(failure.cause, "cannot register 4096 bytes of memory"));
 	assert_int_equal(kernel.calls, 0);
 	reset(NULL);
-	engine.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
-	atomic_store(&engine.connection_count, 1);
-	assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_LOCAL_FAILURE);
+	account.budget = (struct memory_budget){ SESSION_TAKES + PAGE - 1, "a pie", UINT64_MAX };
+	owner.sessions = 1;
+	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
+			 STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
 			    "cannot register 4096 bytes of memory: 1 sessions have 64 KiB, and "
 			    "all may have 67 KiB, a quarter of a pie");
@@ -190,8 +209,8 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.role = cases[i].role;
 		options.one_off = cases[i].one_off;
-		connection.one_way = cases[i].one_way;
-		engine.budget.locked = cases[i].budget;
+		owner.one_way = cases[i].one_way;
+		account.budget.locked = cases[i].budget;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
 		if (cases[i].outgoing)
 			assert_int_equal(outgoing_ring(LENGTH_UNKNOWN), cases[i].outgoing);
@@ -222,10 +241,10 @@ TEST(a_session_counts_its_threads_and_state_as_memory_that_is_not_locked)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.role = cases[i].role;
-		atomic_store(&engine.connection_count, cases[i].sessions);
-		engine.held_up = (int)cases[i].stuck;
-		engine.budget.total = cases[i].total;
-		engine.budget.locked = cases[i].locked;
+		owner.sessions = cases[i].sessions;
+		owner.held_up = (int)cases[i].stuck;
+		account.budget.total = cases[i].total;
+		account.budget.locked = cases[i].locked;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);
 	}
 }
@@ -236,17 +255,19 @@ TEST(a_server_in_a_container_of_200_mib_has_memory_for_64_sessions_with_rings_bo
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
 	options.role = ROLE_SERVER;
-	engine.budget.total = 50 * MEBIBYTE;
+	account.budget.total = 50 * MEBIBYTE;
 	for (unsigned int count = 1; count <= 64; count++) {
 		kernel.calls = 0;
-		atomic_store(&engine.connection_count, count);
-		assert_int_equal(register_control(&connection, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_outgoing(&connection, &plan, &failure), STATUS_SUCCESS);
-		assert_int_equal(register_incoming(&connection, &plan, &failure), STATUS_SUCCESS);
-		assert_in_range(engine.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
-		memory_unmap(connection.control.memory, connection.control.size);
-		memory_unmap(connection.outgoing_ring.memory, connection.outgoing_ring.size);
-		memory_unmap(connection.incoming_ring.memory, connection.incoming_ring.size);
+		owner.sessions = count;
+		assert_int_equal(register_control(&owner, &control, &failure), STATUS_SUCCESS);
+		assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
+				 STATUS_SUCCESS);
+		assert_int_equal(register_incoming(&owner, &incoming, &plan, &failure),
+				 STATUS_SUCCESS);
+		assert_in_range(account.registered + count * SESSION_TAKES, 0, 50 * MEBIBYTE);
+		memory_unmap(control.memory, control.size);
+		memory_unmap(outgoing.memory, outgoing.size);
+		memory_unmap(incoming.memory, incoming.size);
 	}
 }
 
@@ -266,7 +287,7 @@ TEST(no_side_gives_more_access_than_the_operation_needs)
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.operation = cases[i].operation;
-		connection.limits.iwarp = cases[i].iwarp;
+		limits.iwarp = cases[i].iwarp;
 		outgoing_ring(5000);
 		assert_int_equal(kernel.access, cases[i].outgoing);
 		incoming_ring(5000);
