@@ -28,63 +28,16 @@
 #include "rdma-common/incoming.h"
 #include "rdma-common/latency.h"
 #include "rdma-common/log.h"
-#include "rdma-common/memory.h"
 #include "rdma-common/negotiate.h"
 #include "rdma-common/options.h"
 #include "rdma-common/outgoing.h"
 #include "rdma-common/payload.h"
 #include "rdma-common/process.h"
 #include "rdma-common/protocol.h"
+#include "rdma-common/region.h"
 #include "rdma-common/status.h"
 #include "rdma-common/transfer.h"
 #include "rdma-common/wire.h"
-
-/* ---- Memory registration, in the main thread, each with only the access that is needed ---- */
-
-/* Memory that is registered with the adapter. */
-struct region {
-	uint8_t *memory; /* from memory_map() */
-	size_t size;     /* bytes */
-	struct ibv_mr *mr;
-};
-
-/* The memory of all regions of a program. */
-struct region_account {
-	struct memory_budget budget; /* for all sessions */
-	/* Bytes of all regions, in whole pages. A region counts until its connection ends: what is
-	 * deregistered before is being verified, and not freed yet. */
-	uint64_t registered;
-};
-
-/* The part of a connection, and of its program, that its regions depend on. */
-struct region_owner {
-	struct region_account *account; /* the program's */
-	unsigned int sessions;          /* the program's connections, with this one */
-	int held_up;                    /* the program's stuck helpers */
-	const struct options *options;
-	const struct limits *limits;
-	const struct log *log;
-	struct ibv_pd *pd;
-	bool one_way; /* the client alone operates */
-};
-
-/* Once the protection domain is there: the control region for messages. */
-enum status register_control(const struct region_owner *owner, struct region *region,
-			     struct failure *failure);
-
-/*
- * Once the peer's hello is known: a ring for each stream that is present, whose length it stores in
- * the plan; `access` as its operation needs it. A ring is as long as its stream, if that is short,
- * and as there is memory for, if that is little. Anything but STATUS_SUCCESS: `*failure` says why
- * there is no memory even for a page.
- */
-enum status register_outgoing(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure);
-enum status register_incoming(const struct region_owner *owner, struct region *region,
-			      struct stream_plan *plan, struct failure *failure);
-
-/* Frees it, unless the adapter may still use the memory, which then stays. */
-void region_destroy(const struct region_owner *owner, struct region *region);
 
 /* ---- The engine ---- */
 

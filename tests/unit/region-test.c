@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The rings of a connection: their length, by stream, budget and kernel, and their access flags. */
-#include "rdma-common.h"
-#include "rdma-common/memory.h"
+#include "rdma-common/region.h"
 
 #include "unit.h"
 

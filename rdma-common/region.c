@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include "region.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Memory registration ---- */
+
+/* Access flags in words, for traces. */
+static const char *access_names(unsigned int access)
+{
+	switch (access) {
+	case IBV_ACCESS_LOCAL_WRITE:
+		return "LOCAL_WRITE";
+	case IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE:
+		return "LOCAL_WRITE, REMOTE_WRITE";
+	case IBV_ACCESS_REMOTE_READ:
+		return "REMOTE_READ";
+	default:
+		return "none";
+	}
+}
+
+int region_deregister(struct region *region)
+{
+	int error = region->mr ? verb_error(ibv_dereg_mr(region->mr)) : 0;
+
+	if (!error)
+		region->mr = NULL;
+	return error;
+}
+
+void region_destroy(const struct region_owner *owner, struct region *region)
+{
+	int error = region_deregister(region);
+
+	if (error)
+		print_warning(owner->log->console, "cannot deregister %zu bytes of memory: %s",
+			      region->size, strerror(error));
+	else if (region->memory && memory_unmap(region->memory, region->size))
+		print_warning(owner->log->console, "cannot unmap %zu bytes of memory: %s",
+			      region->size, strerror(errno));
+	if (!error)
+		owner->account->registered -= memory_pages(region->size);
+	memset(region, 0, sizeof(*region));
+}
+
+/*
+ * Memory that a session takes besides its regions: the stacks of its thread, its state, and what
+ * the kernel keeps for it; 50 KiB over Soft-RoCE. A helper takes as much: the rest of the machine
+ * or of the container has room for helpers and for copies of pieces of rings.
+ */
+#define SESSION_MEMORY ((uint64_t)64 << 10)
+
+/* Return the bytes that all sessions take, those of stuck helpers included. */
+static uint64_t memory_taken(const struct region_owner *owner)
+{
+	uint64_t sessions = owner->sessions + (uint64_t)owner->held_up;
+
+	return owner->account->registered + sessions * SESSION_MEMORY;
+}
+
+static uint64_t subtract(uint64_t bytes, uint64_t taken)
+{
+	return bytes > taken ? bytes - taken : 0;
+}
+
+/* Return the bytes that may still be locked. */
+static uint64_t locked_left(const struct region_account *account)
+{
+	return subtract(account->budget.locked, account->registered);
+}
+
+/* Return the bytes that regions may still have. */
+static uint64_t region_left(const struct region_owner *owner)
+{
+	uint64_t memory = subtract(owner->account->budget.total, memory_taken(owner));
+	uint64_t locked = locked_left(owner->account);
+
+	return memory < locked ? memory : locked;
+}
+
+/* Report that fewer than `size` bytes of the budget are left. */
+static enum status budget_spent(const struct region_owner *owner, uint64_t size,
+				struct failure *failure)
+{
+	const struct region_account *account = owner->account;
+
+	if (memory_pages(size) > locked_left(account)) {
+		errno = ENOMEM;
+		return registration_failed((size_t)size, account->registered, failure);
+	}
+	return failure_set(failure, STATUS_LOCAL_FAILURE,
+			   "cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
+			   " KiB, and all may have %" PRIu64 " KiB, a quarter of %s",
+			   size, owner->sessions, memory_taken(owner) / 1024,
+			   account->budget.total / 1024, account->budget.source);
+}
+
+/*
+ * Maps `size` bytes of zeros and registers them (ibv_reg_mr(3)), if the budget has them. They are
+ * freed with the connection.
+ */
+static enum status region_create(const struct region_owner *owner, struct region *region,
+				 size_t size, unsigned int access, struct failure *failure)
+{
+	uint8_t *memory;
+	int error;
+
+	if (memory_pages(size) > region_left(owner))
+		return budget_spent(owner, size, failure);
+	memory = memory_map(size);
+	if (!memory)
+		return failure_set(failure, STATUS_LOCAL_FAILURE,
+				   "cannot allocate %zu bytes of memory: %s", size,
+				   strerror(errno));
+	*region = (struct region){ .memory = memory, .size = size };
+	owner->account->registered += memory_pages(size);
+	region->mr = ibv_reg_mr(owner->pd, region->memory, size, access);
+	if (!region->mr) {
+		error = errno;
+		region_destroy(owner, region);
+		errno = error;
+		return registration_failed(size, owner->account->registered, failure);
+	}
+	print_trace(owner->log, "ibv_reg_mr: %zu bytes at %p, rkey 0x%" PRIx32 ", access %s", size,
+		    (void *)region->memory, region->mr->rkey, access_names(access));
+	return STATUS_SUCCESS;
+}
+
+enum status register_control(const struct region_owner *owner, struct region *region,
+			     struct failure *failure)
+{
+	return region_create(owner, region, SLOTS * SLOT_SIZE, IBV_ACCESS_LOCAL_WRITE, failure);
+}
+
+/* ---- Rings ---- */
+
+/* A ring is as long as its stream, but no longer than this; it is halved down to a page. */
+#define RING_SIZE ((uint64_t)8 << 20)
+#define RING_PAGE ((uint64_t)4096)
+/*
+ * A side with many sessions gives one ring this part of the memory that is left, but keeps aside
+ * what as many sessions more need at least, with rings of a page each; of memory that may be locked
+ * half at most.
+ */
+#define RING_SHARES      16
+#define SESSIONS_TO_COME 64
+#define SESSION_LEAST    ((SESSION_PAGES + 1) * RING_PAGE)
+
+/* Return one ring's share of the memory that is left. */
+static uint64_t share_of_many(const struct region_owner *owner)
+{
+	uint64_t locked = locked_left(owner->account), reserve = SESSIONS_TO_COME * SESSION_LEAST;
+	uint64_t memory =
+		subtract(owner->account->budget.total,
+			 memory_taken(owner) + reserve + SESSIONS_TO_COME * SESSION_MEMORY);
+
+	locked -= reserve < locked / 2 ? reserve : locked / 2;
+	return (memory < locked ? memory : locked) / RING_SHARES;
+}
+
+/* The longest ring that this connection may have, one of `rings` that are still to be made. */
+static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
+{
+	bool many = serves_many(owner->options) || owner->options->connections > 1;
+	uint64_t share = many ? share_of_many(owner) : region_left(owner) / rings;
+
+	share -= share % RING_PAGE;
+	if (share > RING_SIZE)
+		return RING_SIZE;
+	return share < RING_PAGE ? RING_PAGE : share;
+}
+
+/*
+ * Creates a ring for the stream of `plan`, as long as that or as long as there is memory for it.
+ * Half of that is tried, again and again, when the kernel locks no more.
+ */
+static enum status ring_create(const struct region_owner *owner, struct region *region,
+			       struct stream_plan *plan, unsigned int rings, unsigned int access,
+			       struct failure *failure)
+{
+	uint64_t length = transfer_stream_length(plan), size = ring_share(owner, rings);
+	enum status status;
+
+	if (size > length)
+		size = length;
+	for (;;) {
+		status = region_create(owner, region, (size_t)size, access, failure);
+		if (status == STATUS_SUCCESS || size <= RING_PAGE)
+			break;
+		size = (size / 2 + RING_PAGE - 1) & ~(RING_PAGE - 1);
+	}
+	plan->ring = size;
+	return status;
+}
+
+enum status register_outgoing(const struct region_owner *owner, struct region *region,
+			      struct stream_plan *plan, struct failure *failure)
+{
+	bool reading = owner->options->operation == OPERATION_READ;
+	/* what this side writes needs no access flag: the adapter may always read it */
+	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
+
+	if (!plan->present)
+		return STATUS_SUCCESS;
+	return ring_create(owner, region, plan, owner->one_way ? 1 : 2, access, failure);
+}
+
+enum status register_incoming(const struct region_owner *owner, struct region *region,
+			      struct stream_plan *plan, struct failure *failure)
+{
+	bool writing = owner->options->operation == OPERATION_WRITE;
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+
+	if (!plan->present)
+		return STATUS_SUCCESS;
+	/* over iWARP the sink of an RDMA READ is written by the peer's adapter */
+	if (writing || owner->limits->iwarp)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	return ring_create(owner, region, plan, 1, access, failure);
+}
