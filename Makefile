@@ -9,8 +9,10 @@ TRANSPORT ?= rxe
 PROGRAMS = rdma-server rdma-client
 PAGES = $(wildcard .man/*.[1-9])
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
-HEADERS = rdma-common.h $(wildcard rdma-common/*.h)
-SOURCES = $(MODULES) rdma-client.c rdma-server.c
+# The modules of --check, which the client alone has.
+CHECK = $(wildcard rdma-common/check/*.c)
+HEADERS = rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
+SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
 PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
@@ -21,6 +23,7 @@ COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) 
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
 
 all: $(PROGRAMS) ## the two programs
+rdma-client: $(CHECK:.c=.o)
 $(PROGRAMS): %: %.o $(MODULES:.c=.o)
 	$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBRARIES)
 
@@ -34,7 +37,7 @@ help: ## this list
 
 clean: ## remove what was built
 	$(RM) -r build
-	$(RM) $(PROGRAMS) *.o rdma-common/*.o
+	$(RM) $(PROGRAMS) *.o rdma-common/*.o rdma-common/check/*.o
 
 # ---- installation ----
 
@@ -145,6 +148,7 @@ build/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(COMPILE) $$(SANITIZE_$(1)) -c -o $$@ $$<
 
+build/$(1)/rdma-client: $(CHECK:%.c=build/$(1)/%.o)
 $(PROGRAMS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o $(MODULES:%.c=build/$(1)/%.o)
 	$$(COMPILE) $$(SANITIZE_$(1)) $$(LDFLAGS) -o $$@ $$^ $$(LIBRARIES)
 endef
@@ -154,11 +158,11 @@ $(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(FUZZED:%=build/fuzz/%.o)
 	$(COMPILE) $(SANITIZE_asan) -fsanitize=fuzzer -I. -o $@ $^ $(LIBRARIES)
 build/fuzz/%: CC = clang
 
-build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(wildcard tests/unit/*.h)
+build/unit/%: tests/unit/%.c $(MODULES:.c=.o) $(CHECK:.c=.o) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
 	$(COMPILE) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
 
-$(DECODERS:%=build/asan/%): build/asan/%: tests/%.c $(MODULES:%.c=build/asan/%.o) $(wildcard tests/unit/*.h)
+$(DECODERS:%=build/asan/%): build/asan/%: tests/%.c $(patsubst %.c,build/asan/%.o,$(MODULES) $(CHECK)) $(wildcard tests/unit/*.h)
 	@mkdir -p $(@D)
 	$(COMPILE) $(SANITIZE_asan) -I. $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(UNIT_LIBRARIES)
 
@@ -251,7 +255,7 @@ pictures:
 	gnuplot $< | sed '/^<desc>Produced by GNUPLOT/d' >$@.new
 	mv $@.new $@
 
-C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] tests/*/*.[ch])
+C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] rdma-common/check/*.[ch] tests/*/*.[ch])
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/pairs tests/soak tests/fresh \
 	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
@@ -282,7 +286,7 @@ compilers: ## gcc and clang with other options, and gcc's analyzer
 	tests/setup build check-all
 	@mkdir -p build/compilers
 	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/client tests/smallest/server; do \
-		case $$program in tests/*) modules= ;; *) modules="$(MODULES)" ;; esac; \
+		case $$program in tests/*) modules= ;; rdma-client) modules="$(MODULES) $(CHECK)" ;; *) modules="$(MODULES)" ;; esac; \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
 			$(LIBRARIES) || exit 1; \
 	done; done; done

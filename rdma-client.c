@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rdma-common/check.h"
+#include "rdma-common/check/check.h"
 #include "rdma-common/connection.h"
 #include "rdma-common/output.h"
 #include "rdma-common/report.h"

@@ -63,7 +63,7 @@ without() {
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
-	{ git ls-files -z && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o; } |
+	{ git ls-files -z && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o rdma-common/check/*.o; } |
 		xargs -0 cp --preserve=timestamps --parents -t "$copy" 2>/dev/null || true # some may be removed, or not built
 	touch "$copy/rdma-client.c"
 }

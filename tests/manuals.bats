@@ -63,7 +63,7 @@ named() {
 	local session=(rdma-common/report.c rdma-common/log.c)
 	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # which a client alone has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
-	same "a session, or --check" "$(named "${session[@]}" rdma-common/{check,host}.c | grep -vx port)" "$(keys_of rdma-client.1)" # which is where a server listens
+	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # which is where a server listens
 }
 
 @test "what --json prints has the keys of the pages" {

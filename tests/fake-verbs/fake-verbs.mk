@@ -37,17 +37,19 @@ link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
+check_objects = $(patsubst %.c,$(OUTPUT)/%.o,$(wildcard rdma-common/check/*.c))
 fake_objects = $(patsubst %,$(FAKE)/%.o,world verbs cm peer)
 peer_objects = $(patsubst %,$(FAKE)/%.o,scripted-peer lies transfer wire)
 fake_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h rdma-common/transfer.h rdma-common/wire.h
 
 fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
 
+$(OUTPUT)/rdma-client: $(check_objects)
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
 		$(fake_objects)
 	$(link) -ljson-c
 
-$(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h)
+$(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 

@@ -7,7 +7,7 @@
 #include <fnmatch.h>
 #include <json-c/json.h>
 
-#include "rdma-common/check.h"
+#include "rdma-common/check/check.h"
 
 #include "unit.h"
 

@@ -7,7 +7,7 @@
 #include <linux/dcbnl.h>
 #include <linux/rtnetlink.h>
 
-#include "rdma-common/congestion.h"
+#include "rdma-common/check/congestion.h"
 
 #include "unit.h"
 

@@ -2,7 +2,7 @@
 /*
  * What is found of a host's devices, in a folder with the files that Linux has in sysfs and proc.
  */
-#include "rdma-common/host.h"
+#include "rdma-common/check/host.h"
 
 #include <arpa/inet.h>
 

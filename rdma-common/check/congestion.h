@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "status.h"
+#include "../status.h"
 
 /*
  * Appends in words which priority packets with this type of service have, whether PFC is on for it,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "netlink.h"
+#include "../netlink.h"
 
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))

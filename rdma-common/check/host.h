@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "status.h"
+#include "../status.h"
 
 /* An address of this network namespace that leads to the port of a device, by rdma_bind_addr(3). */
 struct host_address {

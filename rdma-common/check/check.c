@@ -15,9 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../memory.h"
 #include "congestion.h"
 #include "host.h"
-#include "memory.h"
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */

@@ -10,7 +10,7 @@
 #ifndef RDMA_COMMON_CHECK_H
 #define RDMA_COMMON_CHECK_H
 
-#include "../rdma-common.h"
+#include "../../rdma-common.h"
 #include "host.h"
 
 /* What is known of one direction of a session. */
