@@ -139,7 +139,7 @@ DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # What they call, and what that needs.
-FUZZED = $(addprefix rdma-common/,clock console counters log netlink options process status wire)
+FUZZED = $(addprefix rdma-common/,clock console log options process status wire)
 FUZZ_SECONDS ?= 600
 
 # The modules once for each way to watch them.

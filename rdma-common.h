@@ -26,6 +26,7 @@
 #include "rdma-common/counters.h"
 #include "rdma-common/helper.h"
 #include "rdma-common/incoming.h"
+#include "rdma-common/json.h"
 #include "rdma-common/latency.h"
 #include "rdma-common/log.h"
 #include "rdma-common/negotiate.h"

@@ -2,15 +2,12 @@
 #include "log.h"
 
 #include <inttypes.h>
-#include <json-c/json.h>
-#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 #include <wctype.h>
@@ -133,12 +130,7 @@ static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 	return offset < size ? newlocale(LC_CTYPE_MASK, name, (locale_t)0) : (locale_t)0;
 }
 
-/*
- * A copy of the bytes in which those are escaped that are no characters of a locale or, `harmless`,
- * that a terminal would obey. Without the locale that is all but ASCII, of which not every library
- * says that they are none. The caller frees it; NULL: there is no memory.
- */
-static char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size)
+char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size)
 {
 	const locale_t locale = load_locale(locale_name, bytes, size);
 	const locale_t before = uselocale(locale); /* of this thread alone */
@@ -240,137 +232,4 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 			 amount((double)all, in_all, sizeof(in_all)), speed,
 			 (double)(all - done) / rate);
 	console_draw(log->console, text);
-}
-
-/* ---- JSON ---- */
-
-/* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
-static bool is_plain(const char *text)
-{
-	while (*text >= ' ' && *text <= '~')
-		text++;
-	return !*text;
-}
-
-/* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
-void json_add_text(struct json_object *object, const char *key, const char *value)
-{
-	char *text = NULL;
-
-	if (value && !is_plain(value)) {
-		text = escape_in("C.UTF-8", false, (const uint8_t *)value, strlen(value));
-		value = text;
-	}
-	json_object_object_add(object, key, value ? json_object_new_string(value) : NULL);
-	free(text);
-}
-
-void json_add_count(struct json_object *object, const char *key, uint64_t number)
-{
-	json_object_object_add(object, key, json_object_new_uint64(number));
-}
-
-void json_add_flag(struct json_object *object, const char *key, bool flag)
-{
-	json_object_object_add(object, key, json_object_new_boolean(flag));
-}
-
-void json_add_known(struct json_object *object, const char *key, uint64_t number)
-{
-	json_object_object_add(object, key, number ? json_object_new_uint64(number) : NULL);
-}
-
-void json_add_number(struct json_object *object, const char *key, double number, bool measured)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.9g", number); /* more digits were not measured */
-	json_object_object_add(object, key,
-			       measured ? json_object_new_double_s(number, text) : NULL);
-}
-
-void json_add_counters(struct json_object *object, const struct counters *growth)
-{
-	struct json_object *errors = growth->any ? json_object_new_object() : NULL;
-	struct json_object *waits = growth->any ? json_object_new_object() : NULL;
-
-	for (unsigned int i = 0; growth->any && i < COUNTERS; i++) {
-		if (growth->values[i] > 0)
-			json_add_known(i < ERROR_COUNTERS ? errors : waits, counter_name(i),
-				       growth->values[i]);
-	}
-	json_object_object_add(object, "errors_counted", errors);
-	json_object_object_add(object, "waits_counted", waits);
-}
-
-void json_add_peer_errors(struct json_object *object, uint64_t errors)
-{
-	json_object_object_add(object, "errors_counted_by_peer",
-			       errors > 0 ? json_object_new_uint64(errors - 1) : NULL);
-}
-
-void json_add_peer(struct json_object *object, const char *address, const char *port)
-{
-	json_add_text(object, "peer", address);
-	json_add_known(object, "peer_port", port ? strtoul(port, NULL, 10) : 0);
-}
-
-struct json_object *json_begin(const char *kind)
-{
-	struct json_object *object = json_object_new_object();
-	char seconds[32], milliseconds[48], host[HOST_NAME_MAX + 1] = "";
-	struct timespec now;
-	struct tm parts;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	strftime(seconds, sizeof(seconds), "%FT%T", gmtime_r(&now.tv_sec, &parts));
-	snprintf(milliseconds, sizeof(milliseconds), "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
-	gethostname(host, sizeof(host) - 1);
-	json_add_text(object, "kind", kind);
-	json_add_text(object, "version", PROGRAM_VERSION);
-	json_add_text(object, "time", milliseconds);
-	json_add_text(object, "host", host);
-	return object;
-}
-
-void print_json(struct console *console, struct json_object *object)
-{
-	print_result(console, "%s",
-		     json_object_to_json_string_ext(
-			     object, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(object);
-}
-
-void json_add_status(struct json_object *object, enum status status, int signal_number)
-{
-	bool interrupted = status == STATUS_INTERRUPTED; /* as a shell shows it */
-
-	json_add_count(object, "status",
-		       (uint64_t)(interrupted ? 128 + signal_number : (int)status));
-}
-
-/* ---- Intervals ---- */
-
-void print_interval(const struct log *log, const struct interval *interval)
-{
-	double rate = (double)interval->bytes / (interval->end - interval->begin);
-	const struct options *options = log->options;
-	struct json_object *object;
-	const struct words grown = counters_in_words(&interval->growth);
-
-	print_status(log, "%.3f to %.3f s: %" PRIu64 " bytes, %.2f MB/s (%.3f Gbit/s)%s%s",
-		     interval->begin, interval->end, interval->bytes, rate / 1e6, rate * 8 / 1e9,
-		     grown.length > 0 ? ", counted meanwhile: " : "", grown.text);
-	if (!options->json)
-		return;
-	object = json_begin("interval");
-	json_add_text(object, "role", role_name(options->role));
-	json_add_known(object, "session", interval->session);
-	json_add_number(object, "begin", interval->begin, true);
-	json_add_number(object, "end", interval->end, true);
-	json_add_count(object, "bytes", interval->bytes);
-	json_add_number(object, "bytes_per_second", rate, true);
-	json_add_number(object, "bits_per_second", rate * 8, true);
-	json_add_counters(object, &interval->growth);
-	print_json(log->console, object);
 }

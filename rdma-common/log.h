@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Output: status lines, traces, the payload, progress, and what JSON objects are made of.
+ * Output: status lines, traces, the payload and progress.
  *
  * Any thread may print; nobody waits for a reader, since all of it goes through the console's
  * pipes.
@@ -13,11 +13,9 @@
 #include <stdint.h>
 
 #include "console.h"
-#include "counters.h"
 #include "status.h"
 #include "verify.h"
 
-struct json_object; /* of json-c */
 struct options;
 struct process;
 
@@ -42,46 +40,6 @@ void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * An object of this kind, for print_json(). It says what it is, which version made it,
- * when, in UTC as RFC 3339 has it, and on which host.
- */
-struct json_object *json_begin(const char *kind);
-
-/* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
-void json_add_text(struct json_object *object, const char *key, const char *text);
-
-/* Adds a number, or whether something is so. */
-void json_add_count(struct json_object *object, const char *key, uint64_t number);
-void json_add_flag(struct json_object *object, const char *key, bool flag);
-
-/* Adds a number; 0 is what is not known, or was not given: null. */
-void json_add_known(struct json_object *object, const char *key, uint64_t number);
-
-/* Adds a number that was measured; null where it was not. */
-void json_add_number(struct json_object *object, const char *key, double number, bool measured);
-
-/*
- * Adds "errors_counted" and "waits_counted": the counters of either kind that have grown, by how
- * much; null: there are none.
- */
-void json_add_counters(struct json_object *object, const struct counters *growth);
-
-/*
- * Adds "errors_counted_by_peer", of a peer that has told how many errors its port has counted, and
- * 1 (wire.h); null: 0, it has not.
- */
-void json_add_peer_errors(struct json_object *object, uint64_t errors);
-
-/* Adds "peer" and "peer_port"; NULL: not known. */
-void json_add_peer(struct json_object *object, const char *address, const char *port);
-
-/* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
-void json_add_status(struct json_object *object, enum status status, int signal_number);
-
-/* Prints an object, which is freed, as a line on standard output. */
-void print_json(struct console *console, struct json_object *object);
-
-/*
  * Waits until all that was printed is written: for --timeout at most, and for a second at most if
  * the process was interrupted, or is now; another signal ends it at once. STATUS_SUCCESS, or a
  * message and the failure. The main thread's, after all others have ended; afterwards nothing is
@@ -95,20 +53,15 @@ enum status flush_output(const struct log *log, struct process *process);
  */
 char *escape(const uint8_t *bytes, size_t size);
 
+/*
+ * A copy of the bytes in which those are escaped that are no characters of a locale or, `harmless`,
+ * that a terminal would obey. Without the locale that is all but ASCII, of which not every library
+ * says that they are none. The caller frees it; NULL: there is no memory. Any thread.
+ */
+char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
+
 /* Prints the incoming payload, as much of it as is sensible on a terminal. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
-
-/* A part of a session's operation, in seconds since its beginning. */
-struct interval {
-	unsigned int session; /* its number */
-	double begin, end;
-	uint64_t bytes;         /* have completed meanwhile */
-	struct counters growth; /* of the port's counters of errors */
-};
-
-/* Prints the rate of an interval and the errors counted meanwhile; with --json as an object, too.
- */
-void print_interval(const struct log *log, const struct interval *interval);
 
 /*
  * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it

@@ -60,7 +60,7 @@ named() {
 }
 
 @test "the pages have the keys of the source's JSON objects, and no others" {
-	local session=(rdma-common/report.c rdma-common/log.c)
+	local session=(rdma-common/report.c rdma-common/json.c)
 	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # which a client alone has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
 	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # which is where a server listens
