@@ -1474,18 +1474,21 @@ static bool is_drained(const struct connection *connection)
  */
 static void advance(struct connection *connection)
 {
+	bool over;
+
 	do {
 		int error = run_actions(connection);
 
 		if (!error)
 			error = post_what_is_due(connection);
+		over = !error && is_operation_over(connection);
 		if (error)
 			note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
-		else if (is_operation_over(connection))
+		if (over) /* MSG_DONE may be due now */
 			connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
 		if (is_drained(connection))
 			connection_handle(connection, EVENT_DRAINED, STATUS_SUCCESS);
-	} while (connection->actions && connection->protocol.phase < PHASE_FINISHED);
+	} while ((over || connection->actions) && connection->protocol.phase < PHASE_FINISHED);
 }
 
 /*
@@ -1505,7 +1508,7 @@ static bool take_completions(struct connection *connection)
 			read_clock(connection);
 		for (int i = 0; i < count; i++) {
 			handle_completion(connection, &completions[i]);
-			if (connection->actions)
+			if (connection->stepped)
 				advance(connection);
 		}
 		all += count;

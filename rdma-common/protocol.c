@@ -472,11 +472,8 @@ static void proceed(struct step *step)
 	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
 		protocol->local = LOCAL_OPERATION_POSTED;
 		step->actions |= ACTION_POST_OPERATION;
-		if (done_follows_at_once(protocol))
-			step->actions |= ACTION_SEND_DONE;
 	} else if (may_post && protocol->local == LOCAL_OPERATION_COMPLETED) {
 		protocol->local = LOCAL_DONE_POSTED;
-		step->actions |= ACTION_SEND_DONE;
 	} else if (protocol->local == LOCAL_DONE_SENT &&
 		   (protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT)) {
 		protocol->local = LOCAL_CHECKING;

@@ -95,15 +95,16 @@ struct event {
 	enum status status;
 };
 
-/* Actions for the caller, in this order; that MSG_DONE is due it sees by the state alone. Bits of a
- * set. */
+/*
+ * Actions for the caller, in this order. MSG_DONE has none: the caller sees by the state that it is
+ * due. Bits of a set.
+ */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
-	ACTION_SEND_DONE = 1 << 2,
-	ACTION_SEND_VERDICT = 1 << 3,
-	ACTION_DISCONNECT = 1 << 4,
-	ACTION_FORCE_ERROR = 1 << 5, /* force the queue pair into the error state */
+	ACTION_SEND_VERDICT = 1 << 2,
+	ACTION_DISCONNECT = 1 << 3,
+	ACTION_FORCE_ERROR = 1 << 4, /* force the queue pair into the error state */
 };
 
 struct step {

@@ -460,7 +460,7 @@ static void judge_ending(const struct world *world, enum role role)
 		violate(VIOLATION_FALSE_FAILURE);
 }
 
-#define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
+#define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | SENDS_DONE | ACTION_SEND_VERDICT)
 
 static bool is_refused(const struct side *side, unsigned int actions)
 {
@@ -479,7 +479,7 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 		post(side, REQUEST_OPERATION);
 	if (actions & ACTION_POST_OPERATION && !operates(role))
 		set(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED); /* nothing to do */
-	if (actions & ACTION_SEND_DONE)
+	if (actions & SENDS_DONE)
 		post(side, REQUEST_DONE);
 	if (actions & ACTION_SEND_VERDICT)
 		post(side, REQUEST_VERDICT);
@@ -507,10 +507,12 @@ static void feed(struct world *world, enum role role, struct event event)
 
 	do {
 		struct step step = take_step(setting.fault, unpack(side, role), event);
-		bool refused = is_refused(side, step.actions);
+		unsigned int actions =
+			actions_and_done((enum local_stage)side->protocol.local, &step);
+		bool refused = is_refused(side, actions);
 
 		protocol_pack(&side->protocol, &step.protocol);
-		perform(world, role, step.actions);
+		perform(world, role, actions);
 		again = refused || (side->protocol.phase == PHASE_CLOSING &&
 				    !side->protocol.drained && !outstanding(side));
 		event.type = refused ? EVENT_SEND_REFUSED : EVENT_DRAINED;

@@ -38,7 +38,7 @@ struct session {
 	enum status status; /* how it ends */
 };
 
-#define OPERATE (ACTION_POST_OPERATION | ACTION_SEND_DONE)
+#define OPERATE (ACTION_POST_OPERATION | SENDS_DONE)
 #define GOOD    STATUS_SUCCESS
 #define WRONG   STATUS_CONTENTS_WRONG
 #define FAILED  STATUS_LOCAL_FAILURE
@@ -56,7 +56,7 @@ static const struct session sessions[] = {
 { "a server delivers, verifies and waits for the client to go", DONE, "s", "rwn", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "done waits for a read", OPERATING, "cs", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, SENDS_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
 { "the peer may be done before this side's MSG_MR is known to have left", NEW, "s", "w", false,
   { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
 { "a message may overtake the news of the connection", NEW, "s", "w", false,
@@ -67,7 +67,7 @@ static const struct session sessions[] = {
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, IS_LEFT }, GOOD },
 { "its disconnection may overtake the payload", OPERATING, "s", "r", true,
-  { { EVENT_OPERATION_COMPLETED, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
+  { { EVENT_OPERATION_COMPLETED, SENDS_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
 { "if it stays it is not waited for for ever", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
 /* What is wrong. */
@@ -146,11 +146,12 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 	for (size_t i = 0; i < count; i++) {
 		struct event event = { .type = moments[i].event, .status = moments[i].status };
 		struct step step = protocol_step(*protocol, event);
+		unsigned int actions = actions_and_done(protocol->local, &step);
 
 		*protocol = step.protocol;
-		if (step.actions != moments[i].actions)
+		if (actions != moments[i].actions)
 			fail_msg("%s: moment %zu, %s: actions 0x%x, not 0x%x; %s, %s", what, i + 1,
-				 event_name(event.type), step.actions, moments[i].actions,
+				 event_name(event.type), actions, moments[i].actions,
 				 local_stage_name(protocol->local),
 				 remote_stage_name(protocol->remote));
 	}
@@ -167,8 +168,7 @@ static struct protocol begin(const struct session *session, enum role role, char
 	const struct moment server_begins[] = { { EVENT_ESTABLISHED, 0, 0 },
 						{ EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
 						{ EVENT_MR_SENT, post, 0 } };
-	const struct moment ends[] = { { EVENT_OPERATION_COMPLETED, writes ? 0 : ACTION_SEND_DONE,
-					 0 },
+	const struct moment ends[] = { { EVENT_OPERATION_COMPLETED, writes ? 0 : SENDS_DONE, 0 },
 				       { EVENT_DONE_SENT, 0, 0 } };
 	size_t connected = client ? 2 : 1;
 	struct protocol protocol = protocol_start(role, writes ? OPERATION_WRITE : OPERATION_READ);
@@ -339,7 +339,7 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 /* A side, and what was observed from outside. */
 struct world {
 	struct protocol_bytes side;
-	uint8_t posted; /* enum action, or-ed */
+	uint8_t posted; /* enum action and SENDS_DONE, or-ed */
 	uint8_t asked;  /* to check, and no answer yet */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
@@ -366,8 +366,7 @@ static const char *const violation_names[] = { "none", "no progress", "what must
 
 #include "explorer.h"
 
-#define POSTING_ACTIONS \
-	(ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
+#define POSTING_ACTIONS (ACTION_SEND_MR | ACTION_POST_OPERATION | SENDS_DONE | ACTION_SEND_VERDICT)
 
 /* Every event, with each status that makes a difference. */
 static const struct event events[] = {
@@ -434,7 +433,7 @@ static void watch_done(const struct occasion *occasion)
 {
 	const struct protocol *after = &occasion->after;
 	bool operation = occasion->actions & ACTION_POST_OPERATION;
-	bool done = occasion->actions & ACTION_SEND_DONE;
+	bool done = occasion->actions & SENDS_DONE;
 
 	if (operation) {
 		REQUIRE(after->remote >= REMOTE_MR);
@@ -451,8 +450,8 @@ static void watch_done(const struct occasion *occasion)
  */
 static void watch_posts(const struct occasion *occasion)
 {
-	static const unsigned int order[] = { ACTION_SEND_MR, ACTION_POST_OPERATION,
-					      ACTION_SEND_DONE, ACTION_SEND_VERDICT };
+	static const unsigned int order[] = { ACTION_SEND_MR, ACTION_POST_OPERATION, SENDS_DONE,
+					      ACTION_SEND_VERDICT };
 	const struct protocol *before = &occasion->before, *after = &occasion->after;
 	unsigned int earlier = 0;
 
@@ -500,7 +499,7 @@ static void watch_messages(const struct occasion *occasion)
 		REQUIRE(after->verifying);
 	if (after->remote >= REMOTE_VERDICT && before->remote < REMOTE_VERDICT)
 		REQUIRE(occasion->event.type == EVENT_PEER_GAVE_UP || before->gave_up ||
-			occasion->world->posted & ACTION_SEND_DONE);
+			occasion->world->posted & SENDS_DONE);
 }
 
 /* Watches this side's findings and the peer's first verdict: the bases of success. */
@@ -599,7 +598,7 @@ static void make_successors(const struct world *world)
 		struct step step = protocol_step(protocol, events[i]);
 		struct world next = *world;
 		const struct occasion occasion = { &next, protocol, step.protocol, events[i],
-						   step.actions };
+						   actions_and_done(protocol.local, &step) };
 
 		watch(&occasion);
 		protocol_pack(&next.side, &step.protocol);
