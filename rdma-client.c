@@ -486,23 +486,23 @@ static void wait_until(struct engine *engine, int64_t time)
 }
 
 /* Sessions of --check with PORT: as session_function says. */
-static void run_check_sessions(struct check *check, void *argument)
+static void run_check_sessions(struct probe *probe, void *argument)
 {
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
-				 .options = &check->session,
-				 .address = check->address,
-				 .sources = check->sources };
+				 .options = &probe->session,
+				 .address = probe->path->address,
+				 .sources = probe->path->sources };
 	struct connection *connection;
 
-	wait_until(engine, check->start);
+	wait_until(engine, probe->start);
 	if (engine->process.signal_number)
 		return;
-	engine->payload = payload_pattern(check->session.pattern_size);
+	engine->payload = payload_pattern(probe->session.pattern_size);
 	run_sessions(&client);
-	check->reached |= client.settled;
+	probe->reached |= client.settled;
 	while ((connection = TAILQ_FIRST(&engine->connections))) {
-		check_take(check, connection);
+		probe_take(probe, connection);
 		connection_destroy(connection);
 	}
 }
@@ -518,7 +518,7 @@ static enum status run_check(struct engine *engine)
 		fflush(stdout); /* before the console has a thread that writes there, too */
 		status = engine_open(engine);
 		if (status == STATUS_SUCCESS)
-			status = check_server(&check, run_check_sessions, engine);
+			status = probe_server(&check.probe, run_check_sessions, engine);
 	}
 	return check_finish(&check, status);
 }

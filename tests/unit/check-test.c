@@ -106,7 +106,7 @@ static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 /* The least rate and the time are for what is measured: a size is tried once, however slowly. */
 static void start(unsigned int kind, const struct turn *turns)
 {
-	json_object_put(path.check.findings); /* of the last one, if any */
+	json_object_put(path.check.findings.all); /* of the last one, if any */
 	memset(&path, 0, sizeof(path));
 	path.options = default_options(ROLE_CLIENT);
 	path.options.address = "host";
@@ -119,12 +119,12 @@ static void start(unsigned int kind, const struct turn *turns)
 	path.options.minimum_rate = 0;
 	path.options.duration_seconds = kind & RATED ? 2 : 0;
 	path.options.operation = kind & WRITES ? OPERATION_WRITE : OPERATION_READ;
-	path.check.session.operation = path.options.operation;
-	path.check.mtu = kind & (UNKNOWN | RATED) ? 0 : MTU;
-	path.check.iwarp = kind & OVER_IWARP;
-	path.check.infiniband = kind & OVER_INFINIBAND;
-	path.check.roce_v1 = kind & OVER_ROCE_V1;
-	path.check.address = &ipv4_address;
+	path.check.probe.session.operation = path.options.operation;
+	path.check.path.mtu = kind & (UNKNOWN | RATED) ? 0 : MTU;
+	path.check.path.iwarp = kind & OVER_IWARP;
+	path.check.path.infiniband = kind & OVER_INFINIBAND;
+	path.check.path.roce_v1 = kind & OVER_ROCE_V1;
+	path.check.path.address = &ipv4_address;
 	path.turns = turns;
 	path.device = "";
 	path.measures = kind & RATED;
@@ -168,7 +168,7 @@ static void measure(struct connection *connection, const struct turn *turn)
 static struct ibv_device device = { .transport_type = IBV_TRANSPORT_IWARP };
 static struct ibv_context verbs = { .device = &device };
 
-static void run_one(struct check *check)
+static void run_one(struct probe *probe)
 {
 	const struct turn *turn = path.turns++;
 	struct rdma_cm_id id = { .verbs = turn->port ? &verbs : NULL };
@@ -192,11 +192,11 @@ static void run_one(struct check *check)
 		.id = &id,
 	};
 
-	assert_int_equal(check->session.pattern_size, turn->size);
-	assert_int_equal(check->session.short_reply, turn->short_reply);
-	assert_int_equal(check->session.operation != path.options.operation, turn->other);
-	assert_int_equal(check->start > now_milliseconds(), turn->later);
-	assert_measures(&check->session, turn->measured);
+	assert_int_equal(probe->session.pattern_size, turn->size);
+	assert_int_equal(probe->session.short_reply, turn->short_reply);
+	assert_int_equal(probe->session.operation != path.options.operation, turn->other);
+	assert_int_equal(probe->start > now_milliseconds(), turn->later);
+	assert_measures(&probe->session, turn->measured);
 	if (turn->absent)
 		return;
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };
@@ -204,32 +204,32 @@ static void run_one(struct check *check)
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
 	snprintf(connection.cause, sizeof(connection.cause), "cause %d", turn->status);
-	check_take(check, &connection);
-	check->reached |= turn->connected || turn->greeting != GREETING_NONE;
+	probe_take(probe, &connection);
+	probe->reached |= turn->connected || turn->greeting != GREETING_NONE;
 }
 
-static void run(struct check *check, UNUSED void *argument)
+static void run(struct probe *probe, UNUSED void *argument)
 {
-	for (unsigned int i = 0; i < check->session.connections; i++)
-		run_one(check);
+	for (unsigned int i = 0; i < probe->session.connections; i++)
+		run_one(probe);
 }
 
 /* Runs all that the script has, prints that to nobody, and keeps the findings. How it ended. */
 static void play(enum status expected)
 {
 	int nobody = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	struct json_object *findings = json_object_get(path.check.findings);
+	struct json_object *findings = json_object_get(path.check.findings.all);
 	bool failed;
 
-	assert_int_equal(check_server(&path.check, run, NULL), expected);
+	assert_int_equal(probe_server(&path.check.probe, run, NULL), expected);
 	assert_int_equal(path.turns->size, 0);
 	assert_int_equal(console_open(&path.console, nobody, nobody), 0);
 	assert_int_equal(check_finish(&path.check, expected), expected);
 	assert_true(console_drain(&path.console, 10000, -1));
 	assert_int_equal(console_close(&path.console, &failed), 0);
 	close(nobody);
-	assert_null(path.check.findings);
-	path.check.findings = findings;
+	assert_null(path.check.findings.all);
+	path.check.findings.all = findings;
 }
 
 /* What is found by a name; NULL: it is not there, or null. */
@@ -240,7 +240,7 @@ static const char *value_of(struct json_object *object, const char *key)
 
 static struct json_object *findings_of(const char *step)
 {
-	return json_object_object_get(path.check.findings, step);
+	return json_object_object_get(path.check.findings.all, step);
 }
 
 /* All of a step, each as "status: text", with " -> advice" if there is any, and " | " between. */
@@ -291,8 +291,8 @@ static void examine(const char *step, const struct example *examples, size_t cou
 		start(example->kind, example->turns);
 		path.options.minimum_rate = example->minimum_rate;
 		path.options.connections = example->connections ? example->connections : 1;
-		path.check.link_rate = example->link;
-		path.check.is_software = example->is_software;
+		path.check.path.link_rate = example->link;
+		path.check.path.is_software = example->is_software;
 		play(example->status);
 		expect(step, example->found);
 	}
@@ -533,10 +533,10 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 		char pattern[512];
 
 		start(cases[i].kind, turns);
-		path.check.mtu = cases[i].own;
+		path.check.path.mtu = cases[i].own;
 		path.mtu = cases[i].mtu;
 		path.device = cases[i].device;
-		snprintf(path.check.gid, sizeof(path.check.gid), "%s", cases[i].gid);
+		snprintf(path.check.path.gid, sizeof(path.check.path.gid), "%s", cases[i].gid);
 		play(BROKEN);
 		snprintf(pattern, sizeof(pattern), "ok: peer: rdma-server read%s", cases[i].found);
 		expect("server", pattern);
@@ -771,8 +771,8 @@ TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 		path.process.signal_number = cases[i].signal_number;
 		snprintf(path.process.failure, CAUSE_SIZE, "%s", cases[i].failure);
 		play(cases[i].status);
-		assert_string_equal(value_of(path.check.findings, "status"), cases[i].number);
-		assert_string_equal(value_of(path.check.findings, "error"), cases[i].error);
+		assert_string_equal(value_of(path.check.findings.all, "status"), cases[i].number);
+		assert_string_equal(value_of(path.check.findings.all, "error"), cases[i].error);
 	}
 }
 
@@ -825,18 +825,18 @@ TEST(the_next_address_is_examined_anew)
 	struct addrinfo next = { .ai_addr = (struct sockaddr *)&address };
 
 	start(OVER_INFINIBAND, turns);
-	path.check.untried = &next;
+	path.check.path.untried = &next;
 	for (int i = 0; i < 4; i++)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
 	play(BROKEN);
-	assert_null(path.check.untried);
-	assert_false(path.check.infiniband); /* the next one is iWARP's */
+	assert_null(path.check.path.untried);
+	assert_false(path.check.path.infiniband); /* the next one is iWARP's */
 	expect("counters", "ok: *");
 	/* unless a server of this project answered */
 	start(OVER_IWARP, refused);
-	path.check.untried = &next;
+	path.check.path.untried = &next;
 	play(REFUSAL);
-	assert_ptr_equal(path.check.untried, &next);
+	assert_ptr_equal(path.check.path.untried, &next);
 }
 
 RUN_TESTS(NULL, NULL)

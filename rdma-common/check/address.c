@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+#include "address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <string.h>
+
+#include "../clock.h"
+#include "../negotiate.h"
+#include "../process.h"
+#include "congestion.h"
+
+static const char *gid_type_name(uint32_t type)
+{
+	if (type == IBV_GID_TYPE_ROCE_V1)
+		return "RoCE v1";
+	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
+}
+
+/* Reports from where the address is reached: the GID is the one that a connection would use. */
+static void report_address(struct path *path, struct rdma_cm_id *id)
+{
+	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
+	struct ibv_gid_entry gid;
+	const char *advice = NULL;
+
+	path->infiniband = path->roce_v1 = false;
+	append(&path->findings->found, "resolved: from %s by %s port %u",
+	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
+	       id->port_num);
+	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
+		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
+
+		path->infiniband = gid.gid_type == IBV_GID_TYPE_IB;
+		path->roce_v1 = gid.gid_type == IBV_GID_TYPE_ROCE_V1;
+		if (!path->infiniband)
+			advice = host_gid_advice(gid.gid.raw, !path->roce_v1);
+		append(&path->findings->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
+		       inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
+		       gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
+	}
+	append(&path->findings->advice, "%s", advice ? advice : "");
+	findings_report(path->findings, "address", true);
+}
+
+/* Why an address or a route is not: what failed, if that is not the resolving itself. False. */
+static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
+		       const char *advice)
+{
+	append(&path->findings->found, "not resolved: %s%s", attempt, reason);
+	append(&path->findings->advice, "%s", advice);
+	return findings_report(path->findings, step, false);
+}
+
+/*
+ * Return true if the last call on `id` may have failed in librdmacm, after a good event of the
+ * kernel. The call's errno is EPERM then, whatever the reason was (ucma_complete() in its cma.c).
+ */
+static bool hides_reason(const struct rdma_cm_id *id)
+{
+	return id->event && id->event->status == -1;
+}
+
+static const char *reason_of(const struct rdma_cm_id *id, int error)
+{
+	return hides_reason(id)
+		       ? "librdmacm failed and does not say why, or the kernel does not permit it"
+		       : strerror(error);
+}
+
+/* Return what helps if the address of `id` is not resolved. */
+static const char *address_advice(const struct path *path, const struct rdma_cm_id *id, int error)
+{
+	const char *loopback = loopback_advice(path->address->ai_addr);
+
+	if (hides_reason(id))
+		return "look for the RDMA device that leads there with 'ibv_devices', and check "
+		       "that this user may open the files in /dev/infiniband";
+	if (error == EADDRNOTAVAIL && path->sources)
+		return "give --bind an address of this host ('ip address')";
+	if (loopback)
+		return loopback;
+	return "is the host up ('ping')? Does 'ip route get' lead over a network interface that "
+	       "'rdma link' names?";
+}
+
+/*
+ * Resolves the address, from that of --bind if there is one, in as many attempts as fit in before
+ * `deadline`. 0 or an errno value.
+ */
+static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
+{
+	struct sockaddr *source = choose_source(path->sources, path->address);
+	int error;
+
+	do
+		error = resolve_address(id, source, path->address->ai_addr, deadline) ? errno : 0;
+	while (error == ETIMEDOUT);
+	return error == ETIME ? ETIMEDOUT : error;
+}
+
+/*
+ * How the network interface keeps RoCE's packets from being dropped where the network is full. RoCE
+ * v1 has no IP header, and so no DSCP.
+ */
+static void report_congestion(struct path *path, struct rdma_cm_id *id)
+{
+	char name[IF_NAMESIZE];
+	int tos = type_of_service(id);
+	struct ibv_gid_entry gid;
+
+	if (tos < 0 || path->roce_v1 || !find_gid(id, &gid) ||
+	    !if_indextoname(gid.ndev_ifindex, name))
+		return;
+	append(&path->findings->found, "%s: type of service %d; ", name, tos);
+	if (congestion_describe(name, (unsigned int)tos, &path->findings->found) &&
+	    path->options->tos != DEFAULT_TOS)
+		congestion_advise(name, (unsigned int)tos, &path->findings->advice);
+	findings_report(path->findings, "lossless", true);
+}
+
+/*
+ * Resolves the address and then the route, before `deadline` as now_milliseconds() counts, and
+ * keeps what sessions are judged by. False: the findings say why not.
+ */
+static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
+{
+	const char *loopback = loopback_advice(path->address->ai_addr);
+	int error = resolve(path, id, deadline);
+	struct ibv_port_attr port;
+	int64_t remaining;
+
+	if (error)
+		return unresolved(path, "address", "", reason_of(id, error),
+				  address_advice(path, id, error));
+	report_address(path, id);
+	remaining = deadline - now_milliseconds();
+	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
+		return unresolved(path, "route", "", reason_of(id, errno),
+				  loopback ? loopback
+					   : "InfiniBand: is the subnet manager running?");
+	path->mtu = path_mtu(id);
+	append(&path->findings->found, "resolved");
+	if (path->mtu > 0)
+		append(&path->findings->found, ", MTU of the path %u bytes", path->mtu);
+	else if (!ibv_query_port(id->verbs, id->port_num, &port))
+		path->mtu = mtu_bytes(port.active_mtu);
+	findings_report(path->findings, "route", true);
+	report_congestion(path, id);
+	return true;
+}
+
+/* Reports why no connection can be made from the address of --bind. False. */
+static bool refuse_source(struct path *path, const char *reason)
+{
+	append(&path->findings->found, "not resolved: cannot connect from '%s': %s",
+	       short_name(path->options->bind).text, reason);
+	append(&path->findings->advice,
+	       "give --bind an address of this host ('ip address') of the family "
+	       "of the one to connect to");
+	return findings_report(path->findings, "address", false);
+}
+
+/* Finds the route to path->address. False: it has none, and the findings say why. */
+static bool check_address(struct path *path)
+{
+	int64_t deadline = now_milliseconds() + timeout_milliseconds(path->options);
+	struct rdma_cm_id *id;
+	bool found;
+
+	if (path->sources && !choose_source(path->sources, path->address))
+		return refuse_source(path, "it is of another family");
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		int error = errno;
+		const char *advice = descriptor_advice(error);
+
+		return unresolved(path, "address",
+				  "cannot use the connection manager: ", strerror(error),
+				  advice ? advice : "is the module rdma_ucm loaded?");
+	}
+	if (set_type_of_service(id, path->options))
+		found = unresolved(path, "address", "cannot set --tos: ", strerror(errno), "");
+	else
+		found = check_route(path, id, deadline);
+	if (found) {
+		const char *device = id->verbs->device->ibdev_path;
+
+		path->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+		path->gid[0] = '\0';
+		if (!path->iwarp)
+			inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, path->gid,
+				  sizeof(path->gid));
+		devices_try_memory(path->devices, id->verbs);
+		path->is_software = host_is_software(device);
+		path->link_rate =
+			path->is_software ? 0 : host_port_rate(device, id->port_num) * 1e9;
+	}
+	rdma_destroy_id(id);
+	return found;
+}
+
+bool path_look_up(struct path *path)
+{
+	const struct options *options = path->options;
+	int error = look_up_name(options->address, options->port, &path->addresses);
+
+	if (error) {
+		append(&path->findings->found, "'%s' not resolved: %s",
+		       short_name(options->address).text, lookup_error(error));
+		append(&path->findings->advice, "give an address, or add the name to /etc/hosts");
+		return findings_report(path->findings, "name", false);
+	}
+	path->untried = path->addresses;
+	error = options->bind ? look_up_name(options->bind, NULL, &path->sources) : 0;
+	return !error || refuse_source(path, lookup_error(error));
+}
+
+bool path_find_next(struct path *path)
+{
+	bool found = false;
+
+	while (path->untried && !found) {
+		path->address = path->untried;
+		path->untried = path->untried->ai_next;
+		append(&path->findings->found, "'%s' is %s",
+		       short_name(path->options->address).text,
+		       endpoint_of(path->address->ai_addr).address);
+		findings_report(path->findings, "name", true);
+		found = check_address(path);
+	}
+	return found;
+}
+
+void path_release(struct path *path)
+{
+	if (path->addresses)
+		freeaddrinfo(path->addresses);
+	if (path->sources)
+		freeaddrinfo(path->sources);
+}

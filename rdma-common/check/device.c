@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "device.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <infiniband/verbs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../negotiate.h"
+#include "../memory.h"
+#include "../process.h"
+
+/* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
+ */
+#define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
+
+/* ---- Addresses of this host that lead to a device ---- */
+
+/*
+ * Ask the connection manager which port of which device an address leads to, and keep the answer if
+ * it names one. The kernel finds a device only if this network namespace has the network interface
+ * (cma_acquire_dev_by_src_ip() of its cma.c), whatever GIDs the device shows here; librdmacm only
+ * if it can open the device. Return 0, or an errno value if the connection manager cannot be asked.
+ */
+static int bind_address(struct host_view *view, const struct ifaddrs *one)
+{
+	struct host_address *found = &view->addresses[view->address_count];
+	struct rdma_cm_id *id;
+
+	if (!one->ifa_addr ||
+	    (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+		return 0;
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return errno;
+	/* a loopback address is accepted, but leads to no device */
+	if (!rdma_bind_addr(id, one->ifa_addr) && id->verbs) {
+		*found = (struct host_address){ .verbs = id->verbs,
+						.port = id->port_num,
+						.gid = id->route.addr.addr.ibaddr.sgid };
+		/* an IPv4 address may have a label: "eth0:1" */
+		snprintf(found->interface, sizeof(found->interface), "%.*s",
+			 (int)strcspn(one->ifa_name, ":"), one->ifa_name);
+		found->interface_index = if_nametoindex(found->interface);
+		view->address_count++;
+	}
+	rdma_destroy_id(id);
+	return 0;
+}
+
+/* Find all addresses of this network namespace that lead to a device. 0 or an errno value. */
+static int find_own_addresses(struct host_view *view)
+{
+	struct ifaddrs *all;
+	size_t count = 0;
+	int error = 0;
+
+	if (getifaddrs(&all))
+		return errno;
+	for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+		count++;
+	view->addresses = calloc(count + 1, sizeof(*view->addresses));
+	if (!view->addresses)
+		error = ENOMEM;
+	for (const struct ifaddrs *one = all; one && !error; one = one->ifa_next)
+		error = bind_address(view, one);
+	freeifaddrs(all);
+	return error;
+}
+
+/* ---- Devices ---- */
+
+/* One port of a device; whether it can be used. */
+static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
+{
+	enum ibv_transport_type transport = verbs->device->transport_type;
+	bool iwarp = transport == IBV_TRANSPORT_IWARP, reliable, active, reached;
+	struct ibv_port_attr port;
+	int error = verb_error(ibv_query_port(verbs, number, &port));
+
+	append(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
+	       number);
+	if (error) {
+		append(&devices->findings->found, "cannot be queried: %s", strerror(error));
+		return findings_report(devices->findings, "device", false);
+	}
+	append(&devices->findings->found, "%s, %s", transport_name(verbs, &port),
+	       ibv_port_state_str(port.state));
+	if (!iwarp)
+		append(&devices->findings->found, ", MTU %u of %u bytes",
+		       mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
+	reliable = iwarp || transport == IBV_TRANSPORT_IB;
+	active = port.state == IBV_PORT_ACTIVE;
+	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
+	if (!reliable) /* EFA */
+		append(&devices->findings->advice,
+		       "it has no reliable connections, which all sessions need");
+	else if (!active)
+		append(&devices->findings->advice,
+		       "it carries nothing; plug the cable in, set the network interface up ('ip "
+		       "link'), or start the subnet manager of InfiniBand");
+	else if (!reached)
+		append(&devices->findings->advice,
+		       "no address of this network namespace leads to it: give its network "
+		       "interface one ('rdma link', 'ip address', IPoIB for InfiniBand); give a "
+		       "container that interface, or the host's network");
+	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
+		 !iwarp)
+		append(&devices->findings->advice,
+		       "larger packets are faster: raise the MTU of the network interface, as on "
+		       "the other host and between ('ip link set ... mtu 4200')");
+	return findings_report(devices->findings, "device", reliable && active && reached);
+}
+
+/* Return what to change if this user cannot open the connection manager; NULL: nothing. */
+static const char *advise_rdma_cm(void)
+{
+	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
+		return NULL;
+	return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see its mode, "
+	       "and load the module rdma_ucm";
+}
+
+/* What to change where there is no device: to most of them this user may have no access. */
+static const char *advise_no_device(int error)
+{
+	const char *advice = descriptor_advice(error);
+
+	if (advice)
+		return advice;
+	if (access("/dev/infiniband", X_OK))
+		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
+		       "container, give it the files of that folder ('--device'); without an "
+		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
+		       "type rxe netdev eth0')";
+	advice = advise_rdma_cm();
+	if (advice)
+		return advice;
+	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
+	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
+}
+
+/* The ports of a device; whether one can be used. */
+static bool check_device(struct devices *devices, struct ibv_context *verbs)
+{
+	struct ibv_device_attr attributes;
+	int error = verb_error(ibv_query_device(verbs, &attributes));
+	bool usable = false;
+
+	if (error) {
+		append(&devices->findings->found, "%s: cannot be queried: %s",
+		       ibv_get_device_name(verbs->device), strerror(error));
+		return findings_report(devices->findings, "device", false);
+	}
+	/* as many as a uint8_t counts: it would be 0 behind the last one */
+	for (unsigned int port = 1; port <= attributes.phys_port_cnt; port++)
+		usable |= check_port(devices, verbs, (uint8_t)port);
+	return usable;
+}
+
+/* ---- Memory ---- */
+
+/* Registers so much with the device, for a moment. 0 or an errno value. */
+static int try_to_register(const struct devices *devices, struct ibv_context *verbs, size_t size)
+{
+	void *memory = memory_map(size);
+	struct ibv_pd *pd = memory ? ibv_alloc_pd(verbs) : NULL;
+	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	struct console *console = devices->findings->console;
+	int error = mr ? 0 : errno, stays;
+
+	stays = mr ? verb_error(ibv_dereg_mr(mr)) : 0;
+	if (stays)
+		print_warning(console, "cannot deregister %zu bytes of memory: %s", size,
+			      strerror(stays));
+	else if (memory)
+		memory_unmap(memory, size);
+	stays = pd ? verb_error(ibv_dealloc_pd(pd)) : 0;
+	if (stays)
+		print_warning(console, "cannot free a protection domain: %s", strerror(stays));
+	return error;
+}
+
+void devices_try_memory(struct devices *devices, struct ibv_context *verbs)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), needed = SESSION_PAGES * page;
+	struct lock_limit lock = memory_lock_limit();
+
+	devices->memory_error = try_to_register(devices, verbs, needed);
+	devices->memory_tried = true;
+	if (devices->memory_error)
+		devices->lock_limited = lock.bytes < needed && (devices->memory_error == ENOMEM ||
+								devices->memory_error == EPERM);
+	else if (lock.bytes < MODEST_LOCKED_MEMORY && lock.bytes < memory_budget("").total)
+		devices->lock_limited =
+			try_to_register(devices, verbs, (size_t)lock.bytes + page) != 0;
+	else
+		devices->lock_limited = lock.bytes != UINT64_MAX;
+}
+
+/* ---- All devices ---- */
+
+/* Report that no address of this host could be bound, so that no port is known to be usable. */
+static bool report_unbound(struct devices *devices)
+{
+	const char *advice = descriptor_advice(devices->view_error);
+
+	if (!advice)
+		advice = advise_rdma_cm();
+	append(&devices->findings->found,
+	       "not known which port an address of this host leads to: %s",
+	       strerror(devices->view_error));
+	append(&devices->findings->advice, "%s", advice ? advice : "");
+	return findings_report(devices->findings, "device", false);
+}
+
+bool devices_check(struct devices *devices, bool with_memory)
+{
+	struct host_view *view = &devices->view;
+	bool usable = false;
+	int count = 0, error;
+
+	errno = 0;
+	view->devices = rdma_get_devices(&count);
+	error = view->devices ? 0 : errno;
+	view->device_count = view->devices ? (size_t)count : 0;
+	if (view->device_count > 0)
+		devices->view_error = find_own_addresses(view);
+	for (size_t i = 0; i < view->device_count; i++) {
+		usable |= check_device(devices, view->devices[i]);
+		if (with_memory && !devices->memory_error)
+			devices_try_memory(devices, view->devices[i]);
+	}
+	if (devices->view_error)
+		return report_unbound(devices);
+	if (view->device_count > 0)
+		return usable;
+	append(&devices->findings->found, "none");
+	if (descriptor_advice(error))
+		append(&devices->findings->found, ": %s", strerror(error));
+	append(&devices->findings->advice, "%s", advise_no_device(error));
+	return findings_report(devices->findings, "device", false);
+}
+
+void devices_release(struct devices *devices)
+{
+	if (devices->view.devices)
+		rdma_free_devices(devices->view.devices);
+	free(devices->view.addresses);
+	devices->view = (struct host_view){ 0 };
+}
+
+bool devices_check_memory(struct devices *devices)
+{
+	struct lock_limit lock = memory_lock_limit();
+	bool good = !devices->memory_error;
+	bool limited = devices->memory_tried ? devices->lock_limited : lock.applies;
+	const char *advice = shortage_advice(devices->memory_error);
+
+	if (!devices->memory_tried && !limited)
+		return true;
+	if (!good)
+		append(&devices->findings->found,
+		       "%ld KiB, which a session needs, cannot be registered: %s%s",
+		       SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024,
+		       strerror(devices->memory_error), limited ? "; " : "");
+	if (limited)
+		append(&devices->findings->found, "%" PRIu64 " KiB may be locked",
+		       lock.bytes / 1024);
+	if (good)
+		append(&devices->findings->found,
+		       limited ? ": the rings of longer payloads are made to fit"
+			       : "may be locked without limit");
+	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
+		append(&devices->findings->advice, "raise it " RAISE_LOCK_LIMIT);
+	else if (advice)
+		append(&devices->findings->advice, "%s", advice);
+	return findings_report(devices->findings, "memory", good);
+}
