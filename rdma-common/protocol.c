@@ -150,8 +150,7 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 	if (protocol->phase < PHASE_CLOSING)
 		return true;
 	return protocol->status == STATUS_PEER_LOST &&
-	       (status == STATUS_CONTENTS_WRONG ||
-		(waits_for_explanation(protocol) && status != STATUS_PEER_LOST));
+	       (status == STATUS_CONTENTS_WRONG || waits_for_explanation(protocol));
 }
 
 /*

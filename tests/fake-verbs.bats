@@ -726,6 +726,8 @@ happy_path() {
 	client	1	iwarp write abandons fail:ibv_post_send:2:22 until:2500	ibv_post_send failed: Invalid argument
 	client	4	[iwarp] write abandons fail:ibv_post_send:3:22 operation=10	RDMA WRITE failed: completion status 10
 	client	1	[iwarp] write abandons fail:ibv_post_send:3:22 operation=4	RDMA WRITE failed: completion status 4
+	client	6	write abandons fail:ibv_post_send:3:22 operation=12	RDMA WRITE failed: completion status 12
+	check 192.0.2.1 20000	6	write check abandons fail:ibv_post_send:3:22 operation=12	> RDMA WRITE failed: completion status 12
 	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
 	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
 	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer received the payload and could not store it
