@@ -575,14 +575,13 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
 				   " that --max-size allows here; raise that",
 				   hello->length, options->maximum_payload);
-	if (refusal == REFUSAL_PASSES)
+	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
 		return failure_set(failure, STATUS_REFUSED, "%s", refusal_in_words(refusal));
 	if (refusal != REFUSAL_NONE)
-		return failure_set(
-			failure, STATUS_CONTENTS_WRONG,
-			"the server accepted with a hello that does not fit: version %u, "
-			"operation %u, %" PRIu64 " bytes",
-			hello->version, hello->operation, hello->length);
+		return failure_set(failure, STATUS_CONTENTS_WRONG,
+				   "the server accepted with a hello that does not fit: "
+				   "operation %u, %" PRIu64 " bytes",
+				   hello->operation, hello->length);
 	if (options->check && !sends_wanted_pattern(options, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not know --check with PORT: it is older, or no "

@@ -126,14 +126,12 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
 {
 	memset(hello, 0, sizeof(*hello));
-	/* that of another version may be shorter */
-	if (!wire || size <= HELLO_AT_VERSION || get(wire + HELLO_AT_MAGIC, 4) != HELLO_MAGIC)
+	if (!wire || size < HELLO_AT_VERSION || get(wire + HELLO_AT_MAGIC, 4) != HELLO_MAGIC)
 		return GREETING_NONE;
-	hello->version = wire[HELLO_AT_VERSION];
-	if (hello->version != HELLO_VERSION)
+	if (size > HELLO_AT_VERSION)
+		hello->version = wire[HELLO_AT_VERSION];
+	if (hello->version != HELLO_VERSION || size < HELLO_SIZE)
 		return GREETING_VERSION;
-	if (size < HELLO_LEAST)
-		return GREETING_NONE;
 	hello->operation = wire[HELLO_AT_OPERATION];
 	hello->flags = (uint16_t)get(wire + HELLO_AT_FLAGS, 2);
 	hello->length = get(wire + HELLO_AT_LENGTH, 8);
@@ -142,8 +140,8 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->lacking = wire[HELLO_AT_LACKING];
 	hello->seconds = (uint32_t)get(wire + HELLO_AT_SECONDS, 4);
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
-	if (size >= HELLO_SIZE) /* what stands for the terminating zero is not copied */
-		memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
+	/* the last byte stays the terminating zero */
+	memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
 	return GREETING_HELLO;
 }
 

@@ -86,9 +86,8 @@ enum resource {
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */
-#define HELLO_LEAST       32 /* bytes of an older release's, which does not name the device */
 #define HELLO_DEVICE_SIZE 16 /* bytes of that name, the terminating zero included */
-#define HELLO_VERSION     2
+#define HELLO_VERSION     3
 
 /*
  * The connection manager's private data: in the connect request and its acceptance what either side
@@ -139,18 +138,22 @@ struct hello {
 
 /* Kinds of private data that a peer may send. */
 enum greeting {
-	GREETING_NONE,    /* no hello: a program that follows the well-known tutorial */
-	GREETING_HELLO,   /* a hello of our version */
-	GREETING_VERSION, /* a hello of another version; only `version` is decoded */
+	GREETING_NONE,  /* no hello: a program that follows the well-known tutorial */
+	GREETING_HELLO, /* a hello of our version */
+	/* A hello of another version, or a short one: only `version` is decoded, 0 if it is cut
+	 * off. */
+	GREETING_VERSION,
 };
 
 /* Writes `hello` in its wire form. Cannot fail. */
 void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
 
 /*
- * Reads a hello out of private data of `size` bytes, NULL and 0 allowed. InfiniBand and RoCE pad
+ * Reads a hello out of private data of `size` bytes, NULL and 0 allowed. Private data that begins
+ * with the magic is a hello, and is never taken for the tutorial's program. InfiniBand and RoCE pad
  * private data with zeros, iWARP does not, so nothing may be concluded from `size` beyond
- * "enough" (rdma_get_cm_event(3), PRIVATE DATA).
+ * "enough" (rdma_get_cm_event(3), PRIVATE DATA). So a short hello with the right version is
+ * recognized over iWARP alone.
  */
 enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 

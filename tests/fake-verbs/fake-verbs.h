@@ -18,7 +18,8 @@
  *   tutorial no-hello         the peer has no hello; the program sends none, and so gets none
  *   one-way every-pass check check-short counts unknown version:N device:NAME
  *                             what else the peer's hello says: flags, that nobody knows where its
- *                             payload ends, another version; without device: an older release
+ *                             payload ends, another version, another device than peer0
+ *   hello-size:N              the first N bytes of the peer's hello arrive (48)
  *   measures back             with check or check-short: a client measures, and the server sends
  *                             for seconds:N; of a server measures says that it takes part
  *   uncounted                 the program may not say how many errors it has counted; with counts

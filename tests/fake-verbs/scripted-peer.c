@@ -22,9 +22,9 @@
 /* The same of a stream whose length it does not know, and its rings then. */
 #define LONGEST_UNKNOWN (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
-/* The name of the program's device. */
-#define DEVICE         "double0"
-#define VERSION_1_SIZE 24 /* bytes of a hello of that version */
+/* The names of the program's device, and of the peer's. */
+#define DEVICE      "double0"
+#define PEER_DEVICE "peer0"
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
@@ -144,20 +144,23 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 		.mtu = (uint8_t)scripted_number("peer-mtu", 0),
 	};
 
-	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : "");
+	snprintf(hello.device, sizeof(hello.device), "%s", device ? device : PEER_DEVICE);
 	return hello;
 }
 
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire)
 {
 	struct hello hello = own_hello(peer, passive);
+	uint32_t size = scripted_number("hello-size", HELLO_SIZE);
 
 	if (is_tutorial())
 		return 0;
+	forbid(size > HELLO_SIZE, "the script needs a shorter hello-size:N");
 	hello.refusal = (uint8_t)refusal;
 	hello.lacking = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0);
 	encode_hello(&hello, wire);
-	return hello.version == 1 ? VERSION_1_SIZE : hello.device[0] ? HELLO_SIZE : HELLO_LEAST;
+	memset(wire + size, 0, HELLO_SIZE - size);
+	return size;
 }
 
 /* Who sends a stream says how long it is, who reads or writes it how often. */

@@ -58,16 +58,16 @@ static void try_hello(const uint8_t *data, size_t size)
 	enum greeting greeting = decode_hello(data, size, &hello);
 
 	if (greeting == GREETING_NONE) {
-		require(size < 5 || memcmp(data, "RWHO", 4) != 0 ||
-			(data[4] == HELLO_VERSION && size < HELLO_LEAST));
+		require(size < 4 || memcmp(data, "RWHO", 4) != 0);
 		return;
 	}
-	require(size > 4 && !memcmp(data, "RWHO", 4) && hello.version == data[4]);
+	require(size >= 4 && !memcmp(data, "RWHO", 4));
+	require(hello.version == (size > 4 ? data[4] : 0));
 	if (greeting == GREETING_VERSION) {
-		require(hello.version != HELLO_VERSION);
+		require(hello.version != HELLO_VERSION || size < HELLO_SIZE);
 		return;
 	}
-	require(hello.version == HELLO_VERSION && size >= HELLO_LEAST);
+	require(hello.version == HELLO_VERSION && size >= HELLO_SIZE);
 	encode_hello(&hello, wire);
 	require(!memcmp(wire, data, 19) && !memcmp(wire + 24, data + 24, 8));
 	require(decode_hello(wire, sizeof(wire), &again) == GREETING_HELLO);
