@@ -307,7 +307,6 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 
 	connection->protocol.operates = options->role == ROLE_CLIENT || !connection->one_way;
 	connection->protocol.verifying = connection->agreement.verifying;
-	connection->protocol.late_windows = connection->agreement.peer.flags & HELLO_LATE_WINDOWS;
 	transfer_init(&connection->transfer, plan);
 }
 
@@ -452,7 +451,7 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
-	unsigned int flags = HELLO_LATE_WINDOWS;
+	unsigned int flags = 0;
 
 	if (connection->one_way)
 		flags |= HELLO_ONE_WAY;

@@ -67,8 +67,7 @@ const char *remote_stage_name(enum remote_stage remote)
 
 bool window_may_be_sent(const struct protocol *protocol)
 {
-	bool confirms =
-		protocol->late_windows && !protocol->gave_up && protocol->remote < REMOTE_VERDICT;
+	bool confirms = !protocol->gave_up && protocol->remote < REMOTE_VERDICT;
 
 	return protocol->phase == PHASE_EXCHANGING && protocol->local >= LOCAL_MR_POSTED &&
 	       (protocol->local < LOCAL_CHECKED || confirms);

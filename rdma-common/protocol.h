@@ -49,8 +49,7 @@ enum remote_stage {
 struct protocol {
 	enum role role;
 	enum operation operation;
-	bool verifying;    /* the peer has a hello: digests and verdicts are exchanged */
-	bool late_windows; /* the peer takes MSG_WINDOW behind this side's MSG_VERDICT */
+	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
 	bool operates; /* this side performs the operation; not a server in a one-way session, whose
 			  operation is nothing */
 	enum phase phase;
@@ -150,8 +149,7 @@ const char *remote_stage_name(enum remote_stage remote);
 
 /*
  * True while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are there. Behind
- * its own it only confirms, so that a peer that stores slowly does not run out of credits; but an
- * older peer does not take that.
+ * its own it only confirms, so that a peer that stores slowly does not run out of credits.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 

@@ -118,8 +118,7 @@ struct hello {
  */
 #define HELLO_CHECK       (1 << 4)
 #define HELLO_CHECK_SHORT (1 << 5) /* with that: a pattern of one byte */
-/* This side takes MSG_WINDOW behind the MSG_VERDICT of its peer, until it has sent its own. */
-#define HELLO_LATE_WINDOWS (1 << 6)
+/* 1 << 6 is reserved. */
 /* The server performs whichever operation a client asks for. */
 #define HELLO_ANY_OPERATION (1 << 7)
 /* This side reports the errors that ports count: the peer counts its own, and tells how many. */

@@ -32,7 +32,6 @@
  *   late-source               the peer announces its ring before there is anything in it
  *   trickles:N                a pipe that the program reads gives a byte every N milliseconds
  *   stores:N                  the peer stores no more than N bytes in a quarter of a second
- *   no-late-windows           it is older, and takes no MSG_WINDOW behind MSG_VERDICT
  *   DONE-first                the end of what the peer sends is in MSG_DONE, in no MSG_WINDOW
  *   memory:N unbound limited  RLIMIT_MEMLOCK, which the driver applies to every process, as siw
  *                             does; unbound: the driver does not; limited: the kernel applies it

@@ -25,6 +25,8 @@
 /* The names of the program's device, and of the peer's. */
 #define DEVICE      "double0"
 #define PEER_DEVICE "peer0"
+/* The flags of a hello that nobody sets (rdma-pair(7)). */
+#define RESERVED_FLAGS (1 << 6 | 0xf800)
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3
 
@@ -114,25 +116,17 @@ static bool peer_sends(bool passive)
 	return !scripted("one-way") || passive == writes();
 }
 
-/* A window behind the verdict of its sender, which an older release does not. */
-static bool takes_late_windows(void)
-{
-	return !scripted("no-late-windows");
-}
-
 static struct hello own_hello(const struct peer *peer, bool passive)
 {
 	bool unknown = scripted("unknown") && peer_sends(passive);
-	unsigned int flags = (scripted("one-way") ? HELLO_ONE_WAY : 0) |
-			     (unknown ? HELLO_UNKNOWN : 0) |
-			     (scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
-			     (scripted("check") ? HELLO_CHECK : 0) |
-			     (scripted("check") && !passive ? HELLO_PATTERN : 0) |
-			     (scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
-			     (scripted("measures") ? HELLO_CHECK_RATE : 0) |
-			     (scripted("back") ? HELLO_CHECK_BACK : 0) |
-			     (scripted("counts") ? HELLO_COUNTS : 0) |
-			     (takes_late_windows() ? HELLO_LATE_WINDOWS : 0);
+	unsigned int flags =
+		(scripted("one-way") ? HELLO_ONE_WAY : 0) | (unknown ? HELLO_UNKNOWN : 0) |
+		(scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
+		(scripted("check") ? HELLO_CHECK : 0) |
+		(scripted("check") && !passive ? HELLO_PATTERN : 0) |
+		(scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
+		(scripted("measures") ? HELLO_CHECK_RATE : 0) |
+		(scripted("back") ? HELLO_CHECK_BACK : 0) | (scripted("counts") ? HELLO_COUNTS : 0);
 	const char *device = scripted_text("device");
 	struct hello hello = {
 		.version = (uint8_t)scripted_number("version", HELLO_VERSION),
@@ -270,7 +264,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	forbid(hello.refusal || hello.lacking ||
 		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
 	       "the program's hello has a refusal, or passes and seconds");
-	forbid(!(hello.flags & HELLO_LATE_WINDOWS), "the program's hello takes no late windows");
+	forbid(hello.flags & RESERVED_FLAGS, "the program's hello has a reserved flag");
 	forbid(!(hello.flags & HELLO_CHECK) && hello.flags & HELLO_CHECK_RATE,
 	       "the program measures for --check without that");
 	forbid(hello.length > 0 &&
@@ -562,8 +556,7 @@ static bool tell(struct peer *peer)
 	int64_t now = simulated_milliseconds(), time;
 	struct window window;
 
-	if (!peer->mr_sent ||
-	    (peer->verdict_sent && (peer->received == RECEIVED_VERDICT || !takes_late_windows())))
+	if (!peer->mr_sent || (peer->verdict_sent && peer->received == RECEIVED_VERDICT))
 		return false;
 	/* as when the MSG_WINDOW before has not completed: there is one slot for it */
 	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
@@ -867,7 +860,7 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 
 /*
  * MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between, and behind
- * MSG_VERDICT until the program has the peer's as well, if the peer takes that.
+ * MSG_VERDICT until the program has the peer's as well.
  */
 static void check_order(struct peer *peer, const struct message *message)
 {
@@ -876,9 +869,8 @@ static void check_order(struct peer *peer, const struct message *message)
 
 	if (message->type == MSG_WINDOW) {
 		forbid(before == RECEIVED_NOTHING, "MSG_WINDOW before MSG_MR");
-		forbid(before == RECEIVED_VERDICT &&
-			       (!takes_late_windows() || peer->verdict_delivered),
-		       "MSG_WINDOW behind MSG_VERDICT");
+		forbid(before == RECEIVED_VERDICT && peer->verdict_delivered,
+		       "MSG_WINDOW behind both MSG_VERDICT");
 		return;
 	}
 	forbid((unsigned int)message->type != before && !early,

@@ -297,33 +297,29 @@ TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left)
 TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 {
 	static const struct {
-		bool late_windows, gave_up;
+		bool gave_up;
 		enum local_stage local;
 		enum remote_stage remote;
 		bool may_be_sent, may_come;
 	} cases[] = {
-		{ true, false, LOCAL_IDLE, REMOTE_SILENT, false, false },
-		{ true, false, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
-		{ true, false, LOCAL_MR_POSTED, REMOTE_MR, true, true },
+		{ false, LOCAL_IDLE, REMOTE_SILENT, false, false },
+		{ false, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
+		{ false, LOCAL_MR_POSTED, REMOTE_MR, true, true },
 		/* this side stores on, and the peer does */
-		{ true, false, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
-		{ true, false, LOCAL_VERDICT_POSTED, REMOTE_MR, true, true },
-		{ true, false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
-		{ true, false, LOCAL_CHECKED, REMOTE_VERDICT, false, true },
-		/* to an older peer, which does not take what comes behind a verdict */
-		{ false, false, LOCAL_CHECKING, REMOTE_DONE, true, true },
-		{ false, false, LOCAL_CHECKED, REMOTE_DONE, false, true },
-		{ false, false, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
+		{ false, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
+		{ false, LOCAL_VERDICT_POSTED, REMOTE_MR, true, true },
+		{ false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
+		{ false, LOCAL_CHECKED, REMOTE_VERDICT, false, true },
+		{ false, LOCAL_CHECKED, REMOTE_DONE, true, true },
 		/* who gave up sends nothing more: the peer, this side */
-		{ true, false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
-		{ true, true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
+		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
+		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
 	};
 	struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_READ);
 
 	protocol.verifying = true;
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		protocol.phase = PHASE_EXCHANGING;
-		protocol.late_windows = cases[i].late_windows;
 		protocol.gave_up = cases[i].gave_up;
 		protocol.local = cases[i].local;
 		protocol.remote = cases[i].remote;
