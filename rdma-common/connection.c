@@ -467,7 +467,7 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_CHECK;
 	if (options->short_reply)
 		flags |= HELLO_CHECK_SHORT;
-	if (options->measured || connection->agreement.wanted_length > 0)
+	if (options->measured)
 		flags |= HELLO_CHECK_RATE;
 	if (options->back_seconds > 0)
 		flags |= HELLO_CHECK_BACK;

@@ -584,8 +584,8 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 				   hello->operation, hello->length);
 	if (options->check && !sends_wanted_pattern(options, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
-				   "the server does not know --check with PORT: it is older, or no "
-				   "rdma-server of this project; start this release's there");
+				   "the server does not support --check with PORT; start this "
+				   "project's rdma-server there");
 	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the peer sent no hello, so it exchanges %d bytes both ways and "

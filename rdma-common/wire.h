@@ -113,8 +113,7 @@ struct hello {
 #define HELLO_EVERY_PASS (1 << 3) /* every pass of this side's operation is verified */
 /*
  * The client examines the path: the server sends a pattern as long as the client's payload in place
- * of its own, performs its operation once, and stores nothing. It says so in its acceptance, which
- * an older one does not.
+ * of its own, performs its operation once, and stores nothing. It says so in its acceptance.
  */
 #define HELLO_CHECK       (1 << 4)
 #define HELLO_CHECK_SHORT (1 << 5) /* with that: a pattern of one byte */
@@ -123,10 +122,7 @@ struct hello {
 #define HELLO_ANY_OPERATION (1 << 7)
 /* This side reports the errors that ports count: the peer counts its own, and tells how many. */
 #define HELLO_COUNTS (1 << 8)
-/*
- * With HELLO_CHECK. Of a server: it takes part in measuring. Of a client: it measures, so the
- * server performs whichever operation the client does.
- */
+/* With HELLO_CHECK: the client measures, so the server performs the client's operation. */
 #define HELLO_CHECK_RATE (1 << 9)
 /*
  * With both: the server sends a pattern of BACK_SIZE bytes, and repeats its operation for the

@@ -1193,13 +1193,12 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
 	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="nothing happened"
 	outcomes check 192.0.2.1 20000 <<-END
-	0	check payload:1048576	> rate      not measured: the server is of an older release, which cannot*$ready
 	0	check payload:1048576 iwarp coalesce	> $ready
-	0	check payload:1048576 measures	> $latency	!> server to client 0.000
-	0	check payload:1048576 measures immediate	> $latency
-	0	write check payload:1048576 measures immediate iwarp set:verdict.bytes=9000000	> $latency
-	4	read	> the server does not know --check with PORT
-	4	tutorial	> the server does not know --check with PORT
+	0	check payload:1048576	> $latency*$ready	!> server to client 0.000
+	0	check payload:1048576 immediate	> $latency
+	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
+	4	read	> the server does not support --check with PORT
+	4	tutorial	> the server does not support --check with PORT
 	4	check refuse:2	> mismatched modes
 	0	check payload:1048576 3*accept=busy from:300	> $ready
 	0	check payload:1048576 3*accept=busy lacks:1 from:300	> $ready
@@ -1256,7 +1255,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 @test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
 	for script in "" immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
-		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures $script"
+		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
 		[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
 	while IFS=$'\t' read -r script text; do
@@ -1831,7 +1830,7 @@ device_that_counts() {
 	client -J	0	read	disconnected.	> "errors_counted": { }
 	client -J	0	set:verdict.errors=121	disconnected.	> "errors_counted_by_peer": 120
 	END
-	outcomes check 192.0.2.1 20000 <<-END
+	outcomes check --duration 0 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> counters  no errors counted by this host's device meanwhile
 	0	check payload:1048576 set:verdict.errors=2	> counters  errors counted: 0 here, 7 there?
 	END
@@ -2106,7 +2105,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 			[ "$status" -eq 0 ] || { echo "$script: $stderr"; return 1; }
 		done
 	done
-	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 measures immediate"
+	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 immediate"
 	for script in "write" "iwarp"; do # with workers in both directions
 		outcomes <<-END
 		client -s 500000	0	$script payload:500000 memory:300000 ring:40000

@@ -598,23 +598,13 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/* How fast each direction is, and how late; not with a server of an older release. */
+/* How fast each direction is, and how late; nothing with --duration 0. */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
 
 	if (probe->options->duration_seconds == 0)
 		return true;
-	if (!(probe->outcome->hello.flags & HELLO_CHECK_RATE)) {
-		append(&probe->findings->found,
-		       "not measured: the server is of an older release, which cannot");
-		if (probe->options->minimum_rate > 0)
-			failure_set(&probe->failure, STATUS_TOO_SLOW,
-				    "--min-rate cannot be judged: the rate was %s",
-				    probe->findings->found.text);
-		findings_report(probe->findings, "rate", probe->options->minimum_rate == 0);
-		return true; /* the paths are examined all the same */
-	}
 	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
 		if (!measure_rate(probe, false, &rates.to_server) ||
 		    !measure_rate(probe, true, &rates.to_client))

@@ -21,7 +21,7 @@
  *                             payload ends, another version, another device than peer0
  *   hello-size:N              the first N bytes of the peer's hello arrive (48)
  *   measures back             with check or check-short: a client measures, and the server sends
- *                             for seconds:N; of a server measures says that it takes part
+ *                             for seconds:N
  *   uncounted                 the program may not say how many errors it has counted; with counts
  *                             it has to
  *   clients:N together        how many clients come to a server; all at once

@@ -40,12 +40,12 @@ unsigned int peers_served(void)
 	return served;
 }
 
-/* Of the latest client that measures, where the server takes part; -1: as the script says. */
+/* The operation of the latest client, if it measures; -1: as the script says. */
 static int measured_operation = -1;
 
 static bool is_measured(const struct hello *hello)
 {
-	return scripted("measures") && hello->flags & HELLO_CHECK_RATE;
+	return hello->flags & HELLO_CHECK_RATE;
 }
 
 static bool writes(void)
@@ -125,7 +125,7 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 		(scripted("check") ? HELLO_CHECK : 0) |
 		(scripted("check") && !passive ? HELLO_PATTERN : 0) |
 		(scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
-		(scripted("measures") ? HELLO_CHECK_RATE : 0) |
+		(scripted("measures") && passive ? HELLO_CHECK_RATE : 0) |
 		(scripted("back") ? HELLO_CHECK_BACK : 0) | (scripted("counts") ? HELLO_COUNTS : 0);
 	const char *device = scripted_text("device");
 	struct hello hello = {
@@ -265,8 +265,8 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
 	       "the program's hello has a refusal, or passes and seconds");
 	forbid(hello.flags & RESERVED_FLAGS, "the program's hello has a reserved flag");
-	forbid(!(hello.flags & HELLO_CHECK) && hello.flags & HELLO_CHECK_RATE,
-	       "the program measures for --check without that");
+	forbid(hello.flags & HELLO_CHECK_RATE && (passive || !(hello.flags & HELLO_CHECK)),
+	       "the program measures for --check without that, or as a server");
 	forbid(hello.length > 0 &&
 		       (hello.flags & HELLO_UNKNOWN || !sends_something(&hello, passive)),
 	       "the program's hello has the length of what has none");

@@ -81,7 +81,7 @@ enum kind {
 	OVER_IWARP = 1,
 	WRITES = 2,  /* the server does, not READs */
 	UNKNOWN = 4, /* the length of packets is, so that three sizes are tried */
-	RATED = 8,   /* the same, then it is measured for 2 s each way, which the server can */
+	RATED = 8,   /* the same, then it is measured for 2 s each way */
 	OVER_INFINIBAND = 16,
 	OVER_ROCE_V1 = 32,
 };
@@ -96,7 +96,6 @@ static struct {
 	struct counters counters[4]; /* before a session is one of them, after it the next */
 	const char *device;          /* of the server, */
 	enum ibv_mtu mtu;
-	bool measures; /* which can do that */
 	unsigned int reads;
 	int64_t exchange; /* milliseconds of a session that measures no rate */
 } path;
@@ -127,7 +126,6 @@ static void start(unsigned int kind, const struct turn *turns)
 	path.check.path.address = &ipv4_address;
 	path.turns = turns;
 	path.device = "";
-	path.measures = kind & RATED;
 	path.reads = 1000;
 	path.exchange = 10;
 }
@@ -184,8 +182,7 @@ static void run_one(struct probe *probe)
 		.rejection = { turn->greeting,
 			       { .refusal = (uint8_t)turn->refusal,
 				 .lacking = (uint8_t)turn->lacking } },
-		.agreement.peer = { .flags = path.measures ? HELLO_CHECK_RATE : 0,
-				    .mtu = (uint8_t)path.mtu },
+		.agreement.peer.mtu = (uint8_t)path.mtu,
 		.peer.text = "peer",
 		.peer_verdict.errors = turn->errors_there,
 		.counting = &counting,
@@ -634,26 +631,10 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 	}
 }
 
-TEST(nothing_is_measured_where_nobody_wants_it_or_the_server_cannot)
+TEST(nothing_is_measured_without_a_duration)
 {
-	static const struct turn turns[] = { SIZES, { 0 } },
-				 paths[] = { SIZES, VERIFIED(5, GOOD), VERIFIED(6, GOOD), { 0 } };
+	static const struct turn turns[] = { SIZES, { 0 } };
 
-	start(RATED, turns);
-	path.measures = false;
-	play(GOOD);
-	expect("rate", "ok: not measured: the server is of an older release, which cannot");
-	start(RATED, turns);
-	path.measures = false;
-	path.options.minimum_rate = 1;
-	play(STATUS_TOO_SLOW);
-	expect("rate", "failed: not measured: the server is of an older release, which cannot");
-	start(RATED, paths);
-	path.measures = false;
-	path.options.minimum_rate = 1;
-	path.options.connections = 2;
-	play(STATUS_TOO_SLOW);
-	expect("path", "ok: source port 5: verified in both directions | ok: source port 6: *");
 	start(RATED, turns);
 	path.options.duration_seconds = 0;
 	play(GOOD);

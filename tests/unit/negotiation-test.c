@@ -181,8 +181,8 @@ enum {
 
 /*
  * What --check asks for is sent, or the client ends. More than --max-size, of 64 KiB, is the user's
- * to allow; nothing at all is no payload, and what does not fit is no answer. An older release's
- * server accepts a client that repeats a pipe, and would send it once. A server sends what a client
+ * to allow; nothing at all is no payload, and what does not fit is no answer. A client that would
+ * repeat the pipe of a server ends, even if the server has accepted. A server sends what a client
  * wants to measure if all of it is said; a server that says so of itself must not keep a client
  * from storing what it receives.
  */
