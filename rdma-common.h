@@ -126,10 +126,10 @@ struct connection {
 	bool one_way;                /* the client alone operates */
 	struct limits limits;
 	struct agreement agreement;
-	enum resource lacking;     /* server: what it is out of, if it refuses for that */
-	int tos;                   /* type of service in use; -1: not known */
-	struct payload payload;    /* what this side sends */
-	struct counting *counting; /* NULL: neither side wants it */
+	enum refusal setup_refusal; /* server: the reason to send if the session cannot be set up */
+	int tos;                    /* type of service in use; -1: not known */
+	struct payload payload;     /* what this side sends */
+	struct counting *counting;  /* NULL: neither side wants it */
 	pthread_t thread;
 	/* And this the main thread alone reads and changes, at any time: */
 	bool resolved; /* client: the address and the route are */

@@ -233,7 +233,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * True, with what is lacking and the reason for the server's own message, if it takes no client
+ * True, with the reasons for the client and for the server's own message, if it takes no client
  * now, none beyond --max-sessions, or none beside what sessions have left behind that are over: a
  * thread that a disk holds up keeps its buffer and its output.
  */
@@ -245,7 +245,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* with this one */
-		connection->lacking = RESOURCE_SESSION;
+		connection->setup_refusal = REFUSAL_SESSIONS;
 	if (server->stopping || (options->one_off && count > 1))
 		return true; /* connection_reject() has words for it */
 	if (count > most)
@@ -299,7 +299,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	/* --check asks for the other operation next: that is no refusal to report */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
 		print_trace(&server->engine.log, "rdma_reject: the path is examined");
-		reject_request(event->id, &options, refusal, RESOURCE_NOT_SAID);
+		reject_request(event->id, &options, refusal);
 		if (rdma_destroy_id(event->id))
 			print_warning(&server->engine.console,
 				      "cannot destroy a connection identifier: %s",
@@ -313,7 +313,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	print_status(&connection->log, "received connection request.");
 	if (refusal == REFUSAL_NONE &&
 	    (is_one_too_many(server, connection) || !accept_client(connection, event, &client)))
-		refusal = REFUSAL_RESOURCES;
+		refusal = connection->setup_refusal;
 	if (refusal == REFUSAL_NONE)
 		return;
 	connection_reject(connection, refusal);

@@ -40,7 +40,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot allocate another connection: %s", strerror(errno));
 		if (options->role == ROLE_SERVER)
-			reject_request(id, options, REFUSAL_RESOURCES, RESOURCE_MEMORY);
+			reject_request(id, options, REFUSAL_MEMORY);
 		rdma_destroy_id(id);
 		return NULL;
 	}
@@ -52,7 +52,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
-	connection->lacking = RESOURCE_OTHER; /* unless more is known */
+	connection->setup_refusal = REFUSAL_SETUP; /* unless more is known */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
 	if (!alone)
@@ -140,11 +140,14 @@ enum status connection_set_tos(struct connection *connection)
 			       strerror(errno));
 }
 
-/* A step of making the connection, which needs that, ended with `status`, which is returned. */
-static enum status needs(struct connection *connection, enum resource resource, enum status status)
+/*
+ * Keep `refusal` as the reason to send if `status`, of a step that sets up the connection, is not
+ * success. Return `status`.
+ */
+static enum status needs(struct connection *connection, enum refusal refusal, enum status status)
 {
 	if (status != STATUS_SUCCESS)
-		connection->lacking = resource;
+		connection->setup_refusal = refusal;
 	return status;
 }
 
@@ -216,7 +219,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 static enum status create_messages(struct connection *connection, struct failure *failure)
 {
 	const struct region_owner owner = region_owner(connection);
-	enum status status = needs(connection, RESOURCE_MEMORY,
+	enum status status = needs(connection, REFUSAL_MEMORY,
 				   register_control(&owner, &connection->control, failure));
 
 	return status == STATUS_SUCCESS ? post_receives(connection, failure) : status;
@@ -431,9 +434,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS)
 		status = start_checker(connection, &failure);
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, RESOURCE_STORAGE, check_output(connection, &failure));
+		status = needs(connection, REFUSAL_STORAGE, check_output(connection, &failure));
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, RESOURCE_MEMORY, allocate(connection, &plan, &failure));
+		status = needs(connection, REFUSAL_MEMORY, allocate(connection, &plan, &failure));
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
 	if (status == STATUS_SUCCESS && connection->agreement.peer.flags & HELLO_COUNTS &&
@@ -504,7 +507,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
-	if (!reject_request(connection->id, connection->options, refusal, connection->lacking))
+	if (!reject_request(connection->id, connection->options, refusal))
 		return;
 	print_trace(&connection->log, "rdma_reject: %s", strerror(errno));
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
@@ -514,7 +517,7 @@ static void reject(struct connection *connection, enum refusal refusal)
 static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
-	reject(connection, REFUSAL_RESOURCES);
+	reject(connection, connection->setup_refusal);
 }
 
 void connection_not_accepted(struct connection *connection, int error)

@@ -55,7 +55,7 @@ enum status connection_set_tos(struct connection *connection);
  * Once the device is known, and whether the client alone operates: allocates protection domain,
  * completion queue and queue pair, registers the memory of messages, and posts the receives, which
  * must be there before the peer can send (iWARP has no retry). On failure the cause is recorded,
- * and in connection->lacking what was not to be had; connection_destroy() cleans up.
+ * and in connection->setup_refusal the reason for the peer; connection_destroy() cleans up.
  */
 enum status connection_prepare(struct connection *connection, bool one_way);
 
@@ -71,10 +71,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
-/*
- * Rejects the client's request, with the reason in words on both sides, which with
- * REFUSAL_RESOURCES is connection->lacking. connection_join() is next.
- */
+/* Rejects the client's request, and reports the reason on both sides. connection_join() is next. */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*

@@ -474,14 +474,22 @@ const char *refusal_in_words(enum refusal refusal)
 	case REFUSAL_LENGTH:
 		return "the client sends nothing, or more than the server's --max-size; send less, or "
 		       "raise that";
-	case REFUSAL_RESOURCES:
-		return "the server is out of resources for another session; try again later";
+	case REFUSAL_SESSIONS:
+		return "the server is busy: it has as many sessions as it takes; try again later";
 	case REFUSAL_PASSES:
 		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
 		       "that out, or send a file";
 	case REFUSAL_NO_WORD:
 		return "the client sent no hello, as the tutorial's program, so it does not say whether "
 		       "it reads or writes; start the server with that word";
+	case REFUSAL_MEMORY:
+		return "the server is out of memory for another session; try again when others have "
+		       "ended, or raise the limit that its own messages name";
+	case REFUSAL_STORAGE:
+		return "the server cannot store what it would receive; its own messages say why, and "
+		       "no other try helps before that is mended";
+	case REFUSAL_SETUP:
+		return "the server could not set up the session; its own messages say why";
 	default:
 		return "for a reason that this release does not know; the server's own messages say "
 		       "more";
@@ -623,14 +631,12 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 
 /* ---- Rejection ---- */
 
-int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal,
-		   enum resource lacking)
+int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal)
 {
 	const struct hello hello = {
 		.version = HELLO_VERSION,
 		.operation = (uint8_t)options->operation,
 		.refusal = (uint8_t)refusal,
-		.lacking = (uint8_t)(refusal == REFUSAL_RESOURCES ? lacking : 0),
 		.length = options->maximum_payload,
 	};
 	uint8_t wire[HELLO_SIZE];
@@ -688,25 +694,6 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    status);
 }
 
-/* What a server is out of, in words: whether trying again helps depends on it. */
-static const char *lack_in_words(enum resource lacking)
-{
-	switch (lacking) {
-	case RESOURCE_SESSION:
-		return "the server is busy: it has as many sessions as it takes; try again later";
-	case RESOURCE_MEMORY:
-		return "the server is out of memory for another session; try again when others have "
-		       "ended, or raise the limit that its own messages name";
-	case RESOURCE_STORAGE:
-		return "the server cannot store what it would receive; its own messages say why, and "
-		       "no other try helps before that is mended";
-	case RESOURCE_OTHER:
-		return "the server could not set up the session; its own messages say why";
-	default:
-		return refusal_in_words(REFUSAL_RESOURCES);
-	}
-}
-
 enum refusal rejection_reason(const struct introduction *server)
 {
 	return server->greeting == GREETING_VERSION ? REFUSAL_VERSION
@@ -715,15 +702,11 @@ enum refusal rejection_reason(const struct introduction *server)
 
 bool explain_rejection(const struct introduction *server, int status, struct failure *failure)
 {
-	enum refusal refusal = rejection_reason(server);
-
 	if (server->greeting == GREETING_NONE) {
 		explain_silent_rejection(status, failure);
 		return false;
 	}
 	failure_set(failure, STATUS_REFUSED, "the server refused: %s",
-		    refusal == REFUSAL_RESOURCES
-			    ? lack_in_words((enum resource)server->hello.lacking)
-			    : refusal_in_words(refusal));
+		    refusal_in_words(rejection_reason(server)));
 	return true;
 }

@@ -216,12 +216,8 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 struct rdma_conn_param connect_parameters(const struct limits *limits, const struct hello *hello,
 					  uint8_t wire[HELLO_SIZE]);
 
-/*
- * Rejects a connect request, with a hello that says why, and with REFUSAL_RESOURCES what is
- * `lacking`. 0 or -1 with errno.
- */
-int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal,
-		   enum resource lacking);
+/* Rejects a connect request, with a hello that says why. 0 or -1 with errno. */
+int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal);
 
 /*
  * Return true if a call that sets up a connection may have failed with `error` because the peer has

@@ -101,7 +101,6 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 #define HELLO_AT_LENGTH    8
 #define HELLO_AT_REFUSAL   16
 #define HELLO_AT_MTU       17
-#define HELLO_AT_LACKING   18
 #define HELLO_AT_SECONDS   20
 #define HELLO_AT_PASSES    24
 #define HELLO_AT_DEVICE    32
@@ -116,7 +115,6 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	put(wire + HELLO_AT_LENGTH, hello->length, 8);
 	wire[HELLO_AT_REFUSAL] = hello->refusal;
 	wire[HELLO_AT_MTU] = hello->mtu;
-	wire[HELLO_AT_LACKING] = hello->lacking;
 	put(wire + HELLO_AT_SECONDS, hello->seconds, 4);
 	put(wire + HELLO_AT_PASSES, hello->passes, 8);
 	memcpy(wire + HELLO_AT_DEVICE, hello->device,
@@ -137,7 +135,6 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->length = get(wire + HELLO_AT_LENGTH, 8);
 	hello->refusal = wire[HELLO_AT_REFUSAL];
 	hello->mtu = wire[HELLO_AT_MTU];
-	hello->lacking = wire[HELLO_AT_LACKING];
 	hello->seconds = (uint32_t)get(wire + HELLO_AT_SECONDS, 4);
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
 	/* the last byte stays the terminating zero */

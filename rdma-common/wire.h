@@ -68,21 +68,12 @@ enum refusal {
 	REFUSAL_VERSION = 1,   /* the client speaks another version of this protocol */
 	REFUSAL_OPERATION = 2, /* the client reads where the server writes, or the reverse */
 	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
-	REFUSAL_RESOURCES = 4, /* the server is out of some for another session: enum resource */
+	REFUSAL_SESSIONS = 4,  /* the server takes no more at a time: --max-sessions, --one-off */
 	REFUSAL_PASSES = 5,    /* one side is to send again and again what has no length */
 	REFUSAL_NO_WORD = 6,   /* neither server nor client says which operation it is */
-};
-
-/*
- * What a server is out of, for another session. The numbers are on the wire, behind
- * REFUSAL_RESOURCES: an older client knows that alone.
- */
-enum resource {
-	RESOURCE_NOT_SAID = 0, /* by an older server */
-	RESOURCE_SESSION = 1,  /* it takes no more at a time: --max-sessions, --one-off */
-	RESOURCE_MEMORY = 2,   /* to allocate, or to register */
-	RESOURCE_STORAGE = 3,  /* it cannot store what the client would send */
-	RESOURCE_OTHER = 4,    /* threads, open files, or anything else that a session needs */
+	REFUSAL_MEMORY = 7,    /* the server has none to allocate, or to register */
+	REFUSAL_STORAGE = 8,   /* the server cannot store what the client would send */
+	REFUSAL_SETUP = 9, /* the server lacks threads, open files, or another need of a session */
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries up to 56 */
@@ -98,7 +89,6 @@ struct hello {
 	uint8_t operation; /* enum operation, but a peer may send any number */
 	uint16_t flags;    /* HELLO_ONE_WAY and those below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE unless in a rejection */
-	uint8_t lacking;   /* enum resource, with REFUSAL_RESOURCES, but a peer may send any */
 	uint8_t mtu;       /* of this side's port: enum ibv_mtu, but a peer may send any number */
 	uint64_t length;   /* bytes of payload that this side sends; rejection: its limit */
 	uint32_t seconds;  /* for how long, if `passes` is 0 */

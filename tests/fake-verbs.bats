@@ -563,7 +563,7 @@ happy_path() {
 	client	1	max_reads:256	$own 256, of which librdmacm keeps the low byte, 0; use 'write'
 	client	1	max_own_reads:0	$own 0; use 'write'
 	client	1	max_own_reads:4 max_reads:0	$serves 0; use 'write'
-	server	0	max_reads:0 lacks:4	$own 0; use 'write'	served=0
+	server	0	max_reads:0 refused:9	$own 0; use 'write'	served=0
 	client --one-way	0	one-way max_reads:0 max_own_reads:1
 	client --one-way	1	one-way max_own_reads:0	$own 0; use 'write'
 	one-off	0	one-way max_own_reads:0
@@ -800,17 +800,17 @@ happy_path() {
 @test "a call that fails although the client's request stands is this host's failure, and the client learns that" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
-	one-off	1	fail:rdma_accept:1:22 lacks:4	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
-	one-off	1	strict-mtu mtu:3 peer-mtu:5 lacks:4	$accept (MTU of the client's port 4096 bytes, of the path 4096, of this port 1024); $larger: set both hosts to the same MTU	rdma_reject=1
+	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
+	one-off	1	strict-mtu mtu:3 peer-mtu:5 refused:9	$accept (MTU of the client's port 4096 bytes, of the path 4096, of this port 1024); $larger: set both hosts to the same MTU	rdma_reject=1
 	one-off	0	strict-mtu mtu:5 peer-mtu:3
-	one-off	1	iwarp fail:rdma_accept:1:22 lacks:4	$accept	0x MTU	rdma_reject=1
-	one-off	1	iwarp fail:rdma_accept:1:104 lacks:4	rdma_accept failed: Connection reset by peer	rdma_reject=1
-	one-off	1	[iwarp] fail:rdma_accept:1:12 lacks:4	rdma_accept failed: Cannot allocate memory	rdma_reject=1
+	one-off	1	iwarp fail:rdma_accept:1:22 refused:9	$accept	0x MTU	rdma_reject=1
+	one-off	1	iwarp fail:rdma_accept:1:104 refused:9	rdma_accept failed: Connection reset by peer	rdma_reject=1
+	one-off	1	[iwarp] fail:rdma_accept:1:12 refused:9	rdma_accept failed: Cannot allocate memory	rdma_reject=1
 	one-off	1	withdrawn:12	rdma_accept failed: Cannot allocate memory
 	# over iWARP a failed rdma_accept ends the request, whatever failed; but a driver does not say EINVAL of a client that left
 	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
-	server -J	0	[iwarp] write blocks:16 lacks:4	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
-	client	4	[iwarp] refuse:4 lacks:4	the server refused: the server could not set up the session; its own messages say why
+	server -J	0	[iwarp] write blocks:16 refused:9	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
+	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; its own messages say why
 	END
 }
 
@@ -920,7 +920,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	refuse:1	version
 	client	4	write refuse:2	mismatched modes
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
-	client	4	iwarp refuse:4 lacks:3	the server cannot store what it would receive
+	client	4	iwarp refuse:8	the server cannot store what it would receive
 	# over iWARP a short hello stays short; else zeros follow it, and are its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
@@ -965,7 +965,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; is the host up
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	cannot resolve the route: librdmacm cannot read it: Cannot allocate memory	0x subnet manager
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: is the subnet manager running?
-	client	1	write ESTABLISHED=CONNECT_ERROR:-1 lacks:4	$connect: Invalid argument	0x is the peer up	rdma_reject=1
+	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x is the peer up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer went away	0x cannot be set up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
@@ -1201,10 +1201,8 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	4	tutorial	> the server does not support --check with PORT
 	4	check refuse:2	> mismatched modes
 	0	check payload:1048576 3*accept=busy from:300	> $ready
-	0	check payload:1048576 3*accept=busy lacks:1 from:300	> $ready
-	4	check refuse:4 from:900 until:1000	> with 1 byte: the server refused: the server is out of resources
-	4	check refuse:4 lacks:1 from:900 until:1000	> with 1 byte: the server refused: the server is busy
-	4	check refuse:4 lacks:3 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
+	4	check refuse:4 from:900 until:1000	> with 1 byte: the server refused: the server is busy
+	4	check refuse:8 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
 	143	check 2*accept=busy REJECTED+signal until:99	> memory
 	5	check ESTABLISHED!	> -> is the server running, and not stopped? Else open UDP port 4791
 	5	check roce-v1 ESTABLISHED!	> -> check that the server runs and is not stopped, *: RoCE v1 (Ethernet type 0x8915) passes none	!> 4791
@@ -1666,7 +1664,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	outcomes <<-END
 	client -J -f $long	1	read	rdma-client: cannot read '$shown': No such file or directory
 	client -o $long/file	1	read	$missing
-	one-off -o $long/file	143	lacks:3	$missing
+	one-off -o $long/file	143	refused:8	$missing
 	client -o $long/file	1	unknown	$missing
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
@@ -1968,14 +1966,14 @@ values() {
 @test "a server that is out of something says of what" {
 	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
-	server	0	clients:2 lacks:2 fail:calloc:2:12	cannot allocate another connection	served=1	rdma_reject=1
-	server	0	clients:2 lacks:2 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory	served=1	rdma_reject=1
-	server	0	clients:2 lacks:4 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed	served=1	rdma_reject=1
-	server	0	clients:2 lacks:4 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files	served=1	rdma_reject=1
-	server	0	clients:2 lacks:2 fail:ibv_reg_mr:2+:12	cannot register 1024 bytes of memory	served=0	rdma_reject=2
-	server	0	clients:2 lacks:4 fail:pthread_create:3:11	cannot start a thread for the session: Resource temporarily	served=1	rdma_reject=1
-	server	0	clients:2 lacks:2 memory:4096 limited	it would exceed the locked-memory limit of 4 KiB	served=0	rdma_reject=2
-	server -o $none	0	clients:2 lacks:3	cannot store 1024 bytes in '$none': No such file or directory	rdma_reject=2
+	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate another connection	served=1	rdma_reject=1
+	server	0	clients:2 refused:7 fail:ibv_reg_mr:1:12	cannot register 2496 bytes of memory	served=1	rdma_reject=1
+	server	0	clients:2 refused:9 fail:ibv_alloc_pd:1:12	ibv_alloc_pd failed	served=1	rdma_reject=1
+	server	0	clients:2 refused:9 fail:rdma_create_qp:1:24	rdma_create_qp failed: Too many open files	served=1	rdma_reject=1
+	server	0	clients:2 refused:7 fail:ibv_reg_mr:2+:12	cannot register 1024 bytes of memory	served=0	rdma_reject=2
+	server	0	clients:2 refused:9 fail:pthread_create:3:11	cannot start a thread for the session: Resource temporarily	served=1	rdma_reject=1
+	server	0	clients:2 refused:7 memory:4096 limited	it would exceed the locked-memory limit of 4 KiB	served=0	rdma_reject=2
+	server -o $none	0	clients:2 refused:8	cannot store 1024 bytes in '$none': No such file or directory	rdma_reject=2
 	END
 }
 
@@ -1987,14 +1985,14 @@ values() {
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
 	server	0	together clients:3	served=3
-	one-off	0	together clients:2 lacks:1	refused: the server is out of resources for another session; try again later
+	one-off	0	together clients:2 refused:4	refused: the server is busy: it has as many sessions as it takes; try again later
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
-	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 lacks:1	1x refused: 2 sessions are open, as many as --max-sessions allows	$silent	served=1	rdma_reject=1
+	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, as many as --max-sessions allows	$silent	served=1	rdma_reject=1
 	# each ends at its own time: they stand still from 0 and from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END
-	sed "s/^/server\t0\t$four CONNECT_REQUEST@5000 lacks:2 /; s/\$/, a quarter\t$silent\tserved=1\trdma_reject=1/" <<-END | outcomes
+	sed "s/^/server\t0\t$four CONNECT_REQUEST@5000 refused:7 /; s/\$/, a quarter\t$silent\tserved=1\trdma_reject=1/" <<-END | outcomes
 	machine:917504	1x cannot register 1024 bytes of memory: 3 sessions have 224 KiB, and all may have 224 KiB
 	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: 3 sessions have 220 KiB, and all may have 220 KiB
 	machine:884736	1x cannot register 2496 bytes of memory: 3 sessions have 216 KiB, and all may have 216 KiB
@@ -2010,7 +2008,7 @@ values() {
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
 	0	clients:34${hung% *}	31x storing it did not move for the time of --timeout	served=3
-	0	clients:34$hung lacks:4	32x storing it did not move	2x refused: 32 threads of sessions that are over still wait for a disk	rdma_reject=2
+	0	clients:34$hung refused:9	32x storing it did not move	2x refused: 32 threads of sessions that are over still wait for a disk	rdma_reject=2
 	END
 }
 

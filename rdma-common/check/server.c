@@ -279,20 +279,18 @@ static void report_transfer(struct probe *probe)
 
 /*
  * True if a server that rejected the connection may accept one in a moment: a session ends, and the
- * memory of one of these, which ends a little later there than here. An older server does not say
- * what it is out of. Over iWARP the reason may be lost: the reset of the connection overtakes it.
+ * memory of one of these, which ends a little later there than here. Over iWARP the reason may be
+ * lost: the reset of the connection overtakes it.
  */
 static bool may_accept_soon(const struct probe *probe, const struct introduction *server)
 {
-	enum resource lacking = (enum resource)server->hello.lacking;
+	enum refusal refusal = rejection_reason(server);
 
 	if (server->greeting == GREETING_NONE)
 		return probe->path->iwarp && probe->verified > 0;
-	if (rejection_reason(server) != REFUSAL_RESOURCES)
-		return false;
-	if (lacking == RESOURCE_MEMORY)
+	if (refusal == REFUSAL_MEMORY)
 		return probe->verified > 0;
-	return lacking != RESOURCE_STORAGE && lacking != RESOURCE_OTHER;
+	return refusal == REFUSAL_SESSIONS;
 }
 
 /* True if the rejection shows nothing yet: the server does the other operation, or is busy. */

@@ -704,7 +704,7 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
 	unsigned int refusal =
-		take_order("accept", '=') ? REFUSAL_RESOURCES : scripted_number("refuse", 0);
+		take_order("accept", '=') ? REFUSAL_SESSIONS : scripted_number("refuse", 0);
 	int early = (int)scripted_number("connect-early", 0);
 	int late = (int)scripted_number("connect-signal", 0);
 	int error = enter("rdma_connect");

@@ -58,7 +58,7 @@
  *                             what it could not do, unless set:verdict.status says something else
  *   refuse:N                  the server refuses, with this reason; 255: without a hello
  *   N*accept=busy             it refuses the first N clients, being busy
- *   lacks:N                   of what it is out then (refuse:4); what the program has to say
+ *   refused:N                 the program has to refuse the client with this reason
  *   connect-signal:N          this signal interrupts rdma_connect(3), as over iWARP it can
  *   connect-early:N           this one comes before that sleeps, and ends nothing: that of
  *                             connect-signal does, or of alarm(2), which is 14

@@ -151,7 +151,6 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 		return 0;
 	forbid(size > HELLO_SIZE, "the script needs a shorter hello-size:N");
 	hello.refusal = (uint8_t)refusal;
-	hello.lacking = (uint8_t)(refusal ? scripted_number("lacks", 0) : 0);
 	encode_hello(&hello, wire);
 	memset(wire + size, 0, HELLO_SIZE - size);
 	return size;
@@ -261,7 +260,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	forbid(hello.operation != writes() && !refused,
 	       "the program's hello has another operation");
 	forbid(hello.mtu != port_mtu(), "the program's hello has another MTU than its port");
-	forbid(hello.refusal || hello.lacking ||
+	forbid(hello.refusal ||
 		       (hello.passes > 0 && hello.seconds > 0 && !(hello.flags & HELLO_CHECK_BACK)),
 	       "the program's hello has a refusal, or passes and seconds");
 	forbid(hello.flags & RESERVED_FLAGS, "the program's hello has a reserved flag");
@@ -292,10 +291,8 @@ void peer_reads_rejection(const uint8_t *wire, uint32_t size)
 
 	forbid(decode_hello(wire, size, &hello) != GREETING_HELLO || !hello.refusal,
 	       "without a reason");
-	forbid((hello.refusal == REFUSAL_RESOURCES) != (hello.lacking != 0),
-	       "out of resources, but not of which, or the reverse");
-	forbid(hello.lacking != scripted_number("lacks", hello.lacking), "out of resource %u",
-	       hello.lacking);
+	forbid(hello.refusal != scripted_number("refused", hello.refusal), "for reason %u",
+	       hello.refusal);
 }
 
 /* ---- Sending ---- */

@@ -38,7 +38,6 @@ struct turn {
 	bool rejected;
 	enum greeting greeting;
 	enum refusal refusal;
-	enum resource lacking;
 	enum measured measured;
 	uint64_t to_server, to_client; /* bit/s that come of that, in half a second */
 	uint64_t errors_there;
@@ -55,8 +54,7 @@ struct turn {
 	{ (bytes), .short_reply = true, .status = (how), .connected = true, .local = (ours), .remote = (theirs) }
 /* No connection came about; by a server that says why; by one that does not. */
 #define FAILS(bytes, how) { (bytes), .status = (how) }
-#define REFUSED(bytes, why, out_of) \
-	{ (bytes), .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = (why), .lacking = (out_of) }
+#define REFUSED(bytes, why) { (bytes), .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = (why) }
 #define RESET(bytes) { (bytes), .status = STATUS_REFUSED, .rejected = true }
 /* A second of WRITEs in a direction, and a byte in the other; and READs of 8 bytes. */
 #define GOES(bytes, direction, speed) \
@@ -179,9 +177,7 @@ static void run_one(struct probe *probe)
 			      .remote = turn->remote,
 			      .verdict = turn->verdict },
 		.rejected = turn->rejected,
-		.rejection = { turn->greeting,
-			       { .refusal = (uint8_t)turn->refusal,
-				 .lacking = (uint8_t)turn->lacking } },
+		.rejection = { turn->greeting, { .refusal = (uint8_t)turn->refusal } },
 		.agreement.peer.mtu = (uint8_t)path.mtu,
 		.peer.text = "peer",
 		.peer_verdict.errors = turn->errors_there,
@@ -383,7 +379,7 @@ TEST(a_size_that_does_not_pass_is_explained)
 		{ WRITES, { NEITHER, THERE, { 1024, .short_reply = true, .absent = true } }, LOST,
 		  .found = ENDED("not known", "not known", "6") },
 		/* a server that refuses is there */
-		{ WRITES, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), REFUSED(1, REFUSAL_LENGTH, 0) }, SILENCE,
+		{ WRITES, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), REFUSED(1, REFUSAL_LENGTH) }, SILENCE,
 		  .found = ENDED("arrived", "failed", "5") " -> packets above 1 bytes vanish from server to client, *" },
 		/* of one that is gone no size is blamed, even if one direction arrived */
 		{ OVER_ROCE, { NEITHER, FAILS(1, REFUSAL) }, LOST, .found = ENDED("not known", "not known", "6") GONE("4") },
@@ -450,18 +446,19 @@ TEST(a_connection_that_is_refused_is_explained)
 		{ OVER_ROCE, { UP_TO_1024, FAILS(MTU - 1, REFUSAL) }, REFUSAL, .found = AT("4095") "4" },
 		{ OVER_IWARP, { UP_TO_1024, FAILS(MTU + 1, LOST) }, LOST, .found = AT("4097") "6" ENDED_SINCE },
 		/* the mode of the server is taken from its rejection, once; and tried out where that gives no reason */
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_OPERATION, 0), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
+		{ OVER_ROCE, { REFUSED(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL, .found = AT_1_BYTE "4" },
 		{ OVER_ROCE, { RESET(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL, .found = AT_1_BYTE "4" },
 		{ OVER_ROCE, { PASSES(1), RESET(1024) }, REFUSAL, .found = AT("1024") "4" ONE_OFF },
 		/* what the server refuses is not repeated */
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_LENGTH, 0) }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_LENGTH) }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, { PASSES(1), REFUSED(1024, (enum refusal)200) }, REFUSAL, .found = AT("1024") "4" },
 		{ OVER_ROCE, { PASSES(1), { 1024, .status = REFUSAL, .rejected = true, .greeting = GREETING_VERSION } }, REFUSAL, .found = AT("1024") "4" },
 		/* unless it may accept soon: of these it is out in a moment as well */
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_MEMORY) }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_STORAGE) }, REFUSAL, .found = AT("1024") "4" },
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_OTHER) }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, { REFUSED(1, REFUSAL_MEMORY) }, REFUSAL, .found = AT_1_BYTE "4" },
+		{ OVER_ROCE, { REFUSED(1, REFUSAL_STORAGE) }, REFUSAL, .found = AT_1_BYTE "4" },
+		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_STORAGE) }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_SETUP) }, REFUSAL, .found = AT("1024") "4" },
 	};
 
 	EXAMINE("server", examples);
@@ -472,11 +469,9 @@ TEST(a_connection_that_is_refused_is_explained)
 TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 {
 	static const struct turn busy[] = {
-		REFUSED(1, REFUSAL_RESOURCES, RESOURCE_NOT_SAID),
-		REFUSED(1, REFUSAL_RESOURCES, RESOURCE_SESSION),
-		REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_SESSION),
-		REFUSED(1024, REFUSAL_RESOURCES, RESOURCE_MEMORY),
-		REFUSED(1024, REFUSAL_RESOURCES, (enum resource)200),
+		REFUSED(1, REFUSAL_SESSIONS),
+		REFUSED(1024, REFUSAL_SESSIONS),
+		REFUSED(1024, REFUSAL_MEMORY),
 		RESET(1024),
 	};
 
@@ -669,7 +664,7 @@ TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
 		{ UNKNOWN, { SIZES, VERIFIED(5, GOOD), VERIFIED(0, GOOD) }, GOOD,
 		  .found = "ok: * | ok: source port not known: verified in both directions", .connections = 2 },
 		/* a server that is busy is asked again, with all of them */
-		{ UNKNOWN, { SIZES, REFUSED(65536, REFUSAL_RESOURCES, RESOURCE_SESSION), VERIFIED(6, GOOD), LATER(5), LATER(6) }, GOOD,
+		{ UNKNOWN, { SIZES, REFUSED(65536, REFUSAL_SESSIONS), VERIFIED(6, GOOD), LATER(5), LATER(6) }, GOOD,
 		  .found = "ok: " PORT("5") "* | ok: " PORT("6") "*", .connections = 2 },
 	};
 
@@ -801,7 +796,7 @@ TEST(the_next_address_is_examined_anew)
 					     UP_TO_1024,
 					     ABSENT(MTU + 1),
 					     { 0 } };
-	static const struct turn refused[] = { REFUSED(1, REFUSAL_LENGTH, 0), { 0 } };
+	static const struct turn refused[] = { REFUSED(1, REFUSAL_LENGTH), { 0 } };
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct addrinfo next = { .ai_addr = (struct sockaddr *)&address };
 

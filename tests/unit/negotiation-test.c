@@ -287,32 +287,28 @@ TEST(of_two_outcomes_the_worse_one_counts)
 	}
 }
 
-/* With the right advice: what is full does not mend itself. An older server does not say which. */
-TEST(what_a_server_is_out_of_is_told_in_words)
+/* With the right advice: what is full does not mend itself. */
+TEST(a_refusal_is_explained_in_words)
 {
 	/* clang-format off */
-	static const char older[] = "the server is out of resources for another session; try again later";
 	static const struct {
-		uint8_t refusal, lacking;
+		uint8_t refusal;
 		const char *words;
 	} cases[] = {
-		{ REFUSAL_RESOURCES, RESOURCE_NOT_SAID, older },
-		{ REFUSAL_RESOURCES, 255, older }, /* nor is a later one understood */
-		{ REFUSAL_RESOURCES, RESOURCE_SESSION, "the server is busy: it has as many sessions as it takes; try again later" },
-		{ REFUSAL_RESOURCES, RESOURCE_MEMORY, "the server is out of memory for another session; try again when others have "
-						      "ended, or raise the limit that its own messages name" },
-		{ REFUSAL_RESOURCES, RESOURCE_STORAGE, "the server cannot store what it would receive; its own messages say why, and no "
-						       "other try helps before that is mended" },
-		{ REFUSAL_RESOURCES, RESOURCE_OTHER, "the server could not set up the session; its own messages say why" },
-		{ REFUSAL_LENGTH, RESOURCE_STORAGE, "the client sends nothing, or more than the server's --max-size; send less, or raise that" },
-		{ 99, RESOURCE_STORAGE, "for a reason that this release does not know; the server's own messages say more" },
+		{ REFUSAL_SESSIONS, "the server is busy: it has as many sessions as it takes; try again later" },
+		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again when others have ended, or raise the "
+				  "limit that its own messages name" },
+		{ REFUSAL_STORAGE, "the server cannot store what it would receive; its own messages say why, and no other try helps "
+				   "before that is mended" },
+		{ REFUSAL_SETUP, "the server could not set up the session; its own messages say why" },
+		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's --max-size; send less, or raise that" },
+		{ 99, "for a reason that this release does not know; the server's own messages say more" },
 	};
 	/* clang-format on */
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		const struct introduction server = { .greeting = GREETING_HELLO,
-						     .hello = { .refusal = cases[i].refusal,
-								.lacking = cases[i].lacking } };
+						     .hello.refusal = cases[i].refusal };
 		char words[CAUSE_SIZE];
 		struct failure failure;
 
