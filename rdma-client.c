@@ -23,7 +23,8 @@ static const char usage[] =
 /* A session with one address, or with --connections several at once: the engine's connections. */
 struct client {
 	struct engine *engine;
-	const struct options *options; /* of the session */
+	const struct options *options;        /* of the session */
+	struct session_parameters parameters; /* all zero without --check */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
 	bool settled; /* a server of this project answered, or none can: try no other address */
@@ -381,9 +382,12 @@ static bool start_session(const struct client *client)
 		return false;
 	}
 	connection = connection_create(engine, id, client->options, client->address->ai_addr);
-	if (connection && connection_set_tos(connection) == STATUS_SUCCESS)
+	if (!connection)
+		return false;
+	connection->parameters = client->parameters;
+	if (connection_set_tos(connection) == STATUS_SUCCESS)
 		start_resolving(client, connection);
-	return connection;
+	return true;
 }
 
 /*
@@ -491,6 +495,7 @@ static void run_check_sessions(struct probe *probe, void *argument)
 	struct engine *engine = argument;
 	struct client client = { .engine = engine,
 				 .options = &probe->session,
+				 .parameters = probe->parameters,
 				 .address = probe->path->address,
 				 .sources = probe->path->sources };
 	struct connection *connection;

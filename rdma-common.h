@@ -113,6 +113,7 @@ struct connection {
 	struct engine *engine;
 	const struct options *options; /* of its session: those that follow */
 	struct options own_options;
+	struct session_parameters parameters; /* of its session; all zero without --check */
 	struct rdma_cm_id *id;
 	unsigned int number; /* of the program's connections */
 	struct endpoint peer;

@@ -418,9 +418,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	const struct options *options = connection->options;
 	struct transfer_plan plan;
 	struct failure failure;
-	enum status status =
-		negotiate(options, event, connection->one_way, connection->payload.length,
-			  &connection->limits, &connection->agreement, &failure);
+	enum status status = negotiate(options, &connection->parameters, event, connection->one_way,
+				       connection->payload.length, &connection->limits,
+				       &connection->agreement, &failure);
 
 	connection->tos = type_of_service(connection->id);
 	if (connection->tos >= 0)
@@ -453,6 +453,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->options;
+	const struct session_parameters *parameters = &connection->parameters;
 	const struct payload *payload = &connection->payload;
 	unsigned int flags = 0;
 
@@ -468,11 +469,11 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_ANY_OPERATION;
 	if (options->check || connection->agreement.wanted_length > 0)
 		flags |= HELLO_CHECK;
-	if (options->short_reply)
+	if (parameters->short_reply)
 		flags |= HELLO_CHECK_SHORT;
-	if (options->measured)
+	if (parameters->measured)
 		flags |= HELLO_CHECK_RATE;
-	if (options->back_seconds > 0)
+	if (parameters->back_seconds > 0)
 		flags |= HELLO_CHECK_BACK;
 	if (reports_counters(options))
 		flags |= HELLO_COUNTS;
@@ -484,6 +485,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 {
 	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
+	unsigned int back_seconds = connection->parameters.back_seconds;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	struct hello hello = {
 		.version = HELLO_VERSION,
@@ -491,8 +493,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.flags = hello_flags(connection, sends),
 		.length = sends && payload->length != LENGTH_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
-		.seconds = options->back_seconds > 0 ? options->back_seconds
-						     : options->duration_seconds,
+		.seconds = back_seconds > 0 ? back_seconds : options->duration_seconds,
 		.mtu = (uint8_t)connection->limits.mtu,
 	};
 

@@ -555,20 +555,20 @@ static struct agreement agree(enum role role, const struct introduction *peer)
 }
 
 /* True if the server will send the pattern that --check has asked for, as long as that is. */
-static bool sends_wanted_pattern(const struct options *options, const struct hello *hello,
-				 uint64_t outgoing_length)
+static bool sends_wanted_pattern(const struct session_parameters *parameters,
+				 const struct hello *hello, uint64_t outgoing_length)
 {
 	unsigned int flags = HELLO_CHECK | HELLO_PATTERN;
-	uint64_t length = options->short_reply ? 1 : outgoing_length;
+	uint64_t length = parameters->short_reply ? 1 : outgoing_length;
 
-	if (options->back_seconds > 0)
+	if (parameters->back_seconds > 0)
 		length = BACK_SIZE;
 	return (hello->flags & flags) == flags && hello->length == length;
 }
 
-enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
-		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
-		      struct failure *failure)
+enum status negotiate(const struct options *options, const struct session_parameters *parameters,
+		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
+		      struct limits *limits, struct agreement *agreement, struct failure *failure)
 {
 	const struct introduction peer = peer_introduction(event);
 	const struct hello *hello = &peer.hello;
@@ -590,7 +590,7 @@ enum status negotiate(const struct options *options, const struct cm_event *even
 				   "the server accepted with a hello that does not fit: "
 				   "operation %u, %" PRIu64 " bytes",
 				   hello->operation, hello->length);
-	if (options->check && !sends_wanted_pattern(options, hello, outgoing_length))
+	if (options->check && !sends_wanted_pattern(parameters, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
 				   "project's rdma-server there");

@@ -46,6 +46,13 @@ struct limits {
 	uint8_t initiator_depth;     /* outstanding READs of this side at most */
 };
 
+/* The requests of a --check client to the server in one session; all zero in any other session. */
+struct session_parameters {
+	bool short_reply;          /* the server sends one byte */
+	bool measured;             /* a rate or a latency is measured: HELLO_CHECK_RATE */
+	unsigned int back_seconds; /* the server sends for this time; 0: once */
+};
+
 /* The peer's hello, from the private data of a connection manager event. */
 struct introduction {
 	enum greeting greeting;
@@ -203,11 +210,11 @@ const char *refusal_in_words(enum refusal refusal);
 /*
  * Negotiates: compares both hellos, once the connect request (server) or its acceptance (client) is
  * here: fills in `agreement`, and reduces `limits` to what the peer supports. `outgoing_length` is
- * that of this side's payload.
+ * that of this side's payload. `parameters` are those in the hello of this side.
  */
-enum status negotiate(const struct options *options, const struct cm_event *event, bool one_way,
-		      uint64_t outgoing_length, struct limits *limits, struct agreement *agreement,
-		      struct failure *failure);
+enum status negotiate(const struct options *options, const struct session_parameters *parameters,
+		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
+		      struct limits *limits, struct agreement *agreement, struct failure *failure);
 
 /*
  * The parameters with which a connection is requested or accepted. Encodes `hello` into `wire`,

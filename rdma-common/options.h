@@ -60,12 +60,9 @@ struct options {
 	bool one_way;             /* client: the server performs no operation */
 	unsigned int connections; /* client: sessions with the server, all at once */
 	bool check;               /* client: only examine the path to the address */
-	bool short_reply;         /* a session of that: the server sends one byte */
-	bool measured; /* or: a rate or a latency is measured, wire.h's HELLO_CHECK_RATE */
-	unsigned int back_seconds; /* or: the server sends for so long; 0: no such session */
-	bool busy_poll;            /* spin for completions as long as a session lasts */
-	bool report;               /* print amounts, rates and latencies */
-	bool json;                 /* print them, and the outcome, as a JSON object */
+	bool busy_poll;           /* spin for completions as long as a session lasts */
+	bool report;              /* print amounts, rates and latencies */
+	bool json;                /* print them, and the outcome, as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
 	uint64_t maximum_payload;      /* bytes that are accepted from a peer at most */

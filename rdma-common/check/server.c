@@ -323,7 +323,7 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 	bool complete;
 
 	probe->session.pattern_size = size;
-	probe->session.short_reply = short_reply;
+	probe->parameters.short_reply = short_reply;
 	do {
 		probe->outcome_count = 0;
 		probe->run(probe, probe->argument);
@@ -477,12 +477,12 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 }
 
 /*
- * Runs a session that measures, with the options that are in probe->session. False: it failed, and
+ * Runs a session that measures, with the options and parameters in `probe`. False: it failed, and
  * the findings of `step` say why.
  */
 static bool measure(struct probe *probe, const char *step, uint64_t size, bool short_reply)
 {
-	probe->session.measured = true;
+	probe->parameters.measured = true;
 	if (!try_session(probe, size, short_reply))
 		return false;
 	if (probe->outcome->end.status == STATUS_SUCCESS)
@@ -499,7 +499,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 
 	probe->session.operation = OPERATION_WRITE;
 	probe->session.duration_seconds = back ? 0 : seconds;
-	probe->session.back_seconds = back ? seconds : 0;
+	probe->parameters.back_seconds = back ? seconds : 0;
 	if (!measure(probe, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
 	arrived = probe->outcome->rates;
@@ -579,7 +579,7 @@ static bool try_latency(struct probe *probe)
 	probe->session.operation = OPERATION_READ;
 	probe->session.iterations = count_reads(probe);
 	probe->session.duration_seconds = 0;
-	probe->session.back_seconds = 0;
+	probe->parameters.back_seconds = 0;
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
 	if (!measure(probe, "latency", READ_SIZE, false))
@@ -634,7 +634,7 @@ static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 static bool report_path(struct probe *probe, const struct outcome *outcome)
 {
 	bool good = outcome->end.status == STATUS_SUCCESS;
-	bool measured = good && probe->session.measured;
+	bool measured = good && probe->parameters.measured;
 	bool slow = measured && is_slow(probe, outcome);
 
 	if (outcome->port > 0)
@@ -672,11 +672,11 @@ static bool try_paths(struct probe *probe)
 	session->connections = probe->options->connections;
 	if (session->connections == 1)
 		return true;
-	if (session->measured) {
+	if (probe->parameters.measured) {
 		session->operation = OPERATION_WRITE;
 		session->iterations = 0;
 		session->duration_seconds = probe->options->duration_seconds;
-		session->back_seconds = probe->options->duration_seconds;
+		probe->parameters.back_seconds = probe->options->duration_seconds;
 		session->depth = probe->options->depth;
 		session->busy_poll = false;
 	}

@@ -44,10 +44,10 @@ struct outcome {
 struct probe;
 
 /*
- * Waits until probe->start, then runs a session with probe->session, its options, and
- * probe->path->address, or as many at once as the options say; both are constant meanwhile. Sets
- * probe->reached, and calls probe_take() for each that came about: for none if the program was
- * interrupted before.
+ * Waits until probe->start, then runs a session with probe->session, its options,
+ * probe->parameters, and probe->path->address, or as many at once as the options say; they are
+ * constant meanwhile. Sets probe->reached, and calls probe_take() for each that came about: for
+ * none if the program was interrupted before.
  */
 typedef void (*session_function)(struct probe *probe, void *argument);
 
@@ -58,8 +58,9 @@ struct probe {
 	struct path *path; /* to the server */
 	session_function run;
 	void *argument;
-	struct options session; /* those of the next one */
-	int64_t start;          /* it may begin then, as now_milliseconds() counts */
+	struct options session;               /* of the next session */
+	struct session_parameters parameters; /* of the same session */
+	int64_t start;                        /* it may begin then, as now_milliseconds() counts */
 	struct outcome outcomes[MOST_CONNECTIONS]; /* of the latest sessions that ran at once, */
 	unsigned int outcome_count;                /* so many, */
 	const struct outcome *outcome;             /* and the one that ended worst */

@@ -129,13 +129,14 @@ static void start(unsigned int kind, const struct turn *turns)
 }
 
 /* A session has to be one that measures this, or none: of a byte nothing is wanted. */
-static void assert_measures(const struct options *session, enum measured measured)
+static void assert_measures(const struct probe *probe, enum measured measured)
 {
+	const struct options *session = &probe->session;
 	unsigned int seconds = path.options.duration_seconds;
 
-	assert_int_equal(session->measured, measured != NOTHING);
+	assert_int_equal(probe->parameters.measured, measured != NOTHING);
 	assert_int_equal(session->duration_seconds, measured & TO_SERVER ? seconds : 0);
-	assert_int_equal(session->back_seconds, measured & TO_CLIENT ? seconds : 0);
+	assert_int_equal(probe->parameters.back_seconds, measured & TO_CLIENT ? seconds : 0);
 	assert_int_equal(session->iterations, measured == LATENCY ? path.reads : 0);
 	assert_int_equal(session->busy_poll, measured == LATENCY);
 	assert_int_equal(session->depth, measured == LATENCY ? 1 : path.options.depth);
@@ -186,10 +187,10 @@ static void run_one(struct probe *probe)
 	};
 
 	assert_int_equal(probe->session.pattern_size, turn->size);
-	assert_int_equal(probe->session.short_reply, turn->short_reply);
+	assert_int_equal(probe->parameters.short_reply, turn->short_reply);
 	assert_int_equal(probe->session.operation != path.options.operation, turn->other);
 	assert_int_equal(probe->start > now_milliseconds(), turn->later);
-	assert_measures(&probe->session, turn->measured);
+	assert_measures(probe, turn->measured);
 	if (turn->absent)
 		return;
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };

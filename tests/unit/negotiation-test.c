@@ -170,7 +170,7 @@ TEST(what_has_no_length_has_one_pass)
 
 #define EXAMINES (HELLO_CHECK | HELLO_PATTERN)
 
-/* Options of this side. Bits of a set. */
+/* Options and parameters of this side. Bits of a set. */
 enum {
 	CHECKS = 1,
 	SHORT = 2,
@@ -232,10 +232,11 @@ TEST(what_is_agreed_is_what_was_asked_for)
 						 .operation = WRITE,
 						 .maximum_payload = BACK_SIZE,
 						 .check = cases[i].asks & CHECKS,
-						 .short_reply = cases[i].asks & SHORT,
-						 .one_way = cases[i].asks & ONE_WAY,
-						 .measured = cases[i].asks & RATES,
-						 .back_seconds = !!(cases[i].asks & GETS_BACK) };
+						 .one_way = cases[i].asks & ONE_WAY };
+		const struct session_parameters parameters = { .short_reply = cases[i].asks & SHORT,
+							       .measured = cases[i].asks & RATES,
+							       .back_seconds = !!(cases[i].asks &
+										  GETS_BACK) };
 		const struct hello hello = { .version = HELLO_VERSION,
 					     .operation = WRITE,
 					     .flags = (uint16_t)cases[i].flags,
@@ -250,8 +251,8 @@ TEST(what_is_agreed_is_what_was_asked_for)
 		struct failure failure;
 
 		encode_hello(&hello, event.private_data);
-		assert_int_equal(negotiate(&options, &event, options.one_way, 100, &limits,
-					   &agreement, &failure),
+		assert_int_equal(negotiate(&options, &parameters, &event, options.one_way, 100,
+					   &limits, &agreement, &failure),
 				 cases[i].status);
 		if (cases[i].status != STATUS_SUCCESS)
 			continue;
