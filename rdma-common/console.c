@@ -14,25 +14,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The time in which a thread ends that has nothing left to write, on a machine with much to do. */
+/* time that an idle thread has to end, on a busy machine */
 #define END_MILLISECONDS 200
 
-/* What may wait before a text that is drawn: a stopped terminal leaves the rest of the pipe to
- * lines.
+/*
+ * Do not queue a progress text after this many lines: the rest of the pipe of a stopped terminal is
+ * for lines.
  */
 #define MOST_BEFORE_DRAWN 8
 
-/* What a pipe carries: the kernel takes it whole or not at all. Of pointers of any length, as many
- * fill a page. */
+/*
+ * An element of the pipe. The kernel writes it whole or not at all. Its size is a power of two, so
+ * that elements fill a page.
+ */
 struct line {
-	_Alignas(16) char *text; /* with its newline; whoever takes it frees it */
+	_Alignas(16) char *text; /* with its newline; the reader of the pipe frees it */
 	uint32_t lost;           /* lines that were dropped before this one */
-	uint32_t drawn;          /* no line, but what a terminal shows until there is one */
+	uint32_t drawn;          /* not 0: a progress text, which the next line replaces */
 };
 
 /* ---- The threads ---- */
 
-/* The next line. False: the entrance is closed, or, unless that is waited for, there is none. */
+/*
+ * Read the next line. With `wait`, wait for it. Return false if the pipe is closed or, without
+ * `wait`, empty.
+ */
 static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 {
 	struct pollfd ready = { .fd = outlet->exit, .events = POLLIN };
@@ -43,7 +49,7 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 	return size > 0;
 }
 
-/* Waits for the reader. What cannot be written because of an error is gone, as with stdio(3). */
+/* Write `text`; wait for the reader. After an error the rest is dropped, as stdio(3) does. */
 static void write_text(struct outlet *outlet, const char *text)
 {
 	struct pollfd ready = { .fd = outlet->descriptor, .events = POLLOUT };
@@ -55,7 +61,7 @@ static void write_text(struct outlet *outlet, const char *text)
 		if (count >= 0) {
 			text += count;
 			size -= (size_t)count;
-		} else if (errno == EAGAIN) { /* whoever opened it may have it so */
+		} else if (errno == EAGAIN) { /* the descriptor was opened with O_NONBLOCK */
 			poll(&ready, 1, -1);
 		} else if (errno != EINTR) {
 			atomic_store(&outlet->failed, true);
@@ -65,9 +71,8 @@ static void write_text(struct outlet *outlet, const char *text)
 }
 
 /*
- * Write the text in place of the one that is drawn. It ends before the terminal's last column: the
- * cursor stays in this line, so that "\r" finds its beginning again. The width may change at any
- * time.
+ * Replace the progress text. The new one ends before the last column of the terminal, so that the
+ * cursor stays in this line and "\r" returns to its beginning. The width may change at any time.
  */
 static void write_drawn(struct outlet *outlet, char *text)
 {
@@ -126,7 +131,7 @@ static bool is_same_file(int one, int other)
 	       about_one.st_dev == about_other.st_dev && about_one.st_ino == about_other.st_ino;
 }
 
-/* Adds an outlet; 0 or an errno value. */
+/* Add an outlet. Return 0 or an errno value. */
 static int start_outlet(struct console *console, int descriptor)
 {
 	struct outlet *outlet = &console->outlets[console->count];
@@ -134,7 +139,7 @@ static int start_outlet(struct console *console, int descriptor)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
-	/* if it stays longer, more lines may wait */
+	/* without effect, the default size is used: more lines may wait */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
 	*outlet = (struct outlet){
 		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
@@ -145,7 +150,8 @@ static int start_outlet(struct console *console, int descriptor)
 		close(ends[1]);
 		return error;
 	}
-	atomic_fetch_add(&console->running, 1); /* it cannot end before the entrance is closed */
+	atomic_fetch_add(&console->running,
+			 1); /* the thread cannot end before the pipe is closed */
 	console->count++;
 	return 0;
 }
@@ -178,7 +184,7 @@ bool console_drain(struct console *console, int milliseconds, int interruption)
 		{ .fd = interruption, .events = POLLIN },
 	};
 
-	/* nothing is printed any more: the threads end behind the last line */
+	/* no thread prints any more: each outlet's thread ends after the last line */
 	for (unsigned int i = 0; i < console->count; i++) {
 		if (console->outlets[i].entrance >= 0)
 			close(console->outlets[i].entrance);
@@ -196,7 +202,7 @@ uint64_t console_close(struct console *console, bool *failed)
 	struct line line;
 	bool ended;
 
-	/* what still waits is taken away from the threads, which then find the end */
+	/* drop the lines that still wait; the threads then find the end of the pipe */
 	for (unsigned int i = 0; i < console->count; i++) {
 		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
@@ -208,11 +214,11 @@ uint64_t console_close(struct console *console, bool *failed)
 		pthread_join(console->outlets[i].thread, NULL);
 		close(console->outlets[i].exit);
 	}
-	if (ended && console->ended >= 0) { /* else a thread may tell yet */
+	if (ended && console->ended >= 0) { /* a thread that still runs may use it */
 		close(console->ended);
 		console->ended = -1;
 	}
-	/* behind that: the line that a thread has in hand may fail meanwhile */
+	/* read this last: the write in progress may have failed meanwhile */
 	*failed = atomic_load(&console->outlets[STREAM_OUTPUT].failed);
 	console->count = 0;
 	return atomic_load(&console->unwritten);
@@ -225,7 +231,7 @@ static struct outlet *outlet_of(struct console *console, enum stream stream)
 	return &console->outlets[stream < console->count ? stream : STREAM_OUTPUT];
 }
 
-/* The text is the thread's then. False: there was no memory for it, or the pipe is full. */
+/* Hand a line to the thread, which frees it. Return false if the pipe is full or `text` is NULL. */
 static bool put(struct outlet *outlet, struct line line)
 {
 	if (line.text && write(outlet->entrance, &line, sizeof(line)) == sizeof(line))
@@ -235,8 +241,8 @@ static bool put(struct outlet *outlet, struct line line)
 }
 
 /*
- * Lets the line wait, or drops it: the next one then brings how many there were. Between objects of
- * JSON there is no such line: standard error says what was dropped on standard output, too.
+ * Queue a line, or drop and count it; the next line reports the count. No such report may stand
+ * between JSON objects: with --json, standard error reports the lines of standard output, too.
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {
@@ -251,7 +257,7 @@ static void queue_line(struct console *console, enum stream stream, char *text)
 	atomic_fetch_add(&notices->lost, 1);
 }
 
-/* Without a thread: writes the line. flush_output() finds an error of standard output. */
+/* Write a line without a thread. flush_output() finds an error of standard output. */
 static void write_at_once(FILE *stream, char *text)
 {
 	if (text)
@@ -291,7 +297,7 @@ void console_draw(struct console *console, const char *text)
 {
 	struct line line = { .drawn = *text != '\0' };
 	struct outlet *outlet = outlet_of(console, STREAM_ERROR);
-	int waiting = 0; /* bytes */
+	int waiting = 0; /* bytes in the pipe */
 
 	if (console->count == 0)
 		return;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pipe in front of each output, and a thread that empties it: whoever prints never waits for a
- * reader, be it a pager, a stopped terminal or a slow disk. What waits is bounded by the pipe;
- * lines that find it full are dropped, and the next one that does not has a line before it that
- * says how many.
+ * Each output has a pipe and a thread that empties it. A thread that prints never waits for a
+ * reader, such as a pager, a stopped terminal or a slow disk. The size of the pipe limits the lines
+ * that wait. A line is dropped if the pipe is full; the next line that fits is preceded by the
+ * number of dropped ones.
  *
- * The pipe carries pointers, which the kernel takes whole or not at all, and puts in order: so no
- * line is torn, whatever its length, and there is no lock. Lines leave in the order in which they
- * came, those of both streams only if these are one file. Any thread may print.
+ * The pipe carries pointers. The kernel writes each of them whole or not at all, and in order, so
+ * no line is torn and no lock is needed. Lines leave in the order of their arrival; lines of both
+ * streams do so only if both streams are one file.
+ *
+ * Threads: any thread may print. The main thread opens, drains and closes.
  */
 #ifndef RDMA_COMMON_CONSOLE_H
 #define RDMA_COMMON_CONSOLE_H
@@ -18,75 +20,77 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Lines that wait at most for each output, of a few hundred bytes, and of 4 KiB at worst; more
- * where pages are longer than 4 KiB. */
+/*
+ * Lines that can wait for each output; more where a page is larger than 4 KiB. A line has a few
+ * hundred bytes, at most 4 KiB.
+ */
 #define CONSOLE_CAPACITY 2048
 
-/* The streams that a program prints to. */
+/* The streams of a program. */
 enum stream {
 	STREAM_OUTPUT,
 	STREAM_ERROR,
 };
 #define STREAMS 2
 
-/* A descriptor, and the pipe in front of it. */
+/* A descriptor and its pipe. */
 struct outlet {
 	struct console *console;
 	int descriptor;
-	int entrance, exit; /* neither blocks */
+	int entrance, exit; /* neither end blocks */
 	pthread_t thread;
-	atomic_uint lost;   /* lines that were dropped since the last one that was not */
+	atomic_uint lost;   /* lines dropped since the last one that fitted */
 	atomic_bool failed; /* write(2) has failed at least once */
-	bool drawn;         /* the cursor stands behind a text that is drawn; the thread's */
+	bool drawn; /* the cursor is at the end of a progress text; used by the thread alone */
 };
 
-/* It is static: a thread that is stuck in write(2) may outlive main(). */
+/* The console is static: a thread that is stuck in write(2) may outlive main(). */
 struct console {
-	bool json;          /* standard output is for objects of JSON alone */
-	unsigned int count; /* of outlets: one if both streams are one file; none, and no thread:
-			       who prints writes, and waits for the reader */
+	bool json;          /* standard output carries JSON objects alone */
+	unsigned int count; /* number of outlets: one if both streams are one file; 0: no threads,
+			       console_print() writes, and waits for the reader */
 	struct outlet outlets[STREAMS];
-	atomic_uint running;     /* threads */
-	int ended;               /* eventfd(2): the last one has */
-	atomic_ullong unwritten; /* lines that were printed, and are neither written nor said to be
-				    lost */
+	atomic_uint running;     /* threads that run */
+	int ended;               /* eventfd(2): the last thread has ended */
+	atomic_ullong unwritten; /* lines neither written nor reported as dropped */
 };
 
-/* Initialises `console`, without threads. */
+/* Initialize `console` without threads. */
 void console_init(struct console *console, bool json);
 
 /*
- * Starts the threads, which write to these descriptors. The ending signals and SIGALRM have to be
- * blocked: they inherit that; SIGPIPE and SIGXFSZ ignored. 0 or an errno value.
+ * Start the threads, which write to these descriptors. The caller must have blocked SIGALRM and the
+ * signals that end the program, since threads inherit the mask, and must ignore SIGPIPE and
+ * SIGXFSZ. Return 0 or an errno value.
  */
 int console_open(struct console *console, int output, int error);
 
-/* Prints `prefix` and what printf(3) would, as one line. Without memory the line is dropped. */
+/* Print `prefix` and the formatted text as one line. Drop the line if there is no memory. */
 void console_print(struct console *console, enum stream stream, const char *prefix,
 		   const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
 
-/* Prints a line on standard error as warnx(3) does, with the name of the program in front. */
+/* Print a line on standard error with the program's name in front, as warnx(3) does. */
 void print_warning(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Lets standard error, a terminal, end with this text, without a newline, until the next line is
- * printed. It replaces the text before it; an empty one takes that away. It is ASCII, and cut where
- * the terminal is narrower. Where much waits it is dropped.
+ * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
+ * replaces the text drawn before; an empty text removes that. It is cut to the width of the
+ * terminal, and dropped where several lines wait. The next line that is printed removes it, too.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
- * Waits until everything is written, at most `milliseconds`, or until the descriptor `interruption`
- * (-1: none) can be read. True: everything is written, or could not be. The main thread's; from now
- * on nobody may print any more.
+ * Wait until everything is written, at most `milliseconds`, or until `interruption` (-1: none) is
+ * readable. Return true if each line is written or has failed. Call it in the main thread;
+ * afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 
 /*
- * Ends the threads, whatever is left, and frees everything; a thread that is stuck in write(2) is
- * left, with what it uses, to the end of the process. The number of lines that were not written,
- * and in `*failed` whether writing to standard output has failed. Without threads: 0 and false.
+ * End the threads and free everything. A thread that is stuck in write(2) is left running until the
+ * process ends, with the memory that it uses. Return the number of lines that were not written;
+ * `*failed` is true if a write to standard output failed. Without threads return 0 and false.
  */
 uint64_t console_close(struct console *console, bool *failed);
 

@@ -14,7 +14,10 @@
 
 /* ---- Objects ---- */
 
-/* Nothing in it has to be escaped: it needs no memory, and is there whatever fails. */
+/*
+ * Return true if nothing in the text has to be escaped. Such a text needs no memory, so it is never
+ * lost.
+ */
 static bool is_plain(const char *text)
 {
 	while (*text >= ' ' && *text <= '~')
@@ -22,7 +25,7 @@ static bool is_plain(const char *text)
 	return !*text;
 }
 
-/* JSON is UTF-8 (RFC 8259), but the name of a file need not be, and a message may be cut off. */
+/* JSON is UTF-8 (RFC 8259), but a file name need not be, and a message may be cut off. */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = NULL;
@@ -113,7 +116,7 @@ void print_json(struct console *console, struct json_object *object)
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
 {
-	bool interrupted = status == STATUS_INTERRUPTED; /* as a shell shows it */
+	bool interrupted = status == STATUS_INTERRUPTED; /* the status that a shell shows */
 
 	json_add_count(object, "status",
 		       (uint64_t)(interrupted ? 128 + signal_number : (int)status));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The objects of --json, with json-c.
+ * The objects of --json, built with json-c.
  *
- * Any thread may print. An object belongs to the thread that began it.
+ * Threads: any thread may print. An object belongs to the thread that began it.
  */
 #ifndef RDMA_COMMON_JSON_H
 #define RDMA_COMMON_JSON_H
@@ -15,57 +15,61 @@
 #include "log.h"
 #include "status.h"
 
-struct json_object; /* of json-c */
+struct json_object; /* from json-c */
 
 /*
- * An object of this kind, for print_json(). It says what it is, which version made it,
- * when, in UTC as RFC 3339 has it, and on which host.
+ * Begin an object of this kind for print_json(), with the program's version, the time (UTC, RFC
+ * 3339) and the host's name.
  */
 struct json_object *json_begin(const char *kind);
 
-/* Adds a text (NULL: null) to an object. Bytes of it that are not UTF-8 appear as \xff. */
+/* Add a text; NULL becomes null. Bytes that are not UTF-8 appear as \xff. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
-/* Adds a number, or whether something is so. */
+/* Add a number, or a condition. */
 void json_add_count(struct json_object *object, const char *key, uint64_t number);
 void json_add_flag(struct json_object *object, const char *key, bool flag);
 
-/* Adds a number; 0 is what is not known, or was not given: null. */
+/* Add a number; 0, which means unknown or not given, becomes null. */
 void json_add_known(struct json_object *object, const char *key, uint64_t number);
 
-/* Adds a number that was measured; null where it was not. */
+/* Add a measured number; null if it was not measured. */
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
 /*
- * Adds "errors_counted" and "waits_counted": the counters of either kind that have grown, by how
- * much; null: there are none.
+ * Add "errors_counted" and "waits_counted": the counters of each kind that have grown, and by how
+ * much. Both are null if the device has no counters.
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
 /*
- * Adds "errors_counted_by_peer", of a peer that has told how many errors its port has counted, and
- * 1 (wire.h); null: 0, it has not.
+ * Add "errors_counted_by_peer". `errors` is the peer's count plus 1 (wire.h); 0, the peer reported
+ * none, becomes null.
  */
 void json_add_peer_errors(struct json_object *object, uint64_t errors);
 
-/* Adds "peer" and "peer_port"; NULL: not known. */
+/* Add "peer" and "peer_port"; NULL becomes null. */
 void json_add_peer(struct json_object *object, const char *address, const char *port);
 
-/* Adds "status", the exit status; `signal_number` is what interrupted the program, if one did. */
+/*
+ * Add "status", the exit status. `signal_number` is the signal that interrupted the program, if
+ * any.
+ */
 void json_add_status(struct json_object *object, enum status status, int signal_number);
 
-/* Prints an object, which is freed, as a line on standard output. */
+/* Print an object as a line on standard output, and free it. */
 void print_json(struct console *console, struct json_object *object);
 
-/* A part of a session's operation, in seconds since its beginning. */
+/* A part of a session's operation, in seconds since the operation began. */
 struct interval {
-	unsigned int session; /* its number */
+	unsigned int session; /* number of the session */
 	double begin, end;
-	uint64_t bytes;         /* have completed meanwhile */
-	struct counters growth; /* of the port's counters of errors */
+	uint64_t bytes;         /* bytes completed in the interval */
+	struct counters growth; /* growth of the port's error counters */
 };
 
-/* Prints the rate of an interval and the errors counted meanwhile; with --json as an object, too.
+/*
+ * Print the rate of an interval and the growth of error counters; with --json, as an object, too.
  */
 void print_interval(const struct log *log, const struct interval *interval);
 

@@ -15,15 +15,17 @@
 #include "options.h"
 #include "process.h"
 
-/* A transfer that takes longer than this shows its progress. */
+/* progress is shown after this time */
 #define PROGRESS_AFTER_NANOSECONDS ((int64_t)1000 * 1000000)
 
-/* After an interruption unwritten lines are waited for as long as this. */
+/* how long to wait for unwritten lines after a signal */
 #define HURRY_MILLISECONDS 1000
 
 /* ---- Lines ---- */
 
-/* Standard output carries one thing: the status lines, unless an option puts another there. */
+/*
+ * Standard output carries one thing: the status lines, unless an option puts another thing there.
+ */
 static enum stream status_stream(const struct options *options)
 {
 	return options->json || options->check || is_standard_output(options->output)
@@ -65,14 +67,14 @@ void print_result(struct console *console, const char *format, ...)
 
 /* ---- The end of the program ---- */
 
-/* Waits until all is written or the time is up; a second signal ends the process. */
+/* Wait until everything is written or the time is up; a second signal ends the process. */
 static void drain(const struct log *log, struct process *process)
 {
 	int milliseconds = (int)timeout_milliseconds(log->options);
 
 	if (!process->signal_number &&
 	    !console_drain(log->console, milliseconds, process->signal_descriptor))
-		process_take_signal(process); /* there is none if the time is up */
+		process_take_signal(process); /* no signal is pending if the time is up */
 	if (process->signal_number)
 		console_drain(log->console, HURRY_MILLISECONDS, -1);
 }
@@ -86,11 +88,12 @@ enum status flush_output(const struct log *log, struct process *process)
 	drain(log, process);
 	left = console_close(log->console, &failed);
 	failed |= ferror(stdout) != 0;
-	/* a thread that is stuck in write(2) still has the descriptor */
+	/* a thread that is stuck in write(2) still uses the descriptor */
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (!failed && !left)
 		return STATUS_SUCCESS;
-	if (poll(&ready, 1, 0) == 0) /* nobody is left to wait for who does not read that */
+	if (poll(&ready, 1, 0) ==
+	    0) /* a pipe or terminal that nothing empties: a message would wait, too */
 		return STATUS_LOCAL_FAILURE;
 	if (failed)
 		print_warning(log->console, "cannot write to standard output; is the disk full, or "
@@ -104,10 +107,13 @@ enum status flush_output(const struct log *log, struct process *process)
 
 /* ---- Text of others ---- */
 
-/* True if a terminal shows a character, or a mark on the one before it, and does nothing else. */
+/*
+ * Return true if a terminal shows the character, or a mark on the one before it, and does nothing
+ * else.
+ */
 static bool is_harmless(wchar_t character)
 {
-	/* The bidirectional controls, and what shows nothing where it stands. */
+	/* Bidirectional controls, and characters that are invisible. */
 	static const wchar_t deceptive[] =
 		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 		L"\u00ad\u034f\u115f\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
@@ -115,12 +121,12 @@ static bool is_harmless(wchar_t character)
 		L"\ufe08\ufe09\ufe0a\ufe0b\ufe0c\ufe0d\ufe0e\ufe0f";
 	wint_t c = (wint_t)character;
 
-	/* not every library's wcwidth(3) is -1 for what it does not print */
+	/* not every C library returns -1 from wcwidth(3) for a character that it does not print */
 	return iswprint(c) && (wcwidth(character) > 0 || iswctype(c, wctype("combining"))) &&
 	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tags */
 }
 
-/* The locale with this name; that is loaded only where it is needed: loading takes its time. */
+/* Load the locale only if the bytes need it, because loading is slow. */
 static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 {
 	size_t offset = 0;
@@ -190,7 +196,7 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 
 /* ---- Progress ---- */
 
-/* An amount of bytes in the largest unit of which there is one. */
+/* Write an amount of bytes in the largest unit that gives at least 1. */
 static const char *amount(double bytes, char *buffer, size_t size)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
@@ -204,7 +210,7 @@ static const char *amount(double bytes, char *buffer, size_t size)
 	return buffer;
 }
 
-/* True if standard error is a terminal that can take a line away again, and may be drawn on. */
+/* Return true if standard error is a terminal that can erase a line, and NO_COLOR is not set. */
 static bool can_draw(void)
 {
 	const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
@@ -219,7 +225,7 @@ void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t 
 	double rate = (double)done / seconds;
 	char so_far[32], in_all[32], speed[32], text[128];
 
-	/* whether this is a terminal is asked last: it costs a system call */
+	/* isatty(3) costs a system call: call it last */
 	if (!done || nanoseconds < PROGRESS_AFTER_NANOSECONDS || log->options->verbose ||
 	    log->options->connections > 1 || !can_draw())
 		return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Output: status lines, traces, the payload and progress.
+ * Print status lines, traces, the payload and progress.
  *
- * Any thread may print; nobody waits for a reader, since all of it goes through the console's
- * pipes.
+ * Threads: any thread may print. It never waits for a reader, because the console's pipes are
+ * between.
  */
 #ifndef RDMA_COMMON_LOG_H
 #define RDMA_COMMON_LOG_H
@@ -19,53 +19,57 @@
 struct options;
 struct process;
 
-/* The origin of a line: who prints. */
+/* The origin of a line. */
 struct log {
 	struct console *console;
-	const struct options *options; /* which streams, and how much is printed */
-	char prefix[16];               /* in front of each line: "[2] ", or nothing */
+	const struct options *options; /* selects the streams and the amount of output */
+	char prefix[16];               /* printed before each line: "[2] ", or nothing */
 };
 
-/* Prints one status line, at once: on standard output, or on standard error if that is taken by
- * --json, --check or --output. Those of the sessions of --check are traces. */
+/*
+ * Print one status line: on standard output, or on standard error if --json, --check or --output
+ * takes standard output. In a session of --check a status line is a trace.
+ */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* With --verbose, prints one line on standard error. */
+/* Print one line on standard error with --verbose. */
 void print_trace(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Prints a line on standard output: what --check finds, or JSON. */
+/* Print a line on standard output: a finding of --check, or JSON. */
 void print_result(struct console *console, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Waits until all that was printed is written: for --timeout at most, and for a second at most if
- * the process was interrupted, or is now; another signal ends it at once. STATUS_SUCCESS, or a
- * message and the failure. The main thread's, after all others have ended; afterwards nothing is
- * printed any more.
+ * Wait until all lines are written: at most for --timeout, and at most a second if the process is
+ * or was interrupted; another signal ends it at once. Return STATUS_SUCCESS, or print a message and
+ * return the failure. Call it in the main thread after all others have ended; nothing may be
+ * printed afterwards.
  */
 enum status flush_output(const struct log *log, struct process *process);
 
 /*
- * The bytes as text of the user's locale, with nothing left in it that a terminal would obey, or
- * that would deceive a reader. The caller frees it; NULL means that there is no memory. Any thread.
+ * Return the bytes as text of the user's locale. Control characters and characters that would
+ * deceive a reader are escaped. The caller frees the text. Return NULL if there is no memory. Any
+ * thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * A copy of the bytes in which those are escaped that are no characters of a locale or, `harmless`,
- * that a terminal would obey. Without the locale that is all but ASCII, of which not every library
- * says that they are none. The caller frees it; NULL: there is no memory. Any thread.
+ * Copy the bytes and escape those that are no characters of the locale and, with `harmless`, those
+ * that a terminal would obey. Without the locale, all bytes but ASCII are escaped, because not
+ * every C library rejects them. The caller frees the text. Return NULL if there is no memory. Any
+ * thread.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
 
-/* Prints the incoming payload, as much of it as is sensible on a terminal. */
+/* Print the incoming payload, at most SHOWN_PAYLOAD bytes of it. */
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
- * On a terminal: how many bytes of `all` (UINT64_MAX: not known) are done in `nanoseconds`, if it
- * takes long.
+ * On a terminal, draw the progress of a long transfer: `done` of `all` bytes (UINT64_MAX: not
+ * known) in `nanoseconds`.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 
