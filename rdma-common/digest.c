@@ -3,19 +3,22 @@
 
 #include <endian.h>
 #include <string.h>
-#define XXH_INLINE_ALL /* one library less to load at every start */
+#define XXH_INLINE_ALL /* one library fewer to load */
 #include <xxhash.h>
 
-/* The words of one step: their number is fixed, so that a compiler makes vectors of them. */
+/* The words of one step. A constant number lets the compiler use vectors. */
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
-/* Bytes that are compared at a time: the nearest cache has room for them, and for the pattern. */
+/* Bytes compared at a time: they and the pattern fit into the first-level cache. */
 #define PIECE ((size_t)4096)
 
-/* Each eight bytes of the pattern are their number times this, so that every bit varies. */
+/* Word n of the pattern is n times this, so that every bit varies. */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
-/* What a word of one step is more than that of the step before: no multiplication a word. */
+/*
+ * The difference of a word from its predecessor one step before; saves a multiplication for each
+ * word.
+ */
 #define STEP_MULTIPLIER (WORDS * MULTIPLIER)
 
 /* ---- Digest ---- */
@@ -46,13 +49,15 @@ uint64_t digest_value(const void *digest)
 
 /* ---- The pattern of --size ---- */
 
-/* The byte at `position`. */
+/* Return the byte at `position`. */
 static uint8_t pattern_byte(uint64_t position)
 {
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);
 }
 
-/* Fills whole steps from a `position` where a word begins; returns the bytes that it filled. */
+/*
+ * Fill whole steps from `position`, a multiple of the word size. Return the number of bytes filled.
+ */
 static size_t fill_steps(uint8_t *memory, uint64_t position, size_t size)
 {
 	uint64_t words[WORDS], step[WORDS];

@@ -10,10 +10,10 @@
 
 /* ---- The beginning ---- */
 
-/* What it takes to verify and store the payload. 0 or an errno value. */
+/* Allocate what verifying and storing needs. Return 0 or an errno value. */
 static int allocate(struct incoming *incoming, struct process *process)
 {
-	/* no longer than the ring: the budget of memory counts that alone */
+	/* not longer than the ring, because the memory budget counts the ring alone */
 	incoming->buffer_size =
 		incoming->ring_size < HELPER_BUFFER ? incoming->ring_size : HELPER_BUFFER;
 	if (!verify_begin(&incoming->verification))
@@ -51,7 +51,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 
 /* ---- Storing ---- */
 
-/* Takes the reason from errno. */
+/* Report a failure to store; the reason is in errno. */
 static enum incoming_step fail_to_store(const struct incoming *incoming, struct failure *failure)
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
@@ -61,13 +61,16 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 	return INCOMING_FAILED;
 }
 
-/* So many bytes more are verified and, where that is wanted, stored. */
+/* Report `size` more bytes as verified and, with --output, stored. */
 static void keep(struct transfer *transfer, uint64_t size)
 {
 	transfer_kept(transfer, transfer->sink.kept + size);
 }
 
-/* Has the first `size` bytes of the buffer stored; those `skipped` behind them are not to be. */
+/*
+ * Let the helper store the first `size` bytes of the buffer, and skip the `skipped` bytes after
+ * them.
+ */
 static void begin_to_store(struct incoming *incoming, struct transfer *transfer, size_t size,
 			   uint64_t skipped)
 {
@@ -80,7 +83,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 		keep(transfer, skipped);
 }
 
-/* Takes what the helper has stored of the buffer, if it has. */
+/* Fetch the helper's result, if there is one. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
 				      struct failure *failure)
 {
@@ -100,7 +103,10 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 	return INCOMING_MOVED;
 }
 
-/* Has the next piece stored of a whole payload, all of which is verified. False: that was all. */
+/*
+ * Let the helper store the next piece of a payload that was verified in place. Return false after
+ * the last.
+ */
 static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 {
 	uint64_t kept = transfer->sink.kept, left = incoming->verification.length - kept;
@@ -116,13 +122,13 @@ static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 
 /* ---- Verifying ---- */
 
-/* Verifies the next bytes. False: they are wrong, or too many. */
+/* Verify the next bytes. Return false if they are wrong, or too many. */
 static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t size,
 			 struct failure *failure)
 {
 	struct verification *verification = &incoming->verification;
 
-	/* one of a known length was agreed to */
+	/* a known length was accepted before */
 	if (verification->pass_length != LENGTH_UNKNOWN ||
 	    size <= incoming->limit - verification->bytes)
 		return verify_next(verification, bytes, size, failure);
@@ -133,7 +139,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 	return false;
 }
 
-/* Verifies a piece of a payload that lies whole in the ring, where it lies. */
+/* Verify a piece in place. */
 static enum incoming_step take_in_place(struct incoming *incoming, struct transfer *transfer,
 					const struct piece *piece, struct failure *failure)
 {
@@ -147,7 +153,7 @@ static enum incoming_step take_in_place(struct incoming *incoming, struct transf
 	return INCOMING_MOVED;
 }
 
-/* Copies a piece out of the ring, and verifies and stores the copy. */
+/* Copy a piece out of the ring; verify and store the copy. */
 static enum incoming_step take_copy(struct incoming *incoming, struct transfer *transfer,
 				    const struct piece *piece, struct failure *failure)
 {
@@ -166,9 +172,9 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 	return INCOMING_MOVED;
 }
 
-/* ---- Step after step ---- */
+/* ---- The steps ---- */
 
-/* All is verified and stored: the output gets its name. */
+/* Commit the output: each byte is verified and stored. */
 static enum incoming_step commit(struct incoming *incoming, struct failure *failure)
 {
 	ssize_t result;
@@ -214,7 +220,7 @@ bool incoming_release(struct incoming *incoming)
 	struct helper *helper = incoming->helper;
 
 	if (helper)
-		incoming->buffer = NULL; /* it is the helper's */
+		incoming->buffer = NULL; /* it belongs to the helper */
 	incoming->helper = NULL;
 	return helper_release(helper);
 }

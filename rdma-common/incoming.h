@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The incoming payload on its way out of the ring, a piece at a time: verified, and with --output
- * stored by a helper. What the peer may still write to is copied first, and the copy is what is
- * verified and stored. What lies whole in the ring is verified there, once nobody else can write to
- * it any more, and then stored.
+ * Empty the ring of the incoming payload piece by piece: verify it, and with --output let a helper
+ * store it. A piece to which the peer can still write is copied first, and the copy is verified and
+ * stored. A payload that fits into the ring is verified in place, once the peer cannot write to the
+ * ring any more, and then stored.
  *
- * Until the connection's thread starts it is the main thread's, then that one's.
+ * Threads: the main thread until the connection's thread starts, then the connection's thread.
  */
 #ifndef RDMA_COMMON_INCOMING_H
 #define RDMA_COMMON_INCOMING_H
@@ -21,51 +21,52 @@
 #include "verify.h"
 
 struct incoming {
-	/* From the main thread: */
+	/* Set by the main thread: */
 	const uint8_t *ring;
 	size_t ring_size; /* bytes */
 	struct outputs *outputs;
-	const char *output;               /* the one of them that stores it; NULL: none does */
-	uint64_t limit;                   /* bytes of a payload of unknown length, at most */
-	struct verification verification; /* its first two; the rest is the thread's, as follows: */
-	bool begun;                       /* what it needs is there */
-	bool whole;    /* it lies in the ring, and nobody writes to that any more: see transfer.h */
-	bool verified; /* all of it */
-	bool failed;   /* nothing more is done with it */
-	bool committing;       /* the helper is to give the output its name */
-	struct helper *helper; /* stores it; NULL: nobody does */
-	uint8_t *buffer;       /* a copy of a piece of a streamed one: the helper's, or own */
+	const char *output;               /* the output that stores the payload; NULL: none */
+	uint64_t limit;                   /* the most bytes of a payload of unknown length */
+	struct verification verification; /* the first two fields; the thread sets the rest, and all
+					     that follows: */
+	bool begun;                       /* buffer and helper exist */
+	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
+	bool verified;         /* the whole payload is verified */
+	bool failed;           /* the payload is not processed any further */
+	bool committing;       /* the helper is committing the output */
+	struct helper *helper; /* stores the payload; NULL: it is not stored */
+	uint8_t *buffer;       /* a copy of a piece: the helper's buffer, or an own one */
 	size_t buffer_size;
-	size_t offset, unstored; /* what of the buffer is verified and not stored yet */
-	uint64_t skipped; /* bytes behind that, of a later pass: verified, and not to be stored */
+	size_t offset, unstored; /* part of the buffer that is verified and not stored */
+	uint64_t skipped;        /* bytes after that of a later pass: verified, not to be stored */
 };
 
-/* What a step came to. */
+/* The result of a step. */
 enum incoming_step {
-	INCOMING_WAITS,    /* nothing: for the peer, or for the helper */
-	INCOMING_MOVED,    /* a piece went on */
-	INCOMING_COMPLETE, /* all is verified and, with --output, stored */
-	INCOMING_FAILED,   /* `failure` says why */
+	INCOMING_WAITS,    /* nothing to do until the peer or the helper moves */
+	INCOMING_MOVED,    /* a piece was processed */
+	INCOMING_COMPLETE, /* all bytes are verified and, with --output, stored */
+	INCOMING_FAILED,   /* `failure` has the reason */
 };
 
 /*
- * Begins, once the first bytes have come; where transfer_is_whole(), once the ring is withdrawn
- * from the peer. On failure incoming_release() and incoming_free() follow.
+ * Begin after the first bytes have arrived; if transfer_is_whole(), after the ring was
+ * deregistered. On failure, too, incoming_release() and incoming_free() follow.
  */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
 			   struct process *process, struct failure *failure);
 
 /*
- * Goes on with a piece, and tells `transfer`. With `all`, which needs no incoming_begin() where
- * nothing is received, the peer is done, and so said `digest`: what is left comes to an end.
+ * Process one piece, and report it to `transfer`. With `all`, the peer has sent everything, with
+ * `digest`: process the rest. Where nothing is received, incoming_begin() is not needed.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, struct failure *failure);
 
-/* Lets go of the helper; false: that is held up (helper_release()). */
+/* Release the helper. Return false if it was abandoned (helper_release()). */
 bool incoming_release(struct incoming *incoming);
 
-/* Frees the rest. Main thread. */
+/* Free the rest. Main thread. */
 void incoming_free(struct incoming *incoming);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "cgroup.h"
 
-/* From this size on huge pages are worth while: the adapter has fewer addresses to keep. */
+/* Use huge pages from this size: the adapter then stores fewer addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *memory_map(size_t size)
@@ -21,8 +21,8 @@ void *memory_map(size_t size)
 	if (memory == MAP_FAILED)
 		return NULL;
 	/*
-	 * Advice: ordinary pages do as well. Not MAP_HUGETLB: beyond the limit of a hugetlb cgroup
-	 * the first touch of memory that was mapped ends the process with SIGBUS.
+	 * This is advice: ordinary pages work, too. Not MAP_HUGETLB: beyond the limit of a hugetlb
+	 * cgroup, the first access to mapped memory ends the process with SIGBUS.
 	 */
 	if (size >= HUGE_PAGE)
 		madvise(memory, size, MADV_HUGEPAGE);
@@ -36,7 +36,8 @@ int memory_unmap(void *memory, size_t size)
 
 void memory_discard(void *memory, size_t size)
 {
-	madvise(memory, size, MADV_DONTNEED); /* where that fails the pages stay until the end */
+	madvise(memory, size,
+		MADV_DONTNEED); /* on failure the pages stay until they are unmapped */
 }
 
 uint64_t memory_pages(size_t size)
@@ -46,10 +47,10 @@ uint64_t memory_pages(size_t size)
 	return (size + page - 1) / page * page;
 }
 
-/* Of /proc/self/ns/user in the first user namespace (Linux, include/linux/proc_ns.h). */
+/* Inode of /proc/self/ns/user in the first user namespace (Linux, include/linux/proc_ns.h). */
 #define FIRST_NAMESPACE 0xEFFFFFFDU
 
-/* True in the first user namespace (user_namespaces(7)), or where there are none. */
+/* Return true in the first user namespace (user_namespaces(7)), or if there are no namespaces. */
 static bool is_in_first_namespace(void)
 {
 	struct stat about;
@@ -58,8 +59,8 @@ static bool is_in_first_namespace(void)
 }
 
 /*
- * Whether the kernel counts what this process locks: not with CAP_IPC_LOCK (capabilities(7)), if
- * that is of the first user namespace.
+ * Return true if the kernel counts the memory that this process locks. It does not with
+ * CAP_IPC_LOCK (capabilities(7)) in the first user namespace.
  */
 static bool is_limited(void)
 {
@@ -79,7 +80,7 @@ struct lock_limit memory_lock_limit(void)
 	return (struct lock_limit){ .bytes = limit.rlim_cur, .applies = is_limited() };
 }
 
-/* Sessions may have one part in four of the memory. */
+/* Sessions may have this part of the memory: a quarter. */
 #define MEMORY_PARTS 4
 
 struct memory_budget memory_budget(const char *root)

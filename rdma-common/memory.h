@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for rings.
+ * Memory for rings, and the budget for it.
+ *
+ * Threads: any.
  */
 #ifndef RDMA_COMMON_MEMORY_H
 #define RDMA_COMMON_MEMORY_H
@@ -10,23 +12,23 @@
 #include <stdint.h>
 
 /*
- * `size` bytes, at least one, of zeroed, page-aligned memory, which the caller owns; transparent
- * huge pages if it is large. NULL with errno. Any thread.
+ * Map `size` (at least 1) bytes of zeroed, page-aligned memory, which the caller owns; with
+ * transparent huge pages if it is large. Return NULL with errno on failure. Any thread.
  */
 void *memory_map(size_t size);
 
-/* Frees it; `size` as it was mapped. 0, or -1 with errno. Any thread. */
+/* Unmap memory of memory_map() with its `size`. Return 0, or -1 with errno. Any thread. */
 int memory_unmap(void *memory, size_t size);
 
 /*
- * Give the pages back to the kernel, and keep the addresses: they read as zeros from then on. An
- * adapter keeps the pages that are registered until they are deregistered. Any thread.
+ * Return the pages to the kernel and keep the addresses, which then read as zeros. Registered pages
+ * stay until they are deregistered. Any thread.
  */
 void memory_discard(void *memory, size_t size);
 
 /*
- * Bytes of the whole pages in which `size` bytes of memory_map() lie: so many the kernel locks, and
- * counts (RLIMIT_MEMLOCK), for memory that is registered. Any thread.
+ * Return the size of the pages that hold `size` bytes of memory_map(). The kernel locks that many
+ * bytes for registered memory, and counts them (RLIMIT_MEMLOCK). Any thread.
  */
 uint64_t memory_pages(size_t size);
 
@@ -43,15 +45,15 @@ struct lock_limit memory_lock_limit(void);
 
 /* Memory for all sessions of this process. */
 struct memory_budget {
-	uint64_t total;     /* bytes for sessions: a quarter of the memory of the machine, or of
-			     * the least memory limit of a cgroup that this process is in */
-	const char *source; /* names that memory in messages; static */
+	uint64_t total; /* bytes for sessions: a quarter of the machine's memory, or of the smallest
+			   memory limit of the process's cgroups */
+	const char *source; /* the name of that memory for messages; static */
 	uint64_t locked;    /* bytes that may be registered: struct lock_limit, where it applies */
 };
 
 /*
- * Read the budget. `root` is the folder in which /proc and the cgroup file systems are: "" for the
- * real ones. A file that cannot be read limits nothing.
+ * Read the budget. `root` is the folder of /proc and the cgroup file systems, "" for the real ones.
+ * A file that cannot be read imposes no limit.
  */
 struct memory_budget memory_budget(const char *root);
 

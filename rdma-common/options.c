@@ -91,22 +91,22 @@ bool parse_operation(const char *word, enum operation *operation)
 
 /* ---- The options ---- */
 
-/* What an option takes as its argument, and with that the type of its field. */
+/* The argument of an option, which decides the type of its field. */
 enum kind {
-	TITLE,   /* no option, but a line of --help */
+	TITLE,   /* a heading of --help, no option */
 	FLAG,    /* no argument; bool */
-	TEXT,    /* anything; const char * */
-	NUMBER,  /* these are from `least` to `most`; unsigned int */
-	BYTE,    /* of a header, which hexadecimal numbers are usual for; unsigned int */
+	TEXT,    /* any text; const char * */
+	NUMBER,  /* from `least` to `most`; unsigned int */
+	BYTE,    /* a byte of a header, also hexadecimal; unsigned int */
 	TIME,    /* seconds; unsigned int */
-	PORT,    /* kept as getaddrinfo(3) takes it; const char * */
+	PORT,    /* text for getaddrinfo(3); const char * */
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
-	HELP,    /* no argument, no field: it is printed at once */
-	VERSION, /* the same */
+	HELP,    /* no argument, no field: printed at once */
+	VERSION, /* as HELP */
 };
 
-/* Which program has an option, and whether it means anything to --check. Bits of a set. */
+/* Which program has an option, and whether --check uses it. Bits of a set. */
 enum {
 	CLIENT = 1 << 0,
 	SERVER = 1 << 1,
@@ -114,7 +114,7 @@ enum {
 	CHECK = 1 << 2,
 };
 
-/* All there is to say of an option; --help has them in this order. */
+/* An option. --help lists the options in this order. */
 struct row {
 	enum kind kind;
 	unsigned int programs;
@@ -122,7 +122,7 @@ struct row {
 	const char *name, *argument;
 	size_t field; /* offset in struct options */
 	const char *help;
-	const char *standard; /* what is taken when it is not given; NULL: nothing */
+	const char *standard; /* the default value; NULL: none */
 	uint64_t least, most;
 };
 
@@ -172,13 +172,18 @@ static bool belongs_to(const struct row *row, enum role role)
 	return row->programs & (role == ROLE_CLIENT ? CLIENT : SERVER);
 }
 
-/* What getopt_long(3) returns for an option: its letter, or a number that is no character. */
+/*
+ * Return the value of getopt_long(3) for an option: its letter, or a number above all characters.
+ */
 static int value_of(const struct row *row)
 {
 	return row->letter ? row->letter : 256 + (int)(row - rows);
 }
 
-/* The option for which it has returned that; NULL: for an error, which it has printed. */
+/*
+ * Return the option for a value of getopt_long(3), or NULL for an error, which getopt_long(3)
+ * printed.
+ */
 static const struct row *find_row(enum role role, int value)
 {
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
@@ -188,7 +193,7 @@ static const struct row *find_row(enum role role, int value)
 	return NULL;
 }
 
-/* The exit statuses (status.h) in short. */
+/* A summary of the exit statuses (status.h). */
 #define EXIT_STATUS_HELP                                                             \
 	"Exit status:\n"                                                             \
 	"  0  both directions delivered and verified (server without -1: stopped)\n" \
@@ -197,7 +202,7 @@ static const struct row *find_row(enum role role, int value)
 	"  5  timed out                                6  peer lost\n"               \
 	"  7  contents wrong                           8  slower than --min-rate\n"
 
-/* `usage`, and the options of a program; what each is for stands in column 25. */
+/* Print `usage` and the options of a program; the descriptions begin in column 25. */
 static void print_help(enum role role, const char *usage)
 {
 	fputs(usage, stdout);
@@ -218,7 +223,7 @@ static void print_help(enum role role, const char *usage)
 
 /* ---- Parsing ---- */
 
-/* What a number of each kind is, in messages. */
+/* The name of each kind of number, for messages. */
 static const char *const number_words[] = {
 	[NUMBER] = "a whole number",
 	[BYTE] = "a whole number, decimal or hexadecimal (0x68),",
@@ -228,7 +233,7 @@ static const char *const number_words[] = {
 	[RATE] = "bit/s, also with K, M, G, T, or Kbit (1000 each),",
 };
 
-/* The units that may stand behind one. */
+/* The units that may follow a number. */
 static const struct unit {
 	enum kind kind;
 	const char *name;
@@ -249,13 +254,14 @@ static const struct unit {
 	/* clang-format on */
 };
 
-/* True if `text` is a number of this kind, perhaps with a unit; it is stored in that of the field.
+/*
+ * Parse `text` as a number of this kind with an optional unit; store it in the unit of the field.
  */
 static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 {
 	char *end;
 
-	if (*text < '0' || *text > '9') /* strtoull(3) takes spaces and signs as well */
+	if (*text < '0' || *text > '9') /* strtoull(3) accepts spaces and signs */
 		return false;
 	errno = 0;
 	*amount = strtoull(text, &end, kind == BYTE && text[1] == 'x' ? 16 : 10);
@@ -273,7 +279,7 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
 }
 
-/* Of a kind that is a number: its field gets that, or of PORT the text. */
+/* Parse a number into its field; store the text of PORT. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
 	uint64_t number;
@@ -292,7 +298,7 @@ static enum parsed take_number(const struct row *row, const char *argument, void
 	return PARSED_RUN;
 }
 
-/* Sets the field of an option; or does at once what it asks for. */
+/* Set the field of an option, or print what the option asks for. */
 static enum parsed take_option(struct options *options, const struct row *row, const char *argument,
 			       const char *usage)
 {
@@ -327,7 +333,7 @@ struct options default_options(enum role role)
 	return options;
 }
 
-/* Writes the options of a program as getopt_long(3) takes them; both have room for all rows. */
+/* List the options of a program for getopt_long(3). Both arrays have room for all rows. */
 static void list_options(enum role role, struct option *names, char *letters)
 {
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
@@ -343,19 +349,20 @@ static void list_options(enum role role, struct option *names, char *letters)
 	}
 }
 
-/* Without --duration, --check measures each rate, and the latency, for so long. */
+/* time in seconds of each measurement of --check without --duration */
 #define CHECK_SECONDS 1
 
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv)
 {
 	struct option names[ROWS + 1] = { 0 };
 	char letters[2 * ROWS + 1] = { 0 };
-	bool of_sessions = false; /* there is one that means nothing to --check */
-	bool timed = false;       /* --duration is given */
+	bool of_sessions = false; /* an option was given that --check does not use */
+	bool timed = false;       /* --duration was given */
 	int value;
 
 	list_options(options->role, names, letters);
-	argv[0] = program_invocation_short_name; /* its messages begin as all others do */
+	argv[0] = program_invocation_short_name; /* getopt_long(3) begins its messages with argv[0]:
+						    use the name of all other messages */
 	while ((value = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		const struct row *row = find_row(options->role, value);
 		enum parsed parsed =
@@ -381,8 +388,8 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 /* ---- What goes together ---- */
 
 /*
- * Whether what --file names has a length that only its end tells: a pipe or a device. Where that
- * cannot be found out, or it is a folder, reading it says why.
+ * Return true if --file names a pipe or a device, whose length is known only at its end. Return
+ * false for a folder or an error: the attempt to read it reports the reason.
  */
 static bool has_one_pass(const char *name)
 {
@@ -404,7 +411,7 @@ enum parsed check_options(const struct options *options)
 				   "outgoing payload");
 	if (options->iterations > 0 && options->duration_seconds > 0)
 		return usage_error("--iters and --duration exclude each other: a count, or a time");
-	/* what is read is the peer's payload */
+	/* with READ this side reads the peer's payload */
 	if (options->operation != OPERATION_READ && options->iterations > 0 &&
 	    options->pattern_size > LONGEST_PAYLOAD / options->iterations)
 		return usage_error("--size times --iters is more than %" PRIu64

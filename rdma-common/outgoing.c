@@ -29,9 +29,9 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 }
 
 /*
- * Bytes of the piece that are filled at a time, so that nothing waits for long. Of a payload that
- * is longer than the ring no piece crosses the end of a pass: where passes repeat (transfer.h) the
- * digest of one is wanted.
+ * Return how many bytes of the piece to fill now, so that no step takes long. A piece of a payload
+ * that is longer than the ring does not cross the end of a pass, because a repeating stream
+ * (transfer.h) needs the digest of one pass.
  */
 static size_t piece_size(const struct outgoing *outgoing, const struct piece *piece)
 {
@@ -41,13 +41,13 @@ static size_t piece_size(const struct outgoing *outgoing, const struct piece *pi
 
 	if (length > outgoing->ring_size && size > length - position % length)
 		size = length - position % length;
-	/* what is read of a pipe comes behind what is in memory of it */
+	/* the helper reads the pipe from the first byte that is not in memory */
 	if (position < payload->size && length != payload->size && size > payload->size - position)
 		size = payload->size - position;
 	return (size_t)size;
 }
 
-/* The first `size` bytes of a piece are in the ring. */
+/* Report that the first `size` bytes of a piece are in the ring. */
 static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, size_t size)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -55,7 +55,7 @@ static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, s
 
 	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
 	transfer_filled(transfer, size);
-	/* of passes with the same bytes one is what MSG_DONE tells of */
+	/* all passes are equal: MSG_DONE carries the digest of one */
 	if (!source->stream.repeats || source->filled <= source->stream.plan.length)
 		outgoing->pass_digest = digest_value(outgoing->digest);
 	outgoing->nanoseconds += now_nanoseconds() - started;
@@ -68,7 +68,7 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 		    short_name(outgoing->payload->name).text, reason);
 }
 
-/* Takes what the helper has read, if it has. True: it has. */
+/* Fetch the helper's result. Return true if there is one. */
 static bool take_read(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure)
 {
 	ssize_t count;
@@ -86,7 +86,7 @@ static bool take_read(struct outgoing *outgoing, struct transfer *transfer, stru
 	return true;
 }
 
-/* Makes `size` bytes from `position` of the stream on, across passes. */
+/* Generate `size` bytes from `position` of the stream, across passes. */
 static void make_bytes(const struct payload *payload, uint64_t position, uint8_t *memory,
 		       size_t size)
 {

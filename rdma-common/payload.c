@@ -16,21 +16,20 @@
 #include "wire.h"
 
 #define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
-/* How often a wait for a pipe looks whether it is cancelled, in milliseconds. */
+/* How often a wait for a pipe checks for cancellation, in milliseconds. */
 #define CANCEL_INTERVAL 100
-/* Bytes of a pipe that are copied at a time: as many as Linux keeps in one, unless told otherwise.
- */
+/* Bytes of a pipe that are copied at a time: Linux's default size of a pipe. */
 #define COPY_SIZE ((size_t)64 << 10)
 
 /* ---- Reading ---- */
 
-/* A call that a signal has interrupted, or that has nothing yet, and is made again. */
+/* Return true if a signal interrupted the call, or if no byte is there yet: call it again. */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
 }
 
-/* Reads bytes of the file from `position` on. 0 at its end, -1 with errno. */
+/* Read bytes of the file from `position`. Return 0 at its end, -1 with errno. */
 static ssize_t read_file(const struct payload *payload, uint64_t position, uint8_t *memory,
 			 size_t size)
 {
@@ -42,7 +41,7 @@ static ssize_t read_file(const struct payload *payload, uint64_t position, uint8
 	return count;
 }
 
-/* Waits for the pipe, and reads what it has. 0 at its end, -1 with errno. */
+/* Wait for the pipe and read its bytes. Return 0 at its end, -1 with errno. */
 static ssize_t read_pipe(int descriptor, uint8_t *memory, size_t size, const atomic_bool *cancelled)
 {
 	struct pollfd readable = { .fd = descriptor, .events = POLLIN };
@@ -94,7 +93,7 @@ static enum status read_failed(const struct payload *payload, struct failure *fa
 			   short_name(payload->name).text, reason);
 }
 
-/* Memory for the payload, of zeros. */
+/* Allocate `size` zeroed bytes for the payload. */
 static enum status allocate(struct payload *payload, struct failure *failure, size_t size)
 {
 	payload->memory = calloc(1, size);
@@ -106,7 +105,7 @@ static enum status allocate(struct payload *payload, struct failure *failure, si
 	return STATUS_SUCCESS;
 }
 
-/* The text of --message or a default line, with zeros up to the smallest size. */
+/* Load the text of --message or the default line, padded with zeros to the smallest size. */
 static enum status load_text(struct payload *payload, const struct options *options,
 			     struct failure *failure)
 {
@@ -134,8 +133,8 @@ struct payload payload_pattern(uint64_t length)
 /* ---- Loading what is read ---- */
 
 /*
- * Bytes that a file says to have, from the payload's first on; 0 where it does not know, as in
- * /proc. -1: it is no file, but a pipe or a device.
+ * Return the size of the file from the first byte of the payload; 0 if the file system does not
+ * know it, as in /proc; -1 for a pipe or a device.
  */
 static off_t claimed_length(const struct payload *payload)
 {
@@ -147,9 +146,9 @@ static off_t claimed_length(const struct payload *payload)
 }
 
 /*
- * Reads into memory: a file to its end, or as far as it said, of all else what comes first. How
- * soon a pipe ends makes no difference: else the peer would be told of a length now and then, and
- * so of what can be sent again.
+ * Read into memory: a file to its end or its claimed length, the beginning of anything else. A pipe
+ * of unknown length stays so even if it ends early; otherwise the length that the peer sees, and
+ * with it what can be sent again, would depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -176,9 +175,9 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 }
 
 /*
- * Creates a file without a name in the first folder that takes it; `*folder` is that, or the last
- * one. It has a name for a moment, during which no signal ends the program: O_TMPFILE would spare
- * that, but not every file system has it. -1 with errno.
+ * Create a file without a name in the first folder that permits it; `*folder` is that folder, or
+ * the last one. The file has a name for a moment in which no signal ends the program. (Not every
+ * file system has O_TMPFILE, which would avoid that.) Return -1 with errno on failure.
  */
 static int create_copy(const char **folder)
 {
@@ -202,7 +201,7 @@ static int create_copy(const char **folder)
 	return descriptor;
 }
 
-/* Writes all of it; false with errno. */
+/* Write all bytes. Return false with errno on failure. */
 static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 {
 	while (size > 0) {
@@ -218,7 +217,7 @@ static bool write_fully(int descriptor, const uint8_t *bytes, ssize_t size)
 	return true;
 }
 
-/* Copies what comes, to its end, into a file that takes its place and can be read once more. */
+/* Copy the pipe to its end into a file, which replaces it and can be read again. */
 static enum status copy_pipe(struct payload *payload, struct failure *failure)
 {
 	const atomic_bool never = false;
@@ -228,7 +227,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	uint8_t piece[COPY_SIZE];
 	ssize_t count = 1;
 
-	signal(SIGXFSZ, SIG_IGN); /* as process_open() does: beyond 'ulimit -f' is an error */
+	signal(SIGXFSZ, SIG_IGN); /* as in process_open(): a file beyond 'ulimit -f' is an error */
 	while (written && count > 0) {
 		count = read_pipe(payload->descriptor, piece, sizeof(piece), &never);
 		written = write_fully(copy, piece, count);
@@ -259,7 +258,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 	if (payload->descriptor < 0)
 		return read_failed(payload, failure, strerror(errno));
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
-	payload->start = start > 0 ? start : 0; /* -1: of a pipe */
+	payload->start = start > 0 ? start : 0; /* -1 for a pipe */
 	if (serves_many(options) && claimed_length(payload) <= 0)
 		status = copy_pipe(payload, failure);
 	if (status != STATUS_SUCCESS)
@@ -271,7 +270,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-/* ---- All of them ---- */
+/* ---- Every source ---- */
 
 enum status payload_load(struct payload *payload, const struct options *options,
 			 struct failure *failure)
@@ -279,13 +278,13 @@ enum status payload_load(struct payload *payload, const struct options *options,
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
-	if (options->pattern_size || options->check) /* which has a size for each session */
+	if (options->pattern_size || options->check) /* a check has a size for each session */
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;
 	status = options->file ? load_file(payload, options, failure)
 			       : load_text(payload, options, failure);
-	if (payload->size == payload->length) { /* all of it is in memory */
+	if (payload->size == payload->length) { /* the whole payload is in memory */
 		close_descriptor(payload->descriptor);
 		payload->descriptor = -1;
 	}

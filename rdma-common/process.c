@@ -19,22 +19,21 @@
 
 #include "clock.h"
 
-/* Signals that come as close together are one: timeout(1) sends each to the process and its group.
- */
+/* Signals this close together count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
 
-/* With fewer open files allowed, a failure to open RDMA devices is put down to that. */
+/* Below this limit of open files, a failure to open RDMA devices is attributed to it. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
-/* Bytes of a thread's stack. */
+/* Stack size of a thread in bytes. */
 #define STACK_SIZE ((size_t)256 << 10)
 
-/* ---- Descriptors that were closed at the start ---- */
+/* ---- Standard descriptors ---- */
 
 void occupy_standard_descriptors(void)
 {
 	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-		/* it gets the lowest free number, and can be used for nothing */
+		/* it gets the lowest free number; any use of it fails */
 		int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
 
 		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
@@ -51,7 +50,8 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
 
 	if (error)
 		return error;
-	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the usual size does as well */
+	pthread_attr_setstacksize(&attributes,
+				  STACK_SIZE); /* on failure the default size is used */
 	error = pthread_create(thread, &attributes, routine, argument);
 	pthread_attr_destroy(&attributes);
 	return error;
@@ -72,7 +72,7 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /* ---- Descriptors and devices ---- */
 
-/* Lets `epoll` report that `descriptor` can be read, as `subject`; 0 or -1 with errno. */
+/* Add `descriptor` to `epoll`; its events have `subject`. Return 0, or -1 with errno. */
 static int epoll_add(int epoll, int descriptor, void *subject)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
@@ -95,7 +95,7 @@ int process_watch_device(struct process *process, struct ibv_context *verbs)
 											      : 0;
 }
 
-/* Those that end a session in good order; nohup(1) lets SIGHUP be ignored, and so it stays. */
+/* Return the signals that end sessions in order; not SIGHUP if nohup(1) has it ignored. */
 static sigset_t ending_signals(void)
 {
 	struct sigaction hangup;
@@ -109,7 +109,7 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
-/* One at a time: so one is the first. */
+/* Block the others in a handler: so one of them is the first. */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -123,8 +123,8 @@ static void set_handler(const sigset_t *signals, void (*handler)(int))
 }
 
 /*
- * End process 1 of a PID namespace, as a container has it, with the status that a shell shows for
- * the signal. This stands in for the default action, which the kernel denies to process 1
+ * End process 1 of a PID namespace, such as a container, with the status that a shell shows for the
+ * signal. This replaces the default action, which the kernel denies to process 1
  * (pid_namespaces(7)). Async-signal-safe.
  */
 static void exit_by_signal(int signal_number)
@@ -132,15 +132,15 @@ static void exit_by_signal(int signal_number)
 	_exit(128 + signal_number);
 }
 
-/* Have these signals end the process at once, where they are not blocked. */
+/* Let these signals end the process at once while they are not blocked. */
 static void end_at_once(const sigset_t *signals)
 {
 	set_handler(signals, getpid() == 1 ? exit_by_signal : SIG_DFL);
 }
 
 /*
- * Signals become readable on a descriptor, in all threads; a closed pipe and a file beyond the
- * limit of 'ulimit -f' become errors.
+ * Make signals readable from a descriptor in all threads. Turn a closed pipe and a file beyond
+ * 'ulimit -f' into errors.
  */
 static int open_signals(struct process *process)
 {
@@ -155,7 +155,7 @@ static int open_signals(struct process *process)
 	return process->signal_descriptor < 0 ? -1 : 0;
 }
 
-/* Each session has some: as many as this process may open. */
+/* Raise the soft limit of open files to the hard limit: each session needs some. */
 static void raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -163,10 +163,10 @@ static void raise_descriptor_limit(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit); /* else with fewer */
+	setrlimit(RLIMIT_NOFILE, &limit); /* on failure there are fewer */
 }
 
-/* Opens the descriptors that the main thread waits on. */
+/* Open the descriptors of the main thread. */
 static enum status open_descriptors(struct process *process)
 {
 	raise_descriptor_limit();
@@ -193,7 +193,7 @@ const char *descriptor_advice(int error)
 	return "more open files have to be allowed: raise the limit ('ulimit -n')";
 }
 
-/* Explains what to do when librdmacm does not start. */
+/* Explain what to do when librdmacm does not start. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
@@ -209,7 +209,7 @@ static enum status explain_missing_rdma(struct process *process, const char *att
 			    "%s: %s; %s", attempted, strerror(error), advice);
 }
 
-/* Opens every device that there is, so that its events are reported. */
+/* Open every device, to receive its events. */
 static enum status open_devices(struct process *process)
 {
 	enum status status = STATUS_SUCCESS;
@@ -233,7 +233,7 @@ static enum status open_devices(struct process *process)
 	return status;
 }
 
-/* Once signals are blocked, and the standard descriptors taken. */
+/* Open the console. Signals must be blocked, and the standard descriptors open. */
 static enum status open_console(struct process *process)
 {
 	int error = console_open(process->console, STDOUT_FILENO, STDERR_FILENO);
@@ -267,7 +267,7 @@ void process_init(struct process *process, struct console *console)
 	process->ended[0] = -1;
 	process->ended[1] = -1;
 	process->main_descriptor = -1;
-	/* sh(1) has what it starts by '&' ignore SIGINT; of nohup(1) see ending_signals() */
+	/* sh(1) ignores SIGINT in a command started with '&'; see ending_signals() for nohup(1) */
 	end_at_once(&signals);
 }
 
@@ -306,7 +306,7 @@ void process_close(struct process *process, bool may_report)
 
 /* ---- What the main thread waits for ---- */
 
-/* Takes one event off the channel, acknowledges it and keeps what is needed of it. */
+/* Take one event off the channel, acknowledge it, and copy what is needed. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 {
 	const struct rdma_conn_param *parameters;
@@ -323,7 +323,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
-	/* which may be what a verb has returned, and so negative */
+	/* it may be the negative result of a verb */
 	copy->library_error = event->status == -1 ? abs(errno) : 0;
 	copy->type = event->event;
 	copy->status = event->status;
@@ -341,14 +341,14 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	return WAKEUP_CM_EVENT;
 }
 
-/* The same of a device's event. */
+/* As take_cm_event(), for the event of a device. */
 static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
 	struct ibv_async_event event;
 
 	if (ibv_get_async_event(verbs, &event)) {
-		if (errno != EAGAIN && errno != EINTR) /* it was removed */
+		if (errno != EAGAIN && errno != EINTR) /* the device was removed */
 			epoll_ctl(process->main_descriptor, EPOLL_CTL_DEL, verbs->async_fd, NULL);
 		return WAKEUP_OTHER;
 	}
@@ -364,17 +364,17 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	case IBV_EVENT_CQ_ERR:
 		copy->context = event.element.cq->cq_context;
 		break;
-	default: /* of the rest the connection manager or a completion reports what matters */
+	default: /* all others show as events of the connection manager or as completions */
 		break;
 	}
-	/* first: destroying what the event is about waits for this (ibv_get_async_event(3)) */
+	/* first: destroying the object of the event waits for this (ibv_get_async_event(3)) */
 	ibv_ack_async_event(&event);
 	return WAKEUP_DEVICE_EVENT;
 }
 
 void process_report_ended(struct process *process, void *what)
 {
-	/* a pipe takes so few bytes as a whole (pipe(7)), and the main thread empties it */
+	/* writes up to PIPE_BUF are atomic (pipe(7)), and the main thread empties the pipe */
 	while (write(process->ended[1], &what, sizeof(what)) < 0 && errno == EINTR)
 		;
 }
@@ -390,7 +390,9 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 			    : epoll_wait(process->main_descriptor, &ready, 1, milliseconds);
 	int error = count < 0 ? errno : 0;
 
-	/* first: what has ended leaves room for who comes, and is told whatever fails */
+	/*
+	 * first: an ended session makes room for a client, and is reported even if all else fails
+	 */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
 	if (count == 0 || error == EINTR || process->exhausted)
@@ -404,7 +406,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return process_take_signal(process) ? WAKEUP_SIGNAL : WAKEUP_OTHER;
-	if (ready.data.ptr == process->ended) /* by now it is there, or it was taken before */
+	if (ready.data.ptr == process->ended) /* already read, or readable by now */
 		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
 }
@@ -419,14 +421,14 @@ void change_ending_signals(int how)
 }
 
 /*
- * The first of the ending signals that came while rdma_connect(3) might sleep; 0: none did. A
- * handler can reach nothing else.
+ * The first ending signal during rdma_connect(3); 0: none. A handler can reach only a static
+ * variable.
  */
 static volatile sig_atomic_t interruption;
 
 /*
- * What comes just before rdma_connect(3) sleeps does not end its sleep. So another signal follows,
- * a second later, and another one to that, until connect_within() asks for no more.
+ * A signal that arrives just before rdma_connect(3) sleeps does not interrupt it. So raise another
+ * one a second later, and again, until connect_within() stops that.
  */
 static void interrupt_connecting(int signal_number)
 {
@@ -452,7 +454,7 @@ int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, un
 	if (interruption)
 		raise(interruption);
 	end_at_once(&ending);
-	signal(SIGALRM, SIG_IGN); /* one that is pending is not the next call's */
+	signal(SIGALRM, SIG_IGN); /* drop a pending one: it does not belong to the next call */
 	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
 
@@ -474,7 +476,7 @@ bool process_take_signal(struct process *process)
 
 unsigned int usable_processors(void)
 {
-	/* room for 65,536: the kernel rejects a set that is shorter than its own with EINVAL */
+	/* room for 65,536 processors; the kernel rejects a smaller set than its own with EINVAL */
 	cpu_set_t processors[64];
 	int count = 0;
 

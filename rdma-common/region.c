@@ -7,7 +7,7 @@
 
 /* ---- Memory registration ---- */
 
-/* Access flags in words, for traces. */
+/* Name the access flags, for traces. */
 static const char *access_names(unsigned int access)
 {
 	switch (access) {
@@ -47,13 +47,13 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 }
 
 /*
- * Memory that a session takes besides its regions: the stacks of its thread, its state, and what
- * the kernel keeps for it; 50 KiB over Soft-RoCE. A helper takes as much: the rest of the machine
- * or of the container has room for helpers and for copies of pieces of rings.
+ * Memory of a session besides its regions: the stacks of its thread, its state, and about 50 KiB in
+ * the kernel over Soft-RoCE. A helper needs as much. The rest of the machine's or container's
+ * memory has room for helpers and their buffers.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
-/* Return the bytes that all sessions take, those of stuck helpers included. */
+/* Return the bytes that all sessions use, stuck helpers included. */
 static uint64_t memory_taken(const struct region_owner *owner)
 {
 	uint64_t sessions = owner->sessions + (uint64_t)owner->held_up;
@@ -99,8 +99,8 @@ static enum status budget_spent(const struct region_owner *owner, uint64_t size,
 }
 
 /*
- * Maps `size` bytes of zeros and registers them (ibv_reg_mr(3)), if the budget has them. They are
- * freed with the connection.
+ * Map `size` zeroed bytes and register them (ibv_reg_mr(3)), if the budget permits.
+ * region_destroy() frees them.
  */
 static enum status region_create(const struct region_owner *owner, struct region *region,
 				 size_t size, unsigned int access, struct failure *failure)
@@ -137,13 +137,16 @@ enum status register_control(const struct region_owner *owner, struct region *re
 
 /* ---- Rings ---- */
 
-/* A ring is as long as its stream, but no longer than this; it is halved down to a page. */
+/*
+ * A ring is as long as its stream, at most RING_SIZE; where memory is scarce it is halved, down to
+ * a page.
+ */
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A side with many sessions gives one ring this part of the memory that is left, but keeps aside
- * what as many sessions more need at least, with rings of a page each; of memory that may be locked
- * half at most.
+ * A program with many sessions gives a ring at most 1/RING_SHARES of the memory that is left, after
+ * it has set aside one-page rings for SESSIONS_TO_COME more sessions; at most half of the lockable
+ * memory.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64
@@ -161,7 +164,7 @@ static uint64_t share_of_many(const struct region_owner *owner)
 	return (memory < locked ? memory : locked) / RING_SHARES;
 }
 
-/* The longest ring that this connection may have, one of `rings` that are still to be made. */
+/* Return the longest ring that this connection may have, if `rings` are still to be registered. */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 {
 	bool many = serves_many(owner->options) || owner->options->connections > 1;
@@ -174,8 +177,8 @@ static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 }
 
 /*
- * Creates a ring for the stream of `plan`, as long as that or as long as there is memory for it.
- * Half of that is tried, again and again, when the kernel locks no more.
+ * Register a ring for the stream of `plan`, as long as the stream or as memory permits. If the
+ * kernel refuses to lock that much, retry with half of it.
  */
 static enum status ring_create(const struct region_owner *owner, struct region *region,
 			       struct stream_plan *plan, unsigned int rings, unsigned int access,
@@ -200,7 +203,10 @@ enum status register_outgoing(const struct region_owner *owner, struct region *r
 			      struct stream_plan *plan, struct failure *failure)
 {
 	bool reading = owner->options->operation == OPERATION_READ;
-	/* what this side writes needs no access flag: the adapter may always read it */
+	/*
+	 * no access flag is needed for a WRITE of this side: the adapter may always read local
+	 * memory
+	 */
 	unsigned int access = reading ? IBV_ACCESS_REMOTE_READ : 0;
 
 	if (!plan->present)
@@ -216,7 +222,7 @@ enum status register_incoming(const struct region_owner *owner, struct region *r
 
 	if (!plan->present)
 		return STATUS_SUCCESS;
-	/* over iWARP the sink of an RDMA READ is written by the peer's adapter */
+	/* over iWARP the peer's adapter writes to the sink of an RDMA READ */
 	if (writing || owner->limits->iwarp)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	return ring_create(owner, region, plan, 1, access, failure);

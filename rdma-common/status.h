@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a session or a program: a status, and the reason in words.
+ * The result of a session or a program: a status and its reason.
+ *
+ * Threads: any.
  */
 #ifndef RDMA_COMMON_STATUS_H
 #define RDMA_COMMON_STATUS_H
@@ -10,52 +12,52 @@
 #include <stddef.h>
 
 /*
- * The outcome of a session, and the exit status of a program. The numbers are documented in --help;
- * a MSG_VERDICT carries three of them. STATUS_INTERRUPTED never is an exit status: main() ends by
- * the signal instead, or, as a server without --one-off, with STATUS_SUCCESS.
+ * The result of a session, and the exit status of a program. --help documents the numbers. A
+ * MSG_VERDICT carries three of them. STATUS_INTERRUPTED is never an exit status: main() ends by the
+ * signal, or, in a server without --one-off, with STATUS_SUCCESS.
  */
 enum status {
-	STATUS_SUCCESS = 0,        /* both directions delivered and verified */
-	STATUS_LOCAL_FAILURE = 1,  /* something failed on this host that should not */
+	STATUS_SUCCESS = 0,        /* each payload was delivered and verified */
+	STATUS_LOCAL_FAILURE = 1,  /* a failure of this host */
 	STATUS_USAGE = 2,          /* the command line is wrong */
 	STATUS_UNRESOLVED = 3,     /* no usable RDMA device, address or route */
 	STATUS_REFUSED = 4,        /* the peer or its adapter refused */
-	STATUS_TIMED_OUT = 5,      /* nothing happened for longer than --timeout */
-	STATUS_PEER_LOST = 6,      /* the peer went away in the middle of a session */
-	STATUS_CONTENTS_WRONG = 7, /* payload damaged, or messages that break the protocol */
-	STATUS_TOO_SLOW = 8,       /* delivered and verified, but slower than --min-rate; of
-				      --check: this host is, than its hardware */
-	STATUS_INTERRUPTED = 9,    /* SIGINT, SIGTERM or SIGHUP */
+	STATUS_TIMED_OUT = 5,      /* no progress during --timeout */
+	STATUS_PEER_LOST = 6,      /* the peer left in the middle of a session */
+	STATUS_CONTENTS_WRONG = 7, /* damaged payload, or a message that violates the protocol */
+	STATUS_TOO_SLOW = 8,    /* verified, but slower than --min-rate; with --check: this host is
+				   slower than its hardware */
+	STATUS_INTERRUPTED = 9, /* SIGINT, SIGTERM or SIGHUP */
 };
 
-/* Bytes for a reason in words, the terminating zero included. */
+/* Size of the text of a reason, with the terminating zero. */
 #define CAUSE_SIZE 512
 
 /*
- * The reason for a failure. Functions that fail for more than one reason take one from their caller
- * and fill it in; the caller decides whom it concerns: one session, or the program.
+ * The reason for a failure. A function with several reasons to fail fills in the failure of its
+ * caller, which decides if the session or the program has failed.
  */
 struct failure {
-	enum status status;     /* STATUS_SUCCESS: nothing failed */
-	char cause[CAUSE_SIZE]; /* what was attempted, on what, why it failed, what to do */
+	enum status status;     /* STATUS_SUCCESS: no failure */
+	char cause[CAUSE_SIZE]; /* the attempt, its object, the reason, and advice */
 };
 
-/* A text that is put together of several parts; what does not fit is cut off. */
+/* A text built from parts; it is cut off at its end. */
 struct words {
 	char text[1024];
 	size_t length;
 };
 
-/* Adds to it as printf(3) does. */
+/* Append formatted text (printf(3)). */
 void append(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Fills in `failure` as printf(3) does, and returns `status`. */
+/* Fill in `failure` with formatted text (printf(3)). Return `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * A name for a message, of a file, a host or whatever a user has typed. A long one loses its
- * middle: the reason and the advice behind it must have room.
+ * The name of a file or a host, or a word that a user typed, for a message. The middle of a long
+ * name is left out, so that the reason and the advice after it have room.
  */
 #define SHORT_NAME 128
 struct short_name {
@@ -64,21 +66,21 @@ struct short_name {
 struct short_name short_name(const char *name);
 
 /*
- * Of two sessions' outcomes the one that counts for both: an interruption, else the failure with
- * the higher number, but what is only too slow behind all that went wrong.
+ * Return the status that counts for both sessions: an interruption, else the failure with the
+ * higher number. STATUS_TOO_SLOW counts less than any other failure.
  */
 enum status worse_status(enum status one, enum status other);
 
 /*
- * The errno value of a verb that returns one, 0 if it succeeds: verb_error(ibv_destroy_cq(cq)).
- * ibv_post_send(3) promises a positive value, but libcxgb4 and libsiw return some of theirs
- * negated, and libsiw also returns -1 with errno. Any thread.
+ * Call a verb that returns an errno value, and return that value; 0 if the verb succeeds:
+ * verb_error(ibv_destroy_cq(cq)). ibv_post_send(3) promises a positive value, but libcxgb4 and
+ * libsiw negate some of theirs, and libsiw also returns -1 with errno. Any thread.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
-/* The same for a result, where errno was 0 before the call. -1 without errno is EPERM. */
+/* Convert a result; errno was 0 before the call. -1 without errno becomes EPERM. */
 int verb_result_error(int result);
 
-/* The text for a status when no particular reason was recorded. The string is static. */
+/* Return the text for a status without a recorded reason. The string is static. */
 const char *status_in_words(enum status status);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether an incoming payload is what the peer has sent: by its digest, and byte for byte where it
- * is the pattern of --size. Of the passes of a stream all are verified; the first one is what is
- * shown and stored.
+ * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
+ * pass of a stream is verified; the first one is shown and stored.
  *
- * What comes here is out of the peer's reach. One thread at a time; no verbs, no input or output.
+ * Threads: the connection's, or the main thread. The peer cannot reach the bytes any more. No
+ * verbs, no input or output.
  */
 #ifndef RDMA_COMMON_VERIFY_H
 #define RDMA_COMMON_VERIFY_H
@@ -15,47 +15,47 @@
 
 #include "status.h"
 
-/* Bytes of a payload that are shown at most: a screen of text. */
+/* The most bytes of a payload that are shown: a screen of text. */
 #define SHOWN_PAYLOAD 1024
 
-/* What is shown of an incoming payload. All zero: nothing of it has come yet. */
+/* The part of an incoming payload to show. Zeros: no byte has arrived. */
 struct excerpt {
-	uint8_t head[SHOWN_PAYLOAD]; /* its first bytes */
-	size_t head_size;            /* how many of those have come */
-	uint64_t size;               /* all bytes */
-	bool goes_on;                /* behind those not all are zero */
+	uint8_t head[SHOWN_PAYLOAD]; /* the first bytes */
+	size_t head_size;            /* number of bytes in `head` */
+	uint64_t size;               /* number of all bytes */
+	bool goes_on;                /* a byte after `head` is not zero */
 	bool is_pattern;
 };
 
-/* Takes note of the payload's next bytes. */
+/* Add the next bytes of the payload. */
 void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 
 struct verification {
-	/* What is expected, from who begins it: */
-	bool is_pattern;      /* that of --size */
-	bool has_digest;      /* the peer sends one */
+	/* The expectation, from the caller of verify_begin(): */
+	bool is_pattern;      /* the pattern of --size */
+	bool has_digest;      /* the peer sends a digest */
 	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
-	uint64_t pass_length; /* the payload begins again there, or LENGTH_UNKNOWN */
-	/* What came of it: */
-	uint64_t bytes;      /* that were verified as far as can be before the end */
-	int64_t nanoseconds; /* that it took */
+	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */
+	/* The result: */
+	uint64_t bytes;      /* bytes verified as far as that is possible before the end */
+	int64_t nanoseconds; /* time spent */
 	void *digest;
 	struct excerpt excerpt;
 };
 
-/* Begins, once the upper part is filled in and the rest is zero. False: there is no memory. */
+/* Begin. The expectation is filled in, the rest is zero. Return false if there is no memory. */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
-/* Verifies the next bytes. False: they are wrong, `failure` says where. */
+/* Verify the next bytes. Return false if they are wrong; `failure` says where. */
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
-/* The end: there should be `length` bytes with this digest. False: there are not. */
+/* Verify the end: `length` bytes with this digest have arrived. Return false if not. */
 bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest,
 		struct failure *failure);
 
-/* How many of `size` bytes at `position` are the first pass's. */
+/* Return how many of the `size` bytes at `position` belong to the first pass. */
 size_t verify_in_first_pass(const struct verification *verification, uint64_t position,
 			    size_t size);
 
