@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The active side: resolves an address and a route, connects, lets the session run, reports.
+ * The active side: resolve an address and a route, connect, run the session, report.
+ *
+ * Threads: the main thread.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -20,17 +22,17 @@ static const char usage[] =
 	"RDMA, verify what arrived, and print what the server sent.\n"
 	"\n";
 
-/* A session with one address, or with --connections several at once: the engine's connections. */
+/* The sessions with one address: one, or with --connections several at once. */
 struct client {
 	struct engine *engine;
 	const struct options *options;        /* of the session */
 	struct session_parameters parameters; /* all zero without --check */
 	const struct addrinfo *address;
-	const struct addrinfo *sources; /* what --bind gave; NULL: any address */
-	bool settled; /* a server of this project answered, or none can: try no other address */
+	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
+	bool settled; /* a server of this project has answered, or no address can: try no other */
 };
 
-/* read|write ADDRESS PORT, or with --check perhaps ADDRESS and PORT. */
+/* Parse read|write ADDRESS PORT, or with --check optional words ADDRESS and PORT. */
 static enum parsed parse_words(struct options *options, int count, char **words)
 {
 	uint64_t port;
@@ -48,7 +50,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
 		return PARSED_FAILED;
-	options->address = words[0]; /* NULL behind the last word */
+	options->address = words[0]; /* NULL if the word is missing */
 	options->port = words[0] ? words[1] : NULL;
 	if (options->address && !*options->address)
 		return usage_error("ADDRESS is empty: give the name or the address of a host");
@@ -89,7 +91,7 @@ static void route_unresolved(const struct client *client, struct connection *con
 			advice ? advice : "InfiniBand: is the subnet manager running?");
 }
 
-/* Finds the RDMA device and the neighbour that lead to the address; answered by an event. */
+/* Find the RDMA device and the neighbor for the address; an event reports the result. */
 static void start_resolving(const struct client *client, struct connection *connection)
 {
 	struct sockaddr *source = choose_source(client->sources, client->address);
@@ -127,13 +129,13 @@ static void address_failed(const struct client *client, struct connection *conne
 				"that leads there: %s; look for it with 'ibv_devices', and check "
 				"that this user may open the files in /dev/infiniband",
 				strerror(event->library_error));
-	else if (event->status == -ETIMEDOUT) /* the first packets to a new neighbour may be lost */
+	else if (event->status == -ETIMEDOUT) /* the first packets to a new neighbor may be lost */
 		start_resolving(client, connection);
 	else
 		address_unresolved(client, connection, -event->status);
 }
 
-/* The device is known now, so everything that belongs to it can be allocated. */
+/* Allocate the resources of the device, which is known now. */
 static void address_resolved(const struct client *client, struct connection *connection)
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
@@ -145,7 +147,7 @@ static void address_resolved(const struct client *client, struct connection *con
 		route_unresolved(client, connection, errno);
 }
 
-/* Return true if the address is a link-local one of IPv6 without its network interface. */
+/* Return true if the address is an IPv6 link-local one without its network interface. */
 static bool lacks_interface(const struct sockaddr *address)
 {
 	const struct sockaddr_in6 *six = (const void *)address;
@@ -154,14 +156,17 @@ static bool lacks_interface(const struct sockaddr *address)
 	       six->sin6_scope_id == 0;
 }
 
-/* rdma_connect() failed. Over iWARP it connects by TCP, and reports what the network says. */
+/*
+ * Explain why rdma_connect() failed. Over iWARP it connects by TCP, and returns the network's
+ * error.
+ */
 static void connect_failed(struct connection *connection, int error)
 {
 	enum status status = STATUS_LOCAL_FAILURE;
 	const char *advice = "";
 
 	switch (error) {
-	case EINTR: /* by a signal, which ends the session */
+	case EINTR: /* a signal, which ends the session */
 		return;
 	case ETIMEDOUT:
 		connection_fail(connection, STATUS_TIMED_OUT,
@@ -173,7 +178,7 @@ static void connect_failed(struct connection *connection, int error)
 		advice = "; an earlier connection still holds the port that this side was given: "
 			 "try again";
 		break;
-	case ENOMEM: /* Linux's siw keeps few notes of what arrives while it connects */
+	case ENOMEM: /* Linux's siw has little room for messages that arrive while it connects */
 		advice = "; is memory short here, or does a program listen there that is no "
 			 "rdma-server, and sends at once?";
 		break;
@@ -194,8 +199,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * The seconds for which rdma_connect(3) may wait, over iWARP. While others are still to be called
- * for: all of them wait --timeout longer than they may take to be resolved, and no more.
+ * Return the time limit of rdma_connect(3) over iWARP, in seconds. While other connections are
+ * still waiting for their turn, none of them may wait longer than --timeout after its address is
+ * resolved.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -211,7 +217,7 @@ static void route_resolved(struct connection *connection)
 {
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
-	unsigned int seconds = seconds_to_connect(connection); /* by the deadline that ends here */
+	unsigned int seconds = seconds_to_connect(connection); /* the seconds until the deadline */
 	int error;
 
 	print_status(&connection->log, "route resolved.");
@@ -225,13 +231,14 @@ static void route_resolved(struct connection *connection)
 		connect_failed(connection, error);
 }
 
-/* The server rejected the request, or nobody listens. */
+/* The server rejected the request, or no program listens. */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
 {
 	struct failure failure;
 
-	if (connection->running || connection->protocol.connected) { /* it has been established */
+	if (connection->running ||
+	    connection->protocol.connected) { /* the event ESTABLISHED came before */
 		connection_cm_event(connection, event);
 		return;
 	}
@@ -246,23 +253,23 @@ static void established(struct client *client, struct connection *connection,
 			const struct cm_event *event)
 {
 	client->settled = true;
-	if (connection_is_over(connection)) { /* too late, while others go on */
+	if (connection_is_over(connection)) { /* too late; other sessions go on */
 		print_trace(&connection->log, "rdma_disconnect");
 		rdma_disconnect(connection->id);
 		return;
 	}
 	connection_cm_event(connection, event);
 	connection_negotiate(connection, event);
-	connection_start(connection); /* also to close it, if that has failed */
+	connection_start(connection); /* the thread also closes a connection that failed */
 }
 
-/* True if it has no thread yet, and has not failed, nor been interrupted. */
+/* Return true if the connection has no thread yet, and has neither failed nor been interrupted. */
 static bool is_starting(const struct connection *connection)
 {
 	return !connection->running && !connection_is_over(connection);
 }
 
-/* An event that leads a connection from one step of its making to the next. */
+/* Handle an event that completes a step of the connection's setup. */
 static void take_step(const struct client *client, struct connection *connection,
 		      const struct cm_event *event)
 {
@@ -284,7 +291,7 @@ static void take_step(const struct client *client, struct connection *connection
 
 static void handle_cm_event(struct client *client, const struct cm_event *event)
 {
-	struct connection *connection = event->id->context; /* NULL: it is gone */
+	struct connection *connection = event->id->context; /* NULL: the connection was destroyed */
 
 	if (!connection)
 		return;
@@ -308,7 +315,7 @@ static void handle_cm_event(struct client *client, const struct cm_event *event)
 
 /* ---- Sessions, one or several at once ---- */
 
-/* When the time of a session that has no thread yet is up. -1: all are over. */
+/* Return the earliest deadline of a session without a thread; -1 if all sessions are over. */
 static int64_t next_deadline(const struct engine *engine)
 {
 	const struct connection *connection;
@@ -323,7 +330,7 @@ static int64_t next_deadline(const struct engine *engine)
 	return deadline;
 }
 
-/* Ends what has no thread yet, and whose time is up. */
+/* End the sessions without a thread whose deadline has passed. */
 static void check_time(struct engine *engine)
 {
 	struct connection *connection;
@@ -339,7 +346,7 @@ static void check_time(struct engine *engine)
 	}
 }
 
-/* Runs until all sessions are over. */
+/* Run until all sessions are over. */
 static void run_events(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -369,7 +376,7 @@ static void run_events(struct client *client)
 	}
 }
 
-/* Begins a session with client->address. False: it does not come about; a message is printed. */
+/* Begin a session with client->address. Return false after a message if that fails. */
 static bool start_session(const struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -391,8 +398,8 @@ static bool start_session(const struct client *client)
 }
 
 /*
- * Runs as many sessions as the options say, all at once, and returns the worst status. How they
- * ended is in the engine's connections, which the caller destroys.
+ * Run as many sessions at once as the options ask for. Return the worst status. The caller destroys
+ * the connections, which hold the results.
  */
 static enum status run_sessions(struct client *client)
 {
@@ -410,8 +417,8 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Reports how the sessions ended, and if that counts, since no other address is tried, outcomes.
- * Destroys the connections.
+ * Report the sessions' ends and, with `counts` (no other address is tried), their results. Destroy
+ * the connections.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {
@@ -434,7 +441,7 @@ static void report(const struct client *client, enum status status, bool counts)
 		connection_destroy(connection);
 }
 
-/* Tries the addresses of the host in turn, until a server of this project answers. */
+/* Try the addresses of the host in turn until a server of this project answers. */
 static enum status try_addresses(struct client *client, const struct addrinfo *addresses)
 {
 	enum status status = STATUS_UNRESOLVED;
@@ -459,7 +466,7 @@ static enum status run_client(struct engine *engine)
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
 
-	/* first: while names are resolved and files read, signals still end the program at once */
+	/* first: while names are resolved and files are read, a signal ends the program at once */
 	status = resolve_name(&engine->process, "the host name", options->address, options->port,
 			      &addresses);
 	if (status == STATUS_SUCCESS && options->bind)
@@ -478,7 +485,7 @@ static enum status run_client(struct engine *engine)
 	return status;
 }
 
-/* Waits until then, as now_milliseconds() counts, or for a signal. */
+/* Wait until `time` (now_milliseconds()), or for a signal. */
 static void wait_until(struct engine *engine, int64_t time)
 {
 	struct connection *ended;
@@ -489,7 +496,7 @@ static void wait_until(struct engine *engine, int64_t time)
 		;
 }
 
-/* Sessions of --check with PORT: as session_function says. */
+/* Run the sessions of --check with PORT (session_function). */
 static void run_check_sessions(struct probe *probe, void *argument)
 {
 	struct engine *engine = argument;
@@ -520,7 +527,7 @@ static enum status run_check(struct engine *engine)
 	check_init(&check, engine->options, &engine->process);
 	status = check_path(&check);
 	if (status == STATUS_SUCCESS && engine->options->port) {
-		fflush(stdout); /* before the console has a thread that writes there, too */
+		fflush(stdout); /* before the console's thread writes to the same file */
 		status = engine_open(engine);
 		if (status == STATUS_SUCCESS)
 			status = probe_server(&check.probe, run_check_sessions, engine);
@@ -532,7 +539,7 @@ int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_CLIENT);
 	enum status status = STATUS_SUCCESS;
-	static struct engine engine; /* a helper that a disk holds up may outlive main() */
+	static struct engine engine; /* static: an abandoned helper may outlive main() */
 	enum parsed parsed;
 
 	occupy_standard_descriptors();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The passive side: listens, accepts or refuses clients, lets their sessions run, reports.
+ * The passive side: listen, accept or reject clients, let their sessions run, report.
+ *
+ * Threads: the main thread.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -11,13 +13,13 @@
 #include "rdma-common/output.h"
 #include "rdma-common/report.h"
 
-/* Connect requests that may wait for this program at a time. */
+/* The most connect requests that wait for this program. */
 #define BACKLOG 1024
-/* Addresses to listen on: all of IPv4 and all of IPv6, or those of the name that --bind gives. */
+/* The most addresses to listen on: all of IPv4 and IPv6, or those of --bind. */
 #define LISTENERS 16
-/* Attempts with other free ports when the one found for one address is taken on another. */
+/* Attempts to find a port that is free on each address. */
 #define PORT_ATTEMPTS 20
-/* Threads of sessions that are over, which a disk holds up, with which no client is served. */
+/* With this many stuck helpers of ended sessions the server rejects clients. */
 #define MOST_HELD_UP 32
 
 static const char usage[] =
@@ -31,7 +33,7 @@ struct server {
 	struct engine engine;
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
-	bool stopping;      /* no more sessions; ends when the last one has */
+	bool stopping;      /* accept no more sessions; exit after the last one */
 	enum status status; /* of the program */
 };
 
@@ -69,7 +71,7 @@ static void stop_listening(struct server *server)
 	}
 }
 
-/* True if another port of the address is free: then it is the port that is wrong. */
+/* Return true if another port of the address is free, so the port is the problem. */
 static bool is_port_taken(struct server *server, struct sockaddr *address, uint16_t port)
 {
 	struct rdma_cm_id *id;
@@ -84,7 +86,7 @@ static bool is_port_taken(struct server *server, struct sockaddr *address, uint1
 	return taken;
 }
 
-/* Adds a listener on `address` to the server's; 0 or -1 with errno. */
+/* Add a listener on `address`. Return 0, or -1 with errno. */
 static int listen_on(struct server *server, struct sockaddr *address)
 {
 	struct rdma_cm_id *id;
@@ -92,7 +94,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 
 	if (rdma_create_id(server->engine.process.event_channel, &id, server, RDMA_PS_TCP))
 		return -1;
-	/* IPv4 has a listener of its own: over iWARP one for IPv6 refuses IPv4 clients */
+	/* two listeners: over iWARP a listener for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
 	    set_type_of_service(id, server->engine.options) || rdma_bind_addr(id, address) ||
@@ -106,15 +108,15 @@ static int listen_on(struct server *server, struct sockaddr *address)
 	return 0;
 }
 
-/* True if the error means that this host has no such address, be it for want of IPv6. */
+/* Return true if the error means that this host does not have the address or the family. */
 static bool is_unusable(int error)
 {
 	return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENODEV;
 }
 
 /*
- * Listens on all of the addresses that this host has, on the same port: the one given, or the one
- * that the first got.
+ * Listen on each address that this host has, on the same port: the given one, or the first
+ * listener's.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -122,7 +124,10 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 	     address && server->listener_count < LISTENERS; address = address->ai_next) {
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
-			/* the kernel reports it for a wildcard's port and for a foreign address */
+			/*
+			 * Linux reports this for a wildcard address in use, and for a foreign
+			 * address
+			 */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
 			if (!is_unusable(errno))
@@ -174,8 +179,8 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 }
 
 /*
- * The device of a listener is removed. Linux reports that to one that is bound to an address, and
- * so to a device; one for all addresses has each device that comes.
+ * The device of a listener was removed. Linux reports that for a listener that is bound to an
+ * address, and so to a device. A wildcard listener uses each device that appears.
  */
 static void lose_listener(struct server *server)
 {
@@ -191,7 +196,7 @@ static void lose_listener(struct server *server)
 
 /* ---- Sessions ---- */
 
-/* A session is over, or the client was rejected: reports and returns how it ended. */
+/* A session is over, or its client was rejected: report it, and return its status. */
 static enum status finish(struct connection *connection)
 {
 	enum status status = connection_join(connection);
@@ -212,7 +217,9 @@ static void end_session(struct server *server, struct connection *connection)
 	}
 }
 
-/* Allocates what a session needs and accepts the client; false if the resources are not there. */
+/*
+ * Allocate the resources of a session and accept the client. Return false if a resource is missing.
+ */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
 			  const struct introduction *client)
 {
@@ -233,9 +240,9 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * True, with the reasons for the client and for the server's own message, if it takes no client
- * now, none beyond --max-sessions, or none beside what sessions have left behind that are over: a
- * thread that a disk holds up keeps its buffer and its output.
+ * Return true, with the reasons for the client and for the server's message, if no further client
+ * can be served: while the program ends, beyond --max-sessions, or while too many helpers are
+ * stuck.
  */
 static bool is_one_too_many(const struct server *server, struct connection *connection)
 {
@@ -244,10 +251,10 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 	int held_up = server->engine.held_up;
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
-	if (server->stopping || count > most) /* with this one */
+	if (server->stopping || count > most) /* including this one */
 		connection->setup_refusal = REFUSAL_SESSIONS;
 	if (server->stopping || (options->one_off && count > 1))
-		return true; /* connection_reject() has words for it */
+		return true; /* connection_reject() explains it */
 	if (count > most)
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %u sessions are open, as many as --max-sessions allows",
@@ -264,9 +271,9 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 
 /*
  * Return the options of a session: the program's, with the exceptions that the client's hello asks
- * for. A server without an operation of its own performs the client's. For --check the server
- * operates once, or for the client's seconds: its own repetitions would only delay the client,
- * and the rate of a few bytes means nothing.
+ * for. A server without an operation of its own performs the client's. In a session of --check the
+ * server performs its operation once, or for the client's seconds: repetitions would only delay the
+ * client, and a rate of a few bytes means nothing.
  */
 static struct options options_for(const struct server *server, const struct introduction *client)
 {
@@ -296,7 +303,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	enum refusal refusal = hello_refusal(&options, server->engine.payload.length, &client);
 	struct connection *connection;
 
-	/* --check asks for the other operation next: that is no refusal to report */
+	/* --check tries the other operation next: do not report this as a refusal */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
 		print_trace(&server->engine.log, "rdma_reject: the path is examined");
 		reject_request(event->id, &options, refusal);
@@ -322,7 +329,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 
 static void handle_cm_event(struct server *server, const struct cm_event *event)
 {
-	void *context = event->id->context; /* NULL: a connection had it, and is gone */
+	void *context = event->id->context; /* NULL: the connection was destroyed */
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		handle_connect_request(server, event);
@@ -371,7 +378,7 @@ static enum status run_server(struct server *server)
 {
 	const struct options *options = server->engine.options;
 	struct addrinfo *addresses;
-	/* first: while a name is resolved and files are read, signals still end the program */
+	/* first: while a name is resolved and files are read, a signal ends the program at once */
 	enum status status = resolve_name(&server->engine.process, "--bind", options->bind,
 					  options->port ? options->port : "0", &addresses);
 
@@ -392,7 +399,7 @@ static enum status run_server(struct server *server)
 int main(int argc, char **argv)
 {
 	struct options options = default_options(ROLE_SERVER);
-	static struct server server; /* a helper that a disk holds up may outlive main() */
+	static struct server server; /* static: an abandoned helper may outlive main() */
 	enum status status = STATUS_SUCCESS;
 	enum parsed parsed;
 
@@ -405,5 +412,5 @@ int main(int argc, char **argv)
 		server.status = STATUS_INTERRUPTED;
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	return engine_end(&server.engine, status); /* interrupted: with --one-off */
+	return engine_end(&server.engine, status); /* a signal, with --one-off */
 }

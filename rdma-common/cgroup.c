@@ -12,15 +12,15 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* A line of /proc/self/mountinfo (proc(5)); the strings lie in the line. */
+/* A line of /proc/self/mountinfo (proc(5)); the strings point into the line. */
 struct mount {
 	char *root;    /* the cgroup at the top of the mount */
-	char *point;   /* the folder where it is mounted */
-	char *type;    /* of the file system */
-	char *options; /* of the file system: for version 1 they name the controllers */
+	char *point;   /* the mount point */
+	char *type;    /* type of the file system */
+	char *options; /* options of the file system; in version 1 they name the controllers */
 };
 
-/* Replace what the kernel escapes in a field of mountinfo: "\040" is a space. */
+/* Replace escape sequences in a field of mountinfo: "\040" is a space. */
 static void unescape(char *field)
 {
 	char *end = field;
@@ -59,7 +59,7 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
-/* Split a list like "rw,memory", and return true if "memory" is one of the words. */
+/* Return true if "memory" is a word of a list such as "rw,memory". Split the list. */
 static bool has_memory(char *list)
 {
 	const char *word;
@@ -70,7 +70,7 @@ static bool has_memory(char *list)
 	return false;
 }
 
-/* Count the ".." at the beginning of a path: these are above the root of the cgroup namespace. */
+/* Count the ".." at the beginning of a path: levels above the root of the cgroup namespace. */
 static size_t count_parents(const char *path)
 {
 	size_t count = 0;
@@ -84,8 +84,8 @@ static size_t count_parents(const char *path)
 
 /*
  * Return the path of a cgroup below the top of the mount; "" if it is the top. In a cgroup
- * namespace the top may be above the namespace's root: then the path between is not known, and the
- * top alone can be read. NULL: the mount does not have the cgroup.
+ * namespace the top may be above the namespace's root; the path between them is then unknown, and
+ * only the top can be read. Return NULL if the mount does not have the cgroup.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {
@@ -100,7 +100,7 @@ static const char *path_in_mount(const char *cgroup, const char *top)
 	return parents * strlen("/..") == length && parents > count_parents(cgroup) ? "" : NULL;
 }
 
-/* Read one number. UINT64_MAX: the file is not there, or it says "max". */
+/* Read a number. Return UINT64_MAX if the file does not exist or contains "max". */
 static uint64_t read_number(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -116,7 +116,7 @@ static uint64_t read_number(const char *path)
 	return end == text ? UINT64_MAX : number;
 }
 
-/* Return the least number in the files `name` of a cgroup and of those above it in the mount. */
+/* Return the smallest number in the files `name` of a cgroup and its parents in the mount. */
 static uint64_t least_of_branch(const char *root, const struct mount *mount, const char *cgroup,
 				const char *name)
 {
@@ -140,8 +140,8 @@ static uint64_t least_of_branch(const char *root, const struct mount *mount, con
 }
 
 /*
- * Return the least limit for one line of /proc/self/cgroup: "number:controllers:path". Version 2 is
- * the line without controllers.
+ * Return the smallest limit for a line of /proc/self/cgroup: "number:controllers:path". The line of
+ * version 2 has no controllers.
  */
 static uint64_t limit_in_hierarchy(const char *root, char *line)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The monotonic clock (clock_gettime(2)): it goes on whatever date(1) is set to. Any thread.
+ * The monotonic clock (clock_gettime(2)), which date(1) does not change.
+ *
+ * Threads: any.
  */
 #ifndef RDMA_COMMON_CLOCK_H
 #define RDMA_COMMON_CLOCK_H
@@ -10,7 +12,10 @@
 int64_t now_nanoseconds(void);
 int64_t now_milliseconds(void);
 
-/* The timeout for poll(2) to a time that now_milliseconds() tells; INT64_MAX: without limit. */
+/*
+ * Return the timeout for poll(2) until `deadline`, a time of now_milliseconds(); INT64_MAX: no
+ * limit.
+ */
 int milliseconds_until(int64_t deadline);
 
 #endif

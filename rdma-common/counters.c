@@ -14,8 +14,8 @@
 #include "netlink.h"
 
 /*
- * Names that drivers use, and those that InfiniBand requires. Not those that flushed work requests
- * raise: every session ends with some.
+ * The names of drivers' counters, and of those that InfiniBand requires. Counters of flushed work
+ * requests are left out, because each session raises them at its end.
  */
 static const char *const names[] = {
 	/* rdma_rxe */
@@ -39,11 +39,11 @@ static const char *const names[] = {
 	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
 	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 	"VL15_dropped",
-	/* waits, and what is not the port's alone */
+	/* waits, and counters that are not the port's alone */
 	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 
-/* The last three are those of the network interface. */
+/* The last three counters are the network interface's. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
@@ -53,7 +53,7 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? names[number] : NULL;
 }
 
-/* OF_THE_PORT: none of these has this name. */
+/* Return the number of a counter, OF_THE_PORT for an unknown name. */
 static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
@@ -117,9 +117,9 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 }
 
 /*
- * Reads what the network interface counts that the port's first GID names, if it has any: its pause
- * frames, and the frames that it discarded as the host had no buffer for them (Linux,
- * Documentation/networking/statistics.rst). Those may have been anybody's, TCP's too.
+ * Read the counters of the network interface of the port's first GID, if there is one: its pause
+ * frames, and the frames that it discarded because the host had no buffer for them (Linux,
+ * Documentation/networking/statistics.rst). Those include other traffic, such as TCP.
  */
 static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {
@@ -143,7 +143,9 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 {
 	memset(counters, 0, sizeof(*counters));
 	read_interface(counters, device, port);
-	/* The driver's own come last, and stay where both have one; cxgb4 has them for all ports.
+	/*
+	 * The driver's counters come last and replace the port's of the same name; cxgb4's cover
+	 * all ports.
 	 */
 	read_folder(counters, "%s/ports/%u/counters", device, port);
 	read_folder(counters, "%s/hw_counters", device);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters of errors that a port of a device has in sysfs: what was retransmitted, came out of
- * sequence, found no receive, was marked as congested. And of what is no error of the port's: how
- * long it had something to send and might not, the pause frames of its network interface
- * (netlink.h), and the frames that this discarded. They count for all that uses the port.
+ * A port's counters from sysfs. Error counters: retransmissions, packets out of sequence, messages
+ * without a receive, congestion marks. Others: time in which the port had to wait before it could
+ * send, pause frames of its network interface (netlink.h), and frames that the interface discarded.
+ * A counter includes all traffic of the port.
  *
- * No lock, any thread. Reading them may ask the device's firmware, so it is done at the beginning
- * and at the end of a session alone.
+ * Threads: any; no lock. Reading may ask the device's firmware, so it is done only at the beginning
+ * and at the end of a session.
  */
 #ifndef RDMA_COMMON_COUNTERS_H
 #define RDMA_COMMON_COUNTERS_H
@@ -17,31 +17,33 @@
 
 #include "status.h"
 
-/* Counters that are known; a device has some of them. */
+/* Number of known counters; a device has some of them. */
 #define ERROR_COUNTERS 58
-#define COUNTERS       (ERROR_COUNTERS + 4) /* those of waits are the last */
+#define COUNTERS       (ERROR_COUNTERS + 4) /* the counters that are no errors come last */
 
 struct counters {
-	bool any; /* the port has at least one */
+	bool any; /* the port has at least one counter */
 	uint64_t values[COUNTERS];
 };
 
-/* A counter's name, as `rdma statistic` shows it; NULL from the number on that none has. Static. */
+/* Return the name of a counter as `rdma statistic` shows it; NULL after the last number. Static. */
 const char *counter_name(unsigned int number);
 
-/* Reads those of a port of the device with this folder in sysfs (ibv_device's ibdev_path). */
+/* Read the counters of a port of the device with this sysfs folder (ibv_device's ibdev_path). */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
-/* By how much each has grown: not if somebody has reset it, or the port had none before. */
+/* Return the growth of each counter; none if the counter was reset, or did not exist before. */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
-/* Of two readings of one port keeps the later one, counter by counter: they only grow. */
+/*
+ * Keep the larger value of two readings of the same port, counter by counter: counters only grow.
+ */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 
-/* The sum of the errors among those that have grown. */
+/* Return the sum of the error counters that have grown. */
 uint64_t counters_errors(const struct counters *growth);
 
-/* Those that have grown in words, as "rcvd_seq_err 3, link_downed 1"; empty: none has. */
+/* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty: no counter has grown. */
 struct words counters_in_words(const struct counters *growth);
 
 #endif

@@ -2,8 +2,8 @@
 #include "latency.h"
 
 /*
- * Up to 256 every nanosecond has a bucket of its own; from there on each power of two has 128, so
- * that no bucket is wider than a 128th of what it counts.
+ * Return the bucket of a latency. Below 256 each nanosecond has a bucket; above, each power of two
+ * has 128 buckets.
  */
 static unsigned int bucket_of(uint64_t nanoseconds)
 {
@@ -14,7 +14,7 @@ static unsigned int bucket_of(uint64_t nanoseconds)
 	return shift * 128 + (unsigned int)(nanoseconds >> shift);
 }
 
-/* The middle of a bucket; all that was counted may be below it, or above. */
+/* Return the middle of a bucket. It may lie outside of minimum and maximum. */
 static int64_t bucket_value(unsigned int bucket)
 {
 	unsigned int shift = bucket < 256 ? 0 : bucket / 128 - 1;

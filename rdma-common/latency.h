@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latencies of operations, counted in buckets, so that the memory does not grow with the number of
- * operations. A bucket is no wider than a 128th of what it counts.
+ * Latencies of operations, counted in buckets, so that memory does not grow with the number of
+ * operations. The width of a bucket is at most 1/128 of its value.
+ *
+ * Threads: the connection's; the main thread after it has ended.
  */
 #ifndef RDMA_COMMON_LATENCY_H
 #define RDMA_COMMON_LATENCY_H
@@ -11,14 +13,14 @@
 #define LATENCY_BUCKETS (58 * 128)
 struct latency {
 	uint64_t counts[LATENCY_BUCKETS];
-	uint64_t total;           /* operations */
+	uint64_t total;           /* number of operations */
 	int64_t minimum, maximum; /* nanoseconds */
 };
 
-/* Counts one operation. */
+/* Count one operation. */
 void latency_count(struct latency *latency, int64_t nanoseconds);
 
-/* The latency that `share` of the operations (0 to 1) did not exceed, in nanoseconds. */
+/* Return the latency in nanoseconds that a `share` (0 to 1) of the operations did not exceed. */
 int64_t latency_quantile(const struct latency *latency, double share);
 
 #endif

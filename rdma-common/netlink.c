@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Bytes in front of the attributes of question and answer. */
+/* Bytes before the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
 
 struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers)
@@ -32,7 +32,8 @@ struct span netlink_next(struct span *attributes, uint16_t type)
 
 	while (netlink_copy(*attributes, &header, sizeof(header)) &&
 	       header.nla_len >= sizeof(header) && header.nla_len <= attributes->size) {
-		size_t padded = (header.nla_len + 3U) & ~3U; /* the last one may have none */
+		size_t padded =
+			(header.nla_len + 3U) & ~3U; /* the last attribute may have no padding */
 		size_t whole = padded < attributes->size ? padded : attributes->size;
 		struct span contents = { attributes->bytes + sizeof(header),
 					 header.nla_len - sizeof(header) };
@@ -97,7 +98,7 @@ bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
 
 /* ---- Questions ---- */
 
-/* Sends a command with these attributes to a family; the bytes of the answer, 0: there is none. */
+/* Send a command with these attributes to a family. Return the size of the answer; 0: no answer. */
 static size_t ask(int family, uint8_t command, const void *attributes, size_t size,
 		  uint8_t answer[NETLINK_ANSWER_SIZE])
 {
@@ -116,7 +117,7 @@ static size_t ask(int family, uint8_t command, const void *attributes, size_t si
 	return netlink_ask(NETLINK_GENERIC, &question, HEADERS_SIZE + size, answer);
 }
 
-/* Before Linux 5.6 there is no such family. */
+/* Linux before 5.6 does not have this family. */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 {
 	const struct {

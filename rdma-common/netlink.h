@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers of the kernel by netlink: their attributes (netlink(7)), and of ethtool's family, which
- * 'ethtool --include-statistics --show-pause' asks as well, the pause frames of a network interface
+ * Ask the kernel by netlink, and find attributes in its answer (netlink(7)); read the pause frames
+ * of a network interface from ethtool's family, as 'ethtool --include-statistics --show-pause' does
  * (Linux, Documentation/networking/ethtool-netlink.rst, PAUSE_GET).
  *
- * No lock, any thread. The kernel answers at once; nothing here waits.
+ * Threads: any; no lock. The kernel answers at once, so nothing here waits.
  */
 #ifndef RDMA_COMMON_NETLINK_H
 #define RDMA_COMMON_NETLINK_H
@@ -13,56 +13,60 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of an answer at most: all that the kernel knows of an interface's DCB, or of a family. */
+/* The largest answer: the kernel's DCB state of an interface, or a description of a family. */
 #define NETLINK_ANSWER_SIZE 8192
 
 /*
- * Asks the kernel by a netlink protocol (NETLINK_ROUTE, say), with a question that begins with its
- * header. The bytes of the answer; 0: there is none.
+ * Send a question, which begins with its header, to a netlink protocol such as NETLINK_ROUTE.
+ * Return the size of the answer; 0: no answer.
  */
 size_t netlink_ask(int protocol, const void *question, size_t size,
 		   uint8_t answer[NETLINK_ANSWER_SIZE]);
 
-/* Attributes, or the contents of one. No bytes: it is missing, or cut off, or an error came. */
+/* Attributes, or the contents of one. Empty if there is none, if it is cut off, or for an error. */
 struct span {
-	const uint8_t *bytes; /* of the answer */
+	const uint8_t *bytes; /* points into the answer */
 	size_t size;
 };
 
 /*
- * The attributes of an answer with this type, behind its header and the protocol's own, `headers`
- * bytes together.
+ * Return the attributes of an answer of this type. They follow `headers` bytes: netlink's header
+ * and the protocol's.
  */
 struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers);
 
-/* The contents of the first attribute of a type among attributes. */
+/* Return the contents of the first attribute of a type. */
 struct span netlink_find(struct span attributes, uint16_t type);
 
 /*
- * The same, of several: `attributes` are then those behind it; none if there is no such attribute.
+ * As netlink_find(), for repeated attributes: `attributes` then begins after the one that was
+ * found, and is empty if there was none.
  */
 struct span netlink_next(struct span *attributes, uint16_t type);
 
-/* Copies what an attribute begins with. False: it has fewer bytes. */
+/* Copy the beginning of an attribute. Return false if it is shorter. */
 bool netlink_copy(struct span attribute, void *value, size_t size);
 
-/* Pause frames of IEEE 802.3 (annex 31B) that a network interface has received and sent. */
+/* Pause frames (IEEE 802.3, annex 31B) that a network interface has received and sent. */
 struct pause_frames {
 	uint64_t received, sent;
 };
 
-/* Asks for those of an interface. False: its driver counts none, or there is no such interface. */
+/*
+ * Read the pause frames of an interface. Return false if its driver does not count them, or if
+ * there is no such interface.
+ */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames);
 
 /*
- * Reads the kernel's answer about a family of generic netlink, `size` bytes: its number, which is
- * the type of the family's messages. -1: the answer is an error or cut off.
+ * Return the message type of a generic netlink family from the kernel's description of it; -1 if
+ * the answer is an error or cut off.
  */
 int netlink_decode_family(const uint8_t *answer, size_t size);
 
 /*
- * Reads the answer about pause frames, of the family with that number. False: it is an error or cut
- * off, or the driver does not count both.
+ * Decode the answer about pause frames from the family with this number. Return false if it is an
+ * error or cut off, or if the driver does not count both directions.
  */
 bool netlink_decode_pause(const uint8_t *answer, size_t size, int family,
 			  struct pause_frames *frames);

@@ -10,7 +10,7 @@
 
 /* ---- Figures ---- */
 
-/* This side's operations, and their rates; those are zero where nothing was measured. */
+/* This side's operations and their rates; zeros if nothing was measured. */
 struct speed {
 	uint64_t operations;
 	double seconds, bytes_per_second, operations_per_second;
@@ -23,7 +23,7 @@ static struct speed calculate_speed(const struct connection *connection)
 	int64_t nanoseconds = figures->completed - figures->started;
 	struct speed speed = { 0 };
 
-	if (pass == LENGTH_UNKNOWN || !pass) /* of a pipe: one, once that has ended */
+	if (pass == LENGTH_UNKNOWN || !pass) /* a pipe has one pass, once it has ended */
 		speed.operations = figures->bytes > 0 && transfer_operated(&connection->transfer);
 	else
 		speed.operations = figures->bytes / pass;
@@ -35,7 +35,7 @@ static struct speed calculate_speed(const struct connection *connection)
 	return speed;
 }
 
-/* The name of the device; NULL: not known. */
+/* Return the name of the device; NULL: unknown. */
 static const char *device_name(const struct connection *connection)
 {
 	return connection->limits.transport ? ibv_get_device_name(connection->id->verbs->device)
@@ -85,7 +85,7 @@ static void print_counters(const struct connection *connection)
 	const struct counters growth = connection_growth(connection);
 	const char *device = device_name(connection);
 	uint64_t errors = counters_errors(&growth), there = connection->peer_verdict.errors;
-	bool clean = errors == 0 && there == 1; /* one more than there are */
+	bool clean = errors == 0 && there == 1; /* both numbers are one more than the count */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
@@ -121,7 +121,7 @@ static void add_latency(struct json_object *object, const struct latency *latenc
 	json_object_object_add(object, "latency_us", inner);
 }
 
-/* Adds what of the incoming payload is here, and whether it is right. */
+/* Add the incoming payload's size and verification. */
 static void add_incoming(struct json_object *object, const struct connection *connection)
 {
 	const struct transfer_sink *sink = &connection->transfer.sink;
@@ -136,7 +136,7 @@ static void add_incoming(struct json_object *object, const struct connection *co
 		       verified ? connection->incoming.verification.bytes : 0);
 }
 
-/* Who was connected, as far as that came, and by what. */
+/* Add the peer and the path, as far as they are known. */
 static void add_path(struct json_object *object, const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -152,7 +152,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 	}
 	if (connection->peer.port[0])
 		json_add_peer(object, connection->peer.address, connection->peer.port);
-	else /* a program without a session: what the client was given */
+	else /* a program without a session: the client's command line */
 		json_add_peer(object, options->address, options->address ? options->port : NULL);
 	json_add_text(object, "local_address", local.port[0] ? local.address : NULL);
 	json_add_text(object, "transport", connection->limits.transport);
@@ -161,7 +161,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 	json_add_number(object, "tos", connection->tos, connection->tos >= 0);
 }
 
-/* What the command line says that figures depend on. */
+/* Add the options that figures depend on. */
 static void add_parameters(struct json_object *object, const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -175,7 +175,7 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "timeout", options->timeout_seconds);
 }
 
-/* 0: there is none. */
+/* Return 0 if there is no queue pair. */
 static uint32_t queue_pair_number(const struct connection *connection)
 {
 	return connection->id->qp ? connection->id->qp->qp_num : 0;
@@ -244,7 +244,7 @@ void report_listening(const struct engine *engine, uint16_t port)
 	print_json(engine->log.console, object);
 }
 
-/* ---- Sessions that ran at once ---- */
+/* ---- Several sessions at once ---- */
 
 void report_path(const struct connection *connection)
 {
@@ -254,12 +254,13 @@ void report_path(const struct connection *connection)
 		     connection->status == STATUS_SUCCESS ? "good" : "failed");
 }
 
-/* What sessions that ran at once come to. */
+/* The sum of several sessions at once. */
 struct sum {
 	unsigned int succeeded;
-	uint64_t bytes; /* of their operations */
-	double seconds; /* from the first one's beginning to the last one's end; 0: not measured */
-	const struct connection *slowest, *fastest; /* of those that delivered all; NULL: none */
+	uint64_t bytes; /* bytes of their operations */
+	double seconds; /* from the begin of the first to the end of the last; 0: not measured */
+	const struct connection *slowest,
+		*fastest; /* of the sessions that delivered everything; NULL: none */
 };
 
 static struct sum add_up(const struct engine *engine)
