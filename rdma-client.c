@@ -199,9 +199,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit of rdma_connect(3) over iWARP, in seconds. While other connections are
- * still waiting for their turn, none of them may wait longer than --timeout after its address is
- * resolved.
+ * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. Connections
+ * connect one after another, so the limit also ends --timeout after the deadline for resolving,
+ * which all share.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -217,7 +217,8 @@ static void route_resolved(struct connection *connection)
 {
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
-	unsigned int seconds = seconds_to_connect(connection); /* the seconds until the deadline */
+	unsigned int seconds =
+		seconds_to_connect(connection); /* read before the deadline changes */
 	int error;
 
 	print_status(&connection->log, "route resolved.");

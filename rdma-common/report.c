@@ -85,7 +85,7 @@ static void print_counters(const struct connection *connection)
 	const struct counters growth = connection_growth(connection);
 	const char *device = device_name(connection);
 	uint64_t errors = counters_errors(&growth), there = connection->peer_verdict.errors;
-	bool clean = errors == 0 && there == 1; /* both numbers are one more than the count */
+	bool clean = errors == 0 && there == 1; /* the peer's number is its count plus 1 */
 
 	for (unsigned int i = 0; counter_name(i); i++) {
 		if (growth.values[i] == 0)
