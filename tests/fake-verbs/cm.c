@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The connection manager: librdmacm's objects, their rules, and the events they cause. */
+/* The connection manager: the objects of librdmacm, their rules, and their events. */
 #include "fake-verbs.h"
 
 #define PORT         20000
@@ -135,7 +135,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	return leave(error);
 }
 
-/* The library keeps events of an id that goes from reaching the program. */
+/* Drop the events of an id that have not reached the program, as the library does. */
 static void discard_events(struct fake_id *id)
 {
 	struct channel *channel = (struct channel *)id->id.channel;
@@ -226,12 +226,12 @@ static void deliver_event(struct stimulus *stimulus)
 	}
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		pending->event.listen_id = &id->id;
-		pending->event.id = NULL; /* there is one when the program takes the event */
+		pending->event.id = NULL; /* set when the program fetches the event */
 	}
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST || !is_iwarp()) {
 		pending->event.param.conn.responder_resources = peer_asks_reads();
 		pending->event.param.conn.initiator_depth = peer_serves_reads();
-	} else { /* soft-iWARP reports to an accepted client its own numbers */
+	} else { /* soft-iWARP reports its own numbers to an accepted client */
 		pending->event.param.conn.responder_resources = peer_serves_reads();
 		pending->event.param.conn.initiator_depth = peer_asks_reads();
 	}
@@ -243,7 +243,7 @@ static void deliver_event(struct stimulus *stimulus)
 	raise_counter(id->id.channel->fd);
 }
 
-/* As the transports differ: InfiniBand pads private data with zeros. */
+/* Add private data. InfiniBand pads it with zeros, iWARP does not. */
 static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
 {
 	stimulus->size = is_iwarp() ? size : padded;
@@ -272,7 +272,7 @@ enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, i
 	if (event_type(name) == RDMA_CM_EVENT_ESTABLISHED && !id->passive)
 		add_private_data(stimulus, peer_hello(&id->peer, false, 0, stimulus->bytes),
 				 REPLY_SIZE);
-	/* nobody answers what is resolved: that takes as long as the program wants to wait */
+	/* no answer to a resolution: it lasts as long as the program is willing to wait */
 	if (status == -ETIMEDOUT && !id->asked)
 		stimulus->due = simulated_milliseconds() + id->resolve_timeout;
 	produce(stimulus);
@@ -287,7 +287,7 @@ void peer_disconnects(struct fake_id *id)
 	produce_cm_event(id, "DISCONNECTED", 0);
 }
 
-/* Over RoCE the path to the peer is known: its MTU, its traffic class, and an IPv4 address' GID. */
+/* Over RoCE the path to the peer is known: MTU, traffic class, and the GID of an IPv4 address. */
 static void show_path(struct fake_id *id)
 {
 	struct rdma_addr *ends = &id->id.route.addr;
@@ -296,7 +296,7 @@ static void show_path(struct fake_id *id)
 		return;
 	local_gid(&ends->addr.ibaddr.dgid);
 	copy_bytes(ends->addr.ibaddr.dgid.raw + 12, &ends->dst_sin.sin_addr, 4);
-	id->path.flow_label = htobe32(next_flow_label++); /* another one for each */
+	id->path.flow_label = htobe32(next_flow_label++); /* a different label for each id */
 	id->path.mtu = (uint8_t)port_mtu();
 	if (id->passive) /* the client's port decides */
 		id->path.mtu = (uint8_t)scripted_number("peer-mtu", id->path.mtu);
@@ -333,7 +333,7 @@ int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **ev
 	id = (struct fake_id *)pending->event.id;
 	id->taken++;
 	id->half_made = pending->event.event == RDMA_CM_EVENT_CONNECT_ERROR;
-	/* the program's copy is gone when it has been acknowledged */
+	/* the program's copy lasts until it is acknowledged */
 	copy = allocate(sizeof(*copy));
 	copy_bytes(copy, pending, sizeof(*copy));
 	if (copy->event.param.conn.private_data)
@@ -354,7 +354,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
-/* ---- Calls that wait, for an id without a channel of its own ---- */
+/* ---- Calls of an id without an event channel: they wait ---- */
 
 static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 {
@@ -365,7 +365,7 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 	return rdma_get_cm_event(id->channel, event);
 }
 
-/* The end of a call: its event is the library's, until the next call or rdma_destroy_id(3). */
+/* End a call. Its event belongs to the library until the next call or rdma_destroy_id(3). */
 static int wait_until_done(struct rdma_cm_id *id, int result)
 {
 	if (result || !((struct fake_id *)id)->synchronous)
@@ -387,7 +387,7 @@ static void set_address(struct sockaddr_storage *target, const struct sockaddr *
 						  : sizeof(struct sockaddr_in));
 }
 
-/* The port in an address of either family. */
+/* Return the port of an address of either family. */
 static in_port_t *port_of(struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
@@ -409,8 +409,10 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 	return leave(enter("rdma_set_option"));
 }
 
-/* True if an id is bound to an address, and so to a device. A loopback address has none, and is not
- * refused: Linux takes it for the wildcard (cma_any_addr() of its cma.c). */
+/*
+ * Return true if an id is bound to an address, and so to a device. A loopback address has no device
+ * and is not rejected: Linux treats it as a wildcard (cma_any_addr() in cma.c).
+ */
 static bool has_address(const struct rdma_cm_id *id)
 {
 	in_addr_t address = ntohl(id->route.addr.src_sin.sin_addr.s_addr);
@@ -419,9 +421,10 @@ static bool has_address(const struct rdma_cm_id *id)
 	       address >> IN_CLASSA_NSHIFT != IN_LOOPBACKNET;
 }
 
-/* True if the device's table of GIDs has the address, on an interface of this network namespace.
- * Linux looks for both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is not
- * there. */
+/*
+ * Return true if the device's GID table has the address, on an interface of this network namespace.
+ * Linux checks both (cma_validate_port()); iWARP has no GIDs. The address of "eth9" is missing.
+ */
 static bool is_of_device(const struct rdma_cm_id *id)
 {
 	in_addr_t other = htonl(0xc6336402);
@@ -431,7 +434,7 @@ static bool is_of_device(const struct rdma_cm_id *id)
 	       id->route.addr.src_sin.sin_addr.s_addr != other;
 }
 
-/* A free port is another one for each listener. */
+/* Return a free port: a different one for each listener. */
 static uint16_t free_port(void)
 {
 	const struct fake_id *id;
@@ -442,7 +445,7 @@ static uint16_t free_port(void)
 	return port;
 }
 
-/* Return true if another id has the address and the port: the kernel then answers EADDRINUSE. */
+/* Return true if another id has the address and the port: the kernel then returns EADDRINUSE. */
 static bool is_bound(const struct rdma_cm_id *base)
 {
 	const struct sockaddr_storage *address = &base->route.addr.src_storage;
@@ -539,7 +542,7 @@ void local_gid(union ibv_gid *gid)
 	copy_bytes(gid->raw, mapped, sizeof(mapped));
 }
 
-/* The device that leads to an address, and this host's own address there. */
+/* Find the device for an address, and this host's address on it. */
 static void find_device(struct rdma_cm_id *id)
 {
 	bind_to_device(id);
@@ -570,7 +573,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "no time to resolve in");
 	forbid(source && source->sa_family != address->sa_family,
 	       "from an address of another family");
-	/* as Linux 6.1 answers; over RoCE it is the route that fails */
+	/* as Linux 6.1 does; over RoCE the route fails instead */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
 	if (!error) {
@@ -620,8 +623,10 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
 
 /* ---- Connecting ---- */
 
-/* As mlx5 does, count in blocks of 64 bytes, four for a work request, five with data inline, and
- * round up to a power of two. */
+/*
+ * Count as mlx5 does: in blocks of 64 bytes, four for a work request, five for one with inline
+ * data, rounded up to a power of two.
+ */
 static bool exceeds_blocks(const struct ibv_qp_cap *cap)
 {
 	uint32_t limit = scripted_number("blocks", UINT32_MAX / 2);
@@ -665,8 +670,8 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 }
 
 /*
- * Return true if librdmacm refuses to ask the device for that many READs: it keeps what the driver
- * states in a byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
+ * Return true if librdmacm rejects this number of READs without asking the device: it stores the
+ * driver's number in a byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
  */
 static bool exceeds_reads(uint8_t asked, uint32_t stated)
 {
@@ -679,7 +684,7 @@ static bool is_valid(const struct rdma_conn_param *parameters)
 	       !exceeds_reads(parameters->initiator_depth, stated_own_reads());
 }
 
-/* Checks what holds for both sides of a new connection. */
+/* Check the rules that hold for both sides of a new connection. */
 static void check_parameters(const struct fake_id *id, const struct rdma_conn_param *parameters,
 			     uint8_t limit)
 {

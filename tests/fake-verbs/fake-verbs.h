@@ -124,81 +124,96 @@
 #define NAME_SIZE    48
 #define UNUSED       __attribute__((unused))
 
-/* What the linker redirects (--wrap) to __wrap_ for the program; the fake calls __real_. */
+/*
+ * Declare a function that the linker redirects (--wrap): the program calls __wrap_, the fake
+ * __real_.
+ */
 #define REDIRECTED(function) extern __typeof__(function) __real_##function, __wrap_##function
 
-/* ---- What world.c offers: the script, the clock, the faults ---- */
+/* ---- world.c: the script, the clock, the faults ---- */
 
-/* One lock for everything; no mutex: a race detector must not take it for the program's. */
+/*
+ * One lock for everything. It is no mutex, so that a race detector does not take it for the
+ * program's.
+ */
 void lock(void);
 void unlock(void);
-/* Says what rule was broken, and where, and ends the process. */
+/* Report the violated rule and the function, and end the process. */
 #define violation(...) report_violation(__func__, __VA_ARGS__)
 _Noreturn void report_violation(const char *where, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The same, if the condition holds. */
+/* Report a violation if the condition is true. */
 #define forbid(condition, ...)                  \
 	do {                                    \
 		if (condition)                  \
 			violation(__VA_ARGS__); \
 	} while (0)
 
-/* Takes the lock and counts the call: 0, or the errno with which it is to fail. */
+/* Take the lock and count the call. Return 0, or the errno value with which the call must fail. */
 int enter(const char *function);
-/* Releases the lock; -1 with errno, or 0 if there is no error. */
+/* Release the lock. Return 0, or -1 with errno. */
 int leave(int error);
-/* The same, for a function that returns the errno. */
+/* As leave(), for a function that returns an errno value. */
 int leave_with(int error);
-/* Takes the lock and counts the call; false, with errno and without the lock, if it is to fail. */
+/*
+ * Take the lock and count the call. If the call must fail, return false with errno, without the
+ * lock.
+ */
 bool begin(const char *function);
-/* True if a call has been made to fail: what it left behind is then not the program's fault. */
+/* Return true if a call was made to fail: the program is not to blame for objects that are left. */
 bool fault_happened(void);
 
-/* Zeroed memory, or the end. */
+/* Allocate zeroed memory, or end the process. */
 void *allocate(size_t size);
-/* Zeroed memory that stays. The lock is held. A race detector does not know it. */
+/*
+ * Allocate zeroed memory that is never freed, and that a race detector does not know. The lock is
+ * held.
+ */
 void *keep(size_t size);
-/* memcpy(3) and memset(3) that a race detector does not see: the adapter's, not a thread's. */
+/* memcpy(3) and memset(3) of the adapter, which a race detector does not attribute to a thread. */
 void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
-/* An eventfd(2) that counts: the descriptor of a channel of either library. */
+/* Open a counting eventfd(2): the descriptor of a channel of either library. */
 int open_counter(void);
 void close_counter(int descriptor);
 void raise_counter(int descriptor);
-/* Takes one off; false with errno EAGAIN if there is none. Blocking for ever is a violation. */
+/*
+ * Take one from the counter. Return false with EAGAIN if it is 0. To block without end is a
+ * violation.
+ */
 bool lower_counter(int descriptor);
 
-/* Looks a word up in the script, and the number behind its colon. */
+/* Find a word in the script, and the number after its colon. */
 bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
-/* What stands behind the colon of a word, or NULL. */
+/* Return the text after the colon of a word, or NULL. */
 const char *scripted_text(const char *word);
-/* Takes the order `symbol` about `name`, once: its argument, or NULL. */
+/* Take the order `symbol` for `name`, once. Return its argument, or NULL. */
 const char *take_order(const char *name, char symbol);
 
-/* The common part of everything that a program creates. */
+/* The common part of each object that a program creates. */
 struct object {
 	const char *kind;
-	unsigned int users; /* objects that need this one */
+	unsigned int users; /* number of objects that need this one */
 	SLIST_ENTRY(object) link;
 };
 
 void object_add(struct object *object, const char *kind);
-/* The object may go: 0, or EBUSY if an injected failure is to blame for its users. */
+/* Remove the object. Return 0, or EBUSY if users are left after an injected failure. */
 int object_remove(struct object *object);
 
-/* Something that is going to happen to the program. */
+/* An event that will happen to the program. */
 struct stimulus {
 	const char *name; /* static */
 	int64_t due;
 	void (*deliver)(struct stimulus *stimulus);
-	const void *sequence; /* those of one sequence stay in order; NULL: none */
+	const void *sequence; /* stimuli of one sequence stay in order; NULL: no sequence */
 	struct fake_id *id;
 	struct fake_qp *qp;
 	struct work *work;
-	int code;          /* a status or a type of event */
-	uint64_t position; /* how many work requests the peer has posted before */
-	uint64_t request;  /* the number of the peer's work request that completes */
+	int code;          /* a status or an event type */
+	uint64_t position; /* number of work requests that the peer had posted before */
+	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
 	bool delivered;
@@ -207,54 +222,56 @@ struct stimulus {
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
 void produce(struct stimulus *stimulus);
-/* Both, of one that is about a queue pair, or NULL, and a number. */
+/* Queue a stimulus for a queue pair (or NULL) with a status or an event type. */
 void happen(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp, int code);
-/* Delivers everything of a sequence that waits, whatever the script says of it. */
+/* Deliver all waiting stimuli of a sequence, whatever the script orders. */
 void hurry(const void *sequence);
-/* Forgets what would happen to `id`, or to `qp`. */
+/* Drop the stimuli for `id`, or for `qp`. */
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
-/* Waits in simulated time until the descriptor can be read. */
+/* Wait in simulated time until the descriptor is readable. */
 void wait_for_descriptor(int descriptor);
-/* Sleeps until a signal ends that: `early` (0: none) comes before, then `late` (0: alarm's). The
- * lock is held, and released meanwhile. */
+/*
+ * Sleep until a signal: `early` (0: none) arrives before the sleep, then `late` (0: alarm(2)'s).
+ * The lock is held on entry and released meanwhile.
+ */
 void sleep_until_signal(int early, int late);
 
-/* ---- What verbs.c offers: the adapter ---- */
+/* ---- verbs.c: the adapter ---- */
 
 struct fake_pd {
 	struct ibv_pd pd;
 	struct object object;
-	bool session_complete; /* so each access flag must have been needed */
+	bool session_complete; /* then each access flag must have been needed */
 };
 
 struct fake_mr {
 	struct ibv_mr mr;
 	struct object object;
 	unsigned int access, needed;
-	unsigned int posted; /* work requests that use it */
+	unsigned int posted; /* number of work requests that use it */
 	SLIST_ENTRY(fake_mr) link;
 };
 
-/* One work request, from posting until its completion has been polled. */
+/* A work request, from its posting until its completion is polled. */
 struct work {
 	uint64_t wr_id;
 	bool receive;
-	bool executed; /* or about to be: it has a stimulus of its own */
-	bool stuck;    /* never comes back */
-	bool complete; /* in the completion queue */
-	bool landed;   /* WRITE: the peer has the bytes */
+	bool executed; /* executed, or its stimulus is queued */
+	bool stuck;    /* it never completes */
+	bool complete; /* it is in the completion queue */
+	bool landed;   /* WRITE: the bytes have reached the peer */
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
 	uint64_t remote_address;
 	uint32_t rkey, length;
-	uint8_t *buffer;    /* a probe has none */
-	struct fake_mr *mr; /* where that lies */
+	uint8_t *buffer;    /* NULL for a probe */
+	struct fake_mr *mr; /* the region of the buffer */
 	struct ibv_wc completion;
 	struct fake_qp *qp;
-	TAILQ_ENTRY(work) link;            /* of its send or receive queue */
-	TAILQ_ENTRY(work) completion_link; /* of its completion queue */
-	TAILQ_ENTRY(work) landing_link;    /* of the WRITEs that are on their way */
+	TAILQ_ENTRY(work) link;            /* in its send or receive queue */
+	TAILQ_ENTRY(work) completion_link; /* in its completion queue */
+	TAILQ_ENTRY(work) landing_link;    /* among the WRITEs in flight */
 };
 
 TAILQ_HEAD(work_queue, work);
@@ -263,13 +280,13 @@ struct fake_cq {
 	struct ibv_cq cq;
 	struct object object;
 	struct work_queue completions;
-	unsigned int posted; /* work requests whose completions have not been taken */
+	unsigned int posted; /* number of work requests whose completions were not polled */
 	bool armed, polled_since_armed, polled;
-	unsigned int empty_polls; /* since its thread last called poll(2) */
-	bool spun;                /* its thread spins: see spins_on() */
-	unsigned int events;      /* in the channel, not taken yet */
-	unsigned int taken;       /* events taken, and not acknowledged */
-	bool notified;            /* an event has ever been taken */
+	unsigned int empty_polls; /* since the last call of poll(2) by its thread */
+	bool spun;                /* its thread polls without sleeping: see spins_on() */
+	unsigned int events;      /* in the channel, not fetched */
+	unsigned int taken;       /* events fetched and not acknowledged */
+	bool notified;            /* an event was fetched at least once */
 	SLIST_ENTRY(fake_cq) link;
 };
 
@@ -280,56 +297,59 @@ struct fake_qp {
 	struct ibv_qp_cap cap;
 	struct work_queue sends, receives, landing;
 	unsigned int send_count, receive_count;
-	unsigned int read_depth; /* reads outstanding at most, as both sides have agreed */
+	unsigned int read_depth; /* the most outstanding READs that both sides agreed on */
 	bool has_received;       /* a message has arrived */
-	bool broken;             /* a work request failed: the rest will be flushed */
+	bool broken;             /* a work request failed: the others will be flushed */
 	bool deaf;               /* a receive failed: no message arrives any more */
-	bool closing;            /* by the program's own will: nothing more may be posted */
-	unsigned int unread;     /* device events taken and not acknowledged */
+	bool closing;            /* the program disconnected: it may post nothing more */
+	unsigned int unread;     /* device events fetched and not acknowledged */
 };
 
-/* The device's context, of its last return. */
+/* The device's context since it last returned. */
 struct ibv_context *adapter(void);
 bool device_is_away(void);
-/* Stimuli: the device goes, comes back; a completion event without a completion; a device event. */
+/* Stimuli: the device disappears or returns; a spurious completion event; a device event. */
 void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
 void deliver_spurious(struct stimulus *stimulus);
 void deliver_device_event(struct stimulus *stimulus);
-/* Somebody uses a context of the device, or no longer does; NULL: nothing happens. */
+/* Begin or end the use of a context of the device; NULL is allowed. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
-/* Does what librdmacm does when it looks for devices: closes contexts of removed ones. */
+/* Look for devices as librdmacm does: close the contexts of removed ones. */
 void synchronize_devices(void);
 bool is_iwarp(void);
 /* The GID of this host's address, 192.0.2.2. */
 void local_gid(union ibv_gid *gid);
 struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t address,
 			   uint64_t length);
-/* Every work request of the queue pair that is not executed yet comes back with a flush. */
+/* Flush each work request of the queue pair that was not executed. */
 void break_qp(struct fake_qp *qp);
-/* The MTU of the port: enum ibv_mtu. */
+/* Return the MTU of the port: enum ibv_mtu. */
 uint32_t port_mtu(void);
-/* The device states these as max_qp_rd_atom and max_qp_init_rd_atom. */
+/* The values that the device reports as max_qp_rd_atom and max_qp_init_rd_atom. */
 uint32_t stated_reads(void);
 uint32_t stated_own_reads(void);
-/* True if the device's queues hold so many work requests, as it has stated. */
+/* Return true if the device's queues can hold as many work requests as it reported. */
 bool holds_requests(const struct ibv_qp_cap *cap);
 struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
 void destroy_fake_qp(struct fake_qp *qp);
-/* A message from the peer, into the next receive. */
+/* Deliver a message from the peer into the next receive. */
 void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
 /* Return true if the thread that calls poll(2) for this channel spins: `timeout` is 0, and the
  * thread has polled the empty completion queue many times since its last call. The lock is held. */
 bool spins_on(int channel, int timeout);
-/* The program waits: whatever happens now must wake it. A thread that spins looks by itself. */
+/*
+ * The program waits: check that each later event will wake it. A thread that spins needs no
+ * wake-up.
+ */
 void check_notification(void);
 
-/* ---- What scripted-peer.c and lies.c offer: the program on the other side ---- */
+/* ---- scripted-peer.c and lies.c: the program on the other side ---- */
 
-#define PEER_DEPTH 16 /* work requests that the peer has outstanding */
+#define PEER_DEPTH 16 /* the most outstanding work requests of the peer */
 
-/* What the program has sent, of what it has to send in this order. */
+/* The progress of the program's messages, in the order in which it must send them. */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -337,62 +357,68 @@ enum received {
 	RECEIVED_VERDICT
 };
 
-/* When a lie is told. */
+/* The moment at which the peer lies. */
 enum moment {
-	MOMENT_BEFORE_MR,     /* instead of MSG_MR, and before it */
-	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and nothing has moved */
-	MOMENT_BEFORE_DONE    /* the peer's operation is at its end */
+	MOMENT_BEFORE_MR,     /* before or instead of MSG_MR */
+	MOMENT_REGIONS_KNOWN, /* both MSG_MRs are sent, and no payload has moved */
+	MOMENT_BEFORE_DONE    /* the peer's operation is complete */
 };
 
-/* The lock is held whenever something here is called. */
+/* The lock is held in each call of these functions. */
 struct peer {
 	struct fake_id *id;
 	struct transfer transfer;
 	uint8_t *outgoing; /* one pass of the payload */
 	uint64_t outgoing_length;
 	uint8_t *source, *sink; /* the rings */
-	uint8_t *incoming;      /* what was copied out of the sink's */
+	uint8_t *incoming;      /* bytes copied out of the sink */
 	uint64_t incoming_size;
-	uint64_t region_address; /* the program's */
+	uint64_t region_address; /* address of the program's region */
 	uint32_t region_rkey;
-	struct transfer_run requests[PEER_DEPTH]; /* number n, from 0, at n modulo that */
+	struct transfer_run requests[PEER_DEPTH]; /* request n has index n modulo PEER_DEPTH */
 	uint64_t posted, landed;
-	uint64_t accessed;                 /* position that the program's operation has come to */
-	uint64_t known_ready, known_taken; /* what was delivered to it of the peer's numbers */
-	struct window told;                /* what the peer said last */
-	uint64_t windows_received;         /* of the program's */
-	uint64_t digest, done_bytes;       /* of the program's MSG_DONE */
-	int64_t stores_at;                 /* it keeps what is copied, not before */
-	int64_t clock;                     /* when it looks again by itself; 0: it does not */
+	uint64_t accessed;                 /* position that the program's operation has reached */
+	uint64_t known_ready, known_taken; /* the peer's numbers that the program has received */
+	struct window told;                /* the window that the peer last sent */
+	uint64_t windows_received;         /* windows received from the program */
+	uint64_t digest, done_bytes;       /* from the program's MSG_DONE */
+	int64_t stores_at;                 /* time until which the peer stores nothing more */
+	int64_t clock;                     /* time of its next step without an event; 0: none */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
-	bool lied;           /* what the program answers is not judged */
-	unsigned int steps;  /* behind MSG_MR, at which it may give up */
+	bool lied;           /* the program's answers are not checked */
+	unsigned int steps;  /* number of steps since MSG_MR; it may give up at one */
 	bool silent;         /* it sends nothing any more */
 	bool pumping, again; /* see pump() */
 };
 
 void peer_start(struct peer *peer, struct fake_id *id);
 void peer_stop(struct peer *peer);
-/* The peer's hello, or its refusal; `passive`: it is the client. Returns how long it is. */
+/*
+ * Encode the peer's hello or its rejection; with `passive` the program is the server. Return the
+ * size.
+ */
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
-/* Decodes the program's private data, and plans the session; `passive` as above. */
+/* Decode the program's private data, and plan the session; `passive` as above. */
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
-/* True if a client's hello says that it does what this peer, a server, does not. */
+/*
+ * Return true if the client's hello asks for an operation that this peer, a server, does not
+ * perform.
+ */
 bool peer_does_other_operation(const uint8_t *wire);
-/* The program, a server, refuses the peer: has it a reason? */
+/* The program, a server, rejects the peer: check the reason. */
 void peer_reads_rejection(const uint8_t *wire, uint32_t size);
-/* The program, a server, has accepted the peer. */
+/* The program, a server, accepts the peer. */
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
-/* Writes "!!!!" over the program's region, if it still may. */
+/* Write "!!!!" over the program's region, if the peer still has access. */
 void peer_scribbles(const struct peer *peer);
-/* The program's RDMA READ or WRITE sets out: may it be? */
+/* Check an RDMA READ or WRITE of the program when it starts. */
 void peer_is_asked(struct peer *peer, const struct work *work);
-/* Its bytes move. */
+/* Move the bytes of an RDMA operation. */
 void peer_is_accessed(const struct work *work);
-/* The program gets a message, and before it what the peer wrote by its first `posted` requests. */
+/* Deliver a message to the program, after the WRITEs among the peer's first `posted` requests. */
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
 
@@ -400,35 +426,37 @@ void peer_sends_message(struct peer *peer, const struct message *message);
 void peer_sends_window(struct peer *peer, const struct window *window);
 void peer_sends_done(struct peer *peer, uint64_t bytes);
 void peer_sends_verdict(struct peer *peer, uint64_t status);
-/* The peer goes on at `time`, unless it does before. */
+/* Wake the peer at `time`, unless an event does so earlier. */
 void peer_wakes_at(struct peer *peer, int64_t time);
-/* Tells the lie of the script, if this is its moment. True: nothing true may follow now. */
+/* Send the script's lie, if this is its moment. Return true if no true message may follow now. */
 bool peer_lies(struct peer *peer, enum moment moment);
 
-/* ---- What cm.c offers: the connection manager ---- */
+/* ---- cm.c: the connection manager ---- */
 
 struct fake_id {
 	struct rdma_cm_id id;
 	struct object object;
 	struct peer peer;
 	bool passive, listening, family_only;
-	struct ibv_sa_path_rec path; /* of a passive one the client's, whose --tos is tos:N */
-	bool synchronous;            /* no channel was given: calls wait until they are done */
-	bool asked;                  /* connected or accepted: there is something to disconnect */
+	struct ibv_sa_path_rec path; /* passive: the client's path; its --tos is tos:N */
+	bool synchronous;            /* without a channel: calls wait until they are done */
+	bool asked;                  /* connected or accepted: it can disconnect */
 	bool leads_nowhere;          /* to a loopback address: there is no route */
-	bool half_made;              /* client: the peer has accepted, and setting up failed */
-	bool peer_gone;              /* it disconnected */
-	unsigned int taken;          /* events taken, and not acknowledged */
+	bool half_made;              /* client: the peer accepted, but the setup failed */
+	bool peer_gone;              /* the peer disconnected */
+	unsigned int taken;          /* events fetched and not acknowledged */
 	int resolve_timeout;
 	SLIST_ENTRY(fake_id) link;
 };
 
-/* Reports to the ids that are bound to this context that the device is removed. */
+/* Report the removal of the device to the ids that use this context. */
 void remove_device_of_ids(const struct ibv_context *context);
-/* The peer takes the connection down. */
+/* The peer disconnects. */
 void peer_disconnects(struct fake_id *id);
 enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
-/* Lets another client come to the server; false if there is no server, or no client left. */
+/*
+ * Let another client connect to the server. Return false if there is no server, or no client left.
+ */
 bool next_client(void);
 struct fake_id *any_id(void);
 

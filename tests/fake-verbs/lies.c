@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-/* Lies of the scripted peer ("lie:NAME"): each once, at a moment of its own; then it is silent. */
+/*
+ * The lies of the scripted peer ("lie:NAME"): each is sent once, at its own moment; then the peer
+ * is silent.
+ */
 #include "fake-verbs.h"
 
-/* Just before a --timeout of one second; and how often, then no more. */
+/* Just below a --timeout of one second; and the number of repetitions. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
 
-/* ---- True windows, each at the last moment ---- */
+/* ---- Correct windows, each at the last moment ---- */
 
-/* One that moves by a byte the number of the side that operates, and confirms nothing. */
+/* Move the number of the operating side by a byte, and confirm nothing. */
 static void move_a_byte(struct peer *peer)
 {
 	struct window window = peer->told;
@@ -18,7 +21,7 @@ static void move_a_byte(struct peer *peer)
 	peer_sends_window(peer, &window);
 }
 
-/* One window of the program's after the other is confirmed, and nothing moves. */
+/* Confirm one window of the program after the other, and move nothing. */
 static void confirm(struct peer *peer)
 {
 	struct window window = peer->told;
@@ -33,7 +36,7 @@ static void confirm(struct peer *peer)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
-/* One byte after the other, as long as that is allowed to go on here. */
+/* Move one byte after the other, as long as this test allows. */
 static void crawl(struct peer *peer)
 {
 	uint64_t told = scripted("write") ? peer->told.ready : peer->told.taken;
@@ -63,7 +66,7 @@ static void judge(struct peer *peer)
 	peer_sends_verdict(peer, 0);
 }
 
-/* Its own MSG_DONE is true, and the program's has not come. */
+/* The peer's MSG_DONE is correct, but the program's has not arrived. */
 static void judge_soon(struct peer *peer)
 {
 	peer_sends_done(peer, transfer_done(&peer->transfer));
@@ -75,7 +78,7 @@ static void give_up(struct peer *peer)
 	peer_sends_verdict(peer, 1);
 }
 
-/* As if it could not store what it has received, once it has said that all is good. */
+/* Send a bad verdict, as if the payload could not be stored, after a good one. */
 static void judge_twice(struct peer *peer)
 {
 	judge_soon(peer);
@@ -86,7 +89,7 @@ static const struct {
 	const char *name;
 	enum moment moment;
 	void (*tell)(struct peer *peer);
-	bool goes_on; /* else the peer is silent afterwards */
+	bool goes_on; /* false: the peer is silent afterwards */
 } lies[] = {
 	{ "window-first", MOMENT_BEFORE_MR, move_a_byte, false },
 	{ "done-first", MOMENT_BEFORE_MR, claim_done, false },

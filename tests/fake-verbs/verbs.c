@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The adapter: libibverbs' objects, their rules, and the execution of work requests. */
+/* The adapter: the objects of libibverbs, their rules, and the execution of work requests. */
 #include "fake-verbs.h"
 
 #include <sys/mman.h>
@@ -9,33 +9,33 @@
 #define PAGE        4096
 #define GIDS        8
 #define CONTEXTS    8
-/* Between two calls of poll(2); a thread that does not spin makes fewer. */
+/* Between two calls of poll(2); a thread that does not spin polls less often. */
 #define MAX_EMPTY_POLLS 100
 
 struct fake_channel {
 	struct ibv_comp_channel channel;
 	struct object object;
-	struct fake_cq *cq; /* the one that it is of, here */
+	struct fake_cq *cq; /* its completion queue */
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* The device as it was opened by librdmacm. When it comes back it is opened anew. */
+/* The device as opened by librdmacm; opened again after it has returned. */
 struct fake_context {
 	struct ibv_context context;
-	unsigned int users; /* ids that are bound to it, and lists of devices that hold it */
+	unsigned int users; /* ids bound to it, and device lists that contain it */
 	bool gone, closed;
 };
 
 static struct {
 	struct ibv_device device;
 	struct fake_context contexts[CONTEXTS];
-	unsigned int generation; /* how often the device has come back */
+	unsigned int generation; /* number of times that the device has returned */
 	SLIST_HEAD(, fake_channel) channels;
 	SLIST_HEAD(, fake_mr) regions;
 	SLIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
-	uint64_t registered;           /* bytes, in pages */
-	struct stimulus *device_event; /* delivered, not taken yet */
+	uint64_t registered;           /* bytes, in whole pages */
+	struct stimulus *device_event; /* delivered, not fetched */
 } adapter_state = { .next_number = 0x11 };
 
 bool is_iwarp(void)
@@ -43,14 +43,14 @@ bool is_iwarp(void)
 	return scripted("iwarp");
 }
 
-/* ---- The device goes, and comes back ---- */
+/* ---- The device disappears and returns ---- */
 
 bool device_is_away(void)
 {
 	return ((struct fake_context *)adapter())->gone;
 }
 
-/* librdmacm closes the context of a device that is gone when nobody uses it. */
+/* Close the context of a removed device when its last user is gone, as librdmacm does. */
 static void close_if_unused(struct fake_context *context)
 {
 	if (!context->gone || context->closed || context->users)
@@ -78,7 +78,7 @@ void synchronize_devices(void)
 		close_if_unused(&adapter_state.contexts[i]);
 }
 
-/* True if the device is still there. Nothing may be done with a closed context. */
+/* Return true if the device is still there. A closed context must not be used. */
 static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
@@ -95,7 +95,7 @@ void deliver_leaving(struct stimulus *stimulus UNUSED)
 	SLIST_FOREACH (channel, &adapter_state.channels, link) {
 		forbid(channel->channel.context != adapter(),
 		       "a completion channel is left, of a device removed long ago");
-		raise_counter(channel->channel.fd); /* it can be read: an error */
+		raise_counter(channel->channel.fd); /* make it readable: an error */
 	}
 	remove_device_of_ids(adapter());
 }
@@ -105,9 +105,9 @@ void deliver_return(struct stimulus *stimulus UNUSED)
 	forbid(++adapter_state.generation == CONTEXTS, "script: the device comes back too often");
 }
 
-/* ---- Asking, and names ---- */
+/* ---- Queries and names ---- */
 
-/* The device's limits where the script makes it report something else, or nothing. */
+/* The device's limits, unless the script replaces them. */
 #define TRUE_MESSAGE_SIZE (8 << 20)
 #define TRUE_ENTRIES      4096
 #define TRUE_REQUESTS     1024
@@ -179,7 +179,7 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 	return leave_with(error);
 }
 
-/* As real adapters have it, each address is there twice; and there are holes. */
+/* As on real adapters, each address appears twice, and there are holes. */
 int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
@@ -198,7 +198,7 @@ int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_
 			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
 								    : IBV_GID_TYPE_ROCE_V1;
-		entry->ndev_ifindex = index % 2; /* "lo", or not known */
+		entry->ndev_ifindex = index % 2; /* "lo", or unknown */
 	}
 	return leave_with(error);
 }
@@ -251,7 +251,7 @@ int ibv_dealloc_pd(struct ibv_pd *base)
 	return leave_with(error);
 }
 
-/* Bytes that the adapter has to hold for a region: whole pages. */
+/* Return the bytes that the adapter locks for a region: whole pages. */
 static uint64_t locked_bytes(const void *address, size_t length)
 {
 	uintptr_t first = (uintptr_t)address / PAGE,
@@ -305,7 +305,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
 	int error = enter("ibv_dereg_mr");
 
 	if (!error) {
-		*(volatile uint8_t *)mr->mr.addr; /* it must be mapped still */
+		*(volatile uint8_t *)mr->mr.addr; /* the memory must still be mapped */
 		forbid(mr->posted, "%u posted work requests use it", mr->posted);
 		forbid(pd->session_complete && mr->access & ~mr->needed,
 		       "its access flags are 0x%x, needed were 0x%x", mr->access, mr->needed);
@@ -318,7 +318,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
 	return leave_with(error);
 }
 
-/* Memory may go when the adapter has released it. */
+/* Memory may be unmapped once the adapter has released it. */
 REDIRECTED(munmap);
 int __wrap_munmap(void *address, size_t size)
 {
@@ -423,7 +423,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	if (!error)
 		error = object_remove(&cq->object);
 	if (!error) {
-		/* the library would wait for that, for ever */
+		/* the library would wait for the acknowledgment without end */
 		forbid(cq->taken, "%u completion events were not acknowledged", cq->taken);
 		while (cq->events-- > 0) /* the library takes them out of the channel */
 			lower_counter(cq->cq.channel->fd);
@@ -448,13 +448,13 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	return leave_with(error);
 }
 
-/* That of both queues, here. */
+/* Return the completion queue of both queues. */
 static struct fake_cq *cq_of(const struct fake_qp *qp)
 {
 	return (struct fake_cq *)qp->qp.send_cq;
 }
 
-/* An event in the channel, if one was asked for. */
+/* Put an event into the channel, if the program has asked for one. */
 static void notify(struct fake_cq *cq)
 {
 	if (!cq->armed)
@@ -500,7 +500,7 @@ void check_notification(void)
 	}
 }
 
-/* Lets the program's other threads overtake the one that handles completion events. */
+/* Let the program's other threads overtake the one that handles completion events. */
 static void dawdle(void)
 {
 	if (scripted("slow-events"))
@@ -544,7 +544,7 @@ static struct work_queue *queue_of(const struct work *work)
 	return work->receive ? &work->qp->receives : &work->qp->sends;
 }
 
-/* Takes a work request out of its queue: its place is free. */
+/* Remove a work request from its queue; its slot is free. */
 static void retire(struct work *work)
 {
 	struct fake_qp *qp = work->qp;
@@ -557,13 +557,13 @@ static void retire(struct work *work)
 		work->mr->posted--;
 }
 
-/* True if a work request completes without a completion, if all is well. */
+/* Return true if a successful work request has no completion. */
 static bool is_silent(const struct work *work)
 {
 	return !work->receive && !(work->flags & IBV_SEND_SIGNALED);
 }
 
-/* The silent ones before `work`: its completion stands for those too. */
+/* Retire the unsignaled ones before `work`, whose completion covers them. */
 static void retire_silent(struct work *work)
 {
 	struct work_queue *sends = &work->qp->sends;
@@ -613,7 +613,9 @@ static int poll_cq(struct ibv_cq *base, int maximum, struct ibv_wc *completions)
 	return error ? -1 : count;
 }
 
-/* A work request is done. What means nothing in a failed completion is filled with nonsense. */
+/*
+ * Complete a work request. Fill the fields that are invalid in a failed completion with nonsense.
+ */
 static void complete(struct work *work, enum ibv_wc_status status)
 {
 	static const enum ibv_wc_opcode opcodes[] = { [IBV_WR_SEND] = IBV_WC_SEND,
@@ -626,7 +628,7 @@ static void complete(struct work *work, enum ibv_wc_status status)
 		return;
 	work->complete = true;
 	if (is_silent(work) && status == IBV_WC_SUCCESS)
-		return; /* its place is free again when a later completion has been taken */
+		return; /* its slot is free after a later completion was polled */
 	fill_bytes(completion, POISON, sizeof(*completion));
 	completion->wr_id = work->wr_id;
 	completion->status = status;
@@ -727,8 +729,8 @@ void break_qp(struct fake_qp *qp)
 }
 
 /*
- * WRITEs arrive at the peer, in their order, as late as may be: up to the completion of `last` or,
- * when a SEND follows them, all. Over iWARP a completion says nothing of the kind.
+ * WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all before a SEND.
+ * Over iWARP a completion does not mean that they have arrived.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -769,15 +771,14 @@ static void deliver_completion(struct stimulus *stimulus)
 		break_qp(qp);
 }
 
-/* Applies the script to a work request that would complete. NULL: it never does. */
+/* Apply the script to a work request that would complete. Return NULL if it never does. */
 static struct stimulus *new_completion(struct work *work, const char *name)
 {
 	struct stimulus *stimulus;
 	const char *status;
 
 	if (take_order(name, '!')) {
-		work->executed = work->stuck =
-			!work->receive; /* a message that is lost needs no receive */
+		work->executed = work->stuck = !work->receive; /* a lost message needs no receive */
 		return NULL;
 	}
 	work->executed = true;
@@ -803,7 +804,7 @@ static const char *send_name(const struct work *work)
 	return names[*work->buffer & 3];
 }
 
-/* Executes one work request; false if it never completes, nor does anything behind it. */
+/* Execute a work request. Return false if neither it nor any later one completes. */
 static bool execute(struct fake_qp *qp, struct work *work)
 {
 	struct stimulus *stimulus = new_completion(work, send_name(work));
@@ -820,9 +821,9 @@ static bool execute(struct fake_qp *qp, struct work *work)
 	if (good && work->opcode == IBV_WR_RDMA_WRITE)
 		TAILQ_INSERT_TAIL(&qp->landing, work, landing_link);
 	if (sends || work->flags & IBV_SEND_INLINE)
-		land(qp, NULL); /* who posts inline may use its memory again at once */
+		land(qp, NULL); /* memory of inline data may be reused at once */
 	produce(stimulus);
-	/* soft-iWARP calls a message failed that it has sent, if the peer leaves at once */
+	/* soft-iWARP reports a failure for a message that was sent if the peer leaves at once */
 	if (sends && (good || (is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR)))
 		peer_receives(&qp->id->peer, bytes, work->length);
 	return true;
@@ -863,8 +864,7 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 
 /* ---- Posting ---- */
 
-/* The one buffer, unless it is a probe: checks that it is in registered memory that may be used so.
- */
+/* Check that the one buffer, unless it is a probe, is in registered memory with this access. */
 static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 			unsigned int access)
 {
@@ -888,11 +888,11 @@ static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 	work->mr = mr;
 	work->buffer = (uint8_t *)(uintptr_t)sge->addr;
 	work->length = sge->length;
-	if (access) /* its contents mean nothing until the completion */
+	if (access) /* the contents are invalid until the completion */
 		fill_bytes(work->buffer, POISON, work->length);
 }
 
-/* A place in a queue, with what receives and sends have in common. */
+/* Take a slot of a queue; set the fields that receives and sends share. */
 static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 {
 	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
@@ -988,7 +988,7 @@ static void check_send(const struct work *work)
 	}
 }
 
-/* Takes one work request into the send queue. */
+/* Put a work request into the send queue. */
 static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 {
 	unsigned int access = 0;
@@ -1003,7 +1003,7 @@ static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 	work->flags = request->send_flags;
 	work->remote_address = request->wr.rdma.remote_addr;
 	work->rkey = request->wr.rdma.rkey;
-	/* over iWARP the answer to a read is a write into this memory */
+	/* over iWARP the answer to a READ writes into this memory */
 	if (work->opcode == IBV_WR_RDMA_READ)
 		access = is_iwarp() ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
 				    : IBV_ACCESS_LOCAL_WRITE;

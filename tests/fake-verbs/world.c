@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The world around the program: the script, the clock, failing calls, and what libc offers. */
+/* The world around the program: the script, the clock, failing calls, and parts of libc. */
 #include "fake-verbs.h"
 
 #include <arpa/inet.h>
@@ -31,21 +31,21 @@
 #define FUNCTIONS        80
 #define DESCRIPTORS      1024
 #define THREADS          512
-#define AWAITED          4 /* descriptors of a thread at a time */
+#define AWAITED          4 /* the most descriptors of a thread */
 #define START_CLOCK      1000
 #define TOLERANCE        50  /* ms */
 #define MAX_LEAD         20  /* ms */
 #define PAUSE            100 /* us, in real time */
 #define ARENA_SIZE       ((size_t)64 << 20)
 
-/* Those that are called here before their places. */
+/* Declared here because they are called before their definitions. */
 REDIRECTED(calloc);
 REDIRECTED(mmap);
 REDIRECTED(syscall);
 REDIRECTED(epoll_wait);
 int __real_fcntl(int descriptor, int command, long argument);
 int __wrap_fcntl(int descriptor, int command, long argument);
-/* What the makefile has the program call in place of poll(2) and pthread_create(3). */
+/* The makefile redirects poll(2) and pthread_create(3) of the program to these. */
 __typeof__(poll) simulated_poll;
 __typeof__(pthread_create) create_console_thread;
 
@@ -69,35 +69,35 @@ static struct {
 	struct call calls[FUNCTIONS];
 	int call_count;
 	bool fault;
-	struct stimulus *cause;         /* what happens now comes right after this one */
-	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones too: orders refer to them */
+	struct stimulus *cause;         /* a stimulus queued now follows right after this one */
+	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones included: orders refer to them */
 	SLIST_HEAD(, object) objects;
-	bool descriptors[DESCRIPTORS]; /* open when the program started */
+	bool descriptors[DESCRIPTORS]; /* open at the start of the program */
 	int threads;
-	int held_up; /* by a disk, for ever */
+	int held_up; /* threads that a hung disk blocks for good */
 	int console_threads;
 	struct waiting {
-		const struct pollfd *descriptors; /* what a thread waits on */
-		nfds_t count;                     /* 0: for nothing but the time */
+		const struct pollfd *descriptors; /* descriptors that a thread waits for */
+		nfds_t count;                     /* 0: it waits for the time alone */
 		int64_t deadline;
-		int nudge; /* the thread's counter: it has to look again */
+		int nudge; /* the thread's counter: it must look again */
 	} waiting[THREADS];
 	int waiting_count;
 	LIST_HEAD(, runner) runners;
 	SLIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
-	int64_t alarm; /* when SIGALRM comes; 0: it does not. A handler sets it: without the lock */
+	int64_t alarm; /* time of SIGALRM; 0: none. A handler sets it, so without the lock */
 } world = {
 	.clock = START_CLOCK,
 	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
 	.threads = 1,
 };
 
-/* This thread. It is in the list of runners if it has done something since it last waited. */
+/* This thread. It is in the list of runners if it has done something since its last wait. */
 static _Thread_local struct runner {
 	bool waits, listed;
-	bool pauses;  /* it is ahead of the clock by MAX_LEAD: let other threads have the lock */
-	int64_t time; /* the clock, if this thread were alone */
+	bool pauses;  /* it is ahead of the clock by MAX_LEAD: let other threads take the lock */
+	int64_t time; /* the clock if this thread were alone */
 	LIST_ENTRY(runner) link;
 } own;
 
@@ -136,7 +136,7 @@ void *allocate(size_t size)
 	return memory;
 }
 
-/* Mapped: what is static a detector of leaks reads, and believes the pointers that it finds. */
+/* Map the memory: a leak detector scans static memory, and believes the pointers in it. */
 void *keep(size_t size)
 {
 	static uint8_t *arena;
@@ -169,13 +169,13 @@ void fill_bytes(void *target, int value, size_t size)
 		to[i] = (uint8_t)value;
 }
 
-/* System calls proper: the kernel's wake-ups order nothing between the threads of a program. */
+/* Use bare system calls: the kernel's wake-ups give no order to the threads of a program. */
 int open_counter(void)
 {
 	int descriptor = (int)__real_syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
 
 	forbid(descriptor < 0 || descriptor >= DESCRIPTORS, "no descriptor for the fake itself");
-	world.descriptors[descriptor] = true; /* not the program's */
+	world.descriptors[descriptor] = true; /* it is not the program's */
 	return descriptor;
 }
 
@@ -229,7 +229,7 @@ static void add_order(const char *word)
 	snprintf(order->argument, NAME_SIZE, "%s", word[length] ? word + length + 1 : "");
 }
 
-/* The first one of these that is not used up; NULL: none. */
+/* Return the first such order that is unused, or NULL. */
 static struct order *find_order(const char *name, char symbol)
 {
 	for (int i = 0; i < world.order_count; i++) {
@@ -270,7 +270,7 @@ const char *take_order(const char *name, char symbol)
 	return order->argument;
 }
 
-/* Which descriptors are open: in one system call, for each run asks twice. */
+/* Find the open descriptors with one system call, because each run asks twice. */
 static void find_open(bool open[DESCRIPTORS])
 {
 	struct pollfd all[DESCRIPTORS] = { 0 };
@@ -283,7 +283,7 @@ static void find_open(bool open[DESCRIPTORS])
 		open[i] = !(all[i].revents & POLLNVAL);
 }
 
-/* SIGKILL: SIGALRM is the program's. */
+/* SIGKILL, because SIGALRM belongs to the program. */
 static void end_after_real_time(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
@@ -311,7 +311,7 @@ __attribute__((constructor)) static void start(void)
 	adapter(); /* the libraries keep devices open until the process ends */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
-		world.descriptors[i] = true; /* one that is closed may be occupied */
+		world.descriptors[i] = true; /* a closed one may have been opened */
 }
 
 /* ---- Calls that fail ---- */
@@ -322,8 +322,8 @@ bool fault_happened(void)
 }
 
 /*
- * The number at the end of the script's word WORD:FUNCTION:N:NUMBER, if it is about the call of the
- * function that is number `count`; else 0.
+ * Return the number at the end of WORD:FUNCTION:N:NUMBER if it is for call `count` of the function;
+ * else 0.
  */
 static int scripted_call(const char *word, const char *function, unsigned int count)
 {
@@ -340,7 +340,7 @@ static int scripted_call(const char *word, const char *function, unsigned int co
 	return atoi(strrchr(text, ':') + 1);
 }
 
-/* Counts a call; the lock is held. */
+/* Count a call. The lock is held. */
 static int count_call(const char *function)
 {
 	int error, number, i;
@@ -426,15 +426,18 @@ static void write_record(void)
 	fclose(record);
 }
 
-/* At the end of the program: nothing may be left. */
+/* At the end of the program: check that no object is left. */
 __attribute__((destructor)) static void finish(void)
 {
-	/* whom a disk holds up has one of its own, and all of them one to report their ends by */
+	/*
+	 * a thread on a hung disk has a descriptor, and all of them share the one for reports of
+	 * their end
+	 */
 	int spare = world.held_up ? world.held_up + 1 : 0;
 	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
-	/* one that is stuck in write(2): the ends of both pipes, and the same */
+	/* a thread that is stuck in write(2): both ends of its pipe, and the same */
 	if (world.console_threads)
 		spare += 3;
 	if (world.finished)
@@ -454,7 +457,7 @@ __attribute__((destructor)) static void finish(void)
 
 /* ---- How time passes while threads run ---- */
 
-/* Take this thread out of the list, as it waits or ends. The lock is held. */
+/* Remove this thread from the list, because it waits or ends. The lock is held. */
 static void stop_running(void)
 {
 	if (own.listed)
@@ -486,15 +489,15 @@ static int count_running(void)
 }
 
 /*
- * Let a millisecond pass for this thread, which has done something. The clock shows the earliest
- * time among all threads that can run. So no deadline passes while the machine is slow to run a
- * thread that has work; the others get ahead of it by MAX_LEAD at most. The lock is held.
+ * Let a millisecond pass for this thread after each thing that it does. The clock shows the
+ * earliest time of all threads that can run. So no deadline passes while the machine is slow to run
+ * a thread that has work; the other threads get ahead of it by at most MAX_LEAD. The lock is held.
  */
 static void pass_time(void)
 {
 	int64_t least = INT64_MAX;
 	struct runner *runner;
-	int idle; /* threads that can run, and have done nothing yet */
+	int idle; /* threads that can run and have not yet done anything */
 
 	if (own.waits) { /* and so do all others: see go_on() */
 		world.clock++;
@@ -518,7 +521,7 @@ static void pass_time(void)
 		world.clock = least;
 }
 
-/* ---- What happens, and when ---- */
+/* ---- Stimuli ---- */
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *))
 {
@@ -540,7 +543,7 @@ static bool was_delivered(const char *name)
 	return false;
 }
 
-/* True if its turn has not come. Those of one sequence keep their order. */
+/* Return true if another stimulus must come first. Those of one sequence keep their order. */
 static bool is_held(const struct stimulus *stimulus)
 {
 	const struct stimulus *earlier;
@@ -568,13 +571,13 @@ static void deliver_signal(struct stimulus *stimulus)
 	kill(getpid(), stimulus->code ? stimulus->code : SIGTERM);
 }
 
-/* Produces what the script wants to happen after something else. */
+/* Queue the stimulus that the script wants after another one. */
 static void produce_extra(const struct stimulus *cause, const char *what)
 {
 	static const struct {
 		const char *name;
 		void (*deliver)(struct stimulus *);
-		bool of_qp; /* nothing happens if that is gone */
+		bool of_qp; /* do nothing if the queue pair is gone */
 	} extras[] = { { "signal", deliver_signal, false },
 		       { "leave", deliver_leaving, false },
 		       { "return", deliver_return, false },
@@ -663,7 +666,7 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
 	}
 }
 
-/* True if all threads wait, and nothing is there for any. Whose time has come is told to look. */
+/* Return true if all threads wait and none can go on. Nudge the threads whose time has come. */
 static bool threads_wait(void)
 {
 	if (world.waiting_count < world.threads)
@@ -679,7 +682,7 @@ static bool threads_wait(void)
 	return count_running() == 0;
 }
 
-/* When something can happen again: a stimulus is due or the program has a deadline. */
+/* Return the time at which a stimulus is due or a deadline of the program ends. */
 static int64_t next_moment(void)
 {
 	const struct stimulus *stimulus;
@@ -696,7 +699,7 @@ static int64_t next_moment(void)
 	return moment;
 }
 
-/* Lets the next thing happen. */
+/* Deliver the next stimulus. */
 static void advance(void)
 {
 	struct stimulus *stimulus;
@@ -725,10 +728,10 @@ static void advance(void)
 	}
 }
 
-/* The counter by which this thread is told to look again; 0: it has none yet. */
+/* The counter that nudges this thread; 0: it has none yet. */
 static _Thread_local int own_nudge;
 
-/* A thread waits from now on. The lock is held. */
+/* Begin to wait. The lock is held. */
 static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_t deadline)
 {
 	stop_running();
@@ -742,7 +745,10 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 	};
 }
 
-/* The first of those that wait looks often whether all do: there is a first one again. */
+/*
+ * End waiting. The first thread in the list checks often if all threads wait, so choose a new first
+ * one.
+ */
 static void end_waiting(void)
 {
 	int place = 0;
@@ -755,7 +761,7 @@ static void end_waiting(void)
 		raise_counter(world.waiting[0].nudge);
 }
 
-/* Lets time or the world go on, or waits in real time for somebody else to do so. */
+/* Advance the time or the world, or wait in real time until another thread does. */
 static void go_on(const struct pollfd *descriptors, nfds_t count)
 {
 	struct pollfd ready[1 + AWAITED] = { { .fd = own_nudge, .events = POLLIN } };
@@ -775,7 +781,7 @@ static void go_on(const struct pollfd *descriptors, nfds_t count)
 		lower_counter(own_nudge);
 }
 
-/* Waits in simulated time, as poll(2) does; without descriptors for nothing but the time. */
+/* Wait in simulated time, as poll(2) does; without descriptors for the time alone. */
 static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 {
 	int64_t deadline;
@@ -839,7 +845,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* A pause takes no time. */
+/* A sleep takes no time. */
 REDIRECTED(nanosleep);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 {
@@ -848,7 +854,7 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 	return 0;
 }
 
-/* Async-signal-safe, as the real one. */
+/* Async-signal-safe, like the real one. */
 REDIRECTED(alarm);
 unsigned int __wrap_alarm(unsigned int seconds)
 {
@@ -860,7 +866,7 @@ unsigned int __wrap_alarm(unsigned int seconds)
 void sleep_until_signal(int early, int late)
 {
 	if (early == SIGALRM)
-		world.alarm = 0; /* it has been */
+		world.alarm = 0; /* SIGALRM was delivered */
 	unlock();
 	if (early)
 		kill(getpid(), early);
@@ -874,12 +880,12 @@ void sleep_until_signal(int early, int late)
 	lock();
 }
 
-/* ---- Threads: those that wait have to be distinguished from those that run ---- */
+/* ---- Threads: the clock must know which of them wait ---- */
 
 struct thread {
 	void *(*routine)(void *);
 	void *argument;
-	int *count; /* of its kind, in `world` */
+	int *count; /* counter for threads of its kind, in `world` */
 };
 
 static void *run_thread(void *argument)
@@ -919,7 +925,7 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 	return create_thread(id, attributes, (struct thread){ routine, argument, &world.threads });
 }
 
-/* What the console is compiled to call: a thread that waits for nothing simulated. */
+/* Create a thread of the console, which waits for nothing simulated. */
 int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument)
 {
@@ -927,7 +933,7 @@ int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void 
 			     (struct thread){ routine, argument, &world.console_threads });
 }
 
-/* A thread in sem_wait(3), of which no clock nor stimulus is expected to wake it. */
+/* A thread in sem_wait(3): no clock and no stimulus wakes it. */
 struct sleeper {
 	sem_t *semaphore;
 	SLIST_ENTRY(sleeper) link;
@@ -953,7 +959,7 @@ int __wrap_sem_wait(sem_t *semaphore)
 	return 0;
 }
 
-/* Whom this wakes runs from now on, however long that takes it. */
+/* The thread that this wakes counts as running from now on, however long it takes to run. */
 REDIRECTED(sem_post);
 int __wrap_sem_post(sem_t *semaphore)
 {
@@ -973,9 +979,9 @@ int __wrap_sem_post(sem_t *semaphore)
 	return 0;
 }
 
-/* ---- What else of libc can fail ---- */
+/* ---- Other functions of libc that can fail ---- */
 
-/* Defines the wrapper of a function that can be made to fail. */
+/* Define the wrapper of a function that can be made to fail. */
 #define WRAP(type, function, parameters, arguments, failure)                     \
 	REDIRECTED(function);                                                    \
 	type __wrap_##function parameters                                        \
@@ -1002,7 +1008,7 @@ WRAP(int, getnameinfo,
       char *service, socklen_t service_size, int flags),
      (address, size, host, host_size, service, service_size, flags), EAI_FAIL)
 
-/* A pipe may trickle: a byte at a time, each after a while. Who waits for it may be left behind. */
+/* Let a pipe trickle: one byte at a time. A thread that waits for it may be abandoned. */
 REDIRECTED(read);
 ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 {
@@ -1023,7 +1029,7 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 	return __real_read(descriptor, buffer, size);
 }
 
-/* A disk that does not answer keeps the thread, and its descriptor, until the program ends. */
+/* A hung disk keeps the thread and its descriptor until the program ends. */
 static void wait_for_disk(const char *function, int descriptor)
 {
 	bool answers;
@@ -1042,7 +1048,7 @@ static void wait_for_disk(const char *function, int descriptor)
 		pause();
 }
 
-/* The same of a function that waits for a disk. */
+/* As WRAP, for a function that waits for a disk. */
 #define WRAP_DISK(type, function, parameters, arguments)  \
 	REDIRECTED(function);                             \
 	type __wrap_##function parameters                 \
@@ -1065,7 +1071,7 @@ int __wrap_statvfs(const char *path, struct statvfs *about)
 	return __real_statvfs(path, about);
 }
 
-/* A name that the program asks for has the script's addresses, if it says any. */
+/* A name has the addresses of the script, if it lists any. */
 REDIRECTED(getaddrinfo);
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		       struct addrinfo **result)
@@ -1088,7 +1094,7 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
 	return error;
 }
 
-/* This host has an interface without an address, "lo" with two, and "eth9" with one. */
+/* This host has an interface without an address, "lo" with two addresses, and "eth9" with one. */
 REDIRECTED(getifaddrs);
 int __wrap_getifaddrs(struct ifaddrs **result)
 {
@@ -1121,7 +1127,7 @@ void __wrap_freeifaddrs(struct ifaddrs *all)
 	free(all);
 }
 
-/* The limit on memory that may be locked is the script's. */
+/* The limit of lockable memory comes from the script. */
 REDIRECTED(getrlimit);
 int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 {
@@ -1154,7 +1160,7 @@ long __wrap_syscall(long number, ...)
 	return 0;
 }
 
-/* So is the memory of the machine. */
+/* The size of the machine's memory comes from the script. */
 REDIRECTED(sysinfo);
 int __wrap_sysinfo(struct sysinfo *about)
 {
@@ -1167,7 +1173,9 @@ int __wrap_sysinfo(struct sysinfo *about)
 	return error;
 }
 
-/* And the processors that the program may use: the kernel rejects a set that has no room for them.
+/*
+ * The number of usable processors comes from the script. As in the kernel, too small a set is an
+ * error.
  */
 REDIRECTED(sched_getaffinity);
 int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
@@ -1188,7 +1196,7 @@ int __wrap_sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 	return 0;
 }
 
-/* A descriptor can always be asked whether it is open. */
+/* Checking if a descriptor is open never fails. */
 int __wrap_fcntl(int descriptor, int command, long argument)
 {
 	if (command != F_GETFD && fails("fcntl"))
@@ -1196,7 +1204,7 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 	return __real_fcntl(descriptor, command, argument);
 }
 
-/* A text is about to be escaped: has the peer still a way to change it? */
+/* A text is about to be escaped: check if the peer can still change it. */
 REDIRECTED(uselocale);
 locale_t __wrap_uselocale(locale_t locale)
 {
@@ -1207,7 +1215,7 @@ locale_t __wrap_uselocale(locale_t locale)
 	return __real_uselocale(locale);
 }
 
-/* A stream that could not be written is closed all the same. */
+/* A stream is closed even if writing it fails. */
 REDIRECTED(fclose);
 int __wrap_fclose(FILE *stream)
 {
