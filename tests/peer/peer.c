@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * The other side of rdma-server or rdma-client, for tests: like the well-known tutorial program,
- * or, with --hello, like a program of this project, and wrong in exactly the way that --at and
- * --set ask for. Only how messages and hellos are laid out comes from the programs under test.
+ * The other side of rdma-server or rdma-client for tests: like the tutorial's program or, with
+ * --hello, like a program of this project, with exactly the faults of --at and --set. It shares
+ * only the layout of messages and hellos with the programs under test.
  *
- * A session is a row of steps, and all connections take a step before any takes the next: that is
- * how many of them can be open at once in a single thread.
+ * A session is a row of steps. All connections take a step before any takes the next one: so a
+ * single thread can keep many of them open.
  */
 #include <err.h>
 #include <errno.h>
@@ -26,22 +26,26 @@
 #include "../../rdma-common/wire.h"
 #include "deviation.h"
 
-/* After this the process is ended by SIGALRM, whatever it waits for. */
+/* SIGALRM ends the process after this time. */
 #define DEADLINE_SECONDS 600
-/* Most windows that --at STEP=flood sends. */
+/* The most windows that --at STEP=flood sends. */
 #define FLOOD_WINDOWS 1000
-/* A wait is a millisecond longer than the one before, up to this: with 256 that look every
- * millisecond their host does nothing else. */
+/*
+ * Each wait is a millisecond longer than the one before, up to this: 256 peers that poll each
+ * millisecond would keep their host busy.
+ */
 #define LONGEST_WAIT 20
-/* So many waits, a quarter of a second, before the other side is nudged. */
+/* After this many waits, a quarter of a second, nudge the other side. */
 #define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
-/* Slots of the control memory: receives, for three messages and all windows that may be under way,
- * then sends, which take turns. */
+/*
+ * Slots of the control memory: receives for three messages and all windows in flight, then sends,
+ * which are reused in turn.
+ */
 #define RECEIVES  36
 #define SENDS     16
 #define SLOT_SIZE 256
-/* Messages of no proper size. */
+/* Messages of a wrong size. */
 #define SHORT_SIZE 20
 #define LONG_SIZE  200
 
@@ -69,7 +73,7 @@ static const char help[] =
 
 struct session;
 
-/* Something that a session does, and how the command line calls it. */
+/* A step of a session, and its name on the command line. */
 struct deed {
 	const char *name;
 	void (*run)(struct session *session);
@@ -83,7 +87,7 @@ struct peer {
 	uint64_t length;
 	unsigned int connections;
 	unsigned int rounds;
-	char **words; /* of the command line, up to NULL: --at and --set are looked up in them */
+	char **words; /* words of the command line up to NULL: --at and --set are looked up here */
 	const char *address;
 	const char *port;
 	struct rdma_event_channel *channel;
@@ -96,20 +100,20 @@ struct session {
 	struct rdma_cm_id *id;
 	struct ibv_mr *control, *outgoing, *incoming;
 	uint64_t incoming_length;
-	unsigned int resolved;     /* how far: address, then route */
+	unsigned int resolved;     /* 1: address resolved, 2: route resolved */
 	unsigned int established;  /* 0 or 1, as the counters below */
-	unsigned int disconnected; /* the other side did, or answered */
+	unsigned int disconnected; /* the other side disconnected, or answered */
 	unsigned int received[4];  /* messages by type */
 	struct message messages[4];
-	struct window window;           /* the numbers that were sent last */
+	struct window window;           /* the numbers last sent */
 	unsigned int posted, completed; /* send work requests */
-	const char *over;               /* why the session cannot go on; NULL: it can */
-	bool reported;                  /* so on standard output */
+	const char *over;               /* the reason why the session cannot go on; NULL: it can */
+	bool reported;                  /* reported on standard output */
 };
 
 /* ---- Waiting ---- */
 
-/* Learns from the hello, if there is one, how many bytes the other side will send. */
+/* Learn from the hello, if there is one, how many bytes the other side will send. */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
 	struct hello hello;
@@ -122,7 +126,7 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 		printf("rejected for reason %u\n", hello.refusal);
 }
 
-/* A server has one session at a time, and rejects who comes meanwhile. */
+/* A server has one session at a time, and rejects other clients. */
 static void take_request(struct peer *peer, const struct rdma_cm_event *event)
 {
 	struct session *session = &peer->sessions[0];
@@ -173,7 +177,7 @@ static void handle_cm_event(struct peer *peer)
 	rdma_ack_cm_event(event);
 }
 
-/* Makes `slot` ready for a message. */
+/* Post a receive for a message. */
 static void post_receive(struct session *session, uint64_t slot)
 {
 	uint8_t *address = (uint8_t *)session->control->addr + slot * SLOT_SIZE;
@@ -188,7 +192,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	const uint8_t *slots = session->control->addr;
 	struct message message;
 
-	/* what it follows from is known, or will be; soft-iWARP has two words for it */
+	/* the cause is known, or will be; soft-iWARP uses two statuses for it */
 	if (completion->status == IBV_WC_WR_FLUSH_ERR || completion->status == IBV_WC_LOC_QP_OP_ERR)
 		return;
 	if (completion->status != IBV_WC_SUCCESS) {
@@ -216,7 +220,10 @@ static void poll_completions(struct session *session)
 		handle_completion(session, &completion);
 }
 
-/* Takes what has come. Connection manager events first: what was sent before them has arrived. */
+/*
+ * Handle all events and completions. Connection manager events first: messages sent before them
+ * have arrived.
+ */
 static void pump(struct session *session)
 {
 	struct pollfd ready = { .fd = session->peer->channel->fd, .events = POLLIN };
@@ -227,8 +234,9 @@ static void pump(struct session *session)
 }
 
 /*
- * Over soft-iWARP in Linux a server's host may overlook what a client sends just when its request
- * is accepted, until more arrives. The programs under test send nothing, in a WRITE; so does this.
+ * Over soft-iWARP in Linux a server's host may miss a message that the client sends just when its
+ * request is accepted, until more arrives. The programs under test post an empty WRITE; so does
+ * this.
  */
 static void nudge(const struct session *session)
 {
@@ -237,7 +245,7 @@ static void nudge(const struct session *session)
 		rdma_post_writev(session->id, NULL, NULL, 0, 0, 0, 0);
 }
 
-/* Until `*counter` is at least `value`; false if the session is over before. */
+/* Wait until `*counter` is at least `value`. Return false if the session ends before. */
 static bool await(struct session *session, const unsigned int *counter, unsigned int value)
 {
 	struct pollfd ready = { .fd = session->peer->channel->fd, .events = POLLIN };
@@ -282,7 +290,7 @@ static void free_region(struct ibv_mr *mr)
 	free(memory);
 }
 
-/* All that a connection needs before the other side can send. */
+/* Create all that a connection needs before the other side can send. */
 static void prepare(struct session *session)
 {
 	const struct peer *peer = session->peer;
@@ -302,7 +310,9 @@ static void prepare(struct session *session)
 	session->outgoing = make_region(session, peer->length);
 	snprintf(session->outgoing->addr, peer->length, "message from %s side",
 		 peer->hello ? "peer" : "legacy");
-	/* the tutorial's program has one receive at a time, which over iWARP does not always do */
+	/*
+	 * the tutorial's program has one receive at a time, which over iWARP is not always enough
+	 */
 	for (uint64_t slot = 0; slot < (peer->hello || iwarp ? RECEIVES : 1); slot++)
 		post_receive(session, slot);
 }
@@ -321,7 +331,7 @@ static void free_session(struct session *session)
 
 /* ---- Sending ---- */
 
-/* Counts a work request that was posted, with this result. */
+/* Count a work request that was posted with this result. */
 static void count_posted(struct session *session, int error)
 {
 	if (error)
@@ -330,7 +340,7 @@ static void count_posted(struct session *session, int error)
 		session->posted++;
 }
 
-/* Sends `size` bytes, a message in front. */
+/* Send `size` bytes that begin with a message. */
 static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;
@@ -358,7 +368,7 @@ static void send_mr(struct session *session)
 {
 	const struct peer *peer = session->peer;
 	bool writing = peer->operation == OPERATION_WRITE;
-	/* what the other side may use is what it is to write to, or to read from */
+	/* the other side writes to, or reads from, the region that it may use */
 	const struct ibv_mr *exposed = writing ? session->incoming : session->outgoing;
 	uint64_t ready = writing || !peer->hello ? 0 : exposed->length;
 	const struct message message = {
@@ -398,7 +408,7 @@ static void send_verdict(struct session *session)
 	send_message(session, &message);
 }
 
-/* A true one, if it is sent when the operation is posted: then it could move by more. */
+/* Send a correct window at the time of the operation: then it could advance further. */
 static void send_window(struct session *session)
 {
 	struct message message = { .type = MSG_WINDOW };
@@ -429,7 +439,7 @@ static void send_long(struct session *session)
 
 /* ---- The steps of a session ---- */
 
-/* Connects or accepts, with a hello if there is one. */
+/* Connect or accept, with a hello if there is one. */
 static void open_connection(struct session *session,
 			    int (*call)(struct rdma_cm_id *id, struct rdma_conn_param *parameters))
 {
@@ -458,7 +468,7 @@ static void open_connection(struct session *session,
 		session->over = strerror(errno);
 }
 
-/* Client: resolves and asks. Server: waits for a client that asks. */
+/* Client: resolve and connect. Server: wait for a connect request. */
 static void ask(struct session *session)
 {
 	const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
@@ -513,9 +523,9 @@ static void post_operation(struct session *session)
 }
 
 /*
- * True if the session ended because the other side has left, which it does when it has all: this
- * one may not know yet then that its own last messages are sent. A client leaves with a verdict; of
- * two tutorial programs that WRITE whoever is first, as here.
+ * Return true if the session ended because the other side has left after it had received
+ * everything: the completions of the last messages may be missing then. A client leaves with a
+ * verdict; of two tutorial programs that WRITE, the faster one leaves first, as here.
  */
 static bool has_all(const struct session *session)
 {
@@ -527,7 +537,7 @@ static bool has_all(const struct session *session)
 	       !strcmp(session->over, "disconnected") && all;
 }
 
-/* Until all that was posted has completed, if the other side stays so long. */
+/* Wait for all completions, as long as the other side stays. */
 static void await_completions(struct session *session)
 {
 	await(session, &session->completed, session->posted);
@@ -558,7 +568,7 @@ static void exchange_verdicts(struct session *session)
 		session->over = "bad verdict";
 }
 
-/* The tutorial's program disconnects whichever side it is, one of ours as a client. */
+/* The tutorial's program disconnects in either role, one of this project as the client. */
 static void disconnect(struct session *session)
 {
 	const struct peer *peer = session->peer;
@@ -580,7 +590,7 @@ static const struct deed steps[] = {
 	{ NULL, NULL },
 };
 
-/* ---- Misbehaving ---- */
+/* ---- Faults ---- */
 
 static void kill_peer(struct session *session __attribute__((unused)))
 {
@@ -606,8 +616,10 @@ static void leave(struct session *session)
 	session->over = "left";
 }
 
-/* Until the other side's operation moves: its first byte is here, or it says that more is taken, or
- * the end. */
+/*
+ * Wait until the other side's operation moves: its first byte has arrived, or it reports more bytes
+ * as consumed, or the end.
+ */
 static void await_flow(struct session *session)
 {
 	const volatile uint8_t *first = session->incoming->addr;
@@ -619,7 +631,9 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/* Windows one behind the other, each moved by a byte, for as long as the other side takes them. */
+/*
+ * Send windows one after the other, each moved by a byte, as long as the other side accepts them.
+ */
 static void flood(struct session *session)
 {
 	unsigned int sent;
@@ -651,8 +665,8 @@ static void misbehave(struct session *session, const char *name)
 }
 
 /*
- * One step of one session, and what is to go wrong before it. It may be over already:
- * its events are handled while another one waits, too.
+ * Take one step of a session, with its fault before it. The session may be over already: its events
+ * are handled while another one waits, too.
  */
 static void run_step(struct session *session, const struct deed *step)
 {
@@ -671,7 +685,7 @@ static void run_step(struct session *session, const struct deed *step)
 	}
 }
 
-/* True if every session took every step. */
+/* Take each step with each session. Return true if all succeeded. */
 static bool run_round(struct peer *peer)
 {
 	bool good = true;
@@ -703,7 +717,7 @@ static _Noreturn void refuse_arguments(void)
 	exit(2);
 }
 
-/* The options, each but --hello with a value; returns what stands behind them. */
+/* Read the options, each but --hello with a value. Return the words after them. */
 static char **read_options(struct peer *peer, char **words)
 {
 	for (; *words && !strncmp(*words, "--", 2); words++) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * The memory limit of the cgroup, in folders like those of /proc and /sys/fs/cgroup.
- */
+/* The memory limit of the cgroup, in folders like /proc and /sys/fs/cgroup. */
 #include "rdma-common/cgroup.h"
 
 #include "unit.h"
@@ -16,8 +14,8 @@
 
 static const struct {
 	const char *name;
-	const char *cgroup, *mounts; /* of /proc/self; NULL: there is no such file */
-	const char *files[4][2];     /* others: path and text */
+	const char *cgroup, *mounts; /* in /proc/self; NULL: no such file */
+	const char *files[4][2];     /* other files: path and text */
 	uint64_t limit;
 } cases[] = {
 	/* clang-format off */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's answer about PFC and the priority of a DSCP, whole, cut off and wrong. There is no
- * adapter here that gives one: its bytes are those that Linux's dcbnl_ieee_fill() lays out.
+ * The kernel's answer about PFC and the priority of a DSCP: complete, cut off, and wrong. No
+ * adapter here gives one; the bytes are laid out as by Linux's dcbnl_ieee_fill().
  */
 
 #include <linux/dcbnl.h>
@@ -11,7 +11,7 @@
 
 #include "unit.h"
 
-/* As Linux lays it out: headers, the interface's name, then all that is IEEE's: ETS, and PFC. */
+/* The layout of Linux: headers, the interface's name, then the IEEE attributes: ETS and PFC. */
 struct answer {
 	struct nlmsghdr header;
 	struct dcbmsg dcb;
@@ -60,7 +60,7 @@ static struct answer make_answer(void)
 	return answer;
 }
 
-/* What is said of `size` bytes of it; in `lossy` whether packets of that type of service are. */
+/* Describe the first `size` bytes; `lossy` tells if packets of this type of service may be lost. */
 static struct words describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
 			     bool *lossy)
 {
@@ -72,7 +72,7 @@ static struct words describe(const struct answer *answer, size_t size, int ecn, 
 	return words;
 }
 
-/* A member of the answer, and what it is instead. */
+/* A member of the answer and its changed value. */
 #define SET(member, value) \
 	offsetof(struct answer, member), sizeof(((struct answer *)NULL)->member), (value)
 #define AS_IT_IS  0, 0, 0
@@ -92,14 +92,14 @@ TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_wor
 		const char *words;
 	} cases[] = {
 		/* clang-format off */
-		/* behind other attributes; of two entries */
+		/* after other attributes; of two entries */
 		{ AS_IT_IS, 104, -1, false, LOSSLESS },
 		{ AS_IT_IS, 107, 8, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN on for priority 3" },
 		{ AS_IT_IS, 0, 0, true, "DSCP 0 has no priority of its own; PFC on for priority 3 7, ECN off" },
-		/* a priority that cannot be */
+		/* an impossible priority */
 		{ AS_IT_IS, 40, 0, true, "DSCP 10 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ SET(entries[3].app.priority, 5), 104, -1, true, "DSCP 26 -> priority 5: lossy; PFC on for priority 3 7, ECN not known" },
-		/* what the peer says of itself */
+		/* the peer's own settings */
 		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 104, 0, true,
 		  "DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ PFC(0x80), 104, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
@@ -131,7 +131,7 @@ TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_wor
 	}
 }
 
-/* That of RoCE's port, by UDP or by whatever has it, or of all that no rule names. */
+/* A rule for RoCE's port, for UDP or any protocol, or the default rule. */
 TEST(without_a_rule_for_the_dscp_those_count_that_are_for_roce_as_well)
 {
 	static const struct dcb_app rules[] = {
@@ -167,7 +167,7 @@ static void assert_says(unsigned int dscp, const struct answer *answer, size_t s
 	assert_string_equal(describe(answer, size, -1, dscp << 2, &lossy).text, expected);
 }
 
-/* Nor of one in which the length of an attribute before them cannot be. */
+/* Nor if an attribute before them has an impossible length. */
 TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 {
 	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
@@ -178,7 +178,7 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
 		assert_says(26, &answer, size, NOTHING);
-		answer.header.nlmsg_len = (uint32_t)size; /* as if that were all of it */
+		answer.header.nlmsg_len = (uint32_t)size; /* as if this were the whole answer */
 		assert_says(26, &answer, size, NOTHING);
 	}
 	for (size_t i = 0; i < ENTRIES(members) * ENTRIES(lengths); i++) {
@@ -188,7 +188,7 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 	}
 }
 
-/* What stands before it is believed, and what is behind is not looked at. */
+/* Entries before it count, entries after it do not. */
 TEST(an_entry_of_an_impossible_length_ends_the_table)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
@@ -205,7 +205,7 @@ TEST(an_entry_of_an_impossible_length_ends_the_table)
 	}
 }
 
-/* Its padding would be behind the end. */
+/* Its padding would lie beyond the end. */
 TEST(the_last_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();
@@ -217,7 +217,7 @@ TEST(the_last_entry_may_have_an_odd_length)
 	assert_says(26, &answer, sizeof(answer), LOSSLESS);
 }
 
-/* DSCP 0 is everybody's: in a class of its own nobody's packets would be lost. */
+/* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */
 TEST(a_dscp_gets_a_priority_with_pfc_unless_it_is_that_of_all_other_traffic)
 {
 	struct words words = { 0 };

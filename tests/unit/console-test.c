@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The pipes in front of standard output and standard error: order, bounds, readers that do not
- * read, the end.
+ * The pipes of standard output and standard error: order, bounds, readers that do not read, the
+ * end.
  */
 #include "rdma-common/console.h"
 
@@ -19,19 +19,19 @@
 #include "unit.h"
 #include "folder.h"
 
-#define PATIENCE 10000 /* milliseconds for what comes at once */
-/* Lines; when this one of them is written there is room again. */
+#define PATIENCE 10000 /* milliseconds for an event that is due at once */
+/* A number of lines above the capacity, and the line whose writing makes room again. */
 #define TOO_MANY        (10 * CONSOLE_CAPACITY)
 #define LAST_THAT_WAITS "> 2047\n"
 
-/* ---- write(2) to the outputs, and poll(2), in the place of the C library's ---- */
+/* ---- write(2) and poll(2) that replace the C library's ---- */
 
 static struct {
 	int descriptors[STREAMS]; /* the outputs */
 	atomic_bool held;         /* the next call waits for `go` */
-	sem_t reached, go;        /* it does so */
+	sem_t reached, go;        /* the call waits */
 	int error;                /* of the next call; 0: none */
-	size_t most;              /* bytes that a call takes; 0: any number */
+	size_t most;              /* the most bytes of a call; 0: any number */
 } writes;
 
 ssize_t write(int descriptor, const void *from, size_t size)
@@ -51,7 +51,7 @@ ssize_t write(int descriptor, const void *from, size_t size)
 	return syscall(SYS_write, descriptor, from, size);
 }
 
-static atomic_int interruptions; /* calls of poll(2) that a signal is to end */
+static atomic_int interruptions; /* calls of poll(2) that a signal will interrupt */
 
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
@@ -65,13 +65,13 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 	return ppoll(descriptors, count, milliseconds < 0 ? NULL : &time, NULL);
 }
 
-/* ---- A console whose outputs are pipes of a page, unless a test has others ---- */
+/* ---- A console whose outputs are pipes of a page, unless a test uses others ---- */
 
 static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
-static bool failed; /* as console_close() says */
+static bool failed; /* from console_close() */
 
-/* Each test has another console: a stuck thread goes on using its own. */
+/* Each test has its own console, because a stuck thread continues to use one. */
 static int reset(UNUSED void **state)
 {
 	static struct console consoles[64];
@@ -109,7 +109,7 @@ static void start_on_pipes(void)
 	start(writers[0], writers[1]);
 }
 
-/* All is written, and nothing is left. */
+/* Close the console. Each line must be written, and nothing left. */
 static void stop(void)
 {
 	assert_true(console_drain(console, PATIENCE, -1));
@@ -131,7 +131,7 @@ static void print_numbers(enum stream stream, int count)
 		print(stream, "%d", i);
 }
 
-/* The thread of standard error is held up with a line, until writes.go is posted. */
+/* Block the thread of standard error in a write, until writes.go is posted. */
 static void hold(void)
 {
 	atomic_store(&writes.held, true);
@@ -139,7 +139,7 @@ static void hold(void)
 	sem_wait(&writes.reached);
 }
 
-/* All that comes until `end`, which is part of it; until the next call. */
+/* Read up to and including `end`. The text is valid until the next call. */
 static const char *read_until(int reader, const char *end)
 {
 	static char text[1 << 20];
@@ -195,7 +195,7 @@ TEST(a_line_has_something_in_front_and_may_be_empty_behind_that)
 	stop();
 }
 
-/* As an object of JSON may have it. The output takes a page, and that in pieces. */
+/* As a JSON object may have it. The output takes a page, in pieces. */
 TEST(a_line_that_is_longer_than_pipes_take_at_once_is_whole)
 {
 	char expected[60100];
@@ -211,7 +211,7 @@ TEST(a_line_that_is_longer_than_pipes_take_at_once_is_whole)
 }
 
 #define THREADS 8
-#define LINES   250 /* of each: all together may wait */
+#define LINES   250 /* of each thread: all of them fit into the pipe */
 
 static void *print_lines(void *thread)
 {
@@ -244,7 +244,7 @@ TEST(lines_of_many_threads_are_whole_and_each_ones_in_order)
 
 /* ---- Readers that do not read ---- */
 
-/* Lines with a number, as they are expected from `*line` on, or the word that some are missing. */
+/* Skip numbered lines from `*line`, or the notice that some were dropped. */
 static const char *skip_lines(const char *text, int *line)
 {
 	static const char lost[] = "(%d lines were dropped here: nobody read them)\n%n";
@@ -260,7 +260,7 @@ static const char *skip_lines(const char *text, int *line)
 	}
 }
 
-/* The first of more lines than may wait all come, and no gap is silent. */
+/* Check that the first lines, as many as fit, arrive, and that each gap is reported. */
 static void assert_says_what_was_dropped(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;
@@ -277,8 +277,7 @@ static void assert_says_what_was_dropped(enum stream stream, int reader)
 }
 
 /*
- * Of pipes, and of an output that never blocks, such as a program left it that has both ends of a
- * socket, or started this one from a terminal.
+ * With pipes, and with a non-blocking output, such as a socket, or a terminal of a parent program.
  */
 TEST(nobody_waits_for_a_reader_and_what_was_dropped_is_said)
 {
@@ -327,7 +326,7 @@ TEST(between_objects_of_json_no_line_says_what_was_dropped)
 	stop();
 }
 
-/* A signal is none. */
+/* A signal is not an error. */
 TEST(a_reader_that_is_gone_is_an_error_of_standard_output_alone)
 {
 	static const struct {
@@ -362,7 +361,7 @@ TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 	start_on_pipes();
 	hold();
 	assert_false(console_drain(console, 1, -1));
-	interruptions = 1; /* by a signal that is no reason to end */
+	interruptions = 1; /* a signal that is no reason to end */
 	assert_false(console_drain(console, PATIENCE, interruption));
 	sem_post(&writes.go);
 	assert_reads(readers[1], "> held\n");
@@ -370,7 +369,7 @@ TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 	close(interruption);
 }
 
-/* The thread is stuck in write(2): it is left, with its descriptors, to the end of the process. */
+/* The thread is stuck in write(2): it is left, with its descriptors, until the process ends. */
 TEST(every_line_that_is_left_is_counted)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
@@ -414,7 +413,7 @@ TEST(without_descriptors_for_it_a_console_does_not_open)
 TEST(what_is_drawn_is_taken_away_before_a_line)
 {
 	start_on_pipes();
-	console_draw(console, ""); /* nothing to take away */
+	console_draw(console, ""); /* nothing to remove */
 	console_draw(console, "half of it");
 	assert_reads(readers[1], "\rhalf of it\033[K");
 	console_draw(console, "more of it");
@@ -425,7 +424,7 @@ TEST(what_is_drawn_is_taken_away_before_a_line)
 	console_draw(console, "all of it");
 	console_draw(console, "");
 	assert_reads(readers[1], "\rall of it\033[K\r\033[K");
-	/* behind a stopped terminal a few of them wait */
+	/* after a stopped terminal, a few are queued */
 	hold();
 	for (int i = 0; i < TOO_MANY; i++)
 		console_draw(console, "drawn");
@@ -437,7 +436,9 @@ TEST(what_is_drawn_is_taken_away_before_a_line)
 	stop();
 }
 
-/* A text as wide as the terminal would move its cursor to the next line, where no '\r' removes it.
+/*
+ * A text as wide as the terminal would move the cursor to the next line, where '\r' cannot remove
+ * it.
  */
 TEST(drawn_text_is_cut_before_the_last_column_also_after_a_resize)
 {
@@ -488,7 +489,7 @@ TEST(without_threads_nothing_is_left)
 
 		*streams[i] = open_memstream(&text, &size);
 		print((enum stream)i, "%d", 5);
-		assert_int_equal(size, strlen("> 5\n")); /* without a flush of this test's */
+		assert_int_equal(size, strlen("> 5\n")); /* without a flush by this test */
 		fclose(*streams[i]);
 		*streams[i] = before;
 		assert_string_equal(text, "> 5\n");

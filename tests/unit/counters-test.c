@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*
- * Counters of errors of a port, in folders like those of sysfs.
- */
+/* The error counters of a port, in folders like sysfs. */
 #include "rdma-common/counters.h"
 
 #include "unit.h"
 #include "folder.h"
 
-/* The rest are those of the network interface. */
+/* The others belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-/* What a counter says, in `place`; NULL: it is not there. */
+/* Set a counter in `place`; NULL: remove it. */
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];
@@ -20,7 +18,7 @@ static void set_counter(const char *place, const char *name, const char *text)
 		put(path, text);
 }
 
-/* What is read replaces whatever stood there. */
+/* Read the port; the result must not depend on old contents. */
 static struct counters read_port(unsigned int port)
 {
 	struct counters counters;
@@ -43,8 +41,8 @@ TEST(each_counter_has_a_name_and_no_other_number_has)
 }
 
 /*
- * Wherever it stands: a driver's own (hw_counters), of the port or, as with cxgb4, of the device,
- * or one that InfiniBand requires (counters).
+ * In each folder: a driver's own (hw_counters), of the port or, as with cxgb4, of the device; or
+ * one that InfiniBand requires (counters).
  */
 TEST(every_counter_is_read_in_each_folder)
 {
@@ -64,12 +62,14 @@ TEST(every_counter_is_read_in_each_folder)
 	}
 }
 
-/* The driver's own counts where both have it; not if it is no number, as of one that cannot read
- * it. */
+/*
+ * The driver's counter wins if both exist, unless it is no number because the driver cannot read
+ * it.
+ */
 TEST(of_a_counter_there_may_be_two_one_or_none)
 {
 	static const struct {
-		const char *own, *required; /* NULL: it is not there */
+		const char *own, *required; /* NULL: it does not exist */
 		bool any;
 		uint64_t value;
 	} cases[] = {
@@ -104,7 +104,7 @@ TEST(a_counter_that_was_reset_has_not_grown)
 	};
 
 	for (size_t i = 0; i < 4 * ENTRIES(cases); i++) {
-		/* where the port had none before, or has none any more, nothing has grown */
+		/* a port without counters before, or now, has no growth */
 		struct counters before = { .any = i % 2 }, after = { .any = i / 2 % 2 }, growth;
 		bool any = before.any && after.any;
 
@@ -118,7 +118,7 @@ TEST(a_counter_that_was_reset_has_not_grown)
 	}
 }
 
-/* A port that waits has not lost anything. */
+/* A port that waits has lost nothing. */
 TEST(errors_are_summed_and_waits_are_none)
 {
 	struct counters growth = { .any = true };
@@ -133,8 +133,8 @@ TEST(errors_are_summed_and_waits_are_none)
 }
 
 /*
- * Of an interface that there is not, of one that has no such frames, and of a folder that stands
- * for an interface, as the kernel follows its name.
+ * For an interface that does not exist, for one without pause frames, and for a link in place of
+ * the folder, which the kernel follows.
  */
 TEST(what_an_interface_discarded_is_read_whatever_else_it_counts)
 {

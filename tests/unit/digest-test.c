@@ -9,10 +9,10 @@
 
 #include "unit.h"
 
-/* More than two steps of the vectorised loops, with an odd rest. */
+/* More than two steps of the vectorized loops, and an odd rest. */
 #define SIZE 203
 
-/* The pattern byte by byte, as the documentation has it. */
+/* The pattern byte by byte, as documented. */
 static uint8_t expected_byte(uint64_t position)
 {
 	uint64_t word = (position / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -20,7 +20,7 @@ static uint8_t expected_byte(uint64_t position)
 	return (uint8_t)(word >> position % 8 * 8);
 }
 
-/* And ends where it is told. */
+/* It ends exactly at the size. */
 TEST(the_pattern_is_the_same_from_any_position)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
@@ -58,7 +58,7 @@ TEST(the_first_byte_that_differs_is_found)
 	}
 }
 
-/* So that a part in another part's place, or an old one, is seen. */
+/* So a part in the wrong place, or an old one, is noticed. */
 TEST(a_pattern_elsewhere_differs_in_every_word)
 {
 	uint8_t memory[SIZE];
@@ -68,7 +68,7 @@ TEST(a_pattern_elsewhere_differs_in_every_word)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
 }
 
-/* Even if the pattern goes on there: before and behind two pages is one that cannot be touched. */
+/* Even where the pattern continues: the pages before and after the two pages cannot be accessed. */
 TEST(nothing_beyond_the_memory_is_read)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;
@@ -90,14 +90,14 @@ TEST(nothing_beyond_the_memory_is_read)
 	}
 }
 
-/* XXH3 with 64 bits, so that every release agrees with every other; the values are published. */
+/* XXH3, 64 bits, so that all releases agree; the values are published. */
 TEST(a_digest_is_xxh3_and_does_not_depend_on_its_steps)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();
 
 	assert_non_null(whole);
-	assert_true(digest_value(whole) == UINT64_C(0x2d06800538d394c2)); /* of nothing */
+	assert_true(digest_value(whole) == UINT64_C(0x2d06800538d394c2)); /* of no bytes */
 	pattern_fill(memory, 0, sizeof(memory));
 	digest_add(whole, memory, sizeof(memory));
 	for (size_t step = 1; step < sizeof(memory); step += 97) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A helper: what it reads and stores, and how its owner lets go of it. */
+/* A helper thread: reading, storing, and its release. */
 #include "rdma-common/helper.h"
 #include "rdma-common/memory.h"
 #include "rdma-common/transfer.h"
@@ -16,9 +16,9 @@ static struct process process;
 static struct outputs outputs;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
-/* ---- A disk that may not answer, in the place of the kernel's ---- */
+/* ---- A disk that may not answer, in place of the kernel's ---- */
 
-static int answer[2] = { -1, -1 }; /* a pipe: it answers once there is something in it */
+static int answer[2] = { -1, -1 }; /* a pipe: the disk answers once it has a byte */
 
 static bool answers(void)
 {
@@ -34,14 +34,14 @@ ssize_t pread(int descriptor, void *memory, size_t size, off_t offset)
 	return read(descriptor, memory, size);
 }
 
-/* It is full. */
+/* The disk is full. */
 int statvfs(UNUSED const char *name, struct statvfs *about)
 {
 	*about = (struct statvfs){ .f_frsize = 1, .f_blocks = 1 };
 	return answers() ? 0 : -1;
 }
 
-/* ---- What the tests have in common ---- */
+/* ---- Common parts ---- */
 
 static int set_up(void **state)
 {
@@ -51,7 +51,7 @@ static int set_up(void **state)
 	return enter_folder(state) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
-/* The result of a call, for which poll(2) tells when it is there. */
+/* Wait with poll(2) for the result of a call. */
 static ssize_t result_of(struct helper *helper)
 {
 	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
@@ -63,7 +63,7 @@ static ssize_t result_of(struct helper *helper)
 	return result;
 }
 
-/* A file of so many bytes. */
+/* Return a file of this size as a payload. */
 static struct payload make_payload(size_t length)
 {
 	write_file("file", bytes, length);
@@ -78,13 +78,13 @@ static void remove_payload(const struct payload *payload)
 	assert_int_equal(unlink(payload->name), 0);
 }
 
-/* What process_report_ended() was told, if it was. */
+/* Return true, with its argument, if process_report_ended() was called. */
 static bool is_told_of_an_end(void **what)
 {
 	return read(process.ended[0], what, sizeof(*what)) == sizeof(*what);
 }
 
-/* Waits for it. */
+/* Wait for that call. */
 static bool await_an_end(void **what)
 {
 	struct pollfd ended = { .fd = process.ended[0], .events = POLLIN };
@@ -132,7 +132,7 @@ TEST(a_call_that_fails_has_its_errno)
 	assert_true(helper_release(NULL));
 }
 
-/* Nothing can be committed as well: else an empty payload of unknown length would leave no file. */
+/* A commit without bytes works, too: an empty payload of unknown length must leave a file. */
 TEST(what_is_stored_has_its_name_once_it_is_committed)
 {
 	for (int pieces = 0; pieces <= 2; pieces++) {
@@ -170,7 +170,10 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
 	assert_true(helper_is_asked(helper));
-	/* at once, or on a busy machine a little later, without anything in the pipe */
+	/*
+	 * the helper returns at once, or a little later on a busy machine, without a byte in the
+	 * pipe
+	 */
 	if (helper_release(helper))
 		assert_int_equal(memory_unmap(ring, 10), 0);
 	else
@@ -179,7 +182,7 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 	close(ends[1]);
 }
 
-/* It frees itself and the ring when the call has returned, and the process is told. */
+/* The helper frees itself and the ring when the call returns, and notifies the process. */
 TEST(whom_a_disk_holds_up_nobody_waits_for)
 {
 	struct payload payload = make_payload(10);
@@ -191,8 +194,8 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
 	assert_false(helper_release(helper));
-	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* is still there, */
-	assert_int_equal(*(uint8_t *)ring, 0);          /* but takes no memory */
+	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* is still mapped, */
+	assert_int_equal(*(uint8_t *)ring, 0);          /* but uses no memory */
 	assert_false(is_told_of_an_end(&what));
 	assert_int_equal(write(answer[1], "", 1), 1);
 	assert_true(await_an_end(&what));
@@ -205,7 +208,9 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 	remove_payload(&payload);
 }
 
-/* For so long; then not at all, until the answer is there, which is to an earlier question. */
+/*
+ * Wait this long at first; after that not at all, until the answer to the earlier question arrives.
+ */
 TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
 {
 	struct helper *helper = helper_start_storing(&process, &outputs, "file", HELPER_BUFFER);
@@ -218,7 +223,7 @@ TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
 	assert_int_equal(helper_check(helper, 1, 100), ETIMEDOUT);
 	assert_int_equal(helper_check(helper, 0, 600000), ETIMEDOUT);
 	assert_int_equal(write(answer[1], "12", 2), 2);
-	do { /* what is told first may be the end of an earlier call */
+	do { /* the first report may belong to an earlier call */
 		assert_int_equal(poll(&ended, 1, 60000), 1);
 		error = helper_check(helper, 0, 60000);
 	} while (error == ETIMEDOUT);

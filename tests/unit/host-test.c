@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * What is found of a host's devices, in a folder with the files that Linux has in sysfs and proc.
- */
+/* The findings about a host's devices, from a folder with files like Linux's in sysfs and proc. */
 #include "rdma-common/check/host.h"
 
 #include <arpa/inet.h>
@@ -11,7 +9,7 @@
 
 #define DEVICES "sys/class/infiniband/"
 
-/* What was found last time, a line for each: "step text", then "-> advice" or "!> advice". */
+/* The last findings, one line each: "step text", then "-> advice" or "!> advice". */
 static char found[16384];
 static bool limited;
 
@@ -23,7 +21,7 @@ static void put_line(const char *path, const char *line)
 	put(path, line ? text : NULL);
 }
 
-/* A file of a device. */
+/* Write a file of a device. */
 static void put_device(const char *device, const char *name, const char *text)
 {
 	char path[256];
@@ -47,13 +45,13 @@ static struct ibv_context contexts[ADAPTERS], *opened[ADAPTERS];
 static struct host_address addresses[ADAPTERS * ADDRESSES];
 static struct host_view view;
 
-/* The number of an interface: eth2 is 2 here; none is 0. */
+/* Return the number of an interface: eth2 is 2; 0: none. */
 static unsigned int number_of(const char *interface)
 {
 	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);
 }
 
-/* Answer with an entry of the table of GIDs, from the files of that entry. */
+/* Return an entry of the GID table from the files of that entry. */
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, UNUSED uint32_t flags, UNUSED size_t size)
 {
@@ -79,7 +77,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	return inet_pton(AF_INET6, text, &entry->gid) == 1 ? 0 : ENODATA;
 }
 
-/* Let an adapter be opened, and lead the addresses of a network interface to it. */
+/* Let an adapter be opened, and assign the addresses of a network interface to it. */
 static void open_adapter(const char *name, const char *interface)
 {
 	static const char *const gids[ADDRESSES] = { "fe80::ac0:ebff:fe12:3456", "2001:db8::1",
@@ -101,14 +99,14 @@ static void open_adapter(const char *name, const char *interface)
 	}
 }
 
-/* Begin with an empty folder, and without adapters. */
+/* Begin with an empty folder and no adapters. */
 static int begin(void **state)
 {
 	view = (struct host_view){ .devices = opened, .addresses = addresses };
 	return empty_folder(state);
 }
 
-/* An adapter of 100 Gbit/s at which nothing is wrong, on node 1 of a machine of two. */
+/* Add a healthy adapter of 100 Gbit/s on node 1 of a machine with two nodes. */
 static void put_adapter(const char *device)
 {
 	static const char *const files[][2] = {
@@ -164,7 +162,7 @@ static void take(UNUSED void *argument, const struct host_finding *finding)
 	limited |= finding->limited;
 }
 
-/* Whether the host is limited, and these words stand in what is found, of which there is some. */
+/* Check if the host is limited, and that the findings, which are not empty, contain these words. */
 static void expect(bool expected, const char *words)
 {
 	found[0] = '\0';
@@ -175,10 +173,10 @@ static void expect(bool expected, const char *words)
 }
 
 /*
- * What is different, between '|': "+name", another adapter, which the rest is of; "path=text", a
- * file of an adapter; "/path=text", another file; "-path", no such file of the adapter;
- * "@=name", its addresses are on another network interface; "@", they are in another network
- * namespace; "!", it cannot be opened.
+ * Apply changes, separated by '|': "+name", the rest is about another adapter; "path=text", a file
+ * of an adapter; "/path=text", another file; "-path", the adapter has no such file; "@=name", its
+ * addresses are on another network interface; "@", they are in another network namespace; "!", it
+ * cannot be opened.
  */
 static void change(const char *changes)
 {
@@ -208,7 +206,7 @@ static void change(const char *changes)
 	}
 }
 
-/* A host with one such adapter, but for what is different; what is found, as expect() has it. */
+/* A host with one healthy adapter and some changes; the expected findings, as in expect(). */
 struct example {
 	const char *changes;
 	bool limited;
@@ -272,7 +270,7 @@ TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
 		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
 		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> its PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
-		/* at its maximum, with which the adapter was made, there is nothing to change */
+		/* at the maximum of the adapter there is nothing to change */
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
 		/* a virtual function */
 		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
@@ -281,7 +279,10 @@ TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)", true, "too slow for the 200 Gbit/s", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
 		  "but fast enough for the 100 Gbit/s", NULL },
-		/* without a parent there is no link, and no rate; before Linux 5.11 Soft-RoCE has the adapter's */
+		/*
+		 * a software device has no parent, link or rate; before Linux 5.11 Soft-RoCE has
+		 * the adapter's
+		 */
 		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
 		{ "parent=eth2|-board_id", false, "adapter mlx5_0: software device\n", NULL },
 	};
@@ -290,7 +291,7 @@ TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
 }
 /* clang-format on */
 
-/* A device of its own in sysfs, whose folder is that of a PCI function. */
+/* Add a device in sysfs whose folder belongs to a PCI function. */
 static void put_function(const char *device, const char *function)
 {
 	char path[256], link[256], target[256];
@@ -305,8 +306,10 @@ static void put_function(const char *device, const char *function)
 	put_device(device, "device/current_link_speed", "8.0 GT/s PCIe");
 }
 
-/* That of two functions of one adapter; neither a virtual function nor a subfunction has a port of
- * its own, nor software. */
+/*
+ * Two functions of one adapter share a link. A virtual function, a subfunction and software have no
+ * port of their own.
+ */
 TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
 {
 	put_function("mlx5_0", "0000:3b:00.0");
@@ -322,7 +325,7 @@ TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
 	expect(false, "but fast enough for the 100 Gbit/s");
 }
 
-/* As that of irdma. */
+/* As with irdma. */
 TEST(an_auxiliary_devices_pci_function_is_its_parent)
 {
 	put_adapter("irdma0");
@@ -355,10 +358,10 @@ TEST(a_process_that_may_only_run_far_from_the_adapter_is_told)
 		{ MAY_USE("32"), true, SAID("8-15,24-31", "32") FAR, NULL },
 		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "far" },
 		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "far" },
-		/* of no node, or to a process of which nothing is known */
+		/* no node, or a process without known limits */
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
-		/* beside another limit */
+		/* together with another limit */
 		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may only run far", NULL },
 	};
 
@@ -374,7 +377,7 @@ TEST(of_each_port_it_is_told_what_it_is_and_whether_it_could_be_faster)
 		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> a port of the same model has 100 Gbit/s", NULL },
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|board_id=MT_0000000008", false, "25 Gb/sec", NULL },
 		{ "-board_id|+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|-board_id", false, "25 Gb/sec", NULL },
-		/* of one that is down no more is said than that */
+		/* a port that is down has no further finding */
 		{ "+mlx5_1|ports/1/state=1: DOWN|ports/1/rate=10 Gb/sec (4X SDR)", false,
 		  "link mlx5_1 port 1: Ethernet, DOWN, 10 Gb/sec (4X SDR)", "mlx5_1 port 1: GID" },
 		{ "+mlx5_1|ports/1/state=1: DOWN", false, "link mlx5_1 port 1: Ethernet, DOWN", "HCA==mlx5_1" },
@@ -409,7 +412,10 @@ TEST(a_port_limits_nothing_unless_an_address_of_this_namespace_leads_to_it)
 		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },
 		{ "+mlx5_1|device/local_cpulist=40|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 100 Gb/sec (4X EDR)\n", "HCA==mlx5_1" },
 		{ SLOW_PORT "|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_1 port 1: GID" },
-		/* an address of one port does not lead to the other, but both have the adapter's PCIe link */
+		/*
+		 * an address of one port does not lead to the other, but both share the adapter's
+		 * PCIe link
+		 */
 		{ "ports/2/state=4: ACTIVE|ports/2/link_layer=Ethernet|ports/2/rate=25 Gb/sec (1X EDR)|+mlx5_1|ports/2/state=4: ACTIVE|"
 		  "ports/2/rate=100 Gb/sec (4X EDR)", false, "link mlx5_0 port 2: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_0 port 2: GID" },
 		{ "ports/2/state=1: DOWN" SLOW_PCIE, true, "too slow for the 100 Gbit/s", NULL },
@@ -434,7 +440,7 @@ TEST(an_interface_whose_mtu_cannot_be_read_is_named_without_it)
 #define GID(index, gid, type) "|ports/1/gids/" index "=" gid "|ports/1/gid_attrs/types/" index "=" type
 #define NO_GID(index) GID(index, EMPTY, "")
 
-/* Over InfiniBand any is right; iWARP has none. */
+/* Over InfiniBand any GID is right; iWARP has none. */
 TEST(the_best_gid_is_of_roce_v2_and_routed)
 {
 	static const struct example examples[] = {
@@ -446,15 +452,18 @@ TEST(the_best_gid_is_of_roce_v2_and_routed)
 		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> a link-local address passes no router", NULL },
-		/* what rdma_cm was told, if anybody has */
+		/* the setting of rdma_cm, if there is one */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
 		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
-		/* those of another network namespace: by the address, by the network interface */
+		/*
+		 * GIDs of another network namespace: recognized by the address, or by the network
+		 * interface
+		 */
 		{ GID("4", "2001:0db8:0000:0000:0000:0000:0000:0002", "RoCE v2"), false, "NCCL_IB_GID_INDEX=3\n", "GID 4" },
 		{ "ports/1/gid_attrs/ndevs/3=eth0", true, "NCCL_IB_GID_INDEX=1\n", "GID 3" },
 		{ "@", false, "100 Gb/sec (4X EDR)\n", "setting" },
-		/* EFA has GIDs of no such network */
+		/* EFA has GIDs of a different kind of network */
 		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
 		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
 		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
@@ -494,7 +503,7 @@ TEST(a_connections_gid_has_advice_unless_it_is_routed)
 	}
 }
 
-/* ---- All of it ---- */
+/* ---- Everything ---- */
 
 TEST(no_text_is_longer_than_there_is_room_and_no_descriptor_is_left_open)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's answers about a family of generic netlink and about pause frames: recorded, and, as
- * no adapter here counts such frames, as Linux lays them out (net/ethtool/pause.c).
+ * The kernel's answers about a generic netlink family and about pause frames. They are recorded,
+ * or, as no adapter here counts such frames, built as Linux builds them (net/ethtool/pause.c).
  */
 #include "rdma-common/netlink.h"
 
@@ -13,7 +13,7 @@
 
 #define FAMILY 0x15
 
-/* The bytes below are those of a little-endian host: netlink's numbers are in the host's order. */
+/* The bytes below are a little-endian host's: netlink uses the host's byte order. */
 #define NEEDS_THESE_BYTES()          \
 	do {                         \
 		if (htole16(1) != 1) \
@@ -21,7 +21,7 @@
 	} while (0)
 
 /* clang-format off */
-/* Recorded: the family "nlctrl", whose number is 16. */
+/* Recorded: the family "nlctrl", number 16. */
 static const uint8_t family_answer[] = {
 	0x88, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x7c, 0x00, 0x00, 0x01, 0x02, 0x00, 0x00,
 	0x0b, 0x00, 0x02, 0x00, 0x6e, 0x6c, 0x63, 0x74, 0x72, 0x6c, 0x00, 0x00, 0x06, 0x00, 0x01, 0x00, 0x10, 0x00, 0x00, 0x00,
@@ -32,7 +32,7 @@ static const uint8_t family_answer[] = {
 	0x10, 0x00, 0x00, 0x00, 0x0b, 0x00, 0x01, 0x00, 0x6e, 0x6f, 0x74, 0x69, 0x66, 0x79, 0x00, 0x00,
 };
 
-/* Recorded: asked for an interface whose driver has no pause frames (EOPNOTSUPP). */
+/* Recorded: the answer for an interface whose driver has no pause frames (EOPNOTSUPP). */
 static const uint8_t unsupported_answer[] = {
 	0x40, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x7c, 0x00, 0x00, 0xa1, 0xff, 0xff, 0xff,
 	0x2c, 0x00, 0x00, 0x00, 0x15, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x15, 0x01, 0x00, 0x00,
@@ -40,14 +40,14 @@ static const uint8_t unsupported_answer[] = {
 	0x00, 0x00, 0x00, 0x00,
 };
 
-/* Of an interface that counts them: header, three settings, and the frames sent and received. */
+/* An interface that counts them: header, three settings, frames sent and received. */
 static const uint8_t pause_answer[] = {
 	0x68, 0, 0, 0, FAMILY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16, 0x01, 0, 0,
 	/* ETHTOOL_A_PAUSE_HEADER: the interface's number, and "eth0" */
 	0x18, 0, 0x01, 0x80, 0x08, 0, 0x01, 0, 0x02, 0, 0, 0, 0x09, 0, 0x02, 0, 0x65, 0x74, 0x68, 0x30, 0, 0, 0, 0,
 	/* _AUTONEG, _RX, _TX */
 	0x05, 0, 0x02, 0, 0, 0, 0, 0, 0x05, 0, 0x03, 0, 0x01, 0, 0, 0, 0x05, 0, 0x04, 0, 0x01, 0, 0, 0,
-	/* _STATS: _TX_FRAMES, _RX_FRAMES, and one that is unknown */
+	/* _STATS: _TX_FRAMES, _RX_FRAMES, and an unknown one */
 	0x24, 0, 0x05, 0x80, 0x0c, 0, 0x02, 0, 0x07, 0, 0, 0, 0, 0, 0, 0,
 	0x0c, 0, 0x03, 0, 0x2a, 0, 0, 0, 0x01, 0, 0, 0, 0x08, 0, 0x7f, 0, 0, 0, 0, 0,
 };
@@ -88,7 +88,7 @@ TEST(pause_frames_are_found_behind_the_settings)
 	assert_true(frames.received == 0x10000002a); /* above 32 bits */
 }
 
-/* The length of the message says how much there should be; less has come. */
+/* The message states its length, but fewer bytes have arrived. */
 TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 {
 	struct pause_frames frames;
@@ -101,9 +101,9 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 }
 
 /*
- * One byte of it is another one. Without any attribute that is read there are none, as of a driver
- * that does not count both. A length that is shorter than its own header, or longer than what is
- * left, ends the search.
+ * One byte is changed. If an attribute is missing, there are no frames, as with a driver that does
+ * not count both directions. A length shorter than its own header, or beyond the end, ends the
+ * search.
  */
 TEST(of_an_answer_that_is_not_as_it_should_be_nothing_is_believed)
 {
@@ -113,11 +113,11 @@ TEST(of_an_answer_that_is_not_as_it_should_be_nothing_is_believed)
 		bool believed;
 	} cases[] = {
 		/* clang-format off */
-		{ 4, FAMILY + 1, false }, /* another family's */
+		{ 4, FAMILY + 1, false }, /* another family */
 		/* the type of each attribute */
 		{ 22, 0x7e, true }, { 46, 0x7e, true }, { 54, 0x7e, true }, { 62, 0x7e, true },
 		{ 70, 0x7e, false }, { 74, 0x7e, false }, { 86, 0x7e, false }, { 98, 0x7e, true },
-		/* the length of a setting, and of a number, which may have 32 bits only */
+		/* the length of a setting, and of a number, which may have only 32 bits */
 		{ 44, 0, false }, { 44, 1, false }, { 44, 3, false }, { 44, 0xff, false },
 		{ 72, 0, false }, { 72, 1, false }, { 72, 3, false }, { 72, 0xff, false }, { 84, 8, false },
 		/* clang-format on */
@@ -135,7 +135,7 @@ TEST(of_an_answer_that_is_not_as_it_should_be_nothing_is_believed)
 	assert_false(decode_pause(unsupported_answer, sizeof(unsupported_answer), &frames));
 }
 
-/* This kernel is asked: it understands the question, and the loopback interface has none. */
+/* Ask this kernel: it understands the question; the loopback interface has no pause frames. */
 TEST(an_interface_without_pause_frames_has_none)
 {
 	struct pause_frames frames;

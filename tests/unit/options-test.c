@@ -9,7 +9,7 @@
 #include "unit.h"
 #include "folder.h"
 
-/* What is printed on a stream from capture() to release(). */
+/* The text printed to a stream between capture() and release(). */
 static struct {
 	FILE **stream, *before;
 	char *text;
@@ -24,7 +24,7 @@ static void capture(FILE **stream)
 	assert_non_null(*stream);
 }
 
-/* Ends it: what was printed contains `words`; NULL: nothing was. */
+/* Stop, and check that the text contains `words`; NULL: it is empty. */
 static void release(const char *words)
 {
 	fclose(*captured.stream);
@@ -36,7 +36,7 @@ static void release(const char *words)
 
 /* ---- Numbers and words ---- */
 
-/* What no option takes as a number is no number here either: see below. */
+/* Text that no option accepts as a number is rejected here, too: see below. */
 TEST(a_number_has_64_bits_and_limits)
 {
 	uint64_t number;
@@ -73,7 +73,7 @@ TEST(the_operation_is_read_or_write)
 	}
 }
 
-/* One pass, unless there are more or a time: then there are figures to be printed, too. */
+/* One pass, unless options ask for more or for a time: then figures are printed, too. */
 TEST(passes_are_counted_or_timed)
 {
 	static const struct {
@@ -111,24 +111,24 @@ TEST(in_a_one_way_session_one_side_sends_a_payload)
 
 /* ---- The options on a command line ---- */
 
-/* Parsing two words, of which the second may be NULL, comes to that, and prints this. */
+/* Check the result and the message of parsing two words; the second may be NULL. */
 static void assert_parsed(struct options *options, const char *first, const char *second,
 			  enum parsed expected, const char *printed)
 {
 	const char *words[] = { "program", first, second, NULL };
-	char *arguments[4]; /* getopt_long(3) puts them in order, but does not write to them */
+	char *arguments[4]; /* getopt_long(3) reorders them, but does not write to them */
 	enum parsed parsed;
 
 	memcpy(arguments, words, sizeof(arguments));
-	optind = 0;                                           /* getopt(3): from the beginning */
-	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help is no error */
+	optind = 0;                                           /* getopt(3): start over */
+	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help is not an error */
 	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
 	release(printed);
 	if (parsed != expected)
 		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
 }
 
-/* The same for the client; what it has parsed. */
+/* As assert_parsed() for the client; return the options. */
 static struct options client_parses(const char *first, const char *second, enum parsed expected,
 				    const char *printed)
 {
@@ -155,10 +155,10 @@ TEST(what_is_not_given_has_its_default)
 
 #define AT(field) offsetof(struct options, field)
 
-/* What an option makes of its field: a number of so many bytes, or its argument (0 bytes). */
+/* The value that an option stores in its field: a number of this size, or its argument (size 0). */
 static const struct given {
-	const char *who;           /* c, the client has it; s, the server */
-	const char *letter, *name; /* NULL: it has no letter */
+	const char *who;           /* c: an option of the client; s: of the server */
+	const char *letter, *name; /* NULL: no letter */
 	const char *argument;
 	size_t field, size;
 	uint64_t value;
@@ -193,7 +193,7 @@ static const struct given {
 	/* clang-format on */
 };
 
-/* What else these take: units, and the limits. */
+/* Other arguments that are accepted: units, and the limits. */
 static const struct {
 	const char *name, *argument;
 	uint64_t value;
@@ -236,7 +236,7 @@ static void set_field(struct options *options, const struct given *row, const ch
 		*(const char **)place = argument;
 }
 
-/* Parsed by either program: its field has the value, and no other has changed. */
+/* Parse with either program; check that the field has the value, and that no other has changed. */
 static void assert_given(const struct given *row, const char *option, const char *argument,
 			 uint64_t value)
 {
@@ -244,10 +244,10 @@ static void assert_given(const struct given *row, const char *option, const char
 		bool has = strchr(row->who, role == ROLE_SERVER ? 's' : 'c');
 		struct options options = default_options(role), expected;
 
-		memcpy(&expected, &options, sizeof(options)); /* and what is between its fields */
+		memcpy(&expected, &options, sizeof(options)); /* and the padding between fields */
 		if (has)
 			set_field(&expected, row, argument, value);
-		if (expected.check) /* see below how long that measures */
+		if (expected.check) /* see below for the time that a check measures */
 			expected.duration_seconds = 1;
 		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED,
 			      has ? NULL : "--help'.\n");
@@ -302,7 +302,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		{ "--depth", "65537", "--depth takes" },
 		{ "-t", "0", "--timeout takes whole seconds (5 or 5s) from 1 to 1000000, not" },
 		{ "-t", "1000001", "--timeout takes" },
-		{ "-t", NULL, "Try '" }, /* getopt_long(3) has said what is wrong */
+		{ "-t", NULL, "Try '" }, /* getopt_long(3) printed the reason */
 		{ "--no-such-option", NULL, "Try '" },
 		/* clang-format on */
 	};
@@ -311,7 +311,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 		client_parses(cases[i].option, cases[i].argument, PARSED_FAILED, cases[i].words);
 }
 
-/* No number of any kind, however near; then those of another kind than the option's. */
+/* Text that is almost a number; then numbers of other kinds than the option's. */
 TEST(what_is_no_number_of_its_kind_is_refused)
 {
 	static const char *const options[] = { "-s", "--min-rate", "-t", "--tos", "-n" };
@@ -337,7 +337,7 @@ TEST(what_is_no_number_of_its_kind_is_refused)
 		client_parses(others[i][0], others[i][1], PARSED_FAILED, " from ");
 }
 
-/* At once: what is wrong with the words behind them is of no interest. */
+/* At once: errors in later words do not matter. */
 TEST(help_and_version_are_printed_and_end_the_program)
 {
 	static const char wrong[] = "--no-such-option";
@@ -347,12 +347,12 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
-/* Whichever comes first. */
+/* In either order. */
 TEST(what_is_of_sessions_alone_does_not_go_with_check)
 {
 	/* clang-format off */
 	static const char *const others[] = {
-		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", /* these do, no other */
+		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", /* these are accepted, no other */
 		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way", "--busy-poll", "--max-size=1", "--interval=1",
 	};
 	/* clang-format on */
@@ -388,19 +388,19 @@ TEST(check_measures_for_a_second_unless_duration_says_how_long)
 	}
 }
 
-/* ---- What goes together ---- */
+/* ---- Combinations ---- */
 
 #define WRITES .operation = OPERATION_WRITE
 
 static const char one_payload[] = "--message, --file and --size exclude each other";
 static const char one_pass[] = "is a pipe or a device, which can be sent once";
 
-/* Of a pipe it counts what the operation carries: what is read is the peer's payload. */
+/* With a pipe, the count of passes is for the operation: a READ fetches the peer's payload. */
 TEST(options_that_do_not_go_together_are_refused_in_words)
 {
 	static const struct {
 		struct options options;
-		const char *words; /* NULL: they do */
+		const char *words; /* NULL: accepted */
 	} cases[] = {
 		/* clang-format off */
 		{ { .message = "text", .file = "file" }, one_payload },
@@ -426,12 +426,12 @@ TEST(options_that_do_not_go_together_are_refused_in_words)
 		{ { WRITES, .file = "/dev/zero", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "-", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "/proc/self/exe", .iterations = 2 }, NULL },
-		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading says why */
+		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading reports it */
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, one_pass },
-		/* a session that would need it again is refused */
+		/* a session that needs it again is refused */
 		{ { .operation = OPERATION_ANY, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, NULL },
-		/* which keeps a copy */
+		/* it keeps a copy */
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, NULL },
 		/* clang-format on */
 	};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Storing an incoming payload: files that are whole or not there, what they replace, readers that
- * do not read, and slow disks.
+ * Store an incoming payload: complete files or none, the files that they replace, readers that do
+ * not read, and slow disks.
  */
 #include "rdma-common/output.h"
 
@@ -27,24 +27,24 @@
 #define SIZE       ((uint64_t)200000)
 #define MEBIBYTE   ((uint64_t)1024 * 1024)
 #define BLOCK      4096
-#define BLOCKS     100 /* that the disk has free */
-#define LINKS      40  /* that are followed: path_resolution(7) */
+#define BLOCKS     100 /* free blocks of the disk */
+#define LINKS      40  /* the most links that are followed: path_resolution(7) */
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
 #define GROUPS     (S_ISVTX | S_IWGRP)
-#define OTHER      12345       /* user */
-#define OVERFLOW   60000       /* user and group that stand for those that are not mapped */
-#define ROOT       ((uid_t)-2) /* as 0 means none */
+#define OTHER      12345       /* another user */
+#define OVERFLOW   60000       /* the user and group id for ids that are not mapped */
+#define ROOT       ((uid_t)-2) /* stands for root, because 0 means none */
 
 static uint8_t bytes[SIZE];
 static struct outputs outputs;
 static atomic_bool cancelled;
 
-/* ---- A disk and a file system in the place of the C library's ---- */
+/* ---- A disk and a file system that replace the C library's ---- */
 
 enum call {
 	NAMELESS, /* open(2) with O_TMPFILE */
 	TEMPORARY,
-	AGAIN, /* open(2) of what is open already */
+	AGAIN, /* open(2) of a descriptor that is open */
 	READ_FOLDER,
 	OWNER,
 	GROUP,
@@ -54,43 +54,43 @@ enum call {
 	RANDOM,
 	SYNC,
 	SYNC_FOLDER,
-	CLOSE, /* which closes all the same */
+	CLOSE, /* it closes in any case */
 	CALLS
 };
 
-/* What it is like; of a disk of zeros nothing is special. */
+/* The properties of the disk; zeros: nothing special. */
 struct disk {
-	uid_t user;                /* who runs this; 0: as it is, so are those below */
-	uid_t owner, folder_owner; /* whose the files are, and the folders */
-	uid_t planter;             /* owner of what is found by open(2), or after fsync(2) */
-	const char *link;          /* leads there, and has the name just before open(2) */
-	gid_t group;               /* of the files */
-	const char *map;           /* ids that the user namespace has; NULL: all */
-	mode_t folder_mode;        /* of folders, besides what they have */
-	int errors[CALLS];         /* that these calls have */
-	uint64_t rate;             /* bytes that a sync writes in a second; 0: any number */
-	uint64_t reserve;          /* blocks that are free for root alone */
-	bool blockless, sizeless;  /* does not know how many blocks it has, nor of what size */
-	bool is_block;             /* there is no file system: it is the disk itself */
+	uid_t user;                /* effective user; 0: the real one, as in the fields below */
+	uid_t owner, folder_owner; /* owner of the files, and of the folders */
+	uid_t planter;             /* owner of the file found by open(2), or after fsync(2) */
+	const char *link;          /* leads there, and takes the name just before open(2) */
+	gid_t group;               /* group of the files */
+	const char *map;           /* ids that the user namespace maps; NULL: all */
+	mode_t folder_mode;        /* additional mode bits of folders */
+	int errors[CALLS];         /* the errors of these calls */
+	uint64_t rate;             /* bytes that a sync writes in a second; 0: no limit */
+	uint64_t reserve;          /* free blocks that are reserved for root */
+	bool blockless, sizeless;  /* the numbers of blocks, or their size, are unknown */
+	bool is_block;             /* no file system, but a block device */
 	bool no_proc;              /* there is no /proc */
-	bool cancels;              /* fsync(2) comes back to somebody who has cancelled */
-	unsigned int stops;        /* calls of write(2) that are still to come to nothing */
-	const char *special;       /* has these attributes, STATX_ATTR_* */
+	bool cancels;              /* fsync(2) returns after the output was canceled */
+	unsigned int stops;        /* calls of write(2) that will still write nothing */
+	const char *special;       /* a file with these attributes, STATX_ATTR_* */
 	uint64_t attributes;
-	uint32_t acl; /* of files */
+	uint32_t acl; /* the ACL of files */
 };
 
 static struct disk disk;
 static struct {
-	uint64_t synced, longest_sync; /* bytes, in all and at once */
-	unsigned int syncs;            /* with fdatasync(2) */
-	unsigned int folders, systems; /* that were synced */
-	uint64_t nanoseconds;          /* that it has taken */
-	_Atomic uint64_t calls;        /* of open(2) and write(2) */
-	unsigned int names;            /* temporary ones that were chosen */
-	uint32_t acl;                  /* that a file was given */
-	uid_t owner;                   /* that a file was given; -1: none */
-	gid_t group;                   /* that a file was given; -1: none */
+	uint64_t synced, longest_sync; /* bytes, in total and in one sync */
+	unsigned int syncs;            /* by fdatasync(2) */
+	unsigned int folders, systems; /* synced folders and file systems */
+	uint64_t nanoseconds;          /* time spent in syncs */
+	_Atomic uint64_t calls;        /* calls of open(2) and write(2) */
+	unsigned int names;            /* temporary names that were chosen */
+	uint32_t acl;                  /* the ACL set for a file */
+	uid_t owner;                   /* the owner set for a file; -1: none */
+	gid_t group;                   /* the group set for a file; -1: none */
 } done;
 
 static bool fails(enum call call)
@@ -151,7 +151,7 @@ int statx(int start, const char *name, int flags, unsigned int mask, struct stat
 		return -1;
 	about->stx_mode = (uint16_t)seen.st_mode;
 	about->stx_uid = seen.st_uid;
-	about->stx_attributes = 0; /* whatever /tmp is */
+	about->stx_attributes = 0; /* whatever file system /tmp is */
 	if (disk.special && !strcmp(name, disk.special))
 		about->stx_attributes = disk.attributes;
 	return 0;
@@ -260,7 +260,7 @@ FILE *fopen(const char *name, const char *mode)
 	return fmemopen((void *)(uintptr_t)text, strlen(text), mode);
 }
 
-/* The same names again after reset(). */
+/* Return the same names again after reset(). */
 ssize_t getrandom(void *number, size_t size, UNUSED unsigned int flags)
 {
 	assert_int_equal(size, sizeof(done.names));
@@ -316,7 +316,7 @@ int fchmod(int descriptor, mode_t mode)
 	return fails(MODE) ? -1 : (int)syscall(SYS_fchmod, descriptor, mode);
 }
 
-/* A signal, a pipe that is full again, and no byte at all are no failures. */
+/* A signal, a full pipe, and a write of no byte are not failures. */
 ssize_t write(int descriptor, const void *from, size_t size)
 {
 	static const int errors[] = { 0, EAGAIN, EINTR };
@@ -328,7 +328,7 @@ ssize_t write(int descriptor, const void *from, size_t size)
 	return errno ? -1 : 0;
 }
 
-/* Leaves something in errno, as any function may that succeeds. */
+/* Leave an error in errno, as any successful function may. */
 int close(int descriptor)
 {
 	int result = (int)syscall(SYS_close, descriptor);
@@ -339,7 +339,7 @@ int close(int descriptor)
 	return result;
 }
 
-/* ---- What all tests do ---- */
+/* ---- Common parts ---- */
 
 static int reset(UNUSED void **state)
 {
@@ -364,7 +364,7 @@ static int make_folder(void **state)
 		       : 0;
 }
 
-/* Writes all bytes, a few at a time. 0 or an errno value; so are those below. */
+/* Write all bytes, a few at a time. Return 0 or an errno value, as the functions below. */
 static int write_all(struct output *output, uint64_t size)
 {
 	for (uint64_t written = 0; written < size;) {
@@ -379,7 +379,7 @@ static int write_all(struct output *output, uint64_t size)
 	return 0;
 }
 
-/* Of a call that comes to 0, or to -1 with errno. */
+/* Return the errno value of a call that returned 0 or -1. */
 static int error_of(int result)
 {
 	int error = result ? errno : 0;
@@ -425,7 +425,7 @@ static struct stat about_file(const char *name)
 	return about;
 }
 
-/* The name of what is open: standard output is such a name, too, /dev/fd/1. */
+/* Return a name of an open file: /dev/fd/1 is standard output, for example. */
 static const char *name_of(int descriptor)
 {
 	static char name[32];
@@ -434,7 +434,7 @@ static const char *name_of(int descriptor)
 	return name;
 }
 
-/* A file without a name until the end, or one with a temporary one. */
+/* Choose a file without a name until its commit, or one with a temporary name. */
 static void choose_way(int round)
 {
 	disk.errors[NAMELESS] = round & 1 ? EOPNOTSUPP : 0;
@@ -442,13 +442,13 @@ static void choose_way(int round)
 
 /* ---- Files ---- */
 
-/* Its name is on the disk, too: else it may be gone after a loss of power. */
+/* The name must be on the disk, too; otherwise it may be lost when the power fails. */
 TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
 
-	memset(longest, 'x', NAME_MAX); /* a temporary name is no longer */
+	memset(longest, 'x', NAME_MAX); /* a temporary name is not longer */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store(longest, 1), 0);
@@ -458,19 +458,19 @@ TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
 		assert_int_equal(store(longest, SIZE), 0);
 		assert_int_equal(about_file(longest).st_mode & 07777, 0751);
 		assert_stored(longest, bytes, SIZE);
-		assert_int_equal(lseek(descriptor, 0, SEEK_END), 1); /* the old one */
+		assert_int_equal(lseek(descriptor, 0, SEEK_END), 1); /* the old file */
 		close(descriptor);
 		assert_int_equal(done.folders, 2 * (round + 1));
 	}
 	disk.errors[READ_FOLDER] = EACCES; /* then the whole file system is synced */
 	assert_int_equal(store("new", SIZE), 0);
 	assert_stored("new", bytes, SIZE);
-	assert_int_equal(store("/dev/null", SIZE), 0); /* has no disk */
+	assert_int_equal(store("/dev/null", SIZE), 0); /* no disk behind it */
 	assert_int_equal(done.systems, 1);
 	assert_int_equal(done.folders, 4);
 }
 
-/* Nothing has the name before the commit, nor after an end without one. */
+/* The name does not exist before the commit, nor after an end without one. */
 TEST(a_file_that_is_not_committed_is_not_there)
 {
 	struct output *output;
@@ -490,7 +490,7 @@ TEST(a_file_that_is_not_committed_is_not_there)
 		}
 		assert_int_equal(access("new", F_OK), -1);
 		assert_int_equal(store("old", 5), 0);
-		disk.cancels = true; /* while it is synced */
+		disk.cancels = true; /* during the sync */
 		assert_int_equal(store("old", SIZE), ECANCELED);
 		reset(NULL);
 		assert_stored("old", bytes, 5);
@@ -499,31 +499,32 @@ TEST(a_file_that_is_not_committed_is_not_there)
 }
 
 /*
- * Which failures of which call are none: what a file system, or this user, cannot do. Anything else
- * leaves the file that there was; but for its folder's sync, behind which there is no way back. All
- * of it is there, and verified: to lose it without need would be a pity.
+ * List the failures that do not matter: the file system, or this user, cannot do that. Any other
+ * failure leaves the old file in place. After the new name is given, only the folder's sync can
+ * fail: the file is complete and verified, so keep it.
  */
 TEST(only_what_is_a_failure_fails_a_file)
 {
 	static const struct {
 		enum call call;
 		int harmless[7];
-		int failure, error; /* what it fails with, and storing in place of a file of 5 */
-		uint64_t left;      /* bytes of the file, then */
-		int new_error;      /* of storing a new one */
+		int failure, error; /* the failure, and the result of replacing a file of 5 bytes */
+		uint64_t left;      /* size of the file afterwards */
+		int new_error;      /* the result of storing a new file */
 	} cases[] = {
 		{ NAMELESS, { EOPNOTSUPP, EISDIR, ENOENT }, EIO, EIO, 5, EIO },
 		{ OWNER, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ GROUP, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
-		/* a new one is as the kernel makes it, by umask(2) or its folder's ACL */
+		/* the kernel creates a new file with umask(2) or the folder's ACL */
 		{ MODE, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ READ_ACL, { ENODATA, EOPNOTSUPP, EIO }, EIO, 0, SIZE, 0 },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
-		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* no file system is without it so */
+		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* no file system lacks it with this error
+							  */
 		{ SYNC_FOLDER, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, SIZE, EIO },
 		{ SYNC_FOLDER, { 0 }, EPERM, EPERM, SIZE, EPERM },
-		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* it has its name, and is synced */
-		/* a new one needs none */
+		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* the file has its name, and is synced */
+		/* a new file needs no temporary name */
 		{ TEMPORARY, { 0 }, ENOSPC, ENOSPC, 5, 0 },
 	};
 
@@ -548,17 +549,20 @@ TEST(only_what_is_a_failure_fails_a_file)
 		else
 			assert_int_equal(access("new", F_OK), -1);
 	}
-	disk.no_proc = true; /* by which a file without a name gets one: so it is not opened */
+	disk.no_proc = true; /* a file without a name gets one by way of it: so none is created */
 	disk.errors[NAMELESS] = EIO;
 	disk.stops = 3;
 	assert_int_equal(store("new", SIZE), 0);
 	assert_int_equal(disk.stops, 0);
 	assert_stored("new", bytes, SIZE);
-	disk.errors[CLOSE] = EIO; /* of what is no file */
+	disk.errors[CLOSE] = EIO; /* no file */
 	assert_int_equal(store("/dev/null", SIZE), EIO);
 }
 
-/* By a link, which is not followed, or by what no file can replace; or its folder is gone. */
+/*
+ * A link, which is not followed, or an object that no file can replace takes the name; or the
+ * folder goes.
+ */
 TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 {
 	struct output *output;
@@ -584,7 +588,7 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 	output = opened("elsewhere/new");
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(commit(output), ENOENT);
-	/* or what it was to replace is gone: others had no rights in it, as far as is known */
+	/* or the file to be replaced is gone: as far as is known, others had no access to it */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store("old", 5), 0);
@@ -594,13 +598,13 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 		assert_int_equal(about_file("old").st_mode & 07777, 0600);
 		assert_int_equal(unlink("old"), 0);
 	}
-	/* a file that has a temporary name is another's */
+	/* another file has the temporary name */
 	for (int round = 0; round < 4; round++) {
 		choose_way(round);
 		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(store("rdma-payload-000000", 7), 0);
 		done.names = 0;
-		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then they are counted */
+		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then the names are counted */
 		assert_int_equal(store("old", SIZE), 0);
 		assert_int_equal(done.names, 2);
 		assert_stored("old", bytes, SIZE);
@@ -608,7 +612,10 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
 	}
 }
 
-/* If that cannot be, its group's bits are a mask of those whom the ACL names, and no rights. */
+/*
+ * If the ACL cannot be copied, the group bits are a mask for the users of the ACL, not rights of
+ * the group.
+ */
 TEST(a_file_that_is_replaced_leaves_its_access_control_list)
 {
 	static const struct {
@@ -640,19 +647,19 @@ TEST(a_file_that_is_replaced_leaves_its_access_control_list)
 	}
 }
 
-/* An ordinary user may give a file one of its own groups, though not another owner. */
+/* An ordinary user may give a file to one of its own groups, but not to another owner. */
 TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 {
 	static const struct {
 		mode_t before;
 		int owner_error, group_error;
-		mode_t after; /* where the group could not be left, so far as root may give it */
+		mode_t after; /* if the group cannot be kept, as far as root may give it */
 	} cases[] = {
-		{ 06755, 0, 0, 0755 }, /* it has other contents now */
+		{ 06755, 0, 0, 0755 }, /* the contents are new */
 		{ 01764, EPERM, 0, 0764 }, { 0764, EPERM, EPERM, 0704 },
 		{ 0764, 0, EINVAL, 0704 }, { 0600, EOPNOTSUPP, ENOSYS, 0600 },
 	};
-	bool is_root = geteuid() == 0; /* who alone can give a file away */
+	bool is_root = geteuid() == 0; /* only root can give a file away */
 	struct stat about;
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -674,8 +681,8 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
 }
 
 /*
- * In a container the overflow id stands for every owner that is not mapped. If it maps the
- * overflow id itself, a file could be given to that, which is another user on the host.
+ * In a container the overflow id stands for each owner that is not mapped. If the container maps
+ * the overflow id itself, a file could be given to that user, who is a different one on the host.
  */
 TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
 {
@@ -692,7 +699,7 @@ TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
 		{ "0 1000 1\n", OVERFLOW, none, false },
 		{ "", OVERFLOW, none, false }, /* the map is not written yet */
 		{ "0 100000 65536\n", OTHER, OTHER, false },
-		{ NULL, 65534, none, true }, /* by default */
+		{ NULL, 65534, none, true }, /* the default */
 		{ NULL, OTHER, OTHER, true },
 	};
 
@@ -717,7 +724,7 @@ TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
 	}
 }
 
-/* The rights of a new file would let others read what replaces a private one. */
+/* With the rights of a new file, others could read a file that replaces a private one. */
 TEST(a_file_whose_mode_cannot_be_set_is_private)
 {
 	for (int round = 0; round < 2; round++) {
@@ -735,8 +742,8 @@ TEST(a_file_whose_mode_cannot_be_set_is_private)
 /* ---- Names ---- */
 
 /*
- * As the kernel follows them: so many, and in a folder that is everybody's only those of this user
- * and of the folder's owner (fs.protected_symlinks in proc(5)).
+ * The kernel's rule (fs.protected_symlinks in proc(5)): a limited number of links, and in a sticky
+ * folder only links of this user and of the folder's owner.
  */
 TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 {
@@ -746,11 +753,11 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 		struct disk disk;
 	} cases[] = {
 		{ "link", 0, { 0 } },
-		{ "elsewhere/link", 0, { 0 } }, /* from the folder that it is in */
+		{ "elsewhere/link", 0, { 0 } }, /* relative to its own folder */
 		{ "1", 0, { 0 } },
 		{ "40", 0, { 0 } },
 		{ "41", ELOOP, { 0 } },
-		{ "to-folder", EISDIR, { 0 } }, /* a file cannot have that name */
+		{ "to-folder", EISDIR, { 0 } }, /* no file can have that name */
 		{ "link", 0, { .owner = OTHER } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = S_ISVTX } },
 		{ "link", EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
@@ -792,8 +799,8 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
 }
 
 /*
- * A regular file, which would be replaced, and a FIFO, which would be written to. Only the unmapped
- * users of a container cannot be told apart by their number.
+ * A regular file would be replaced, a FIFO written to. Unmapped users of a container have the same
+ * number, so they cannot be told apart.
  */
 TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
 {
@@ -805,7 +812,7 @@ TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
 		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
 		{ EPERM, { .owner = OTHER, .folder_mode = GROUPS } },
 		{ EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS, .user = ROOT } },
-		/* the folder of a user, into which another one has put something */
+		/* a user's folder, into which another user has put the file */
 		{ EPERM,
 		  { .owner = 7, .folder_mode = GROUPS, .user = OTHER, .folder_owner = OTHER } },
 		{ 0, { .owner = OTHER, .folder_mode = S_ISVTX, .user = ROOT } },
@@ -832,7 +839,7 @@ TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
 		assert_int_equal(check("old", 7), cases[i].error);
 		assert_int_equal(check("fifo", 7), cases[i].error);
 		assert_int_equal(check("new", 7), 0);
-		assert_int_equal(check(name_of(writer), 7), 0); /* is open already */
+		assert_int_equal(check(name_of(writer), 7), 0); /* it is open already */
 		assert_int_equal(done.calls, 0);
 		assert_int_equal(store("fifo", 7), cases[i].error);
 		assert_int_equal(read(reader, found, sizeof(found)), cases[i].error ? -1 : 7);
@@ -847,7 +854,7 @@ TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
 	close(reader);
 }
 
-/* Before it is opened, while bytes come, or while they are synced. */
+/* Before the open, while bytes arrive, or during the sync. */
 TEST(nothing_that_another_user_plants_after_the_check_is_replaced_or_written_to)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
@@ -881,7 +888,7 @@ TEST(nothing_that_another_user_plants_after_the_check_is_replaced_or_written_to)
 	}
 }
 
-/* "./././new" or "././/new", of so many characters. */
+/* Return "./././new" or "././/new" with this length. */
 static const char *long_name(size_t length)
 {
 	static char name[2 * PATH_MAX];
@@ -894,7 +901,7 @@ static const char *long_name(size_t length)
 	return name;
 }
 
-/* Beside which a temporary name fits: that is found before. */
+/* A temporary name must fit beside it: the check finds out. */
 TEST(a_name_that_is_too_long_is_no_other_name)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
@@ -921,7 +928,7 @@ TEST(a_name_that_is_too_long_is_no_other_name)
 	{ .folder_mode = S_ISVTX, .user = (who), .owner = (whose), .folder_owner = (whose_folder) }
 /* clang-format on */
 
-/* A mount point is what is bound into a container as a volume of one file. */
+/* A mount point: a single file bound into a container as a volume. */
 TEST(what_cannot_be_stored_is_found_before)
 {
 	char too_long[NAME_MAX + 2] = { 0 };
@@ -938,17 +945,17 @@ TEST(what_cannot_be_stored_is_found_before)
 		{ ".", 1, EISDIR, { 0 } },
 		{ "./", 1, EISDIR, { 0 } },
 		{ "/dev/null/file", 1, ENOTDIR, { 0 } },
-		{ "socket", 1, ENXIO, { 0 } }, /* nobody reads from it by its name */
+		{ "socket", 1, ENXIO, { 0 } }, /* no reader can open it by its name */
 		{ too_long, 1, ENAMETOOLONG, { 0 } },
 		{ "new", OUTPUT_SIZE_UNKNOWN, 0, { 0 } },
 		{ "-", UINT64_MAX / 2, 0, { 0 } },
 		{ "/dev/null", UINT64_MAX / 2, 0, { 0 } },
-		/* what is reserved root alone may have */
+		/* reserved blocks are for root alone */
 		{ "new", BLOCKS * BLOCK, 0, { .user = OTHER } },
 		{ "new", (BLOCKS + 1) * BLOCK, ENOSPC, { .user = OTHER, .reserve = 1 } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = ROOT, .reserve = 1 } },
 		{ "new", (BLOCKS + 2) * BLOCK, ENOSPC, { .user = ROOT, .reserve = 1 } },
-		/* ramfs; and what FUSE makes of nothing */
+		/* ramfs, and a FUSE file system without numbers */
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .blockless = true } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .sizeless = true } },
 		{ "old", 1, EBUSY, ATTRIBUTE("old", MOUNT_ROOT) },
@@ -957,8 +964,8 @@ TEST(what_cannot_be_stored_is_found_before)
 		{ "old", 1, 0, ATTRIBUTE("old", COMPRESSED) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", APPEND) },
-		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* where one may be created */
-		/* in a sticky folder the file must be this user's, or the folder */
+		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* a file can be created there */
+		/* in a sticky folder, this user must own the file or the folder */
 		{ "old", 1, 0, { .user = OTHER } },
 		{ "old", 1, EPERM, IN_STICKY(OTHER, 0, 0) },
 		{ "new", 1, 0, IN_STICKY(OTHER, 0, 0) },
@@ -975,13 +982,13 @@ TEST(what_cannot_be_stored_is_found_before)
 	}
 	assert_stored("old", bytes, 5);
 	assert_int_equal(store("socket", SIZE), ENXIO);
-	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* which is found too late */
+	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* found too late for the check */
 	assert_string_equal(output_error(ENOSPC), strerror(ENOSPC));
 	assert_non_null(strstr(output_error(EBUSY), "mount point"));
 	assert_non_null(strstr(output_error(EPERM), "sticky"));
 }
 
-/* Even for root, who is another user for a moment: access(2) asks for the real one. */
+/* Even for root as another effective user: access(2) uses the real one. */
 TEST(a_folder_that_cannot_be_written_to_is_found_before)
 {
 	bool is_root = geteuid() == 0;
@@ -1008,7 +1015,7 @@ TEST(a_file_beyond_the_limit_is_an_error_and_leaves_nothing)
 
 /* ---- Disks ---- */
 
-/* Writes so many bytes to a file that is not kept. */
+/* Write this many bytes to a file that is not kept. */
 static int write_much(uint64_t size)
 {
 	struct output *output = opened("new");
@@ -1022,7 +1029,9 @@ static int write_much(uint64_t size)
 	return error;
 }
 
-/* What has been written and not synced is about a second's, and so is the last sync. */
+/*
+ * The bytes that are written and not synced take about a second to sync, and so does the last sync.
+ */
 TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 {
 	static const struct {
@@ -1031,7 +1040,7 @@ TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 		unsigned int fewest_syncs, most_syncs;
 	} cases[] = {
 		{ MEBIBYTE, 12 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 10, 14 },
-		/* 10 s for the first: then as little as is worth a sync */
+		/* the first sync takes 10 s: then the smallest size that is worth a sync */
 		{ MEBIBYTE / 10, 4 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 8, 12 },
 		{ 20 * MEBIBYTE, 100 * MEBIBYTE, 16 * MEBIBYTE, 21 * MEBIBYTE, 8, 10 },
 		/* 1, 2, 4 ... 64, 64 MiB, and never more */
@@ -1050,11 +1059,11 @@ TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
 	assert_int_equal(access("new", F_OK), -1);
 }
 
-/* ---- What is no file ---- */
+/* ---- Other outputs than files ---- */
 
 static uint64_t calls_before_cancel;
 
-/* Comes more rarely than a wait for a reader ends by itself; cancels in ten seconds at most. */
+/* Arrives less often than a wait for a reader ends by itself; cancels within ten seconds. */
 static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
@@ -1063,8 +1072,8 @@ static void cancel(UNUSED int signal_number)
 }
 
 /*
- * What is stored in `name`, whose reader has stopped, waits until it is cancelled, after so many
- * calls at least. What takes the bytes, before it is full, is filled.
+ * Check that storing in `name`, whose reader has stopped, waits until it is canceled, for at least
+ * this many calls. Fill the pipe first.
  */
 static void assert_waits(const char *name, uint64_t calls)
 {
@@ -1084,15 +1093,15 @@ static void assert_waits(const char *name, uint64_t calls)
 }
 
 /*
- * Nobody is held up for good. A pipe and a socket of another user, as with sudo(8), cannot be
- * opened again, and have room for less than what is stored next.
+ * No wait is endless. A pipe or socket of another user, as with sudo(8), cannot be opened again,
+ * and has less room than the next write needs.
  */
 TEST(a_reader_that_does_not_read_can_be_cancelled)
 {
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
 	assert_waits("fifo", 1);             /* without a reader */
-	assert_in_range(done.calls, 1, 200); /* rather than ask again and again */
+	assert_in_range(done.calls, 1, 200); /* it must not poll in a loop */
 	reset(NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_waits("fifo", 2);
@@ -1121,7 +1130,7 @@ static void *store_behind(void *result)
 	return NULL;
 }
 
-/* As in a file of their own, but one behind the other; what only the first would have is let go. */
+/* Each payload is complete, one after the other; the first one's leftovers are dropped. */
 TEST(payloads_for_one_pipe_follow_one_another)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), result;
@@ -1133,11 +1142,11 @@ TEST(payloads_for_one_pipe_follow_one_another)
 
 		assert_int_equal(write_all(first, 5), 0);
 		assert_waits("fifo", 0);
-		assert_int_equal(store("new", 1), 0); /* has nothing to do with it */
+		assert_int_equal(store("new", 1), 0); /* a different output */
 		assert_stored("new", bytes, 1);
 		assert_int_equal(store("/dev/null", SIZE), 0);
 		assert_int_equal(pthread_create(&other, NULL, store_behind, &result), 0);
-		usleep(20000); /* it waits, or comes later: either way it is the second */
+		usleep(20000); /* it waits or begins later: in both cases it is the second */
 		if (commits)
 			assert_int_equal(commit(first), 0);
 		else
@@ -1149,13 +1158,13 @@ TEST(payloads_for_one_pipe_follow_one_another)
 		assert_memory_equal(found + 5, bytes, 7);
 	}
 	close(reader);
-	assert_waits("fifo", 0); /* no reader: another one may try */
+	assert_waits("fifo", 0); /* no reader: another payload may try */
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_int_equal(store("fifo", 5), 0);
 	close(reader);
 }
 
-/* By its name; by that of a descriptor that stays as it is; and of one that is another user's. */
+/* By its name, by a descriptor that stays unchanged, and by one of another user. */
 TEST(a_pipe_gets_all_once_it_has_a_reader)
 {
 	for (int round = 0; round < 3; round++) {
@@ -1171,7 +1180,7 @@ TEST(a_pipe_gets_all_once_it_has_a_reader)
 	}
 }
 
-/* Also a pipe, which has no other name. */
+/* Also a pipe without a name. */
 TEST(what_another_process_has_open_is_written_to)
 {
 	int ends[2];
@@ -1195,7 +1204,7 @@ TEST(what_another_process_has_open_is_written_to)
 	close(ends[1]);
 }
 
-/* That of a descriptor is not waited for, as one of a FIFO on the command line is. */
+/* A pipe given as a descriptor does not wait for a reader, unlike a FIFO on the command line. */
 TEST(a_reader_that_goes_away_is_an_error)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
@@ -1209,9 +1218,9 @@ TEST(a_reader_that_goes_away_is_an_error)
 	close(writer);
 }
 
-/* ---- What is open already ---- */
+/* ---- Outputs that are open already ---- */
 
-/* A verdict is no better than what is on the disk. What a shell has opened is not replaced. */
+/* A verdict needs the data on the disk. A file that a shell has opened is not replaced. */
 TEST(a_descriptor_on_a_disk_is_written_to_in_place_and_synced)
 {
 	static const struct disk disks[] = { { 0 },
@@ -1225,15 +1234,16 @@ TEST(a_descriptor_on_a_disk_is_written_to_in_place_and_synced)
 		disk = disks[i];
 		assert_int_equal(store(name_of(descriptor), SIZE - 1), disk.errors[SYNC]);
 		assert_int_equal(done.synced, SIZE - 1);
-		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1), 1); /* others write on */
+		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1),
+				 1); /* others continue to write */
 		close(descriptor);
 		assert_stored("file", bytes, SIZE);
 	}
 }
 
 /*
- * Like a log that a shell has opened with >>: by any of its names, also when its own is gone; the
- * last one in a process that works in the folder of its descriptors.
+ * Like a log that a shell has opened with >>: by any of its names, even after its own is gone; the
+ * last name is relative to the folder of descriptors.
  */
 TEST(what_is_open_already_is_written_to_in_place)
 {
@@ -1267,10 +1277,13 @@ TEST(what_is_open_already_is_written_to_in_place)
 	assert_int_equal(access("log (deleted)", F_OK), -1);
 	assert_int_equal(check("/proc/missing", 1), ENOENT);
 	assert_int_equal(store("/proc/self/fd/999", 1), EBADF);
-	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* a name there can be no file's */
+	assert_int_equal(store("/proc/self/mem ", 1),
+			 ENOENT); /* no file can have a name in that folder */
 }
 
-/* What --output is then; what cannot be written to, and standard error, are rows of options.bats.
+/*
+ * The meaning of --output. Descriptors that are not writable, and standard error, are rows of
+ * options.bats.
  */
 TEST(standard_output_has_many_names)
 {
@@ -1278,7 +1291,7 @@ TEST(standard_output_has_many_names)
 	int ends[2], before = dup(STDOUT_FILENO);
 	const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
 				      "/proc/thread-self/fd/1", "link", again,
-				      /* and of something else: */
+				      /* and names of other files: */
 				      "new", "/dev/null", "missing/file", "/proc/self/fd",
 				      "/proc/self/fd/x", "1", NULL };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The outgoing payload: what of it is in memory, and every byte of the rest, from files and pipes
- * that are small, large, slow, or change meanwhile.
+ * The outgoing payload: the part in memory, and each byte of the rest, from files and pipes that
+ * are small, large, slow, or change in between.
  */
 #include "rdma-common/payload.h"
 
@@ -25,30 +25,30 @@ static const size_t sizes[] = {
 	1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, PAYLOAD_WHOLE + 2, LARGE
 };
 
-static uint8_t bytes[LARGE]; /* what files and pipes begin with */
+static uint8_t bytes[LARGE]; /* the beginning of files and pipes */
 static uint8_t found[LARGE + 1];
-static char cause[CAUSE_SIZE]; /* of the load() that failed last */
+static char cause[CAUSE_SIZE]; /* the reason of the last load() that failed */
 static atomic_bool cancelled;
 
-/* ---- Files and pipes in the place of the C library's ---- */
+/* ---- Files and pipes that replace the C library's ---- */
 
-/* How they are; of zeros nothing is special. */
+/* Their behavior; zeros: nothing special. */
 struct calls {
-	size_t most;  /* bytes at once, and every other call is interrupted; 0: neither */
+	size_t most;  /* bytes of a call, and each second call is interrupted; 0: neither */
 	bool fail;    /* with `error`, or at the end of the file if that is 0, */
-	int error;    /* which has been cut short then, */
-	size_t later; /* once so many bytes have moved */
-	off_t claims; /* so many bytes more a file says to have */
-	int taken;    /* the error of looking for a temporary name; 0: there is one */
-	rlim_t limit; /* of a file's size; 0: none */
+	int error;    /* because the file became shorter, */
+	size_t later; /* after this many bytes */
+	off_t claims; /* the excess of a file's claimed size */
+	int taken;    /* the error of creating a temporary name; 0: none */
+	rlim_t limit; /* the limit of a file's size; 0: none */
 };
 
 static struct calls calls;
 static struct {
-	unsigned int count; /* calls so far */
-	size_t bytes;       /* that they have moved */
-	bool ended;         /* at the end of a file that was cut short */
-	bool in_root;       /* a copy was to be made in the root */
+	unsigned int count; /* number of calls */
+	size_t bytes;       /* bytes moved by them */
+	bool ended;         /* the end of a shortened file was reached */
+	bool in_root;       /* a copy was attempted in the root folder */
 } done;
 
 static int reset(UNUSED void **state)
@@ -58,7 +58,7 @@ static int reset(UNUSED void **state)
 	return 0;
 }
 
-/* A call of the system, at a position unless that is -1. */
+/* Make a system call, at a position unless that is -1. */
 static ssize_t move(long number, int descriptor, void *memory, size_t size, off_t position)
 {
 	struct iovec part = { .iov_base = memory, .iov_len = size };
@@ -100,12 +100,12 @@ int fstat(int descriptor, struct stat *about)
 {
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
-	if (about->st_nlink > 0) /* not of a copy */
+	if (about->st_nlink > 0) /* not for a copy */
 		about->st_size += calls.claims - done.ended;
 	return result;
 }
 
-static const char *created; /* by mkostemp(3), last */
+static const char *created; /* the last result of mkostemp(3) */
 
 int mkostemp(char *name, int flags)
 {
@@ -117,7 +117,7 @@ int mkostemp(char *name, int flags)
 		return -1;
 	descriptor = mkostemps(name, 0, flags);
 	created = name;
-	raise(SIGUSR1); /* which is nothing, but in one test */
+	raise(SIGUSR1); /* it does nothing, except in one test */
 	return descriptor;
 }
 
@@ -159,8 +159,7 @@ static struct options options_for(enum role role, const char *file)
 	return options;
 }
 
-/* Reads in odd steps up to the end, which is `size` bytes further, and nothing is written behind.
- */
+/* Read in odd steps to the end, `size` bytes later; check that nothing is written after them. */
 static void read_rest(const struct payload *payload, uint64_t position, size_t size)
 {
 	size_t total = 0, step = 1;
@@ -185,19 +184,19 @@ static void assert_has_bytes(const struct payload *payload, size_t from, size_t 
 	assert_memory_equal(found, bytes + from, size);
 }
 
-/* What is not in memory. */
+/* The part that is not in memory. */
 static void assert_cannot_be_read_on(const struct payload *payload, int error)
 {
 	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
 	assert_int_equal(errno, error);
 }
 
-/* ---- Pipes, and who feeds them ---- */
+/* ---- Pipes and their writers ---- */
 
 struct feed {
 	size_t size;
-	useconds_t pause; /* before the second half, and before the end; in microseconds */
-	pthread_t thread; /* whose calls are the kernel's own */
+	useconds_t pause; /* microseconds before the second half, and before the end */
+	pthread_t thread; /* a thread whose calls are the kernel's own */
 };
 
 static void *run_feed(void *argument)
@@ -236,7 +235,7 @@ static void end_feed(const struct feed *feed)
 
 /* ---- Text and patterns ---- */
 
-/* It is whole, with zeros up to the smallest size, or with one. */
+/* The text is complete, padded with zeros to the smallest size, or with a single zero. */
 TEST(a_text_is_in_memory)
 {
 	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
@@ -266,17 +265,17 @@ TEST(a_text_is_in_memory)
 	}
 }
 
-/* ---- Every byte of files and pipes ---- */
+/* ---- Each byte of files and pipes ---- */
 
 struct source {
-	const char *file; /* whose name is removed before it is read; "-" and "fifo" are pipes */
+	const char *file; /* removed before it is read; "-" and "fifo" are pipes */
 	enum role role;
 	bool one_off, nonblocking;
-	bool says_nothing; /* of its size, as files in /proc */
-	off_t more;        /* bytes that it says to have, and has not, as those of sysfs: a page */
+	bool says_nothing; /* no claimed size, like files in /proc */
+	off_t more;        /* bytes that are claimed but missing; in sysfs the claim is a page */
 	useconds_t pause;
-	size_t most;         /* bytes that a call moves; 0: whatever it can */
-	size_t first_memory; /* bytes in memory of a pipe that is sent as it comes; 0: some */
+	size_t most;         /* the most bytes of a call; 0: any number */
+	size_t first_memory; /* bytes in memory of a pipe that is sent while it is read; 0: some */
 };
 
 static void send_source(const struct source *source, size_t size)
@@ -319,8 +318,8 @@ static void send_source(const struct source *source, size_t size)
 }
 
 /*
- * What it is decides whether there is a length, and not how soon a pipe ends, or trickles. A server
- * of many clients alone has a copy of it.
+ * The type of the source decides if the length is known, not how soon a pipe ends or how it
+ * trickles. Only a server with many clients copies a pipe.
  */
 TEST(whatever_is_sent_arrives_byte_for_byte)
 {
@@ -356,8 +355,7 @@ TEST(whatever_is_sent_arrives_byte_for_byte)
 	assert_int_equal(count_descriptors(), descriptors_before);
 }
 
-/* Of 5 GiB as well, on 32-bit machines, too: a hole but for its last bytes, and as long a pattern.
- */
+/* Also 5 GiB on 32-bit machines: a file that is a hole except for its last bytes, and a pattern. */
 TEST(long_files_and_patterns_are_read_to_their_end)
 {
 	const uint64_t length = (uint64_t)5 << 30, tail = 1000;
@@ -386,7 +384,7 @@ TEST(long_files_and_patterns_are_read_to_their_end)
 	}
 }
 
-/* As a shell that has read a line of it leaves it; and it stays open. */
+/* As after a shell has read a line of it; the file stays open. */
 TEST(a_file_on_standard_input_begins_where_that_stands)
 {
 	static const size_t skipped[] = { 1, 10, LARGE - 100 };
@@ -436,7 +434,7 @@ TEST(an_endless_device_is_sent_as_it_comes)
 	payload_free(&payload);
 }
 
-/* With the third signal: neither one before, nor a wait that ends by itself, is a reason to end. */
+/* Cancels at the third signal; earlier signals and waits that end by themselves do not count. */
 static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
@@ -447,7 +445,7 @@ static void cancel(UNUSED int signal_number)
 TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelled)
 {
 	const struct itimerval often = { { 0, 150000 }, { 0, 150000 } }, never = { 0 };
-	int fifo = open("fifo", O_RDWR); /* both of its ends */
+	int fifo = open("fifo", O_RDWR); /* both ends */
 	struct payload payload;
 
 	assert_int_equal(write(fifo, bytes, 1), 1);
@@ -468,14 +466,14 @@ TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelle
 	set_input("/dev/null", 0);
 }
 
-/* ---- What cannot be sent ---- */
+/* ---- Payloads that cannot be sent ---- */
 
 /* clang-format off */
 #define COPY "cannot keep a copy of '-' in "
 #define FAIL(with) { .fail = true, .error = (with) }
 /* clang-format on */
 
-/* Whatever the calls come to, it says so in words, and nothing stays open. */
+/* Each failing call gives a reason, and no descriptor stays open. */
 TEST(what_cannot_be_read_or_copied_is_named)
 {
 	static const char empty[] = ": it is empty; a payload has one byte at least";
@@ -500,7 +498,7 @@ TEST(what_cannot_be_read_or_copied_is_named)
 		{ ROLE_SERVER, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
 		{ ROLE_SERVER, "-", LARGE, { .taken = EROFS }, COPY "/tmp: Read-only file system; set " },
 		{ ROLE_SERVER, "-", LARGE, { .limit = 9 << 20 }, COPY ".: File too large; set TMPDIR " },
-		/* once a byte was read */
+		/* after one byte */
 		{ ROLE_SERVER, "-", LARGE, { .later = 1, .fail = true, .error = ENOSPC },
 		  COPY ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
 		/* clang-format on */
@@ -535,7 +533,7 @@ TEST(what_cannot_be_read_or_copied_is_named)
 	assert_int_equal(unlink("file"), 0);
 }
 
-/* ---- The copy that a server of many clients keeps ---- */
+/* ---- The copy of a server with many clients ---- */
 
 static volatile sig_atomic_t left;
 
@@ -544,7 +542,7 @@ static void look_for_file(UNUSED int signal_number)
 	left = !access(created, F_OK);
 }
 
-/* The copy has a name for a moment; a signal that would end the program then comes later. */
+/* The copy has a name for a moment; a signal that would end the program is delayed meanwhile. */
 TEST(a_folder_that_takes_no_copy_is_passed_over_and_none_keeps_one)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Output: bytes of a peer, escaped before they reach a terminal, latencies, and each line, figure
+ * Output: a peer's bytes, escaped before they reach a terminal; latencies; and each line, figure
  * and JSON object as it is printed.
  */
 #include "rdma-common.h"
@@ -14,9 +14,9 @@
 
 #include "unit.h"
 
-/* ---- What reaches the terminal, and JSON ---- */
+/* ---- Text for the terminal and for JSON ---- */
 
-/* So many bytes are shown as `terminal`; as text in JSON they are `json`; NULL: they are none. */
+/* Check that `size` bytes are shown as `terminal`, and in JSON as `json`, or not at all (NULL). */
 static void assert_shown(const char *bytes, size_t size, const char *terminal, const char *json)
 {
 	struct json_object *object = json_object_new_object();
@@ -33,7 +33,7 @@ static void assert_shown(const char *bytes, size_t size, const char *terminal, c
 	json_object_put(object);
 }
 
-/* The user's locale is another one, or there is none: all but ASCII is escaped; not in JSON. */
+/* With another locale of the user, or without one, all but ASCII is escaped; not in JSON. */
 static void assert_escaped_elsewhere(const char *bytes)
 {
 	static const char *const locales[] = { "C", "no such locale" };
@@ -48,7 +48,10 @@ static void assert_escaped_elsewhere(const char *bytes)
 	setenv("LC_ALL", "C.UTF-8", 1);
 }
 
-/* Of each length of UTF-8 the first and the last, and what is just no such character (RFC 3629). */
+/*
+ * The first and last character of each length of UTF-8, and the nearest invalid sequences (RFC
+ * 3629).
+ */
 TEST(text_is_shown_and_what_is_no_character_is_escaped)
 {
 	static const char *const shown[] = {
@@ -57,7 +60,8 @@ TEST(text_is_shown_and_what_is_no_character_is_escaped)
 		"~!@#$%^&*()[]{}\"'",
 		"gr\xc3\xbc\xc3\x9f, \xe2\x82\xac \xf0\x9f\x98\x80",
 		"\xc2\xa0\xdf\xbf",
-		"e\xcc\x81 \xe0\xb8\x97\xe0\xb8\xb5\xe0\xb9\x88", /* marks on what is before them */
+		"e\xcc\x81 \xe0\xb8\x97\xe0\xb8\xb5\xe0\xb9\x88", /* marks on the characters before
+								     them */
 		"\xe0\xa0\x80\xe1\xbf\xbe\xec\x80\x80\xee\x80\x80\xef\xbf\xbd",
 		"\xf0\x90\x80\x80\xf4\x8f\xbf\xbd",
 	};
@@ -87,11 +91,11 @@ TEST(text_is_shown_and_what_is_no_character_is_escaped)
 	for (size_t i = 0; i < ENTRIES(escaped); i++)
 		assert_shown(escaped[i][0], strlen(escaped[i][0]), escaped[i][1], escaped[i][1]);
 	assert_shown("a\0b\0", 4, "a\\x00b\\x00", NULL);
-	/* told from an escape */
+	/* distinct from an escape */
 	assert_shown("C:\\x1b \\", 8, "C:\\\\x1b \\\\", "C:\\x1b \\");
 }
 
-/* What it would obey, and what is invisible or changes how other characters are shown. */
+/* Control characters, and characters that are invisible or change how others are shown. */
 TEST(what_a_terminal_would_not_show_in_its_place_is_escaped)
 {
 	/* clang-format off */
@@ -126,7 +130,7 @@ TEST(what_a_terminal_would_not_show_in_its_place_is_escaped)
 
 /* ---- Excerpts ---- */
 
-/* What an excerpt says of a payload that comes in pieces of this size, against what is there. */
+/* Compare the excerpt of a payload that arrives in pieces of this size with the payload. */
 static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 {
 	struct excerpt excerpt = { .is_pattern = false };
@@ -164,7 +168,7 @@ TEST(an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes)
 
 /* ---- Latencies ---- */
 
-/* Checks that `value` is `expected` but for the width of a bucket. */
+/* Check that `value` is `expected` within the width of a bucket. */
 static void assert_near(int64_t value, int64_t expected)
 {
 	assert_in_range(value, expected - expected / 128 - 1, expected + expected / 128 + 1);
@@ -172,7 +176,7 @@ static void assert_near(int64_t value, int64_t expected)
 
 static struct latency latency;
 
-/* Begins anew, with these times. */
+/* Start again, with these times. */
 static void count_anew(const int64_t *times, size_t count)
 {
 	memset(&latency, 0, sizeof(latency));
@@ -202,7 +206,7 @@ TEST(every_time_has_a_bucket_near_it)
 	}
 }
 
-/* The middle of a bucket may be beyond all that is in it. */
+/* The middle of a bucket may lie outside of all values in it. */
 TEST(no_quantile_lies_outside_of_what_was_counted)
 {
 	static const int64_t lowest[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
@@ -217,9 +221,9 @@ TEST(no_quantile_lies_outside_of_what_was_counted)
 	}
 }
 
-/* ---- What is printed ---- */
+/* ---- Printed text ---- */
 
-/* A program whose standard output and standard error are pipes, and a connection that is joined. */
+/* A program whose standard output and standard error are pipes, and a connection that has ended. */
 static struct {
 	struct options options;
 	struct console console;
@@ -229,10 +233,10 @@ static struct {
 	struct ibv_context verbs;
 	struct rdma_cm_id id;
 	struct connection connection;
-	char printed[STREAMS][8192]; /* end() */
+	char printed[STREAMS][8192]; /* set by end() */
 } session;
 
-/* A session in which nothing was measured, and nothing happened; 0: it has no number. */
+/* Begin a session in which nothing was measured; number 0: the session has no number. */
 static void begin(enum role role, unsigned int number)
 {
 	struct log *log = &session.connection.log;
@@ -257,7 +261,7 @@ static void begin(enum role role, unsigned int number)
 	session.connection.tos = -1;
 }
 
-/* Ends it, and takes all that it has printed. */
+/* End it, and collect its output. */
 static void end(void)
 {
 	bool failed;
@@ -273,7 +277,7 @@ static void end(void)
 	}
 }
 
-/* All that it has printed is this. */
+/* Check that this is the whole output. */
 static void assert_printed(const char *output, const char *error)
 {
 	end();
@@ -281,7 +285,7 @@ static void assert_printed(const char *output, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-/* This is in what it has printed on standard output. */
+/* Check that this is part of standard output. */
 static void assert_printed_among(const char *part)
 {
 	end();
@@ -289,7 +293,9 @@ static void assert_printed_among(const char *part)
 		fail_msg("'%s' is not in '%s'", part, session.printed[STREAM_OUTPUT]);
 }
 
-/* All is an object of that kind, made in this century and on this host, and this behind that. */
+/*
+ * Check that the output is an object of this kind, from this century and host, followed by `rest`.
+ */
 static void assert_object(const char *kind, const char *rest, const char *error)
 {
 	const char *text = session.printed[STREAM_OUTPUT];
@@ -364,7 +370,7 @@ TEST(a_payload_is_shown_up_to_a_screen_of_text)
 	assert_printed(expected, "");
 }
 
-/* Each number of it is another one: 2000 operations on 1.5 MiB each, in 2 s. */
+/* Each number differs: 2000 operations, 1.5 MiB each, in 2 s. */
 static void measure(void)
 {
 	struct connection *connection = &session.connection;
@@ -399,7 +405,7 @@ static void measure(void)
 	connection->outstanding_messages = 5;
 }
 
-/* 2000 latencies, in buckets that are no wider than a nanosecond. */
+/* 2000 latencies, in buckets of at most a nanosecond. */
 static void count_latencies(void)
 {
 	static const struct {
@@ -413,14 +419,14 @@ static void count_latencies(void)
 	}
 }
 
-/* The first counter grows by 3, the second has been reset, the third grows by 1; a wait, by 5. */
+/* The first counter grows by 3, the second was reset, the third grows by 1; a wait grows by 5. */
 static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
 static const struct counters counted_after = { .any = true,
 					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
 static struct counting counting;
 
-/* The same with latencies and counters. */
+/* As measure(), with latencies and counters. */
 static void measure_all(void)
 {
 	measure();
@@ -428,7 +434,7 @@ static void measure_all(void)
 	session.connection.figures.latency = &latency;
 	counting = (struct counting){ .before = counted_before, .after = counted_after };
 	session.connection.counting = &counting;
-	session.connection.peer_verdict.errors = 121; /* one more than there are */
+	session.connection.peer_verdict.errors = 121; /* the peer's count plus 1 */
 }
 
 /* clang-format off */
@@ -438,7 +444,7 @@ TEST(figures_are_printed_of_a_session_that_stood)
 
 	begin(ROLE_CLIENT, 0);
 	measure_all();
-	report_session(connection); /* nobody asks for figures */
+	report_session(connection); /* figures were not requested */
 	session.options.report = true;
 	report_session(connection);
 	session.options.operation = OPERATION_WRITE;
@@ -448,10 +454,10 @@ TEST(figures_are_printed_of_a_session_that_stood)
 	counting.before.any = false;
 	report_session(connection);
 	counting.before.any = true;
-	connection->figures.bytes = 0; /* the peer alone has an operation */
+	connection->figures.bytes = 0; /* only the peer operates */
 	counting.after = counted_before;
-	counting.after.values[ERROR_COUNTERS + 2] = 9; /* waits are no errors */
-	connection->peer_verdict.errors = 0;     /* it has not told */
+	counting.after.values[ERROR_COUNTERS + 2] = 9; /* waits are not errors */
+	connection->peer_verdict.errors = 0;     /* the peer reported none */
 	connection->protocol.disconnected = false;
 	report_session(connection);
 	connection->protocol.connected = false;
@@ -514,7 +520,7 @@ TEST(an_outcome_in_json_has_all_that_was_measured)
 	session.options.duration_seconds = 2;
 	session.options.every_pass = true;
 	session.options.minimum_rate = 9;
-	report_json(&session.connection); /* nobody asks for it */
+	report_json(&session.connection); /* not requested */
 	session.options.json = true;
 	report_json(&session.connection);
 	/* clang-format off */
@@ -531,7 +537,7 @@ TEST(an_outcome_in_json_has_all_that_was_measured)
 	/* clang-format on */
 }
 
-/* So much of the incoming payload is here, of one pass; what of it is not right is not verified. */
+/* This much of one pass has arrived; a wrong part is not verified. */
 TEST(what_was_received_is_told_from_what_was_verified)
 {
 	static const struct {
@@ -562,7 +568,7 @@ TEST(what_was_received_is_told_from_what_was_verified)
 	}
 }
 
-/* Of a stream whose length nobody knew there is one operation. */
+/* A stream of unknown length has a single operation. */
 TEST(what_was_not_measured_is_null_in_json)
 {
 	static const char none[] = "\"seconds\": null, \"bytes_per_second\": null, "
@@ -629,7 +635,7 @@ TEST(a_server_says_where_it_listens_in_json_too)
 	assert_printed("listening on port 47881.\n", "");
 	begin(ROLE_SERVER, 0);
 	session.options.json = true;
-	session.options.port = "8"; /* which is no peer's */
+	session.options.port = "8"; /* the client's own port, not a peer's */
 	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
 	assert_printed_among("\"peer\": null, \"peer_port\": null");
 	begin(ROLE_SERVER, 0);
@@ -674,7 +680,7 @@ TEST(an_interval_has_its_own_rate_and_errors)
 
 /* ---- Progress ---- */
 
-/* What a terminal gets when so much is done. */
+/* Check the text that a terminal gets when this much is done. */
 static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
 			 const char *expected)
 {
@@ -716,7 +722,7 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 TEST(progress_is_drawn_after_a_second_with_what_is_left_where_it_is_wanted)
 {
 	static const struct {
-		const char *terminal, *no_color; /* of the environment */
+		const char *terminal, *no_color; /* environment variables */
 		bool verbose;
 		uint64_t done, all;
 		int64_t nanoseconds;

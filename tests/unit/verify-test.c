@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Whether an incoming payload is what was sent: digests, patterns and passes, piece by piece. */
+/* Verify an incoming payload: digests, patterns and passes, piece by piece. */
 #include "rdma-common/verify.h"
 #include "rdma-common/digest.h"
 #include "rdma-common/transfer.h"
@@ -12,7 +12,7 @@
 static uint8_t stream[PASSES * PASS];
 static struct failure failure;
 
-/* A pattern, again and again. */
+/* A repeated pattern. */
 static int reset(UNUSED void **state)
 {
 	for (size_t i = 0; i < PASSES; i++)
@@ -32,7 +32,7 @@ static uint64_t digest_of_all(void)
 	return value;
 }
 
-/* Verifies `size` bytes in pieces of `step`; stops at the first that is wrong. */
+/* Verify `size` bytes in pieces of `step`; stop at the first wrong one. */
 static bool verify_stream(struct verification *verification, size_t size, size_t step)
 {
 	assert_true(verify_begin(verification));
@@ -55,14 +55,14 @@ static struct verification all_passes(void)
 
 /* ---- Tests ---- */
 
-/* A program without a hello sends no digest; a stream whose length is not known has one pass. */
+/* A peer without a hello sends no digest; a stream of unknown length has one pass. */
 TEST(what_was_sent_is_right_whatever_the_pieces_and_another_digest_or_length_is_wrong)
 {
 	static const size_t steps[] = { 1, 7, PASS - 1, PASS, PASS + 1, sizeof(stream) };
 	static const struct {
 		bool is_pattern, has_digest;
 		uint64_t pass;
-		uint64_t fewer, flipped; /* bytes, and bits of the digest, than it has */
+		uint64_t fewer, flipped; /* missing bytes, and flipped bits of the digest */
 		bool is_right;
 	} cases[] = {
 		{ true, true, PASS, 0, 0, true },    { true, true, PASS, 0, 1, false },
