@@ -81,7 +81,7 @@ static const struct {
 	/* clang-format on */
 };
 
-TEST(the_limit_is_the_least_from_the_own_cgroup_to_the_root)
+TEST(limit_is_the_smallest_between_cgroup_and_root)
 {
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		uint64_t limit;
@@ -101,7 +101,7 @@ TEST(the_limit_is_the_least_from_the_own_cgroup_to_the_root)
 	empty_folder(NULL);
 }
 
-TEST(a_path_that_is_too_long_limits_nothing)
+TEST(too_long_path_imposes_no_limit)
 {
 	char text[8192];
 

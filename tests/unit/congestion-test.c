@@ -81,7 +81,7 @@ static struct words describe(const struct answer *answer, size_t size, int ecn, 
 #define NOTHING   "its driver tells nothing of PFC and ECN"
 #define LOSSLESS  "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known"
 
-TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_words)
+TEST(pfc_of_the_dscps_highest_priority_is_described)
 {
 	static const struct {
 		size_t place, size;
@@ -132,7 +132,7 @@ TEST(pfc_for_the_highest_priority_of_a_dscp_is_found_where_it_is_and_said_in_wor
 }
 
 /* A rule for RoCE's port, for UDP or any protocol, or the default rule. */
-TEST(without_a_rule_for_the_dscp_those_count_that_are_for_roce_as_well)
+TEST(rules_for_roces_port_apply_without_a_rule_for_the_dscp)
 {
 	static const struct dcb_app rules[] = {
 		{ .selector = IEEE_8021QAZ_APP_SEL_ETHERTYPE, .priority = 7, .protocol = 0 },
@@ -168,7 +168,7 @@ static void assert_says(unsigned int dscp, const struct answer *answer, size_t s
 }
 
 /* Nor if an attribute before them has an impossible length. */
-TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
+TEST(truncated_answer_is_rejected)
 {
 	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
 	struct answer answer = make_answer();
@@ -189,7 +189,7 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
 }
 
 /* Entries before it count, entries after it do not. */
-TEST(an_entry_of_an_impossible_length_ends_the_table)
+TEST(impossible_entry_length_ends_the_table)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
 
@@ -206,7 +206,7 @@ TEST(an_entry_of_an_impossible_length_ends_the_table)
 }
 
 /* Its padding would lie beyond the end. */
-TEST(the_last_entry_may_have_an_odd_length)
+TEST(last_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();
 
@@ -218,7 +218,7 @@ TEST(the_last_entry_may_have_an_odd_length)
 }
 
 /* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */
-TEST(a_dscp_gets_a_priority_with_pfc_unless_it_is_that_of_all_other_traffic)
+TEST(advice_for_a_dscp_depends_on_its_other_traffic)
 {
 	struct words words = { 0 };
 

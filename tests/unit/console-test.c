@@ -182,7 +182,7 @@ TEST(lines_of_both_streams_keep_their_order_in_one_file)
 	close(writes.descriptors[1]);
 }
 
-TEST(a_line_has_something_in_front_and_may_be_empty_behind_that)
+TEST(line_has_a_prefix_and_may_be_empty)
 {
 	char expected[100];
 
@@ -196,7 +196,7 @@ TEST(a_line_has_something_in_front_and_may_be_empty_behind_that)
 }
 
 /* As a JSON object may have it. The output takes a page, in pieces. */
-TEST(a_line_that_is_longer_than_pipes_take_at_once_is_whole)
+TEST(long_line_is_not_torn)
 {
 	char expected[60100];
 
@@ -220,7 +220,7 @@ static void *print_lines(void *thread)
 	return NULL;
 }
 
-TEST(lines_of_many_threads_are_whole_and_each_ones_in_order)
+TEST(lines_of_many_threads_are_whole_and_in_each_ones_order)
 {
 	int next[THREADS] = { 0 }, thread, line, size;
 	pthread_t threads[THREADS];
@@ -279,7 +279,7 @@ static void assert_says_what_was_dropped(enum stream stream, int reader)
 /*
  * With pipes, and with a non-blocking output, such as a socket, or a terminal of a parent program.
  */
-TEST(nobody_waits_for_a_reader_and_what_was_dropped_is_said)
+TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 {
 	int ends[2];
 
@@ -298,7 +298,7 @@ TEST(nobody_waits_for_a_reader_and_what_was_dropped_is_said)
 	close(ends[1]);
 }
 
-TEST(so_many_lines_wait_and_no_more)
+TEST(number_of_waiting_lines_is_limited)
 {
 	if (sysconf(_SC_PAGESIZE) > 4096)
 		skip();
@@ -312,7 +312,7 @@ TEST(so_many_lines_wait_and_no_more)
 	stop();
 }
 
-TEST(between_objects_of_json_no_line_says_what_was_dropped)
+TEST(no_notice_of_dropped_lines_between_json_objects)
 {
 	start_on_pipes();
 	console->json = true;
@@ -327,7 +327,7 @@ TEST(between_objects_of_json_no_line_says_what_was_dropped)
 }
 
 /* A signal is not an error. */
-TEST(a_reader_that_is_gone_is_an_error_of_standard_output_alone)
+TEST(missing_reader_is_an_error_of_standard_output_alone)
 {
 	static const struct {
 		enum stream stream;
@@ -354,7 +354,7 @@ TEST(a_reader_that_is_gone_is_an_error_of_standard_output_alone)
 
 /* ---- The end ---- */
 
-TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
+TEST(drain_waits_for_a_slow_reader_within_its_limit)
 {
 	const int interruption = eventfd(1, EFD_CLOEXEC);
 
@@ -370,7 +370,7 @@ TEST(the_end_waits_for_a_slow_reader_but_not_for_ever)
 }
 
 /* The thread is stuck in write(2): it is left, with its descriptors, until the process ends. */
-TEST(every_line_that_is_left_is_counted)
+TEST(each_unwritten_line_is_counted)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
 		reset(NULL);
@@ -387,7 +387,7 @@ TEST(every_line_that_is_left_is_counted)
 	}
 }
 
-TEST(without_descriptors_for_it_a_console_does_not_open)
+TEST(console_does_not_open_without_descriptors)
 {
 	int before = count_descriptors(), result = EMFILE;
 	struct rlimit limit, low;
@@ -410,7 +410,7 @@ TEST(without_descriptors_for_it_a_console_does_not_open)
 #define TWO   "\rdrawn\033[K\rdrawn\033[K"
 #define EIGHT TWO TWO TWO TWO
 
-TEST(what_is_drawn_is_taken_away_before_a_line)
+TEST(drawn_text_is_removed_before_a_line)
 {
 	start_on_pipes();
 	console_draw(console, ""); /* nothing to remove */

@@ -28,7 +28,7 @@ static struct counters read_port(unsigned int port)
 	return counters;
 }
 
-TEST(each_counter_has_a_name_and_no_other_number_has)
+TEST(only_counters_have_a_name)
 {
 	assert_string_equal(counter_name(0), "duplicate_request");
 	for (unsigned int i = 0; i < COUNTERS; i++)
@@ -44,7 +44,7 @@ TEST(each_counter_has_a_name_and_no_other_number_has)
  * In each folder: a driver's own (hw_counters), of the port or, as with cxgb4, of the device; or
  * one that InfiniBand requires (counters).
  */
-TEST(every_counter_is_read_in_each_folder)
+TEST(each_counter_is_read_in_each_folder)
 {
 	static const char *const places[] = { "hw_counters", "counters", "../../hw_counters" };
 
@@ -66,7 +66,7 @@ TEST(every_counter_is_read_in_each_folder)
  * The driver's counter wins if both exist, unless it is no number because the driver cannot read
  * it.
  */
-TEST(of_a_counter_there_may_be_two_one_or_none)
+TEST(drivers_counter_replaces_the_required_one)
 {
 	static const struct {
 		const char *own, *required; /* NULL: it does not exist */
@@ -95,7 +95,7 @@ TEST(of_a_counter_there_may_be_two_one_or_none)
 	}
 }
 
-TEST(a_counter_that_was_reset_has_not_grown)
+TEST(reset_counter_has_no_growth)
 {
 	static const struct {
 		uint64_t before, after, growth;
@@ -119,7 +119,7 @@ TEST(a_counter_that_was_reset_has_not_grown)
 }
 
 /* A port that waits has lost nothing. */
-TEST(errors_are_summed_and_waits_are_none)
+TEST(sum_of_errors_excludes_waits)
 {
 	struct counters growth = { .any = true };
 
@@ -136,7 +136,7 @@ TEST(errors_are_summed_and_waits_are_none)
  * For an interface that does not exist, for one without pause frames, and for a link in place of
  * the folder, which the kernel follows.
  */
-TEST(what_an_interface_discarded_is_read_whatever_else_it_counts)
+TEST(discarded_frames_are_read_without_pause_frames)
 {
 	static const struct {
 		const char *interface;
@@ -163,7 +163,7 @@ TEST(what_an_interface_discarded_is_read_whatever_else_it_counts)
 	}
 }
 
-TEST(what_has_grown_is_described_as_far_as_there_is_room)
+TEST(growth_is_described_up_to_the_size_of_the_text)
 {
 	struct counters growth = { .any = true };
 	struct words words = counters_in_words(&growth);

@@ -21,7 +21,7 @@ static uint8_t expected_byte(uint64_t position)
 }
 
 /* It ends exactly at the size. */
-TEST(the_pattern_is_the_same_from_any_position)
+TEST(pattern_does_not_depend_on_the_start)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
 	uint8_t memory[SIZE + 8 + 1];
@@ -41,7 +41,7 @@ TEST(the_pattern_is_the_same_from_any_position)
 	}
 }
 
-TEST(the_first_byte_that_differs_is_found)
+TEST(first_different_byte_is_found)
 {
 	uint8_t memory[SIZE];
 
@@ -59,7 +59,7 @@ TEST(the_first_byte_that_differs_is_found)
 }
 
 /* So a part in the wrong place, or an old one, is noticed. */
-TEST(a_pattern_elsewhere_differs_in_every_word)
+TEST(pattern_at_another_position_differs_in_each_word)
 {
 	uint8_t memory[SIZE];
 
@@ -69,7 +69,7 @@ TEST(a_pattern_elsewhere_differs_in_every_word)
 }
 
 /* Even where the pattern continues: the pages before and after the two pages cannot be accessed. */
-TEST(nothing_beyond_the_memory_is_read)
+TEST(no_byte_outside_of_the_memory_is_read)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;
 	uint8_t *memory = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -91,7 +91,7 @@ TEST(nothing_beyond_the_memory_is_read)
 }
 
 /* XXH3, 64 bits, so that all releases agree; the values are published. */
-TEST(a_digest_is_xxh3_and_does_not_depend_on_its_steps)
+TEST(digest_is_xxh3_and_does_not_depend_on_steps)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();

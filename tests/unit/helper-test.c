@@ -94,7 +94,7 @@ static bool await_an_end(void **what)
 
 /* ---- Tests ---- */
 
-TEST(a_file_is_read_into_the_ring_where_it_was_asked_for)
+TEST(file_is_read_to_the_requested_offset_of_the_ring)
 {
 	struct payload payload = make_payload(sizeof(bytes));
 	uint8_t ring[1000] = { 0 };
@@ -114,7 +114,7 @@ TEST(a_file_is_read_into_the_ring_where_it_was_asked_for)
 	remove_payload(&payload);
 }
 
-TEST(a_call_that_fails_has_its_errno)
+TEST(failed_call_reports_its_errno)
 {
 	struct payload payload = { .name = "closed", .length = 10, .descriptor = 12345 };
 	uint8_t ring[10];
@@ -133,7 +133,7 @@ TEST(a_call_that_fails_has_its_errno)
 }
 
 /* A commit without bytes works, too: an empty payload of unknown length must leave a file. */
-TEST(what_is_stored_has_its_name_once_it_is_committed)
+TEST(stored_file_gets_its_name_at_the_commit)
 {
 	for (int pieces = 0; pieces <= 2; pieces++) {
 		struct helper *helper =
@@ -158,7 +158,7 @@ TEST(what_is_stored_has_its_name_once_it_is_committed)
 	}
 }
 
-TEST(who_waits_for_a_pipe_is_let_go_of_soon)
+TEST(helper_that_waits_for_a_pipe_is_released_soon)
 {
 	struct payload payload = { .name = "-", .length = LENGTH_UNKNOWN };
 	struct helper *helper;
@@ -183,7 +183,7 @@ TEST(who_waits_for_a_pipe_is_let_go_of_soon)
 }
 
 /* The helper frees itself and the ring when the call returns, and notifies the process. */
-TEST(whom_a_disk_holds_up_nobody_waits_for)
+TEST(helper_on_a_hung_disk_is_abandoned)
 {
 	struct payload payload = make_payload(10);
 	struct helper *helper;
@@ -211,7 +211,7 @@ TEST(whom_a_disk_holds_up_nobody_waits_for)
 /*
  * Wait this long at first; after that not at all, until the answer to the earlier question arrives.
  */
-TEST(whether_a_file_can_be_stored_is_asked_again_once_there_is_an_answer)
+TEST(check_is_repeated_only_after_the_first_answer)
 {
 	struct helper *helper = helper_start_storing(&process, &outputs, "file", HELPER_BUFFER);
 	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };

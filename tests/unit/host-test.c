@@ -230,7 +230,7 @@ static void examine(const struct example *examples, size_t count)
 
 /* ---- Adapters ---- */
 
-TEST(a_host_without_devices_has_no_finding)
+TEST(host_without_devices_has_no_finding)
 {
 	expect(false, "");
 	assert_string_equal(found, "");
@@ -241,7 +241,7 @@ TEST(a_host_without_devices_has_no_finding)
 	assert_string_equal(found, "");
 }
 
-TEST(an_adapter_at_which_nothing_is_wrong_is_described_without_advice)
+TEST(healthy_adapter_has_no_advice)
 {
 	put_adapter("mlx5_0");
 	expect(false, "");
@@ -262,7 +262,7 @@ TEST(an_adapter_at_which_nothing_is_wrong_is_described_without_advice)
 #define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
 /* All active ports share it. */
-TEST(a_slow_pcie_link_is_a_limit_where_the_ports_are_faster)
+TEST(pcie_link_slower_than_the_ports_is_a_limit)
 {
 	static const struct example examples[] = {
 		{ PCIE("8.0 GT/s PCIe", "16"), false, "8 GT/s x16 of 16 GT/s x16 (126 Gbit/s)", NULL },
@@ -310,7 +310,7 @@ static void put_function(const char *device, const char *function)
  * Two functions of one adapter share a link. A virtual function, a subfunction and software have no
  * port of their own.
  */
-TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
+TEST(pcie_link_is_shared_by_the_ports_of_all_functions)
 {
 	put_function("mlx5_0", "0000:3b:00.0");
 	put_function("mlx5_1", "0000:3b:00.1");
@@ -326,7 +326,7 @@ TEST(a_pcie_link_is_for_the_ports_of_all_its_functions)
 }
 
 /* As with irdma. */
-TEST(an_auxiliary_devices_pci_function_is_its_parent)
+TEST(pci_function_of_an_auxiliary_device_is_its_parent)
 {
 	put_adapter("irdma0");
 	make_folders("pci/irdma.roce.0/");
@@ -347,7 +347,7 @@ TEST(an_auxiliary_devices_pci_function_is_its_parent)
 #define SAID(near, may_use) "node 1 (processors " near "; this process may use " may_use ")"
 #define FAR "\n!> this process may only run far from the adapter: let it use processors near it ('numactl --cpunodebind=1 --membind=1', or"
 
-TEST(a_process_that_may_only_run_far_from_the_adapter_is_told)
+TEST(process_far_from_the_adapter_is_reported)
 {
 	static const struct example examples[] = {
 		{ MAY_USE("0-7"), true, SAID("8-15,24-31", "0-7") FAR, NULL },
@@ -370,7 +370,7 @@ TEST(a_process_that_may_only_run_far_from_the_adapter_is_told)
 
 /* ---- Ports ---- */
 
-TEST(of_each_port_it_is_told_what_it_is_and_whether_it_could_be_faster)
+TEST(each_port_is_described_with_its_possible_rate)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)", true,
@@ -395,7 +395,7 @@ TEST(of_each_port_it_is_told_what_it_is_and_whether_it_could_be_faster)
 #define SLOW_PCIE "|device/current_link_width=1"
 #define SLOW_PORT "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)"
 
-TEST(only_devices_that_can_be_opened_are_examined)
+TEST(only_devices_that_can_be_opened_are_checked)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|!" SLOW_PCIE "|device/local_cpulist=40", false, "HCA==mlx5_0:1", "mlx5_1" },
@@ -406,7 +406,7 @@ TEST(only_devices_that_can_be_opened_are_examined)
 	EXAMINE(examples);
 }
 
-TEST(a_port_limits_nothing_unless_an_address_of_this_namespace_leads_to_it)
+TEST(port_is_a_limit_only_if_an_address_of_this_namespace_leads_to_it)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1" SLOW_PCIE "|@", false, "adapter mlx5_1: firmware 22.39.1002 of MT_0000000359, PCIe 16 GT/s x1 of", "->" },
@@ -426,7 +426,7 @@ TEST(a_port_limits_nothing_unless_an_address_of_this_namespace_leads_to_it)
 	EXAMINE(examples);
 }
 
-TEST(an_interface_whose_mtu_cannot_be_read_is_named_without_it)
+TEST(interface_with_unreadable_mtu_is_named_without_it)
 {
 	static const struct example examples[] = {
 		{ "@=eth7", false, "100 Gb/sec (4X EDR), eth7\n", "MTU" },
@@ -441,7 +441,7 @@ TEST(an_interface_whose_mtu_cannot_be_read_is_named_without_it)
 #define NO_GID(index) GID(index, EMPTY, "")
 
 /* Over InfiniBand any GID is right; iWARP has none. */
-TEST(the_best_gid_is_of_roce_v2_and_routed)
+TEST(best_gid_is_routable_roce_v2)
 {
 	static const struct example examples[] = {
 		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },
@@ -475,7 +475,7 @@ TEST(the_best_gid_is_of_roce_v2_and_routed)
 }
 /* clang-format on */
 
-TEST(a_connections_gid_has_advice_unless_it_is_routed)
+TEST(gid_that_cannot_be_routed_has_advice)
 {
 	static const struct {
 		const char *gid;
@@ -505,7 +505,7 @@ TEST(a_connections_gid_has_advice_unless_it_is_routed)
 
 /* ---- Everything ---- */
 
-TEST(no_text_is_longer_than_there_is_room_and_no_descriptor_is_left_open)
+TEST(long_texts_are_cut_and_no_descriptor_stays_open)
 {
 	char lengthy[3000];
 	int before = count_descriptors();

@@ -71,14 +71,14 @@ static int decode_family(const uint8_t *bytes, size_t size)
 	return family;
 }
 
-TEST(a_family_has_its_number_behind_its_name)
+TEST(family_number_follows_its_name)
 {
 	NEEDS_THESE_BYTES();
 	assert_int_equal(decode_family(family_answer, sizeof(family_answer)), 16);
 	assert_int_equal(decode_family(unsupported_answer, sizeof(unsupported_answer)), -1);
 }
 
-TEST(pause_frames_are_found_behind_the_settings)
+TEST(pause_frames_follow_the_settings)
 {
 	struct pause_frames frames;
 
@@ -89,7 +89,7 @@ TEST(pause_frames_are_found_behind_the_settings)
 }
 
 /* The message states its length, but fewer bytes have arrived. */
-TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
+TEST(truncated_answer_is_rejected)
 {
 	struct pause_frames frames;
 
@@ -105,7 +105,7 @@ TEST(of_an_answer_that_is_cut_off_nothing_is_believed)
  * not count both directions. A length shorter than its own header, or beyond the end, ends the
  * search.
  */
-TEST(of_an_answer_that_is_not_as_it_should_be_nothing_is_believed)
+TEST(malformed_answer_is_rejected)
 {
 	static const struct {
 		size_t place;
@@ -136,7 +136,7 @@ TEST(of_an_answer_that_is_not_as_it_should_be_nothing_is_believed)
 }
 
 /* Ask this kernel: it understands the question; the loopback interface has no pause frames. */
-TEST(an_interface_without_pause_frames_has_none)
+TEST(interface_without_pause_frames_has_none)
 {
 	struct pause_frames frames;
 

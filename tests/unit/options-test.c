@@ -37,7 +37,7 @@ static void release(const char *words)
 /* ---- Numbers and words ---- */
 
 /* Text that no option accepts as a number is rejected here, too: see below. */
-TEST(a_number_has_64_bits_and_limits)
+TEST(number_has_64_bits_and_limits)
 {
 	uint64_t number;
 
@@ -95,7 +95,7 @@ TEST(passes_are_counted_or_timed)
 }
 
 /* The client writes its payload, or reads the server's. */
-TEST(in_a_one_way_session_one_side_sends_a_payload)
+TEST(one_way_session_has_one_sender)
 {
 	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
 		bool writes = operation == OPERATION_WRITE;
@@ -138,7 +138,7 @@ static struct options client_parses(const char *first, const char *second, enum 
 	return options;
 }
 
-TEST(what_is_not_given_has_its_default)
+TEST(missing_option_has_its_default)
 {
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
 		struct options options = default_options(role);
@@ -255,7 +255,7 @@ static void assert_given(const struct given *row, const char *option, const char
 	}
 }
 
-TEST(an_option_sets_its_field_and_no_other_of_its_program)
+TEST(option_sets_its_field_and_no_other)
 {
 	for (const struct given *row = given; row < given + ENTRIES(given); row++) {
 		assert_given(row, row->name, row->argument, row->value);
@@ -271,7 +271,7 @@ TEST(an_option_sets_its_field_and_no_other_of_its_program)
 	}
 }
 
-TEST(an_argument_that_cannot_be_is_refused_in_words)
+TEST(impossible_argument_is_rejected_with_a_reason)
 {
 	static const struct {
 		const char *option, *argument, *words;
@@ -312,7 +312,7 @@ TEST(an_argument_that_cannot_be_is_refused_in_words)
 }
 
 /* Text that is almost a number; then numbers of other kinds than the option's. */
-TEST(what_is_no_number_of_its_kind_is_refused)
+TEST(invalid_number_is_rejected)
 {
 	static const char *const options[] = { "-s", "--min-rate", "-t", "--tos", "-n" };
 	/* clang-format off */
@@ -348,7 +348,7 @@ TEST(help_and_version_are_printed_and_end_the_program)
 }
 
 /* In either order. */
-TEST(what_is_of_sessions_alone_does_not_go_with_check)
+TEST(check_rejects_options_of_sessions)
 {
 	/* clang-format off */
 	static const char *const others[] = {
@@ -369,7 +369,7 @@ TEST(what_is_of_sessions_alone_does_not_go_with_check)
 	}
 }
 
-TEST(check_measures_for_a_second_unless_duration_says_how_long)
+TEST(check_measures_for_a_second_without_duration)
 {
 	static const struct {
 		const char *first, *second;
@@ -396,7 +396,7 @@ static const char one_payload[] = "--message, --file and --size exclude each oth
 static const char one_pass[] = "is a pipe or a device, which can be sent once";
 
 /* With a pipe, the count of passes is for the operation: a READ fetches the peer's payload. */
-TEST(options_that_do_not_go_together_are_refused_in_words)
+TEST(conflicting_options_are_rejected_with_a_reason)
 {
 	static const struct {
 		struct options options;

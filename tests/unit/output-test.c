@@ -443,7 +443,7 @@ static void choose_way(int round)
 /* ---- Files ---- */
 
 /* The name must be on the disk, too; otherwise it may be lost when the power fails. */
-TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
+TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
@@ -471,7 +471,7 @@ TEST(a_file_has_the_bytes_and_the_mode_and_is_not_written_over)
 }
 
 /* The name does not exist before the commit, nor after an end without one. */
-TEST(a_file_that_is_not_committed_is_not_there)
+TEST(uncommitted_file_does_not_exist)
 {
 	struct output *output;
 
@@ -503,7 +503,7 @@ TEST(a_file_that_is_not_committed_is_not_there)
  * failure leaves the old file in place. After the new name is given, only the folder's sync can
  * fail: the file is complete and verified, so keep it.
  */
-TEST(only_what_is_a_failure_fails_a_file)
+TEST(unsupported_calls_do_not_fail_a_file)
 {
 	static const struct {
 		enum call call;
@@ -563,7 +563,7 @@ TEST(only_what_is_a_failure_fails_a_file)
  * A link, which is not followed, or an object that no file can replace takes the name; or the
  * folder goes.
  */
-TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
+TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
 {
 	struct output *output;
 
@@ -616,7 +616,7 @@ TEST(a_name_that_is_taken_meanwhile_is_given_or_leaves_nothing)
  * If the ACL cannot be copied, the group bits are a mask for the users of the ACL, not rights of
  * the group.
  */
-TEST(a_file_that_is_replaced_leaves_its_access_control_list)
+TEST(replacing_a_file_keeps_its_acl)
 {
 	static const struct {
 		int read_error, set_error;
@@ -648,7 +648,7 @@ TEST(a_file_that_is_replaced_leaves_its_access_control_list)
 }
 
 /* An ordinary user may give a file to one of its own groups, but not to another owner. */
-TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
+TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 {
 	static const struct {
 		mode_t before;
@@ -684,7 +684,7 @@ TEST(a_file_that_is_replaced_leaves_owner_group_and_mode_each_by_itself)
  * In a container the overflow id stands for each owner that is not mapped. If the container maps
  * the overflow id itself, a file could be given to that user, who is a different one on the host.
  */
-TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
+TEST(unmapped_owner_or_group_is_not_kept)
 {
 	static const uint32_t none = (uint32_t)-1;
 	static const struct {
@@ -725,7 +725,7 @@ TEST(an_owner_or_a_group_that_is_not_mapped_is_not_taken_over)
 }
 
 /* With the rights of a new file, others could read a file that replaces a private one. */
-TEST(a_file_whose_mode_cannot_be_set_is_private)
+TEST(file_is_private_if_its_mode_cannot_be_set)
 {
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
@@ -745,7 +745,7 @@ TEST(a_file_whose_mode_cannot_be_set_is_private)
  * The kernel's rule (fs.protected_symlinks in proc(5)): a limited number of links, and in a sticky
  * folder only links of this user and of the folder's owner.
  */
-TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
+TEST(symbolic_link_is_followed_unless_planted_by_another_user)
 {
 	static const struct {
 		const char *name;
@@ -802,7 +802,7 @@ TEST(a_symbolic_link_is_followed_unless_somebody_has_planted_it)
  * A regular file would be replaced, a FIFO written to. Unmapped users of a container have the same
  * number, so they cannot be told apart.
  */
-TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
+TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 {
 	static const char part[] = "0 100000 65536\n";
 	static const struct {
@@ -855,7 +855,7 @@ TEST(nothing_of_another_user_in_a_sticky_folder_is_replaced_or_written_to)
 }
 
 /* Before the open, while bytes arrive, or during the sync. */
-TEST(nothing_that_another_user_plants_after_the_check_is_replaced_or_written_to)
+TEST(file_planted_after_the_check_is_rejected)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	struct output *output;
@@ -902,7 +902,7 @@ static const char *long_name(size_t length)
 }
 
 /* A temporary name must fit beside it: the check finds out. */
-TEST(a_name_that_is_too_long_is_no_other_name)
+TEST(too_long_name_is_not_shortened)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
 
@@ -929,7 +929,7 @@ TEST(a_name_that_is_too_long_is_no_other_name)
 /* clang-format on */
 
 /* A mount point: a single file bound into a container as a volume. */
-TEST(what_cannot_be_stored_is_found_before)
+TEST(impossible_output_is_found_before_the_transfer)
 {
 	char too_long[NAME_MAX + 2] = { 0 };
 	const struct {
@@ -989,7 +989,7 @@ TEST(what_cannot_be_stored_is_found_before)
 }
 
 /* Even for root as another effective user: access(2) uses the real one. */
-TEST(a_folder_that_cannot_be_written_to_is_found_before)
+TEST(unwritable_folder_is_found_before_the_transfer)
 {
 	bool is_root = geteuid() == 0;
 
@@ -1000,7 +1000,7 @@ TEST(a_folder_that_cannot_be_written_to_is_found_before)
 	assert_int_equal(chmod(".", 0700), 0);
 }
 
-TEST(a_file_beyond_the_limit_is_an_error_and_leaves_nothing)
+TEST(file_beyond_the_size_limit_fails_and_leaves_no_file)
 {
 	const struct rlimit small = { 1000, RLIM_INFINITY },
 			    none = { RLIM_INFINITY, RLIM_INFINITY };
@@ -1032,7 +1032,7 @@ static int write_much(uint64_t size)
 /*
  * The bytes that are written and not synced take about a second to sync, and so does the last sync.
  */
-TEST(a_slow_disk_is_seen_to_move_and_a_fast_one_is_not_held_up)
+TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 {
 	static const struct {
 		uint64_t rate, size;
@@ -1096,7 +1096,7 @@ static void assert_waits(const char *name, uint64_t calls)
  * No wait is endless. A pipe or socket of another user, as with sudo(8), cannot be opened again,
  * and has less room than the next write needs.
  */
-TEST(a_reader_that_does_not_read_can_be_cancelled)
+TEST(wait_for_a_stopped_reader_can_be_cancelled)
 {
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
@@ -1131,7 +1131,7 @@ static void *store_behind(void *result)
 }
 
 /* Each payload is complete, one after the other; the first one's leftovers are dropped. */
-TEST(payloads_for_one_pipe_follow_one_another)
+TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), result;
 	uint8_t found[20];
@@ -1165,7 +1165,7 @@ TEST(payloads_for_one_pipe_follow_one_another)
 }
 
 /* By its name, by a descriptor that stays unchanged, and by one of another user. */
-TEST(a_pipe_gets_all_once_it_has_a_reader)
+TEST(pipe_receives_everything_once_it_has_a_reader)
 {
 	for (int round = 0; round < 3; round++) {
 		FILE *reader = popen("cat fifo >copy", "r");
@@ -1181,7 +1181,7 @@ TEST(a_pipe_gets_all_once_it_has_a_reader)
 }
 
 /* Also a pipe without a name. */
-TEST(what_another_process_has_open_is_written_to)
+TEST(output_opened_by_another_process_is_written_to)
 {
 	int ends[2];
 	pid_t child;
@@ -1205,7 +1205,7 @@ TEST(what_another_process_has_open_is_written_to)
 }
 
 /* A pipe given as a descriptor does not wait for a reader, unlike a FIFO on the command line. */
-TEST(a_reader_that_goes_away_is_an_error)
+TEST(reader_that_exits_is_an_error)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
 	struct output *output = opened("fifo");
@@ -1221,7 +1221,7 @@ TEST(a_reader_that_goes_away_is_an_error)
 /* ---- Outputs that are open already ---- */
 
 /* A verdict needs the data on the disk. A file that a shell has opened is not replaced. */
-TEST(a_descriptor_on_a_disk_is_written_to_in_place_and_synced)
+TEST(descriptor_of_a_file_is_written_in_place_and_synced)
 {
 	static const struct disk disks[] = { { 0 },
 					     { .errors[SYNC] = EIO },
@@ -1245,7 +1245,7 @@ TEST(a_descriptor_on_a_disk_is_written_to_in_place_and_synced)
  * Like a log that a shell has opened with >>: by any of its names, even after its own is gone; the
  * last name is relative to the folder of descriptors.
  */
-TEST(what_is_open_already_is_written_to_in_place)
+TEST(open_file_is_written_in_place)
 {
 	static const char *const names[] = { "/dev/fd/", "/proc/self/fd/", "link", "" };
 	char name[64], link[64], *here = getcwd(NULL, 0), found[1008] = { 0 };
@@ -1285,7 +1285,7 @@ TEST(what_is_open_already_is_written_to_in_place)
  * The meaning of --output. Descriptors that are not writable, and standard error, are rows of
  * options.bats.
  */
-TEST(standard_output_has_many_names)
+TEST(each_name_of_standard_output_is_recognized)
 {
 	char again[32];
 	int ends[2], before = dup(STDOUT_FILENO);

@@ -236,7 +236,7 @@ static void end_feed(const struct feed *feed)
 /* ---- Text and patterns ---- */
 
 /* The text is complete, padded with zeros to the smallest size, or with a single zero. */
-TEST(a_text_is_in_memory)
+TEST(text_is_in_memory)
 {
 	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
 	static const char *const sides[] = { "active/client", "passive/server" };
@@ -321,7 +321,7 @@ static void send_source(const struct source *source, size_t size)
  * The type of the source decides if the length is known, not how soon a pipe ends or how it
  * trickles. Only a server with many clients copies a pipe.
  */
-TEST(whatever_is_sent_arrives_byte_for_byte)
+TEST(each_source_is_read_byte_for_byte)
 {
 	static const struct source sources[] = {
 		{ "file", .role = ROLE_CLIENT },
@@ -356,7 +356,7 @@ TEST(whatever_is_sent_arrives_byte_for_byte)
 }
 
 /* Also 5 GiB on 32-bit machines: a file that is a hole except for its last bytes, and a pattern. */
-TEST(long_files_and_patterns_are_read_to_their_end)
+TEST(long_files_and_patterns_are_read_to_the_end)
 {
 	const uint64_t length = (uint64_t)5 << 30, tail = 1000;
 	struct payload payload;
@@ -385,7 +385,7 @@ TEST(long_files_and_patterns_are_read_to_their_end)
 }
 
 /* As after a shell has read a line of it; the file stays open. */
-TEST(a_file_on_standard_input_begins_where_that_stands)
+TEST(file_on_standard_input_begins_at_its_offset)
 {
 	static const size_t skipped[] = { 1, 10, LARGE - 100 };
 	struct payload payload;
@@ -408,7 +408,7 @@ TEST(a_file_on_standard_input_begins_where_that_stands)
 	assert_int_equal(unlink("file"), 0);
 }
 
-TEST(a_file_that_changes_has_the_length_that_it_had)
+TEST(changed_file_keeps_its_first_length)
 {
 	struct payload payload;
 
@@ -425,7 +425,7 @@ TEST(a_file_that_changes_has_the_length_that_it_had)
 	assert_int_equal(unlink("file"), 0);
 }
 
-TEST(an_endless_device_is_sent_as_it_comes)
+TEST(endless_device_is_sent_while_it_is_read)
 {
 	struct payload payload = loaded(options_for(ROLE_CLIENT, "/dev/zero"));
 
@@ -442,7 +442,7 @@ static void cancel(UNUSED int signal_number)
 	atomic_store(&cancelled, ++signals >= 3);
 }
 
-TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelled)
+TEST(failing_pipe_is_an_error_and_its_wait_can_be_cancelled)
 {
 	const struct itimerval often = { { 0, 150000 }, { 0, 150000 } }, never = { 0 };
 	int fifo = open("fifo", O_RDWR); /* both ends */
@@ -474,7 +474,7 @@ TEST(a_pipe_that_cannot_be_read_on_is_an_error_and_a_wait_for_it_can_be_cancelle
 /* clang-format on */
 
 /* Each failing call gives a reason, and no descriptor stays open. */
-TEST(what_cannot_be_read_or_copied_is_named)
+TEST(failure_to_read_or_copy_names_the_source)
 {
 	static const char empty[] = ": it is empty; a payload has one byte at least";
 	static const struct {
@@ -543,7 +543,7 @@ static void look_for_file(UNUSED int signal_number)
 }
 
 /* The copy has a name for a moment; a signal that would end the program is delayed meanwhile. */
-TEST(a_folder_that_takes_no_copy_is_passed_over_and_none_keeps_one)
+TEST(copy_goes_to_the_next_folder_and_none_is_left)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };
 	static const struct source source = { "-", .role = ROLE_SERVER };

@@ -52,7 +52,7 @@ static void assert_escaped_elsewhere(const char *bytes)
  * The first and last character of each length of UTF-8, and the nearest invalid sequences (RFC
  * 3629).
  */
-TEST(text_is_shown_and_what_is_no_character_is_escaped)
+TEST(text_is_shown_and_invalid_characters_are_escaped)
 {
 	static const char *const shown[] = {
 		"",
@@ -96,7 +96,7 @@ TEST(text_is_shown_and_what_is_no_character_is_escaped)
 }
 
 /* Control characters, and characters that are invisible or change how others are shown. */
-TEST(what_a_terminal_would_not_show_in_its_place_is_escaped)
+TEST(invisible_and_control_characters_are_escaped)
 {
 	/* clang-format off */
 	static const unsigned int ranges[][2] = {
@@ -147,7 +147,7 @@ static void check_excerpt(const uint8_t *bytes, size_t size, size_t piece)
 	assert_memory_equal(excerpt.head, bytes, excerpt.head_size);
 }
 
-TEST(an_excerpt_is_the_same_in_whatever_pieces_the_payload_comes)
+TEST(excerpt_does_not_depend_on_the_pieces)
 {
 	static const size_t pieces[] = { 1, 7, 63, 64, 65, 1000, 4096 };
 	static const size_t last[] = { 0, 5, 1022, 1023, 1024, 1025, 2000, 2998, 2999 };
@@ -184,7 +184,7 @@ static void count_anew(const int64_t *times, size_t count)
 		latency_count(&latency, times[i]);
 }
 
-TEST(quantiles_are_those_of_what_was_counted)
+TEST(quantiles_match_the_counted_latencies)
 {
 	count_anew(NULL, 0);
 	for (int64_t number = 1; number <= 10000; number++)
@@ -198,7 +198,7 @@ TEST(quantiles_are_those_of_what_was_counted)
 	assert_near(latency_quantile(&latency, 0), 1000);
 }
 
-TEST(every_time_has_a_bucket_near_it)
+TEST(each_latency_has_a_bucket_near_it)
 {
 	for (int64_t time = 1; time < (int64_t)1 << 59; time += time / 8 + 1) {
 		count_anew(&time, 1);
@@ -207,7 +207,7 @@ TEST(every_time_has_a_bucket_near_it)
 }
 
 /* The middle of a bucket may lie outside of all values in it. */
-TEST(no_quantile_lies_outside_of_what_was_counted)
+TEST(quantiles_lie_within_the_counted_latencies)
 {
 	static const int64_t lowest[] = { 256, 1025, 98304, 98305, 1000000, 999999999 };
 
@@ -314,7 +314,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-TEST(status_lines_go_where_standard_output_is_not_taken)
+TEST(status_lines_move_to_standard_error_if_standard_output_is_taken)
 {
 	static const struct {
 		struct options options;
@@ -338,7 +338,7 @@ TEST(status_lines_go_where_standard_output_is_not_taken)
 	}
 }
 
-TEST(a_payload_is_shown_up_to_a_screen_of_text)
+TEST(payload_is_shown_up_to_a_screen_of_text)
 {
 	struct excerpt excerpt = { .head = "three\0", .head_size = 100, .size = 100 };
 	char expected[4 * SHOWN_PAYLOAD], rest[SHOWN_PAYLOAD];
@@ -438,7 +438,7 @@ static void measure_all(void)
 }
 
 /* clang-format off */
-TEST(figures_are_printed_of_a_session_that_stood)
+TEST(figures_are_printed_for_a_session_that_was_established)
 {
 	struct connection *connection = &session.connection;
 
@@ -484,7 +484,7 @@ TEST(figures_are_printed_of_a_session_that_stood)
 }
 /* clang-format on */
 
-TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
+TEST(end_of_a_session_names_the_side_that_left_and_the_reason)
 {
 	struct connection *connection = &session.connection;
 
@@ -506,7 +506,7 @@ TEST(the_end_of_a_session_is_reported_by_who_left_and_why)
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
 }
 
-TEST(an_outcome_in_json_has_all_that_was_measured)
+TEST(json_result_has_each_measured_value)
 {
 	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
 
@@ -538,7 +538,7 @@ TEST(an_outcome_in_json_has_all_that_was_measured)
 }
 
 /* This much of one pass has arrived; a wrong part is not verified. */
-TEST(what_was_received_is_told_from_what_was_verified)
+TEST(json_distinguishes_received_from_verified_bytes)
 {
 	static const struct {
 		struct protocol protocol;
@@ -569,7 +569,7 @@ TEST(what_was_received_is_told_from_what_was_verified)
 }
 
 /* A stream of unknown length has a single operation. */
-TEST(what_was_not_measured_is_null_in_json)
+TEST(json_has_null_for_values_that_were_not_measured)
 {
 	static const char none[] = "\"seconds\": null, \"bytes_per_second\": null, "
 				   "\"bits_per_second\": null, \"ops_per_second\": null,";
@@ -606,7 +606,7 @@ TEST(what_was_not_measured_is_null_in_json)
 	}
 }
 
-TEST(a_program_without_a_session_has_its_object_in_json_too)
+TEST(program_without_a_session_prints_its_json_object)
 {
 	begin(ROLE_CLIENT, 0);
 	session.options.json = true;
@@ -628,7 +628,7 @@ TEST(a_program_without_a_session_has_its_object_in_json_too)
 	/* clang-format on */
 }
 
-TEST(a_server_says_where_it_listens_in_json_too)
+TEST(server_prints_its_port_in_json)
 {
 	begin(ROLE_SERVER, 0);
 	report_listening(&session.engine, 47881);
@@ -647,7 +647,7 @@ TEST(a_server_says_where_it_listens_in_json_too)
 
 /* ---- Intervals ---- */
 
-TEST(an_interval_has_its_own_rate_and_errors)
+TEST(interval_has_its_own_rate_and_errors)
 {
 	/* clang-format off */
 	static const char line[] = "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted meanwhile: "
@@ -719,7 +719,7 @@ static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nano
 #define MIB    ((uint64_t)1 << 20)
 #define TIB    ((uint64_t)1 << 40)
 
-TEST(progress_is_drawn_after_a_second_with_what_is_left_where_it_is_wanted)
+TEST(progress_is_drawn_after_a_second_on_a_terminal)
 {
 	static const struct {
 		const char *terminal, *no_color; /* environment variables */

@@ -56,7 +56,7 @@ static struct verification all_passes(void)
 /* ---- Tests ---- */
 
 /* A peer without a hello sends no digest; a stream of unknown length has one pass. */
-TEST(what_was_sent_is_right_whatever_the_pieces_and_another_digest_or_length_is_wrong)
+TEST(verification_does_not_depend_on_pieces_and_finds_wrong_digest_or_length)
 {
 	static const size_t steps[] = { 1, 7, PASS - 1, PASS, PASS + 1, sizeof(stream) };
 	static const struct {
@@ -94,7 +94,7 @@ TEST(what_was_sent_is_right_whatever_the_pieces_and_another_digest_or_length_is_
 	}
 }
 
-TEST(a_byte_that_differs_from_the_pattern_is_named)
+TEST(byte_that_differs_from_the_pattern_is_named)
 {
 	struct verification verification = all_passes();
 
@@ -113,7 +113,7 @@ TEST(a_byte_that_differs_from_the_pattern_is_named)
 	verify_free(&verification);
 }
 
-TEST(the_first_pass_alone_is_shown_and_stored)
+TEST(only_the_first_pass_is_shown_and_stored)
 {
 	struct verification verification = all_passes();
 
