@@ -217,8 +217,7 @@ static void route_resolved(struct connection *connection)
 {
 	uint8_t hello[HELLO_SIZE];
 	struct rdma_conn_param parameters = connection_parameters(connection, hello);
-	unsigned int seconds =
-		seconds_to_connect(connection); /* read before the deadline changes */
+	unsigned int seconds = seconds_to_connect(connection); /* before the deadline moves */
 	int error;
 
 	print_status(&connection->log, "route resolved.");
@@ -238,8 +237,7 @@ static void rejected(struct client *client, struct connection *connection,
 {
 	struct failure failure;
 
-	if (connection->running ||
-	    connection->protocol.connected) { /* the event ESTABLISHED came before */
+	if (connection->running || connection->protocol.connected) { /* ESTABLISHED came */
 		connection_cm_event(connection, event);
 		return;
 	}

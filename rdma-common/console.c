@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* time that an idle thread has to end, on a busy machine */
+/* The time that an idle thread has to end, on a busy machine. */
 #define END_MILLISECONDS 200
 
 /*
@@ -150,8 +150,7 @@ static int start_outlet(struct console *console, int descriptor)
 		close(ends[1]);
 		return error;
 	}
-	atomic_fetch_add(&console->running,
-			 1); /* the thread cannot end before the pipe is closed */
+	atomic_fetch_add(&console->running, 1); /* it ends only when the pipe is closed */
 	console->count++;
 	return 0;
 }

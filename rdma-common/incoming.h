@@ -46,7 +46,7 @@ enum incoming_step {
 	INCOMING_WAITS,    /* nothing to do until the peer or the helper moves */
 	INCOMING_MOVED,    /* a piece was processed */
 	INCOMING_COMPLETE, /* all bytes are verified and, with --output, stored */
-	INCOMING_FAILED,   /* `failure` has the reason */
+	INCOMING_FAILED,   /* `failure` states the reason */
 };
 
 /*

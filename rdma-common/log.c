@@ -15,10 +15,10 @@
 #include "options.h"
 #include "process.h"
 
-/* progress is shown after this time */
+/* A transfer shows its progress after this time. */
 #define PROGRESS_AFTER_NANOSECONDS ((int64_t)1000 * 1000000)
 
-/* how long to wait for unwritten lines after a signal */
+/* The time to wait for unwritten lines after a signal. */
 #define HURRY_MILLISECONDS 1000
 
 /* ---- Lines ---- */
@@ -92,8 +92,7 @@ enum status flush_output(const struct log *log, struct process *process)
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (!failed && !left)
 		return STATUS_SUCCESS;
-	if (poll(&ready, 1, 0) ==
-	    0) /* a pipe or terminal that nothing empties: a message would wait, too */
+	if (poll(&ready, 1, 0) == 0) /* nothing empties it: a message would wait, too */
 		return STATUS_LOCAL_FAILURE;
 	if (failed)
 		print_warning(log->console, "cannot write to standard output; is the disk full, or "

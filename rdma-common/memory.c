@@ -36,8 +36,7 @@ int memory_unmap(void *memory, size_t size)
 
 void memory_discard(void *memory, size_t size)
 {
-	madvise(memory, size,
-		MADV_DONTNEED); /* on failure the pages stay until they are unmapped */
+	madvise(memory, size, MADV_DONTNEED); /* on failure the pages stay until munmap(2) */
 }
 
 uint64_t memory_pages(size_t size)

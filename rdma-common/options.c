@@ -349,7 +349,7 @@ static void list_options(enum role role, struct option *names, char *letters)
 	}
 }
 
-/* time in seconds of each measurement of --check without --duration */
+/* Seconds of each measurement of --check without --duration. */
 #define CHECK_SECONDS 1
 
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv)

@@ -41,7 +41,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 /*
  * Fill a piece of the ring as far as `transfer` allows, and report it; or let the helper read it.
  * Return true if bytes were filled; false also right after a request to the helper. `failure` must
- * be STATUS_SUCCESS; after a read error it has the reason, and no more bytes are filled.
+ * be STATUS_SUCCESS; after a read error it states the reason, and no more bytes are filled.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 

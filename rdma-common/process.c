@@ -50,8 +50,7 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument)
 
 	if (error)
 		return error;
-	pthread_attr_setstacksize(&attributes,
-				  STACK_SIZE); /* on failure the default size is used */
+	pthread_attr_setstacksize(&attributes, STACK_SIZE); /* the default size works, too */
 	error = pthread_create(thread, &attributes, routine, argument);
 	pthread_attr_destroy(&attributes);
 	return error;

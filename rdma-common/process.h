@@ -48,7 +48,7 @@ struct cm_event {
 	 */
 	int library_error;
 	struct rdma_cm_id *id;
-	/* Of a connect request, its acceptance or its rejection: the hello. */
+	/* The hello, in a connect request, its acceptance or its rejection: */
 	uint8_t private_data[HELLO_SIZE];
 	size_t private_data_size;
 	uint8_t responder_resources; /* as the peer sent it; see reads_served() */
@@ -73,7 +73,7 @@ enum wakeup {
 };
 
 /*
- * Open /dev/null or the like for a closed standard input, output or error, so that no later
+ * Open /dev/null in place of a closed standard input, output or error, so that no later
  * descriptor becomes one of them. Reading or writing such a descriptor fails with EBADF. Call it
  * first in main().
  */

@@ -258,9 +258,8 @@ void report_path(const struct connection *connection)
 struct sum {
 	unsigned int succeeded;
 	uint64_t bytes; /* bytes of their operations */
-	double seconds; /* from the begin of the first to the end of the last; 0: not measured */
-	const struct connection *slowest,
-		*fastest; /* of the sessions that delivered everything; NULL: none */
+	double seconds; /* from the first beginning to the last end; 0: not measured */
+	const struct connection *slowest, *fastest; /* of the complete sessions; NULL: none */
 };
 
 static struct sum add_up(const struct engine *engine)

@@ -3,8 +3,8 @@
  * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
  * pass of a stream is verified; the first one is shown and stored.
  *
- * Threads: the connection's, or the main thread. The peer cannot reach the bytes any more. No
- * verbs, no input or output.
+ * Threads: one at a time; in a session the connection's. The peer cannot reach the bytes any more.
+ * No verbs, no input or output.
  */
 #ifndef RDMA_COMMON_VERIFY_H
 #define RDMA_COMMON_VERIFY_H

@@ -297,7 +297,7 @@ happy_path() {
 	# what MSG_DONE alone says to be ready: it overtakes the MSG_WINDOW that would have said it, and comes when all before is read
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
-	# who stores slowly behind MSG_DONE is waited for: a hundred MSG_WINDOW behind the verdict of the program are confirmed
+	# a peer that stores slowly after MSG_DONE is waited for: the program confirms a hundred MSG_WINDOW after its verdict
 	every -s 100000	0	stores:1000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000

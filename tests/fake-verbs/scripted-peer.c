@@ -25,7 +25,7 @@
 /* The names of the program's device, and of the peer's. */
 #define DEVICE      "double0"
 #define PEER_DEVICE "peer0"
-/* The flags of a hello that nobody sets (rdma-pair(7)). */
+/* The reserved flags of a hello (rdma-pair(7)). */
 #define RESERVED_FLAGS (1 << 6 | 0xf800)
 /* What is timed, a stream or the peer's operation, has so many passes here. */
 #define TIMED_PASSES 3

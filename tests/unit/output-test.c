@@ -465,7 +465,7 @@ TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 	disk.errors[READ_FOLDER] = EACCES; /* then the whole file system is synced */
 	assert_int_equal(store("new", SIZE), 0);
 	assert_stored("new", bytes, SIZE);
-	assert_int_equal(store("/dev/null", SIZE), 0); /* no disk behind it */
+	assert_int_equal(store("/dev/null", SIZE), 0); /* a device without a disk */
 	assert_int_equal(done.systems, 1);
 	assert_int_equal(done.folders, 4);
 }
@@ -682,7 +682,7 @@ TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 
 /*
  * In a container the overflow id stands for each owner that is not mapped. If the container maps
- * the overflow id itself, a file could be given to that user, who is a different one on the host.
+ * the overflow id itself, a file could be given to that id, which is another user on the host.
  */
 TEST(unmapped_owner_or_group_is_not_kept)
 {
@@ -1234,8 +1234,7 @@ TEST(descriptor_of_a_file_is_written_in_place_and_synced)
 		disk = disks[i];
 		assert_int_equal(store(name_of(descriptor), SIZE - 1), disk.errors[SYNC]);
 		assert_int_equal(done.synced, SIZE - 1);
-		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1),
-				 1); /* others continue to write */
+		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1), 1); /* others write on */
 		close(descriptor);
 		assert_stored("file", bytes, SIZE);
 	}
@@ -1277,8 +1276,7 @@ TEST(open_file_is_written_in_place)
 	assert_int_equal(access("log (deleted)", F_OK), -1);
 	assert_int_equal(check("/proc/missing", 1), ENOENT);
 	assert_int_equal(store("/proc/self/fd/999", 1), EBADF);
-	assert_int_equal(store("/proc/self/mem ", 1),
-			 ENOENT); /* no file can have a name in that folder */
+	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be there */
 }
 
 /*
