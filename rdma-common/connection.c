@@ -140,17 +140,6 @@ enum status connection_set_tos(struct connection *connection)
 			       strerror(errno));
 }
 
-/*
- * Keep `refusal` as the reason to send if `status`, of a step that sets up the connection, is not
- * success. Return `status`.
- */
-static enum status needs(struct connection *connection, enum refusal refusal, enum status status)
-{
-	if (status != STATUS_SUCCESS)
-		connection->setup_refusal = refusal;
-	return status;
-}
-
 /* ---- Preparing it ---- */
 
 /* What its thread waits on, and what the device gives it. */
@@ -219,10 +208,13 @@ static enum status create_queues(struct connection *connection, struct failure *
 static enum status create_messages(struct connection *connection, struct failure *failure)
 {
 	const struct region_owner owner = region_owner(connection);
-	enum status status = needs(connection, REFUSAL_MEMORY,
-				   register_control(&owner, &connection->control, failure));
+	enum status status = register_control(&owner, &connection->control, failure);
 
-	return status == STATUS_SUCCESS ? post_receives(connection, failure) : status;
+	if (status != STATUS_SUCCESS) {
+		connection->setup_refusal = REFUSAL_MEMORY;
+		return status;
+	}
+	return post_receives(connection, failure);
 }
 
 /* True if this side reports what its port counts. */
@@ -349,7 +341,7 @@ static int64_t answer_milliseconds(const struct options *options)
 }
 
 /* Finds out before anything is transferred if --output cannot store the incoming payload. */
-static enum status check_output(const struct connection *connection, struct failure *failure)
+static enum status check_output(struct connection *connection, struct failure *failure)
 {
 	const char *output = connection->options->output;
 	uint64_t size = connection->agreement.incoming_length;
@@ -362,6 +354,7 @@ static enum status check_output(const struct connection *connection, struct fail
 			     answer_milliseconds(connection->options));
 	if (!error)
 		return STATUS_SUCCESS;
+	connection->setup_refusal = REFUSAL_STORAGE;
 	reason = error == ETIMEDOUT ? "its file system does not answer; does a disk hang, or the "
 				      "host that has it?"
 				    : output_error(error);
@@ -410,6 +403,8 @@ static enum status allocate(struct connection *connection, struct transfer_plan 
 					   failure);
 	if (status == STATUS_SUCCESS)
 		status = create_latency(connection, failure);
+	if (status != STATUS_SUCCESS)
+		connection->setup_refusal = REFUSAL_MEMORY;
 	return status;
 }
 
@@ -434,9 +429,9 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	if (status == STATUS_SUCCESS)
 		status = start_checker(connection, &failure);
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, REFUSAL_STORAGE, check_output(connection, &failure));
+		status = check_output(connection, &failure);
 	if (status == STATUS_SUCCESS)
-		status = needs(connection, REFUSAL_MEMORY, allocate(connection, &plan, &failure));
+		status = allocate(connection, &plan, &failure);
 	if (status == STATUS_SUCCESS)
 		status = open_payloads(connection, &failure);
 	if (status == STATUS_SUCCESS && connection->agreement.peer.flags & HELLO_COUNTS &&
