@@ -7,11 +7,10 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "netlink.h"
+#include "sysfs.h"
 
 /*
  * The names of drivers' counters, and of those that InfiniBand requires. Counters of flushed work
@@ -63,32 +62,6 @@ static unsigned int number_of(const char *name)
 	return number;
 }
 
-/* Reads the first line of a file in a folder (openat(2)); empty: there is none. */
-static void read_line(int folder, const char *name, char line[32])
-{
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd >= 0 ? read(fd, line, 31) : 0;
-
-	if (fd >= 0)
-		close(fd);
-	line[length > 0 ? length : 0] = '\0';
-	line[strcspn(line, "\n")] = '\0';
-}
-
-/* Reads the number that such a file holds. False: it is not there, or says none. */
-static bool read_number(int folder, const char *name, uint64_t *number)
-{
-	char line[32], *end;
-	uint64_t value;
-
-	read_line(folder, name, line);
-	value = strtoull(line, &end, 10);
-	if (end == line)
-		return false;
-	*number = value;
-	return true;
-}
-
 /*
  * Reads the counters that a folder has. The folder is listed, as most names are those of other
  * drivers: to try each took a twentieth of a session.
@@ -109,7 +82,7 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 		unsigned int number = number_of(entry->d_name);
 
 		if (number < OF_THE_PORT &&
-		    read_number(dirfd(entries), entry->d_name, &counters->values[number]))
+		    sysfs_read_number(dirfd(entries), entry->d_name, &counters->values[number]))
 			counters->any = true;
 	}
 	if (entries)
@@ -124,19 +97,18 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {
 	uint64_t *values = &counters->values[OF_THE_PORT];
-	char path[PATH_MAX], name[32];
+	struct sysfs_line name = sysfs_read_line("%s/ports/%u/gid_attrs/ndevs/0", device, port);
 	struct pause_frames frames;
+	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/ndevs/0", device, port);
-	read_line(AT_FDCWD, path, name);
-	if (!name[0])
+	if (!name.text[0])
 		return;
-	if (netlink_read_pause(name, &frames)) {
+	if (netlink_read_pause(name.text, &frames)) {
 		values[0] = frames.received;
 		values[1] = frames.sent;
 	}
-	snprintf(path, sizeof(path), "/sys/class/net/%s/statistics/rx_missed_errors", name);
-	read_number(AT_FDCWD, path, &values[2]);
+	snprintf(path, sizeof(path), "/sys/class/net/%.31s/statistics/rx_missed_errors", name.text);
+	sysfs_read_number(AT_FDCWD, path, &values[2]);
 }
 
 void counters_read(struct counters *counters, const char *device, unsigned int port)

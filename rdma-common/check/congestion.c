@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../netlink.h"
+#include "../sysfs.h"
 
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
@@ -101,17 +102,13 @@ static int read_ecn(const char *interface)
 
 	for (unsigned int i = 0; i < 2 * IEEE_8021QAZ_MAX_TCS; i++) {
 		unsigned int priority = i % IEEE_8021QAZ_MAX_TCS;
-		char path[128];
-		FILE *file;
+		struct sysfs_line line =
+			sysfs_read_line("/sys/class/net/%s/ecn/%s/enable/%u", interface,
+					points[i / IEEE_8021QAZ_MAX_TCS], priority);
 
-		snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/%s/enable/%u", interface,
-			 points[i / IEEE_8021QAZ_MAX_TCS], priority);
-		file = fopen(path, "re");
-		if (!file || fgetc(file) != '1')
+		if (line.text[0] != '1')
 			priorities &= ~(1U << priority);
-		known = known || file;
-		if (file)
-			fclose(file);
+		known = known || line.text[0];
 	}
 	return known ? (int)priorities : -1;
 }

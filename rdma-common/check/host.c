@@ -5,19 +5,15 @@
 #include <glob.h>
 #include <infiniband/verbs.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../sysfs.h"
+
 /* A file of the port that is examined: its arguments begin with the device and the port. */
 #define PORT "%s/ports/%u/"
-
-/* Long enough for a list of processors with many gaps. */
-struct line {
-	char text[4096];
-};
 
 /* Where it looks, at which device and port, and the next finding. */
 struct host {
@@ -37,34 +33,12 @@ struct host {
 
 /* ---- Files and findings ---- */
 
-/* The first line of a file that begins with `key`; empty: there is none, or it cannot be read. */
-__attribute__((format(printf, 2, 3))) static struct line read_line(const char *key,
-								   const char *format, ...)
-{
-	struct line line = { "" };
-	char path[PATH_MAX];
-	va_list arguments;
-	bool found = false;
-	FILE *file;
-
-	va_start(arguments, format);
-	vsnprintf(path, sizeof(path), format, arguments);
-	va_end(arguments);
-	file = fopen(path, "re");
-	while (file && !found && fgets(line.text, sizeof(line.text), file))
-		found = !strncmp(line.text, key, strlen(key));
-	if (file)
-		fclose(file);
-	line.text[found ? strcspn(line.text, "\n") : 0] = '\0';
-	return line;
-}
-
 /* A file of an adapter's PCI function: of an auxiliary device (irdma, mana) that is the parent. */
-static struct line read_pci(const struct host *host, const char *name)
+static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
-	struct line line = read_line("", "%s/device/%s", host->device, name);
+	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
 
-	return line.text[0] ? line : read_line("", "%s/device/../%s", host->device, name);
+	return line.text[0] ? line : sysfs_read_line("%s/device/../%s", host->device, name);
 }
 
 /* Report the finding, and begin the next one. A port that does not count limits nothing. */
@@ -84,19 +58,19 @@ static void report(struct host *host, const char *step)
 bool host_is_software(const char *device)
 {
 	/* Soft-RoCE names its network interface; before Linux 5.11 it had the parent of that */
-	return !read_line("", "%s/device/uevent", device).text[0] ||
-	       read_line("", "%s/parent", device).text[0];
+	return !sysfs_read_line("%s/device/uevent", device).text[0] ||
+	       sysfs_read_line("%s/parent", device).text[0];
 }
 
 double host_port_rate(const char *device, unsigned int port)
 {
-	struct line state = read_line("", PORT "state", device, port);
+	struct sysfs_line state = sysfs_read_line(PORT "state", device, port);
 
 	if (!state.text[0])
 		return -1;
 	if (strtoul(state.text, NULL, 10) != IBV_PORT_ACTIVE)
 		return 0;
-	return strtod(read_line("", PORT "rate", device, port).text, NULL);
+	return strtod(sysfs_read_line(PORT "rate", device, port).text, NULL);
 }
 
 /* Of all ports of the device. */
@@ -154,14 +128,14 @@ static double adapter_rate(const struct host *host)
 /* The highest that a port has of all devices of this model, which all of them support. */
 static double model_rate(const struct host *host)
 {
-	struct line model = read_line("", "%s/board_id", host->device);
+	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
 	double most = 0;
 
 	for (size_t i = 0; model.text[0] && i < host->devices.gl_pathc; i++) {
 		const char *device = host->devices.gl_pathv[i];
 		double rate = host_port_rate(device, host->port);
 
-		if (rate > most && !strcmp(read_line("", "%s/board_id", device).text, model.text))
+		if (rate > most && !strcmp(sysfs_read_line("%s/board_id", device).text, model.text))
 			most = rate;
 	}
 	return most;
@@ -232,8 +206,10 @@ static bool lists_overlap(const char *one, const char *other)
 /* The adapter's part of the machine, and whether this process may run there. */
 static void describe_node(struct host *host)
 {
-	struct line node = read_pci(host, "numa_node"), near = read_pci(host, "local_cpulist");
-	struct line status = read_line("Cpus_allowed_list:", "%s/proc/self/status", host->root);
+	struct sysfs_line node = read_pci(host, "numa_node");
+	struct sysfs_line near = read_pci(host, "local_cpulist");
+	struct sysfs_line status =
+		sysfs_find_line("Cpus_allowed_list:", "%s/proc/self/status", host->root);
 	const char *allowed = status.text + strcspn(status.text, "0123456789");
 
 	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
@@ -252,14 +228,14 @@ static void describe_node(struct host *host)
 
 static void examine_adapter(struct host *host)
 {
-	struct line model = read_line("", "%s/board_id", host->device);
+	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
 
 	append(&host->finding.text, "%s: ", host->name);
 	if (host->software) {
 		append(&host->finding.text, "software device");
 	} else {
 		append(&host->finding.text, "firmware %.99s%s%.99s",
-		       read_line("", "%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
+		       sysfs_read_line("%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
 		       model.text);
 		describe_link(host);
 		describe_node(host);
@@ -273,18 +249,18 @@ static void examine_adapter(struct host *host)
 static void describe_interface(struct host *host)
 {
 	const struct host_address *address = host_find_address(host->view, host->verbs, host->port);
-	struct line bond, mtu;
+	struct sysfs_line bond, mtu;
 	char folder[PATH_MAX];
 
 	if (!address)
 		return;
 	snprintf(folder, sizeof(folder), "%s/sys/class/net/%s", host->root, address->interface);
-	mtu = read_line("", "%s/mtu", folder);
+	mtu = sysfs_read_line("%s/mtu", folder);
 	append(&host->finding.text, ", %s%s%.9s", address->interface,
 	       mtu.text[0] ? " with MTU " : "", mtu.text);
-	bond = read_line("", "%s/bonding/mode", folder);
+	bond = sysfs_read_line("%s/bonding/mode", folder);
 	if (!bond.text[0])
-		bond = read_line("", "%s/master/bonding/mode", folder);
+		bond = sysfs_read_line("%s/master/bonding/mode", folder);
 	if (bond.text[0]) /* behind the mode's name is its number */
 		append(&host->finding.text, ", bond %.*s", (int)strcspn(bond.text, " "), bond.text);
 }
@@ -292,12 +268,12 @@ static void describe_interface(struct host *host)
 /* The rate that software says is none. */
 static void examine_port(struct host *host)
 {
-	struct line state = read_line("", PORT "state", host->device, host->port);
-	struct line rate = read_line("", PORT "rate", host->device, host->port);
+	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
+	struct sysfs_line rate = sysfs_read_line(PORT "rate", host->device, host->port);
 	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
 	append(&host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
-	       read_line("", PORT "link_layer", host->device, host->port).text,
+	       sysfs_read_line(PORT "link_layer", host->device, host->port).text,
 	       state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
 	       host->software ? "" : ", ", host->software ? "" : rate.text);
 	describe_interface(host);
@@ -349,7 +325,7 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 {
 	/* there as long as somebody has set it, or looked (configfs-rdma_cm of Documentation/ABI)
 	 */
-	struct line mode = read_line("", ROCE_MODE, host->root, host->name, host->port);
+	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
 	append(&host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
@@ -392,7 +368,8 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 /* The GIDs of a port, and the best one of them. */
 static void examine_gids(struct host *host)
 {
-	struct line layer = read_line("", PORT "link_layer", host->device, host->port), entry;
+	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, host->port);
+	struct sysfs_line entry;
 	bool roce = !strcmp(layer.text, "Ethernet");
 	unsigned int best = 0;
 	struct in6_addr gid;
@@ -405,12 +382,12 @@ static void examine_gids(struct host *host)
 		char text[INET6_ADDRSTRLEN];
 		bool version_2;
 
-		entry = read_line("", PORT "gids/%u", host->device, host->port, i);
+		entry = sysfs_read_line(PORT "gids/%u", host->device, host->port, i);
 		if (inet_pton(AF_INET6, entry.text, &gid) != 1)
 			break;
 		if (IN6_IS_ADDR_UNSPECIFIED(&gid) || (roce && !is_own_gid(host, i)))
 			continue;
-		entry = read_line("", PORT "gid_attrs/types/%u", host->device, host->port, i);
+		entry = sysfs_read_line(PORT "gid_attrs/types/%u", host->device, host->port, i);
 		version_2 = !strcmp(entry.text, "RoCE v2");
 		append(&host->finding.text, "%s port %u: GID %u is %s, %.99s", host->name,
 		       host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)), entry.text);
@@ -450,7 +427,7 @@ static struct ibv_context *find_device(const struct host_view *view, const char 
 /* True if a port of the device counts, as host_examine() says. */
 static bool port_counts(const struct host *host, unsigned int port)
 {
-	struct line layer = read_line("", PORT "link_layer", host->device, port);
+	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, port);
 
 	return !strcmp(layer.text, "InfiniBand") ||
 	       host_find_address(host->view, host->verbs, port);
@@ -458,7 +435,7 @@ static bool port_counts(const struct host *host, unsigned int port)
 
 static void examine_device(struct host *host)
 {
-	struct line type = read_line("", "%s/node_type", host->device);
+	struct sysfs_line type = sysfs_read_line("%s/node_type", host->device);
 	bool iwarp = strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* with GIDs in name only */
 	double rate;
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "sysfs.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Copy the first line that begins with `key`, without its end, into `line`; empty: there is none.
+ */
+static void copy_line(int folder, const char *path, const char *key, char *line, int size)
+{
+	int descriptor = openat(folder, path, O_RDONLY | O_CLOEXEC);
+	FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+	bool found = false;
+
+	while (file && !found && fgets(line, size, file))
+		found = !strncmp(line, key, strlen(key));
+	if (file)
+		fclose(file);
+	else if (descriptor >= 0)
+		close(descriptor);
+	line[found ? strcspn(line, "\n") : 0] = '\0';
+}
+
+/* Do the work of sysfs_find_line(). */
+__attribute__((format(printf, 2, 0))) static struct sysfs_line find_line(const char *key,
+									 const char *format,
+									 va_list arguments)
+{
+	struct sysfs_line line = { "" };
+	char path[PATH_MAX];
+
+	vsnprintf(path, sizeof(path), format, arguments);
+	copy_line(AT_FDCWD, path, key, line.text, sizeof(line.text));
+	return line;
+}
+
+struct sysfs_line sysfs_read_line(const char *format, ...)
+{
+	struct sysfs_line line;
+	va_list arguments;
+
+	va_start(arguments, format);
+	line = find_line("", format, arguments);
+	va_end(arguments);
+	return line;
+}
+
+struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
+{
+	struct sysfs_line line;
+	va_list arguments;
+
+	va_start(arguments, format);
+	line = find_line(key, format, arguments);
+	va_end(arguments);
+	return line;
+}
+
+bool sysfs_read_number(int folder, const char *name, uint64_t *number)
+{
+	char line[32], *end;
+	uint64_t value;
+
+	copy_line(folder, name, "", line, sizeof(line));
+	value = strtoull(line, &end, 10);
+	if (end == line)
+		return false;
+	*number = value;
+	return true;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Read small text files of sysfs, procfs and configfs.
+ *
+ * No lock, any thread. A driver may ask the adapter's firmware for the contents of a file.
+ */
+#ifndef RDMA_COMMON_SYSFS_H
+#define RDMA_COMMON_SYSFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A line without its end; long enough for a list of processors with many gaps. */
+struct sysfs_line {
+	char text[4096];
+};
+
+/* Return the first line of the file with this name; empty if the file cannot be read. */
+struct sysfs_line sysfs_read_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* As sysfs_read_line(), but return the first line that begins with `key`. */
+struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/*
+ * Read the number at the beginning of a file in the folder that is open as `folder` (openat(2)).
+ * Return false and leave `*number` alone if the file cannot be read or begins with something else.
+ */
+bool sysfs_read_number(int folder, const char *name, uint64_t *number);
+
+#endif
