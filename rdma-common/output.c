@@ -445,42 +445,58 @@ static int open_again(struct output *output, int descriptor)
 
 /* ---- A file ---- */
 
-/* Writes a name beside the file into output->temporary_name, which is most likely nobody's. */
-static void choose_name(struct output *output, int attempt)
+/*
+ * Call `claim` with one random name after the other in output->temporary_name, beside the file,
+ * until the name is free. Return what `claim` returns. On failure, -1 with errno, no name is left.
+ */
+static int claim_temporary_name(struct output *output, int (*claim)(const struct output *output))
 {
-	unsigned int number = (unsigned int)attempt; /* unless there is a random one */
+	int result = -1;
 
-	getrandom(&number, sizeof(number), GRND_NONBLOCK);
-	snprintf(output->temporary_name, sizeof(output->temporary_name), "%s" TEMPORARY_NAME,
-		 output->place.folder, number & 0xffffff);
+	for (int i = 0; i < MOST_NAMES; i++) {
+		unsigned int number = (unsigned int)i; /* unless there is a random one */
+
+		getrandom(&number, sizeof(number), GRND_NONBLOCK);
+		snprintf(output->temporary_name, sizeof(output->temporary_name),
+			 "%s" TEMPORARY_NAME, output->place.folder, number & 0xffffff);
+		result = claim(output);
+		if (result >= 0 || errno != EEXIST)
+			break;
+	}
+	if (result < 0)
+		output->temporary_name[0] = '\0';
+	return result;
 }
 
 /*
- * Opens it without a name, so that nothing is left whatever ends this process, or under a temporary
- * one where the file system cannot do that. It has the rights of a new file, by umask(2) or the
- * folder's ACL. A file that replaces another one is private until it gets the other one's mode,
- * which may be refused.
+ * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
+ * another one is private until it gets the other one's mode, which may be refused.
+ */
+static mode_t new_mode(const struct output *output)
+{
+	return output->place.about.st_mode ? 0600 : 0666;
+}
+
+static int create_temporary(const struct output *output)
+{
+	return open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+		    new_mode(output));
+}
+
+/*
+ * Open the file without a name, so that nothing is left whatever ends this process, or under a
+ * temporary one where the file system cannot do that. Return the descriptor, or -1 with errno.
  */
 static int create_file(struct output *output)
 {
-	mode_t mode = output->place.about.st_mode ? 0600 : 0666;
-	int descriptor = -1;
+	int flags = O_TMPFILE | O_WRONLY | O_CLOEXEC, descriptor;
 
 	if (!access("/proc/self/fd", X_OK)) { /* by which it gets its name */
-		descriptor = open(output->place.folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+		descriptor = open(output->place.folder, flags, new_mode(output));
 		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 			return descriptor;
 	}
-	for (int i = 0; i < MOST_NAMES && descriptor < 0; i++) {
-		choose_name(output, i);
-		descriptor =
-			open(output->temporary_name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
-		if (descriptor < 0 && errno != EEXIST)
-			break;
-	}
-	if (descriptor < 0)
-		output->temporary_name[0] = '\0';
-	return descriptor;
+	return claim_temporary_name(output, create_temporary);
 }
 
 /*
@@ -531,26 +547,29 @@ static int set_attributes(const struct output *output)
 		       : 0;
 }
 
+/* Give a file without a name this one; linkat(2) replaces no file. Return 0 or -1 with errno. */
+static int link_as(const struct output *output, const char *name)
+{
+	char source[32];
+
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
+	return linkat(AT_FDCWD, source, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+}
+
+static int link_temporary(const struct output *output)
+{
+	return link_as(output, output->temporary_name);
+}
+
 /*
- * Gives a file without a name its own, if nobody has that, or a temporary one: linkat(2) replaces
- * none. 0 or -1 with errno.
+ * Give a file without a name its own, or a temporary one if its own is taken. Return 0 or -1 with
+ * errno.
  */
 static int link_file(struct output *output)
 {
-	const char *name = output->place.path;
-	char source[32];
-	int error = EEXIST;
-
-	snprintf(source, sizeof(source), "/proc/self/fd/%d", output->descriptor);
-	for (int i = 0; i < MOST_NAMES && error == EEXIST; i++) {
-		error = linkat(AT_FDCWD, source, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
-		if (error == EEXIST)
-			choose_name(output, i);
-		name = output->temporary_name;
-	}
-	if (error)
-		output->temporary_name[0] = '\0';
-	return error ? fail(error) : 0;
+	if (!link_as(output, output->place.path))
+		return 0;
+	return errno == EEXIST ? claim_temporary_name(output, link_temporary) : -1;
 }
 
 /*

@@ -612,6 +612,29 @@ TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
 	}
 }
 
+TEST(files_stay_when_every_temporary_name_is_in_use)
+{
+	char name[32];
+
+	for (int round = 0; round < 2; round++) {
+		choose_way(0);
+		assert_int_equal(store("old", 5), 0);
+		for (unsigned int i = 0; i < 100; i++) {
+			snprintf(name, sizeof(name), "rdma-payload-%06x", i);
+			assert_int_equal(store(name, 7), 0);
+		}
+		choose_way(round);
+		done.names = 0;
+		assert_int_equal(store("old", SIZE), EEXIST);
+		assert_int_equal(done.names, 100);
+		assert_stored("old", bytes, 5);
+		for (unsigned int i = 0; i < 100; i++) {
+			snprintf(name, sizeof(name), "rdma-payload-%06x", i);
+			assert_stored(name, bytes, 7);
+		}
+	}
+}
+
 /*
  * If the ACL cannot be copied, the group bits are a mask for the users of the ACL, not rights of
  * the group.
