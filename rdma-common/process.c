@@ -192,20 +192,40 @@ const char *descriptor_advice(int error)
 	return "more open files have to be allowed: raise the limit ('ulimit -n')";
 }
 
+const char *rdma_cm_advice(void)
+{
+	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
+		return NULL;
+	return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see its mode, "
+	       "and load the module rdma_ucm";
+}
+
+const char *device_advice(int error)
+{
+	const char *advice = descriptor_advice(error);
+
+	if (advice)
+		return advice;
+	if (access("/dev/infiniband", X_OK))
+		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
+		       "container, give it the files of that folder ('--device'); without an "
+		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
+		       "type rxe netdev eth0')";
+	advice = rdma_cm_advice();
+	if (advice)
+		return advice;
+	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
+	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
+}
+
 /* Explain what to do when librdmacm does not start. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
-	const char *advice = descriptor_advice(error);
-	bool is_local = error == ENOMEM || advice;
+	bool is_local = error == ENOMEM || descriptor_advice(error);
 
-	if (!advice)
-		advice = error == EACCES || error == EPERM
-				 ? "may this user open the files in /dev/infiniband?"
-				 : "is there an RDMA device ('rdma link'), and the module rdma_ucm "
-				   "loaded?";
 	return process_fail(process, is_local ? STATUS_LOCAL_FAILURE : STATUS_UNRESOLVED,
-			    "%s: %s; %s", attempted, strerror(error), advice);
+			    "%s: %s; %s", attempted, strerror(error), device_advice(error));
 }
 
 /* Open every device, to receive its events. */

@@ -110,6 +110,15 @@ int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
  */
 const char *descriptor_advice(int error);
 
+/*
+ * Return what to change where librdmacm failed with `error` and no device is known: this user may
+ * be allowed to open none. Static. Any thread.
+ */
+const char *device_advice(int error);
+
+/* Return what to change if this user cannot open the connection manager; NULL: nothing. Static. */
+const char *rdma_cm_advice(void);
+
 /* Make a descriptor non-blocking. Return 0, or -1 with errno. */
 int make_nonblocking(int descriptor);
 

@@ -879,6 +879,8 @@ happy_path() {
 	END
 }
 
+# The advice of a session, and of --check, where this host has no RDMA device.
+software="rdma link add rdma0 type rxe netdev eth0"
 # The advice of the client, and of --check, where a loopback address is not resolved.
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
@@ -936,10 +938,10 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	sent-MR+DEVICE_REMOVAL	removed
 	client	1	sent-MR+DISCONNECTED DISCONNECTED+DEVICE_REMOVAL	removed
 	one-off	1	ESTABLISHED+DEVICE_REMOVAL	removed
-	client	3	no-device	cannot find an RDMA device: No such device; is there an RDMA device
-	client	3	fail:rdma_create_event_channel:1:19	connection manager: No such device; is there an RDMA device
-	client	3	fail:rdma_create_event_channel:1:13	Permission denied; may this user open the files in /dev/infiniband?
-	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted; may this user open the files in /dev/infiniband?
+	client	3	no-device	cannot find an RDMA device: No such device	$software
+	client	3	fail:rdma_create_event_channel:1:19	connection manager: No such device	$software
+	client	3	fail:rdma_create_event_channel:1:13	Permission denied	/dev/infiniband
+	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit ('ulimit -n')
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
 	# behind the event that decides, others mean nothing, or that the peer is gone
@@ -1046,7 +1048,7 @@ found() {
 	0	fail:getaddrinfo:1:1	> Ready
 	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
 	3	fail:rdma_create_id:1:12	> device    double0 port 1: RoCE, active*device    not known which port an address of this host leads to: Cannot allocate memory
-	3	no-device	> device    none?  -> *rdma link add rdma0 type rxe netdev eth0
+	3	no-device	> device    none?  -> *$software
 	3	fail:rdma_get_devices:1:24	> device    none: Too many open files
 	3	down	> device    double0 port 1: RoCE, not active
 	3	no-gids	> -> no address of this network namespace leads to it
@@ -1158,7 +1160,7 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
 	3	fail:ibv_query_port:1:5	> device    double0 port 1: cannot be queried: Input/output error
 	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address   not resolved: Cannot assign requested address?  -> give --bind an address of this host
-	3	fail:rdma_get_devices:1:19	> device    none*rdma link add rdma0 type rxe netdev eth0
+	3	fail:rdma_get_devices:1:19	> device    none*$software
 	3	fail:rdma_get_devices:1:24	> device    none: Too many open files*$few
 	3	no-device	> device    none
 	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready

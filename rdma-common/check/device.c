@@ -117,34 +117,6 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	return findings_report(devices->findings, "device", reliable && active && reached);
 }
 
-/* Return what to change if this user cannot open the connection manager; NULL: nothing. */
-static const char *advise_rdma_cm(void)
-{
-	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
-		return NULL;
-	return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see its mode, "
-	       "and load the module rdma_ucm";
-}
-
-/* What to change where there is no device: to most of them this user may have no access. */
-static const char *advise_no_device(int error)
-{
-	const char *advice = descriptor_advice(error);
-
-	if (advice)
-		return advice;
-	if (access("/dev/infiniband", X_OK))
-		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
-		       "container, give it the files of that folder ('--device'); without an "
-		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
-		       "type rxe netdev eth0')";
-	advice = advise_rdma_cm();
-	if (advice)
-		return advice;
-	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
-	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
-}
-
 /* The ports of a device; whether one can be used. */
 static bool check_device(struct devices *devices, struct ibv_context *verbs)
 {
@@ -211,7 +183,7 @@ static bool report_unbound(struct devices *devices)
 	const char *advice = descriptor_advice(devices->view_error);
 
 	if (!advice)
-		advice = advise_rdma_cm();
+		advice = rdma_cm_advice();
 	append(&devices->findings->found,
 	       "not known which port an address of this host leads to: %s",
 	       strerror(devices->view_error));
@@ -243,7 +215,7 @@ bool devices_check(struct devices *devices, bool with_memory)
 	append(&devices->findings->found, "none");
 	if (descriptor_advice(error))
 		append(&devices->findings->found, ": %s", strerror(error));
-	append(&devices->findings->advice, "%s", advise_no_device(error));
+	append(&devices->findings->advice, "%s", device_advice(error));
 	return findings_report(devices->findings, "device", false);
 }
 
