@@ -7,17 +7,6 @@
 #include "../log.h"
 #include "host.h"
 
-/* One of sysfs: as host_report_function says. */
-static void report_host(void *argument, const struct host_finding *finding)
-{
-	struct check *check = argument;
-
-	check->findings.found = finding->text;
-	check->findings.advice = finding->advice;
-	check->limited |= finding->limited;
-	findings_report(&check->findings, finding->step, !finding->limited);
-}
-
 void check_init(struct check *check, const struct options *options, const struct process *process)
 {
 	memset(check, 0, sizeof(*check));
@@ -44,12 +33,13 @@ enum status check_path(struct check *check)
 {
 	const bool to_address = check->options->address;
 	bool usable = forgive(check, devices_check(&check->devices, !to_address));
+	bool limited = false;
 
 	if (to_address)
 		usable = forgive(check, path_look_up(&check->path) &&
 						path_find_next(&check->path) && usable);
 	else
-		host_examine("", &check->devices.view, report_host, check);
+		limited = host_examine("", &check->devices.view, &check->findings);
 	devices_release(&check->devices);
 	if (usable && check->devices.memory_error) /* counts for more than what limits this host */
 		check->findings.complaint.length = 0;
@@ -57,7 +47,7 @@ enum status check_path(struct check *check)
 		return STATUS_LOCAL_FAILURE;
 	if (!usable)
 		return STATUS_UNRESOLVED;
-	return check->limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;
+	return limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;
 }
 
 /* The last line, when all is right. */

@@ -18,7 +18,6 @@ struct check {
 	struct devices devices;
 	struct path path;
 	struct probe probe;
-	bool limited; /* this host can be used, but not as its hardware could */
 };
 
 /* Begins without findings. `options` and `process` must outlive `check`. */

@@ -19,16 +19,16 @@
 struct host {
 	const char *root;
 	const struct host_view *view;
-	host_report_function report;
-	void *argument;
-	glob_t devices;     /* their folders in sysfs */
-	const char *device; /* one of these, */
-	const char *name;   /* its name, */
-	bool software;      /* and whether no adapter stands behind it */
+	struct findings *findings; /* with the texts of the next one */
+	glob_t devices;            /* their folders in sysfs */
+	const char *device;        /* one of these, */
+	const char *name;          /* its name, */
+	bool software;             /* and whether no adapter stands behind it */
 	struct ibv_context *verbs;
 	unsigned int port;
-	bool counts; /* the port does, or any port of the device: as host_examine() says */
-	struct host_finding finding;
+	bool counts;      /* the port does, or any port of the device: as host_examine() says */
+	bool limited;     /* the next finding is slower than the hardware, or ends at a router */
+	bool any_limited; /* one of all findings is */
 };
 
 /* ---- Files and findings ---- */
@@ -42,15 +42,15 @@ static struct sysfs_line read_pci(const struct host *host, const char *name)
 }
 
 /* Report the finding, and begin the next one. A port that does not count limits nothing. */
-static void report(struct host *host, const char *step)
+static void report_finding(struct host *host, const char *step)
 {
-	host->finding.step = step;
-	if (!host->counts) {
-		host->finding.limited = false;
-		host->finding.advice.length = 0;
-	}
-	host->report(host->argument, &host->finding);
-	memset(&host->finding, 0, sizeof(host->finding));
+	bool limited = host->limited && host->counts;
+
+	if (!host->counts)
+		host->findings->advice.length = 0;
+	findings_report(host->findings, step, !limited);
+	host->any_limited |= limited;
+	host->limited = false;
 }
 
 /* ---- Rates, in Gbit/s ---- */
@@ -163,13 +163,13 @@ static void describe_link(struct host *host)
 
 	if (rate <= 0)
 		return;
-	append(&host->finding.text, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed, lanes,
-	       most_speed, most_lanes, rate);
+	append(&host->findings->found, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed,
+	       lanes, most_speed, most_lanes, rate);
 	if (rate >= link_rate(most_speed, most_lanes))
 		return;
 	ports = adapter_rate(host);
-	host->finding.limited = rate < ports;
-	append(&host->finding.advice,
+	host->limited = rate < ports;
+	append(&host->findings->advice,
 	       "its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
 	       "slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
 	       rate < ports ? "too slow" : "but fast enough", ports);
@@ -214,33 +214,33 @@ static void describe_node(struct host *host)
 
 	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
 		return;
-	append(&host->finding.text,
+	append(&host->findings->found,
 	       ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
 	       near.text, allowed);
 	if (!near.text[0] || !*allowed || lists_overlap(near.text, allowed))
 		return;
-	host->finding.limited = true;
-	append(&host->finding.advice,
+	host->limited = true;
+	append(&host->findings->advice,
 	       "%sthis process may only run far from the adapter: let it use processors near it "
 	       "('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
-	       host->finding.advice.length ? "; " : "", node.text, node.text);
+	       host->findings->advice.length ? "; " : "", node.text, node.text);
 }
 
 static void examine_adapter(struct host *host)
 {
 	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
 
-	append(&host->finding.text, "%s: ", host->name);
+	append(&host->findings->found, "%s: ", host->name);
 	if (host->software) {
-		append(&host->finding.text, "software device");
+		append(&host->findings->found, "software device");
 	} else {
-		append(&host->finding.text, "firmware %.99s%s%.99s",
+		append(&host->findings->found, "firmware %.99s%s%.99s",
 		       sysfs_read_line("%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
 		       model.text);
 		describe_link(host);
 		describe_node(host);
 	}
-	report(host, "adapter");
+	report_finding(host, "adapter");
 }
 
 /* ---- Ports ---- */
@@ -256,13 +256,14 @@ static void describe_interface(struct host *host)
 		return;
 	snprintf(folder, sizeof(folder), "%s/sys/class/net/%s", host->root, address->interface);
 	mtu = sysfs_read_line("%s/mtu", folder);
-	append(&host->finding.text, ", %s%s%.9s", address->interface,
+	append(&host->findings->found, ", %s%s%.9s", address->interface,
 	       mtu.text[0] ? " with MTU " : "", mtu.text);
 	bond = sysfs_read_line("%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = sysfs_read_line("%s/master/bonding/mode", folder);
 	if (bond.text[0]) /* behind the mode's name is its number */
-		append(&host->finding.text, ", bond %.*s", (int)strcspn(bond.text, " "), bond.text);
+		append(&host->findings->found, ", bond %.*s", (int)strcspn(bond.text, " "),
+		       bond.text);
 }
 
 /* The rate that software says is none. */
@@ -272,18 +273,18 @@ static void examine_port(struct host *host)
 	struct sysfs_line rate = sysfs_read_line(PORT "rate", host->device, host->port);
 	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
-	append(&host->finding.text, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
+	append(&host->findings->found, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
 	       sysfs_read_line(PORT "link_layer", host->device, host->port).text,
 	       state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
 	       host->software ? "" : ", ", host->software ? "" : rate.text);
 	describe_interface(host);
-	host->finding.limited = now > 0 && now < most;
-	if (host->finding.limited)
-		append(&host->finding.advice,
+	host->limited = now > 0 && now < most;
+	if (host->limited)
+		append(&host->findings->advice,
 		       "a port of the same model has %g Gbit/s: look at the cable, at the port of "
 		       "the switch, and at the speed that is set ('ethtool', 'ibportstate')",
 		       most);
-	report(host, "link");
+	report_finding(host, "link");
 }
 
 /* ---- GIDs ---- */
@@ -328,19 +329,19 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
-	append(&host->finding.text, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
+	append(&host->findings->found, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
 	       host->name, host->port);
 	if (roce)
-		append(&host->finding.text, " NCCL_IB_GID_INDEX=%u", index);
-	host->finding.limited = roce && (advice || version_1);
+		append(&host->findings->found, " NCCL_IB_GID_INDEX=%u", index);
+	host->limited = roce && (advice || version_1);
 	if (roce && advice)
-		append(&host->finding.advice, "%s", advice);
+		append(&host->findings->advice, "%s", advice);
 	else if (roce && version_1)
-		append(&host->finding.advice,
+		append(&host->findings->advice,
 		       "connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
 		       "'",
 		       "", host->name, host->port);
-	report(host, "setting");
+	report_finding(host, "setting");
 }
 
 /*
@@ -389,9 +390,9 @@ static void examine_gids(struct host *host)
 			continue;
 		entry = sysfs_read_line(PORT "gid_attrs/types/%u", host->device, host->port, i);
 		version_2 = !strcmp(entry.text, "RoCE v2");
-		append(&host->finding.text, "%s port %u: GID %u is %s, %.99s", host->name,
+		append(&host->findings->found, "%s port %u: GID %u is %s, %.99s", host->name,
 		       host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)), entry.text);
-		report(host, "gid");
+		report_finding(host, "gid");
 		if (rank_gid(&gid, version_2) <= most)
 			continue;
 		most = rank_gid(&gid, version_2);
@@ -456,12 +457,9 @@ static void examine_device(struct host *host)
 	}
 }
 
-void host_examine(const char *root, const struct host_view *view,
-		  host_report_function report_finding, void *argument)
+bool host_examine(const char *root, const struct host_view *view, struct findings *findings)
 {
-	struct host host = {
-		.root = root, .view = view, .report = report_finding, .argument = argument
-	};
+	struct host host = { .root = root, .view = view, .findings = findings };
 	char pattern[PATH_MAX];
 
 	snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*", root);
@@ -472,4 +470,5 @@ void host_examine(const char *root, const struct host_view *view,
 		}
 	}
 	globfree(&host.devices);
+	return host.any_limited;
 }

@@ -8,8 +8,8 @@
  * A container may see in sysfs the adapters and GIDs of all network namespaces. Adapters that it
  * cannot open are left out, and ports that it cannot use limit nothing: struct host_view has both.
  *
- * No lock, any thread. A driver may ask the adapter's firmware for what is read: not to be done
- * beside a session.
+ * All of it is the main thread's. A driver may ask the adapter's firmware for what is read: not to
+ * be done beside a session.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../status.h"
+#include "findings.h"
 
 /* An address of this network namespace that leads to the port of a device, by rdma_bind_addr(3). */
 struct host_address {
@@ -42,26 +42,17 @@ struct host_view {
 const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port);
 
-struct host_finding {
-	const char *step;          /* static: "adapter", "link", "gid" or "setting" */
-	bool limited;              /* slower than the hardware could be, or not beyond a router */
-	struct words text, advice; /* what was found; what to change, or empty */
-};
-
-/* Takes a finding, which is gone when it returns. */
-typedef void (*host_report_function)(void *argument, const struct host_finding *finding);
-
 /*
  * Examine the devices of `view` in the order of their names, below the folder `root`, in which sys
- * and proc are: "" for this host. Call `report` with `argument` for each finding. What cannot be
- * read is left out; without devices there is no finding.
+ * and proc are: "" for this host. Report adapters, links, GIDs and settings to `findings`. What
+ * cannot be read is left out; without devices there is no finding. Return true if a finding is not
+ * good: slower than the hardware could be, or not beyond a router.
  *
  * A port counts if an address of `view` leads to it, or over InfiniBand, where a program without
  * rdma_cm needs no address. Nothing limits a port that does not count, nor an adapter without one
  * that does. Over RoCE the GIDs are those of these addresses.
  */
-void host_examine(const char *root, const struct host_view *view, host_report_function report,
-		  void *argument);
+bool host_examine(const char *root, const struct host_view *view, struct findings *findings);
 
 /* Of the device with this folder in sysfs (ibv_device's ibdev_path): true if it is no adapter's. */
 bool host_is_software(const char *device);
