@@ -61,7 +61,7 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	return check_options(options);
 }
 
-static enum parsed parse_arguments(struct options *options, int argc, char **argv)
+static enum parsed parse_client_arguments(struct options *options, int argc, char **argv)
 {
 	enum parsed parsed = parse_options(options, usage, argc, argv);
 
@@ -288,7 +288,7 @@ static void take_step(const struct client *client, struct connection *connection
 		route_unresolved(client, connection, -event->status);
 }
 
-static void handle_cm_event(struct client *client, const struct cm_event *event)
+static void handle_client_event(struct client *client, const struct cm_event *event)
 {
 	struct connection *connection = event->id->context; /* NULL: the connection was destroyed */
 
@@ -346,7 +346,7 @@ static void check_time(struct engine *engine)
 }
 
 /* Run until all sessions are over. */
-static void run_events(struct client *client)
+static void wait_for_sessions(struct client *client)
 {
 	struct engine *engine = client->engine;
 	struct connection *ended;
@@ -356,7 +356,7 @@ static void run_events(struct client *client)
 	while ((deadline = next_deadline(engine)) >= 0) {
 		switch (engine_wait(engine, deadline, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
-			handle_cm_event(client, &event);
+			handle_client_event(client, &event);
 			break;
 		case WAKEUP_ENDED:
 			connection_join(ended);
@@ -409,7 +409,7 @@ static enum status run_sessions(struct client *client)
 		if (!start_session(client))
 			status = STATUS_LOCAL_FAILURE;
 	}
-	run_events(client);
+	wait_for_sessions(client);
 	TAILQ_FOREACH (connection, &client->engine->connections, link)
 		status = worse_status(status, connection_join(connection));
 	return status;
@@ -542,7 +542,7 @@ int main(int argc, char **argv)
 	enum parsed parsed;
 
 	occupy_standard_descriptors();
-	parsed = parse_arguments(&options, argc, argv);
+	parsed = parse_client_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&engine, &options);

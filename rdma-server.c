@@ -37,7 +37,7 @@ struct server {
 	enum status status; /* of the program */
 };
 
-static enum parsed parse_arguments(struct options *options, int argc, char **argv)
+static enum parsed parse_server_arguments(struct options *options, int argc, char **argv)
 {
 	enum parsed parsed = parse_options(options, usage, argc, argv);
 
@@ -327,7 +327,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 	finish(connection);
 }
 
-static void handle_cm_event(struct server *server, const struct cm_event *event)
+static void handle_server_event(struct server *server, const struct cm_event *event)
 {
 	void *context = event->id->context; /* NULL: the connection was destroyed */
 
@@ -341,7 +341,7 @@ static void handle_cm_event(struct server *server, const struct cm_event *event)
 		connection_cm_event(context, event);
 }
 
-static enum status run_events(struct server *server)
+static enum status serve_clients(struct server *server)
 {
 	struct connection *ended;
 	struct cm_event event;
@@ -354,7 +354,7 @@ static enum status run_events(struct server *server)
 		}
 		switch (engine_wait(&server->engine, INT64_MAX, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
-			handle_cm_event(server, &event);
+			handle_server_event(server, &event);
 			break;
 		case WAKEUP_ENDED:
 			end_session(server, ended);
@@ -389,7 +389,7 @@ static enum status run_server(struct server *server)
 	if (addresses)
 		freeaddrinfo(addresses);
 	if (status == STATUS_SUCCESS)
-		status = run_events(server);
+		status = serve_clients(server);
 	else
 		report_no_session(&server->engine, status);
 	stop_listening(server);
@@ -404,7 +404,7 @@ int main(int argc, char **argv)
 	enum parsed parsed;
 
 	occupy_standard_descriptors();
-	parsed = parse_arguments(&options, argc, argv);
+	parsed = parse_server_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -130,7 +130,7 @@ static uint64_t least_of_branch(const char *root, const struct mount *mount, con
 	length = (size_t)snprintf(path, sizeof(path), "%s%s%s", root, mount->point, rest);
 	for (;;) {
 		snprintf(path + length, sizeof(path) - length, "/%s", name);
-		least = smaller(least, read_number(path));
+		least = min_u64(least, read_number(path));
 		if (length <= top)
 			return least;
 		do
@@ -168,7 +168,7 @@ static uint64_t limit_in_hierarchy(const char *root, char *line)
 	while (mounts && getline(&text, &size, mounts) >= 0)
 		if (parse_mount(text, &mount) && strcmp(mount.type, type) == 0 &&
 		    (unified || has_memory(mount.options)))
-			least = smaller(least, least_of_branch(root, &mount, cgroup, name));
+			least = min_u64(least, least_of_branch(root, &mount, cgroup, name));
 	free(text);
 	if (mounts)
 		fclose(mounts);
@@ -185,7 +185,7 @@ uint64_t cgroup_memory_limit(const char *root)
 	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
 	cgroups = fopen(path, "re");
 	while (cgroups && getline(&line, &size, cgroups) >= 0)
-		least = smaller(least, limit_in_hierarchy(root, line));
+		least = min_u64(least, limit_in_hierarchy(root, line));
 	free(line);
 	if (cgroups)
 		fclose(cgroups);

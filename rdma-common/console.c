@@ -231,7 +231,7 @@ static struct outlet *outlet_of(struct console *console, enum stream stream)
 }
 
 /* Hand a line to the thread, which frees it. Return false if the pipe is full or `text` is NULL. */
-static bool put(struct outlet *outlet, struct line line)
+static bool enqueue(struct outlet *outlet, struct line line)
 {
 	if (line.text && write(outlet->entrance, &line, sizeof(line)) == sizeof(line))
 		return true;
@@ -250,7 +250,7 @@ static void queue_line(struct console *console, enum stream stream, char *text)
 	unsigned int lost = atomic_exchange(&outlet->lost, 0);
 
 	atomic_fetch_add(&console->unwritten, 1);
-	if (put(outlet, (struct line){ .text = text, .lost = lost }))
+	if (enqueue(outlet, (struct line){ .text = text, .lost = lost }))
 		return;
 	atomic_fetch_add(&outlet->lost, lost);
 	atomic_fetch_add(&notices->lost, 1);
@@ -304,5 +304,5 @@ void console_draw(struct console *console, const char *text)
 	if (line.drawn && (size_t)waiting >= MOST_BEFORE_DRAWN * sizeof(line))
 		return;
 	line.text = strdup(text);
-	put(outlet, line);
+	enqueue(outlet, line);
 }

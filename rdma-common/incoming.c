@@ -11,7 +11,7 @@
 /* ---- The beginning ---- */
 
 /* Allocate what verifying and storing needs. Return 0 or an errno value. */
-static int allocate(struct incoming *incoming, struct process *process)
+static int allocate_buffers(struct incoming *incoming, struct process *process)
 {
 	/* not longer than the ring, because the memory budget counts the ring alone */
 	incoming->buffer_size =
@@ -40,7 +40,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 	incoming->whole = transfer_is_whole(transfer);
 	incoming->verification.length = transfer_sink_end(transfer);
 	incoming->verification.pass_length = transfer->sink.stream.plan.length;
-	error = allocate(incoming, process);
+	error = allocate_buffers(incoming, process);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot start to verify, or store, what is received: %s",
@@ -175,7 +175,7 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 /* ---- The steps ---- */
 
 /* Commit the output: each byte is verified and stored. */
-static enum incoming_step commit(struct incoming *incoming, struct failure *failure)
+static enum incoming_step commit_incoming(struct incoming *incoming, struct failure *failure)
 {
 	ssize_t result;
 
@@ -210,7 +210,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 		return INCOMING_COMPLETE;
 	if (incoming->whole && store_in_turn(incoming, transfer))
 		return INCOMING_MOVED;
-	return commit(incoming, failure);
+	return commit_incoming(incoming, failure);
 }
 
 /* ---- The end ---- */

@@ -707,7 +707,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 }
 
 /* A file: whole and on the disk, then its name; nobody sees less. */
-static int finish(struct output *output)
+static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)
 		return output->syncs ? unless_unsupported(fsync(output->descriptor)) : 0;
@@ -722,7 +722,7 @@ static int finish(struct output *output)
 int output_commit(struct output *output)
 {
 	bool is_file = output->place.is_file;
-	int error = finish(output) ? errno : 0;
+	int error = finish_output(output) ? errno : 0;
 	int closing = release(output);
 
 	/* a file has its name, and is synced: there is nothing left to fail */

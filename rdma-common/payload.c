@@ -80,7 +80,7 @@ ssize_t payload_read(const struct payload *payload, uint64_t position, uint8_t *
 
 /* ---- Loading ---- */
 
-static void close_descriptor(int descriptor)
+static void close_file(int descriptor)
 {
 	if (descriptor > STDIN_FILENO)
 		close(descriptor);
@@ -94,7 +94,7 @@ static enum status read_failed(const struct payload *payload, struct failure *fa
 }
 
 /* Allocate `size` zeroed bytes for the payload. */
-static enum status allocate(struct payload *payload, struct failure *failure, size_t size)
+static enum status allocate_payload(struct payload *payload, struct failure *failure, size_t size)
 {
 	payload->memory = calloc(1, size);
 	if (!payload->memory)
@@ -117,7 +117,8 @@ static enum status load_text(struct payload *payload, const struct options *opti
 	snprintf(line, sizeof(line), "message from %s side with pid %d",
 		 options->role == ROLE_CLIENT ? "active/client" : "passive/server", getpid());
 	size = strlen(text) + 1;
-	status = allocate(payload, failure, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
+	status =
+		allocate_payload(payload, failure, size < DEFAULT_PAYLOAD ? DEFAULT_PAYLOAD : size);
 	if (status != STATUS_SUCCESS)
 		return status;
 	memcpy(payload->memory, text, size);
@@ -153,7 +154,7 @@ static off_t claimed_length(const struct payload *payload)
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
 	size_t most = claimed > 0 ? (size_t)claimed : PAYLOAD_WHOLE + 1, size = 0;
-	enum status status = allocate(payload, failure, most);
+	enum status status = allocate_payload(payload, failure, most);
 	const atomic_bool never = false;
 	ssize_t count;
 
@@ -240,7 +241,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 			    strerror(errno));
 	else if (count < 0)
 		read_failed(payload, failure, strerror(errno));
-	close_descriptor(payload->descriptor);
+	close_file(payload->descriptor);
 	payload->descriptor = copy;
 	payload->start = lseek(copy, 0, SEEK_SET);
 	return written && count == 0 ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
@@ -285,7 +286,7 @@ enum status payload_load(struct payload *payload, const struct options *options,
 	status = options->file ? load_file(payload, options, failure)
 			       : load_text(payload, options, failure);
 	if (payload->size == payload->length) { /* the whole payload is in memory */
-		close_descriptor(payload->descriptor);
+		close_file(payload->descriptor);
 		payload->descriptor = -1;
 	}
 	return status;
@@ -294,5 +295,5 @@ enum status payload_load(struct payload *payload, const struct options *options,
 void payload_free(struct payload *payload)
 {
 	free(payload->memory);
-	close_descriptor(payload->descriptor);
+	close_file(payload->descriptor);
 }
