@@ -53,9 +53,9 @@ struct engine {
 	const struct options *options;
 	struct process process;
 	struct console console;
-	struct log log; /* for what concerns no session */
-	struct outputs outputs;
-	struct helper *checker; /* of the place of --output; NULL: not needed yet */
+	struct log log;           /* for what concerns no session */
+	atomic_bool output_taken; /* for output_open() */
+	struct helper *checker;   /* of the place of --output; NULL: not needed yet */
 	struct payload payload;
 	struct region_account regions;
 	unsigned int processors; /* that threads may spin on */

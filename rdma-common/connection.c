@@ -323,7 +323,7 @@ static enum status start_checker(const struct connection *connection, struct fai
 
 	if (engine->checker || !stores(connection))
 		return STATUS_SUCCESS;
-	engine->checker = helper_start_storing(&engine->process, &engine->outputs, output, 0);
+	engine->checker = helper_start_storing(&engine->process, &engine->output_taken, output, 0);
 	if (engine->checker)
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -377,7 +377,7 @@ static enum status open_payloads(struct connection *connection, struct failure *
 	connection->incoming = (struct incoming){
 		.ring = connection->incoming_ring.memory,
 		.ring_size = connection->incoming_ring.size,
-		.outputs = &connection->engine->outputs,
+		.output_taken = &connection->engine->output_taken,
 		.output = stores(connection) ? options->output : NULL,
 		.limit = options->maximum_payload,
 		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,

@@ -19,7 +19,7 @@ static int allocate_buffers(struct incoming *incoming, struct process *process)
 	if (!verify_begin(&incoming->verification))
 		return ENOMEM;
 	if (incoming->output) {
-		incoming->helper = helper_start_storing(process, incoming->outputs,
+		incoming->helper = helper_start_storing(process, incoming->output_taken,
 							incoming->output, incoming->buffer_size);
 		if (!incoming->helper)
 			return errno;

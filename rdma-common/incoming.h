@@ -23,8 +23,8 @@
 struct incoming {
 	/* Set by the main thread: */
 	const uint8_t *ring;
-	size_t ring_size; /* bytes */
-	struct outputs *outputs;
+	size_t ring_size;                 /* bytes */
+	atomic_bool *output_taken;        /* for output_open() */
 	const char *output;               /* the output that stores the payload; NULL: none */
 	uint64_t limit;                   /* the most bytes of a payload of unknown length */
 	struct verification verification; /* the first two fields; the thread sets the rest, and all

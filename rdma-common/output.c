@@ -54,7 +54,7 @@ struct place {
 
 struct output {
 	const atomic_bool *cancelled;
-	atomic_bool *turn; /* of all outputs, if this output has set it; or NULL */
+	atomic_bool *taken; /* of all outputs, if this output has set it; or NULL */
 	int descriptor;
 	bool borrowed; /* it was open before, and stays so */
 	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
@@ -387,14 +387,14 @@ static bool wait_for_reader(int descriptor)
 }
 
 /* Waits until nobody else stores there. 0 or -1 with errno. */
-static int take_turn(struct output *output, atomic_bool *turn)
+static int take_turn(struct output *output, atomic_bool *taken)
 {
-	while (atomic_exchange(turn, true)) {
+	while (atomic_exchange(taken, true)) {
 		if (is_cancelled(output->cancelled))
 			return -1;
 		wait_for_reader(-1);
 	}
-	output->turn = turn;
+	output->taken = taken;
 	return 0;
 }
 
@@ -633,7 +633,7 @@ static int sync_as_it_goes(struct output *output, size_t written)
 
 /* ---- From the first byte to the last ---- */
 
-static int open_descriptor(struct output *output, struct outputs *outputs, const char *name)
+static int open_descriptor(struct output *output, atomic_bool *taken, const char *name)
 {
 	struct place *place = &output->place;
 	mode_t mode;
@@ -644,7 +644,7 @@ static int open_descriptor(struct output *output, struct outputs *outputs, const
 	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
 	if (place->is_file)
 		return create_file(output);
-	if (is_shared(&place->about) && take_turn(output, &outputs->taken))
+	if (is_shared(&place->about) && take_turn(output, taken))
 		return -1;
 	if (place->descriptor >= 0)
 		return open_again(output, place->descriptor);
@@ -660,13 +660,13 @@ static int release(struct output *output)
 		unlink(output->temporary_name);
 	if (output->descriptor >= 0 && !output->borrowed && close(output->descriptor))
 		error = errno;
-	if (output->turn) /* somebody else may store there */
-		atomic_store(output->turn, false);
+	if (output->taken) /* somebody else may store there */
+		atomic_store(output->taken, false);
 	free(output);
 	return error;
 }
 
-struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled)
+struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled)
 {
 	struct output *output = calloc(1, sizeof(*output));
 	int error;
@@ -675,7 +675,7 @@ struct output *output_open(struct outputs *outputs, const char *name, const atom
 		return NULL;
 	output->cancelled = cancelled;
 	output->sync_size = FIRST_SYNC;
-	output->descriptor = open_descriptor(output, outputs, name);
+	output->descriptor = open_descriptor(output, taken, name);
 	if (output->descriptor >= 0)
 		return output;
 	error = errno;

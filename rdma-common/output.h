@@ -18,11 +18,6 @@
 
 struct output;
 
-/* What all outputs of a process share; zeros at first. */
-struct outputs {
-	atomic_bool taken; /* a payload goes into what takes one at a time; any thread */
-};
-
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
 
 /*
@@ -48,11 +43,12 @@ const char *output_error(int error);
  * open already, like /dev/fd/3, is written to in place. EPERM: it is in a sticky folder that others
  * may write to, and neither this user's nor that of the folder's owner. A FIFO waits for its
  * reader. What is no file, nor /dev/null, waits until no other output of this process is open that
- * is none either: a program has one such place, and payloads would be mixed up there. `cancelled`
- * belongs to the caller, and any thread may set it: what waits then fails with ECANCELED soon. NULL
- * with errno.
+ * is none either: a program has one such place, and payloads would be mixed up there. All outputs
+ * of the process share `taken`, false at first, which is true while that place is in use.
+ * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
+ * ECANCELED soon. NULL with errno.
  */
-struct output *output_open(struct outputs *outputs, const char *name, const atomic_bool *cancelled);
+struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled);
 
 /*
  * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A disk is synced

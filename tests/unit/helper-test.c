@@ -13,7 +13,7 @@
 #include "folder.h"
 
 static struct process process;
-static struct outputs outputs;
+static atomic_bool output_taken;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
 /* ---- A disk that may not answer, in place of the kernel's ---- */
@@ -124,7 +124,7 @@ TEST(failed_call_reports_its_errno)
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, EBADF);
 	assert_true(helper_release(helper));
-	helper = helper_start_storing(&process, &outputs, "none/file", HELPER_BUFFER);
+	helper = helper_start_storing(&process, &output_taken, "none/file", HELPER_BUFFER);
 	helper_store(helper, 0, 10);
 	assert_int_equal(result_of(helper), -1);
 	assert_int_equal(errno, ENOENT);
@@ -137,7 +137,7 @@ TEST(stored_file_gets_its_name_at_the_commit)
 {
 	for (int pieces = 0; pieces <= 2; pieces++) {
 		struct helper *helper =
-			helper_start_storing(&process, &outputs, "stored", HELPER_BUFFER);
+			helper_start_storing(&process, &output_taken, "stored", HELPER_BUFFER);
 		struct stat about;
 
 		memcpy(helper_buffer(helper), bytes, 1000);
@@ -213,7 +213,8 @@ TEST(helper_on_a_hung_disk_is_abandoned)
  */
 TEST(check_is_repeated_only_after_the_first_answer)
 {
-	struct helper *helper = helper_start_storing(&process, &outputs, "file", HELPER_BUFFER);
+	struct helper *helper =
+		helper_start_storing(&process, &output_taken, "file", HELPER_BUFFER);
 	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
 	int error;
 

@@ -36,7 +36,7 @@
 #define ROOT       ((uid_t)-2) /* stands for root, because 0 means none */
 
 static uint8_t bytes[SIZE];
-static struct outputs outputs;
+static atomic_bool output_taken;
 static atomic_bool cancelled;
 
 /* ---- A disk and a file system that replace the C library's ---- */
@@ -395,7 +395,7 @@ static int commit(struct output *output)
 
 static struct output *opened(const char *name)
 {
-	struct output *output = output_open(&outputs, name, &cancelled);
+	struct output *output = output_open(&output_taken, name, &cancelled);
 
 	assert_non_null(output);
 	return output;
@@ -403,7 +403,7 @@ static struct output *opened(const char *name)
 
 static int store(const char *name, uint64_t size)
 {
-	struct output *output = output_open(&outputs, name, &cancelled);
+	struct output *output = output_open(&output_taken, name, &cancelled);
 	int error = output ? write_all(output, size) : errno;
 
 	if (output && !error)
