@@ -201,9 +201,11 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	if (!all)
 		return INCOMING_WAITS;
 	if (incoming->begun && !incoming->verified) {
-		if (!verify_end(&incoming->verification, transfer_sink_end(transfer), digest,
-				failure))
+		if (!verify_end(&incoming->verification, transfer_sink_end(transfer), digest)) {
+			failure_set(failure, STATUS_CONTENTS_WRONG, "%s",
+				    status_in_words(STATUS_CONTENTS_WRONG));
 			return INCOMING_FAILED;
+		}
 		incoming->verified = true;
 	}
 	if (!incoming->helper)

@@ -99,12 +99,8 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 	return same == size;
 }
 
-bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest,
-		struct failure *failure)
+bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest)
 {
-	if (verification->bytes == length &&
-	    (!verification->has_digest || digest_value(verification->digest) == digest))
-		return true;
-	failure_set(failure, STATUS_CONTENTS_WRONG, "%s", status_in_words(STATUS_CONTENTS_WRONG));
-	return false;
+	return verification->bytes == length &&
+	       (!verification->has_digest || digest_value(verification->digest) == digest);
 }

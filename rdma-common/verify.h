@@ -52,8 +52,7 @@ bool verify_next(struct verification *verification, const uint8_t *bytes, size_t
 		 struct failure *failure);
 
 /* Verify the end: `length` bytes with this digest have arrived. Return false if not. */
-bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest,
-		struct failure *failure);
+bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest);
 
 /* Return how many of the `size` bytes at `position` belong to the first pass. */
 size_t verify_in_first_pass(const struct verification *verification, uint64_t position,

@@ -84,12 +84,8 @@ TEST(verification_does_not_depend_on_pieces_and_finds_wrong_digest_or_length)
 		assert_int_equal(verification.excerpt.size,
 				 cases[row].pass == PASS ? PASS : sizeof(stream));
 		assert_int_equal(verify_end(&verification, sizeof(stream) - cases[row].fewer,
-					    digest_of_all() ^ cases[row].flipped, &failure),
+					    digest_of_all() ^ cases[row].flipped),
 				 cases[row].is_right);
-		assert_int_equal(failure.status, cases[row].is_right ? 0 : STATUS_CONTENTS_WRONG);
-		assert_string_equal(failure.cause,
-				    cases[row].is_right ? ""
-							: status_in_words(STATUS_CONTENTS_WRONG));
 		verify_free(&verification);
 	}
 }
