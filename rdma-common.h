@@ -8,6 +8,8 @@
  * its completion queue and owns everything of its session while it runs. Whatever may wait for a
  * disk or a pipe is left to a helper (rdma-common/helper.h), which knows no session. No session has
  * a lock: what the main thread tells a connection goes through connection_tell().
+ *
+ * Threads: the connection's thread, unless a function says otherwise.
  */
 #ifndef RDMA_COMMON_H
 #define RDMA_COMMON_H

@@ -3,8 +3,8 @@
  * The life of a connection as the main thread leads it: made, prepared, negotiated or rejected,
  * told what happens and joined; and the engine that all connections of a program share.
  *
- * All of it is the main thread's. Unless it says otherwise, a function takes a connection whose
- * thread does not run.
+ * Threads: the main thread. Unless it says otherwise, a function takes a connection whose thread
+ * does not run.
  */
 #ifndef RDMA_COMMON_CONNECTION_H
 #define RDMA_COMMON_CONNECTION_H

@@ -5,7 +5,7 @@
  * stored. A payload that fits into the ring is verified in place, once the peer cannot write to the
  * ring any more, and then stored.
  *
- * Threads: the main thread until the connection's thread starts, then the connection's thread.
+ * Threads: the connection's thread; the main thread before that one starts and after it ended.
  */
 #ifndef RDMA_COMMON_INCOMING_H
 #define RDMA_COMMON_INCOMING_H

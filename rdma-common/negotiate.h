@@ -3,7 +3,7 @@
  * Connection establishment: the limits of the device, the queues, hellos and negotiation, and a
  * rejection.
  *
- * All of it is the main thread's.
+ * Threads: the main thread. The exception is accept_failed(), which the connection's thread calls.
  */
 #ifndef RDMA_COMMON_NEGOTIATE_H
 #define RDMA_COMMON_NEGOTIATE_H

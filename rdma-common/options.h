@@ -2,7 +2,7 @@
 /*
  * The command line: the part that both programs share.
  *
- * Threads: the main thread parses; any thread reads.
+ * Threads: any thread reads; the main thread parses.
  */
 #ifndef RDMA_COMMON_OPTIONS_H
 #define RDMA_COMMON_OPTIONS_H

@@ -3,7 +3,7 @@
  * Fill the ring with the outgoing payload piece by piece: generate text and pattern, let a helper
  * read a file or a pipe. Digest the bytes.
  *
- * Threads: the main thread until the connection's thread starts, then the connection's thread.
+ * Threads: the connection's thread; the main thread before that one starts and after it ended.
  */
 #ifndef RDMA_COMMON_OUTGOING_H
 #define RDMA_COMMON_OUTGOING_H

@@ -3,8 +3,9 @@
  * Storing an incoming payload as it comes: in a file, which is whole or not there, or in something
  * else that can be written to.
  *
- * An output belongs to one thread at a time, any thread. Its functions wait as long as a disk, a
- * pipe or a terminal takes nothing; for a pipe or a terminal only until `*cancelled` is true.
+ * Threads: owner and helper thread, an output by one thread at a time. Its functions wait as long
+ * as a disk, a pipe or a terminal takes nothing; for a pipe or a terminal only until `*cancelled`
+ * is true.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H

@@ -2,6 +2,8 @@
 /*
  * The state machine of a session: its states, its events and the actions that they lead to. Pure:
  * no verbs, no clock, no input or output, no memory. rdma-common.c drives it.
+ *
+ * Threads: the connection's thread; the main thread before that one starts and after it has ended.
  */
 #ifndef RDMA_COMMON_PROTOCOL_H
 #define RDMA_COMMON_PROTOCOL_H

@@ -2,7 +2,7 @@
 /*
  * Read small text files of sysfs, procfs and configfs.
  *
- * No lock, any thread. A driver may ask the adapter's firmware for the contents of a file.
+ * Threads: any; no lock. A driver may ask the adapter's firmware for a file.
  */
 #ifndef RDMA_COMMON_SYSFS_H
 #define RDMA_COMMON_SYSFS_H

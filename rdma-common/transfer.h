@@ -2,8 +2,9 @@
 /*
  * The window: any number of bytes through rings of bounded memory, in either direction of a
  * session, in RDMA READ and in RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output,
- * no allocation. One thread at a time, the connection's: it gives the time, does what the
- * answers say, and reports what came of it.
+ * no allocation. The caller gives the time, does what the answers say, and reports what came of it.
+ *
+ * Threads: the connection's thread; the main thread before that one starts and after it has ended.
  *
  * A direction is a stream of bytes from a source to a sink. A position is a number of bytes from
  * the beginning of the stream; byte x lies at x modulo the ring's length, in the rings of both

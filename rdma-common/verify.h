@@ -3,8 +3,9 @@
  * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
  * pass of a stream is verified; the first one is shown and stored.
  *
- * Threads: one at a time; in a session the connection's. The peer cannot reach the bytes any more.
- * No verbs, no input or output.
+ * The peer cannot reach the bytes any more. No verbs, no input or output.
+ *
+ * Threads: the connection's thread; the main thread after that one has ended.
  */
 #ifndef RDMA_COMMON_VERIFY_H
 #define RDMA_COMMON_VERIFY_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The messages and the hello, encoded and decoded.
+ *
+ * Threads: any.
  */
 #ifndef RDMA_COMMON_WIRE_H
 #define RDMA_COMMON_WIRE_H

@@ -22,7 +22,7 @@ documents() {
 	documents names
 }
 
-@test "the map of the tests has every file, and the list of the rooms every room" {
+@test "the map of the tests has every file; the list of rooms has every room with level, thread and lines of code" {
 	documents maps
 }
 

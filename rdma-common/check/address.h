@@ -3,7 +3,7 @@
  * The path to the address of --check: the addresses of the name, the device and the GID that lead
  * to one, and the route.
  *
- * All of it is the main thread's.
+ * Threads: the main thread.
  */
 #ifndef RDMA_COMMON_ADDRESS_H
 #define RDMA_COMMON_ADDRESS_H

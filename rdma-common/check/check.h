@@ -3,7 +3,7 @@
  * 'rdma-client --check [ADDRESS [PORT]]': this host, or the path to an address, step by step, and
  * what to change. With PORT, by sessions with the server there (server.h).
  *
- * All of it is the main thread's.
+ * Threads: the main thread.
  */
 #ifndef RDMA_COMMON_CHECK_H
 #define RDMA_COMMON_CHECK_H

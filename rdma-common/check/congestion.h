@@ -5,7 +5,7 @@
  * by DCB netlink, as 'dcb pfc show' and 'dcb app show' ask, and congestion notification (ECN) where
  * the driver has files for it. Nothing is set.
  *
- * No lock, any thread. The kernel answers at once; nothing here waits.
+ * Threads: any; no lock. The kernel answers at once; nothing here waits.
  */
 #ifndef RDMA_COMMON_CONGESTION_H
 #define RDMA_COMMON_CONGESTION_H

@@ -3,7 +3,7 @@
  * The devices of this host that --check finds: their ports, the addresses that lead to them, and
  * the memory that can be registered.
  *
- * All of it is the main thread's.
+ * Threads: the main thread.
  */
 #ifndef RDMA_COMMON_DEVICE_H
 #define RDMA_COMMON_DEVICE_H

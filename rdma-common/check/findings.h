@@ -2,7 +2,7 @@
 /*
  * The findings of --check: for each a line, with --json an object, and the first that is not good.
  *
- * All of it is the main thread's.
+ * Threads: the main thread.
  */
 #ifndef RDMA_COMMON_FINDINGS_H
 #define RDMA_COMMON_FINDINGS_H

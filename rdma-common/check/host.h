@@ -8,8 +8,8 @@
  * A container may see in sysfs the adapters and GIDs of all network namespaces. Adapters that it
  * cannot open are left out, and ports that it cannot use limit nothing: struct host_view has both.
  *
- * All of it is the main thread's. A driver may ask the adapter's firmware for what is read: not to
- * be done beside a session.
+ * Threads: the main thread. A driver may ask the adapter's firmware for what is read: not to be
+ * done beside a session.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H

@@ -3,7 +3,7 @@
  * The sessions of --check with a server: of growing size, in both directions, until one fails; then
  * how fast each direction is; then, with --connections, several at once. The caller runs them.
  *
- * All of it is the main thread's.
+ * Threads: the main thread.
  */
 #ifndef RDMA_COMMON_SERVER_H
 #define RDMA_COMMON_SERVER_H

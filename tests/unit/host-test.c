@@ -374,7 +374,9 @@ TEST(pci_function_of_an_auxiliary_device_is_its_parent)
 #define MAY_USE(processors) "/proc/self/status=Cpus_allowed_list:\t" processors "\nMems_allowed:\t1"
 #define NEAR(processors) "|device/local_cpulist=" processors
 #define SAID(near, may_use) "node 1 (processors " near "; this process may use " may_use ")"
-#define FAR "\n!> this process may only run far from the adapter: let it use processors near it ('numactl --cpunodebind=1 --membind=1', or"
+#define FAR \
+	"\n!> this process may only run far from the adapter: let it use processors near it " \
+	"('numactl --cpunodebind=1 --membind=1', or"
 
 TEST(process_far_from_the_adapter_is_reported)
 {

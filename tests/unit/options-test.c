@@ -352,8 +352,10 @@ TEST(check_rejects_options_of_sessions)
 {
 	/* clang-format off */
 	static const char *const others[] = {
-		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", /* these are accepted, no other */
-		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way", "--busy-poll", "--max-size=1", "--interval=1",
+		/* these are accepted, no other */
+		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2",
+		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way",
+		"--busy-poll", "--max-size=1", "--interval=1",
 	};
 	/* clang-format on */
 

@@ -465,8 +465,10 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 	assert_printed(
 		"disconnected.\n"
 		"disconnected.\n"
-		"read 3145728000 bytes in 2000 operations and 2.000000 s: 1572.86 MB/s (1500.00 MiB/s, 12.583 Gbit/s), 1000 operations/s\n"
-		"measured with one queue pair, work requests of at most 131072 bytes, and at most 3 of them outstanding\n"
+		"read 3145728000 bytes in 2000 operations and 2.000000 s: 1572.86 MB/s (1500.00 MiB/s, "
+		"12.583 Gbit/s), 1000 operations/s\n"
+		"measured with one queue pair, work requests of at most 131072 bytes, "
+		"and at most 3 of them outstanding\n"
 		"latency in us: minimum 0.05, median 0.10, 99th percentile 0.15, 99.9th 0.20, maximum 0.25\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
 		"counted by rxe0 meanwhile: duplicate_request 3\n"
@@ -474,8 +476,10 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 		"counted by rxe0 meanwhile: rx_pause_frames 5\n"
 		"errors counted: 4 here, 120 there\n"
 		"disconnected.\n"
-		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, 0.000 Gbit/s), 0 operations/s\n"
-		"measured with one queue pair, work requests of at most 131072 bytes, and at most 3 of them outstanding\n"
+		"wrote 3145728000 bytes in 2000 operations and 0.000000 s: 0.00 MB/s (0.00 MiB/s, 0.000 Gbit/s), "
+		"0 operations/s\n"
+		"measured with one queue pair, work requests of at most 131072 bytes, "
+		"and at most 3 of them outstanding\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
 		"digests took 0.250000 s for the outgoing payload, 1.125000 s for the incoming payload\n"
 		"counted by rxe0 meanwhile: tx_pause_frames 9\n"
@@ -525,14 +529,21 @@ TEST(json_result_has_each_measured_value)
 	report_json(&session.connection);
 	/* clang-format off */
 	assert_object("session",
-		"\"role\": \"client\", \"session\": 42, \"operation\": \"read\", \"peer\": \"192.0.2.1\", \"peer_port\": 7, "
-		"\"local_address\": \"fd00::2\", \"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, \"tos\": 104, "
-		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"verify_all\": true, \"min_rate\": 9, \"timeout\": 10, "
+		"\"role\": \"client\", \"session\": 42, \"operation\": \"read\", \"peer\": \"192.0.2.1\", "
+		"\"peer_port\": 7, "
+		"\"local_address\": \"fd00::2\", \"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, "
+		"\"tos\": 104, "
+		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"verify_all\": true, "
+		"\"min_rate\": 9, \"timeout\": 10, "
 		"\"bytes\": 3145728000, \"operations\": 2000, \"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
-		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, \"request_bytes\": 131072, \"depth\": 3, "
-		"\"latency_us\": { \"min\": 0.05, \"p50\": 0.1, \"p99\": 0.15, \"p999\": 0.2, \"max\": 0.25 }, \"received_bytes\": 77, "
-		"\"verified\": true, \"verified_bytes\": 154, \"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
-		"\"waits_counted\": { \"rx_pause_frames\": 5 }, \"errors_counted_by_peer\": 120, \"status\": 0, \"error\": null }\n",
+		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, \"request_bytes\": 131072, "
+		"\"depth\": 3, "
+		"\"latency_us\": { \"min\": 0.05, \"p50\": 0.1, \"p99\": 0.15, \"p999\": 0.2, \"max\": 0.25 }, "
+		"\"received_bytes\": 77, "
+		"\"verified\": true, \"verified_bytes\": 154, \"errors_counted\": { \"duplicate_request\": 3, "
+		"\"rcvd_rnr_err\": 1 }, "
+		"\"waits_counted\": { \"rx_pause_frames\": 5 }, \"errors_counted_by_peer\": 120, \"status\": 0, "
+		"\"error\": null }\n",
 		"");
 	/* clang-format on */
 }
@@ -617,11 +628,16 @@ TEST(program_without_a_session_prints_its_json_object)
 	report_no_session(&session.engine, STATUS_INTERRUPTED);
 	/* clang-format off */
 	assert_object("session",
-		"\"role\": \"client\", \"session\": null, \"operation\": \"read\", \"peer\": \"host-a\", \"peer_port\": 8, "
-		"\"local_address\": null, \"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, \"size\": null, "
-		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"verify_all\": false, \"min_rate\": null, \"timeout\": 10, \"bytes\": 0, "
-		"\"operations\": 0, \"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, \"ops_per_second\": null, "
-		"\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, \"received_bytes\": 0, \"verified\": false, \"verified_bytes\": 0, "
+		"\"role\": \"client\", \"session\": null, \"operation\": \"read\", \"peer\": \"host-a\", "
+		"\"peer_port\": 8, "
+		"\"local_address\": null, \"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, "
+		"\"size\": null, "
+		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"verify_all\": false, \"min_rate\": null, "
+		"\"timeout\": 10, \"bytes\": 0, "
+		"\"operations\": 0, \"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, "
+		"\"ops_per_second\": null, "
+		"\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, \"received_bytes\": 0, "
+		"\"verified\": false, \"verified_bytes\": 0, "
 		"\"errors_counted\": null, \"waits_counted\": null, \"errors_counted_by_peer\": null, \"status\": 143, "
 		"\"error\": \"no /dev \\\\xff\" }\n",
 		"");
@@ -650,7 +666,8 @@ TEST(server_prints_its_port_in_json)
 TEST(interval_has_its_own_rate_and_errors)
 {
 	/* clang-format off */
-	static const char line[] = "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), counted meanwhile: "
+	static const char line[] = "[42] 2.000 to 2.500 s: 6250000 bytes, 12.50 MB/s (0.100 Gbit/s), "
+				   "counted meanwhile: "
 				   "duplicate_request 3, rcvd_rnr_err 1, rx_pause_frames 5\n";
 	/* clang-format on */
 	const struct interval interval = {
@@ -672,8 +689,10 @@ TEST(interval_has_its_own_rate_and_errors)
 	print_interval(&session.connection.log, &interval);
 	/* clang-format off */
 	assert_object("interval",
-		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, \"bytes\": 6250000, \"bytes_per_second\": 12500000, "
-		      "\"bits_per_second\": 100000000, \"errors_counted\": { \"duplicate_request\": 3, \"rcvd_rnr_err\": 1 }, "
+		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, \"bytes\": 6250000, "
+		      "\"bytes_per_second\": 12500000, "
+		      "\"bits_per_second\": 100000000, \"errors_counted\": { \"duplicate_request\": 3, "
+		      "\"rcvd_rnr_err\": 1 }, "
 		      "\"waits_counted\": { \"rx_pause_frames\": 5 } }\n", line);
 	/* clang-format on */
 }
