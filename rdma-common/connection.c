@@ -585,7 +585,7 @@ void engine_tell(struct engine *engine, enum news news)
 }
 
 /* Tells the connection that a device's event concerns, if it concerns one. */
-static void handle_device_event(struct engine *engine, const struct device_event *event)
+static void notify_device_event(struct engine *engine, const struct device_event *event)
 {
 	struct connection *connection = event->context;
 
@@ -696,7 +696,7 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 					  (void **)&connection);
 
 	if (wakeup == WAKEUP_DEVICE_EVENT) {
-		handle_device_event(engine, &device_event);
+		notify_device_event(engine, &device_event);
 		return WAKEUP_OTHER;
 	}
 	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper, whose connection is gone */

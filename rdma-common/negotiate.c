@@ -282,7 +282,7 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
  * READs at a time that librdmacm accepts for a device whose driver states that many. It keeps the
  * low byte alone: rdma_connect(3) and rdma_accept(3) fail with EINVAL for more READs than that.
  */
-static uint8_t read_limit(int stated)
+static uint8_t accepted_reads(int stated)
 {
 	uint8_t kept = (uint8_t)stated;
 
@@ -346,8 +346,8 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	limits->request_size = limits->maximum_message < TRANSFER_REQUEST_SIZE
 				       ? limits->maximum_message
 				       : TRANSFER_REQUEST_SIZE;
-	limits->responder_resources = read_limit(attributes.max_qp_rd_atom);
-	limits->initiator_depth = read_limit(attributes.max_qp_init_rd_atom);
+	limits->responder_resources = accepted_reads(attributes.max_qp_rd_atom);
+	limits->initiator_depth = accepted_reads(attributes.max_qp_init_rd_atom);
 	if (read && limits->initiator_depth == 0 && (client || !one_way))
 		return no_reads(id, "perform", "max_qp_init_rd_atom",
 				attributes.max_qp_init_rd_atom, failure);

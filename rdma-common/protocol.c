@@ -252,7 +252,7 @@ static void receive_early_verdict(struct step *step, enum status verdict)
  * verdict, as soon as this side may send one, and ends the connection. Where none can be sent, or a
  * good one was, this side ends it.
  */
-static void give_up(struct step *step, enum status status)
+static void fail_payload(struct step *step, enum status status)
 {
 	struct protocol *protocol = &step->protocol;
 
@@ -407,7 +407,7 @@ static void record(struct step *step, struct event event)
 
 	switch (event.type) {
 	case EVENT_GAVE_UP:
-		give_up(step, event.status);
+		fail_payload(step, event.status);
 		break;
 	case EVENT_FAILED:
 		begin_closing(step, event.status);
@@ -487,7 +487,7 @@ static void proceed(struct step *step)
  * regular end, overtaken on its way here: the disconnection and the last completions come by
  * different channels.
  */
-static void settle(struct protocol *protocol)
+static void try_to_finish(struct protocol *protocol)
 {
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
 	    protocol->local != LOCAL_CHECKING && !waits_for_explanation(protocol) &&
@@ -507,6 +507,6 @@ struct step protocol_step(struct protocol protocol, struct event event)
 	record(&step, event);
 	proceed(&step);
 	explain_refusal(&step, event);
-	settle(&step.protocol);
+	try_to_finish(&step.protocol);
 	return step;
 }

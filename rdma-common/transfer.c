@@ -624,7 +624,7 @@ static struct transfer_run plan_run(const struct transfer *transfer, uint64_t mo
 }
 
 /* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
-static uint64_t advance(uint64_t offset, uint64_t size, uint64_t span)
+static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 {
 	return offset + size == span ? 0 : offset + size;
 }
@@ -636,8 +636,8 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run)
 	uint64_t bytes = run->stride * run->count;
 
 	operation->posted += run->size * run->count;
-	operation->local = advance(operation->local, bytes, stream->local_span);
-	operation->remote = advance(operation->remote, bytes, stream->remote_span);
+	operation->local = advance_offset(operation->local, bytes, stream->local_span);
+	operation->remote = advance_offset(operation->remote, bytes, stream->remote_span);
 	operation->requests_posted += run->count;
 	operation->unsignaled += run->count;
 	if (!run->signaled)

@@ -480,7 +480,7 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
  * Runs a session that measures, with the options and parameters in `probe`. False: it failed, and
  * the findings of `step` say why.
  */
-static bool measure(struct probe *probe, const char *step, uint64_t size, bool short_reply)
+static bool run_measurement(struct probe *probe, const char *step, uint64_t size, bool short_reply)
 {
 	probe->parameters.measured = true;
 	if (!try_session(probe, size, short_reply))
@@ -500,7 +500,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	probe->session.operation = OPERATION_WRITE;
 	probe->session.duration_seconds = back ? 0 : seconds;
 	probe->parameters.back_seconds = back ? seconds : 0;
-	if (!measure(probe, "rate", back ? 1 : BACK_SIZE, !back))
+	if (!run_measurement(probe, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
 	arrived = probe->outcome->rates;
 	*rate = back ? arrived.to_client : arrived.to_server;
@@ -582,7 +582,7 @@ static bool try_latency(struct probe *probe)
 	probe->parameters.back_seconds = 0;
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
-	if (!measure(probe, "latency", READ_SIZE, false))
+	if (!run_measurement(probe, "latency", READ_SIZE, false))
 		return false;
 	median = (double)latency_quantile(latency, 0.5) / 1e3;
 	late = (double)latency_quantile(latency, 0.99) / 1e3;
@@ -631,7 +631,7 @@ static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 }
 
 /* One of the sessions, by the port that names its path. */
-static bool report_path(struct probe *probe, const struct outcome *outcome)
+static bool report_source_port(struct probe *probe, const struct outcome *outcome)
 {
 	bool good = outcome->end.status == STATUS_SUCCESS;
 	bool measured = good && probe->parameters.measured;
@@ -683,7 +683,7 @@ static bool try_paths(struct probe *probe)
 	/* where one did not come about the others are reported all the same */
 	good = try_session(probe, BACK_SIZE, false);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
-		good &= report_path(probe, &probe->outcomes[i]);
+		good &= report_source_port(probe, &probe->outcomes[i]);
 	return good;
 }
 
