@@ -31,6 +31,7 @@
 
 #define KIB   ((uint64_t)1 << 10)
 #define MIB   ((uint64_t)1 << 20)
+#define GIB   ((uint64_t)1 << 30)
 #define NEVER TRANSFER_NEVER
 
 /* What flows. Bits of a set. */
@@ -51,7 +52,6 @@ struct kind {
 	unsigned int depth, passes;       /* 0: 16, 1 */
 	uint64_t request;                 /* bytes at most */
 	unsigned int share;
-	const char *promise; /* of the story about it */
 };
 
 static struct transfer_plan plan_of(const struct kind *kind)
@@ -130,364 +130,684 @@ static bool all_is_kept(const struct transfer *side)
 	return side->sink.done && side->sink.kept == transfer_sink_end(side);
 }
 
-/* ---- Stories: one side, told step by step ---- */
+/* ---- Stories: one side, step by step ---- */
 
-struct story {
-	const char *promise;
+/* The current story. */
+static struct {
+	char promise[128];
 	struct transfer side;
 	int64_t now;
-};
+	unsigned int steps; /* so far */
+} it;
 
-static struct story tell(struct kind kind)
+/* Begin a story about a side of this kind. */
+static void tell_of(const char *promise, struct kind kind)
 {
-	return (struct story){ .promise = kind.promise, .side = begin(kind) };
+	snprintf(it.promise, sizeof(it.promise), "%s", promise);
+	it.side = begin(kind);
+	it.now = 0;
+	it.steps = 0;
 }
 
-/* Taken, or refused as expected: then nothing may have changed. */
-static bool is_judged(const char *error, const char *expected, const struct transfer *before,
-		      const struct transfer *after)
+static void tell(const char *promise, int flows, uint64_t length, uint64_t ring, uint64_t announced)
 {
-	if (!error || !expected)
-		return error == expected;
-	return !strcmp(error, expected) && !memcmp(before, after, sizeof(*before));
+	tell_of(promise,
+		(struct kind){
+			.flows = flows, .length = length, .ring = ring, .announced = announced });
 }
 
-static bool says(struct transfer *side, int64_t now, struct window expected)
+/* End a step: ask when MSG_WINDOW is due, as the programs do in every turn. */
+static void turn(void)
+{
+	it.steps++;
+	transfer_window_time(&it.side, it.now);
+}
+
+/* End a step, and fail with the promise and the number of the step, from 1, unless it held. */
+static void expect(bool holds, const char *step)
+{
+	if (!holds)
+		fail_msg("%s: step %u, %s(), does not hold", it.promise, it.steps + 1, step);
+	turn();
+}
+
+static void is(uint64_t value, uint64_t expected)
+{
+	if (value != expected)
+		fail_msg("%s: step %u: %" PRIu64 " instead of %" PRIu64, it.promise, it.steps + 1,
+			 value, expected);
+	turn();
+}
+
+/* Steps: this side's events. */
+
+static void at(int64_t now)
+{
+	it.now = now;
+	turn();
+}
+
+static void fills(uint64_t bytes)
+{
+	transfer_filled(&it.side, bytes);
+	turn();
+}
+
+static void fills_all(void)
+{
+	fill_all(&it.side);
+	turn();
+}
+
+static void source_ends(uint64_t bytes)
+{
+	transfer_end_source(&it.side);
+	is(it.side.source.stream.length, bytes);
+}
+
+static void stops(void)
+{
+	transfer_stop(&it.side);
+	turn();
+}
+
+/* Tell the side to stop: nothing may change. */
+static void goes_on(void)
+{
+	const struct transfer before = it.side;
+
+	transfer_stop(&it.side);
+	expect(!memcmp(&it.side, &before, sizeof(before)), __func__);
+}
+
+static void copies(uint64_t bytes)
+{
+	transfer_copied(&it.side, bytes);
+	turn();
+}
+
+static void keeps(uint64_t position)
+{
+	transfer_kept(&it.side, position);
+	turn();
+}
+
+static void judges(void)
+{
+	transfer_verdict(&it.side);
+	turn();
+}
+
+/* Steps: this side's work requests. */
+
+static void posts_all(void)
+{
+	operate(&it.side, UINT64_MAX, it.now);
+	turn();
+}
+
+static void posts(unsigned int requests)
+{
+	expect(operate(&it.side, requests, it.now) == requests, __func__);
+}
+
+/* Post a run: it begins behind the last one, in both rings. */
+static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool signaled)
+{
+	const struct transfer_operation before = it.side.operation;
+	const struct transfer_stream *stream =
+		it.side.plan.writes ? &it.side.source.stream : &it.side.sink.stream;
+	struct transfer_run run = { .count = 0 };
+
+	expect(transfer_next(&it.side, most, &run) && run.count == count && run.size == size &&
+		       run.stride == size && run.signaled == signaled &&
+		       run.number == before.requests_posted + 1 &&
+		       run.local == before.posted % stream->plan.ring &&
+		       run.remote == before.posted % stream->announced,
+	       __func__);
+}
+
+static void posts_no_run(unsigned int most)
+{
+	struct transfer_run run;
+
+	expect(!transfer_next(&it.side, most, &run), __func__);
+}
+
+static void rejected(uint64_t request)
+{
+	transfer_rejected(&it.side, request);
+	turn();
+}
+
+static void completes(uint64_t request)
+{
+	expect(transfer_completed(&it.side, request, it.now), __func__);
+}
+
+/* Complete a request that is not outstanding: nothing may change. */
+static void ignores(uint64_t request)
+{
+	const struct transfer before = it.side;
+
+	expect(!transfer_completed(&it.side, request, 0) &&
+		       !memcmp(&it.side, &before, sizeof(before)),
+	       __func__);
+}
+
+/*
+ * Steps: messages of the peer. They break the rule `wrong`, or NULL. Then MSG_WINDOW and MSG_DONE
+ * change nothing.
+ */
+
+static bool is_judged(const char *error, const char *wrong, const struct transfer *before)
+{
+	if (!error || !wrong)
+		return error == wrong;
+	return !strcmp(error, wrong) && !memcmp(before, &it.side, sizeof(*before));
+}
+
+static void region(const char *wrong, uint64_t bytes, uint64_t ready)
+{
+	const char *error = transfer_peer_region(&it.side, bytes, ready);
+
+	expect(is_judged(error, wrong, &it.side), __func__);
+}
+
+static void hears(const char *wrong, struct window window)
+{
+	const struct transfer before = it.side;
+
+	expect(is_judged(transfer_accept(&it.side, &window), wrong, &before), __func__);
+}
+
+static void peer_done(const char *wrong, uint64_t bytes)
+{
+	const struct transfer before = it.side;
+
+	expect(is_judged(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
+}
+
+/* Steps: this side's messages: MSG_MR, MSG_WINDOW and when it is due, MSG_DONE. */
+
+static void announces(uint64_t ready)
+{
+	expect(transfer_announce(&it.side) == ready, __func__);
+}
+
+static void says(struct window expected)
 {
 	struct window window;
 
-	return take_window(side, now, &window) && window.received == expected.received &&
-	       window.ready == expected.ready && window.taken == expected.taken &&
-	       window.kept == expected.kept && window.end == expected.end;
+	expect(take_window(&it.side, it.now, &window) && window.received == expected.received &&
+		       window.ready == expected.ready && window.taken == expected.taken &&
+		       window.kept == expected.kept && window.end == expected.end,
+	       __func__);
 }
 
-/* A run begins behind the last one, in both rings. */
-static bool goes_next(struct transfer *side, unsigned int most, unsigned int count, uint64_t size,
-		      bool signaled)
+static void due(int64_t time)
 {
-	const struct transfer_operation before = side->operation;
-	const struct transfer_stream *stream =
-		side->plan.writes ? &side->source.stream : &side->sink.stream;
-	struct transfer_run run = { .count = 0 };
-
-	if (!transfer_next(side, most, &run))
-		return count == 0;
-	return run.count == count && run.size == size && run.stride == size &&
-	       run.signaled == signaled && run.number == before.requests_posted + 1 &&
-	       run.local == before.posted % stream->plan.ring &&
-	       run.remote == before.posted % stream->announced;
+	expect(transfer_window_time(&it.side, it.now) == time, __func__);
 }
 
-static bool may_copy(const struct transfer *side, uint64_t size)
+/* Check that no MSG_WINDOW is due by now. */
+static void silent(void)
+{
+	expect(transfer_window_time(&it.side, it.now) > it.now, __func__);
+}
+
+static void done(uint64_t bytes)
+{
+	expect(transfer_done_due(&it.side) && transfer_done(&it.side) == bytes, __func__);
+}
+
+/* Steps: how the side stands. */
+
+static void operated(bool yes)
+{
+	expect(transfer_operated(&it.side) == yes, __func__);
+}
+
+static void may_copy(uint64_t size)
 {
 	struct piece piece = { .size = 0 };
 
-	return transfer_copy(side, &piece) == (size > 0) && piece.size == size;
+	expect(transfer_copy(&it.side, &piece) == (size > 0) && piece.size == size, __func__);
+}
+
+static void is_whole(bool yes)
+{
+	expect(transfer_is_whole(&it.side) == yes, __func__);
+}
+
+static void sink_ends(uint64_t bytes)
+{
+	expect(transfer_sink_end(&it.side) == bytes, __func__);
+}
+
+/* Check that the peer's program owes something. */
+static void owed(void)
+{
+	expect(transfer_is_owed(&it.side) && transfer_waits_for_peer(&it.side), __func__);
+}
+
+static void wire_owes(void)
+{
+	expect(transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side), __func__);
+}
+
+static void nothing_owed(void)
+{
+	expect(!transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side), __func__);
 }
 
 /* clang-format off */
 
-/* Each test tells `it`, a story, in steps. */
-#define STORY(told, ...) (it = tell((struct kind){ __VA_ARGS__, .promise = (told) }))
-/* After each step it is asked when MSG_WINDOW is due, as in every turn of the programs. */
-#define TURN() ((void)transfer_window_time(&it.side, it.now))
-#define CHECK(holds) \
-	do { if (!(holds)) fail_msg("%s: not so: %s", it.promise, #holds); TURN(); } while (0)
-/* As it was before. */
-#define SAME(holds) \
-	do { const struct transfer before = it.side; CHECK((holds) && !memcmp(&it.side, &before, sizeof(before))); } while (0)
-#define JUDGED(wrong, error) \
-	do { const struct transfer before = it.side; CHECK(is_judged((error), (wrong), &before, &it.side)); } while (0)
-
-/* What happens. */
-#define AT(time)                     (it.now = (time), TURN())
-#define FILLS(bytes)                 (transfer_filled(&it.side, (bytes)), TURN())
-#define FILLS_ALL                    (fill_all(&it.side), TURN())
-#define STOPS                        (transfer_stop(&it.side), TURN())
-#define REJECTED(request)            (transfer_rejected(&it.side, (request)), TURN())
-#define COPIES(bytes)                (transfer_copied(&it.side, (bytes)), TURN())
-#define KEEPS(position)              (transfer_kept(&it.side, (position)), TURN())
-#define JUDGES                       (transfer_verdict(&it.side), TURN())
-#define POSTS_ALL                    (operate(&it.side, UINT64_MAX, it.now), TURN())
-/* What happens, and what comes of it. */
-#define POSTS(requests)              CHECK(operate(&it.side, (requests), it.now) == (requests))
-#define NEXT(most, count, size, ask) CHECK(goes_next(&it.side, (most), (count), (size), (ask)))
-#define NO_NEXT(most)                CHECK(goes_next(&it.side, (most), 0, 0, false))
-#define COMPLETES(request)           CHECK(transfer_completed(&it.side, (request), it.now))
-#define IGNORES(request)             SAME(!transfer_completed(&it.side, (request), 0))
-#define GOES_ON                      SAME((transfer_stop(&it.side), true)) /* although it is to stop */
-#define SOURCE_ENDS(bytes)           do { transfer_end_source(&it.side); IS(source.stream.length, (bytes)); } while (0)
-/* Messages of the peer, which are refused with `wrong`, or NULL. */
-#define REGION(wrong, bytes, ready)  CHECK(is_judged(transfer_peer_region(&it.side, (bytes), (ready)), (wrong), &it.side, &it.side))
-#define HEARS(wrong, ...)            JUDGED((wrong), transfer_accept(&it.side, &(struct window){ __VA_ARGS__ }))
-#define PEER_DONE(wrong, bytes)      JUDGED((wrong), transfer_accept_done(&it.side, (bytes)))
-/* Its own messages: MSG_MR, MSG_WINDOW, none of these for now, MSG_DONE. */
-#define ANNOUNCES(ready)             CHECK(transfer_announce(&it.side) == (ready))
-#define SAYS(...)                    CHECK(says(&it.side, it.now, (struct window){ __VA_ARGS__ }))
-#define DUE(time)                    CHECK(transfer_window_time(&it.side, it.now) == (time))
-#define SILENT                       CHECK(transfer_window_time(&it.side, it.now) > it.now)
-#define DONE(bytes)                  CHECK(transfer_done_due(&it.side) && transfer_done(&it.side) == (bytes))
-/* How it stands. */
-#define IS(member, value)            CHECK(it.side.member == (value))
-#define OPERATED(yes)                CHECK(transfer_operated(&it.side) == (yes))
-#define MAY_COPY(bytes)              CHECK(may_copy(&it.side, (bytes)))
-#define IS_WHOLE(yes)                CHECK(transfer_is_whole(&it.side) == (yes))
-#define SINK_ENDS(bytes)             CHECK(transfer_sink_end(&it.side) == (bytes))
-#define OWED                         CHECK(transfer_is_owed(&it.side) && transfer_waits_for_peer(&it.side))
-#define WIRE_OWES                    CHECK(transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side))
-#define NOTHING_OWED                 CHECK(!transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side))
-
 TEST(windows_are_sent_when_they_are_due)
 {
-	struct story it;
+	tell("a source that fits into the ring needs no window before it is done", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();
 
-STORY("a source that fits into the ring needs no window before it is done", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
-	FILLS_ALL; AT(100); POSTS_ALL; OPERATED(true); AT(249); SILENT; DONE(8 * MIB); AT(10000); SILENT;
-STORY("nor does its sink, unless its verdict takes long: it says that it is alive", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
-	IS_WHOLE(true); MAY_COPY(0); AT(300); PEER_DONE(NULL, 8 * MIB); MAY_COPY(8 * MIB); AT(549); SILENT; AT(550); SAYS(.taken = 8 * MIB);
-STORY("a move is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
-	DUE(NEVER); FILLS(5000); AT(1000); POSTS(1); DUE(1250); AT(1249); SILENT; AT(1250); SAYS(.ready = 5000); DUE(NEVER);
-STORY("what is on the disk is reported as well, when all that was copied has been told", IN, MIB, 64 * KIB, 0);
-	AT(100); HEARS(NULL, .ready = 32 * KIB); AT(200); COPIES(32 * KIB); SAYS(.received = 1, .taken = 32 * KIB); DUE(NEVER);
-	AT(1000); KEEPS(1000); DUE(1250); AT(1250); SAYS(.received = 1, .taken = 32 * KIB, .kept = 1000);
-STORY("a good verdict tells all that was taken and kept: no window has to", IN, MIB, 64 * KIB, 0);
-	AT(100); HEARS(NULL, .ready = 8 * KIB); COPIES(8 * KIB); DUE(350); KEEPS(8 * KIB); DUE(350); JUDGES; DUE(NEVER); AT(350); SILENT;
-	IS(sink.told_taken, 8 * KIB); IS(sink.told_kept, 8 * KIB);
-STORY("so does MSG_DONE, of all that was read", IN | READ, 100000, 100000, 0);
-	REGION(NULL, 100000, 100000); AT(100); POSTS_ALL; DUE(350); DONE(0); IS(sink.told_taken, 100000); DUE(NEVER);
-STORY("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
-	FILLS(256 * KIB - 1); POSTS_ALL; SILENT; FILLS(1); POSTS_ALL; SAYS(.ready = 256 * KIB);
+	tell("nor does its sink, unless its verdict takes long: it says that it is alive",
+		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+	is_whole(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
+	says((struct window){ .taken = 8 * MIB });
+
+	tell("a move is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+	due(NEVER); fills(5000); at(1000); posts(1); due(1250); at(1249); silent(); at(1250);
+	says((struct window){ .ready = 5000 }); due(NEVER);
+
+	tell("what is on the disk is reported as well, when all that was copied has been told", IN, MIB, 64 * KIB, 0);
+	at(100); hears(NULL, (struct window){ .ready = 32 * KIB }); at(200); copies(32 * KIB);
+	says((struct window){ .received = 1, .taken = 32 * KIB }); due(NEVER);
+	at(1000); keeps(1000); due(1250); at(1250);
+	says((struct window){ .received = 1, .taken = 32 * KIB, .kept = 1000 });
+
+	tell("a good verdict tells all that was taken and kept: no window has to", IN, MIB, 64 * KIB, 0);
+	at(100); hears(NULL, (struct window){ .ready = 8 * KIB }); copies(8 * KIB); due(350); keeps(8 * KIB); due(350);
+	judges(); due(NEVER); at(350); silent();
+	is(it.side.sink.told_taken, 8 * KIB); is(it.side.sink.told_kept, 8 * KIB);
+
+	tell("so does MSG_DONE, of all that was read", IN | READ, 100000, 100000, 0);
+	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.told_taken, 100000);
+	due(NEVER);
+
+	tell("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
+	fills(256 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .ready = 256 * KIB });
 	/* of a tiny one, every byte */
 	for (uint64_t ring = 1; ring < 10; ring++) {
-		STORY("a move in a tiny ring is reported", BOTH | READ, MIB, ring); IS(source.stream.quarter, ring < 8 ? 1 : 2);
+		tell("a move in a tiny ring is reported", BOTH | READ, MIB, ring, 0);
+		is(it.side.source.stream.quarter, ring < 8 ? 1 : 2);
 	}
 	/* where a source refills its ring only below what is taken, nobody waits for the clock */
 	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
-		STORY("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced); REGION(NULL, announced, 0);
-		FILLS(4 * KIB - 1); POSTS_ALL; SILENT; FILLS(1); POSTS_ALL; SAYS(.ready = 4 * KIB);
+		tell("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced);
+		region(NULL, announced, 0);
+		fills(4 * KIB - 1); posts_all(); silent(); fills(1); posts_all();
+		says((struct window){ .ready = 4 * KIB });
 	}
-STORY("and so is that of a longer one", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
-	FILLS(16 * KIB - 1); POSTS_ALL; SILENT; FILLS(1); POSTS_ALL; SAYS(.ready = 16 * KIB);
-STORY("but one that holds all is not refilled", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
-	FILLS(8 * KIB); POSTS_ALL; SILENT;
-STORY("nor is one waited for whose WRITEs complete when they are there", BOTH, MIB, 16 * KIB, 8 * MIB);
-	FILLS(8 * KIB); POSTS_ALL; SILENT;
-STORY("who has taken all that was told answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
-	HEARS(NULL, .ready = 16 * KIB); COPIES(16 * KIB - 1); SILENT; COPIES(1); SAYS(.received = 1, .taken = 16 * KIB); DUE(NEVER);
-STORY("which is all that has come, where nothing is written over", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
-	HEARS(NULL, .ready = 16 * KIB); SAYS(.received = 1, .taken = 16 * KIB); DUE(NEVER);
-STORY("and with other WRITEs by the clock", BOTH, MIB, 8 * MIB, 8 * MIB);
-	HEARS(NULL, .ready = 16 * KIB); DUE(250); SILENT;
-STORY("a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
-	FILLS(100000); ANNOUNCES(100000); AT(1000); SILENT; DUE(NEVER);
-STORY("the first request is owed, and reported by its time", OUT, MIB, MIB, MIB, .request = 16 * KIB);
-	FILLS(MIB); ANNOUNCES(0); PEER_DONE(NULL, 0); NOTHING_OWED; DUE(NEVER); AT(100); NEXT(1, 1, 16 * KIB, false); WIRE_OWES; DUE(350);
-	AT(200); NEXT(1, 1, 16 * KIB, false); WIRE_OWES; DUE(350);
-STORY("credits run out, but for the last one, which is an answer's, and come back", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+
+	tell("and so is that of a longer one", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
+	fills(16 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .ready = 16 * KIB });
+
+	tell("but one that holds all is not refilled", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
+	fills(8 * KIB); posts_all(); silent();
+
+	tell("nor is one waited for whose WRITEs complete when they are there", BOTH, MIB, 16 * KIB, 8 * MIB);
+	fills(8 * KIB); posts_all(); silent();
+
+	tell("who has taken all that was told answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
+	hears(NULL, (struct window){ .ready = 16 * KIB }); copies(16 * KIB - 1); silent(); copies(1);
+	says((struct window){ .received = 1, .taken = 16 * KIB }); due(NEVER);
+
+	tell("which is all that has come, where nothing is written over", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
+	hears(NULL, (struct window){ .ready = 16 * KIB }); says((struct window){ .received = 1, .taken = 16 * KIB });
+	due(NEVER);
+
+	tell("and with other WRITEs by the clock", BOTH, MIB, 8 * MIB, 8 * MIB);
+	hears(NULL, (struct window){ .ready = 16 * KIB }); due(250); silent();
+
+	tell("a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
+	fills(100000); announces(100000); at(1000); silent(); due(NEVER);
+
+	tell_of("the first request is owed, and reported by its time",
+		(struct kind){ OUT, MIB, MIB, MIB, .request = 16 * KIB });
+	fills(MIB); announces(0); peer_done(NULL, 0); nothing_owed(); due(NEVER); at(100);
+	posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
+	at(200); posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
+
+	tell("credits run out, but for the last one, which is an answer's, and come back",
+		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	for (uint64_t window = 1; window <= 31; window++) {
-		FILLS(1); POSTS_ALL; SILENT; AT(it.now + 250); SAYS(.ready = window);
+		fills(1); posts_all(); silent(); at(it.now + 250); says((struct window){ .ready = window });
 	}
-	FILLS(1); POSTS_ALL; DUE(NEVER); AT(it.now + 250); SILENT;
+	fills(1); posts_all(); due(NEVER); at(it.now + 250); silent();
 	for (uint64_t window = 1; window <= 16; window++) {
-		SILENT; HEARS(NULL, .ready = window);
+		silent(); hears(NULL, (struct window){ .ready = window });
 	}
-	SAYS(.received = 16, .ready = 32, .taken = 16); HEARS(NULL, .received = 16, .ready = 17); IS(credits.sent, 32); IS(credits.confirmed, 16);
-STORY("a flood by one byte a message is bound by credits, which an answer gives back", BOTH, MIB, 64 * KIB);
+	says((struct window){ .received = 16, .ready = 32, .taken = 16 });
+	hears(NULL, (struct window){ .received = 16, .ready = 17 }); is(it.side.credits.sent, 32);
+	is(it.side.credits.confirmed, 16);
+
+	tell("a flood by one byte a message is bound by credits, which an answer gives back", BOTH, MIB, 64 * KIB, 0);
 	for (uint64_t ready = 32; ready <= 3 * 32; ready += 32) {
 		for (uint64_t window = 31; window < 32; window--)
-			HEARS(NULL, .ready = ready - window);
-		HEARS("comes without a credit", .ready = ready + 1); SAYS(.received = ready); HEARS("moves nothing", .ready = ready);
+			hears(NULL, (struct window){ .ready = ready - window });
+		hears("comes without a credit", (struct window){ .ready = ready + 1 });
+		says((struct window){ .received = ready }); hears("moves nothing", (struct window){ .ready = ready });
 	}
 }
 
 TEST(requests_are_posted_and_complete)
 {
-	struct story it;
+	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 61440, 40960, .depth = 1, .share = 1 });
+	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .ready = 40960 });
+	hears(NULL, (struct window){ .taken = 40960 });
+	fills_all(); posts_run(1, 1, 20480, true); completes(2); at(500);
+	says((struct window){ .received = 1, .ready = 61440 }); hears(NULL, (struct window){ 1, 0, 61440, 0, false });
+	fills_all(); posts_run(1, 1, 20480, true); completes(3); at(750);
+	says((struct window){ .received = 2, .ready = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
+	fills_all(); posts_run(1, 1, 40960, true);
 
-STORY("a request ends where a ring ends", BOTH, MIB, 61440, 40960, .depth = 1, .share = 1);
-	FILLS_ALL; NEXT(1, 1, 40960, true); COMPLETES(1); AT(250); SAYS(.ready = 40960); HEARS(NULL, .taken = 40960);
-	FILLS_ALL; NEXT(1, 1, 20480, true); COMPLETES(2); AT(500); SAYS(.received = 1, .ready = 61440); HEARS(NULL, 1, 0, 61440, 0, false);
-	FILLS_ALL; NEXT(1, 1, 20480, true); COMPLETES(3); AT(750); SAYS(.received = 2, .ready = 81920); HEARS(NULL, 2, 0, 81920, 0, false);
-	FILLS_ALL; NEXT(1, 1, 40960, true);
-STORY("a request that was rejected, and all behind it, was not posted", OUT, MIB, MIB, MIB, .request = 100);
-	FILLS(MIB); NEXT(8, 4, 100, true); NEXT(3, 3, 100, false); REJECTED(6); IS(operation.requests_posted, 5); IGNORES(6);
-	COMPLETES(4); IS(operation.completed, 400); COMPLETES(5); IS(operation.requests_completed, 5); IS(operation.completed, 400);
-STORY("what is flushed, each by itself, is counted once", OUT, MIB, MIB, MIB, .request = 100);
-	FILLS(MIB); NEXT(16, 4, 100, true); NEXT(16, 4, 100, true); IS(operation.completed, 0);
-	COMPLETES(1); COMPLETES(2); COMPLETES(3); IS(operation.completed, 0); IS(operation.requests_completed, 3);
-	COMPLETES(4); IS(operation.completed, 400); COMPLETES(8); IS(operation.completed, 800); IS(operation.requests_completed, 8);
-STORY("or by the last one that asked for it", OUT, MIB, MIB, MIB, .request = 100);
-	FILLS(MIB); NEXT(16, 4, 100, true); NEXT(16, 4, 100, true); COMPLETES(4); IS(operation.completed, 400);
-	COMPLETES(8); IS(operation.completed, 800); IS(operation.requests_completed, 8);
-STORY("a completion that nobody asked for, or that came before, completes nothing", OUT, MIB, MIB, MIB);
-	FILLS(MIB); IGNORES(1); NEXT(1, 1, 64 * KIB, true); IGNORES(0); IGNORES(2); COMPLETES(1); IGNORES(1);
-STORY("a run ends with a completion, and so does what can be posted for now", OUT, MIB, MIB, MIB, .request = 100);
-	FILLS(1050); NO_NEXT(0); NEXT(3, 3, 100, false); NEXT(32, 1, 100, true); NEXT(4, 4, 100, true); NEXT(32, 2, 100, false);
-	NEXT(32, 1, 50, true); NO_NEXT(32);
-STORY("the last one that the depth allows asks for a completion", OUT, MIB, MIB, MIB, .depth = 9, .request = 100);
-	FILLS(MIB); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true); NEXT(16, 2, 100, true);
-	NEXT(16, 1, 100, true); NO_NEXT(16);
-STORY("a request ends where a pass ends, which is an operation", OUT | EVERY_PASS, 1000, 4096, 4096, .passes = 10);
-	FILLS(3500); NEXT(16, 1, 1000, false); NEXT(16, 1, 1000, false); NEXT(16, 1, 1000, false); NEXT(16, 1, 500, true);
-	NO_NEXT(16); FILLS(596); NEXT(16, 1, 500, false); NEXT(16, 1, 96, true);
+	tell_of("a request that was rejected, and all behind it, was not posted",
+		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
+	fills(MIB); posts_run(8, 4, 100, true); posts_run(3, 3, 100, false); rejected(6);
+	is(it.side.operation.requests_posted, 5); ignores(6);
+	completes(4); is(it.side.operation.completed, 400); completes(5); is(it.side.operation.requests_completed, 5);
+	is(it.side.operation.completed, 400);
+
+	tell_of("what is flushed, each by itself, is counted once",
+		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
+	fills(MIB); posts_run(16, 4, 100, true); posts_run(16, 4, 100, true); is(it.side.operation.completed, 0);
+	completes(1); completes(2); completes(3); is(it.side.operation.completed, 0);
+	is(it.side.operation.requests_completed, 3);
+	completes(4); is(it.side.operation.completed, 400); completes(8); is(it.side.operation.completed, 800);
+	is(it.side.operation.requests_completed, 8);
+
+	tell_of("or by the last one that asked for it", (struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
+	fills(MIB); posts_run(16, 4, 100, true); posts_run(16, 4, 100, true); completes(4);
+	is(it.side.operation.completed, 400);
+	completes(8); is(it.side.operation.completed, 800); is(it.side.operation.requests_completed, 8);
+
+	tell("a completion that nobody asked for, or that came before, completes nothing", OUT, MIB, MIB, MIB);
+	fills(MIB); ignores(1); posts_run(1, 1, 64 * KIB, true); ignores(0); ignores(2); completes(1); ignores(1);
+
+	tell_of("a run ends with a completion, and so does what can be posted for now",
+		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
+	fills(1050); posts_no_run(0); posts_run(3, 3, 100, false); posts_run(32, 1, 100, true);
+	posts_run(4, 4, 100, true); posts_run(32, 2, 100, false);
+	posts_run(32, 1, 50, true); posts_no_run(32);
+
+	tell_of("the last one that the depth allows asks for a completion",
+		(struct kind){ OUT, MIB, MIB, MIB, .depth = 9, .request = 100 });
+	fills(MIB); posts_run(16, 2, 100, true); posts_run(16, 2, 100, true); posts_run(16, 2, 100, true);
+	posts_run(16, 2, 100, true);
+	posts_run(16, 1, 100, true); posts_no_run(16);
+
+	tell_of("a request ends where a pass ends, which is an operation",
+		(struct kind){ OUT | EVERY_PASS, 1000, 4096, 4096, .passes = 10 });
+	fills(3500); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false);
+	posts_run(16, 1, 500, true);
+	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
+
 	/* a pipe of single bytes: each is the last one for now */
-STORY("no more completions are asked for than are remembered", OUT, MIB, MIB, MIB, .depth = 128, .request = 100);
+	tell_of("no more completions are asked for than are remembered",
+		(struct kind){ OUT, MIB, MIB, MIB, .depth = 128, .request = 100 });
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
-		FILLS(1); NEXT(32, 1, 1, true); NO_NEXT(32);
+		fills(1); posts_run(32, 1, 1, true); posts_no_run(32);
 	}
-	FILLS(1); NO_NEXT(32); COMPLETES(2); IS(operation.completed, 2); NEXT(32, 1, 1, true); COMPLETES(TRANSFER_SIGNALS + 1);
-	IS(operation.completed, TRANSFER_SIGNALS + 1); IS(operation.requests_completed, TRANSFER_SIGNALS + 1);
-#define ONE_OF(interval, from, bytes) \
-	STORY("a completion is asked for now and then", OUT, MIB << 10, MIB << 10, MIB << 10, .depth = (from), .request = (bytes)); \
-	FILLS(256 * MIB); NEXT(32, interval, bytes, true); if ((from) > 1) NEXT(32, interval, bytes, true)
-	ONE_OF(1, 1, 100); ONE_OF(1, 3, 100); ONE_OF(1, 4, 100); ONE_OF(1, 7, 100); ONE_OF(2, 8, 100); ONE_OF(4, 16, 100);
-	ONE_OF(25, 100, 100); ONE_OF(16, 128, 4096); ONE_OF(1, 128, 65536);
-	/* in a ring of the peer's, of a device that takes so much */
-#define LONGEST(bytes, outstanding, room, device) \
-	STORY("a request is no longer than a move that is reported", OUT, MIB, MIB, (room), .depth = 100, .request = (device)); \
-	FILLS(MIB); CHECK(transfer_next(&it.side, 1, &run)); CHECK(run.size == (bytes)); IS(operation.depth, (outstanding))
-	struct transfer_run run;
-	LONGEST(65536, 4, MIB, MIB); LONGEST(65536, 4, MIB, 65536); LONGEST(60000, 4, MIB, 60000); /* all fits: 256 KiB in flight */
-	LONGEST(1000, 100, MIB, 1000);                                                            /* as many as the device takes */
-	LONGEST(32768, 8, 128 * KIB, MIB); LONGEST(32767, 8, 128 * KIB - 4, MIB);                 /* a quarter, which is reported */
-	LONGEST(4096, 64, 5000, MIB); LONGEST(1000, 100, 1000, MIB); LONGEST(100, 100, 5000, 100); /* a page at least */
+	fills(1); posts_no_run(32); completes(2); is(it.side.operation.completed, 2); posts_run(32, 1, 1, true);
+	completes(TRANSFER_SIGNALS + 1);
+	is(it.side.operation.completed, TRANSFER_SIGNALS + 1);
+	is(it.side.operation.requests_completed, TRANSFER_SIGNALS + 1);
+
 	for (unsigned int depth = 1; depth < 40; depth++) {
 		unsigned int count = 0, last = 0;
+		struct transfer_run run;
 
-		STORY("as many are outstanding as may be", OUT, 64, 64, 64, .depth = depth, .passes = 100); FILLS_ALL;
+		tell_of("as many are outstanding as may be",
+			(struct kind){ OUT, 64, 64, 64, .depth = depth, .passes = 100 });
+		fills_all();
 		while (transfer_next(&it.side, 32, &run)) {
-			CHECK(run.stride == 0 && run.local == 0 && run.remote == 0);
+			is(run.stride + run.local + run.remote, 0);
 			count += run.count;
 			last = run.signaled ? count : last;
 		}
-		CHECK(count == depth && last > 0); /* else nothing would ever go on */
+		is(count, depth);
+		is(last > 0, true); /* else nothing would ever go on */
 	}
-STORY("a stream of terabytes: more than a short number counts", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
+
+	tell("a stream of terabytes: more than a short number counts", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
 	while (!transfer_operated(&it.side)) {
 		struct window told;
 
-		FILLS_ALL; POSTS_ALL; it.now += 250;
+		fills_all(); posts_all(); it.now += 250;
 		if (take_window(&it.side, it.now, &told))
-			HEARS(NULL, .received = it.side.credits.sent, .taken = told.ready);
+			hears(NULL, (struct window){ .received = it.side.credits.sent, .taken = told.ready });
 	}
-	DONE((uint64_t)3 << 39);
+	done((uint64_t)3 << 39);
+}
+
+TEST(a_completion_is_asked_for_now_and_then)
+{
+	static const struct {
+		unsigned int interval, depth;
+		uint64_t request;
+	} rows[] = {
+		{ 1, 1, 100 }, { 1, 3, 100 }, { 1, 4, 100 }, { 1, 7, 100 }, { 2, 8, 100 }, { 4, 16, 100 },
+		{ 25, 100, 100 }, { 16, 128, 4096 }, { 1, 128, 65536 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(rows); i++) {
+		char promise[64];
+
+		snprintf(promise, sizeof(promise), "a completion for %u requests of depth %u",
+			rows[i].interval, rows[i].depth);
+		tell_of(promise,
+			(struct kind){ OUT, GIB, GIB, GIB, .depth = rows[i].depth, .request = rows[i].request });
+		fills(256 * MIB); posts_run(32, rows[i].interval, rows[i].request, true);
+		if (rows[i].depth > 1)
+			posts_run(32, rows[i].interval, rows[i].request, true);
+	}
+}
+
+/* In a ring of the peer's, of a device that takes so much. */
+TEST(a_request_is_no_longer_than_a_move_that_is_reported)
+{
+	static const struct {
+		uint64_t bytes, outstanding, ring, device;
+	} rows[] = {
+		/* all fits: 256 KiB in flight */
+		{ 65536, 4, MIB, MIB }, { 65536, 4, MIB, 65536 }, { 60000, 4, MIB, 60000 },
+		/* as many as the device takes */
+		{ 1000, 100, MIB, 1000 },
+		/* a quarter, which is reported */
+		{ 32768, 8, 128 * KIB, MIB }, { 32767, 8, 128 * KIB - 4, MIB },
+		/* a page at least */
+		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
+	};
+
+	for (size_t i = 0; i < ENTRIES(rows); i++) {
+		struct transfer_run run = { .size = 0 };
+		char promise[64];
+
+		snprintf(promise, sizeof(promise), "%" PRIu64 " bytes in a ring of %" PRIu64,
+			rows[i].bytes, rows[i].ring);
+		tell_of(promise, (struct kind){ OUT, MIB, MIB, rows[i].ring, .depth = 100, .request = rows[i].device });
+		fills(MIB); is(transfer_next(&it.side, 1, &run), true); is(run.size, rows[i].bytes);
+		is(it.side.operation.depth, rows[i].outstanding);
+	}
+}
+
+static void ends_with_its_pass(void)
+{
+	fills_all(); posts(1001); operated(false); stops(); posts_all(); operated(true);
+	is(it.side.operation.posted, 50100000); done(100000);
 }
 
 TEST(passes_end_where_they_should)
 {
-	struct story it;
+	tell_of("passes that fit are posted from what was filled once",
+		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
+	fills_all(); is(it.side.source.filled, 100000); posts_all(); operated(true); at(250);
+	says((struct window){ .ready = 100000000, .end = true }); done(100000);
 
-STORY("passes that fit are posted from what was filled once", BOTH, 100000, 100000, 100000, .passes = 1000);
-	FILLS_ALL; IS(source.filled, 100000); POSTS_ALL; OPERATED(true); AT(250); SAYS(.ready = 100000000, .end = true); DONE(100000);
-STORY("and the last one is what is received", BOTH, 100000, 100000, 100000, .passes = 1000);
-	AT(250); HEARS(NULL, .ready = 100000000); AT(300); PEER_DONE(NULL, 100000); MAY_COPY(100000);
-STORY("passes that are verified are one stream", BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000);
-	FILLS_ALL; POSTS_ALL; IS(operation.posted, 100000); SINK_ENDS(100000000); IS_WHOLE(false);
-#define TIME_UP \
-	FILLS_ALL; POSTS(1001); OPERATED(false); STOPS; POSTS_ALL; OPERATED(true); IS(operation.posted, 50100000); DONE(100000)
-STORY("a WRITE whose time is up ends with its pass", BOTH | TIMED, 100000, 100000, 100000);
-	TIME_UP;
-STORY("and so does a READ", BOTH | READ | TIMED, 100000, 100000, 0);
-	REGION(NULL, 100000, 100000); TIME_UP;
+	tell_of("and the last one is what is received", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
+	at(250); hears(NULL, (struct window){ .ready = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
+
+	tell_of("passes that are verified are one stream",
+		(struct kind){ BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000 });
+	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); is_whole(false);
+
+	tell("a WRITE whose time is up ends with its pass", BOTH | TIMED, 100000, 100000, 100000);
+	ends_with_its_pass();
+
+	tell("and so does a READ", BOTH | READ | TIMED, 100000, 100000, 0);
+	region(NULL, 100000, 100000); ends_with_its_pass();
+
 	/* through a ring of this side's that is shorter than a pass the source is ahead of the wire */
-STORY("or with the pass that its source has begun", OUT | TIMED, 100000, 30000, 100000);
-	FILLS(30000); POSTS_ALL; FILLS(30000); POSTS_ALL; FILLS(30000); POSTS_ALL; IS(source.filled, 90000); FILLS(30000); STOPS;
-	IS(source.stream.length, 200000); POSTS_ALL; FILLS_ALL; POSTS_ALL; FILLS_ALL; POSTS_ALL; FILLS_ALL; POSTS_ALL; OPERATED(true); GOES_ON;
-STORY("a timed stream whose passes are verified is not stopped but by its source", BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000);
-	GOES_ON;
-STORY("nor are passes that are counted", BOTH, 100000, 100000, 100000, .passes = 3);
-	GOES_ON;
-STORY("a timed stream of passes ends with the pass that has begun, once", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
-	FILLS(1001); SOURCE_ENDS(2000); FILLS(999); SOURCE_ENDS(2000);
-STORY("which is the first one at least", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
-	SOURCE_ENDS(1000);
-STORY("a pass that is just full has ended", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
-	FILLS(2000); SOURCE_ENDS(2000);
-STORY("a pipe ends with what was filled", BOTH, LENGTH_UNKNOWN, 4096, 4096);
-	FILLS(1001); SOURCE_ENDS(1001);
-STORY("a length that was agreed stays", BOTH, 100000, 4096, 4096);
-	FILLS(1000); SOURCE_ENDS(100000);
+	tell("or with the pass that its source has begun", OUT | TIMED, 100000, 30000, 100000);
+	fills(30000); posts_all(); fills(30000); posts_all(); fills(30000); posts_all();
+	is(it.side.source.filled, 90000); fills(30000); stops();
+	is(it.side.source.stream.length, 200000); posts_all(); fills_all(); posts_all(); fills_all(); posts_all();
+	fills_all(); posts_all(); operated(true); goes_on();
+
+	tell("a timed stream whose passes are verified is not stopped but by its source",
+		BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000);
+	goes_on();
+
+	tell_of("nor are passes that are counted", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
+	goes_on();
+
+	tell("a timed stream of passes ends with the pass that has begun, once",
+		BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	fills(1001); source_ends(2000); fills(999); source_ends(2000);
+
+	tell("which is the first one at least", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	source_ends(1000);
+
+	tell("a pass that is just full has ended", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	fills(2000); source_ends(2000);
+
+	tell("a pipe ends with what was filled", BOTH, LENGTH_UNKNOWN, 4096, 4096);
+	fills(1001); source_ends(1001);
+
+	tell("a length that was agreed stays", BOTH, 100000, 4096, 4096);
+	fills(1000); source_ends(100000);
+}
+
+/* Both sides have told that 50000 bytes are ready, and 40000 taken; the peer, that 30000 are kept. */
+static void tell_middle(const char *promise)
+{
+	tell(promise, BOTH | READ, MIB, 64 * KIB, 0);
+	announces(0); region(NULL, 64 * KIB, 40000); fills(50000); posts_all();
+	says((struct window){ .ready = 50000, .taken = 40000 });
+	hears(NULL, (struct window){ 1, 50000, 40000, 30000, false });
 }
 
 TEST(a_peer_may_say_what_the_rules_allow)
 {
-	struct story it;
+	tell("of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0);
+	region(NULL, 1000, 1000); region("is ready beyond its end", 1000, 1001); region(NULL, MIB, 100000);
+	region("is ready beyond its end", MIB, 100001); region("has no memory", 0, 0);
 
-STORY("of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0);
-	REGION(NULL, 1000, 1000); REGION("is ready beyond its end", 1000, 1001); REGION(NULL, MIB, 100000);
-	REGION("is ready beyond its end", MIB, 100001); REGION("has no memory", 0, 0);
-STORY("no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
-	REGION("is ready beyond its end", UINT64_MAX, UINT64_MAX); REGION(NULL, UINT64_MAX, 1000); SINK_ENDS(LENGTH_UNKNOWN);
-	IS(sink.stream.quiet, false); HEARS("is ready beyond what was agreed", .ready = UINT64_MAX);
-	HEARS("is ready beyond what was agreed", .ready = UINT64_MAX, .end = true); HEARS(NULL, .ready = UINT64_MAX - 1);
-	SINK_ENDS(LENGTH_UNKNOWN);
-	/* told: ready 50000, taken 40000; by the peer the same */
-#define MIDDLE(told) \
-	STORY(told, BOTH | READ, MIB, 64 * KIB); ANNOUNCES(0); REGION(NULL, 64 * KIB, 40000); FILLS(50000); POSTS_ALL; \
-	SAYS(.ready = 50000, .taken = 40000); HEARS(NULL, 1, 50000, 40000, 30000, false)
-	MIDDLE("a window that breaks a rule is refused");
-	HEARS("goes backwards in what is ready", 1, 49999, 40000, 30000, false);
-	HEARS("goes backwards in what is taken", 1, 50000, 39999, 30000, false);
-	HEARS("goes backwards in what is kept", 1, 50000, 40000, 29999, false);
-	HEARS("goes backwards in what it has received", 0, 50001, 40000, 30000, false);
-	HEARS("confirms more windows than were sent", 2, 50001, 40000, 30000, false);
-	HEARS("is ready beyond the ring", 1, 40001 + 64 * KIB, 40000, 30000, false);
-	HEARS("is ready beyond what was agreed", 1, UINT64_MAX, 40000, 30000, false);
-	HEARS("is ready beyond what was agreed", 1, MIB + 1, 40000, 30000, false);
-	HEARS("takes what was not ready", 1, 50000, 50001, 30000, false);
-	HEARS("keeps what was not ready", 1, 50000, 40000, 50001, false);
-	HEARS("ends before what was agreed", 1, 50001, 40000, 30000, true);
-	HEARS("moves nothing", 1, 50000, 40000, 30000, false);
-	MIDDLE("nobody is done before all can have been read"); PEER_DONE("is done reading what was not ready", MIB);
-	MIDDLE("a window may move what is ready"); HEARS(NULL, 1, 50001, 40000, 30000, false);
-	MIDDLE("up to the ring"); HEARS(NULL, 1, 40000 + 64 * KIB, 40000, 30000, false);
-	MIDDLE("or what is taken"); HEARS(NULL, 1, 50000, 40001, 30000, false);
-	MIDDLE("or kept"); HEARS(NULL, 1, 50000, 40000, 30001, false);
-	MIDDLE("or both to all that is ready"); HEARS(NULL, 1, 50000, 50000, 50000, false);
-STORY("after the end nothing is ready, and there is one MSG_DONE", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
-	PEER_DONE("is done before its end is marked", 1000); HEARS(NULL, .ready = 1000, .end = true); HEARS("ends twice", .ready = 1000, .end = true);
-	HEARS("goes on after the end", .ready = 1001); PEER_DONE("is done with other bytes than agreed", 999); PEER_DONE(NULL, 1000);
-	PEER_DONE("is done twice", 1000);
-STORY("nobody is done before all can have been written", BOTH, MIB, 64 * KIB, 0);
-	PEER_DONE("is done beyond the ring", MIB);
+	tell("no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
+	region("is ready beyond its end", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
+	sink_ends(LENGTH_UNKNOWN);
+	is(it.side.sink.stream.quiet, false);
+	hears("is ready beyond what was agreed", (struct window){ .ready = UINT64_MAX });
+	hears("is ready beyond what was agreed", (struct window){ .ready = UINT64_MAX, .end = true });
+	hears(NULL, (struct window){ .ready = UINT64_MAX - 1 });
+	sink_ends(LENGTH_UNKNOWN);
+
+	tell_middle("a window that breaks a rule is refused");
+	hears("goes backwards in what is ready", (struct window){ 1, 49999, 40000, 30000, false });
+	hears("goes backwards in what is taken", (struct window){ 1, 50000, 39999, 30000, false });
+	hears("goes backwards in what is kept", (struct window){ 1, 50000, 40000, 29999, false });
+	hears("goes backwards in what it has received", (struct window){ 0, 50001, 40000, 30000, false });
+	hears("confirms more windows than were sent", (struct window){ 2, 50001, 40000, 30000, false });
+	hears("is ready beyond the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
+	hears("is ready beyond what was agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
+	hears("is ready beyond what was agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
+	hears("takes what was not ready", (struct window){ 1, 50000, 50001, 30000, false });
+	hears("keeps what was not ready", (struct window){ 1, 50000, 40000, 50001, false });
+	hears("ends before what was agreed", (struct window){ 1, 50001, 40000, 30000, true });
+	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
+	tell_middle("nobody is done before all can have been read");
+	peer_done("is done reading what was not ready", MIB);
+	tell_middle("a window may move what is ready"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
+	tell_middle("up to the ring"); hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
+	tell_middle("or what is taken"); hears(NULL, (struct window){ 1, 50000, 40001, 30000, false });
+	tell_middle("or kept"); hears(NULL, (struct window){ 1, 50000, 40000, 30001, false });
+	tell_middle("or both to all that is ready"); hears(NULL, (struct window){ 1, 50000, 50000, 50000, false });
+
+	tell("after the end nothing is ready, and there is one MSG_DONE", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
+	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .ready = 1000, .end = true });
+	hears("ends twice", (struct window){ .ready = 1000, .end = true });
+	hears("goes on after the end", (struct window){ .ready = 1001 });
+	peer_done("is done with other bytes than agreed", 999); peer_done(NULL, 1000);
+	peer_done("is done twice", 1000);
+
+	tell("nobody is done before all can have been written", BOTH, MIB, 64 * KIB, 0);
+	peer_done("is done beyond the ring", MIB);
 }
 
 TEST(deadlines_are_of_who_owes)
 {
-	struct story it;
-
 	/* when the ring is full it is this side that has to copy */
-STORY("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
-	AT(10); OWED; AT(20); HEARS(NULL, .ready = 64 * KIB); NOTHING_OWED; AT(30); COPIES(32 * KIB); NOTHING_OWED;
-	AT(40); SAYS(.received = 1, .taken = 32 * KIB); OWED;
-STORY("a deadline is extended by a number that moves, or the end, and by nothing else", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
-	FILLS(2000); POSTS_ALL; AT(250); SAYS(.ready = 2000); IS(moves, 0); AT(300); HEARS(NULL, .ready = 1000); IS(moves, 1);
-	HEARS(NULL, 1, 1000, 0, 0, false); IS(moves, 1); HEARS(NULL, 1, 1000, 1000, 0, false); IS(moves, 2);
-	HEARS(NULL, 1, 1000, 1000, 1000, false); IS(moves, 3); HEARS("moves nothing", 1, 1000, 1000, 1000, false); IS(moves, 3);
-	HEARS(NULL, 1, 1000, 1000, 1000, true); IS(moves, 4);
+	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
+	at(10); owed(); at(20); hears(NULL, (struct window){ .ready = 64 * KIB }); nothing_owed(); at(30);
+	copies(32 * KIB); nothing_owed();
+	at(40); says((struct window){ .received = 1, .taken = 32 * KIB }); owed();
+
+	tell("a deadline is extended by a number that moves, or the end, and by nothing else",
+		BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
+	fills(2000); posts_all(); at(250); says((struct window){ .ready = 2000 }); is(it.side.moves, 0); at(300);
+	hears(NULL, (struct window){ .ready = 1000 }); is(it.side.moves, 1);
+	hears(NULL, (struct window){ 1, 1000, 0, 0, false }); is(it.side.moves, 1);
+	hears(NULL, (struct window){ 1, 1000, 1000, 0, false }); is(it.side.moves, 2);
+	hears(NULL, (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
+	hears("moves nothing", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
+	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
+
 	/* how far it came may be told behind that, which is no move any more, nor an end */
-STORY("a timed WRITE that is done owes nothing", IN | TIMED, 100000, 100000, 0);
-	HEARS(NULL, .ready = 100000); OWED; PEER_DONE(NULL, 100000); NOTHING_OWED; IS(moves, 1); AT(250); SAYS(.received = 1, .taken = 100000);
-	AT(0); HEARS(NULL, 1, 300000, 0, 0, false); IS(moves, 1); HEARS("ends twice", 1, 300000, 0, 0, true);
-STORY("a peer owes to read what it was told to be ready", OUT | READ, MIB, 64 * KIB, 0);
-	FILLS(40000); ANNOUNCES(40000); AT(10); OWED; AT(20); HEARS(NULL, .taken = 40000); NOTHING_OWED; AT(30); FILLS(1000); NOTHING_OWED;
-	AT(300); SAYS(.received = 1, .ready = 41000); OWED;
+	tell("a timed WRITE that is done owes nothing", IN | TIMED, 100000, 100000, 0);
+	hears(NULL, (struct window){ .ready = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
+	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .taken = 100000 });
+	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
+	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
+
+	tell("a peer owes to read what it was told to be ready", OUT | READ, MIB, 64 * KIB, 0);
+	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .taken = 40000 });
+	nothing_owed(); at(30); fills(1000); nothing_owed();
+	at(300); says((struct window){ .received = 1, .ready = 41000 }); owed();
+
 	/* that its adapter completes more does not count meanwhile */
-STORY("a peer owes to take what it was told to be ready", OUT, MIB, 64 * KIB, 64 * KIB);
-	AT(10); PEER_DONE(NULL, 0); AT(20); FILLS(10000); NEXT(1, 1, 10000, true); WIRE_OWES; AT(30); COMPLETES(1); NOTHING_OWED;
-	AT(300); SAYS(.ready = 10000); OWED; AT(310); FILLS(1000); NEXT(1, 1, 1000, true); AT(320); COMPLETES(2); OWED;
-	HEARS(NULL, 1, 0, 9999, 0, false); OWED; HEARS(NULL, 1, 0, 10000, 0, false); NOTHING_OWED;
-STORY("who has all of a WRITE need not say what it took", OUT, MIB, MIB, MIB);
-	PEER_DONE(NULL, 0); FILLS_ALL; POSTS_ALL; OPERATED(true); DONE(MIB); NOTHING_OWED;
-STORY("nor need who is written passes", OUT, 100000, 100000, 100000, .passes = 1000);
-	PEER_DONE(NULL, 0); FILLS_ALL; POSTS(100); AT(250); SAYS(.ready = 5000000); OPERATED(false); NOTHING_OWED;
+	tell("a peer owes to take what it was told to be ready", OUT, MIB, 64 * KIB, 64 * KIB);
+	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
+	completes(1); nothing_owed();
+	at(300); says((struct window){ .ready = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
+	at(320); completes(2); owed();
+	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); owed();
+	hears(NULL, (struct window){ 1, 0, 10000, 0, false }); nothing_owed();
+
+	tell("who has all of a WRITE need not say what it took", OUT, MIB, MIB, MIB);
+	peer_done(NULL, 0); fills_all(); posts_all(); operated(true); done(MIB); nothing_owed();
+
+	tell_of("nor need who is written passes", (struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
+	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .ready = 5000000 });
+	operated(false); nothing_owed();
 	for (unsigned int times = 1; times <= 3; times++) {
-		STORY("who is done has read all passes, and owes nothing", OUT | READ, 100000, 100000, .passes = times);
-		FILLS_ALL; ANNOUNCES(100000); AT(10); OWED; AT(20); PEER_DONE(NULL, 0); NOTHING_OWED; IS(source.taken, times * 100000);
+		tell_of("who is done has read all passes, and owes nothing",
+			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
+		fills_all(); announces(100000); at(10); owed(); at(20); peer_done(NULL, 0); nothing_owed();
+		is(it.side.source.taken, times * 100000);
 	}
-STORY("the wire owes what is in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
-	AT(10); REGION(NULL, 100000, 100000); OWED; AT(20); NEXT(1, 1, 64 * KIB, true); NEXT(1, 1, 100000 - 64 * KIB, true); NO_NEXT(1);
-	AT(30); PEER_DONE(NULL, 100000); WIRE_OWES; AT(40); COMPLETES(2); OPERATED(true); NOTHING_OWED;
+
+	tell("the wire owes what is in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
+	at(10); region(NULL, 100000, 100000); owed(); at(20); posts_run(1, 1, 64 * KIB, true);
+	posts_run(1, 1, 100000 - 64 * KIB, true); posts_no_run(1);
+	at(30); peer_done(NULL, 100000); wire_owes(); at(40); completes(2); operated(true); nothing_owed();
 }
 /* clang-format on */
 
@@ -678,49 +998,54 @@ struct world {
 	struct side sides[2];
 };
 
-/* clang-format off */
+enum violation {
+	VIOLATION_NONE,
+	VIOLATION_STUCK,
+	VIOLATION_ENDLESS,
+	VIOLATION_OVERWRITTEN,
+	VIOLATION_READ_EARLY,
+	VIOLATION_OUT_OF_BOUNDS,
+	VIOLATION_REFUSED,
+	VIOLATION_TOO_MANY,
+	VIOLATION_AFTER_DONE,
+	VIOLATION_LOST,
+	VIOLATION_MODULE,
+	VIOLATIONS /* their number */
+};
 
-#define VIOLATIONS(violation) \
-	violation(VIOLATION_NONE, "none") \
-	violation(VIOLATION_STUCK, "stuck before the end") \
-	violation(VIOLATION_ENDLESS, "no progress towards the end") \
-	violation(VIOLATION_OVERWRITTEN, "the adapter carries bytes that are not what they should be") \
-	violation(VIOLATION_READ_EARLY, "the sink copies bytes that are not what they should be") \
-	violation(VIOLATION_OUT_OF_BOUNDS, "a work request, or a piece, crosses the end of a ring") \
-	violation(VIOLATION_REFUSED, "the peer refuses a message") \
-	violation(VIOLATION_TOO_MANY, "more posted than depth or credits allow") \
-	violation(VIOLATION_AFTER_DONE, "operated after MSG_DONE") \
-	violation(VIOLATION_LOST, "ended without all bytes") \
-	violation(VIOLATION_MODULE, "the module refuses what happened")
+static const char *const violation_names[VIOLATIONS] = {
+	[VIOLATION_NONE] = "none",
+	[VIOLATION_STUCK] = "stuck before the end",
+	[VIOLATION_ENDLESS] = "no progress towards the end",
+	[VIOLATION_OVERWRITTEN] = "the adapter carries bytes that are not what they should be",
+	[VIOLATION_READ_EARLY] = "the sink copies bytes that are not what they should be",
+	[VIOLATION_OUT_OF_BOUNDS] = "a work request, or a piece, crosses the end of a ring",
+	[VIOLATION_REFUSED] = "the peer refuses a message",
+	[VIOLATION_TOO_MANY] = "more posted than depth or credits allow",
+	[VIOLATION_AFTER_DONE] = "operated after MSG_DONE",
+	[VIOLATION_LOST] = "ended without all bytes",
+	[VIOLATION_MODULE] = "the module refuses what happened",
+};
 
-/* How the program at both sides, or the adapter, is broken; in which session that shows; how, in the shortest way. */
-#define FAULTS(fault) \
-	fault(FAULT_TAKEN_EARLY, "copied is reported when the copy begins", WRITES, VIOLATION_READ_EARLY) \
-	fault(FAULT_READ_EARLY, "a completion is reported before it came", READS, VIOLATION_READ_EARLY) \
-	fault(FAULT_ACROSS_END, "the announced ring is taken for longer than it is", READS | WRITES, VIOLATION_OUT_OF_BOUNDS) \
-	fault(FAULT_READY_EARLY, "filled is reported before it is", READS | WRITES, VIOLATION_OVERWRITTEN) \
-	fault(FAULT_OVERTAKEN, "MSG_WINDOW overtakes the WRITEs that it counts", WRITES, VIOLATION_READ_EARLY) \
-	fault(FAULT_END_LOST, "the end mark is left out", READS | WRITES | UNKNOWN, VIOLATION_REFUSED) \
-	fault(FAULT_NO_WAKE_COMPLETED, "nothing is posted after a completion", READS | WRITES, VIOLATION_STUCK) \
-	fault(FAULT_NO_WAKE_WINDOW, "nothing is posted after a MSG_WINDOW", READS | WRITES, VIOLATION_STUCK) \
-	fault(FAULT_NO_WAKE_FILLED, "nothing is posted after the source's worker", READS | WRITES, VIOLATION_STUCK) \
-	fault(FAULT_NO_WAKE_COPIED, "nothing is posted after the sink's worker", READS | WRITES, VIOLATION_STUCK) \
-	fault(FAULT_NO_COMPLETIONS, "no request asks for a completion", READS | WRITES, VIOLATION_STUCK) \
-	fault(FAULT_REFILL_EARLY, "completions that say little are taken for delivery", WRITES, VIOLATION_OVERWRITTEN) \
-	fault(FAULT_DONE_EARLY, "MSG_DONE is posted before the operation is at its end", READS, VIOLATION_AFTER_DONE) \
-	fault(FAULT_NO_RESERVE, "the last credit is not kept for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK)
-
-#define NAME(name, text) name,
-#define TEXT(name, text) text,
-#define FAULT_NAME(name, text, sessions, violation) name,
-
-enum violation { VIOLATIONS(NAME) };
-static const char *const violation_names[] = { VIOLATIONS(TEXT) };
-
-enum fault { FAULT_NONE, FAULTS(FAULT_NAME) };
-enum { READS = 1, WRITES = 2, UNKNOWN = 4, BOTH_WAYS = 8 };
-
-/* clang-format on */
+/* Breaks of the program at both sides, or of the adapter; breaks[] describes each. */
+enum fault {
+	FAULT_NONE,
+	FAULT_TAKEN_EARLY,
+	FAULT_READ_EARLY,
+	FAULT_ACROSS_END,
+	FAULT_READY_EARLY,
+	FAULT_OVERTAKEN,
+	FAULT_END_LOST,
+	FAULT_NO_WAKE_COMPLETED,
+	FAULT_NO_WAKE_WINDOW,
+	FAULT_NO_WAKE_FILLED,
+	FAULT_NO_WAKE_COPIED,
+	FAULT_NO_COMPLETIONS,
+	FAULT_REFILL_EARLY,
+	FAULT_DONE_EARLY,
+	FAULT_NO_RESERVE,
+	FAULTS /* their number */
+};
 
 /* What does not change during an exploration. Index 0 is the client, whose stream is 0. */
 struct setting {
@@ -1461,31 +1786,62 @@ TEST(streams_arrive_with_other_numbers_too)
 
 /* ---- Exploring: programs that use it wrongly ---- */
 
+enum {
+	READS = 1,
+	WRITES = 2,
+	UNKNOWN = 4,
+	BOTH_WAYS = 8
+};
+
+/* clang-format off */
+
+/* The sessions that show a break, and how, in the shortest way. */
+static const struct {
+	const char *text;
+	int sessions;
+	enum violation violation;
+} breaks[FAULTS] = {
+	[FAULT_TAKEN_EARLY] = { "copied is reported when the copy begins", WRITES, VIOLATION_READ_EARLY },
+	[FAULT_READ_EARLY] = { "a completion is reported before it came", READS, VIOLATION_READ_EARLY },
+	[FAULT_ACROSS_END] = { "the announced ring is taken for longer than it is", READS | WRITES, VIOLATION_OUT_OF_BOUNDS },
+	[FAULT_READY_EARLY] = { "filled is reported before it is", READS | WRITES, VIOLATION_OVERWRITTEN },
+	[FAULT_OVERTAKEN] = { "MSG_WINDOW overtakes the WRITEs that it counts", WRITES, VIOLATION_READ_EARLY },
+	[FAULT_END_LOST] = { "the end mark is left out", READS | WRITES | UNKNOWN, VIOLATION_REFUSED },
+	[FAULT_NO_WAKE_COMPLETED] = { "nothing is posted after a completion", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_WAKE_WINDOW] = { "nothing is posted after a MSG_WINDOW", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_WAKE_FILLED] = { "nothing is posted after the source's worker", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_WAKE_COPIED] = { "nothing is posted after the sink's worker", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_COMPLETIONS] = { "no request asks for a completion", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_REFILL_EARLY] = { "completions that say little are taken for delivery", WRITES, VIOLATION_OVERWRITTEN },
+	[FAULT_DONE_EARLY] = { "MSG_DONE is posted before the operation is at its end", READS, VIOLATION_AFTER_DONE },
+	[FAULT_NO_RESERVE] = { "the last credit is not kept for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK },
+};
+
+/* clang-format on */
+
+static void find_break(enum fault fault, bool writes)
+{
+	int sessions = breaks[fault].sessions;
+
+	if (!(sessions & (writes ? WRITES : READS)))
+		return;
+	set_alike(5, sessions & UNKNOWN, 3, 2);
+	setting.writes = writes;
+	setting.both = sessions & BOTH_WAYS;
+	setting.completes_early = fault == FAULT_REFILL_EARLY;
+	setting.fault = fault;
+	print_message("%s: ", breaks[fault].text);
+	assert_false(explore());
+	print_history();
+	assert_int_equal(exploration.violation, breaks[fault].violation);
+}
+
 TEST(every_break_is_found)
 {
-#define CASE(fault, text, sessions, violation) { text, fault, sessions, violation },
-	static const struct {
-		const char *text;
-		enum fault fault;
-		int sessions;
-		enum violation violation;
-	} cases[] = { FAULTS(CASE) };
-
-	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
-		enum fault fault = cases[i / 2].fault;
-		int sessions = cases[i / 2].sessions;
-
-		set_alike(5, sessions & UNKNOWN, 3, 2);
-		setting.writes = i % 2;
-		setting.both = sessions & BOTH_WAYS;
-		setting.completes_early = fault == FAULT_REFILL_EARLY;
-		setting.fault = fault;
-		if (!(sessions & (setting.writes ? WRITES : READS)))
-			continue;
-		print_message("%s: ", cases[i / 2].text);
-		assert_false(explore());
-		print_history();
-		assert_int_equal(exploration.violation, cases[i / 2].violation);
+	for (enum fault fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
+		assert_true(breaks[fault].sessions & (READS | WRITES));
+		find_break(fault, false);
+		find_break(fault, true);
 	}
 	finish();
 }
