@@ -1,9 +1,83 @@
-# Our programs with programs of rdmacm-utils and perftest on the other side, which speak other protocols: both sides end,
-# ours says why, and our server serves the next client.
+# Our programs with programs of others on the other side.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
-# bats file_tags=slow
 
 load helpers
+
+# ---- The tutorial's program ----
+
+# It has no hello and no digest, sends 1024 bytes each way, and its MSG_DONE does not wait for its reads. tests/peer plays
+# it; so does the smallest pair, which shares no line with the programs.
+
+# ours_serves MODE TEXT COMMAND...: two clients that send TEXT, one after the other, and what the server prints.
+ours_serves() {
+	local round
+	start_server -t "$LIMIT" -m "ours" "$1"
+	for round in 1 2; do
+		on b "${@:3}" 192.0.2.1 "$port"
+		expect 0
+		[ "$output" = "remote buffer: ours" ]
+		[ -z "$stderr" ]
+		wait_for_line "$server_out" "^peer disconnected" "$server" "$round"
+	done
+	stop_server
+	diff <(transcript server "$1" "$2" "$port"; transcript server "$1" "$2" "$port" | tail -n +2) "$server_out"
+	[ ! -s "$server_err" ]
+}
+
+# ours_asks MODE TEXT COMMAND...: our client with a server that sends TEXT, and what both print.
+ours_asks() {
+	start_command "${@:3}"
+	client -t "$LIMIT" -m "ours" "$1" 192.0.2.1 "$port"
+	expect 0
+	[ -z "$stderr" ]
+	diff <(transcript client "$1" "$2") - <<<"$output"
+	expect_end server 0
+	diff <(printf '%s\n' "listening on port $port." "remote buffer: ours") "$server_out"
+	[ ! -s "$server_err" ]
+}
+
+@test "our server serves tutorial clients" {
+	ours_serves read "message from legacy side" "$PEER" client read
+	ours_serves write "message from legacy side" "$PEER" client write
+}
+
+@test "our client works with a tutorial server" {
+	ours_asks read "message from legacy side" "$PEER" server read
+	ours_asks write "message from legacy side" "$PEER" server write
+}
+
+@test "our server serves the smallest client" {
+	ours_serves write "message from the smallest client" "$SMALLEST/client"
+}
+
+@test "our server serves the smallest client over IPv6" {
+	start_server write
+	on b "$SMALLEST/client" fd00::1 "$port"
+	expect 0
+}
+
+@test "our client works with the smallest server" {
+	ours_asks write "message from the smallest server" "$SMALLEST/server"
+}
+
+@test "the smallest client and the smallest server work with each other" {
+	local address
+	for address in 192.0.2.1 host-a; do # the first address of host-a is an IPv6 one
+		start_command "$SMALLEST/server"
+		on b "$SMALLEST/client" "$address" "$port"
+		expect 0
+		[ "$output" = "remote buffer: message from the smallest server" ]
+		[ -z "$stderr" ]
+		expect_end server 0
+		[ "$(tail -n 1 "$server_out")" = "remote buffer: message from the smallest client" ]
+		[ ! -s "$server_err" ]
+	done
+}
+
+# ---- Programs of rdmacm-utils and perftest ----
+
+# They speak other protocols: both sides end, ours says why, and our server serves the next client.
+# bats file_tags=slow
 
 GONE="the peer went away before the session was complete"
 SILENT="nothing happened for the time of --timeout"
@@ -69,7 +143,7 @@ serves() {
 FLUSHED=no
 [ "$LAB_TRANSPORT" != siw ] || FLUSHED=yes
 
-# ---- Clients at our server ----
+# Clients at our server.
 
 @test "rping at our server" {
 	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
@@ -93,7 +167,7 @@ FLUSHED=no
 	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
 }
 
-# ---- Our client at servers ----
+# Our client at servers.
 
 @test "our client at rping" {
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
