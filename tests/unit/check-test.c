@@ -5,13 +5,15 @@
  */
 
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 
 #include "rdma-common/check/check.h"
 
 #include "unit.h"
 
-#define MTU 4096
+#define MTU  4096
+#define MBIT UINT64_C(1000000) /* bit/s */
 
 /* ---- Sessions that are scripted ---- */
 
@@ -32,6 +34,7 @@ struct turn {
 	bool absent;      /* it does not come about */
 	enum status status;
 	bool connected;
+	bool gave_up; /* this side sent an early bad verdict */
 	enum local_stage local;
 	enum remote_stage remote;
 	enum status verdict; /* of the server */
@@ -44,34 +47,148 @@ struct turn {
 	uint16_t port; /* TCP's; 0: it is not known */
 };
 
-/* clang-format off */
-#define ENDS(bytes, how, ours, theirs) { (bytes), .status = (how), .connected = true, .local = (ours), .remote = (theirs) }
-#define PASSES(bytes) ENDS(bytes, STATUS_SUCCESS, LOCAL_VERDICT_SENT, REMOTE_VERDICT)
-#define SILENT(bytes, ours, theirs) ENDS(bytes, STATUS_TIMED_OUT, ours, theirs)
-#define ABSENT(bytes) { (bytes), .absent = true }
+/* The connection stood. */
+static struct turn ends(uint64_t size, enum status how, enum local_stage ours,
+			enum remote_stage theirs)
+{
+	return (struct turn){
+		.size = size, .status = how, .connected = true, .local = ours, .remote = theirs
+	};
+}
+
+static struct turn passes(uint64_t size)
+{
+	return ends(size, STATUS_SUCCESS, LOCAL_VERDICT_SENT, REMOTE_VERDICT);
+}
+
+static struct turn silent(uint64_t size, enum local_stage ours, enum remote_stage theirs)
+{
+	return ends(size, STATUS_TIMED_OUT, ours, theirs);
+}
+
+/* The operation of this side does not end, and it sends an early bad verdict. */
+static struct turn gives_up(uint64_t size, enum remote_stage theirs)
+{
+	struct turn turn = silent(size, LOCAL_VERDICT_SENT, theirs);
+
+	turn.gave_up = true;
+	return turn;
+}
+
+static struct turn absent(uint64_t size)
+{
+	return (struct turn){ .size = size, .absent = true };
+}
+
+/* The session after silence: one byte passes each way. */
+static struct turn there(void)
+{
+	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
+}
+
 /* The same size to the server, and one byte back. */
-#define NARROWED(bytes, how, ours, theirs) \
-	{ (bytes), .short_reply = true, .status = (how), .connected = true, .local = (ours), .remote = (theirs) }
-/* No connection came about; by a server that says why; by one that does not. */
-#define FAILS(bytes, how) { (bytes), .status = (how) }
-#define REFUSED(bytes, why) { (bytes), .status = STATUS_REFUSED, .rejected = true, .greeting = GREETING_HELLO, .refusal = (why) }
-#define RESET(bytes) { (bytes), .status = STATUS_REFUSED, .rejected = true }
-/* A second of WRITEs in a direction, and a byte in the other; and READs of 8 bytes. */
-#define GOES(bytes, direction, speed) \
-	{ (bytes), .short_reply = (direction) == TO_SERVER, .other = (direction) != LATENCY, .connected = true, \
-	  .local = LOCAL_VERDICT_SENT, .remote = REMOTE_VERDICT, .measured = (direction), .to_server = (speed), .to_client = (speed) }
-#define RATES(there, back) GOES(65536, TO_SERVER, there), GOES(1, TO_CLIENT, back)
-#define READS GOES(8, LATENCY, 0)
-/* After silence: one byte each way passes. */
-#define THERE ENDS(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT)
-/* One of several at once, by a port: measured each way, or not. */
-#define MEASURED(number, there, back) \
-	{ 65536, .other = true, .connected = true, .measured = TO_SERVER | TO_CLIENT, .to_server = (there), .to_client = (back), .port = (number) }
-#define FAILED(number, how) \
-	{ 65536, .other = true, .status = (how), .connected = true, .measured = TO_SERVER | TO_CLIENT, .to_server = 1, .to_client = 1, .port = (number) }
-#define VERIFIED(number, how) { 65536, .status = (how), .connected = true, .port = (number) }
-#define LATER(number) { 65536, .later = true, .connected = true, .port = (number) }
-/* clang-format on */
+static struct turn narrowed(uint64_t size, enum status how, enum local_stage ours,
+			    enum remote_stage theirs)
+{
+	struct turn turn = ends(size, how, ours, theirs);
+
+	turn.short_reply = true;
+	return turn;
+}
+
+/* No connection came about. */
+static struct turn fails(uint64_t size, enum status how)
+{
+	return (struct turn){ .size = size, .status = how };
+}
+
+/* The server rejects the connection and gives no reason. */
+static struct turn reset(uint64_t size)
+{
+	return (struct turn){ .size = size, .status = STATUS_REFUSED, .rejected = true };
+}
+
+/* The server rejects the connection and gives the reason. */
+static struct turn refused(uint64_t size, enum refusal why)
+{
+	struct turn turn = reset(size);
+
+	turn.greeting = GREETING_HELLO;
+	turn.refusal = why;
+	return turn;
+}
+
+/* A session that measures, and ends so. */
+static struct turn measures(uint64_t size, enum measured measured, enum status how)
+{
+	return (struct turn){
+		.size = size,
+		.short_reply = measured == TO_SERVER,
+		.other = measured != LATENCY,
+		.status = how,
+		.connected = how == STATUS_SUCCESS,
+		.measured = measured,
+	};
+}
+
+/* A second of WRITEs to the server, and a byte back. Rates are in Mbit/s here and below. */
+static struct turn to_server(uint64_t rate)
+{
+	struct turn turn = measures(65536, TO_SERVER, STATUS_SUCCESS);
+
+	turn.to_server = rate * MBIT;
+	return turn;
+}
+
+/* A second of WRITEs from the server, for a byte. */
+static struct turn to_client(uint64_t rate)
+{
+	struct turn turn = measures(1, TO_CLIENT, STATUS_SUCCESS);
+
+	turn.to_client = rate * MBIT;
+	return turn;
+}
+
+/* READs of 8 bytes. */
+static struct turn reads(void)
+{
+	return measures(8, LATENCY, STATUS_SUCCESS);
+}
+
+/* One of several sessions at once, by its port. */
+static struct turn port_verified(uint16_t port, enum status how)
+{
+	return (struct turn){ .size = 65536, .status = how, .connected = true, .port = port };
+}
+
+/* The same, after a pause. */
+static struct turn port_later(uint16_t port)
+{
+	struct turn turn = port_verified(port, STATUS_SUCCESS);
+
+	turn.later = true;
+	return turn;
+}
+
+/* The same, measured both ways. */
+static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
+{
+	struct turn turn = port_verified(port, STATUS_SUCCESS);
+
+	turn.other = true;
+	turn.measured = TO_SERVER | TO_CLIENT;
+	turn.to_server = rate * MBIT;
+	turn.to_client = back * MBIT;
+	return turn;
+}
+
+static struct turn port_failed(uint16_t port, enum status how)
+{
+	struct turn turn = port_measured(port, 1, 1);
+
+	turn.status = how;
+	return turn;
+}
 
 /* What a path is like. Bits of a set. */
 enum kind {
@@ -84,14 +201,25 @@ enum kind {
 	OVER_ROCE_V1 = 32,
 };
 
+/* Sizes that pass before a script; 0 ends them. */
+static const uint64_t no_size[] = { 0 };
+static const uint64_t one_byte[] = { 1, 0 };
+static const uint64_t up_to_1024[] = { 1, 1024, 0 };
+static const uint64_t below_a_packet[] = { 1, 1024, MTU - 1, 0 };
+static const uint64_t up_to_a_packet[] = { 1, 1024, MTU - 1, MTU, 0 };
+static const uint64_t beyond_a_packet[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 0 };
+static const uint64_t all_sizes[] = { 1, 65536, 1048576, 0 }; /* of packets of unknown length */
+
 /* A path with packets of MTU bytes, examined with --json. */
 static struct {
 	struct options options;
 	struct console console;
 	struct process process;
 	struct check check;
-	const struct turn *turns;
+	struct turn script[16];
+	const struct turn *turns;    /* the rest of it */
 	struct counters counters[4]; /* before a session is one of them, after it the next */
+	const char *row;             /* the findings that it is expected to have; "": no row */
 	const char *device;          /* of the server, */
 	enum ibv_mtu mtu;
 	unsigned int reads;
@@ -101,8 +229,10 @@ static struct {
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
 /* The least rate and the time are for what is measured: a size is tried once, however slowly. */
-static void start(unsigned int kind, const struct turn *turns)
+static void start(unsigned int kind, const uint64_t *passed, const struct turn *turns)
 {
+	struct turn *turn;
+
 	json_object_put(path.check.findings.all); /* of the last one, if any */
 	memset(&path, 0, sizeof(path));
 	path.options = default_options(ROLE_CLIENT);
@@ -122,8 +252,14 @@ static void start(unsigned int kind, const struct turn *turns)
 	path.check.path.infiniband = kind & OVER_INFINIBAND;
 	path.check.path.roce_v1 = kind & OVER_ROCE_V1;
 	path.check.path.address = &ipv4_address;
-	path.turns = turns;
-	path.device = "";
+	path.turns = turn = path.script;
+	while (*passed)
+		*turn++ = passes(*passed++);
+	while (turns->size) {
+		assert_true(turn + 1 < path.script + ENTRIES(path.script));
+		*turn++ = *turns++;
+	}
+	path.row = path.device = "";
 	path.reads = 1000;
 	path.exchange = 10;
 }
@@ -147,13 +283,15 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 static void measure(struct connection *connection, const struct turn *turn)
 {
 	static struct latency latency;
+	/* of three sizes the second one takes the least time */
+	int64_t factor = turn->size == 1 ? 2 : turn->size < 1048576 ? 1 : 3;
 
 	connection->figures = (struct figures){ .started = 1000, .completed = 2000 };
 	connection->figures.bytes = turn->measured & TO_SERVER ? turn->to_server / 2 / 8 : 1;
 	connection->peer_verdict.length = turn->measured & TO_CLIENT ? turn->to_client / 2 / 8 : 1;
 	connection->verdict_time = 1000 + 500000000;
 	if (turn->measured == NOTHING)
-		connection->verdict_time = 1000 + path.exchange * 1000000;
+		connection->verdict_time += path.exchange * 1000000 * factor - 500000000;
 	if (turn->measured != LATENCY)
 		return;
 	memset(&latency, 0, sizeof(latency));
@@ -174,6 +312,7 @@ static void run_one(struct probe *probe)
 		.status = turn->status,
 		.protocol = { .connected = turn->connected,
 			      .verifying = true,
+			      .gave_up = turn->gave_up,
 			      .local = turn->local,
 			      .remote = turn->remote,
 			      .verdict = turn->verdict },
@@ -186,7 +325,9 @@ static void run_one(struct probe *probe)
 		.id = &id,
 	};
 
-	assert_int_equal(probe->session.pattern_size, turn->size);
+	if (probe->session.pattern_size != turn->size)
+		fail_msg("'%s': a session of %" PRIu64 " bytes instead of %" PRIu64, path.row,
+			 probe->session.pattern_size, turn->size);
 	assert_int_equal(probe->parameters.short_reply, turn->short_reply);
 	assert_int_equal(probe->session.operation != path.options.operation, turn->other);
 	assert_int_equal(probe->start > now_milliseconds(), turn->later);
@@ -265,10 +406,28 @@ static void expect_key(const char *step, const char *key, const char *expected)
 		fail_msg("%s is '%s', not '%s'", key, value, expected);
 }
 
+/* Return formatted text, which stays until the program ends, so that tables may hold it. */
+__attribute__((format(printf, 1, 2))) static const char *text_of(const char *format, ...)
+{
+	static char texts[1 << 16];
+	static size_t used;
+	const char *text = texts + used;
+	va_list arguments;
+	int length;
+
+	va_start(arguments, format);
+	length = vsnprintf(texts + used, sizeof(texts) - used, format, arguments);
+	va_end(arguments);
+	assert_in_range(length, 0, sizeof(texts) - used - 1);
+	used += (size_t)length + 1;
+	return text;
+}
+
 /* A script, how it ends, and what is found in a step, as expect() has it. */
 struct example {
 	unsigned int kind;
-	struct turn turns[11];
+	const uint64_t *passed;
+	struct turn turns[8]; /* the last one is empty */
 	enum status status;
 	const char *found;
 	uint64_t minimum_rate;
@@ -277,12 +436,11 @@ struct example {
 	unsigned int connections; /* 0: one */
 };
 
-#define EXAMINE(step, examples) examine(step, examples, ENTRIES(examples))
-
 static void examine(const char *step, const struct example *examples, size_t count)
 {
 	for (const struct example *example = examples; example < examples + count; example++) {
-		start(example->kind, example->turns);
+		start(example->kind, example->passed, example->turns);
+		path.row = example->found;
 		path.options.minimum_rate = example->minimum_rate;
 		path.options.connections = example->connections ? example->connections : 1;
 		path.check.path.link_rate = example->link;
@@ -294,210 +452,283 @@ static void examine(const char *step, const struct example *examples, size_t cou
 
 /* ---- What they show ---- */
 
-#define GOOD    STATUS_SUCCESS
-#define LOST    STATUS_PEER_LOST
-#define SILENCE STATUS_TIMED_OUT
-#define REFUSAL STATUS_REFUSED
-#define BROKEN  STATUS_LOCAL_FAILURE
-#define STOPPED STATUS_INTERRUPTED
-#define POSTED  LOCAL_OPERATION_POSTED
-#define DONE    LOCAL_OPERATION_COMPLETED
+static const enum status GOOD = STATUS_SUCCESS;
+static const enum status LOST = STATUS_PEER_LOST;
+static const enum status SILENCE = STATUS_TIMED_OUT;
+static const enum status REFUSAL = STATUS_REFUSED;
+static const enum status BROKEN = STATUS_LOCAL_FAILURE;
+static const enum status STOPPED = STATUS_INTERRUPTED;
+static const enum local_stage POSTED = LOCAL_OPERATION_POSTED;
+static const enum local_stage DONE = LOCAL_OPERATION_COMPLETED;
+
+static const char all_verified[] =
+	"*ok: 1048576 bytes: client to server verified, server to client verified";
 
 /* clang-format off */
-/* What passes before it is of interest, and what is found when all has. */
-#define UP_TO_1024     PASSES(1), PASSES(1024)
-#define UP_TO_A_PACKET UP_TO_1024, PASSES(MTU - 1), PASSES(MTU)
-#define SIZES          PASSES(1), PASSES(65536), PASSES(1048576)
-#define ALL_VERIFIED   "*ok: 1048576 bytes: client to server verified, server to client verified"
-
 TEST(every_size_is_tried_around_the_length_of_a_packet)
 {
-	static const struct example examples[] = {
-		{ OVER_ROCE, { UP_TO_A_PACKET, PASSES(MTU + 1), PASSES(65536), PASSES(1048576) }, GOOD, .found = ALL_VERIFIED },
-		{ OVER_IWARP, { UP_TO_1024, PASSES(MTU + 1), PASSES(65536), PASSES(1048576) }, GOOD, .found = ALL_VERIFIED },
-		{ OVER_ROCE | UNKNOWN, { SIZES }, GOOD, .found = ALL_VERIFIED },
-		{ OVER_IWARP | UNKNOWN, { SIZES }, GOOD, .found = ALL_VERIFIED },
+	const struct example examples[] = {
+		{ OVER_ROCE, up_to_a_packet, { passes(MTU + 1), passes(65536), passes(1048576) }, GOOD,
+		  .found = all_verified },
+		{ OVER_IWARP, up_to_1024, { passes(MTU + 1), passes(65536), passes(1048576) }, GOOD,
+		  .found = all_verified },
+		{ OVER_ROCE | UNKNOWN, all_sizes, { { 0 } }, GOOD, .found = all_verified },
+		{ OVER_IWARP | UNKNOWN, all_sizes, { { 0 } }, GOOD, .found = all_verified },
 	};
 
-	EXAMINE("transfer", examples);
+	examine("transfer", examples, ENTRIES(examples));
 	expect_key("transfer", "bytes", "1048576");
 	expect_key("transfer", "client_to_server", "verified");
 	expect_key("transfer", "server_to_client", "verified");
 }
 
-#define ENDED(to_server, to_client, why) "*failed: * byte*: client to server " to_server ", server to client " to_client ": cause " why
-#define VANISH(from, to, above, at) \
-	" -> packets above " above " bytes vanish from " from " to " to ", at " at " at the latest: a host or switch on the path " \
-	"has a smaller MTU than the adapters use, 4096 bytes and headers; set it the same everywhere ('ip link set ... mtu', " \
-	"and the ports of switches; 'ping -M do -s 4128' from both hosts tries it)"
-#define GONE(why) \
-	" -> not even 1 byte passes any more (cause " why "): the server has ended, or the path to it is down; see to that, and begin again"
-#define MANY \
-	" -> packets of every size pass, but not so many of them from client to server: look at the counters, at flow control " \
-	"(PFC, ECN), and at cables and switches"
-#define NO_BYTE(what) " -> not a byte passes in one direction at least, though the connection stands: " what
-#define OF_THE_SUBNET \
-	" -> though the connection stands, packets are lost in one direction at least: look at the path that the subnet manager has made, " \
-	"at its MTU, and at the counters of its links ('ibdiagnet', 'ibtracert', 'perfquery')"
-#define ONE_AT_LEAST " -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *"
+/* clang-format on */
 
-/* Of two sizes neither direction of the second is seen to arrive, or one is; then the server is asked for a byte. */
-#define NEITHER PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_MR)
-#define ONE     PASSES(1), ENDS(1024, LOST, POSTED, REMOTE_DONE)
+/* Return the finding about a size that does not pass, with its advice. */
+static const char *ended(const char *to_server, const char *to_client, enum status cause,
+			 const char *advice)
+{
+	return text_of("*failed: * byte*: client to server %s, server to client %s: cause %d%s",
+		       to_server, to_client, cause, advice);
+}
+
+static const char *vanish(const char *from, const char *to, int above, int at)
+{
+	return text_of(
+		" -> packets above %d bytes vanish from %s to %s, at %d at the latest: a host or "
+		"switch on the path has a smaller MTU than the adapters use, 4096 bytes and "
+		"headers; set it the same everywhere ('ip link set ... mtu', and the ports of "
+		"switches; 'ping -M do -s 4128' from both hosts tries it)",
+		above, from, to, at);
+}
+
+static const char *gone(enum status cause)
+{
+	return text_of(" -> not even 1 byte passes any more (cause %d): the server has ended, or "
+		       "the path to it is down; see to that, and begin again",
+		       cause);
+}
+
+static const char *no_byte(const char *advice)
+{
+	return text_of(" -> not a byte passes in one direction at least, though the connection "
+		       "stands: %s",
+		       advice);
+}
+
+static const char many[] =
+	" -> packets of every size pass, but not so many of them from client to server: look at "
+	"the counters, at flow control (PFC, ECN), and at cables and switches";
+static const char of_the_subnet[] =
+	" -> though the connection stands, packets are lost in one direction at least: look at "
+	"the path that the subnet manager has made, at its MTU, and at the counters of its links "
+	"('ibdiagnet', 'ibtracert', 'perfquery')";
+static const char one_at_least[] =
+	" -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *";
+
+/* The connection is lost before a direction has arrived, or, in one(), after one has. */
+static struct turn neither(void)
+{
+	return ends(1024, LOST, POSTED, REMOTE_MR);
+}
+
+static struct turn one(void)
+{
+	return ends(1024, LOST, POSTED, REMOTE_DONE);
+}
+
+/* clang-format off */
 
 /* How a size ends that does not pass in both directions, and what is concluded from that. */
 TEST(a_size_that_does_not_pass_is_explained)
 {
-	static const struct example examples[] = {
+	const struct example examples[] = {
 		/* one direction arrived: it is the other */
-		{ WRITES, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("arrived", "failed", "5") VANISH("server", "client", "1024", "4095") },
-		{ WRITES, { UP_TO_1024, SILENT(MTU - 1, POSTED, REMOTE_DONE), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") VANISH("client", "server", "1024", "4095") },
-		{ OVER_ROCE, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") VANISH("client", "server", "1024", "4095") },
-		{ OVER_ROCE, { UP_TO_1024, SILENT(MTU - 1, POSTED, REMOTE_DONE), THERE }, SILENCE,
-		  .found = ENDED("arrived", "failed", "5") VANISH("server", "client", "1024", "4095") },
+		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
+		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
+		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		/* none did: another session tells */
-		{ WRITES, { NEITHER, THERE, NARROWED(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
-		  .found = ENDED("verified", "failed", "6") " -> packets above 1 bytes vanish from server to client, at 1024 *" },
-		{ WRITES, { NEITHER, THERE, NARROWED(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
-		  .found = ENDED("arrived", "not known", "6") ONE_AT_LEAST },
+		{ WRITES, one_byte, { neither(), there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
+		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
+		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		  .found = ended("arrived", "not known", LOST, one_at_least) },
 		/* RoCE v1 has a header of 40 bytes in place of IPv4's and UDP's */
-		{ OVER_ROCE_V1, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*" },
+		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*") },
 		/* over iWARP its completion says only that TCP has it */
-		{ WRITES | OVER_IWARP, { NEITHER, THERE, NARROWED(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
-		  .found = ENDED("failed", "not known", "6") " -> *'ping -M do -s 1024'*" },
-		{ WRITES, { NEITHER, THERE, NARROWED(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
-		  .found = ENDED("failed", "not known", "6") " -> packets above 1 bytes vanish from client to server, *" },
-		{ WRITES, { NEITHER, THERE, NARROWED(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
-		  .found = ENDED("not known", "not known", "6") ONE_AT_LEAST },
-		{ WRITES, { NEITHER, THERE, NARROWED(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
-		  .found = ENDED("not known", "not known", "9") },
-		{ WRITES, { NEITHER, THERE, { 1024, .short_reply = true, .status = SILENCE } }, LOST,
-		  .found = ENDED("not known", "not known", "6") },
-		{ WRITES, { NEITHER, THERE, { 1024, .short_reply = true, .absent = true } }, LOST,
-		  .found = ENDED("not known", "not known", "6") },
+		{ WRITES | OVER_IWARP, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
+		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
+		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
+		  .found = ended("failed", "not known", LOST, " -> packets above 1 bytes vanish from client to server, *") },
+		{ WRITES, one_byte, { neither(), there(), narrowed(1024, REFUSAL, POSTED, REMOTE_MR) }, LOST,
+		  .found = ended("not known", "not known", LOST, one_at_least) },
+		{ WRITES, one_byte, { neither(), there(), narrowed(1024, STOPPED, POSTED, REMOTE_MR) }, STOPPED,
+		  .found = ended("not known", "not known", STOPPED, "") },
+		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .status = SILENCE } }, LOST,
+		  .found = ended("not known", "not known", LOST, "") },
+		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .absent = true } }, LOST,
+		  .found = ended("not known", "not known", LOST, "") },
 		/* a server that refuses is there */
-		{ WRITES, { PASSES(1), SILENT(1024, DONE, REMOTE_MR), REFUSED(1, REFUSAL_LENGTH) }, SILENCE,
-		  .found = ENDED("arrived", "failed", "5") " -> packets above 1 bytes vanish from server to client, *" },
+		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
+		  .found = ended("arrived", "failed", SILENCE, " -> packets above 1 bytes vanish from server to client, *") },
 		/* of one that is gone no size is blamed, even if one direction arrived */
-		{ OVER_ROCE, { NEITHER, FAILS(1, REFUSAL) }, LOST, .found = ENDED("not known", "not known", "6") GONE("4") },
-		{ OVER_ROCE, { ONE, FAILS(1, REFUSAL) }, LOST, .found = ENDED("arrived", "not known", "6") GONE("4") },
-		{ OVER_ROCE, { ONE, FAILS(1, LOST) }, LOST, .found = ENDED("arrived", "not known", "6") GONE("6") },
-		{ OVER_ROCE, { ONE, FAILS(1, SILENCE) }, LOST, .found = ENDED("arrived", "not known", "6") GONE("5") },
-		{ OVER_ROCE, { ONE, FAILS(1, STATUS_UNRESOLVED) }, LOST, .found = ENDED("arrived", "not known", "6") GONE("3") },
+		{ OVER_ROCE, one_byte, { neither(), fails(1, REFUSAL) }, LOST,
+		  .found = ended("not known", "not known", LOST, gone(REFUSAL)) },
+		{ OVER_ROCE, one_byte, { one(), fails(1, REFUSAL) }, LOST,
+		  .found = ended("arrived", "not known", LOST, gone(REFUSAL)) },
+		{ OVER_ROCE, one_byte, { one(), fails(1, LOST) }, LOST,
+		  .found = ended("arrived", "not known", LOST, gone(LOST)) },
+		{ OVER_ROCE, one_byte, { one(), fails(1, SILENCE) }, LOST,
+		  .found = ended("arrived", "not known", LOST, gone(SILENCE)) },
+		{ OVER_ROCE, one_byte, { one(), fails(1, STATUS_UNRESOLVED) }, LOST,
+		  .found = ended("arrived", "not known", LOST, gone(STATUS_UNRESOLVED)) },
 		/* what this host could not do says nothing of the server */
-		{ OVER_ROCE, { ONE, FAILS(1, BROKEN) }, LOST, .found = ENDED("arrived", "not known", "6") },
-		{ OVER_ROCE, { ONE, FAILS(1, STOPPED) }, STOPPED, .found = ENDED("arrived", "not known", "9") },
-		{ OVER_ROCE, { ONE, ABSENT(1) }, LOST, .found = ENDED("arrived", "not known", "6") },
+		{ OVER_ROCE, one_byte, { one(), fails(1, BROKEN) }, LOST,
+		  .found = ended("arrived", "not known", LOST, "") },
+		{ OVER_ROCE, one_byte, { one(), fails(1, STOPPED) }, STOPPED,
+		  .found = ended("arrived", "not known", STOPPED, "") },
+		{ OVER_ROCE, one_byte, { one(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
 		/* what to change depends on what had passed */
-		{ OVER_ROCE, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("let the firewalls pass UDP port 4791 whatever the other port is") },
-		{ OVER_ROCE_V1, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE,
-		  .found = ENDED("not known", "not known", "5") NO_BYTE("let switches and bridges pass RoCE v1 (Ethernet type 0x8915)") },
-		{ OVER_IWARP, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") NO_BYTE("let the firewalls pass the TCP port whatever the other port is") },
-		{ OVER_INFINIBAND, { SILENT(1, POSTED, REMOTE_MR) }, SILENCE, .found = ENDED("not known", "not known", "5") OF_THE_SUBNET },
-		{ OVER_INFINIBAND, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") " -> though the connection stands, packets are lost from client to server: *" },
+		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
+		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP port 4791 whatever the other port is")) },
+		{ OVER_ROCE_V1, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
+		  .found = ended("not known", "not known", SILENCE, no_byte("let switches and bridges pass RoCE v1 (Ethernet type 0x8915)")) },
+		{ OVER_IWARP, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
+		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass the TCP port whatever the other port is")) },
+		{ OVER_INFINIBAND, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
+		  .found = ended("not known", "not known", SILENCE, of_the_subnet) },
+		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, " -> though the connection stands, packets are lost from client to server: *") },
 		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
-		{ OVER_ROCE, { UP_TO_1024, PASSES(MTU - 1), SILENT(MTU, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") VANISH("client", "server", "4095", "4096") },
-		{ OVER_ROCE, { UP_TO_A_PACKET, SILENT(MTU + 1, DONE, REMOTE_MR), THERE }, SILENCE, .found = ENDED("failed", "arrived", "5") MANY },
-		{ OVER_ROCE, { UP_TO_A_PACKET, PASSES(MTU + 1), SILENT(65536, DONE, REMOTE_MR), THERE }, SILENCE,
-		  .found = ENDED("failed", "arrived", "5") MANY },
+		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
+		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, many) },
+		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), there() }, SILENCE,
+		  .found = ended("failed", "arrived", SILENCE, many) },
 		/* all has arrived: packets are not to blame */
-		{ OVER_ROCE, { UP_TO_1024, SILENT(MTU - 1, DONE, REMOTE_DONE), THERE }, SILENCE, .found = ENDED("arrived", "arrived", "5") },
+		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), there() }, SILENCE,
+		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), there() }, SILENCE,
+		  .found = ended("arrived", "verified", SILENCE, "") },
+		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), there() }, SILENCE,
+		  .found = ended("arrived", "arrived", SILENCE, "") },
 		/* no silence, but contents that are wrong, in one direction */
-		{ OVER_ROCE, { PASSES(1), { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT,
+		{ OVER_ROCE, one_byte, { { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT,
 					    .remote = REMOTE_VERDICT, .verdict = STATUS_CONTENTS_WRONG } }, STATUS_CONTENTS_WRONG,
-		  .found = ENDED("arrived", "verified", "7") },
+		  .found = ended("arrived", "verified", STATUS_CONTENTS_WRONG, "") },
 	};
 
-	EXAMINE("transfer", examples);
+	examine("transfer", examples, ENTRIES(examples));
 	expect_key("transfer", "bytes", "1024");
 	expect_key("transfer", "client_to_server", "arrived");
 	expect_key("transfer", "server_to_client", "verified");
 }
 
-#define AT_1_BYTE     "failed: peer: with 1 byte: cause "
-#define AT(size)      "ok: * | failed: peer: with " size " bytes: cause "
-#define ONE_OFF       " -> the server took a session, and no other behind it: start it without --one-off"
-#define ROCE_SILENT   " -> is the server running, and not stopped? Else open UDP port 4791 *"
-#define ROCE_V1_SILENT \
-	" -> check that the server runs and is not stopped, that the address belongs to its RDMA device, and that no router is on the path: " \
-	"RoCE v1 (Ethernet type 0x8915) passes none"
-#define ENDED_SINCE   " -> it took sessions before: the server has ended or stands still, or the path to it is down; *"
-#define IWARP_SILENT  " -> the host answers, but not this TCP port: *"
+/* clang-format on */
+
+/* Return the finding about the server where a size finds no session, with its advice. */
+static const char *no_session(unsigned int size, enum status cause, const char *advice)
+{
+	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
+		       size, size == 1 ? "" : "s", cause, advice);
+}
+
+static const char one_off[] =
+	" -> the server took a session, and no other behind it: start it without --one-off";
+static const char roce_silent[] =
+	" -> is the server running, and not stopped? Else open UDP port 4791 *";
+static const char roce_v1_silent[] =
+	" -> check that the server runs and is not stopped, that the address belongs to its RDMA "
+	"device, and that no router is on the path: RoCE v1 (Ethernet type 0x8915) passes none";
+static const char ended_since[] =
+	" -> it took sessions before: the server has ended or stands still, or the path to it is "
+	"down; *";
+static const char iwarp_silent[] = " -> the host answers, but not this TCP port: *";
+static const char subnet_silent[] = " -> the RDMA connection manager there does not answer: *";
+
+/* clang-format off */
 
 /* No session came about: what is reported of the server. */
 TEST(a_connection_that_is_refused_is_explained)
 {
-	static const struct example examples[] = {
-		{ OVER_ROCE, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" ROCE_SILENT },
-		{ OVER_ROCE, { FAILS(1, LOST) }, LOST, .found = AT_1_BYTE "6" ROCE_SILENT },
-		{ OVER_ROCE_V1, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" ROCE_V1_SILENT },
-		{ OVER_IWARP, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5" IWARP_SILENT },
-		{ OVER_INFINIBAND, { FAILS(1, SILENCE) }, SILENCE, .found = AT_1_BYTE "5 -> the RDMA connection manager there does not answer: *" },
-		{ OVER_ROCE, { FAILS(1, REFUSAL) }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_IWARP, { FAILS(1, BROKEN) }, BROKEN, .found = AT_1_BYTE "1" },
-		{ OVER_ROCE, { PASSES(1), FAILS(1024, SILENCE) }, SILENCE, .found = AT("1024") "5" ONE_OFF },
-		{ OVER_IWARP, { PASSES(1), FAILS(1024, REFUSAL) }, REFUSAL, .found = AT("1024") "4" ONE_OFF },
-		{ OVER_ROCE, { PASSES(1), FAILS(1024, BROKEN) }, BROKEN, .found = AT("1024") "1" },
-		{ OVER_ROCE, { UP_TO_1024, FAILS(MTU - 1, REFUSAL) }, REFUSAL, .found = AT("4095") "4" },
-		{ OVER_IWARP, { UP_TO_1024, FAILS(MTU + 1, LOST) }, LOST, .found = AT("4097") "6" ENDED_SINCE },
+	const struct example examples[] = {
+		{ OVER_ROCE, no_size, { fails(1, SILENCE) }, SILENCE, .found = no_session(1, SILENCE, roce_silent) },
+		{ OVER_ROCE, no_size, { fails(1, LOST) }, LOST, .found = no_session(1, LOST, roce_silent) },
+		{ OVER_ROCE_V1, no_size, { fails(1, SILENCE) }, SILENCE,
+		  .found = no_session(1, SILENCE, roce_v1_silent) },
+		{ OVER_IWARP, no_size, { fails(1, SILENCE) }, SILENCE, .found = no_session(1, SILENCE, iwarp_silent) },
+		{ OVER_INFINIBAND, no_size, { fails(1, SILENCE) }, SILENCE,
+		  .found = no_session(1, SILENCE, subnet_silent) },
+		{ OVER_ROCE, no_size, { fails(1, REFUSAL) }, REFUSAL, .found = no_session(1, REFUSAL, "") },
+		{ OVER_IWARP, no_size, { fails(1, BROKEN) }, BROKEN, .found = no_session(1, BROKEN, "") },
+		{ OVER_ROCE, one_byte, { fails(1024, SILENCE) }, SILENCE, .found = no_session(1024, SILENCE, one_off) },
+		{ OVER_IWARP, one_byte, { fails(1024, REFUSAL) }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, one_off) },
+		{ OVER_ROCE, one_byte, { fails(1024, BROKEN) }, BROKEN, .found = no_session(1024, BROKEN, "") },
+		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
+		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
+		  .found = no_session(4097, LOST, ended_since) },
 		/* the mode of the server is taken from its rejection, once; and tried out where that gives no reason */
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
-								   .refusal = REFUSAL_OPERATION } }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { RESET(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { PASSES(1), RESET(1024) }, REFUSAL, .found = AT("1024") "4" ONE_OFF },
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
+								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
+		  .found = no_session(1, REFUSAL, "") },
+		{ OVER_ROCE, no_size, { reset(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
+		  .found = no_session(1, REFUSAL, "") },
+		{ OVER_ROCE, one_byte, { reset(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
 		/* what the server refuses is not repeated */
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_LENGTH) }, REFUSAL, .found = AT("1024") "4" },
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, (enum refusal)200) }, REFUSAL, .found = AT("1024") "4" },
-		{ OVER_ROCE, { PASSES(1), { 1024, .status = REFUSAL, .rejected = true, .greeting = GREETING_VERSION } }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, "") },
+		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, "") },
+		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .greeting = GREETING_VERSION } }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, "") },
 		/* unless it may accept soon: of these it is out in a moment as well */
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_MEMORY) }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { REFUSED(1, REFUSAL_STORAGE) }, REFUSAL, .found = AT_1_BYTE "4" },
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_STORAGE) }, REFUSAL, .found = AT("1024") "4" },
-		{ OVER_ROCE, { PASSES(1), REFUSED(1024, REFUSAL_SETUP) }, REFUSAL, .found = AT("1024") "4" },
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
+		  .found = no_session(1, REFUSAL, "") },
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
+		  .found = no_session(1, REFUSAL, "") },
+		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_STORAGE) }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, "") },
+		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_SETUP) }, REFUSAL,
+		  .found = no_session(1024, REFUSAL, "") },
 	};
 
-	EXAMINE("server", examples);
+	examine("server", examples, ENTRIES(examples));
 }
 /* clang-format on */
 
 /* A session ends a little later there than here. Over iWARP the reason may be lost. */
 TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 {
-	static const struct turn busy[] = {
-		REFUSED(1, REFUSAL_SESSIONS),
-		REFUSED(1024, REFUSAL_SESSIONS),
-		REFUSED(1024, REFUSAL_MEMORY),
-		RESET(1024),
+	const struct turn busy[] = {
+		refused(1, REFUSAL_SESSIONS),
+		refused(1024, REFUSAL_SESSIONS),
+		refused(1024, REFUSAL_MEMORY),
+		reset(1024),
 	};
 
 	for (size_t i = 0; i < ENTRIES(busy); i++) {
 		unsigned int kind = busy[i].greeting == GREETING_NONE ? OVER_IWARP : OVER_ROCE;
-		struct turn turns[] = {
-			PASSES(1), busy[i], busy[i], FAILS(busy[i].size, BROKEN), { 0 }
-		};
-		const struct turn *first = busy[i].size == 1 ? turns + 1 : turns;
+		const uint64_t *passed = busy[i].size == 1 ? no_size : one_byte;
+		struct turn turns[] = { busy[i], busy[i], fails(busy[i].size, BROKEN), { 0 } };
 
-		turns[2].later = turns[3].later = true;
-		start(kind, first);
+		turns[1].later = turns[2].later = true;
+		start(kind, passed, turns);
 		play(BROKEN);
 		expect("server", "*failed: *: cause 1");
-		turns[2].size = 0;
-		start(kind, first);
+		turns[1].size = 0;
+		start(kind, passed, turns);
 		path.options.timeout_seconds = 0;
 		play(REFUSAL);
 		expect("server", "*failed: *: cause 4*");
 	}
 }
-
-#define DIFFERS(here, there)                                                                     \
-	" -> the MTU is " here " bytes here and " there " there: set it the same on both hosts " \
-	"and between ('ip link set ... mtu'), or packets above " there " bytes may vanish"
 
 /* What a server tells of itself in its hello and by its address; packets have `own` bytes. */
 TEST(a_server_whose_mtu_differs_is_reported_with_both)
@@ -511,7 +742,8 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 	} cases[] = {
 		/* clang-format off */
 		{ OVER_ROCE, MTU, IBV_MTU_4096, "::1", "rdma0", ", device rdma0, GID ::1, MTU of its port 4096 bytes", 1024 },
-		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes" DIFFERS("4096", "256"), 1024 },
+		{ OVER_ROCE, MTU, IBV_MTU_256, "", "", ", MTU of its port 256 bytes -> the MTU is 4096 bytes here and 256 there: set it the same on both hosts "
+		  "and between ('ip link set ... mtu'), or packets above 256 bytes may vanish", 1024 },
 		{ OVER_ROCE, 256, IBV_MTU_4096, "", "", ", MTU of its port 4096 bytes", 255 },
 		{ OVER_ROCE, MTU, (enum ibv_mtu)0, "", "", "", 1024 },
 		{ OVER_ROCE, MTU, (enum ibv_mtu)6, "", "", "", 1024 },
@@ -522,10 +754,10 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const struct turn turns[] = { PASSES(1), ABSENT(cases[i].next), { 0 } };
+		const struct turn turns[] = { absent(cases[i].next), { 0 } };
 		char pattern[512];
 
-		start(cases[i].kind, turns);
+		start(cases[i].kind, one_byte, turns);
 		path.check.path.mtu = cases[i].own;
 		path.mtu = cases[i].mtu;
 		path.device = cases[i].device;
@@ -539,48 +771,64 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 
 /* ---- Rates ---- */
 
-#define SLOW(factor)                                                                               \
-	" is " factor " times as slow as the other way, measured twice: look at the queue of the " \
-	"host that sends ('tc qdisc'), at the counters, *"
-#define BELOW(direction)                         \
-	"slower than --min-rate from " direction \
-	": 0.199 Gbit/s instead of 0.2; the contents are right"
-#define BOTH(to_server, to_client) \
-	"client to server " to_server " Gbit/s, server to client " to_client " Gbit/s"
+static const char *rates(const char *to_server, const char *to_client)
+{
+	return text_of("client to server %s Gbit/s, server to client %s Gbit/s", to_server,
+		       to_client);
+}
 
-/* Numbers in Mbit/s. */
-#define M *1000000ULL
+static const char *found_slow(const char *rates, const char *direction, const char *factor)
+{
+	return text_of("failed: %s -> %s is %s times as slow as the other way, measured twice: "
+		       "look at the queue of the host that sends ('tc qdisc'), at the counters, *",
+		       rates, direction, factor);
+}
+
+static const char *found_below(const char *rates, const char *direction)
+{
+	return text_of("failed: %s; slower than --min-rate from %s: 0.199 Gbit/s instead of 0.2; "
+		       "the contents are right",
+		       rates, direction);
+}
 
 /* clang-format off */
 TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
 {
-	static const struct example examples[] = {
-		{ RATED, { SIZES, RATES(300 M, 300 M), READS }, GOOD, .found = "ok: " BOTH("0.300", "0.300") },
-		{ RATED, { SIZES, RATES(299 M, 100 M), READS }, GOOD, .found = "ok: " BOTH("0.299", "0.100") },
+	const struct example examples[] = {
+		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.300", "0.300")) },
+		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.299", "0.100")) },
 		/* twice is said; once is not, and the second look counts */
-		{ RATED, { SIZES, RATES(300 M, 100 M), RATES(400 M, 100 M), READS }, GOOD,
-		  .found = "failed: " BOTH("0.400", "0.100") " -> server to client" SLOW("4.0") },
-		{ RATED, { SIZES, RATES(100 M, 300 M), RATES(100 M, 350 M), READS }, GOOD,
-		  .found = "failed: " BOTH("0.100", "0.350") " -> client to server" SLOW("3.5") },
-		{ RATED, { SIZES, RATES(300 M, 100 M), RATES(250 M, 100 M), READS }, GOOD, .found = "ok: " BOTH("0.250", "0.100") },
-		{ RATED, { SIZES, RATES(100 M, 0), RATES(100 M, 0), READS }, GOOD,
-		  .found = "failed: " BOTH("0.100", "0.000") " -> server to client is *" },
-		{ RATED, { SIZES, RATES(0, 0), READS }, GOOD, .found = "ok: " BOTH("0.000", "0.000") },
+		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
+		  .found = found_slow(rates("0.400", "0.100"), "server to client", "4.0") },
+		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,
+		  .found = found_slow(rates("0.100", "0.350"), "client to server", "3.5") },
+		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(250), to_client(100), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.250", "0.100")) },
+		{ RATED, all_sizes, { to_server(100), to_client(0), to_server(100), to_client(0), reads() }, GOOD,
+		  .found = text_of("failed: %s -> server to client is *", rates("0.100", "0.000")) },
+		{ RATED, all_sizes, { to_server(0), to_client(0), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.000", "0.000")) },
 		/* so is a rate below the least that is wanted, of either direction */
-		{ RATED, { SIZES, RATES(200 M, 200 M), READS }, GOOD, .found = "ok: " BOTH("0.200", "0.200"), .minimum_rate = 200 M },
-		{ RATED, { SIZES, RATES(199 M, 200 M), RATES(200 M, 200 M), READS }, GOOD, .found = "ok: " BOTH("0.200", "0.200"), .minimum_rate = 200 M },
-		{ RATED, { SIZES, RATES(199 M, 200 M), RATES(199 M, 200 M), READS }, STATUS_TOO_SLOW,
-		  .found = "failed: " BOTH("0.199", "0.200") "; " BELOW("client to server"), .minimum_rate = 200 M },
-		{ RATED, { SIZES, RATES(200 M, 199 M), RATES(200 M, 199 M), READS }, STATUS_TOO_SLOW,
-		  .found = "failed: " BOTH("0.200", "0.199") "; " BELOW("server to client"), .minimum_rate = 200 M },
+		{ RATED, all_sizes, { to_server(200), to_client(200), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.200", "0.200")), .minimum_rate = 200 * MBIT },
+		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(200), to_client(200), reads() }, GOOD,
+		  .found = text_of("ok: %s", rates("0.200", "0.200")), .minimum_rate = 200 * MBIT },
+		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(199), to_client(200), reads() }, STATUS_TOO_SLOW,
+		  .found = found_below(rates("0.199", "0.200"), "client to server"), .minimum_rate = 200 * MBIT },
+		{ RATED, all_sizes, { to_server(200), to_client(199), to_server(200), to_client(199), reads() }, STATUS_TOO_SLOW,
+		  .found = found_below(rates("0.200", "0.199"), "server to client"), .minimum_rate = 200 * MBIT },
 		/* there may be no link, or one whose rate is not known */
-		{ RATED, { SIZES, RATES(300 M, 300 M), READS }, GOOD, .found = "ok: " BOTH("0.300", "0.300") "; the device is software, without a link's rate",
+		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
+		  .found = text_of("ok: %s; the device is software, without a link's rate", rates("0.300", "0.300")),
 		  .is_software = true },
-		{ RATED, { SIZES, RATES(90000 M, 93000 M), READS }, GOOD,
-		  .found = "ok: client to server 90.000 Gbit/s (90 % of the link's 100), server to client 93.000 Gbit/s (93 % of the link's 100)", .link = 1e11 },
+		{ RATED, all_sizes, { to_server(90000), to_client(93000), reads() }, GOOD,
+		  .found = "ok: client to server 90.000 Gbit/s (90 % of the link's 100), server to client 93.000 Gbit/s (93 % of the link's 100)",
+		  .link = 1e11 },
 	};
 
-	EXAMINE("rate", examples);
+	examine("rate", examples, ENTRIES(examples));
 	expect_key("rate", "client_to_server_bits_per_second", "9e+10");
 	expect_key("rate", "server_to_client_bits_per_second", "9.3e+10");
 	expect_key("rate", "link_bits_per_second", "1e+11");
@@ -590,19 +838,23 @@ TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
 
 TEST(a_session_that_measures_and_fails_is_how_it_ends)
 {
-	static const struct example examples[] = {
-		{ RATED, { SIZES, { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
+	const struct example examples[] = {
+		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		{ RATED, { SIZES, GOES(65536, TO_SERVER, 1), { 1, .other = true, .measured = TO_CLIENT, .status = LOST } }, LOST,
+		/* or does not come about */
+		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
+		  .found = "" },
+		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		{ RATED, { SIZES, RATES(1, 1), { 8, .measured = LATENCY, .status = LOST } }, LOST, .found = "failed: not measured: cause 6" },
+		{ RATED, all_sizes, { to_server(1), to_client(1), measures(8, LATENCY, LOST) }, LOST,
+		  .found = "failed: not measured: cause 6" },
 		/* and of more weight than a rate too low before it, with which the contents are right */
-		{ RATED, { SIZES, RATES(199 M, 200 M), RATES(199 M, 200 M), { 8, .measured = LATENCY, .status = LOST } }, LOST,
-		  .found = "failed: not measured: cause 6", .minimum_rate = 200 M },
+		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(199), to_client(200), measures(8, LATENCY, LOST) }, LOST,
+		  .found = "failed: not measured: cause 6", .minimum_rate = 200 * MBIT },
 	};
 
-	examine("rate", examples, 2);
-	examine("latency", examples + 2, 2);
+	examine("rate", examples, 3);
+	examine("latency", examples + 3, 2);
 }
 /* clang-format on */
 
@@ -613,10 +865,10 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 		int64_t exchange;
 		unsigned int reads;
 	} cases[] = { { 0, 1000 }, { 10, 1000 }, { 11, 909 }, { 999, 10 }, { 5000, 10 } };
-	static const struct turn turns[] = { SIZES, RATES(1 M, 1 M), READS, { 0 } };
+	const struct turn turns[] = { to_server(1), to_client(1), reads(), { 0 } };
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		start(RATED, turns);
+		start(RATED, all_sizes, turns);
 		path.exchange = cases[i].exchange;
 		path.reads = cases[i].reads;
 		play(GOOD);
@@ -629,54 +881,62 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 
 TEST(nothing_is_measured_without_a_duration)
 {
-	static const struct turn turns[] = { SIZES, { 0 } };
+	const struct turn turns[] = { { 0 } };
 
-	start(RATED, turns);
+	start(RATED, all_sizes, turns);
 	path.options.duration_seconds = 0;
 	play(GOOD);
 	expect("rate", "");
 	expect("latency", "");
 }
 
-/* clang-format off */
-#define PORT(number) "source port " number ": "
-#define SEVERAL_PATHS \
-	"where several paths lead to the server, switches choose one by this port (ECMP): look at the links and switches of that"
-#define SLOWER " -> half of the others, or more, are three times as fast; " SEVERAL_PATHS
+static const char several_paths[] =
+	"where several paths lead to the server, switches choose one by this port (ECMP): look at "
+	"the links and switches of that";
 
+static const char *slower(const char *rates)
+{
+	return text_of("%s -> half of the others, or more, are three times as fast; %s", rates,
+		       several_paths);
+}
+
+/* clang-format off */
 TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
 {
-	static const struct example examples[] = {
-		{ RATED, { SIZES, RATES(1 M, 1 M), READS,
-			   MEASURED(5, 300 M, 300 M), MEASURED(6, 101 M, 104 M), MEASURED(7, 290 M, 310 M), MEASURED(8, 900 M, 900 M) }, GOOD,
-		  .found = "ok: " PORT("5") "* | ok: " PORT("6") BOTH("0.101", "0.104") " | ok: " PORT("7") "* | ok: " PORT("8") "*", .connections = 4 },
-		{ RATED, { SIZES, RATES(1 M, 1 M), READS, MEASURED(5, 300 M, 300 M), MEASURED(6, 96 M, 300 M), MEASURED(7, 290 M, 310 M) }, GOOD,
-		  .found = "ok: " PORT("5") "* | failed: " PORT("6") BOTH("0.096", "0.300") SLOWER " | ok: " PORT("7") "*", .connections = 3 },
-		{ RATED, { SIZES, RATES(1 M, 1 M), READS, MEASURED(5, 300 M, 300 M), MEASURED(6, 300 M, 99 M) }, GOOD,
-		  .found = "ok: " PORT("5") "* | failed: " PORT("6") BOTH("0.300", "0.099") SLOWER, .connections = 2 },
+	const struct example examples[] = {
+		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
+			   port_measured(5, 300, 300), port_measured(6, 101, 104), port_measured(7, 290, 310), port_measured(8, 900, 900) }, GOOD,
+		  .found = text_of("ok: source port 5: * | ok: source port 6: %s | ok: source port 7: * | ok: source port 8: *", rates("0.101", "0.104")),
+		  .connections = 4 },
+		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 96, 300), port_measured(7, 290, 310) }, GOOD,
+		  .found = text_of("ok: source port 5: * | failed: source port 6: %s | ok: source port 7: *", slower(rates("0.096", "0.300"))),
+		  .connections = 3 },
+		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
+		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("0.300", "0.099"))),
+		  .connections = 2 },
 		/* of what has failed there is no rate */
-		{ RATED, { SIZES, RATES(1 M, 1 M), READS,
-			   MEASURED(5, 300 M, 300 M), FAILED(6, LOST), FAILED(7, SILENCE), MEASURED(8, 99 M, 99 M) }, LOST,
-		  .found = "ok: " PORT("5") "* | failed: " PORT("6") "cause 6 -> " SEVERAL_PATHS " | failed: " PORT("7") "cause 5 -> * | failed: " PORT("8") "*",
+		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
+			   port_measured(5, 300, 300), port_failed(6, LOST), port_failed(7, SILENCE), port_measured(8, 99, 99) }, LOST,
+		  .found = text_of("ok: source port 5: * | failed: source port 6: cause 6 -> %s | failed: source port 7: cause 5 -> * | "
+				   "failed: source port 8: *", several_paths),
 		  .connections = 4 },
 		/* nor without measuring */
-		{ UNKNOWN, { SIZES, VERIFIED(5, GOOD), VERIFIED(6, BROKEN) }, BROKEN,
-		  .found = "ok: " PORT("5") "verified in both directions | failed: " PORT("6") "cause 1", .connections = 2 },
-		{ UNKNOWN, { SIZES, VERIFIED(5, GOOD), VERIFIED(0, GOOD) }, GOOD,
+		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(6, BROKEN) }, BROKEN,
+		  .found = "ok: source port 5: verified in both directions | failed: source port 6: cause 1",
+		  .connections = 2 },
+		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(0, GOOD) }, GOOD,
 		  .found = "ok: * | ok: source port not known: verified in both directions", .connections = 2 },
 		/* a server that is busy is asked again, with all of them */
-		{ UNKNOWN, { SIZES, REFUSED(65536, REFUSAL_SESSIONS), VERIFIED(6, GOOD), LATER(5), LATER(6) }, GOOD,
-		  .found = "ok: " PORT("5") "* | ok: " PORT("6") "*", .connections = 2 },
+		{ UNKNOWN, all_sizes, { refused(65536, REFUSAL_SESSIONS), port_verified(6, GOOD), port_later(5), port_later(6) }, GOOD,
+		  .found = "ok: source port 5: * | ok: source port 6: *", .connections = 2 },
 	};
 
-	EXAMINE("path", examples);
+	examine("path", examples, ENTRIES(examples));
 	expect_key("path", "source_port", "6");
 }
 /* clang-format on */
 
 /* ---- All of it ---- */
-
-#define NO_ERRORS "ok: no errors counted by this host's device"
 
 /* What both ports have counted in all sessions; the server's are summed, and only printed. */
 TEST(errors_are_counted_here_and_there)
@@ -689,14 +949,14 @@ TEST(errors_are_counted_here_and_there)
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */
-		{ 1, 1, 0, 0, 0, { 0, 0 }, NO_ERRORS " meanwhile", NULL },
+		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok: no errors counted by this host's device meanwhile", NULL },
 		{ 1, 1, 0, 3, 0, { 0, 0 }, "failed: VL15_dropped 6", NULL },
 		{ 1, 1, 1, 2, 0, { 0, 0 }, "failed: duplicate_request 2, VL15_dropped 4", NULL },
 		{ 0, 1, 3, 0, 0, { 0, 0 }, "", NULL },
 		{ 1, 0, 3, 0, 0, { 0, 0 }, "", NULL },
-		{ 1, 1, 0, 0, 0, { 1, 1 }, NO_ERRORS ", nor by the server's, meanwhile", "0" },
-		{ 1, 1, 0, 0, 5, { 1, 1 }, NO_ERRORS ", nor by the server's, meanwhile; tx_pause_frames 5", "0" },
-		{ 1, 1, 0, 0, 5, { 0, 0 }, NO_ERRORS " meanwhile; tx_pause_frames 5", NULL },
+		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile", "0" },
+		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5", "0" },
+		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok: no errors counted by this host's device meanwhile; tx_pause_frames 5", NULL },
 		{ 1, 1, 2, 0, 0, { 101, 21 }, "failed: errors counted: 4 here, 120 there; duplicate_request 4", "120" },
 		{ 1, 1, 0, 0, 0, { 0, 121 }, "failed: errors counted: 0 here, 120 there", "120" },
 		{ 1, 1, 2, 0, 0, { 1, 0 }, "failed: errors counted: 4 here, 0 there; duplicate_request 4", "0" },
@@ -704,11 +964,11 @@ TEST(errors_are_counted_here_and_there)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct turn turns[] = { PASSES(1), PASSES(1024), ABSENT(MTU - 1), { 0 } };
+		struct turn turns[] = { passes(1), passes(1024), absent(MTU - 1), { 0 } };
 
 		turns[0].errors_there = cases[i].there[0];
 		turns[1].errors_there = cases[i].there[1];
-		start(OVER_ROCE, turns);
+		start(OVER_ROCE, no_size, turns);
 		for (unsigned int session = 0; session < 3; session++) {
 			path.counters[session].any = session ? cases[i].after : cases[i].before;
 			path.counters[session].values[0] = session * cases[i].first;
@@ -725,7 +985,7 @@ TEST(errors_are_counted_here_and_there)
 
 TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 {
-	static const struct {
+	const struct {
 		struct turn turns[4];
 		int signal_number;
 		const char *failure; /* of the process */
@@ -733,18 +993,18 @@ TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
 		const char *number, *error;
 	} cases[] = {
 		/* clang-format off */
-		{ { SILENT(1, POSTED, REMOTE_MR) }, 0, "", SILENCE, "5", "cause 5" },
-		{ { SILENT(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
-		{ { ABSENT(1) }, 0, "no memory", BROKEN, "1", "no memory" },
+		{ { silent(1, POSTED, REMOTE_MR) }, 0, "", SILENCE, "5", "cause 5" },
+		{ { silent(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
+		{ { absent(1) }, 0, "no memory", BROKEN, "1", "no memory" },
 		/* whether the server was still there could not be asked */
-		{ { NEITHER, ABSENT(1) }, 0, "", LOST, "6", "cause 6" },
+		{ { passes(1), neither(), absent(1) }, 0, "", LOST, "6", "cause 6" },
 		/* when all was verified but for what comes next */
-		{ { PASSES(1), ABSENT(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
+		{ { passes(1), absent(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
 		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		start(OVER_ROCE, cases[i].turns);
+		start(OVER_ROCE, no_size, cases[i].turns);
 		path.process.signal_number = cases[i].signal_number;
 		snprintf(path.process.failure, CAUSE_SIZE, "%s", cases[i].failure);
 		play(cases[i].status);
@@ -790,18 +1050,20 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 /* Errors counted while nobody answers at one address say nothing of the next; nor does its mode. */
 TEST(the_next_address_is_examined_anew)
 {
-	static const struct turn turns[] = { RESET(1),
-					     { 1, .other = true, .status = SILENCE },
-					     { 1, .other = true, .status = REFUSAL,
-					       .rejected = true },
-					     UP_TO_1024,
-					     ABSENT(MTU + 1),
-					     { 0 } };
-	static const struct turn refused[] = { REFUSED(1, REFUSAL_LENGTH), { 0 } };
+	const struct turn turns[] = {
+		reset(1),
+		{ 1, .other = true, .status = SILENCE },
+		{ 1, .other = true, .status = REFUSAL, .rejected = true },
+		passes(1),
+		passes(1024),
+		absent(MTU + 1),
+		{ 0 },
+	};
+	const struct turn refusals[] = { refused(1, REFUSAL_LENGTH), { 0 } };
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct addrinfo next = { .ai_addr = (struct sockaddr *)&address };
 
-	start(OVER_INFINIBAND, turns);
+	start(OVER_INFINIBAND, no_size, turns);
 	path.check.path.untried = &next;
 	for (int i = 0; i < 4; i++)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
@@ -810,7 +1072,7 @@ TEST(the_next_address_is_examined_anew)
 	assert_false(path.check.path.infiniband); /* the next one is iWARP's */
 	expect("counters", "ok: *");
 	/* unless a server of this project answered */
-	start(OVER_IWARP, refused);
+	start(OVER_IWARP, no_size, refusals);
 	path.check.path.untried = &next;
 	play(REFUSAL);
 	assert_ptr_equal(path.check.path.untried, &next);
