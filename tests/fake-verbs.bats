@@ -669,12 +669,18 @@ happy_path() {
 }
 
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr.
+# Each role with each script, and each of both over either transport. That the peer has left is about posts.
 @test "a verb that breaks its contract is reported with its errno, or as a peer that left" {
-	local role script verbs='ibv_@(post_*|modify_qp|req_notify_cq|query_*|destroy_*|dealloc_pd|dereg_mr)'
+	local role script verbs turn=0
 	for role in client one-off server; do
 		for script in "minus-one no-bad-wr:99" "negative no-bad-wr:0" "negative peer-left"; do
-			functions=$verbs faults "$role" "iwarp write payload:3000 ring:1000 max_msg:64 $script"
-			functions=$verbs faults "$role" "read payload:3000 ring:1000 $script"
+			verbs='ibv_@(post_*|modify_qp|req_notify_cq|query_*|destroy_*|dealloc_pd|dereg_mr)'
+			[[ $script != *peer-left ]] || verbs='ibv_post_*'
+			if ((turn++ % 2)); then
+				functions=$verbs faults "$role" "read payload:3000 ring:1000 $script"
+			else
+				functions=$verbs faults "$role" "iwarp write payload:3000 ring:1000 max_msg:64 $script"
+			fi
 		done
 	done
 }
@@ -1123,15 +1129,16 @@ found() {
 	END
 }
 
-@test "--check --json: the error says why the status is not 0" {
+@test "--check --json: the error is the first finding that fails, with its advice" {
 	local script
-	for script in down fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" "fail:rdma_get_devices:1:24"; do
+	for script in down "down ADDR_RESOLVED=ADDR_ERROR:-99" fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" \
+		"fail:rdma_get_devices:1:24" "fail:ibv_query_device:1:5"; do
 		fake check "$script" --json 192.0.2.1
 		python3 -c 'import json, sys
 outcome = json.loads(sys.argv[2])
 assert outcome["status"] == int(sys.argv[1]) != 0, outcome
-findings = [finding["text"] for key in outcome if type(outcome[key]) is list for finding in outcome[key] if finding["status"] != "ok"]
-assert any(text in outcome["error"] for text in findings), outcome' "$status" "$output"
+step, first = next((step, one) for step in outcome if type(outcome[step]) is list for one in outcome[step] if one["status"] != "ok")
+assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["advice"]] if first["advice"] else [])), outcome' "$status" "$output"
 	done
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
@@ -1195,66 +1202,30 @@ assert any(text in outcome["error"] for text in findings), outcome' "$status" "$
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
 	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="nothing happened"
 	outcomes check 192.0.2.1 20000 <<-END
-	0	check payload:1048576 iwarp coalesce	> $ready
 	0	check payload:1048576	> $latency*$ready	!> server to client 0.000
-	0	check payload:1048576 immediate	> $latency
 	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
 	4	read	> the server does not support --check with PORT
 	4	tutorial	> the server does not support --check with PORT
-	4	check refuse:2	> mismatched modes
 	0	check payload:1048576 3*accept=busy from:300	> $ready
-	4	check refuse:4 from:900 until:1000	> with 1 byte: the server refused: the server is busy
-	4	check refuse:8 until:99	> with 1 byte: the server refused: the server cannot store what it would receive
 	143	check 2*accept=busy REJECTED+signal until:99	> memory
-	5	check ESTABLISHED!	> -> is the server running, and not stopped? Else open UDP port 4791
-	5	check roce-v1 ESTABLISHED!	> -> check that the server runs and is not stopped, *: RoCE v1 (Ethernet type 0x8915) passes none	!> 4791
-	5	check iwarp ESTABLISHED!	> -> the host answers, but not this TCP port
-	5	check received-VERDICT!	> $transfer arrived, server to client verified: $silent
-	5	check sent-MR!	> -> not a byte passes in one direction at least
-	5	check roce-v1 sent-MR!	> though the connection stands: let switches and bridges pass RoCE v1	!> 4791
-	6	check operation=12	> $transfer not known, server to client not known: RDMA READ failed
-	7	check corrupt-in	> $transfer verified, server to client arrived: the contents are wrong
 	143	check sent-MR+signal	> interrupted
-	143	check payload:1048576 DISCONNECTED+signal	> $transfer verified, server to client verified
 	1	check fail:rdma_create_event_channel:1:24	cannot open the RDMA connection manager: Too many open files
 	1	check fail:rdma_create_id:5:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	1	check fail:rdma_create_id:6:12	rdma-client: cannot create a connection identifier: Cannot allocate memory
 	5	check operation!	> $transfer arrived, server to client failed: $silent
-	5	check received-DONE! received-VERDICT!	> $transfer failed, server to client arrived: $silent
-	5	check write iwarp received-DONE! received-VERDICT!	> port 20000: rdma-server write, device peer0$transfer not known, server to client not known: $silent
-	5	check write operation!	> port 20000: rdma-server write?*$transfer failed, server to client arrived: $silent
-	5	check write received-VERDICT!	> $transfer arrived, server to client verified: $silent
-	5	check write received-DONE! received-VERDICT!	> $transfer arrived, server to client failed: $silent
 	END
 }
 
 # bats test_tags=memory
-@test "--check with PORT: which sizes are tried, and all of them anew with the next address" {
-	local script sizes
-	while IFS=$'\t' read -r script sizes; do
-		outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
-		# shellcheck disable=SC2086 # a line each
-		diff <(printf '%s bytes: client to server verified, server to client verified\n' $sizes | sed '1s/bytes/byte/') \
-			<(sed -n 's/^transfer  //p' <<<"$output")
-	done <<-END
-	mtu:0	1 65536 1048576
-	mtu:3 addresses:192.0.2.1,192.0.2.3 ESTABLISHED!	1 1023 1024 1025 65536 1048576
-	END
-	[[ $output == *"server    192.0.2.1 port 20000: with 1 byte: nothing happened"* ]]
-	[[ $output == *$'\n'"server    192.0.2.3 port 20000: rdma-server read, device peer0, GID ::ffff:192.0.2.3"$'\n'* ]]
-}
-
-# bats test_tags=memory
-@test "--check with PORT: the server's device is named, and nothing in the name reaches a terminal" {
+@test "--check with PORT: nothing in the name of the server's device reaches a terminal" {
 	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
-	outcomes check --json 192.0.2.1 20000 <<<'0	check payload:1048576 iwarp	> "device": "peer0"'
 }
 
 # One domain is for the memory, 7 sessions are of a size each, 5 over iWARP. That one is slow check-test says.
 # bats test_tags=memory
 @test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
-	for script in "" immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
+	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
 		[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
@@ -1646,16 +1617,6 @@ rate = outcome["bytes"] / outcome["seconds"]
 assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_per_second"] / rate - 8) < 1e-6' "$output"
 	outcomes client -J --depth 1 <<<$'0\tiwarp\tdisconnected.\t> "latency_us": { "min": '
 	[ "$(values operation transport path_mtu received_bytes)" = "read iWARP None 1024" ]
-	outcomes client -J <<<$'0\twrite tutorial\tdisconnected.'
-	[ "$(values verified verified_bytes)" = "False 0" ]
-	outcomes client -J <<<$'7\twrite corrupt-in\tcontents are wrong'
-	[ "$(values status verified verified_bytes)" = "7 False 0" ]
-}
-
-@test "--json is UTF-8, whatever the name of a file is" {
-	fake client "" -J -f $'no-\xff-such-\xed\xa0\x80-\u20ac\xc3'
-	iconv -f UTF-8 -t UTF-8 <<<"$output"
-	[[ $output == *"cannot read 'no-\\\\xff-such-\\\\xed\\\\xa0\\\\x80-€\\\\xc3'"* ]]
 }
 
 # bats test_tags=memory
@@ -1823,17 +1784,11 @@ device_that_counts() {
 	one-off	0	uncounted
 	one-off	0	counts
 	one-off	0	write iwarp counts
-	client --report	0	read	> no errors counted by double0
 	client --report	0	set:verdict.errors=1	> ?no errors counted by double0, nor by the peer's device
-	client --report	0	set:verdict.errors=0	!> peer's device
 	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 here, 18446744073709551614 there
 	client -J	0	read	disconnected.	> "errors_counted": { }
-	client -J	0	set:verdict.errors=121	disconnected.	> "errors_counted_by_peer": 120
 	END
-	outcomes check --duration 0 192.0.2.1 20000 <<-END
-	0	check payload:1048576	> counters  no errors counted by this host's device meanwhile
-	0	check payload:1048576 set:verdict.errors=2	> counters  errors counted: 0 here, 7 there?
-	END
+	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters  no errors counted by this host's device meanwhile"
 	rm -r "$FAKE_VERBS_DEVICE"
 	outcomes <<-END
 	client --report	0	uncounted
