@@ -26,6 +26,10 @@ documents() {
 	documents maps
 }
 
+@test "each word of the script of the fake library is in the table, and no other; the recipe has rows of the tests" {
+	documents script
+}
+
 @test "no document grows into a handbook again" {
 	documents lengths
 }
