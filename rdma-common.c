@@ -315,20 +315,25 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 		requests[run->count - 1].send_flags |= IBV_SEND_SIGNALED;
 }
 
-/* Makes a list of the work requests that may be posted now, BATCH at most; how many. */
-static unsigned int make_batch(struct connection *connection)
+/*
+ * Make a list of the work requests that may be posted now, BATCH at most. Return how many; `more`
+ * says whether others may be posted behind them.
+ */
+static unsigned int make_batch(struct connection *connection, bool *more)
 {
 	struct ibv_send_wr *requests = connection->batch->requests;
 	struct figures *figures = &connection->figures;
-	struct transfer_run run;
+	struct transfer_run run = { .more = true };
 	unsigned int count = 0;
 
-	while (count < BATCH && transfer_next(&connection->transfer, BATCH - count, &run)) {
+	while (count < BATCH && run.more &&
+	       transfer_next(&connection->transfer, BATCH - count, &run)) {
 		make_requests(connection, requests + count, &run);
 		count += run.count;
 		if (run.size > figures->request_bytes)
 			figures->request_bytes = run.size;
 	}
+	*more = run.more;
 	return count;
 }
 
@@ -349,6 +354,12 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	print_trace(&connection->log, "ibv_post_send: RDMA %s of %" PRIu64 " bytes in %u requests",
 		    last->opcode == IBV_WR_RDMA_WRITE ? "WRITE" : "READ", bytes, count);
 	return 0;
+}
+
+/* Look at every clock in the next turn: one was set, and may be due before all that are known. */
+static void look_at_clocks(struct connection *connection)
+{
+	connection->due = INT64_MIN;
 }
 
 /* Return the time `seconds` after `now`; INT64_MAX if passes are counted instead. */
@@ -391,6 +402,7 @@ static void start_clocks(struct connection *connection)
 	if (connection->protocol.operation == OPERATION_WRITE)
 		connection->source_time = connection->operation_time;
 	start_intervals(connection);
+	look_at_clocks(connection);
 }
 
 /* Start the clock of a timed READ by the peer, whose stream this side's source ends. */
@@ -401,6 +413,7 @@ static void start_source_clock(struct connection *connection)
 	if (connection->protocol.operation == OPERATION_READ)
 		connection->source_time =
 			end_of_passes(peer->passes, peer->seconds, connection->now);
+	look_at_clocks(connection);
 }
 
 /* Note the time at which work requests from this position on are posted. */
@@ -419,22 +432,22 @@ static void note_posting(struct connection *connection, uint64_t position)
 static int continue_operation(struct connection *connection)
 {
 	const uint64_t *posted = &connection->transfer.operation.posted;
-	uint64_t before = *posted;
-	unsigned int count;
+	bool more = true;
+	int error = 0;
 
 	if (connection->protocol.phase != PHASE_EXCHANGING ||
 	    connection->protocol.local != LOCAL_OPERATION_POSTED || !connection->protocol.operates)
 		return 0;
-	while ((count = make_batch(connection)) > 0) {
-		int error;
+	while (more && !error) {
+		uint64_t before = *posted;
+		unsigned int count = make_batch(connection, &more);
 
+		if (count == 0)
+			break;
 		note_posting(connection, before);
 		error = post_batch(connection, count, *posted - before);
-		if (error)
-			return error;
-		before = *posted;
 	}
-	return 0;
+	return error;
 }
 
 /* There is one slot for it. */
@@ -446,11 +459,13 @@ static bool window_is_allowed(const struct connection *connection)
 /* The peer is told how far this side is, if that is due. */
 static int send_window(struct connection *connection)
 {
-	struct message message = { .type = MSG_WINDOW };
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
+	struct message message;
 
+	connection->window_time = time;
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
+	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
 	return post_message(connection, &message);
@@ -622,20 +637,31 @@ static int64_t own_deadline(const struct connection *connection)
 	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
 }
 
-static int64_t session_due(struct connection *connection)
+/* Return the time of the next clock that is due; `own` is own_deadline(), or later. */
+static int64_t next_clock(const struct connection *connection, int64_t own)
 {
-	int64_t due = connection->deadline, own = own_deadline(connection);
+	int64_t due = earlier(connection->deadline, own);
 
-	if (own > connection->now) /* else it has been looked at, and the peer is waited for */
-		due = own;
-	if (window_is_allowed(connection))
-		due = earlier(due, transfer_window_time(&connection->transfer, connection->now));
 	if (connection->protocol.phase == PHASE_EXCHANGING) {
 		due = earlier(due, connection->probe_time);
 		due = earlier(due, earlier(connection->operation_time, connection->source_time));
 		due = earlier(due, connection->interval_time);
 	}
 	return due;
+}
+
+/* Return the time until which the thread may wait, if nothing else happens. */
+static int64_t session_due(const struct connection *connection)
+{
+	int64_t due = connection->due;
+
+	if (due <= connection->now) {
+		int64_t own = own_deadline(connection);
+
+		/* else it has been looked at, and the peer is waited for */
+		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
+	}
+	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
 }
 
 /* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
@@ -650,6 +676,7 @@ static void set_deadline(struct connection *connection, int64_t now)
 	connection->deadline = now + timeout;
 	connection->probe_interval = PROBE_MILLISECONDS;
 	connection->probe_time = now + connection->probe_interval;
+	connection->due = earlier(connection->due, connection->probe_time);
 }
 
 /* Follows up a step, besides its actions: traces and clocks. */
@@ -1123,11 +1150,11 @@ void connection_tell(struct connection *connection, enum news news)
 
 /*
  * This side has moved something by itself. That extends what it waits for from its own end, and not
- * what the peer, or the wire, owed before.
+ * what the peer, or the wire, owes; neither owes less for it.
  */
-static void extend_own_deadline(struct connection *connection, bool was_owed)
+static void extend_own_deadline(struct connection *connection)
 {
-	if (!was_owed)
+	if (!transfer_is_owed(&connection->transfer))
 		set_deadline(connection, connection->now);
 }
 
@@ -1135,17 +1162,18 @@ static void extend_own_deadline(struct connection *connection, bool was_owed)
 static bool fill_ring(struct connection *connection)
 {
 	struct failure failure; /* no 512 bytes are cleared in each turn */
-	bool was_owed, moved;
+	bool moved;
 
+	if (transfer_source_ended(&connection->transfer))
+		return false; /* the operation may repeat what is in the ring */
 	failure.status = STATUS_SUCCESS;
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
 		return helper_drop(connection->outgoing.helper);
-	was_owed = transfer_is_owed(&connection->transfer);
 	moved = outgoing_fill(&connection->outgoing, &connection->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
 		give_up(connection, &failure);
 	else if (moved)
-		extend_own_deadline(connection, was_owed);
+		extend_own_deadline(connection);
 	return moved;
 }
 
@@ -1191,8 +1219,11 @@ static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (transfer_is_whole(&connection->transfer))
+	if (transfer_is_whole(&connection->transfer)) {
 		withdraw_incoming(connection, &failure);
+		read_clock(connection); /* that may have taken long */
+	}
+	look_at_clocks(connection); /* with a helper, own_deadline() is earlier */
 	if (failure.status == STATUS_SUCCESS)
 		incoming_begin(&connection->incoming, &connection->transfer,
 			       &connection->engine->process, &failure);
@@ -1229,7 +1260,7 @@ static bool is_check_in_vain(const struct protocol *protocol)
 /* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
 static bool empty_ring(struct connection *connection)
 {
-	bool checking = connection->protocol.local == LOCAL_CHECKING, was_owed;
+	bool checking = connection->protocol.local == LOCAL_CHECKING;
 	struct incoming *incoming = &connection->incoming;
 	struct failure failure; /* as above */
 
@@ -1241,7 +1272,6 @@ static bool empty_ring(struct connection *connection)
 	}
 	if (!may_empty(connection))
 		return helper_drop(incoming->helper);
-	was_owed = transfer_is_owed(&connection->transfer);
 	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
 	    !begin_incoming(connection))
 		return true;
@@ -1250,7 +1280,7 @@ static bool empty_ring(struct connection *connection)
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:
-		extend_own_deadline(connection, was_owed);
+		extend_own_deadline(connection);
 		return true;
 	default:
 		end_incoming(connection, &failure);
@@ -1357,6 +1387,19 @@ static void end_durations(struct connection *connection)
 	}
 }
 
+/* Do what is due by now while messages and operations flow. */
+static void check_exchange_clocks(struct connection *connection)
+{
+	end_durations(connection);
+	if (connection->now >= connection->probe_time)
+		probe(connection);
+	if (connection->now >= connection->interval_time) {
+		end_interval(connection);
+		while (connection->interval_time <= connection->now) /* it may be late */
+			connection->interval_time += interval_length(connection);
+	}
+}
+
 /* On a terminal, how far the session is, if there is one alone. */
 static void show_progress(const struct connection *connection)
 {
@@ -1365,7 +1408,8 @@ static void show_progress(const struct connection *connection)
 	const struct transfer_sink *sink = &transfer->sink;
 	uint64_t done, all;
 
-	if (connection->protocol.local < LOCAL_OPERATION_POSTED ||
+	if (connection->protocol.phase != PHASE_EXCHANGING ||
+	    connection->protocol.local < LOCAL_OPERATION_POSTED ||
 	    atomic_load(&connection->engine->connection_count) > 1)
 		return;
 	if (connection->protocol.operates) {
@@ -1380,27 +1424,25 @@ static void show_progress(const struct connection *connection)
 			       connection->now_nanoseconds - connection->figures.started);
 }
 
-/* Does what is due by now: the deadline, the end of what is timed, a probe of the peer's adapter.
+/*
+ * Do what is due by now: the deadline, the end of what is timed, a probe of the peer's adapter.
+ * Before connection->due nothing is.
  */
 static void check_clocks(struct connection *connection)
 {
-	if (connection->now >= connection->deadline ||
-	    (connection->now >= own_deadline(connection) && own_delay(connection)))
-		expire_session(connection);
-	if (connection->protocol.phase != PHASE_EXCHANGING)
-		return;
-	end_durations(connection);
-	if (connection->now >= connection->probe_time)
-		probe(connection);
-	if (connection->now >= connection->interval_time) {
-		end_interval(connection);
-		while (connection->interval_time <= connection->now) /* it may be late */
-			connection->interval_time += interval_length(connection);
-	}
 	if (connection->now >= connection->progress_time) {
 		show_progress(connection);
 		connection->progress_time = connection->now + PROGRESS_MILLISECONDS;
 	}
+	if (connection->now < connection->due)
+		return;
+	if (connection->now >= connection->deadline ||
+	    (connection->now >= own_deadline(connection) && own_delay(connection)))
+		expire_session(connection);
+	if (connection->protocol.phase == PHASE_EXCHANGING)
+		check_exchange_clocks(connection);
+	/* past its own deadline this side looks in each turn at what it waits for */
+	connection->due = next_clock(connection, own_deadline(connection));
 }
 
 /* ---- Turn after turn ---- */
@@ -1444,6 +1486,8 @@ static int run_actions(struct connection *connection)
 		disconnect(connection);
 	if (actions & ACTION_FORCE_ERROR)
 		force_error(connection);
+	if (actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR))
+		read_clock(connection); /* that may have taken long */
 	return error;
 }
 
@@ -1553,6 +1597,16 @@ static int result_descriptor(const struct helper *helper)
 	return helper_is_asked(helper) ? helper_descriptor(helper) : -1;
 }
 
+/* Return the timeout of a wait that begins at the time of this turn. */
+static int milliseconds_left(const struct connection *connection)
+{
+	int64_t left = session_due(connection) - connection->now;
+
+	if (left <= 0)
+		return 0;
+	return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
 /* Waits, for `milliseconds` at most, until there is a completion event, news, or a result. */
 static void wait_for_descriptors(struct connection *connection, int milliseconds)
 {
@@ -1592,7 +1646,7 @@ static bool wait_for_work(struct connection *connection)
 		arm(connection);
 		return false;
 	}
-	wait_for_descriptors(connection, spins ? 0 : milliseconds_until(session_due(connection)));
+	wait_for_descriptors(connection, spins ? 0 : milliseconds_left(connection));
 	return true;
 }
 

@@ -176,6 +176,8 @@ struct connection {
 	/* Times in milliseconds, as now_milliseconds() counts. */
 	int64_t now; /* of this turn; also in nanoseconds: */
 	int64_t now_nanoseconds;
+	int64_t due;            /* no clock is due before; in the past: look at each */
+	int64_t window_time;    /* MSG_WINDOW is due then, as of this turn's end */
 	int64_t deadline;       /* the session fails if nothing happens before */
 	int64_t probe_time;     /* the peer's adapter is probed if nothing happens before */
 	int64_t probe_interval; /* that led to it */

@@ -142,7 +142,7 @@ static uint64_t source_end(const struct transfer *transfer)
 	return ready_end(transfer, stream);
 }
 
-static bool source_at_end(const struct transfer *transfer)
+bool transfer_source_ended(const struct transfer *transfer)
 {
 	return transfer->source.filled >= source_end(transfer);
 }
@@ -183,7 +183,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 
 	if (source->told_end)
 		return false;
-	return transfer->plan.writes ? transfer_operated(transfer) : source_at_end(transfer);
+	return transfer->plan.writes ? transfer_operated(transfer)
+				     : transfer_source_ended(transfer);
 }
 
 /*
@@ -215,6 +216,13 @@ static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 static bool has_news(const struct transfer *transfer)
 {
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
+}
+
+/* Forget the age of the news if a message has just told all of it: nothing else makes it old. */
+static void forget_told_news(struct transfer *transfer)
+{
+	if (!has_news(transfer))
+		transfer->news = TRANSFER_NEVER;
 }
 
 /*
@@ -274,7 +282,8 @@ static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return source_at_end(transfer) && source->told_ready == source->filled && is_marked(source);
+	return transfer_source_ended(transfer) && source->told_ready == source->filled &&
+	       is_marked(source);
 }
 
 /* Whether it owes MSG_DONE: in READ, not before it could read everything. */
@@ -321,7 +330,8 @@ uint64_t transfer_announce(struct transfer *transfer)
 	if (transfer->plan.writes || !source->stream.plan.present)
 		return 0;
 	source->told_ready = source->filled;
-	source->told_end = is_marked(source) && source_at_end(transfer);
+	source->told_end = is_marked(source) && transfer_source_ended(transfer);
+	forget_told_news(transfer);
 	return source->told_ready;
 }
 
@@ -364,9 +374,7 @@ static bool has_credit(const struct transfer *transfer)
 
 int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
-	if (!has_news(transfer))
-		transfer->news = TRANSFER_NEVER;
-	else if (transfer->news == TRANSFER_NEVER)
+	if (transfer->news == TRANSFER_NEVER && has_news(transfer))
 		transfer->news = now;
 	if (!has_credit(transfer))
 		return TRANSFER_NEVER;
@@ -495,7 +503,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 
 bool transfer_done_due(const struct transfer *transfer)
 {
-	return transfer_operated(transfer) && source_at_end(transfer) &&
+	return transfer_operated(transfer) && transfer_source_ended(transfer) &&
 	       is_marked(&transfer->source);
 }
 
@@ -509,6 +517,7 @@ uint64_t transfer_done(struct transfer *transfer)
 	source->told_end = true;
 	if (!transfer->plan.writes)
 		transfer->sink.told_taken = transfer->operation.completed;
+	forget_told_news(transfer);
 	return stream->repeats ? stream->plan.length : source->told_ready;
 }
 
@@ -552,6 +561,7 @@ void transfer_verdict(struct transfer *transfer)
 
 	sink->told_taken = taken(transfer);
 	sink->told_kept = sink->kept;
+	forget_told_news(transfer);
 }
 
 /* ---- The operation ---- */
@@ -602,12 +612,13 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/* The requests that may be posted now up to one that asks for a completion. */
-static struct transfer_run plan_run(const struct transfer *transfer, uint64_t most)
+/* The requests that may be posted now, up to position `limit` and to one that asks for a
+ * completion. */
+static struct transfer_run plan_run(const struct transfer *transfer, uint64_t limit, uint64_t most)
 {
 	const struct transfer_operation *operation = &transfer->operation;
 	const struct transfer_stream *stream = operated(transfer);
-	uint64_t bytes = operation_limit(transfer) - operation->posted;
+	uint64_t bytes = limit - operation->posted;
 	uint64_t straight = to_the_end(operation, stream);
 	uint64_t size = smaller(smaller(operation->size, bytes), straight);
 	bool same = size == stream->local_span && size == stream->remote_span;
@@ -647,6 +658,12 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run)
 		(struct transfer_signal){ operation->requests_posted, operation->posted };
 }
 
+/* Return true if another request may ask for a completion. */
+static bool has_signal(const struct transfer_operation *operation)
+{
+	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
+}
+
 /*
  * Selective signaling: one completion for depth/4 requests, and one for the last that can be posted
  * for now, for want of bytes or of depth: what comes after it may depend on it, and if nothing
@@ -657,16 +674,18 @@ bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer
 	const struct transfer_operation *operation = &transfer->operation;
 	uint64_t interval = operation->depth < 4 ? 1 : operation->depth / 4;
 	uint64_t left = operation->depth - transfer_outstanding(transfer);
-	uint64_t room = smaller(most, left);
-	uint64_t limit = operation_limit(transfer);
+	uint64_t room = smaller(most, left), limit;
 
-	if (room == 0 || operation->posted >= limit ||
-	    operation->signals_posted - operation->signals_completed == TRANSFER_SIGNALS)
+	if (room == 0 || !has_signal(operation))
 		return false;
-	*run = plan_run(transfer, smaller(room, interval - operation->unsignaled));
+	limit = operation_limit(transfer);
+	if (operation->posted >= limit)
+		return false;
+	*run = plan_run(transfer, limit, smaller(room, interval - operation->unsignaled));
 	run->signaled = operation->unsignaled + run->count == interval || run->count == left ||
 			operation->posted + run->size * run->count == limit;
 	count_run(transfer, run);
+	run->more = left > run->count && operation->posted < limit && has_signal(operation);
 	return true;
 }
 

@@ -176,6 +176,7 @@ struct transfer_run {
 	uint64_t stride; /* from one's offsets to the next one's; 0: each has the same bytes */
 	unsigned int count;
 	bool signaled; /* the last one asks for a completion, which stands for all before it, too */
+	bool more;     /* another run may be posted behind it now */
 };
 
 /* Begins. */
@@ -232,8 +233,8 @@ void transfer_verdict(struct transfer *transfer);
 
 /*
  * The next work requests that may be posted now, `most` at most. False: there are none. They count
- * as posted. Ask until false: only the last one of all those is sure to have the completion that
- * goes on with the rest.
+ * as posted. Ask until false, or until a run has no `more` behind it: only the last one of all
+ * those is sure to have the completion that goes on with the rest.
  */
 bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
@@ -265,6 +266,9 @@ bool transfer_operated(const struct transfer *transfer);
 
 /* What may be filled next. False: nothing for now. */
 bool transfer_fill(const struct transfer *transfer, struct piece *piece);
+
+/* Return true if nothing is left to be filled, now or later. */
+bool transfer_source_ended(const struct transfer *transfer);
 
 /* It filled the first `size` bytes of that piece. */
 void transfer_filled(struct transfer *transfer, uint64_t size);

@@ -881,8 +881,11 @@ TEST(more_is_in_flight_where_that_takes_little_time)
 static void post_alike(struct transfer *one, struct transfer *many, unsigned int most)
 {
 	struct transfer_run run, alone;
+	bool posted = false, more = true;
 
-	while (transfer_next(many, most, &run)) {
+	for (; transfer_next(many, most, &run); posted = true) {
+		assert_true(more);
+		more = run.more;
 		assert_in_range(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
 			assert_true(transfer_next(one, 1, &alone));
@@ -893,6 +896,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 			assert_int_equal(alone.signaled, run.signaled && i + 1 == run.count);
 		}
 	}
+	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
 	assert_memory_equal(one, many, sizeof(*one));
 }
