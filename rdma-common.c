@@ -432,12 +432,9 @@ static void note_posting(struct connection *connection, uint64_t position)
 static int continue_operation(struct connection *connection)
 {
 	const uint64_t *posted = &connection->transfer.operation.posted;
-	bool more = true;
+	bool more = connection->protocol.operates && operation_runs(&connection->protocol);
 	int error = 0;
 
-	if (connection->protocol.phase != PHASE_EXCHANGING ||
-	    connection->protocol.local != LOCAL_OPERATION_POSTED || !connection->protocol.operates)
-		return 0;
 	while (more && !error) {
 		uint64_t before = *posted;
 		unsigned int count = make_batch(connection, &more);
@@ -481,30 +478,14 @@ static int send_done(struct connection *connection)
 		done.length = bytes;
 		done.value = connection->outgoing.pass_digest;
 	}
-	connection->done_posted = true;
 	return post_message(connection, &done);
 }
 
-/* MSG_DONE is due: behind the last WRITE, or when the last READ has completed. */
-static bool done_is_due(const struct connection *connection)
+bool operation_completed(const struct connection *connection)
 {
-	const struct protocol *protocol = &connection->protocol;
-	enum local_stage stage =
-		done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED : LOCAL_DONE_POSTED;
-
-	return protocol->phase == PHASE_EXCHANGING && protocol->local == stage &&
-	       !connection->done_posted && transfer_done_due(&connection->transfer);
-}
-
-/* True if EVENT_OPERATION_COMPLETED is due, also when the disconnection has overtaken it. */
-static bool is_operation_over(const struct connection *connection)
-{
-	const struct protocol *protocol = &connection->protocol;
-
-	return protocol->phase < PHASE_FINISHED && protocol->local == LOCAL_OPERATION_POSTED &&
+	return connection->protocol.local >= LOCAL_OPERATION_POSTED &&
 	       !connection->operation_failed && transfer_outstanding(&connection->transfer) == 0 &&
-	       (done_follows_at_once(protocol) ? connection->done_posted
-					       : transfer_done_due(&connection->transfer));
+	       transfer_done_due(&connection->transfer);
 }
 
 /* Of the port that the connection uses. */
@@ -599,6 +580,14 @@ static void end_intervals(struct connection *connection)
 	connection->interval_time = INT64_MAX;
 }
 
+/* All of the operation has completed: report that, once. */
+static void end_operation(struct connection *connection)
+{
+	end_intervals(connection);
+	if (connection->protocol.operates)
+		print_status(&connection->log, "send completed successfully.");
+}
+
 /* The peer's region is known: the operation is posted from now on. */
 static void begin_operation(struct connection *connection)
 {
@@ -690,10 +679,8 @@ static void follow_step(struct connection *connection, const struct protocol *be
 		print_trace(&connection->log, "%s: %s, %s, %s", event_name(type),
 			    phase_name(now->phase), local_stage_name(now->local),
 			    remote_stage_name(now->remote));
-	if (type == EVENT_OPERATION_COMPLETED && now->operates) {
-		end_intervals(connection);
-		print_status(&connection->log, "send completed successfully.");
-	}
+	if (type == EVENT_DONE_DUE && operation_completed(connection))
+		end_operation(connection);
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
@@ -839,15 +826,14 @@ static void handle_done(struct connection *connection, const struct message *mes
 /* The peer's verdict on the outgoing payload, or that it gave up before it could have one. */
 static void handle_verdict(struct connection *connection, uint64_t value)
 {
-	bool early = value != STATUS_SUCCESS &&
-		     (!connection->done_posted || connection->protocol.remote < REMOTE_DONE);
+	bool early = value != STATUS_SUCCESS && (!connection->protocol.done_posted ||
+						 connection->protocol.remote < REMOTE_DONE);
 	const enum remote_stage before = connection->protocol.remote;
 	struct failure failure = { .status = STATUS_SUCCESS };
 	bool counts;
 
-	/* of a WRITE the state machine does not know when MSG_DONE is posted */
 	if (value == STATUS_SUCCESS && connection->protocol.remote == REMOTE_DONE &&
-	    connection->protocol.verifying && !connection->done_posted) {
+	    connection->protocol.verifying && !connection->protocol.done_posted) {
 		connection_fail(
 			connection, STATUS_CONTENTS_WRONG,
 			"the peer judged what this side had not sent yet: its MSG_VERDICT is "
@@ -936,9 +922,8 @@ static void handle_operation_completion(struct connection *connection)
 	/* the adapter there answers for a program that stands still */
 	if (!transfer_waits_for_peer(&connection->transfer))
 		set_deadline(connection, connection->now);
-	/* before the completion of MSG_DONE, which may have come with this one */
-	if (is_operation_over(connection))
-		connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+	if (connection->protocol.local == LOCAL_DONE_POSTED && operation_completed(connection))
+		end_operation(connection);
 }
 
 /* A message has been sent. Of verdict and window no status line is printed. */
@@ -995,7 +980,8 @@ static bool counts_as_sent(const struct connection *connection, const struct ibv
 
 	return connection->limits.iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
 	       completion->wr_id == make_wr_id(WR_MESSAGE, MSG_DONE) && !protocol->verifying &&
-	       protocol->local == LOCAL_DONE_POSTED && protocol->remote == REMOTE_DONE;
+	       protocol->local == LOCAL_DONE_POSTED && protocol->remote == REMOTE_DONE &&
+	       !connection->operation_failed;
 }
 
 /* One work request, or several of the operation, completed or were flushed. */
@@ -1480,6 +1466,8 @@ static int run_actions(struct connection *connection)
 		error = send_mr(connection);
 	if (actions & ACTION_POST_OPERATION && exchanging)
 		begin_operation(connection);
+	if (actions & ACTION_SEND_DONE && exchanging && !error)
+		error = send_done(connection);
 	if (actions & ACTION_SEND_VERDICT && exchanging && !error)
 		error = send_verdict(connection);
 	if (actions & ACTION_DISCONNECT)
@@ -1496,11 +1484,7 @@ static int post_what_is_due(struct connection *connection)
 {
 	int error = continue_operation(connection);
 
-	if (!error)
-		error = send_window(connection);
-	if (!error && done_is_due(connection))
-		error = send_done(connection);
-	return error;
+	return error ? error : send_window(connection);
 }
 
 /* True if nothing is posted any more, and all that was has completed. */
@@ -1518,21 +1502,19 @@ static bool is_drained(const struct connection *connection)
  */
 static void advance(struct connection *connection)
 {
-	bool over;
-
 	do {
-		int error = run_actions(connection);
+		int error = connection->actions ? run_actions(connection) : 0;
 
 		if (!error)
 			error = post_what_is_due(connection);
-		over = !error && is_operation_over(connection);
 		if (error)
 			note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
-		if (over) /* MSG_DONE may be due now */
-			connection_handle(connection, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+		else if (operation_runs(&connection->protocol) &&
+			 transfer_done_due(&connection->transfer))
+			connection_handle(connection, EVENT_DONE_DUE, STATUS_SUCCESS);
 		if (is_drained(connection))
 			connection_handle(connection, EVENT_DRAINED, STATUS_SUCCESS);
-	} while ((over || connection->actions) && connection->protocol.phase < PHASE_FINISHED);
+	} while (connection->actions && connection->protocol.phase < PHASE_FINISHED);
 }
 
 /*

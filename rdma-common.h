@@ -189,7 +189,6 @@ struct connection {
 	int64_t interval_begin;
 	uint64_t interval_bytes;
 
-	bool done_posted;                  /* MSG_DONE */
 	bool operation_failed;             /* a work request of the operation did, or was flushed */
 	bool window_outstanding;           /* a MSG_WINDOW has not completed yet */
 	bool armed;                        /* the completion queue will make an event */
@@ -246,6 +245,12 @@ struct counters connection_growth(const struct connection *connection);
 
 /* Work requests in the send queue that have not completed. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);
+
+/*
+ * Return true if all of this side's operation has completed, and it has sent all that it sends. As
+ * connection_handle(), or once the thread has ended.
+ */
+bool operation_completed(const struct connection *connection);
 
 /* The rate of this side's operation in bit/s; 0: nothing was measured. The thread does not run. */
 double operation_rate(const struct connection *connection);

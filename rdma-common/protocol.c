@@ -8,25 +8,18 @@
 
 const char *event_name(enum event_type type)
 {
-	static const char *const names[] = { NAME(EVENT_ESTABLISHED),
-					     NAME(EVENT_MR_RECEIVED),
-					     NAME(EVENT_DONE_RECEIVED),
-					     NAME(EVENT_VERDICT_RECEIVED),
-					     NAME(EVENT_PEER_GAVE_UP),
-					     NAME(EVENT_MR_SENT),
-					     NAME(EVENT_OPERATION_COMPLETED),
-					     NAME(EVENT_DONE_SENT),
-					     NAME(EVENT_VERDICT_SENT),
-					     NAME(EVENT_CHECKED),
-					     NAME(EVENT_GAVE_UP),
-					     NAME(EVENT_FAILED),
-					     NAME(EVENT_SEND_REFUSED),
-					     NAME(EVENT_RECEIVE_REFUSED),
-					     NAME(EVENT_FLUSHED),
-					     NAME(EVENT_DISCONNECTED),
-					     NAME(EVENT_DRAINED),
-					     NAME(EVENT_DEADLINE),
-					     NAME(EVENT_INTERRUPTED) };
+	static const char *const names[] = {
+		NAME(EVENT_ESTABLISHED),   NAME(EVENT_MR_RECEIVED),
+		NAME(EVENT_DONE_RECEIVED), NAME(EVENT_VERDICT_RECEIVED),
+		NAME(EVENT_PEER_GAVE_UP),  NAME(EVENT_MR_SENT),
+		NAME(EVENT_DONE_DUE),      NAME(EVENT_DONE_SENT),
+		NAME(EVENT_VERDICT_SENT),  NAME(EVENT_CHECKED),
+		NAME(EVENT_GAVE_UP),       NAME(EVENT_FAILED),
+		NAME(EVENT_SEND_REFUSED),  NAME(EVENT_RECEIVE_REFUSED),
+		NAME(EVENT_FLUSHED),       NAME(EVENT_DISCONNECTED),
+		NAME(EVENT_DRAINED),       NAME(EVENT_DEADLINE),
+		NAME(EVENT_INTERRUPTED)
+	};
 
 	return names[type];
 }
@@ -41,17 +34,13 @@ const char *phase_name(enum phase phase)
 
 const char *local_stage_name(enum local_stage local)
 {
-	static const char *const names[] = { NAME(LOCAL_IDLE),
-					     NAME(LOCAL_MR_POSTED),
-					     NAME(LOCAL_MR_SENT),
-					     NAME(LOCAL_OPERATION_POSTED),
-					     NAME(LOCAL_OPERATION_COMPLETED),
-					     NAME(LOCAL_DONE_POSTED),
-					     NAME(LOCAL_DONE_SENT),
-					     NAME(LOCAL_CHECKING),
-					     NAME(LOCAL_CHECKED),
-					     NAME(LOCAL_VERDICT_POSTED),
-					     NAME(LOCAL_VERDICT_SENT) };
+	static const char *const names[] = {
+		NAME(LOCAL_IDLE),           NAME(LOCAL_MR_POSTED),
+		NAME(LOCAL_MR_SENT),        NAME(LOCAL_OPERATION_POSTED),
+		NAME(LOCAL_DONE_POSTED),    NAME(LOCAL_DONE_SENT),
+		NAME(LOCAL_CHECKING),       NAME(LOCAL_CHECKED),
+		NAME(LOCAL_VERDICT_POSTED), NAME(LOCAL_VERDICT_SENT)
+	};
 
 	return names[local];
 }
@@ -180,9 +169,9 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
-bool done_follows_at_once(const struct protocol *protocol)
+bool operation_runs(const struct protocol *protocol)
 {
-	return protocol->operates && protocol->operation == OPERATION_WRITE;
+	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED;
 }
 
 /* A message of the peer's: in its turn, or it breaks the protocol. */
@@ -200,10 +189,7 @@ static void receive(struct step *step, enum remote_stage message)
 		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
 		break;
 	default: /* judges what our MSG_DONE announced */
-		our_turn_first =
-			protocol->verifying &&
-			protocol->local >= (done_follows_at_once(protocol) ? LOCAL_OPERATION_POSTED
-									   : LOCAL_DONE_POSTED);
+		our_turn_first = protocol->verifying && protocol->done_posted;
 	}
 	if (message != protocol->remote + 1 || !our_turn_first) {
 		begin_closing(step, STATUS_CONTENTS_WRONG);
@@ -211,6 +197,16 @@ static void receive(struct step *step, enum remote_stage message)
 	}
 	establish(protocol);
 	protocol->remote = message;
+}
+
+/* MSG_DONE is due: post it, once. */
+static void post_done(struct step *step)
+{
+	if (!operation_runs(&step->protocol))
+		return;
+	step->protocol.local = LOCAL_DONE_POSTED;
+	step->protocol.done_posted = true;
+	step->actions |= ACTION_SEND_DONE;
 }
 
 /*
@@ -381,10 +377,8 @@ static void record_exchange(struct step *step, struct event event)
 	case EVENT_MR_SENT:
 		complete(step, LOCAL_MR_POSTED, LOCAL_MR_SENT);
 		break;
-	case EVENT_OPERATION_COMPLETED:
-		complete(step, LOCAL_OPERATION_POSTED,
-			 done_follows_at_once(protocol) ? LOCAL_DONE_POSTED
-							: LOCAL_OPERATION_COMPLETED);
+	case EVENT_DONE_DUE:
+		post_done(step);
 		break;
 	case EVENT_DONE_SENT:
 		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
@@ -470,8 +464,6 @@ static void proceed(struct step *step)
 	} else if (may_post && protocol->local == LOCAL_MR_SENT && protocol->remote >= REMOTE_MR) {
 		protocol->local = LOCAL_OPERATION_POSTED;
 		step->actions |= ACTION_POST_OPERATION;
-	} else if (may_post && protocol->local == LOCAL_OPERATION_COMPLETED) {
-		protocol->local = LOCAL_DONE_POSTED;
 	} else if (protocol->local == LOCAL_DONE_SENT &&
 		   (protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT)) {
 		protocol->local = LOCAL_CHECKING;

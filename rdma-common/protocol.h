@@ -26,7 +26,6 @@ enum local_stage {
 	LOCAL_MR_POSTED,
 	LOCAL_MR_SENT,
 	LOCAL_OPERATION_POSTED,
-	LOCAL_OPERATION_COMPLETED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
 	LOCAL_CHECKING, /* the incoming payload is being verified, and stored: EVENT_CHECKED */
@@ -57,6 +56,7 @@ struct protocol {
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
+	bool done_posted;    /* MSG_DONE is */
 	bool gave_up;        /* the payload of either direction cannot be had, or be kept */
 	bool connected;      /* a connection stood, so DISCONNECTED will be reported */
 	bool disconnected;   /* it was */
@@ -75,7 +75,7 @@ enum event_type {
 	EVENT_VERDICT_RECEIVED, /* status: what the peer found */
 	EVENT_PEER_GAVE_UP,     /* status: its bad verdict, ahead of its MSG_DONE or this side's */
 	EVENT_MR_SENT,
-	EVENT_OPERATION_COMPLETED, /* and nothing that this side sends is left to be sent */
+	EVENT_DONE_DUE, /* operation_runs(), and transfer_done_due() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
 	EVENT_CHECKED, /* LOCAL_CHECKING is over; status: what was found */
@@ -96,16 +96,14 @@ struct event {
 	enum status status;
 };
 
-/*
- * Actions for the caller, in this order. MSG_DONE has none: the caller sees by the state that it is
- * due. Bits of a set.
- */
+/* Actions for the caller, in this order. Bits of a set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
-	ACTION_SEND_VERDICT = 1 << 2,
-	ACTION_DISCONNECT = 1 << 3,
-	ACTION_FORCE_ERROR = 1 << 4, /* force the queue pair into the error state */
+	ACTION_SEND_DONE = 1 << 2,
+	ACTION_SEND_VERDICT = 1 << 3,
+	ACTION_DISCONNECT = 1 << 4,
+	ACTION_FORCE_ERROR = 1 << 5, /* force the queue pair into the error state */
 };
 
 struct step {
@@ -133,15 +131,10 @@ struct step protocol_step(struct protocol protocol, struct event event);
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
 /*
- * True if MSG_DONE is posted behind the operation, which need not have completed. It follows a
- * WRITE in order. A SEND may overtake a READ, and the peer would free what is still being read, so
- * MSG_DONE waits for the READ to complete.
- *
- * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
- * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
- * while a fenced SEND waits for one of its own.
+ * Return true while requests of this side's operation may be posted: from both MSG_MR until this
+ * side's MSG_DONE. The caller then asks transfer_done_due(), and feeds EVENT_DONE_DUE.
  */
-bool done_follows_at_once(const struct protocol *protocol);
+bool operation_runs(const struct protocol *protocol);
 
 /* Names for traces and tests. The strings are static. */
 const char *event_name(enum event_type type);

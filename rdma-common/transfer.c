@@ -162,10 +162,16 @@ static bool sink_ended(const struct transfer *transfer)
 	return sink->done || sink->ready == ready_end(transfer, &sink->stream);
 }
 
+bool done_follows_at_once(bool writes)
+{
+	return writes;
+}
+
 bool transfer_operated(const struct transfer *transfer)
 {
 	const struct transfer_operation *operation = &transfer->operation;
-	uint64_t position = transfer->plan.writes ? operation->posted : operation->completed;
+	bool posted = done_follows_at_once(transfer->plan.writes);
+	uint64_t position = posted ? operation->posted : operation->completed;
 
 	return position == operated(transfer)->length;
 }

@@ -214,8 +214,20 @@ struct window transfer_window(struct transfer *transfer);
 const char *transfer_accept(struct transfer *transfer, const struct window *window);
 
 /*
- * Whether MSG_DONE may be posted: operated to the end (READ: completed, because a SEND may overtake
- * a READ), the source at its end, and that end marked if the length was not agreed.
+ * Return true if MSG_DONE follows the operation at once, which need not have completed. It follows
+ * a WRITE in order. A SEND may overtake a READ, and the peer would free what is still being read,
+ * so MSG_DONE waits for the READ to complete.
+ *
+ * IBV_SEND_FENCE would let the adapter wait, but in Linux 6.1 neither software adapter can be left
+ * to it: over Soft-RoCE a fenced SEND is now and then never sent, and soft-iWARP answers no READ
+ * while a fenced SEND waits for one of its own.
+ */
+bool done_follows_at_once(bool writes);
+
+/*
+ * Return true if MSG_DONE is due while the operation runs (operation_runs()): this side has
+ * operated to the end, as done_follows_at_once() says; its source is at the end; and the peer knows
+ * that end if the length was not agreed. A side that does not operate has nothing to wait for.
  */
 bool transfer_done_due(const struct transfer *transfer);
 

@@ -63,7 +63,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		.connected = protocol->connected,
 		.hello = connection->agreement.peer,
 		.port = source_port(connection->id),
-		.operated = protocol->local >= LOCAL_OPERATION_COMPLETED && !protocol->gave_up,
+		.operated = operation_completed(connection) && !protocol->gave_up,
 		.peer_operated =
 			protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT,
 		.verified = protocol_verified(protocol),

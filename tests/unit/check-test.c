@@ -316,6 +316,8 @@ static void run_one(struct probe *probe)
 			      .local = turn->local,
 			      .remote = turn->remote,
 			      .verdict = turn->verdict },
+		.transfer = { .source.told_end = true,
+			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.rejected = turn->rejected,
 		.rejection = { turn->greeting, { .refusal = (uint8_t)turn->refusal } },
 		.agreement.peer.mtu = (uint8_t)path.mtu,
@@ -459,7 +461,7 @@ static const enum status REFUSAL = STATUS_REFUSED;
 static const enum status BROKEN = STATUS_LOCAL_FAILURE;
 static const enum status STOPPED = STATUS_INTERRUPTED;
 static const enum local_stage POSTED = LOCAL_OPERATION_POSTED;
-static const enum local_stage DONE = LOCAL_OPERATION_COMPLETED;
+static const enum local_stage DONE = LOCAL_DONE_POSTED;
 
 static const char all_verified[] =
 	"*ok: 1048576 bytes: client to server verified, server to client verified";

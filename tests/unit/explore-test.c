@@ -18,7 +18,8 @@
  *
  * And of the rest of the program:
  * - a worker may fail at any time until the incoming payload is checked: EVENT_GAVE_UP; two may;
- * - MSG_DONE is posted behind a WRITE as soon as its source has ended, so it may never be.
+ * - a source ends sooner or later, so MSG_DONE is due at any time from when done_follows_at_once()
+ *   allows it.
  *
  * To see that it can find something, it is run with broken state machines as well. What one of them
  * may post, and when, is for protocol-test.c, whatever events come.
@@ -45,7 +46,6 @@ enum fate {
 	FATE_EXECUTED = 1 << 1, /* message delivered, payload where it belongs */
 	FATE_RETURNED = 1 << 2, /* its completion was handled */
 	FATE_DEAD = 1 << 3,     /* will never be executed */
-	FATE_OMITTED = 1 << 4,  /* never posted, although the machine has asked for it */
 };
 
 /* The news that the connection has ended, on its way to a side. Only ever goes up. */
@@ -84,7 +84,6 @@ struct side {
 	uint8_t broken;             /* the queue pair is in the error state */
 	uint8_t receives_returned;  /* flushed */
 	uint8_t verified;           /* EVENT_CHECKED was handled */
-	uint8_t empty_returned;     /* EVENT_OPERATION_COMPLETED was, without an operation */
 	uint8_t giving_up;          /* enum giving_up */
 };
 
@@ -124,6 +123,7 @@ static const char *const violation_names[] = { VIOLATIONS(TEXT) };
 	occurrence(OCCURRENCE_START, "starts") \
 	occurrence(OCCURRENCE_EVENT, "gets")                                    /* the event's type */ \
 	occurrence(OCCURRENCE_EXECUTED, "has its request executed:")            /* work request */ \
+	occurrence(OCCURRENCE_COMPLETED, "gets the completion of its operation") \
 	occurrence(OCCURRENCE_DISCONNECT, "disconnects, in its main thread") \
 	occurrence(OCCURRENCE_FLUSH, "has an adapter that learns of the end")   /* before the program does */ \
 	occurrence(OCCURRENCE_LOSS, "loses the network, which is noticed by")   /* bits of the sides */
@@ -269,8 +269,7 @@ static int distance_from_start(const struct world *world)
 		else
 			distance += side->protocol.phase + side->protocol.overdue + side->received +
 				    side->established + side->notice + side->disconnection +
-				    side->broken + side->receives_returned + side->verified +
-				    side->empty_returned;
+				    side->broken + side->receives_returned + side->verified;
 		for (int request = 0; request < REQUESTS; request++)
 			distance += __builtin_popcount(side->requests[request]);
 	}
@@ -343,18 +342,6 @@ static void kill_after(struct side *side, enum request request)
 static void post(struct side *side, enum request request)
 {
 	set(side, request, FATE_POSTED | (side->broken ? FATE_DEAD : 0));
-}
-
-/*
- * MSG_DONE behind a WRITE whose source has not ended: the machine has asked for it, and it is not
- * posted yet.
- */
-static bool done_may_be_missing(const struct side *side, enum role role)
-{
-	return setting.operation == OPERATION_WRITE && operates(role) &&
-	       side->requests[REQUEST_DONE] == FATE_POSTED &&
-	       !is(side, REQUEST_OPERATION, FATE_RETURNED) &&
-	       !is(side, REQUEST_VERDICT, FATE_POSTED);
 }
 
 static bool outstanding(const struct side *side)
@@ -460,7 +447,7 @@ static void judge_ending(const struct world *world, enum role role)
 		violate(VIOLATION_FALSE_FAILURE);
 }
 
-#define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | SENDS_DONE | ACTION_SEND_VERDICT)
+#define POSTS (ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
 
 static bool is_refused(const struct side *side, unsigned int actions)
 {
@@ -479,7 +466,7 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 		post(side, REQUEST_OPERATION);
 	if (actions & ACTION_POST_OPERATION && !operates(role))
 		set(side, REQUEST_OPERATION, FATE_EXECUTED | FATE_RETURNED); /* nothing to do */
-	if (actions & SENDS_DONE)
+	if (actions & ACTION_SEND_DONE)
 		post(side, REQUEST_DONE);
 	if (actions & ACTION_SEND_VERDICT)
 		post(side, REQUEST_VERDICT);
@@ -499,6 +486,13 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 /* protocol_step(), broken in this way. */
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
+/* All that was posted has completed, and nothing more will be. */
+static bool is_drained(const struct side *side)
+{
+	return side->protocol.phase == PHASE_CLOSING && !side->protocol.drained &&
+	       !outstanding(side);
+}
+
 /* Feeds an event to one of ours, and those that follow from it at once. */
 static void feed(struct world *world, enum role role, struct event event)
 {
@@ -507,14 +501,11 @@ static void feed(struct world *world, enum role role, struct event event)
 
 	do {
 		struct step step = take_step(setting.fault, unpack(side, role), event);
-		unsigned int actions =
-			actions_and_done((enum local_stage)side->protocol.local, &step);
-		bool refused = is_refused(side, actions);
+		bool refused = is_refused(side, step.actions);
 
 		protocol_pack(&side->protocol, &step.protocol);
-		perform(world, role, actions);
-		again = refused || (side->protocol.phase == PHASE_CLOSING &&
-				    !side->protocol.drained && !outstanding(side));
+		perform(world, role, step.actions);
+		again = refused || is_drained(side);
 		event.type = refused ? EVENT_SEND_REFUSED : EVENT_DRAINED;
 	} while (again && exploration.violation == VIOLATION_NONE);
 }
@@ -522,6 +513,7 @@ static void feed(struct world *world, enum role role, struct event event)
 /*
  * The tutorial's program: it counts completions and messages, posts MSG_DONE together with its
  * READ, disconnects at once when it has three of one and two of the other, and dies of any error.
+ * EVENT_DONE_DUE stands for the completion of its operation.
  */
 static void feed_tutorial(struct world *world, enum role role, struct event event)
 {
@@ -531,7 +523,7 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 	if (event.type == EVENT_MR_RECEIVED || event.type == EVENT_DONE_RECEIVED) {
 		side->protocol.remote++;
 		begins = !is(side, REQUEST_MR, FATE_POSTED);
-	} else if (event.type == EVENT_MR_SENT || event.type == EVENT_OPERATION_COMPLETED ||
+	} else if (event.type == EVENT_MR_SENT || event.type == EVENT_DONE_DUE ||
 		   event.type == EVENT_DONE_SENT) {
 		side->protocol.local++;
 	} else if (event.type != EVENT_ESTABLISHED) {
@@ -592,7 +584,7 @@ static void executions(const struct world *world, enum role role)
 
 static const enum event_type completion_events[REQUESTS] = {
 	[REQUEST_MR] = EVENT_MR_SENT,
-	[REQUEST_OPERATION] = EVENT_OPERATION_COMPLETED,
+	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* to the tutorial's program */
 	[REQUEST_DONE] = EVENT_DONE_SENT,
 	[REQUEST_VERDICT] = EVENT_VERDICT_SENT,
 };
@@ -619,6 +611,19 @@ static void failures(const struct world *world, enum role role, enum request req
 	}
 }
 
+/* A request of this side's has completed well. `world` is a copy that may be changed. */
+static void succeed(struct world *world, enum role role, enum request request)
+{
+	if (request != REQUEST_OPERATION || setting.tutorial[role]) {
+		proceed(world, role, completion_events[request], STATUS_SUCCESS);
+		return;
+	}
+	if (is_drained(&world->sides[role]))
+		feed(world, role, (struct event){ EVENT_DRAINED, STATUS_SUCCESS });
+	exploration.goes_on = true;
+	arrive(world, (struct label){ (uint8_t)role, OCCURRENCE_COMPLETED, 0, 0 });
+}
+
 /* The next completion of this side's send queue: a success, a flush or an error. */
 static void completions(const struct world *world, enum role role)
 {
@@ -639,7 +644,7 @@ static void completions(const struct world *world, enum role role)
 		}
 		set(&next.sides[role], request, FATE_RETURNED);
 		if (!missing && (executed || (early && !read && !is(side, request, FATE_DEAD))))
-			proceed(&next, role, completion_events[request], STATUS_SUCCESS);
+			succeed(&next, role, request);
 		next = *world;
 		if (side->broken && (!executed || world->faults)) {
 			kill_after(&next.sides[role], request);
@@ -670,19 +675,11 @@ static enum request next_message(const struct side *side, const struct side *pee
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
-	struct side *side = &world->sides[role];
 	enum status verdict = as_received((enum status)world->sides[!role].protocol.check);
-	struct world other = *world;
+	bool early = verdict != STATUS_SUCCESS &&
+		     (!after_done || !world->sides[role].protocol.done_posted);
 
-	if (verdict != STATUS_SUCCESS && (!after_done || !is(side, REQUEST_DONE, FATE_POSTED))) {
-		happen(world, role, EVENT_PEER_GAVE_UP, verdict);
-		return;
-	}
-	happen(world, role, EVENT_VERDICT_RECEIVED, verdict);
-	if (verdict != STATUS_SUCCESS && done_may_be_missing(&other.sides[role], role)) {
-		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
-		happen(&other, role, EVENT_PEER_GAVE_UP, verdict);
-	}
+	happen(world, role, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED, verdict);
 }
 
 /* Messages that have arrived, and when there are no more, the flush of the receives. */
@@ -710,16 +707,18 @@ static void receptions(const struct world *world, enum role role)
 	}
 }
 
-/* A side that does not operate has nothing left to be sent, sooner or later. */
-static void empty_operations(const struct world *world, enum role role)
+/* MSG_DONE is due: the source of this side has ended, and its operation allows it. */
+static void dues(const struct world *world, enum role role)
 {
+	const struct side *side = &world->sides[role];
+	bool early = done_follows_at_once(setting.operation == OPERATION_WRITE) ||
+		     setting.fault == FAULT_DONE_WITH_READ;
+	const struct protocol protocol = unpack(side, role);
 	struct world next = *world;
 
-	if (operates(role) || world->sides[role].empty_returned ||
-	    !is(&world->sides[role], REQUEST_OPERATION, FATE_POSTED))
-		return;
-	next.sides[role].empty_returned = 1;
-	proceed(&next, role, EVENT_OPERATION_COMPLETED, STATUS_SUCCESS);
+	if (!setting.tutorial[role] && operation_runs(&protocol) &&
+	    (early || is(side, REQUEST_OPERATION, FATE_RETURNED)))
+		proceed(&next, role, EVENT_DONE_DUE, STATUS_SUCCESS);
 }
 
 /* The verification that was started is over, sooner or later. */
@@ -808,7 +807,7 @@ static void worker_failures(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
 	enum status reason = side->giving_up ? STATUS_CONTENTS_WRONG : STATUS_LOCAL_FAILURE;
-	struct world next = *world, other;
+	struct world next = *world;
 
 	if (setting.tutorial[role] || world->worker_failures == WORKER_FAILURES ||
 	    (world->faults && !fault_possible(world)) ||
@@ -817,12 +816,7 @@ static void worker_failures(const struct world *world, enum role role)
 	next.worker_failures++;
 	if (!side->giving_up)
 		next.sides[role].giving_up = (uint8_t)way_of_giving_up(side, role);
-	other = next;
 	happen(&next, role, EVENT_GAVE_UP, reason);
-	if (side->protocol.phase == PHASE_EXCHANGING && done_may_be_missing(side, role)) {
-		other.sides[role].requests[REQUEST_DONE] = FATE_OMITTED;
-		happen(&other, role, EVENT_GAVE_UP, reason);
-	}
 }
 
 /* The network goes; what was under way is lost, and so are the news of it where not in `noticed`.
@@ -892,7 +886,7 @@ static void make_successors(const struct world *world)
 		finished = false;
 		completions(world, role);
 		receptions(world, role);
-		empty_operations(world, role);
+		dues(world, role);
 		verifications(world, role);
 		disconnections(world, role);
 		manager_events(world, role);
@@ -976,7 +970,7 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 {
 	switch (fault) {
 	case FAULT_WAITS_FOR_NOTHING:
-		return type == EVENT_OPERATION_COMPLETED && !protocol->operates;
+		return type == EVENT_DONE_DUE && !protocol->operates;
 	case FAULT_NO_DEADLINE:
 		return type == EVENT_DEADLINE;
 	case FAULT_IGNORES:
@@ -989,8 +983,6 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 /* What it takes state and event for. */
 static void mistake(enum fault fault, struct protocol *protocol, struct event *event)
 {
-	if (fault == FAULT_DONE_WITH_READ)
-		protocol->operation = OPERATION_WRITE;
 	if (event->type == EVENT_GAVE_UP &&
 	    (fault == FAULT_WITHOUT_A_WORD || (fault == FAULT_TWICE && protocol->gave_up)))
 		event->type = EVENT_FAILED;
@@ -1057,7 +1049,7 @@ static const struct {
 	{ "a client does not wait for the verdict", 0, { .fault = FAULT_IMPATIENT_CLIENT }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
 	{ "a side disconnects while the peer works", 0, { .fault = FAULT_DISCONNECTS_DONE }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
 	{ "success that nobody confirmed", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
-	{ "a side waits for what it does not do", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "a side waits for what it does not do", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true }, VIOLATION_ENDLESS, EVENT_DONE_DUE },
 	{ "only its deadline would end a session", 0, { .fault = FAULT_NEVER_DISCONNECTS }, VIOLATION_STUCK, EVENT_TYPES },
 	{ "a session may never end", 0, { .fault = FAULT_NO_DEADLINE }, VIOLATION_ENDLESS, EVENT_DEADLINE },
 	{ "a peer ignores an early verdict", 0, { .fault = FAULT_IGNORES }, VIOLATION_STUCK, EVENT_TYPES },

@@ -38,7 +38,6 @@ struct session {
 	enum status status; /* how it ends */
 };
 
-#define OPERATE (ACTION_POST_OPERATION | SENDS_DONE)
 #define GOOD    STATUS_SUCCESS
 #define WRONG   STATUS_CONTENTS_WRONG
 #define FAILED  STATUS_LOCAL_FAILURE
@@ -56,18 +55,18 @@ static const struct session sessions[] = {
 { "a server delivers, verifies and waits for the client to go", DONE, "s", "rwn", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "done waits for a read", OPERATING, "cs", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_OPERATION_COMPLETED, SENDS_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
 { "the peer may be done before this side's MSG_MR is known to have left", NEW, "s", "w", false,
-  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
+  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
 { "a message may overtake the news of the connection", NEW, "s", "w", false,
-  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
+  { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
 { "a server's MSG_MR may come before the client's is known to have left", NEW, "c", "w", false,
-  { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, OPERATE, 0 }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
+  { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
 /* The tutorial's program disconnects when it has all. */
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, IS_LEFT }, GOOD },
 { "its disconnection may overtake the payload", OPERATING, "s", "r", true,
-  { { EVENT_OPERATION_COMPLETED, SENDS_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
+  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
 { "if it stays it is not waited for for ever", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
 /* What is wrong. */
@@ -78,7 +77,7 @@ static const struct session sessions[] = {
 { "giving up behind the verdict breaks the protocol", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, LOST }, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, LEAVES }, WRONG },
 { "an answer without a question is no check", DONE, "c", "w", false, { { EVENT_CHECKED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
-{ "a completion out of turn is a failure of this side's", OPERATING, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
+{ "a completion out of turn is a failure of this side's", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
 /* How sessions close. */
 { "a silent host does not hold who connects", NEW, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 } }, STATUS_TIMED_OUT },
@@ -86,6 +85,8 @@ static const struct session sessions[] = {
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, STATUS_TIMED_OUT },
 { "a check that has begun is waited for", DONE, "s", "r", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, STATUS_INTERRUPTED },
+{ "a good verdict on what was not sent breaks the protocol", CONNECTED, "c", "rw", false,
+  { { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "a good verdict is one of two", OPERATING, "s", "w", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, LOST },
 { "the first failure is the one reported", OPERATING, "c", "w", false,
@@ -125,10 +126,12 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "unless the peer had left", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
 /* Giving up: a file has shrunk, or a disk is full; what was posted before completes behind that. */
 { "a side that gives up says so and waits for the peer to go", OPERATING, "cs", "w", false,
-  { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_OPERATION_COMPLETED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
+  { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
     { EVENT_GAVE_UP, 0, WRONG }, IS_LEFT }, FAILED },
+{ "such a verdict is its last post", OPERATING, "cs", "r", false,
+  { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_DUE, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
 { "a peer that gives up is left at once", OPERATING, "cs", "r", false,
-  { { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, { EVENT_OPERATION_COMPLETED, 0, 0 }, LEAVES }, REFUSED },
+  { { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, { EVENT_DONE_DUE, 0, 0 }, LEAVES }, REFUSED },
 { "why a peer gave up counts after it has gone", CONNECTED, "s", "r", false,
   { { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_PEER_GAVE_UP, 0, REFUSED }, { EVENT_DRAINED, 0, 0 } }, REFUSED },
 { "who gives up while checking waits for the answer", DONE, "s", "r", false,
@@ -146,12 +149,11 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 	for (size_t i = 0; i < count; i++) {
 		struct event event = { .type = moments[i].event, .status = moments[i].status };
 		struct step step = protocol_step(*protocol, event);
-		unsigned int actions = actions_and_done(protocol->local, &step);
 
 		*protocol = step.protocol;
-		if (actions != moments[i].actions)
+		if (step.actions != moments[i].actions)
 			fail_msg("%s: moment %zu, %s: actions 0x%x, not 0x%x; %s, %s", what, i + 1,
-				 event_name(event.type), actions, moments[i].actions,
+				 event_name(event.type), step.actions, moments[i].actions,
 				 local_stage_name(protocol->local),
 				 remote_stage_name(protocol->remote));
 	}
@@ -161,14 +163,13 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 static struct protocol begin(const struct session *session, enum role role, char operation)
 {
 	bool writes = operation == 'w', client = role == ROLE_CLIENT;
-	unsigned int post = writes ? OPERATE : ACTION_POST_OPERATION;
 	const struct moment client_begins[] = { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 },
 						{ EVENT_MR_SENT, 0, 0 },
-						{ EVENT_MR_RECEIVED, post, 0 } };
+						{ EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 } };
 	const struct moment server_begins[] = { { EVENT_ESTABLISHED, 0, 0 },
 						{ EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 },
-						{ EVENT_MR_SENT, post, 0 } };
-	const struct moment ends[] = { { EVENT_OPERATION_COMPLETED, writes ? 0 : SENDS_DONE, 0 },
+						{ EVENT_MR_SENT, ACTION_POST_OPERATION, 0 } };
+	const struct moment ends[] = { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 },
 				       { EVENT_DONE_SENT, 0, 0 } };
 	size_t connected = client ? 2 : 1;
 	struct protocol protocol = protocol_start(role, writes ? OPERATION_WRITE : OPERATION_READ);
@@ -178,6 +179,8 @@ static struct protocol begin(const struct session *session, enum role role, char
 	if (session->beginning >= CONNECTED)
 		play(session->what, &protocol, client ? client_begins : server_begins,
 		     session->beginning > CONNECTED ? 3 : connected);
+	if (session->beginning == OPERATING && writes)
+		play(session->what, &protocol, ends, 1);
 	if (session->beginning == DONE)
 		play(session->what, &protocol, ends, 2);
 	return protocol;
@@ -335,7 +338,7 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 /* A side, and what was observed from outside. */
 struct world {
 	struct protocol_bytes side;
-	uint8_t posted; /* enum action and SENDS_DONE, or-ed */
+	uint8_t posted; /* enum action, or-ed */
 	uint8_t asked;  /* to check, and no answer yet */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
@@ -362,14 +365,15 @@ static const char *const violation_names[] = { "none", "no progress", "what must
 
 #include "explorer.h"
 
-#define POSTING_ACTIONS (ACTION_SEND_MR | ACTION_POST_OPERATION | SENDS_DONE | ACTION_SEND_VERDICT)
+#define POSTING_ACTIONS \
+	(ACTION_SEND_MR | ACTION_POST_OPERATION | ACTION_SEND_DONE | ACTION_SEND_VERDICT)
 
 /* Every event, with each status that makes a difference. */
 static const struct event events[] = {
 	/* clang-format off */
 	{ EVENT_ESTABLISHED, GOOD }, { EVENT_MR_RECEIVED, GOOD }, { EVENT_DONE_RECEIVED, GOOD },
 	{ EVENT_VERDICT_RECEIVED, GOOD }, { EVENT_VERDICT_RECEIVED, WRONG },
-	{ EVENT_MR_SENT, GOOD }, { EVENT_OPERATION_COMPLETED, GOOD }, { EVENT_DONE_SENT, GOOD }, { EVENT_VERDICT_SENT, GOOD },
+	{ EVENT_MR_SENT, GOOD }, { EVENT_DONE_DUE, GOOD }, { EVENT_DONE_SENT, GOOD }, { EVENT_VERDICT_SENT, GOOD },
 	{ EVENT_CHECKED, GOOD }, { EVENT_CHECKED, WRONG },
 	{ EVENT_FAILED, FAILED }, { EVENT_FAILED, STATUS_UNRESOLVED }, { EVENT_FAILED, REFUSED },
 	{ EVENT_FAILED, STATUS_TIMED_OUT }, { EVENT_FAILED, LOST }, { EVENT_FAILED, WRONG },
@@ -421,15 +425,12 @@ static void require(bool condition, const char *words)
 	violate(VIOLATION_FOUND);
 }
 
-/*
- * MSG_DONE is posted behind a WRITE, which it cannot overtake, or when a READ has completed. The
- * operation of a side that does not operate is nothing, and completes as well.
- */
+/* The operation is posted when both MSG_MR are through, and MSG_DONE when it is due. */
 static void watch_done(const struct occasion *occasion)
 {
 	const struct protocol *after = &occasion->after;
 	bool operation = occasion->actions & ACTION_POST_OPERATION;
-	bool done = occasion->actions & SENDS_DONE;
+	bool done = occasion->actions & ACTION_SEND_DONE;
 
 	if (operation) {
 		REQUIRE(after->remote >= REMOTE_MR);
@@ -437,7 +438,7 @@ static void watch_done(const struct occasion *occasion)
 			occasion->event.type == EVENT_MR_RECEIVED);
 	}
 	if (done)
-		REQUIRE(operation || occasion->event.type == EVENT_OPERATION_COMPLETED);
+		REQUIRE(occasion->event.type == EVENT_DONE_DUE);
 }
 
 /*
@@ -446,8 +447,8 @@ static void watch_done(const struct occasion *occasion)
  */
 static void watch_posts(const struct occasion *occasion)
 {
-	static const unsigned int order[] = { ACTION_SEND_MR, ACTION_POST_OPERATION, SENDS_DONE,
-					      ACTION_SEND_VERDICT };
+	static const unsigned int order[] = { ACTION_SEND_MR, ACTION_POST_OPERATION,
+					      ACTION_SEND_DONE, ACTION_SEND_VERDICT };
 	const struct protocol *before = &occasion->before, *after = &occasion->after;
 	unsigned int earlier = 0;
 
@@ -495,7 +496,7 @@ static void watch_messages(const struct occasion *occasion)
 		REQUIRE(after->verifying);
 	if (after->remote >= REMOTE_VERDICT && before->remote < REMOTE_VERDICT)
 		REQUIRE(occasion->event.type == EVENT_PEER_GAVE_UP || before->gave_up ||
-			occasion->world->posted & SENDS_DONE);
+			occasion->world->posted & ACTION_SEND_DONE);
 }
 
 /* Watches this side's findings and the peer's first verdict: the bases of success. */
@@ -594,7 +595,7 @@ static void make_successors(const struct world *world)
 		struct step step = protocol_step(protocol, events[i]);
 		struct world next = *world;
 		const struct occasion occasion = { &next, protocol, step.protocol, events[i],
-						   actions_and_done(protocol.local, &step) };
+						   step.actions };
 
 		watch(&occasion);
 		protocol_pack(&next.side, &step.protocol);
