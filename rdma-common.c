@@ -163,6 +163,14 @@ static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uin
 	return sge;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void begin_wait(struct connection *connection, int64_t now);
+static void count_wire_progress(struct connection *connection);
+
 /* ---- Posting ---- */
 
 /*
@@ -462,6 +470,7 @@ static int send_window(struct connection *connection)
 	connection->window_time = time;
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
+	count_wire_progress(connection); /* the peer may owe more behind it */
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
@@ -605,67 +614,10 @@ static void begin_operation(struct connection *connection)
 
 /* ---- Events drive the session ---- */
 
-/* Work requests of the send queue that have not completed. */
+/* Return the number of work requests of the send queue that have not completed. */
 uint64_t outstanding_sends(const struct connection *connection)
 {
 	return transfer_outstanding(&connection->transfer) + connection->outstanding_messages;
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Until when this side waits for its own disk, or pipe; as long as for the peer, without a helper.
- */
-static int64_t own_deadline(const struct connection *connection)
-{
-	if (!connection->outgoing.helper && !connection->incoming.helper)
-		return connection->deadline;
-	return connection->deadline - TRANSFER_MILLISECONDS -
-	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
-}
-
-/* Return the time of the next clock that is due; `own` is own_deadline(), or later. */
-static int64_t next_clock(const struct connection *connection, int64_t own)
-{
-	int64_t due = earlier(connection->deadline, own);
-
-	if (connection->protocol.phase == PHASE_EXCHANGING) {
-		due = earlier(due, connection->probe_time);
-		due = earlier(due, earlier(connection->operation_time, connection->source_time));
-		due = earlier(due, connection->interval_time);
-	}
-	return due;
-}
-
-/* Return the time until which the thread may wait, if nothing else happens. */
-static int64_t session_due(const struct connection *connection)
-{
-	int64_t due = connection->due;
-
-	if (due <= connection->now) {
-		int64_t own = own_deadline(connection);
-
-		/* else it has been looked at, and the peer is waited for */
-		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
-	}
-	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
-}
-
-/* Starts the wait for the next event of the session anew, at `now`, in milliseconds. */
-static void set_deadline(struct connection *connection, int64_t now)
-{
-	const struct protocol *protocol = &connection->protocol;
-	int64_t timeout = timeout_milliseconds(connection->options);
-
-	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
-	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
-		timeout = CLOSING_MILLISECONDS;
-	connection->deadline = now + timeout;
-	connection->probe_interval = PROBE_MILLISECONDS;
-	connection->probe_time = now + connection->probe_interval;
-	connection->due = earlier(connection->due, connection->probe_time);
 }
 
 /* Follows up a step, besides its actions: traces and clocks. */
@@ -684,7 +636,7 @@ static void follow_step(struct connection *connection, const struct protocol *be
 	/* closing is bounded as a whole, and again when the peer has left or it is forced */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
-		set_deadline(connection, now_milliseconds());
+		begin_wait(connection, now_milliseconds());
 }
 
 void connection_handle(struct connection *connection, enum event_type type, enum status status)
@@ -747,6 +699,142 @@ static void give_up(struct connection *connection, const struct failure *failure
 	connection_handle(connection, EVENT_GAVE_UP, failure->status);
 }
 
+/* ---- When --timeout expires ---- */
+
+/*
+ * The rule: a session fails when it has waited for --timeout. Its wait begins anew
+ * - at each step of the state machine until it closes, and with a MSG_WINDOW that moves something;
+ * - with a completion, unless the program of the peer owes something: its adapter answers also for
+ *   a program that stands still;
+ * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
+ *   something.
+ * Where this side waits for a disk or a pipe of its own alone, it gives up earlier, by
+ * OWN_DELAYS_PER_TIMEOUT, and says so: the peer's wait ends later, with that reason. Closing has
+ * CLOSING_MILLISECONDS, and again when the peer has left or the queue pair is forced into the
+ * error state. The state machine knows the end that each deadline leads to: expire() in protocol.c.
+ */
+
+/* Begin the wait at `now`, in milliseconds. */
+static void begin_wait(struct connection *connection, int64_t now)
+{
+	const struct protocol *protocol = &connection->protocol;
+	int64_t timeout = timeout_milliseconds(connection->options);
+
+	if (protocol->phase == PHASE_CLOSING && timeout > CLOSING_MILLISECONDS &&
+	    (protocol->status != STATUS_SUCCESS || protocol->overdue || protocol->disconnected))
+		timeout = CLOSING_MILLISECONDS;
+	connection->deadline = now + timeout;
+	connection->wire_time = 0;
+	connection->probe_interval = PROBE_MILLISECONDS;
+	connection->probe_time = now + connection->probe_interval;
+	connection->due = earlier(connection->due, connection->probe_time);
+}
+
+/* Begin the wait at `time`, when `mover` moved something, unless somebody above it is a debtor. */
+static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
+{
+	if (transfer_debtor(&connection->transfer) <= mover)
+		begin_wait(connection, time);
+}
+
+/*
+ * Count the latest completion. A turn only notes its time, because what the peer owes changes with
+ * messages alone: it counts before a MSG_WINDOW is sent, and before a deadline is looked at. All
+ * other messages begin the wait themselves.
+ */
+static void count_wire_progress(struct connection *connection)
+{
+	if (connection->wire_time > 0)
+		count_progress(connection, DEBTOR_WIRE, connection->wire_time);
+	connection->wire_time = 0;
+}
+
+/* Return the deadline of a wait for this side's own disk or pipe: without a helper, the same. */
+static int64_t own_deadline(const struct connection *connection)
+{
+	if (!connection->outgoing.helper && !connection->incoming.helper)
+		return connection->deadline;
+	return connection->deadline - TRANSFER_MILLISECONDS -
+	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
+}
+
+/* Return in words what this side's own disk or pipe holds up; NULL: it waits for the peer. */
+static const char *own_delay(const struct connection *connection)
+{
+	const struct protocol *protocol = &connection->protocol;
+	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
+	struct piece piece;
+
+	if (protocol->phase != PHASE_EXCHANGING)
+		return NULL;
+	if (protocol->local == LOCAL_CHECKING)
+		return "all is received, but storing it did not move";
+	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
+	    transfer_debtor(&connection->transfer) != DEBTOR_NONE)
+		return NULL;
+	if (connection->incoming.unstored > 0 ||
+	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
+		return "storing what is received did not move";
+	return sends && helper_is_asked(connection->outgoing.helper)
+		       ? "nothing more came of what this side sends"
+		       : NULL;
+}
+
+/* End the session if its wait is over. */
+static void check_deadline(struct connection *connection)
+{
+	const char *delay;
+	struct failure failure;
+
+	count_wire_progress(connection);
+	if (connection->now < own_deadline(connection))
+		return;
+	delay = own_delay(connection);
+	if (!delay && connection->now < connection->deadline)
+		return;
+	if (!delay) {
+		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+		return;
+	}
+	failure_set(&failure, STATUS_TIMED_OUT,
+		    "%s for the time of --timeout; is the disk all right, does the program at the "
+		    "other end of the pipe run, and does no other payload go there?",
+		    delay);
+	if (connection->protocol.local == LOCAL_CHECKING)
+		connection_fail(connection, failure.status, "%s", failure.cause);
+	else
+		give_up(connection, &failure);
+}
+
+/* ---- The next clock ---- */
+
+/* Return the time of the next clock that is due; `own` is own_deadline(), or later. */
+static int64_t next_clock(const struct connection *connection, int64_t own)
+{
+	int64_t due = earlier(connection->deadline, own);
+
+	if (connection->protocol.phase == PHASE_EXCHANGING) {
+		due = earlier(due, connection->probe_time);
+		due = earlier(due, earlier(connection->operation_time, connection->source_time));
+		due = earlier(due, connection->interval_time);
+	}
+	return due;
+}
+
+/* Return the time until which the thread may wait, if nothing else happens. */
+static int64_t session_due(const struct connection *connection)
+{
+	int64_t due = connection->due;
+
+	if (due <= connection->now) {
+		int64_t own = own_deadline(connection);
+
+		/* else it has been looked at, and the peer is waited for */
+		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
+	}
+	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
+}
+
 /* ---- What arrives ---- */
 
 /* How far the peer is. Only what moves extends the deadline. */
@@ -769,7 +857,7 @@ static void handle_window(struct connection *connection, unsigned int slot,
 	if (protocol->phase >= PHASE_CLOSING) /* overtaken by the disconnection */
 		return;
 	if (connection->transfer.moves != moves)
-		set_deadline(connection, connection->now);
+		begin_wait(connection, connection->now);
 	error = post_receive(connection, slot);
 	if (error && !connection->outstanding_receives) /* else the others do */
 		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
@@ -919,9 +1007,7 @@ static void handle_operation_completion(struct connection *connection)
 	if (transfer_operated(&connection->transfer) &&
 	    transfer_outstanding(&connection->transfer) == 0)
 		end_intervals(connection);
-	/* the adapter there answers for a program that stands still */
-	if (!transfer_waits_for_peer(&connection->transfer))
-		set_deadline(connection, connection->now);
+	connection->wire_time = connection->now;
 	if (connection->protocol.local == LOCAL_DONE_POSTED && operation_completed(connection))
 		end_operation(connection);
 }
@@ -1134,16 +1220,6 @@ void connection_tell(struct connection *connection, enum news news)
 
 /* ---- Both payloads ---- */
 
-/*
- * This side has moved something by itself. That extends what it waits for from its own end, and not
- * what the peer, or the wire, owes; neither owes less for it.
- */
-static void extend_own_deadline(struct connection *connection)
-{
-	if (!transfer_is_owed(&connection->transfer))
-		set_deadline(connection, connection->now);
-}
-
 /* Fills a piece of the outgoing ring, or has it filled. True: something was done. */
 static bool fill_ring(struct connection *connection)
 {
@@ -1159,7 +1235,7 @@ static bool fill_ring(struct connection *connection)
 	if (failure.status != STATUS_SUCCESS)
 		give_up(connection, &failure);
 	else if (moved)
-		extend_own_deadline(connection);
+		count_progress(connection, DEBTOR_NONE, connection->now);
 	return moved;
 }
 
@@ -1266,7 +1342,7 @@ static bool empty_ring(struct connection *connection)
 	case INCOMING_WAITS:
 		return false;
 	case INCOMING_MOVED:
-		extend_own_deadline(connection);
+		count_progress(connection, DEBTOR_NONE, connection->now);
 		return true;
 	default:
 		end_incoming(connection, &failure);
@@ -1307,48 +1383,6 @@ static void probe(struct connection *connection)
 	error = post_send(connection, &request);
 	if (error)
 		note_refused_post(connection, EVENT_SEND_REFUSED, "ibv_post_send", error);
-}
-
-/* What this side waits for if the peer owes nothing, in words; NULL: it waits for the peer. */
-static const char *own_delay(const struct connection *connection)
-{
-	const struct protocol *protocol = &connection->protocol;
-	bool sends = protocol->local == LOCAL_OPERATION_POSTED;
-	struct piece piece;
-
-	if (protocol->phase != PHASE_EXCHANGING)
-		return NULL;
-	if (protocol->local == LOCAL_CHECKING)
-		return "all is received, but storing it did not move";
-	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
-	    transfer_is_owed(&connection->transfer))
-		return NULL;
-	if (connection->incoming.unstored > 0 ||
-	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
-		return "storing what is received did not move";
-	return sends && helper_is_asked(connection->outgoing.helper)
-		       ? "nothing more came of what this side sends"
-		       : NULL;
-}
-
-/* The time for the next event of the session is over. */
-static void expire_session(struct connection *connection)
-{
-	const char *delay = own_delay(connection);
-	struct failure failure;
-
-	if (!delay) {
-		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
-		return;
-	}
-	failure_set(&failure, STATUS_TIMED_OUT,
-		    "%s for the time of --timeout; is the disk all right, does the program at the "
-		    "other end of the pipe run, and does no other payload go there?",
-		    delay);
-	if (connection->protocol.local == LOCAL_CHECKING)
-		connection_fail(connection, failure.status, "%s", failure.cause);
-	else
-		give_up(connection, &failure);
 }
 
 /*
@@ -1422,9 +1456,7 @@ static void check_clocks(struct connection *connection)
 	}
 	if (connection->now < connection->due)
 		return;
-	if (connection->now >= connection->deadline ||
-	    (connection->now >= own_deadline(connection) && own_delay(connection)))
-		expire_session(connection);
+	check_deadline(connection);
 	if (connection->protocol.phase == PHASE_EXCHANGING)
 		check_exchange_clocks(connection);
 	/* past its own deadline this side looks in each turn at what it waits for */
@@ -1638,7 +1670,7 @@ static void run_session(struct connection *connection)
 	bool look = true; /* at everything, in the next turn: something may be left to do */
 
 	read_clock(connection);
-	set_deadline(connection, connection->now);
+	begin_wait(connection, connection->now);
 	while (fill_ring(connection)) /* as far as that needs no helper: MSG_MR says how far */
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {

@@ -178,7 +178,8 @@ struct connection {
 	int64_t now_nanoseconds;
 	int64_t due;            /* no clock is due before; in the past: look at each */
 	int64_t window_time;    /* MSG_WINDOW is due then, as of this turn's end */
-	int64_t deadline;       /* the session fails if nothing happens before */
+	int64_t deadline;       /* the wait for an event of the session ends then */
+	int64_t wire_time;      /* of the latest completion that may begin it anew; 0: none */
 	int64_t probe_time;     /* the peer's adapter is probed if nothing happens before */
 	int64_t probe_interval; /* that led to it */
 	int64_t source_time;    /* a timed outgoing stream ends then; INT64_MAX: none does */

@@ -300,14 +300,11 @@ static bool owes_done(const struct transfer *transfer)
 	return transfer->plan.writes || may_have_read(transfer);
 }
 
-bool transfer_waits_for_peer(const struct transfer *transfer)
+enum debtor transfer_debtor(const struct transfer *transfer)
 {
-	return owes_source(transfer) || owes_sink(transfer) || owes_done(transfer);
-}
-
-bool transfer_is_owed(const struct transfer *transfer)
-{
-	return transfer_outstanding(transfer) > 0 || transfer_waits_for_peer(transfer);
+	if (owes_source(transfer) || owes_sink(transfer) || owes_done(transfer))
+		return DEBTOR_PEER;
+	return transfer_outstanding(transfer) > 0 ? DEBTOR_WIRE : DEBTOR_NONE;
 }
 
 /* ---- Beginning ---- */

@@ -314,14 +314,14 @@ uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */
 
-/*
- * Whether the peer, or the wire, owes something: data, room in its ring, completions, MSG_DONE.
- * MSG_MR and MSG_VERDICT are not counted here.
- */
-bool transfer_is_owed(const struct transfer *transfer);
+/* The one that owes something; each owes what those before it do not. */
+enum debtor {
+	DEBTOR_NONE, /* this side can go on, or has to */
+	DEBTOR_WIRE, /* completions */
+	DEBTOR_PEER, /* the peer's program: data, room in its ring, MSG_DONE */
+};
 
-/* Whether it is the peer's program that owes it: completions, of which the wire tells, do not
- * count. */
-bool transfer_waits_for_peer(const struct transfer *transfer);
+/* Return the last of them that owes something. MSG_MR and MSG_VERDICT are not counted here. */
+enum debtor transfer_debtor(const struct transfer *transfer);
 
 #endif

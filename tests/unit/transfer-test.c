@@ -388,17 +388,17 @@ static void sink_ends(uint64_t bytes)
 /* Check that the peer's program owes something. */
 static void owed(void)
 {
-	expect(transfer_is_owed(&it.side) && transfer_waits_for_peer(&it.side), __func__);
+	expect(transfer_debtor(&it.side) == DEBTOR_PEER, __func__);
 }
 
 static void wire_owes(void)
 {
-	expect(transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side), __func__);
+	expect(transfer_debtor(&it.side) == DEBTOR_WIRE, __func__);
 }
 
 static void nothing_owed(void)
 {
-	expect(!transfer_is_owed(&it.side) && !transfer_waits_for_peer(&it.side), __func__);
+	expect(transfer_debtor(&it.side) == DEBTOR_NONE, __func__);
 }
 
 /* clang-format off */
