@@ -1184,8 +1184,7 @@ static void handle_device_event(struct connection *connection)
 				event->device, ibv_event_type_str(event->type));
 }
 
-/* Takes what the main thread has told. */
-static void take_news(struct connection *connection)
+void take_news(struct connection *connection)
 {
 	unsigned int news = atomic_exchange(&connection->news, 0);
 
@@ -1207,15 +1206,6 @@ static void take_news(struct connection *connection)
 		connection_handle(connection, EVENT_INTERRUPTED, STATUS_SUCCESS);
 	if (news & NEWS_ABANDONED)
 		connection_handle(connection, EVENT_FAILED, STATUS_LOCAL_FAILURE);
-}
-
-void connection_tell(struct connection *connection, enum news news)
-{
-	atomic_fetch_or(&connection->news, news);
-	if (connection->running)
-		eventfd_write(connection->wake, 1);
-	else if (connection->protocol.phase < PHASE_FINISHED) /* its reason stays what it was */
-		take_news(connection);
 }
 
 /* ---- Both payloads ---- */
@@ -1702,7 +1692,7 @@ bool release_outgoing(struct connection *connection)
 	return false;
 }
 
-static void *run(void *argument)
+void *connection_run(void *argument)
 {
 	struct connection *connection = argument;
 
@@ -1714,16 +1704,4 @@ static void *run(void *argument)
 	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
 	process_report_ended(&connection->engine->process, connection);
 	return NULL;
-}
-
-enum status connection_start(struct connection *connection)
-{
-	int error = start_thread(&connection->thread, run, connection);
-
-	connection->running = !error;
-	if (error)
-		return connection_fail(connection, STATUS_LOCAL_FAILURE,
-				       "cannot start a thread for the session: %s",
-				       strerror(error));
-	return STATUS_SUCCESS;
 }

@@ -208,15 +208,16 @@ enum status post_receives(struct connection *connection, struct failure *failure
 /* ---- The session ---- */
 
 /*
- * Starts the thread, once all is negotiated, or the session has failed and is only to be closed. It
- * ends when the session is over, and says so by process_report_ended(). Else the cause is recorded.
- * Main thread.
+ * Run the session of `argument`, a connection, to its end: the routine of its thread. At the end
+ * notify the main thread by process_report_ended(). Return NULL.
  */
-enum status connection_start(struct connection *connection);
+void *connection_run(void *argument);
 
-/* Tells the connection's thread something; while that does not run, it is done at once. Main
- * thread. */
-void connection_tell(struct connection *connection, enum news news);
+/*
+ * Handle all notifications of connection_tell(). The connection's thread; while that does not run,
+ * the main thread.
+ */
+void take_news(struct connection *connection);
 
 /*
  * Feeds an event to the state machine; what that asks for is done in the thread's next turn. The

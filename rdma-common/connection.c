@@ -497,6 +497,30 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 	return connect_parameters(&connection->limits, &hello, wire);
 }
 
+/* ---- Starting, or rejecting ---- */
+
+/* Notify the connection's thread, which may run; while it does not, handle the news at once. */
+static void connection_tell(struct connection *connection, enum news news)
+{
+	atomic_fetch_or(&connection->news, news);
+	if (connection->running)
+		eventfd_write(connection->wake, 1);
+	else if (connection->protocol.phase < PHASE_FINISHED) /* its reason stays what it was */
+		take_news(connection);
+}
+
+enum status connection_start(struct connection *connection)
+{
+	int error = start_thread(&connection->thread, connection_run, connection);
+
+	connection->running = !error;
+	if (error)
+		return connection_fail(connection, STATUS_LOCAL_FAILURE,
+				       "cannot start a thread for the session: %s",
+				       strerror(error));
+	return STATUS_SUCCESS;
+}
+
 /*
  * Reject the peer with a reason; if that fails, destroying the id rejects it without one. After a
  * call that failed, find out whether the peer has withdrawn.

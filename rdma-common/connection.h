@@ -71,6 +71,12 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 struct rdma_conn_param connection_parameters(const struct connection *connection,
 					     uint8_t wire[HELLO_SIZE]);
 
+/*
+ * Start the connection's thread, once all is negotiated, or the session has failed and only closes.
+ * The thread ends when the session is over. On failure the cause is recorded.
+ */
+enum status connection_start(struct connection *connection);
+
 /* Rejects the client's request, and reports the reason on both sides. connection_join() is next. */
 void connection_reject(struct connection *connection, enum refusal refusal);
 
