@@ -257,12 +257,12 @@ static int send_mr(struct connection *connection)
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
 					       ? &connection->incoming_ring
 					       : &connection->outgoing_ring;
-	uint64_t ready = transfer_announce(&connection->transfer);
+	uint64_t produced = transfer_announce(&connection->transfer);
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
-		.ready = connection->protocol.verifying ? ready : 0,
+		.produced = connection->protocol.verifying ? produced : 0,
 		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* none in one way of --one-way */
 	};
 
@@ -870,21 +870,22 @@ static void handle_mr(struct connection *connection, const struct message *messa
 	uint64_t length = connection->transfer.plan.incoming.length;
 	/* a program without a hello has all of it there, and does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
-	uint64_t ready = protocol->verifying ? message->ready : length;
+	uint64_t produced = protocol->verifying ? message->produced : length;
 	const char *wrong = NULL;
 
 	if (protocol->remote == REMOTE_SILENT) {
 		if (protocol->operates && !region_is_usable(message, needed))
 			wrong = "cannot be used";
 		else
-			wrong = transfer_peer_region(&connection->transfer, message->length, ready);
+			wrong = transfer_peer_region(&connection->transfer, message->length,
+						     produced);
 		connection->peer_region = *message;
 	}
 	if (wrong)
 		connection_fail(connection, STATUS_CONTENTS_WRONG,
 				"the peer's memory region %s: it has %" PRIu64 " bytes, of which "
 				"%" PRIu64 " are ready",
-				wrong, message->length, ready);
+				wrong, message->length, produced);
 	else
 		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
@@ -1271,7 +1272,7 @@ static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
-	if (transfer_is_whole(&connection->transfer)) {
+	if (transfer_verified_in_place(&connection->transfer)) {
 		withdraw_incoming(connection, &failure);
 		read_clock(connection); /* that may have taken long */
 	}
@@ -1296,7 +1297,7 @@ static bool may_empty(const struct connection *connection)
 	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
 	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_CHECKING &&
 	       connection->transfer.sink.stream.plan.present &&
-	       !transfer_is_whole(&connection->transfer);
+	       !transfer_verified_in_place(&connection->transfer);
 }
 
 /*
@@ -1426,7 +1427,7 @@ static void show_progress(const struct connection *connection)
 		done = transfer->operation.completed;
 		all = transfer->plan.writes ? source->stream.length : sink->stream.length;
 	} else {
-		done = transfer->plan.writes ? sink->ready : source->taken;
+		done = transfer->plan.writes ? sink->produced : source->consumed;
 		all = transfer->plan.writes ? sink->stream.length : source->stream.length;
 	}
 	if (done < all)

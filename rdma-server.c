@@ -291,7 +291,7 @@ static struct options options_for(const struct server *server, const struct intr
 		return options;
 	options.iterations = options.interval_seconds = 0;
 	options.duration_seconds = sends_back ? hello->seconds : 0;
-	options.every_pass = false;
+	options.verify_all = false;
 	options.minimum_rate = 0;
 	return options;
 }

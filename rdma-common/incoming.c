@@ -37,7 +37,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 {
 	int error;
 
-	incoming->whole = transfer_is_whole(transfer);
+	incoming->whole = transfer_verified_in_place(transfer);
 	incoming->verification.length = transfer_sink_end(transfer);
 	incoming->verification.pass_length = transfer->sink.stream.plan.length;
 	error = allocate_buffers(incoming, process);
@@ -64,7 +64,7 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 /* Report `size` more bytes as verified and, with --output, stored. */
 static void keep(struct transfer *transfer, uint64_t size)
 {
-	transfer_kept(transfer, transfer->sink.kept + size);
+	transfer_stored(transfer, transfer->sink.stored + size);
 }
 
 /*
@@ -109,13 +109,13 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
  */
 static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 {
-	uint64_t kept = transfer->sink.kept, left = incoming->verification.length - kept;
+	uint64_t position = transfer->sink.stored, left = incoming->verification.length - position;
 	size_t size = left < incoming->buffer_size ? (size_t)left : incoming->buffer_size;
-	size_t stored = verify_in_first_pass(&incoming->verification, kept, size);
+	size_t stored = verify_in_first_pass(&incoming->verification, position, size);
 
 	if (left == 0)
 		return false;
-	memcpy(incoming->buffer, incoming->ring + kept, stored);
+	memcpy(incoming->buffer, incoming->ring + position, stored);
 	begin_to_store(incoming, transfer, stored, size - stored);
 	return true;
 }

@@ -50,7 +50,7 @@ enum incoming_step {
 };
 
 /*
- * Begin after the first bytes have arrived; if transfer_is_whole(), after the ring was
+ * Begin after the first bytes have arrived; if transfer_verified_in_place(), after the ring was
  * deregistered. On failure, too, incoming_release() and incoming_free() follow.
  */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,

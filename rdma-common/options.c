@@ -147,7 +147,7 @@ static const struct row rows[] = {
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
 { TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 0, .most = 1000000 },
-{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(every_pass),       .help = "verify every one of them, not only the last" },
+{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify every one of them, not only the last" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "spin for completions instead of sleeping" },

@@ -59,7 +59,7 @@ struct options {
 					  the time of each measurement; 0: no measurement */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
 	unsigned int depth;       /* the most work requests of the operation that are outstanding */
-	bool every_pass;          /* verify each pass of the operation, not the last one alone */
+	bool verify_all;          /* verify each pass of the operation, not the last one alone */
 	uint64_t minimum_rate;    /* bit/s: the session fails if this side is slower; 0: none */
 	bool one_way;             /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */

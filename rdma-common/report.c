@@ -129,7 +129,7 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	bool verified = protocol_verified(&connection->protocol);
 
 	if (protocol_checked(&connection->protocol))
-		received = sink->kept < length ? sink->kept : length; /* of one pass */
+		received = sink->stored < length ? sink->stored : length; /* of one pass */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);
 	json_add_count(object, "verified_bytes",
@@ -170,7 +170,7 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "iters", operation_passes(options));
 	json_add_known(object, "duration", options->duration_seconds);
 	json_add_flag(object, "one_way", connection->one_way);
-	json_add_flag(object, "verify_all", options->every_pass);
+	json_add_flag(object, "verify_all", options->verify_all);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);
 }

@@ -42,7 +42,7 @@ static uint64_t all_passes(const struct stream_plan *plan)
 
 uint64_t transfer_stream_length(const struct stream_plan *plan)
 {
-	return plan->every_pass ? all_passes(plan) : plan->length;
+	return plan->verify_all ? all_passes(plan) : plan->length;
 }
 
 /* True if the source of a stream refills its own ring as the peer tells, not as WRITEs complete. */
@@ -60,15 +60,16 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	uint64_t shorter = announced;
 
 	stream->announced = announced;
-	stream->repeats = fits && plan->passes != 1 && !plan->every_pass;
-	stream->quiet = stream->repeats || (stream->agreed && stream->length <= announced);
-	stream->held = (stream->repeats ? plan->length : stream->length) <= plan->ring;
-	if (stream == &transfer->source.stream && refills_when_taken(transfer) && !stream->held) {
-		stream->quiet = false; /* it waits for answers */
+	stream->repeats = fits && plan->passes != 1 && !plan->verify_all;
+	stream->fits_peer_ring = stream->repeats || (stream->agreed && stream->length <= announced);
+	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
+	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&
+	    !stream->fits_ring) {
+		stream->fits_peer_ring = false; /* it waits for answers */
 		shorter = smaller(announced, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
-	stream->local_span = stream->repeats && stream->held ? plan->length : plan->ring;
+	stream->local_span = stream->repeats && stream->fits_ring ? plan->length : plan->ring;
 	stream->remote_span = stream->repeats ? plan->length : announced;
 }
 
@@ -92,7 +93,7 @@ static void size_requests(struct transfer *transfer)
 	uint64_t longest =
 		smaller(plan->request_size, smaller(stream->local_span, stream->remote_span));
 
-	if (!stream->quiet)
+	if (!stream->fits_peer_ring)
 		longest = smaller(longest, part);
 	operation->size = longest;
 	operation->depth = plan->depth;
@@ -127,7 +128,7 @@ static void end_round(struct transfer *transfer, int64_t now)
 /* ---- Where everything ends ---- */
 
 /* `ready` at the end; of a READ that repeats, a single pass. */
-static uint64_t ready_end(const struct transfer *transfer, const struct transfer_stream *stream)
+static uint64_t produced_end(const struct transfer *transfer, const struct transfer_stream *stream)
 {
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
@@ -137,9 +138,9 @@ static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
 
-	if (stream->repeats && stream->held)
+	if (stream->repeats && stream->fits_ring)
 		return stream->plan.length;
-	return ready_end(transfer, stream);
+	return produced_end(transfer, stream);
 }
 
 bool transfer_source_ended(const struct transfer *transfer)
@@ -159,7 +160,7 @@ static bool sink_ended(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return sink->done || sink->ready == ready_end(transfer, &sink->stream);
+	return sink->done || sink->produced == produced_end(transfer, &sink->stream);
 }
 
 bool done_follows_at_once(bool writes)
@@ -178,7 +179,7 @@ bool transfer_operated(const struct transfer *transfer)
 
 /* ---- The numbers that the peer is told ---- */
 
-static uint64_t ready(const struct transfer *transfer)
+static uint64_t produced(const struct transfer *transfer)
 {
 	return transfer->plan.writes ? transfer->operation.posted : transfer->source.filled;
 }
@@ -187,7 +188,7 @@ static bool is_end_to_mark(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	if (source->told_end)
+	if (source->advertised_end)
 		return false;
 	return transfer->plan.writes ? transfer_operated(transfer)
 				     : transfer_source_ended(transfer);
@@ -197,29 +198,30 @@ static bool is_end_to_mark(const struct transfer *transfer)
  * In WRITE, what stays in the ring is taken when it arrives: the source does not write over it, but
  * may need its own memory back.
  */
-static uint64_t taken(const struct transfer *transfer)
+static uint64_t consumed(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
 	if (!transfer->plan.writes)
 		return transfer->operation.completed;
-	return sink->stream.held ? sink->ready : sink->copied;
+	return sink->stream.fits_ring ? sink->produced : sink->copied;
 }
 
 static bool sink_moved(const struct transfer *transfer, uint64_t bytes)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return taken(transfer) - sink->told_taken >= bytes || sink->kept - sink->told_kept >= bytes;
+	return consumed(transfer) - sink->advertised_consumed >= bytes ||
+	       sink->stored - sink->advertised_stored >= bytes;
 }
 
 static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 {
-	return ready(transfer) - transfer->source.told_ready >= bytes;
+	return produced(transfer) - transfer->source.advertised_produced >= bytes;
 }
 
 /* Whether the peer has not been told everything. */
-static bool has_news(const struct transfer *transfer)
+static bool has_report(const struct transfer *transfer)
 {
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
@@ -227,7 +229,7 @@ static bool has_news(const struct transfer *transfer)
 /* Forget the age of the news if a message has just told all of it: nothing else makes it old. */
 static void forget_told_news(struct transfer *transfer)
 {
-	if (!has_news(transfer))
+	if (!has_report(transfer))
 		transfer->news = TRANSFER_NEVER;
 }
 
@@ -238,18 +240,20 @@ static void forget_told_news(struct transfer *transfer)
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
 	return refills_when_taken(transfer) &&
-	       transfer->credits.received > transfer->credits.told &&
-	       taken(transfer) == transfer->sink.ready && sink_moved(transfer, 1);
+	       transfer->credits.received > transfer->credits.advertised &&
+	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
 
 /* Whether something moved so far that the peer is told at once. */
-static bool has_urgent_news(const struct transfer *transfer)
+static bool has_urgent_report(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
-	if (!out->quiet && (is_end_to_mark(transfer) || source_moved(transfer, out->quarter)))
+	if (!out->fits_peer_ring &&
+	    (is_end_to_mark(transfer) || source_moved(transfer, out->quarter)))
 		return true;
-	return (!in->quiet && sink_moved(transfer, in->quarter)) || may_wait_for_answer(transfer);
+	return (!in->fits_peer_ring && sink_moved(transfer, in->quarter)) ||
+	       may_wait_for_answer(transfer);
 }
 
 /* ---- Deadlines ---- */
@@ -261,7 +265,7 @@ static bool owes_source(const struct transfer *transfer)
 
 	if (transfer->plan.writes && (source->stream.repeats || transfer_operated(transfer)))
 		return false;
-	return source->told_ready > source->taken;
+	return source->advertised_produced > source->consumed;
 }
 
 /* Whether it owes this side's sink more that is ready. */
@@ -272,7 +276,8 @@ static bool owes_sink(const struct transfer *transfer)
 
 	if (sink_ended(transfer))
 		return false;
-	return stream->repeats || sink->ready < plus(sink->told_taken, stream->announced);
+	return stream->repeats ||
+	       sink->produced < plus(sink->advertised_consumed, stream->announced);
 }
 
 /* Whether the peer knows all of the outgoing stream's end that MSG_DONE does not say. */
@@ -280,7 +285,7 @@ static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
 
-	return stream->repeats || stream->agreed || source->told_end;
+	return stream->repeats || stream->agreed || source->advertised_end;
 }
 
 /* READ: whether the peer can have read all of the outgoing stream. */
@@ -288,7 +293,7 @@ static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	return transfer_source_ended(transfer) && source->told_ready == source->filled &&
+	return transfer_source_ended(transfer) && source->advertised_produced == source->filled &&
 	       is_marked(source);
 }
 
@@ -321,7 +326,8 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	transfer->source.told_end = transfer->source.stream.length == 0; /* there is nothing */
+	transfer->source.advertised_end =
+		transfer->source.stream.length == 0; /* there is nothing */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -332,13 +338,13 @@ uint64_t transfer_announce(struct transfer *transfer)
 
 	if (transfer->plan.writes || !source->stream.plan.present)
 		return 0;
-	source->told_ready = source->filled;
-	source->told_end = is_marked(source) && transfer_source_ended(transfer);
+	source->advertised_produced = source->filled;
+	source->advertised_end = is_marked(source) && transfer_source_ended(transfer);
 	forget_told_news(transfer);
-	return source->told_ready;
+	return source->advertised_produced;
 }
 
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready)
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced)
 {
 	bool writes = transfer->plan.writes;
 	struct transfer_sink *sink = &transfer->sink;
@@ -351,9 +357,10 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 		size_requests(transfer);
 	}
 	if (!writes && stream->plan.present) {
-		if (ready > ring || ready > ready_end(transfer, stream) || ready == LENGTH_UNKNOWN)
+		if (produced > ring || produced > produced_end(transfer, stream) ||
+		    produced == LENGTH_UNKNOWN)
 			return "is ready beyond its end";
-		sink->ready = ready;
+		sink->produced = produced;
 	}
 	return NULL;
 }
@@ -362,7 +369,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 
 static bool is_obliged(const struct transfer_credits *credits, const struct transfer_plan *plan)
 {
-	return credits->received - credits->told >= plan->answer;
+	return credits->received - credits->advertised >= plan->answer;
 }
 
 /* The last credit is kept for an answer: else two sides could wait for each other. */
@@ -377,7 +384,7 @@ static bool has_credit(const struct transfer *transfer)
 
 int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
-	if (transfer->news == TRANSFER_NEVER && has_news(transfer))
+	if (transfer->news == TRANSFER_NEVER && has_report(transfer))
 		transfer->news = now;
 	if (!has_credit(transfer))
 		return TRANSFER_NEVER;
@@ -385,7 +392,7 @@ int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 		return now;
 	if (transfer->news == TRANSFER_NEVER)
 		return TRANSFER_NEVER;
-	return has_urgent_news(transfer) ? now : transfer->news + TRANSFER_MILLISECONDS;
+	return has_urgent_report(transfer) ? now : transfer->news + TRANSFER_MILLISECONDS;
 }
 
 struct window transfer_window(struct transfer *transfer)
@@ -395,25 +402,25 @@ struct window transfer_window(struct transfer *transfer)
 	struct transfer_credits *credits = &transfer->credits;
 	const struct window window = {
 		.received = credits->received,
-		.ready = ready(transfer),
-		.taken = taken(transfer),
-		.kept = sink->kept,
+		.produced = produced(transfer),
+		.consumed = consumed(transfer),
+		.stored = sink->stored,
 		.end = is_end_to_mark(transfer),
 	};
 
-	credits->told = credits->received;
+	credits->advertised = credits->received;
 	credits->sent++;
-	source->told_ready = window.ready;
-	source->told_end = source->told_end || window.end;
-	sink->told_taken = window.taken;
-	sink->told_kept = window.kept;
+	source->advertised_produced = window.produced;
+	source->advertised_end = source->advertised_end || window.end;
+	sink->advertised_consumed = window.consumed;
+	sink->advertised_stored = window.stored;
 	transfer->news = TRANSFER_NEVER;
 	return window;
 }
 
 /* ---- MSG_WINDOW: receiving ---- */
 
-static const char *judge_credits(const struct transfer *transfer, const struct window *window)
+static const char *validate_credits(const struct transfer *transfer, const struct window *window)
 {
 	const struct transfer_credits *credits = &transfer->credits;
 
@@ -421,30 +428,30 @@ static const char *judge_credits(const struct transfer *transfer, const struct w
 		return "goes backwards in what it has received";
 	if (window->received > credits->sent)
 		return "confirms more windows than were sent";
-	if (credits->received - credits->told >= transfer->plan.credits)
+	if (credits->received - credits->advertised >= transfer->plan.credits)
 		return "comes without a credit";
 	return NULL;
 }
 
 /* `ready`, and whether it is the end. */
-static const char *judge_ready(const struct transfer *transfer, uint64_t ready, bool end)
+static const char *validate_produced(const struct transfer *transfer, uint64_t produced, bool end)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 	const struct transfer_stream *stream = &sink->stream;
-	uint64_t last = ready_end(transfer, stream);
+	uint64_t last = produced_end(transfer, stream);
 
-	if (ready < sink->ready)
+	if (produced < sink->produced)
 		return "goes backwards in what is ready";
 	/* how far a timed operation came is not in its MSG_DONE, but in a window behind that: the
 	 * end is not known then */
-	if (ready > last || ready == LENGTH_UNKNOWN) /* which is no number of bytes */
-		return sink->ready == last ? "goes on after the end"
-					   : "is ready beyond what was agreed";
-	if (!stream->repeats && ready > plus(sink->told_taken, stream->announced))
+	if (produced > last || produced == LENGTH_UNKNOWN) /* which is no number of bytes */
+		return sink->produced == last ? "goes on after the end"
+					      : "is ready beyond what was agreed";
+	if (!stream->repeats && produced > plus(sink->advertised_consumed, stream->announced))
 		return "is ready beyond the ring";
 	if (end && sink_ended(transfer))
 		return "ends twice";
-	if (end && last != LENGTH_UNKNOWN && ready != last)
+	if (end && last != LENGTH_UNKNOWN && produced != last)
 		return "ends before what was agreed";
 	return NULL;
 }
@@ -456,20 +463,20 @@ static bool is_beyond(const struct transfer *transfer, uint64_t position)
 
 	if (source->stream.repeats && !transfer->plan.writes)
 		return position > source->stream.length;
-	return position > source->told_ready;
+	return position > source->advertised_produced;
 }
 
-static const char *judge_taken(const struct transfer *transfer, const struct window *window)
+static const char *validate_consumed(const struct transfer *transfer, const struct window *window)
 {
 	const struct transfer_source *source = &transfer->source;
 
-	if (window->taken < source->taken)
+	if (window->consumed < source->consumed)
 		return "goes backwards in what is taken";
-	if (window->kept < source->kept)
+	if (window->stored < source->stored)
 		return "goes backwards in what is kept";
-	if (is_beyond(transfer, window->taken))
+	if (is_beyond(transfer, window->consumed))
 		return "takes what was not ready";
-	if (is_beyond(transfer, window->kept))
+	if (is_beyond(transfer, window->stored))
 		return "keeps what was not ready";
 	return NULL;
 }
@@ -479,14 +486,15 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	struct transfer_source *source = &transfer->source;
 	struct transfer_sink *sink = &transfer->sink;
 	struct transfer_credits *credits = &transfer->credits;
-	bool moved = (window->ready > sink->ready && !sink_ended(transfer)) ||
-		     window->taken > source->taken || window->kept > source->kept || window->end;
-	const char *wrong = judge_credits(transfer, window);
+	bool moved = (window->produced > sink->produced && !sink_ended(transfer)) ||
+		     window->consumed > source->consumed || window->stored > source->stored ||
+		     window->end;
+	const char *wrong = validate_credits(transfer, window);
 
 	if (!wrong)
-		wrong = judge_ready(transfer, window->ready, window->end);
+		wrong = validate_produced(transfer, window->produced, window->end);
 	if (!wrong)
-		wrong = judge_taken(transfer, window);
+		wrong = validate_consumed(transfer, window);
 	if (!wrong && !moved && window->received == credits->confirmed)
 		wrong = "moves nothing";
 	if (wrong)
@@ -494,11 +502,11 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	transfer->moves += moved;
 	credits->received++;
 	credits->confirmed = window->received;
-	sink->ready = window->ready;
+	sink->produced = window->produced;
 	if (window->end && !sink->stream.agreed && !sink_ended(transfer))
-		sink->stream.length = window->ready;
-	source->taken = window->taken;
-	source->kept = window->kept;
+		sink->stream.length = window->produced;
+	source->consumed = window->consumed;
+	source->stored = window->stored;
 	return NULL;
 }
 
@@ -516,12 +524,12 @@ uint64_t transfer_done(struct transfer *transfer)
 	struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
 
-	source->told_ready = ready(transfer);
-	source->told_end = true;
+	source->advertised_produced = produced(transfer);
+	source->advertised_end = true;
 	if (!transfer->plan.writes)
-		transfer->sink.told_taken = transfer->operation.completed;
+		transfer->sink.advertised_consumed = transfer->operation.completed;
 	forget_told_news(transfer);
-	return stream->repeats ? stream->plan.length : source->told_ready;
+	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
 /* READ: how far the peer has read when it is done. */
@@ -530,15 +538,15 @@ static uint64_t read_end(const struct transfer *transfer)
 	const struct transfer_source *source = &transfer->source;
 
 	if (!source->stream.repeats)
-		return source->told_ready;
-	return source->stream.length != LENGTH_UNKNOWN ? source->stream.length : source->taken;
+		return source->advertised_produced;
+	return source->stream.length != LENGTH_UNKNOWN ? source->stream.length : source->consumed;
 }
 
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 {
 	struct transfer_sink *sink = &transfer->sink;
 	uint64_t expected = transfer_sink_end(transfer);
-	uint64_t last = ready_end(transfer, &sink->stream);
+	uint64_t last = produced_end(transfer, &sink->stream);
 
 	if (sink->done)
 		return "is done twice";
@@ -548,12 +556,12 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 		return "is done with other bytes than agreed";
 	if (!transfer->plan.writes && !may_have_read(transfer))
 		return "is done reading what was not ready";
-	if (last != LENGTH_UNKNOWN && judge_ready(transfer, last, false))
+	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))
 		return "is done beyond the ring";
 	if (last != LENGTH_UNKNOWN)
-		sink->ready = last;
+		sink->produced = last;
 	if (!transfer->plan.writes)
-		transfer->source.taken = read_end(transfer);
+		transfer->source.consumed = read_end(transfer);
 	sink->done = true;
 	return NULL;
 }
@@ -562,8 +570,8 @@ void transfer_verdict(struct transfer *transfer)
 {
 	struct transfer_sink *sink = &transfer->sink;
 
-	sink->told_taken = taken(transfer);
-	sink->told_kept = sink->kept;
+	sink->advertised_consumed = consumed(transfer);
+	sink->advertised_stored = sink->stored;
 	forget_told_news(transfer);
 }
 
@@ -576,8 +584,8 @@ static uint64_t write_limit(const struct transfer *transfer)
 	const struct transfer_stream *stream = &source->stream;
 
 	if (!stream->repeats)
-		return smaller(source->filled, plus(source->taken, stream->announced));
-	if (stream->held && source->filled == stream->plan.length)
+		return smaller(source->filled, plus(source->consumed, stream->announced));
+	if (stream->fits_ring && source->filled == stream->plan.length)
 		return LENGTH_UNKNOWN;
 	return source->filled;
 }
@@ -586,11 +594,11 @@ static uint64_t read_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 	const struct transfer_stream *stream = &sink->stream;
-	bool all = stream->repeats && sink->ready == stream->plan.length;
-	uint64_t remote = all ? LENGTH_UNKNOWN : sink->ready;
+	bool all = stream->repeats && sink->produced == stream->plan.length;
+	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
 	/* later passes of what does not fit into the ring are read over one another */
-	if (stream->repeats && (stream->held || sink->copied == stream->plan.length))
+	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, plus(sink->copied, stream->plan.ring));
 }
@@ -736,7 +744,7 @@ void transfer_stop(struct transfer *transfer)
 
 	if (!stream->repeats || stream->length != LENGTH_UNKNOWN || pass == 0)
 		return;
-	if (writes && !stream->held && transfer->source.filled > begun)
+	if (writes && !stream->fits_ring && transfer->source.filled > begun)
 		begun = transfer->source.filled;
 	/* a request must be left to post, the last one, whose completion tells the end */
 	stream->length = (begun / pass + 1) * pass;
@@ -750,7 +758,7 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	const struct transfer_source *source = &transfer->source;
 	const struct transfer_stream *stream = &source->stream;
 	bool by_completion = transfer->plan.writes && !transfer->plan.completes_early;
-	uint64_t freed = by_completion ? transfer->operation.completed : source->taken;
+	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(plus(freed, stream->plan.ring), source_end(transfer));
 
 	/* whether it repeats is not known yet, but the first pass is the same */
@@ -793,9 +801,9 @@ void transfer_end_source(struct transfer *transfer)
 		pass == LENGTH_UNKNOWN ? filled : (larger(filled, 1) + pass - 1) / pass * pass;
 }
 
-bool transfer_is_whole(const struct transfer *transfer)
+bool transfer_verified_in_place(const struct transfer *transfer)
 {
-	return transfer->sink.stream.plan.present && transfer->sink.stream.held;
+	return transfer->sink.stream.plan.present && transfer->sink.stream.fits_ring;
 }
 
 /* The position up to which the sink's ring holds what nobody else touches any more. */
@@ -803,13 +811,13 @@ static uint64_t copy_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	if (transfer_is_whole(transfer)) {
+	if (transfer_verified_in_place(transfer)) {
 		bool over = transfer->plan.writes ? sink->done : transfer_operated(transfer);
 
 		return over ? transfer_sink_end(transfer) : 0;
 	}
 	if (transfer->plan.writes)
-		return sink->ready;
+		return sink->produced;
 	return smaller(transfer->operation.completed, transfer_sink_end(transfer));
 }
 
@@ -825,7 +833,7 @@ void transfer_copied(struct transfer *transfer, uint64_t size)
 	transfer->sink.copied += size;
 }
 
-void transfer_kept(struct transfer *transfer, uint64_t position)
+void transfer_stored(struct transfer *transfer, uint64_t position)
 {
-	transfer->sink.kept = position;
+	transfer->sink.stored = position;
 }

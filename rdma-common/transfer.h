@@ -60,7 +60,7 @@
 /* What is known of a direction before the peer's MSG_MR. */
 struct stream_plan {
 	bool present;    /* false: nothing flows this way (one way), and the rest means nothing */
-	bool every_pass; /* each pass is verified: never repeat */
+	bool verify_all; /* each pass is verified: never repeat */
 	uint64_t length; /* bytes of one pass, or LENGTH_UNKNOWN, which has one pass */
 	uint64_t passes; /* 0: until a time is up */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
@@ -92,30 +92,31 @@ struct transfer_stream {
 	bool agreed;        /* it was known from the beginning; else the source marks its end */
 	uint64_t quarter;   /* bytes of a move that is reported at once */
 	uint64_t local_span, remote_span; /* in the rings: a byte is at its position modulo this */
-	bool held;                        /* this side's ring holds all the bytes that differ */
-	bool repeats; /* passes are sent with the same bytes, without flow control */
-	bool quiet; /* fits into the announced ring, and nobody waits to hear: by the clock alone */
+	bool fits_ring;                   /* this side's ring holds all the bytes that differ */
+	bool repeats;        /* passes are sent with the same bytes, without flow control */
+	bool fits_peer_ring; /* fits into the announced ring, and nobody waits to hear: by the clock
+				alone */
 };
 
 /* The source of the outgoing stream: positions. */
 struct transfer_source {
 	struct transfer_stream stream;
-	uint64_t filled;     /* so much has been put into the ring */
-	uint64_t told_ready; /* the peer was told */
-	uint64_t taken;      /* the peer told */
-	uint64_t kept;       /* the peer told; for progress alone */
-	bool told_end;       /* the peer was told: once */
+	uint64_t filled;              /* so much has been put into the ring */
+	uint64_t advertised_produced; /* the peer was told */
+	uint64_t consumed;            /* the peer told */
+	uint64_t stored;              /* the peer told; for progress alone */
+	bool advertised_end;          /* the peer was told: once */
 };
 
 /* The sink of the incoming stream: positions. */
 struct transfer_sink {
 	struct transfer_stream stream;
-	uint64_t ready;      /* the peer told */
-	uint64_t copied;     /* so much has been copied out of the ring */
-	uint64_t kept;       /* so much is digested and stored */
-	uint64_t told_taken; /* the peer was told */
-	uint64_t told_kept;  /* the peer was told */
-	bool done;           /* the peer's MSG_DONE came */
+	uint64_t produced;            /* the peer told */
+	uint64_t copied;              /* so much has been copied out of the ring */
+	uint64_t stored;              /* so much is digested and stored */
+	uint64_t advertised_consumed; /* the peer was told */
+	uint64_t advertised_stored;   /* the peer was told */
+	bool done;                    /* the peer's MSG_DONE came */
 };
 
 /* A request that asks for a completion, until that comes. */
@@ -142,8 +143,8 @@ struct transfer_operation {
 
 /* MSG_WINDOWs, both ways. */
 struct transfer_credits {
-	uint64_t sent, confirmed; /* of this side's, the peer has confirmed so many */
-	uint64_t received, told;  /* of the peer's, it was told so many */
+	uint64_t sent, confirmed;      /* of this side's, the peer has confirmed so many */
+	uint64_t received, advertised; /* of the peer's, it was told so many */
 };
 
 /* Bytes of a stream in all passes that need different bytes; LENGTH_UNKNOWN: not known. */
@@ -192,7 +193,7 @@ uint64_t transfer_announce(struct transfer *transfer);
  * peer without a hello, all). The caller has checked that the region does not wrap. NULL, or what
  * is wrong with it: a static string.
  */
-const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t ready);
+const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
 /*
  * When a MSG_WINDOW is due if nothing else happens: `now` or earlier, at once; TRANSFER_NEVER if
@@ -298,7 +299,7 @@ void transfer_end_source(struct transfer *transfer);
  * deregisters the ring before the first piece. Else pieces are copied out as they come (of a
  * repeating one: the first pass).
  */
-bool transfer_is_whole(const struct transfer *transfer);
+bool transfer_verified_in_place(const struct transfer *transfer);
 
 /* What may be copied out next. False: nothing for now. */
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
@@ -307,7 +308,7 @@ bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 void transfer_copied(struct transfer *transfer, uint64_t size);
 
 /* It has digested and, with --output, stored everything up to `position`. */
-void transfer_kept(struct transfer *transfer, uint64_t position);
+void transfer_stored(struct transfer *transfer, uint64_t position);
 
 /* Bytes that the sink keeps in all; LENGTH_UNKNOWN until the end is marked. */
 uint64_t transfer_sink_end(const struct transfer *transfer);

@@ -21,17 +21,17 @@ static uint64_t get(const uint8_t *wire, size_t size)
 }
 
 /* Offsets of the fields of a message: the tutorial's struct on 64-bit little-endian machines. */
-#define MESSAGE_TYPE    0
-#define MESSAGE_READY   8
-#define MESSAGE_ERRORS  8
-#define MESSAGE_VALUE   24
-#define MESSAGE_LENGTH  32
-#define MESSAGE_RKEY    48
-#define WINDOW_RECEIVED 8
-#define WINDOW_KEPT     16
-#define WINDOW_READY    24
-#define WINDOW_TAKEN    32
-#define WINDOW_END      48
+#define MESSAGE_TYPE     0
+#define MESSAGE_PRODUCED 8
+#define MESSAGE_ERRORS   8
+#define MESSAGE_VALUE    24
+#define MESSAGE_LENGTH   32
+#define MESSAGE_RKEY     48
+#define WINDOW_RECEIVED  8
+#define WINDOW_STORED    16
+#define WINDOW_PRODUCED  24
+#define WINDOW_CONSUMED  32
+#define WINDOW_END       48
 
 void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 {
@@ -41,16 +41,16 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE])
 	put(wire + MESSAGE_TYPE, message->type, 4);
 	if (message->type == MSG_WINDOW) {
 		put(wire + WINDOW_RECEIVED, window->received, 8);
-		put(wire + WINDOW_KEPT, window->kept, 8);
-		put(wire + WINDOW_READY, window->ready, 8);
-		put(wire + WINDOW_TAKEN, window->taken, 8);
+		put(wire + WINDOW_STORED, window->stored, 8);
+		put(wire + WINDOW_PRODUCED, window->produced, 8);
+		put(wire + WINDOW_CONSUMED, window->consumed, 8);
 		put(wire + WINDOW_END, window->end, 4);
 		return;
 	}
 	put(wire + MESSAGE_VALUE, message->value, 8);
 	put(wire + MESSAGE_LENGTH, message->length, 8);
 	if (message->type == MSG_MR) {
-		put(wire + MESSAGE_READY, message->ready, 8);
+		put(wire + MESSAGE_PRODUCED, message->produced, 8);
 		put(wire + MESSAGE_RKEY, message->rkey, 4);
 	} else if (message->type == MSG_VERDICT) {
 		put(wire + MESSAGE_ERRORS, message->errors, 8);
@@ -69,16 +69,16 @@ bool decode_message(const uint8_t *wire, size_t size, struct message *message)
 	*message = (struct message){ .type = (enum message_type)type };
 	if (message->type == MSG_WINDOW) {
 		message->window = (struct window){ .received = get(wire + WINDOW_RECEIVED, 8),
-						   .kept = get(wire + WINDOW_KEPT, 8),
-						   .ready = get(wire + WINDOW_READY, 8),
-						   .taken = get(wire + WINDOW_TAKEN, 8),
+						   .stored = get(wire + WINDOW_STORED, 8),
+						   .produced = get(wire + WINDOW_PRODUCED, 8),
+						   .consumed = get(wire + WINDOW_CONSUMED, 8),
 						   .end = get(wire + WINDOW_END, 4) != 0 };
 		return true;
 	}
 	message->value = get(wire + MESSAGE_VALUE, 8);
 	message->length = get(wire + MESSAGE_LENGTH, 8);
 	if (message->type == MSG_MR) {
-		message->ready = get(wire + MESSAGE_READY, 8);
+		message->produced = get(wire + MESSAGE_PRODUCED, 8);
 		message->rkey = (uint32_t)get(wire + MESSAGE_RKEY, 4);
 	} else if (message->type == MSG_VERDICT) {
 		message->errors = get(wire + MESSAGE_ERRORS, 8);

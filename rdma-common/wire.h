@@ -34,21 +34,21 @@ const char *message_name(enum message_type type);
 /* The numbers in a MSG_WINDOW: positions (transfer.h). */
 struct window {
 	uint64_t received; /* MSG_WINDOWs that its sender has received */
-	uint64_t ready;    /* of its sender's outgoing stream */
-	uint64_t taken;    /* of its sender's incoming stream */
-	uint64_t kept;
+	uint64_t produced; /* of its sender's outgoing stream */
+	uint64_t consumed; /* of its sender's incoming stream */
+	uint64_t stored;
 	bool end; /* `ready` is the end; said once */
 };
 
 /* One message, decoded. Only what its type uses has a meaning. */
 struct message {
 	enum message_type type;
-	uint64_t value;  /* MR: address; DONE: digest; VERDICT: status */
-	uint64_t length; /* bytes. MR: in the region; DONE: sent, of one pass if they repeat;
-			    VERDICT: that the sender's operation carried, each time counted */
-	uint64_t ready;  /* MR: bytes that may be read */
-	uint64_t errors; /* VERDICT: that the sender's port has counted, and 1; 0: not counted */
-	uint32_t rkey;   /* MR */
+	uint64_t value;    /* MR: address; DONE: digest; VERDICT: status */
+	uint64_t length;   /* bytes. MR: in the region; DONE: sent, of one pass if they repeat;
+			      VERDICT: that the sender's operation carried, each time counted */
+	uint64_t produced; /* MR: bytes that may be read */
+	uint64_t errors;   /* VERDICT: that the sender's port has counted, and 1; 0: not counted */
+	uint32_t rkey;     /* MR */
 	struct window window; /* WINDOW: alone */
 };
 
@@ -102,7 +102,7 @@ struct hello {
 #define HELLO_ONE_WAY    (1 << 0) /* the client alone operates, so one side sends no payload */
 #define HELLO_PATTERN    (1 << 1) /* the payload of this side is the pattern of --size */
 #define HELLO_UNKNOWN    (1 << 2) /* the payload of this side has a length that its end tells */
-#define HELLO_EVERY_PASS (1 << 3) /* every pass of this side's operation is verified */
+#define HELLO_VERIFY_ALL (1 << 3) /* every pass of this side's operation is verified */
 /*
  * The client examines the path: the server sends a pattern as long as the client's payload in place
  * of its own, performs its operation once, and stores nothing. It says so in its acceptance.

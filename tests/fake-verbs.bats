@@ -511,7 +511,7 @@ happy_path() {
 # bats test_tags=memory
 @test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
 	outcomes <<-END
-	both	7	set:mr.ready=+1	the peer's memory region is ready beyond its end: it has 1024 bytes, of which 1025 are ready
+	both	7	set:mr.produced=+1	the peer's memory region is ready beyond its end: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's window is out of turn
@@ -525,7 +525,7 @@ happy_path() {
 	both	7	lie:verdict-bad-first	or the peer broke the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer broke the protocol	!> gave up
 	both	7	lie:verdict-twice	or the peer broke the protocol	!> could not store
-	both -s 20000	7	payload:30000 ring:3000 set:window.taken=+100000	the peer's window takes what was not ready
+	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window takes what was not ready
 	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
 	both -s 500000	7	memory:300000 lie:done-early	the peer is done reading what was not ready
 	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer judged what this side had not sent yet

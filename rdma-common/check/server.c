@@ -82,8 +82,8 @@ void probe_take(struct probe *probe, const struct connection *connection)
 		counters_keep_latest(&probe->after, &connection->counting->after);
 	}
 	/* of sessions at once each port counts the errors of all */
-	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->told_errors)
-		probe->told_errors = connection->peer_verdict.errors;
+	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->advertised_errors)
+		probe->advertised_errors = connection->peer_verdict.errors;
 	if (probe->outcome_count > 1) {
 		enum status worst = probe->outcome->end.status;
 
@@ -335,8 +335,8 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
 	if (outcome->connected)
 		probe->mode_is_known = true;
-	if (probe->told_errors > 0) /* one more than there are: that counts once */
-		probe->peer_errors += probe->told_errors - (probe->peer_errors > 0);
+	if (probe->advertised_errors > 0) /* one more than there are: that counts once */
+		probe->peer_errors += probe->advertised_errors - (probe->peer_errors > 0);
 	if (outcome->end.status != STATUS_SUCCESS &&
 	    (probe->failure.status == STATUS_SUCCESS || probe->failure.status == STATUS_TOO_SLOW ||
 	     outcome->end.status == STATUS_INTERRUPTED))

@@ -72,9 +72,9 @@ struct probe {
 	uint64_t verified; /* the largest size that was, in both directions; 0: none */
 	struct counters before, after; /* of the device's port */
 	uint64_t peer_errors; /* that the server's ports counted, as it says, and 1; 0: not known */
-	uint64_t told_errors; /* the same, of the latest session, or those that ran at once */
-	struct latency latency; /* of the last session that has measured it */
-	struct failure failure; /* the first */
+	uint64_t advertised_errors; /* the same, of the latest session, or those that ran at once */
+	struct latency latency;     /* of the last session that has measured it */
+	struct failure failure;     /* the first */
 };
 
 /* Begin without sessions. All that is passed must outlive `probe`. */

@@ -290,13 +290,14 @@ struct peer {
 	uint32_t region_rkey;
 	struct transfer_run requests[PEER_DEPTH]; /* request n has index n modulo PEER_DEPTH */
 	uint64_t posted, landed;
-	uint64_t accessed;                 /* position that the program's operation has reached */
-	uint64_t known_ready, known_taken; /* the peer's numbers that the program has received */
-	struct window told;                /* the window that the peer last sent */
-	uint64_t windows_received;         /* windows received from the program */
-	uint64_t digest, done_bytes;       /* from the program's MSG_DONE */
-	int64_t stores_at;                 /* time until which the peer stores nothing more */
-	int64_t clock;                     /* time of its next step without an event; 0: none */
+	uint64_t accessed; /* position that the program's operation has reached */
+	uint64_t known_produced,
+		known_consumed;      /* the peer's numbers that the program has received */
+	struct window advertised;    /* the window that the peer last sent */
+	uint64_t windows_received;   /* windows received from the program */
+	uint64_t digest, done_bytes; /* from the program's MSG_DONE */
+	int64_t stores_at;           /* time until which the peer stores nothing more */
+	int64_t clock;               /* time of its next step without an event; 0: none */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;

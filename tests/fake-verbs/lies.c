@@ -14,17 +14,17 @@
 /* Move the number of the operating side by a byte, and confirm nothing. */
 static void move_a_byte(struct peer *peer)
 {
-	struct window window = peer->told;
+	struct window window = peer->advertised;
 
-	window.ready += scripted("write");
-	window.taken += !scripted("write");
+	window.produced += scripted("write");
+	window.consumed += !scripted("write");
 	peer_sends_window(peer, &window);
 }
 
 /* Confirm one window of the program after the other, and move nothing. */
 static void confirm(struct peer *peer)
 {
-	struct window window = peer->told;
+	struct window window = peer->advertised;
 
 	if (peer->clock != 0)
 		return;
@@ -39,9 +39,10 @@ static void confirm(struct peer *peer)
 /* Move one byte after the other, as long as this test allows. */
 static void crawl(struct peer *peer)
 {
-	uint64_t told = scripted("write") ? peer->told.ready : peer->told.taken;
+	uint64_t advertised =
+		scripted("write") ? peer->advertised.produced : peer->advertised.consumed;
 
-	if (peer->clock != 0 || told >= CRAWLS)
+	if (peer->clock != 0 || advertised >= CRAWLS)
 		return;
 	move_a_byte(peer);
 	peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);

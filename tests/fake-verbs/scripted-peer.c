@@ -121,7 +121,7 @@ static struct hello own_hello(const struct peer *peer, bool passive)
 	bool unknown = scripted("unknown") && peer_sends(passive);
 	unsigned int flags =
 		(scripted("one-way") ? HELLO_ONE_WAY : 0) | (unknown ? HELLO_UNKNOWN : 0) |
-		(scripted("every-pass") ? HELLO_EVERY_PASS : 0) |
+		(scripted("every-pass") ? HELLO_VERIFY_ALL : 0) |
 		(scripted("check") ? HELLO_CHECK : 0) |
 		(scripted("check") && !passive ? HELLO_PATTERN : 0) |
 		(scripted("check-short") ? HELLO_CHECK | HELLO_CHECK_SHORT : 0) |
@@ -164,7 +164,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, LONGEST_RING);
 	struct stream_plan plan = {
 		.present = present,
-		.every_pass = operator->flags & HELLO_EVERY_PASS,
+		.verify_all = operator->flags & HELLO_VERIFY_ALL,
 		.length = unknown ? LENGTH_UNKNOWN : sender->length,
 		.passes = unknown ? 1 : operator->passes,
 		.ring = smaller(ring, scripted_number("ring", LONGEST_RING)),
@@ -321,7 +321,7 @@ void peer_sends_window(struct peer *peer, const struct window *window)
 {
 	const struct message message = { .type = MSG_WINDOW, .window = *window };
 
-	peer->told = *window;
+	peer->advertised = *window;
 	peer_sends_message(peer, &message);
 }
 
@@ -335,14 +335,14 @@ static void send_region(struct peer *peer)
 	peer_lies(peer, MOMENT_BEFORE_MR);
 	while (!scripted("late-source") && fill(peer))
 		;
-	peer->told.ready = transfer_announce(&peer->transfer);
+	peer->advertised.produced = transfer_announce(&peer->transfer);
 	if (plan->present) {
 		message.value = (uintptr_t)(writes() ? peer->sink : peer->source);
 		message.length = plan->ring;
 		message.rkey = RKEY;
 	}
 	if (!is_tutorial())
-		message.ready = peer->told.ready;
+		message.produced = peer->advertised.produced;
 	peer->mr_sent = true;
 	peer_sends_message(peer, &message);
 }
@@ -439,18 +439,18 @@ static bool copy(struct peer *peer)
 static bool store(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
-	uint64_t kept = transfer->sink.kept, copied = transfer->sink.copied;
+	uint64_t stored = transfer->sink.stored, copied = transfer->sink.copied;
 	uint64_t most = scripted_number("stores", 0);
 	int64_t now = simulated_milliseconds();
 
-	if (kept == copied || now < peer->stores_at)
+	if (stored == copied || now < peer->stores_at)
 		return false;
 	if (most > 0) {
-		copied = kept + smaller(most, copied - kept);
+		copied = stored + smaller(most, copied - stored);
 		peer->stores_at = now + STORE_MILLISECONDS;
 		peer_wakes_at(peer, peer->stores_at);
 	}
-	transfer_kept(transfer, copied);
+	transfer_stored(transfer, copied);
 	return true;
 }
 
@@ -601,7 +601,7 @@ static bool all_is_kept(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
-	return sink->done && sink->kept == transfer_sink_end(transfer);
+	return sink->done && sink->stored == transfer_sink_end(transfer);
 }
 
 /* Where both sides send the same, the program's payload is the peer's. */
@@ -694,13 +694,13 @@ void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted)
 		land(peer, posted);
 	decode_message(bytes, MESSAGE_SIZE, &message);
 	if (message.type == MSG_MR) {
-		peer->known_ready = is_tutorial() ? TUTORIAL_PAYLOAD : message.ready;
+		peer->known_produced = is_tutorial() ? TUTORIAL_PAYLOAD : message.produced;
 	} else if (message.type == MSG_WINDOW) {
-		peer->known_ready = message.window.ready;
-		peer->known_taken = message.window.taken;
+		peer->known_produced = message.window.produced;
+		peer->known_consumed = message.window.consumed;
 	} else if (message.type == MSG_DONE) {
 		peer->done_delivered = true;
-		peer->known_ready = peer->transfer.source.told_ready;
+		peer->known_produced = peer->transfer.source.advertised_produced;
 		complete_without_hello(peer);
 	} else {
 		peer->verdict_delivered = true;
@@ -725,10 +725,10 @@ static uint64_t program_limit(const struct peer *peer)
 
 	if (writes())
 		return sink->stream.repeats ? sink->stream.length
-					    : peer->known_taken + sink->stream.announced;
-	if (source->stream.repeats && peer->known_ready == source->stream.plan.length)
+					    : peer->known_consumed + sink->stream.announced;
+	if (source->stream.repeats && peer->known_produced == source->stream.plan.length)
 		return source->stream.length;
-	return peer->known_ready;
+	return peer->known_produced;
 }
 
 void peer_is_asked(struct peer *peer, const struct work *work)
@@ -774,7 +774,7 @@ static void receive_region(struct peer *peer, const struct message *region)
 {
 	const struct transfer_stream *stream =
 		writes() ? &peer->transfer.source.stream : &peer->transfer.sink.stream;
-	uint64_t ready = region->ready;
+	uint64_t produced = region->produced;
 	const char *wrong;
 
 	peer->region_address = region->value;
@@ -783,8 +783,8 @@ static void receive_region(struct peer *peer, const struct message *region)
 		       !mr_of_rkey(qp_of(peer), region->rkey, region->value, region->length),
 	       "the program's region is not there");
 	if (is_tutorial())
-		ready = writes() ? 0 : region->length;
-	wrong = transfer_peer_region(&peer->transfer, region->length, ready);
+		produced = writes() ? 0 : region->length;
+	wrong = transfer_peer_region(&peer->transfer, region->length, produced);
 	forbid(wrong, "the program's memory region %s", wrong);
 	if (!peer->id->passive)
 		send_region(peer);
@@ -798,7 +798,7 @@ static void check_operation(const struct peer *peer)
 {
 	const struct transfer *transfer = &peer->transfer;
 	const struct transfer_stream *stream = program_stream(peer);
-	uint64_t marked = writes() ? transfer->sink.ready : transfer->source.filled;
+	uint64_t marked = writes() ? transfer->sink.produced : transfer->source.filled;
 	uint64_t end = stream->length;
 
 	if (!stream->plan.present || peer->lied)

@@ -17,15 +17,15 @@ static const struct deviation_field {
 	size_t offset; /* of a number of 64 bits */
 } deviation_fields[] = {
 	{ "mr.address", MSG_MR, offsetof(struct message, value) },
-	{ "mr.ready", MSG_MR, offsetof(struct message, ready) },
+	{ "mr.produced", MSG_MR, offsetof(struct message, produced) },
 	{ "done.digest", MSG_DONE, offsetof(struct message, value) },
 	{ "done.bytes", MSG_DONE, offsetof(struct message, length) },
 	{ "verdict.status", MSG_VERDICT, offsetof(struct message, value) },
 	{ "verdict.bytes", MSG_VERDICT, offsetof(struct message, length) },
 	{ "verdict.errors", MSG_VERDICT, offsetof(struct message, errors) },
 	{ "window.received", MSG_WINDOW, offsetof(struct message, window.received) },
-	{ "window.ready", MSG_WINDOW, offsetof(struct message, window.ready) },
-	{ "window.taken", MSG_WINDOW, offsetof(struct message, window.taken) },
+	{ "window.produced", MSG_WINDOW, offsetof(struct message, window.produced) },
+	{ "window.consumed", MSG_WINDOW, offsetof(struct message, window.consumed) },
 };
 
 /* Puts the value in the field that `text` names, if the message has that. */

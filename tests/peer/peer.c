@@ -68,8 +68,8 @@ static const char help[] =
 	"to move), flood (send windows that move by a byte, without a pause), or to send one more\n"
 	"message: mr, done, window (which moves what the operation moves, by a byte), unknown,\n"
 	"short, long.\n"
-	"FIELD is mr.address, mr.ready, mr.rkey, done.digest, done.bytes, verdict.status,\n"
-	"window.received, window.ready or window.taken.\n";
+	"FIELD is mr.address, mr.produced, mr.rkey, done.digest, done.bytes, verdict.status,\n"
+	"window.received, window.produced or window.consumed.\n";
 
 struct session;
 
@@ -370,16 +370,16 @@ static void send_mr(struct session *session)
 	bool writing = peer->operation == OPERATION_WRITE;
 	/* the other side writes to, or reads from, the region that it may use */
 	const struct ibv_mr *exposed = writing ? session->incoming : session->outgoing;
-	uint64_t ready = writing || !peer->hello ? 0 : exposed->length;
+	uint64_t produced = writing || !peer->hello ? 0 : exposed->length;
 	const struct message message = {
 		.type = MSG_MR,
 		.value = (uintptr_t)exposed->addr,
 		.length = exposed->length,
-		.ready = ready,
+		.produced = produced,
 		.rkey = exposed->rkey,
 	};
 
-	session->window.ready = ready;
+	session->window.produced = produced;
 	send_message(session, &message);
 }
 
@@ -414,9 +414,9 @@ static void send_window(struct session *session)
 	struct message message = { .type = MSG_WINDOW };
 
 	if (session->peer->operation == OPERATION_WRITE)
-		session->window.ready++;
+		session->window.produced++;
 	else
-		session->window.taken++;
+		session->window.consumed++;
 	session->window.received = session->received[MSG_WINDOW];
 	message.window = session->window;
 	send_message(session, &message);

@@ -316,7 +316,7 @@ static void run_one(struct probe *probe)
 			      .local = turn->local,
 			      .remote = turn->remote,
 			      .verdict = turn->verdict },
-		.transfer = { .source.told_end = true,
+		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.rejected = turn->rejected,
 		.rejection = { turn->greeting, { .refusal = (uint8_t)turn->refusal } },

@@ -182,7 +182,7 @@ static const struct given {
 	{ "c",  NULL, "--connections",  "2",      AT(connections),      4, 2 },
 	{ "s",  NULL, "--max-sessions", "1",      AT(maximum_sessions), 4, 1 },
 	{ "s",  NULL, "--max-sessions", "1000000", AT(maximum_sessions), 4, 1000000 },
-	{ "cs", NULL, "--verify-all",   NULL,     AT(every_pass),       1, true },
+	{ "cs", NULL, "--verify-all",   NULL,     AT(verify_all),       1, true },
 	{ "cs", NULL, "--busy-poll",    NULL,     AT(busy_poll),        1, true },
 	{ "cs", NULL, "--report",       NULL,     AT(report),           1, true },
 	{ "cs", "-J", "--json",         NULL,     AT(json),             1, true },

@@ -290,7 +290,7 @@ TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	assert_int_equal(outgoing_ring(5000), 5000);
 	assert_int_equal(ring_of(passes, true), 1000);
-	passes.every_pass = true; /* then they are one stream */
+	passes.verify_all = true; /* then they are one stream */
 	assert_int_equal(ring_of(passes, true), 5000);
 	reset(NULL);
 	assert_int_equal(register_outgoing(&owner, &outgoing, &none, &failure), STATUS_SUCCESS);

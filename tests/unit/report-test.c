@@ -394,7 +394,7 @@ static void measure(void)
 	};
 	transfer->source.stream.plan.length = 1572864;
 	transfer->sink.stream.plan.length = 1572864;
-	transfer->sink.kept = 77;
+	transfer->sink.stored = 77;
 	connection->figures = (struct figures){ .started = 1000000000,
 						.completed = 3000000000,
 						.bytes = 3145728000,
@@ -522,7 +522,7 @@ TEST(json_result_has_each_measured_value)
 	session.id.route.path_rec = &path;
 	session.options.pattern_size = 1572864;
 	session.options.duration_seconds = 2;
-	session.options.every_pass = true;
+	session.options.verify_all = true;
 	session.options.minimum_rate = 9;
 	report_json(&session.connection); /* not requested */
 	session.options.json = true;
@@ -553,7 +553,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 {
 	static const struct {
 		struct protocol protocol;
-		uint64_t kept;
+		uint64_t stored;
 		const char *expected;
 	} cases[] = {
 		/* clang-format off */
@@ -572,7 +572,7 @@ TEST(json_distinguishes_received_from_verified_bytes)
 		measure();
 		session.options.json = true;
 		session.connection.protocol = cases[i].protocol;
-		session.connection.transfer.sink.kept = cases[i].kept;
+		session.connection.transfer.sink.stored = cases[i].stored;
 		report_json(&session.connection);
 		snprintf(expected, sizeof(expected), "\"received_bytes\": %s", cases[i].expected);
 		assert_printed_among(expected);

@@ -57,7 +57,7 @@ struct kind {
 static struct transfer_plan plan_of(const struct kind *kind)
 {
 	struct stream_plan stream = {
-		.every_pass = kind->flows & EVERY_PASS,
+		.verify_all = kind->flows & EVERY_PASS,
 		.length = kind->length,
 		.passes = kind->flows & TIMED ? 0
 			  : kind->passes      ? kind->passes
@@ -127,7 +127,7 @@ static bool take_window(struct transfer *side, int64_t now, struct window *windo
 /* The peer is done and all that it sent is kept: the verdict is due. */
 static bool all_is_kept(const struct transfer *side)
 {
-	return side->sink.done && side->sink.kept == transfer_sink_end(side);
+	return side->sink.done && side->sink.stored == transfer_sink_end(side);
 }
 
 /* ---- Stories: one side, step by step ---- */
@@ -228,7 +228,7 @@ static void copies(uint64_t bytes)
 
 static void keeps(uint64_t position)
 {
-	transfer_kept(&it.side, position);
+	transfer_stored(&it.side, position);
 	turn();
 }
 
@@ -307,9 +307,9 @@ static bool is_judged(const char *error, const char *wrong, const struct transfe
 	return !strcmp(error, wrong) && !memcmp(before, &it.side, sizeof(*before));
 }
 
-static void region(const char *wrong, uint64_t bytes, uint64_t ready)
+static void region(const char *wrong, uint64_t bytes, uint64_t produced)
 {
-	const char *error = transfer_peer_region(&it.side, bytes, ready);
+	const char *error = transfer_peer_region(&it.side, bytes, produced);
 
 	expect(is_judged(error, wrong, &it.side), __func__);
 }
@@ -330,9 +330,9 @@ static void peer_done(const char *wrong, uint64_t bytes)
 
 /* Steps: this side's messages: MSG_MR, MSG_WINDOW and when it is due, MSG_DONE. */
 
-static void announces(uint64_t ready)
+static void announces(uint64_t produced)
 {
-	expect(transfer_announce(&it.side) == ready, __func__);
+	expect(transfer_announce(&it.side) == produced, __func__);
 }
 
 static void says(struct window expected)
@@ -340,8 +340,9 @@ static void says(struct window expected)
 	struct window window;
 
 	expect(take_window(&it.side, it.now, &window) && window.received == expected.received &&
-		       window.ready == expected.ready && window.taken == expected.taken &&
-		       window.kept == expected.kept && window.end == expected.end,
+		       window.produced == expected.produced &&
+		       window.consumed == expected.consumed && window.stored == expected.stored &&
+		       window.end == expected.end,
 	       __func__);
 }
 
@@ -377,7 +378,7 @@ static void may_copy(uint64_t size)
 
 static void is_whole(bool yes)
 {
-	expect(transfer_is_whole(&it.side) == yes, __func__);
+	expect(transfer_verified_in_place(&it.side) == yes, __func__);
 }
 
 static void sink_ends(uint64_t bytes)
@@ -411,29 +412,29 @@ TEST(windows_are_sent_when_they_are_due)
 	tell("nor does its sink, unless its verdict takes long: it says that it is alive",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	is_whole(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
-	says((struct window){ .taken = 8 * MIB });
+	says((struct window){ .consumed = 8 * MIB });
 
 	tell("a move is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	due(NEVER); fills(5000); at(1000); posts(1); due(1250); at(1249); silent(); at(1250);
-	says((struct window){ .ready = 5000 }); due(NEVER);
+	says((struct window){ .produced = 5000 }); due(NEVER);
 
 	tell("what is on the disk is reported as well, when all that was copied has been told", IN, MIB, 64 * KIB, 0);
-	at(100); hears(NULL, (struct window){ .ready = 32 * KIB }); at(200); copies(32 * KIB);
-	says((struct window){ .received = 1, .taken = 32 * KIB }); due(NEVER);
+	at(100); hears(NULL, (struct window){ .produced = 32 * KIB }); at(200); copies(32 * KIB);
+	says((struct window){ .received = 1, .consumed = 32 * KIB }); due(NEVER);
 	at(1000); keeps(1000); due(1250); at(1250);
-	says((struct window){ .received = 1, .taken = 32 * KIB, .kept = 1000 });
+	says((struct window){ .received = 1, .consumed = 32 * KIB, .stored = 1000 });
 
 	tell("a good verdict tells all that was taken and kept: no window has to", IN, MIB, 64 * KIB, 0);
-	at(100); hears(NULL, (struct window){ .ready = 8 * KIB }); copies(8 * KIB); due(350); keeps(8 * KIB); due(350);
+	at(100); hears(NULL, (struct window){ .produced = 8 * KIB }); copies(8 * KIB); due(350); keeps(8 * KIB); due(350);
 	judges(); due(NEVER); at(350); silent();
-	is(it.side.sink.told_taken, 8 * KIB); is(it.side.sink.told_kept, 8 * KIB);
+	is(it.side.sink.advertised_consumed, 8 * KIB); is(it.side.sink.advertised_stored, 8 * KIB);
 
 	tell("so does MSG_DONE, of all that was read", IN | READ, 100000, 100000, 0);
-	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.told_taken, 100000);
+	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.advertised_consumed, 100000);
 	due(NEVER);
 
 	tell("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
-	fills(256 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .ready = 256 * KIB });
+	fills(256 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 256 * KIB });
 	/* of a tiny one, every byte */
 	for (uint64_t ring = 1; ring < 10; ring++) {
 		tell("a move in a tiny ring is reported", BOTH | READ, MIB, ring, 0);
@@ -444,11 +445,11 @@ TEST(windows_are_sent_when_they_are_due)
 		tell("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced);
 		region(NULL, announced, 0);
 		fills(4 * KIB - 1); posts_all(); silent(); fills(1); posts_all();
-		says((struct window){ .ready = 4 * KIB });
+		says((struct window){ .produced = 4 * KIB });
 	}
 
 	tell("and so is that of a longer one", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
-	fills(16 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .ready = 16 * KIB });
+	fills(16 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 16 * KIB });
 
 	tell("but one that holds all is not refilled", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
 	fills(8 * KIB); posts_all(); silent();
@@ -457,15 +458,15 @@ TEST(windows_are_sent_when_they_are_due)
 	fills(8 * KIB); posts_all(); silent();
 
 	tell("who has taken all that was told answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
-	hears(NULL, (struct window){ .ready = 16 * KIB }); copies(16 * KIB - 1); silent(); copies(1);
-	says((struct window){ .received = 1, .taken = 16 * KIB }); due(NEVER);
+	hears(NULL, (struct window){ .produced = 16 * KIB }); copies(16 * KIB - 1); silent(); copies(1);
+	says((struct window){ .received = 1, .consumed = 16 * KIB }); due(NEVER);
 
 	tell("which is all that has come, where nothing is written over", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
-	hears(NULL, (struct window){ .ready = 16 * KIB }); says((struct window){ .received = 1, .taken = 16 * KIB });
+	hears(NULL, (struct window){ .produced = 16 * KIB }); says((struct window){ .received = 1, .consumed = 16 * KIB });
 	due(NEVER);
 
 	tell("and with other WRITEs by the clock", BOTH, MIB, 8 * MIB, 8 * MIB);
-	hears(NULL, (struct window){ .ready = 16 * KIB }); due(250); silent();
+	hears(NULL, (struct window){ .produced = 16 * KIB }); due(250); silent();
 
 	tell("a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
 	fills(100000); announces(100000); at(1000); silent(); due(NEVER);
@@ -479,34 +480,34 @@ TEST(windows_are_sent_when_they_are_due)
 	tell("credits run out, but for the last one, which is an answer's, and come back",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	for (uint64_t window = 1; window <= 31; window++) {
-		fills(1); posts_all(); silent(); at(it.now + 250); says((struct window){ .ready = window });
+		fills(1); posts_all(); silent(); at(it.now + 250); says((struct window){ .produced = window });
 	}
 	fills(1); posts_all(); due(NEVER); at(it.now + 250); silent();
 	for (uint64_t window = 1; window <= 16; window++) {
-		silent(); hears(NULL, (struct window){ .ready = window });
+		silent(); hears(NULL, (struct window){ .produced = window });
 	}
-	says((struct window){ .received = 16, .ready = 32, .taken = 16 });
-	hears(NULL, (struct window){ .received = 16, .ready = 17 }); is(it.side.credits.sent, 32);
+	says((struct window){ .received = 16, .produced = 32, .consumed = 16 });
+	hears(NULL, (struct window){ .received = 16, .produced = 17 }); is(it.side.credits.sent, 32);
 	is(it.side.credits.confirmed, 16);
 
 	tell("a flood by one byte a message is bound by credits, which an answer gives back", BOTH, MIB, 64 * KIB, 0);
-	for (uint64_t ready = 32; ready <= 3 * 32; ready += 32) {
+	for (uint64_t produced = 32; produced <= 3 * 32; produced += 32) {
 		for (uint64_t window = 31; window < 32; window--)
-			hears(NULL, (struct window){ .ready = ready - window });
-		hears("comes without a credit", (struct window){ .ready = ready + 1 });
-		says((struct window){ .received = ready }); hears("moves nothing", (struct window){ .ready = ready });
+			hears(NULL, (struct window){ .produced = produced - window });
+		hears("comes without a credit", (struct window){ .produced = produced + 1 });
+		says((struct window){ .received = produced }); hears("moves nothing", (struct window){ .produced = produced });
 	}
 }
 
 TEST(requests_are_posted_and_complete)
 {
 	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 61440, 40960, .depth = 1, .share = 1 });
-	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .ready = 40960 });
-	hears(NULL, (struct window){ .taken = 40960 });
+	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .produced = 40960 });
+	hears(NULL, (struct window){ .consumed = 40960 });
 	fills_all(); posts_run(1, 1, 20480, true); completes(2); at(500);
-	says((struct window){ .received = 1, .ready = 61440 }); hears(NULL, (struct window){ 1, 0, 61440, 0, false });
+	says((struct window){ .received = 1, .produced = 61440 }); hears(NULL, (struct window){ 1, 0, 61440, 0, false });
 	fills_all(); posts_run(1, 1, 20480, true); completes(3); at(750);
-	says((struct window){ .received = 2, .ready = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
+	says((struct window){ .received = 2, .produced = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
 	fills_all(); posts_run(1, 1, 40960, true);
 
 	tell_of("a request that was rejected, and all behind it, was not posted",
@@ -579,11 +580,11 @@ TEST(requests_are_posted_and_complete)
 
 	tell("a stream of terabytes: more than a short number counts", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
 	while (!transfer_operated(&it.side)) {
-		struct window told;
+		struct window advertised;
 
 		fills_all(); posts_all(); it.now += 250;
-		if (take_window(&it.side, it.now, &told))
-			hears(NULL, (struct window){ .received = it.side.credits.sent, .taken = told.ready });
+		if (take_window(&it.side, it.now, &advertised))
+			hears(NULL, (struct window){ .received = it.side.credits.sent, .consumed = advertised.produced });
 	}
 	done((uint64_t)3 << 39);
 }
@@ -650,10 +651,10 @@ TEST(passes_end_where_they_should)
 	tell_of("passes that fit are posted from what was filled once",
 		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
 	fills_all(); is(it.side.source.filled, 100000); posts_all(); operated(true); at(250);
-	says((struct window){ .ready = 100000000, .end = true }); done(100000);
+	says((struct window){ .produced = 100000000, .end = true }); done(100000);
 
 	tell_of("and the last one is what is received", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
-	at(250); hears(NULL, (struct window){ .ready = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
+	at(250); hears(NULL, (struct window){ .produced = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
 
 	tell_of("passes that are verified are one stream",
 		(struct kind){ BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000 });
@@ -701,7 +702,7 @@ static void tell_middle(const char *promise)
 {
 	tell(promise, BOTH | READ, MIB, 64 * KIB, 0);
 	announces(0); region(NULL, 64 * KIB, 40000); fills(50000); posts_all();
-	says((struct window){ .ready = 50000, .taken = 40000 });
+	says((struct window){ .produced = 50000, .consumed = 40000 });
 	hears(NULL, (struct window){ 1, 50000, 40000, 30000, false });
 }
 
@@ -714,10 +715,10 @@ TEST(a_peer_may_say_what_the_rules_allow)
 	tell("no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
 	region("is ready beyond its end", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
-	is(it.side.sink.stream.quiet, false);
-	hears("is ready beyond what was agreed", (struct window){ .ready = UINT64_MAX });
-	hears("is ready beyond what was agreed", (struct window){ .ready = UINT64_MAX, .end = true });
-	hears(NULL, (struct window){ .ready = UINT64_MAX - 1 });
+	is(it.side.sink.stream.fits_peer_ring, false);
+	hears("is ready beyond what was agreed", (struct window){ .produced = UINT64_MAX });
+	hears("is ready beyond what was agreed", (struct window){ .produced = UINT64_MAX, .end = true });
+	hears(NULL, (struct window){ .produced = UINT64_MAX - 1 });
 	sink_ends(LENGTH_UNKNOWN);
 
 	tell_middle("a window that breaks a rule is refused");
@@ -742,9 +743,9 @@ TEST(a_peer_may_say_what_the_rules_allow)
 	tell_middle("or both to all that is ready"); hears(NULL, (struct window){ 1, 50000, 50000, 50000, false });
 
 	tell("after the end nothing is ready, and there is one MSG_DONE", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
-	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .ready = 1000, .end = true });
-	hears("ends twice", (struct window){ .ready = 1000, .end = true });
-	hears("goes on after the end", (struct window){ .ready = 1001 });
+	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
+	hears("ends twice", (struct window){ .produced = 1000, .end = true });
+	hears("goes on after the end", (struct window){ .produced = 1001 });
 	peer_done("is done with other bytes than agreed", 999); peer_done(NULL, 1000);
 	peer_done("is done twice", 1000);
 
@@ -756,14 +757,14 @@ TEST(deadlines_are_of_who_owes)
 {
 	/* when the ring is full it is this side that has to copy */
 	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
-	at(10); owed(); at(20); hears(NULL, (struct window){ .ready = 64 * KIB }); nothing_owed(); at(30);
+	at(10); owed(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
-	at(40); says((struct window){ .received = 1, .taken = 32 * KIB }); owed();
+	at(40); says((struct window){ .received = 1, .consumed = 32 * KIB }); owed();
 
 	tell("a deadline is extended by a number that moves, or the end, and by nothing else",
 		BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
-	fills(2000); posts_all(); at(250); says((struct window){ .ready = 2000 }); is(it.side.moves, 0); at(300);
-	hears(NULL, (struct window){ .ready = 1000 }); is(it.side.moves, 1);
+	fills(2000); posts_all(); at(250); says((struct window){ .produced = 2000 }); is(it.side.moves, 0); at(300);
+	hears(NULL, (struct window){ .produced = 1000 }); is(it.side.moves, 1);
 	hears(NULL, (struct window){ 1, 1000, 0, 0, false }); is(it.side.moves, 1);
 	hears(NULL, (struct window){ 1, 1000, 1000, 0, false }); is(it.side.moves, 2);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
@@ -772,21 +773,21 @@ TEST(deadlines_are_of_who_owes)
 
 	/* how far it came may be told behind that, which is no move any more, nor an end */
 	tell("a timed WRITE that is done owes nothing", IN | TIMED, 100000, 100000, 0);
-	hears(NULL, (struct window){ .ready = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
-	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .taken = 100000 });
+	hears(NULL, (struct window){ .produced = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
+	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
 
 	tell("a peer owes to read what it was told to be ready", OUT | READ, MIB, 64 * KIB, 0);
-	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .taken = 40000 });
+	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
-	at(300); says((struct window){ .received = 1, .ready = 41000 }); owed();
+	at(300); says((struct window){ .received = 1, .produced = 41000 }); owed();
 
 	/* that its adapter completes more does not count meanwhile */
 	tell("a peer owes to take what it was told to be ready", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
-	at(300); says((struct window){ .ready = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
+	at(300); says((struct window){ .produced = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
 	at(320); completes(2); owed();
 	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); owed();
 	hears(NULL, (struct window){ 1, 0, 10000, 0, false }); nothing_owed();
@@ -795,13 +796,13 @@ TEST(deadlines_are_of_who_owes)
 	peer_done(NULL, 0); fills_all(); posts_all(); operated(true); done(MIB); nothing_owed();
 
 	tell_of("nor need who is written passes", (struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
-	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .ready = 5000000 });
+	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .produced = 5000000 });
 	operated(false); nothing_owed();
 	for (unsigned int times = 1; times <= 3; times++) {
 		tell_of("who is done has read all passes, and owes nothing",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
 		fills_all(); announces(100000); at(10); owed(); at(20); peer_done(NULL, 0); nothing_owed();
-		is(it.side.source.taken, times * 100000);
+		is(it.side.source.consumed, times * 100000);
 	}
 
 	tell("the wire owes what is in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
@@ -817,7 +818,7 @@ TEST(a_product_that_overflows_is_no_unknown_length)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
-		bool every_pass;
+		bool verify_all;
 	} cases[] = {
 		{ (uint64_t)1 << 40, (uint64_t)1 << 40, LENGTH_UNKNOWN - 1, true },
 		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* fits, and has all bits set */
@@ -827,7 +828,7 @@ TEST(a_product_that_overflows_is_no_unknown_length)
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		struct stream_plan plan = { true, cases[i].every_pass, cases[i].length,
+		struct stream_plan plan = { true, cases[i].verify_all, cases[i].length,
 					    cases[i].passes, 0 };
 
 		assert_true(transfer_stream_length(&plan) == cases[i].bytes);
@@ -906,7 +907,7 @@ static void go_on(struct transfer *side, int64_t now)
 {
 	const struct transfer_operation *operation = &side->operation;
 	struct piece piece;
-	struct window told, room = { .ready = side->sink.ready };
+	struct window advertised, room = { .produced = side->sink.produced };
 
 	if (transfer_fill(side, &piece))
 		transfer_filled(side, (2 * piece.size + 2) / 3);
@@ -914,9 +915,9 @@ static void go_on(struct transfer *side, int64_t now)
 		transfer_copied(side, piece.size);
 	if (operation->signals_completed < operation->signals_posted)
 		assert_true(transfer_completed(side, next_signal(operation).request, now));
-	if (take_window(side, now, &told)) {
+	if (take_window(side, now, &advertised)) {
 		room.received = side->credits.sent;
-		room.taken = told.ready;
+		room.consumed = advertised.produced;
 		assert_null(transfer_accept(side, &room));
 	}
 }
@@ -940,9 +941,9 @@ TEST(requests_one_at_a_time_and_in_runs_are_the_same)
 	for (size_t i = 0; i < ENTRIES(kinds); i++) {
 		for (unsigned int most = 1; most <= 40; most++) {
 			struct transfer one = begin(kinds[i]), many;
-			uint64_t ready = kinds[i].flows & READ ? kinds[i].announced : 0;
+			uint64_t produced = kinds[i].flows & READ ? kinds[i].announced : 0;
 
-			assert_null(transfer_peer_region(&one, kinds[i].announced, ready));
+			assert_null(transfer_peer_region(&one, kinds[i].announced, produced));
 			for (int64_t now = 0; !transfer_operated(&one); now += 25) {
 				many = one;
 				post_alike(&one, &many, most);
@@ -980,7 +981,7 @@ struct entry {
 			uint8_t number, end, size, source, sink;
 		};
 		struct { /* a message; MSG_MR and MSG_DONE have only the first */
-			uint8_t ready, taken, kept, received, mark;
+			uint8_t produced, consumed, stored, received, mark;
 		};
 	};
 };
@@ -1057,7 +1058,7 @@ struct setting {
 	bool completes_early;
 	bool both; /* two streams; else WRITE: stream 0, READ: stream 1, the client operates */
 	bool unknown[2]; /* stream's length */
-	bool every_pass;
+	bool verify_all;
 	bool partial; /* workers report single bytes, too, and what is kept later than copied */
 	uint8_t length[2], passes[2];
 	uint8_t source_ring[2], sink_ring[2]; /* of stream 0 and 1 */
@@ -1113,7 +1114,7 @@ static void print_setting(void)
 			print_message("  stream %d: %u bytes%s, %u passes%s, rings %u to %u\n",
 				      stream, setting.length[stream],
 				      setting.unknown[stream] ? " (unknown)" : "",
-				      setting.passes[stream], setting.every_pass ? " verified" : "",
+				      setting.passes[stream], setting.verify_all ? " verified" : "",
 				      setting.source_ring[stream], setting.sink_ring[stream]);
 	}
 }
@@ -1142,7 +1143,7 @@ static void count_anew(struct world *world, int number)
 	credits->confirmed -= windows;
 	credits->sent -= windows;
 	peer->transfer.credits.received -= windows;
-	peer->transfer.credits.told -= windows;
+	peer->transfer.credits.advertised -= windows;
 	operation->requests_completed -= requests;
 	operation->requests_posted -= requests;
 	for (uint64_t i = 0; i < TRANSFER_SIGNALS; i++) {
@@ -1172,17 +1173,18 @@ static int distance_of_side(const struct side *side)
 	const struct transfer_sink *sink = &side->transfer.sink;
 	const struct transfer_operation *operation = &side->transfer.operation;
 	const struct transfer_credits *credits = &side->transfer.credits;
-	uint64_t moved = source->filled + source->told_ready + source->taken + source->kept +
-			 sink->ready + sink->copied + sink->kept + sink->told_taken +
-			 sink->told_kept + operation->posted + operation->completed;
-	int distance = 10 * (int)(moved + source->told_end + sink->done + side->announced +
+	uint64_t moved = source->filled + source->advertised_produced + source->consumed +
+			 source->stored + sink->produced + sink->copied + sink->stored +
+			 sink->advertised_consumed + sink->advertised_stored + operation->posted +
+			 operation->completed;
+	int distance = 10 * (int)(moved + source->advertised_end + sink->done + side->announced +
 				  side->met + side->done + side->filled_late);
 
 	/* an end that is known weighs more than any length */
 	distance += source->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance += sink->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance -= (side->filling > 0) + (side->copying > 0);
-	distance -= 6 * (int)(credits->received - credits->told);
+	distance -= 6 * (int)(credits->received - credits->advertised);
 	for (int i = 0; i < side->entries; i++) {
 		const struct entry *entry = &side->queue[i];
 
@@ -1289,9 +1291,9 @@ static void post_window(struct world *world, int number, int64_t now)
 	    !take_window(transfer, now, &window))
 		return;
 	entry = append(world, number, ENTRY_WINDOW);
-	entry->ready = (uint8_t)window.ready;
-	entry->taken = (uint8_t)window.taken;
-	entry->kept = (uint8_t)window.kept;
+	entry->produced = (uint8_t)window.produced;
+	entry->consumed = (uint8_t)window.consumed;
+	entry->stored = (uint8_t)window.stored;
 	entry->received = (uint8_t)window.received;
 	entry->mark = setting.fault != FAULT_END_LOST && window.end;
 	if (transfer->credits.sent - transfer->credits.confirmed > transfer->plan.credits)
@@ -1309,7 +1311,7 @@ static void post_done(struct world *world, int number)
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	append(world, number, ENTRY_DONE)->ready = (uint8_t)transfer_done(transfer);
+	append(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
 /* What a side does after every event. */
@@ -1468,14 +1470,14 @@ static const char *handle(struct world *world, int number, const struct entry *e
 {
 	const struct side *peer = &world->sides[!number];
 	struct transfer *transfer = &world->sides[number].transfer;
-	struct window window = { entry->received, entry->ready, entry->taken, entry->kept,
+	struct window window = { entry->received, entry->produced, entry->consumed, entry->stored,
 				 entry->mark };
 	const char *refusal;
 
 	switch (entry->kind) {
 	case ENTRY_MR:
 		world->sides[number].met = 1;
-		refusal = transfer_peer_region(transfer, announced_ring(number), window.ready);
+		refusal = transfer_peer_region(transfer, announced_ring(number), window.produced);
 		transfer->operation.grows = false; /* time is not part of the worlds */
 		return refusal;
 	case ENTRY_WINDOW:
@@ -1486,7 +1488,7 @@ static const char *handle(struct world *world, int number, const struct entry *e
 			    !(peer->queue[i].fate & FATE_EXECUTED))
 				violate(VIOLATION_AFTER_DONE);
 		}
-		return transfer_accept_done(transfer, window.ready);
+		return transfer_accept_done(transfer, window.produced);
 	}
 }
 
@@ -1513,7 +1515,7 @@ static void receptions(const struct world *before, int number)
 		print_message("refused, it %s\n", refusal);
 	}
 	settle(&next, number, entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE,
-	       (struct label){ handled[entry.kind], entry.ready, 0 });
+	       (struct label){ handled[entry.kind], entry.produced, 0 });
 }
 
 static void announcements(const struct world *before, int number)
@@ -1526,7 +1528,7 @@ static void announcements(const struct world *before, int number)
 		return;
 	next = *before;
 	next.sides[number].announced = 1;
-	append(&next, number, ENTRY_MR)->ready =
+	append(&next, number, ENTRY_MR)->produced =
 		(uint8_t)transfer_announce(&next.sides[number].transfer);
 	settle(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
 }
@@ -1593,7 +1595,7 @@ static void copy(const struct world *before, int number, uint8_t size)
 	side->copying = 0;
 	transfer_copied(transfer, size - ahead);
 	if (!setting.partial)
-		transfer_kept(transfer, transfer->sink.copied);
+		transfer_stored(transfer, transfer->sink.copied);
 	settle(&next, number, FAULT_NO_WAKE_COPIED, (struct label){ "'s sink copies", size, 0 });
 }
 
@@ -1612,10 +1614,10 @@ static void keepings(const struct world *before, int number)
 	uint64_t copied = before->sides[number].transfer.sink.copied;
 	struct world next;
 
-	if (before->sides[number].transfer.sink.kept == copied)
+	if (before->sides[number].transfer.sink.stored == copied)
 		return;
 	next = *before;
-	transfer_kept(&next.sides[number].transfer, copied);
+	transfer_stored(&next.sides[number].transfer, copied);
 	settle(&next, number, FAULT_NONE,
 	       (struct label){ "'s sink has kept up to", (uint8_t)copied, 0 });
 }
@@ -1631,7 +1633,7 @@ static void judge_ending(const struct world *world)
 
 		if (!world->sides[number].done || !all_is_kept(&world->sides[number].transfer))
 			violate_here(VIOLATION_STUCK);
-		else if (has_stream(!number) && sink->kept != expected)
+		else if (has_stream(!number) && sink->stored != expected)
 			violate_here(VIOLATION_LOST);
 	}
 }
@@ -1653,7 +1655,7 @@ static struct stream_plan plan_stream(int stream, bool outgoing)
 {
 	return (struct stream_plan){
 		.present = has_stream(stream),
-		.every_pass = setting.every_pass,
+		.verify_all = setting.verify_all,
 		.length = setting.unknown[stream] ? LENGTH_UNKNOWN : setting.length[stream],
 		.passes = setting.passes[stream],
 		.ring = outgoing ? setting.source_ring[stream] : setting.sink_ring[stream],
@@ -1764,7 +1766,7 @@ TEST(passes_arrive_in_every_order_of_events)
 
 		set_alike(length, false, 1 + kind / 4 % 4, 1 + kind % 4);
 		setting.passes[0] = setting.passes[1] = 3;
-		setting.every_pass = kind >= 3 * 16;
+		setting.verify_all = kind >= 3 * 16;
 		must_hold();
 		setting.depth = 8; /* two requests for each completion */
 		setting.request_size = 1;

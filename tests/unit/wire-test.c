@@ -14,18 +14,18 @@
 /* Every field has a value of its own: what a type does not use must not be sent. */
 static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,
-				     .ready = 0x2122232425262728,
+				     .produced = 0x2122232425262728,
 				     .errors = 0x5152535455565758,
 				     .rkey = 0xdeadbeef,
 				     .window = { .received = 0x3132333435363738,
-						 .ready = 0x1122334455667788,
-						 .taken = 0x0102030405060708,
-						 .kept = 0x4142434445464748,
+						 .produced = 0x1122334455667788,
+						 .consumed = 0x0102030405060708,
+						 .stored = 0x4142434445464748,
 						 .end = true } };
 
 #define VALUE_BYTES    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11
 #define LENGTH_BYTES   0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01
-#define READY_BYTES    0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21
+#define PRODUCED_BYTES 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21
 #define RECEIVED_BYTES 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31
 #define KEPT_BYTES     0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41
 #define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
@@ -37,15 +37,15 @@ static const struct {
 	struct message decoded;
 } layouts[MESSAGE_TYPES] = {
 	/* clang-format off */
-	[MSG_MR] = { { [8] = READY_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES, [48] = RKEY_BYTES },
-		     { .value = 0x1122334455667788, .length = 0x0102030405060708, .ready = 0x2122232425262728, .rkey = 0xdeadbeef } },
+	[MSG_MR] = { { [8] = PRODUCED_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES, [48] = RKEY_BYTES },
+		     { .value = 0x1122334455667788, .length = 0x0102030405060708, .produced = 0x2122232425262728, .rkey = 0xdeadbeef } },
 	[MSG_DONE] = { { [0] = 1, [24] = VALUE_BYTES, LENGTH_BYTES },
 		       { .value = 0x1122334455667788, .length = 0x0102030405060708 } },
 	[MSG_VERDICT] = { { [0] = 2, [8] = ERRORS_BYTES, [24] = VALUE_BYTES, LENGTH_BYTES },
 			  { .value = 0x1122334455667788, .length = 0x0102030405060708, .errors = 0x5152535455565758 } },
 	[MSG_WINDOW] = { { [0] = 3, [8] = RECEIVED_BYTES, KEPT_BYTES, VALUE_BYTES, LENGTH_BYTES, [48] = 1 },
-			 { .window = { .ready = 0x1122334455667788, .taken = 0x0102030405060708, .received = 0x3132333435363738,
-				       .kept = 0x4142434445464748, .end = true } } },
+			 { .window = { .produced = 0x1122334455667788, .consumed = 0x0102030405060708, .received = 0x3132333435363738,
+				       .stored = 0x4142434445464748, .end = true } } },
 	/* clang-format on */
 };
 
@@ -58,11 +58,11 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 	assert_true(decode_message(wire, MESSAGE_SIZE, &message));
 	assert_int_equal(message.type, type);
 	assert_true(message.value == expected->value && message.length == expected->length);
-	assert_true(message.ready == expected->ready && message.errors == expected->errors);
+	assert_true(message.produced == expected->produced && message.errors == expected->errors);
 	assert_true(message.window.received == expected->window.received);
-	assert_true(message.window.kept == expected->window.kept);
-	assert_true(message.window.ready == expected->window.ready);
-	assert_true(message.window.taken == expected->window.taken);
+	assert_true(message.window.stored == expected->window.stored);
+	assert_true(message.window.produced == expected->window.produced);
+	assert_true(message.window.consumed == expected->window.consumed);
 	assert_int_equal(message.window.end, expected->window.end);
 	assert_int_equal(message.rkey, expected->rkey);
 }
@@ -134,7 +134,7 @@ TEST(the_tutorials_program_understands_a_message_and_is_understood)
 	assert_int_equal(sizeof(tutorial), MESSAGE_SIZE);
 	memcpy(&tutorial, layouts[MSG_MR].wire, sizeof(tutorial));
 	assert_int_equal(tutorial.type, TUTORIAL_MR);
-	assert_true((uintptr_t)tutorial.data.mr.context == full.ready);
+	assert_true((uintptr_t)tutorial.data.mr.context == full.produced);
 	assert_true((uintptr_t)tutorial.data.mr.addr == full.value);
 	assert_true(tutorial.data.mr.length == full.length);
 	assert_true(tutorial.data.mr.rkey == full.rkey);
