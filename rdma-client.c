@@ -363,11 +363,11 @@ static void wait_for_sessions(struct client *client)
 			break;
 		case WAKEUP_SIGNAL:
 			client->settled = true;
-			engine_tell(engine, NEWS_INTERRUPTED);
+			engine_notify(engine, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			client->settled = true;
-			engine_tell(engine, NEWS_ABANDONED);
+			engine_notify(engine, NOTIFY_ABANDONED);
 			break;
 		default:
 			check_time(engine);

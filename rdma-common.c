@@ -767,7 +767,7 @@ static const char *own_delay(const struct connection *connection)
 
 	if (protocol->phase != PHASE_EXCHANGING)
 		return NULL;
-	if (protocol->local == LOCAL_CHECKING)
+	if (protocol->local == LOCAL_VERIFYING)
 		return "all is received, but storing it did not move";
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
 	    transfer_debtor(&connection->transfer) != DEBTOR_NONE)
@@ -775,7 +775,7 @@ static const char *own_delay(const struct connection *connection)
 	if (connection->incoming.unstored > 0 ||
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
 		return "storing what is received did not move";
-	return sends && helper_is_asked(connection->outgoing.helper)
+	return sends && helper_busy(connection->outgoing.helper)
 		       ? "nothing more came of what this side sends"
 		       : NULL;
 }
@@ -800,7 +800,7 @@ static void check_deadline(struct connection *connection)
 		    "%s for the time of --timeout; is the disk all right, does the program at the "
 		    "other end of the pipe run, and does no other payload go there?",
 		    delay);
-	if (connection->protocol.local == LOCAL_CHECKING)
+	if (connection->protocol.local == LOCAL_VERIFYING)
 		connection_fail(connection, failure.status, "%s", failure.cause);
 	else
 		give_up(connection, &failure);
@@ -1185,27 +1185,27 @@ static void handle_device_event(struct connection *connection)
 				event->device, ibv_event_type_str(event->type));
 }
 
-void take_news(struct connection *connection)
+void handle_notifications(struct connection *connection)
 {
-	unsigned int news = atomic_exchange(&connection->news, 0);
+	unsigned int notifications = atomic_exchange(&connection->notifications, 0);
 
-	if (news & NEWS_ESTABLISHED)
+	if (notifications & NOTIFY_ESTABLISHED)
 		connection_handle(connection, EVENT_ESTABLISHED, STATUS_SUCCESS);
-	if (news & NEWS_NOT_ESTABLISHED)
+	if (notifications & NOTIFY_NOT_ESTABLISHED)
 		handle_not_established(connection);
-	if (news & NEWS_NOT_ACCEPTED)
+	if (notifications & NOTIFY_NOT_ACCEPTED)
 		handle_not_accepted(connection);
-	if (news & NEWS_DEVICE_REMOVED)
+	if (notifications & NOTIFY_DEVICE_REMOVED)
 		connection_fail(connection, STATUS_LOCAL_FAILURE, DEVICE_REMOVED);
-	if (news & NEWS_DEVICE_EVENT)
+	if (notifications & NOTIFY_DEVICE_EVENT)
 		handle_device_event(connection);
-	if (news & NEWS_REJECTED)
+	if (notifications & NOTIFY_REJECTED)
 		handle_rejected(connection);
-	if (news & NEWS_DISCONNECTED)
+	if (notifications & NOTIFY_DISCONNECTED)
 		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
-	if (news & NEWS_INTERRUPTED)
+	if (notifications & NOTIFY_INTERRUPTED)
 		connection_handle(connection, EVENT_INTERRUPTED, STATUS_SUCCESS);
-	if (news & NEWS_ABANDONED)
+	if (notifications & NOTIFY_ABANDONED)
 		connection_handle(connection, EVENT_FAILED, STATUS_LOCAL_FAILURE);
 }
 
@@ -1221,7 +1221,7 @@ static bool fill_ring(struct connection *connection)
 		return false; /* the operation may repeat what is in the ring */
 	failure.status = STATUS_SUCCESS;
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
-		return helper_drop(connection->outgoing.helper);
+		return helper_discard(connection->outgoing.helper);
 	moved = outgoing_fill(&connection->outgoing, &connection->transfer, &failure);
 	if (failure.status != STATUS_SUCCESS)
 		give_up(connection, &failure);
@@ -1242,11 +1242,11 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
-	if (connection->protocol.local == LOCAL_CHECKING) {
+	if (connection->protocol.local == LOCAL_VERIFYING) {
 		if (!good) /* counts for more than what the peer says, or its leaving */
 			connection->cause[0] = '\0';
 		keep_cause(connection, failure);
-		connection_handle(connection, EVENT_CHECKED, failure->status);
+		connection_handle(connection, EVENT_VERIFIED, failure->status);
 	} else {
 		give_up(connection, failure);
 	}
@@ -1292,10 +1292,10 @@ static bool may_empty(const struct connection *connection)
 
 	if (connection->incoming.failed)
 		return false;
-	if (protocol->local == LOCAL_CHECKING)
+	if (protocol->local == LOCAL_VERIFYING)
 		return true;
 	return protocol->phase == PHASE_EXCHANGING && !protocol->gave_up &&
-	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_CHECKING &&
+	       protocol->local >= LOCAL_OPERATION_POSTED && protocol->local < LOCAL_VERIFYING &&
 	       connection->transfer.sink.stream.plan.present &&
 	       !transfer_verified_in_place(&connection->transfer);
 }
@@ -1313,18 +1313,18 @@ static bool is_check_in_vain(const struct protocol *protocol)
 /* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
 static bool empty_ring(struct connection *connection)
 {
-	bool checking = connection->protocol.local == LOCAL_CHECKING;
+	bool checking = connection->protocol.local == LOCAL_VERIFYING;
 	struct incoming *incoming = &connection->incoming;
 	struct failure failure; /* as above */
 
 	failure.status = STATUS_SUCCESS;
 	if (checking && is_check_in_vain(&connection->protocol)) {
 		helper_cancel(incoming->helper); /* no disk, nor reader, is waited for */
-		connection_handle(connection, EVENT_CHECKED, connection->protocol.status);
+		connection_handle(connection, EVENT_VERIFIED, connection->protocol.status);
 		return true;
 	}
 	if (!may_empty(connection))
-		return helper_drop(incoming->helper);
+		return helper_discard(incoming->helper);
 	if (connection->transfer.sink.stream.plan.present && !incoming->begun &&
 	    !begin_incoming(connection))
 		return true;
@@ -1599,7 +1599,7 @@ static void arm(struct connection *connection)
 /* Of a helper whose result is waited for. */
 static int result_descriptor(const struct helper *helper)
 {
-	return helper_is_asked(helper) ? helper_descriptor(helper) : -1;
+	return helper_busy(helper) ? helper_fd(helper) : -1;
 }
 
 /* Return the timeout of a wait that begins at the time of this turn. */
@@ -1645,8 +1645,8 @@ static bool wait_for_work(struct connection *connection)
 		     atomic_load(&engine->connection_count) <= engine->processors;
 
 	if (spins && ++connection->turns % TURNS_PER_LOOK > 0)
-		return helper_is_asked(connection->outgoing.helper) ||
-		       helper_is_asked(connection->incoming.helper); /* it may have ended */
+		return helper_busy(connection->outgoing.helper) ||
+		       helper_busy(connection->incoming.helper); /* it may have ended */
 	if (!spins && !connection->armed && !connection->channel_lost) {
 		arm(connection);
 		return false;
@@ -1666,16 +1666,16 @@ static void run_session(struct connection *connection)
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
 		bool came = take_completions(connection);
-		bool news = atomic_load(&connection->news);
+		bool notifications = atomic_load(&connection->notifications);
 
-		if (!came && !news && !look && !connection->stepped) {
+		if (!came && !notifications && !look && !connection->stepped) {
 			look = wait_for_work(connection);
 			continue;
 		}
 		if (!came)
 			read_clock(connection);
-		if (news)
-			take_news(connection);
+		if (notifications)
+			handle_notifications(connection);
 		connection->stepped = false;
 		look = fill_ring(connection);
 		look |= empty_ring(connection);
@@ -1703,6 +1703,6 @@ void *connection_run(void *argument)
 	if (!incoming_release(&connection->incoming))
 		connection->helpers_left++;
 	ibv_ack_cq_events(connection->cq, connection->unacknowledged_events);
-	process_report_ended(&connection->engine->process, connection);
+	process_notify_exit(&connection->engine->process, connection);
 	return NULL;
 }

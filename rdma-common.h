@@ -7,7 +7,7 @@
  * unmakes them (rdma-common/connection.h). Every connection has a thread of its own, which polls
  * its completion queue and owns everything of its session while it runs. Whatever may wait for a
  * disk or a pipe is left to a helper (rdma-common/helper.h), which knows no session. No session has
- * a lock: what the main thread tells a connection goes through connection_tell().
+ * a lock: what the main thread tells a connection goes through connection_notify().
  *
  * Threads: the connection's thread, unless a function says otherwise.
  */
@@ -62,7 +62,8 @@ struct engine {
 	struct region_account regions;
 	unsigned int processors; /* that threads may spin on */
 	unsigned int sessions;   /* connections so far */
-	int held_up; /* helpers that nobody waits for any more, in a call that has not returned */
+	int stuck_helpers;       /* helpers that nobody waits for any more, in a call that has not
+				    returned */
 	TAILQ_HEAD(all_connections, connection) connections;
 	atomic_uint connection_count;
 };
@@ -87,16 +88,16 @@ struct counting {
 };
 
 /* What the main thread tells a connection's thread. Bits of a set. */
-enum news {
-	NEWS_ESTABLISHED = 1 << 0,
-	NEWS_NOT_ESTABLISHED = 1 << 1, /* connection->establishment says why */
-	NEWS_NOT_ACCEPTED = 1 << 2,    /* connection->setup_error says why */
-	NEWS_REJECTED = 1 << 3,
-	NEWS_DISCONNECTED = 1 << 4,
-	NEWS_DEVICE_REMOVED = 1 << 5,
-	NEWS_DEVICE_EVENT = 1 << 6, /* connection->device_event is what */
-	NEWS_INTERRUPTED = 1 << 7,
-	NEWS_ABANDONED = 1 << 8, /* no more will be told */
+enum notification {
+	NOTIFY_ESTABLISHED = 1 << 0,
+	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* connection->establishment says why */
+	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* connection->setup_error says why */
+	NOTIFY_REJECTED = 1 << 3,
+	NOTIFY_DISCONNECTED = 1 << 4,
+	NOTIFY_DEVICE_REMOVED = 1 << 5,
+	NOTIFY_DEVICE_EVENT = 1 << 6, /* connection->device_event is what */
+	NOTIFY_INTERRUPTED = 1 << 7,
+	NOTIFY_ABANDONED = 1 << 8, /* no more will be told */
 };
 
 /* Work requests of the operation that are posted at a time, with one doorbell. */
@@ -145,8 +146,8 @@ struct connection {
 	TAILQ_ENTRY(connection) link;
 
 	/* 2. Between the two. What belongs to a bit is written before that is set, and once: */
-	atomic_uint news; /* enum news, or-ed */
-	int wake;         /* eventfd(2): there are some */
+	atomic_uint notifications; /* enum news, or-ed */
+	int wake;                  /* eventfd(2): there are some */
 	struct cm_failure {
 		enum rdma_cm_event_type type;
 		int status, library_error;
@@ -209,15 +210,15 @@ enum status post_receives(struct connection *connection, struct failure *failure
 
 /*
  * Run the session of `argument`, a connection, to its end: the routine of its thread. At the end
- * notify the main thread by process_report_ended(). Return NULL.
+ * notify the main thread by process_notify_exit(). Return NULL.
  */
 void *connection_run(void *argument);
 
 /*
- * Handle all notifications of connection_tell(). The connection's thread; while that does not run,
- * the main thread.
+ * Handle all notifications of connection_notify(). The connection's thread; while that does not
+ * run, the main thread.
  */
-void take_news(struct connection *connection);
+void handle_notifications(struct connection *connection);
 
 /*
  * Feeds an event to the state machine; what that asks for is done in the thread's next turn. The

@@ -20,7 +20,7 @@
 /* Attempts to find a port that is free on each address. */
 #define PORT_ATTEMPTS 20
 /* With this many stuck helpers of ended sessions the server rejects clients. */
-#define MOST_HELD_UP 32
+#define MAX_STUCK_HELPERS 32
 
 static const char usage[] =
 	"Usage: rdma-server [OPTION]... [read|write]\n"
@@ -248,7 +248,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 {
 	const struct options *options = server->engine.options;
 	unsigned int count = atomic_load(&server->engine.connection_count);
-	int held_up = server->engine.held_up;
+	int stuck_helpers = server->engine.stuck_helpers;
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
 	if (server->stopping || count > most) /* including this one */
@@ -259,11 +259,11 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %u sessions are open, as many as --max-sessions allows",
 				most);
-	else if (held_up >= MOST_HELD_UP)
+	else if (stuck_helpers >= MAX_STUCK_HELPERS)
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %d threads of sessions that are over still wait for a "
 				"disk; does one hang?",
-				held_up);
+				stuck_helpers);
 	else
 		return false;
 	return true;
@@ -361,12 +361,12 @@ static enum status serve_clients(struct server *server)
 			break;
 		case WAKEUP_SIGNAL:
 			server->stopping = true;
-			engine_tell(&server->engine, NEWS_INTERRUPTED);
+			engine_notify(&server->engine, NOTIFY_INTERRUPTED);
 			break;
 		case WAKEUP_EXHAUSTED:
 			server->stopping = true;
 			server->status = STATUS_LOCAL_FAILURE;
-			engine_tell(&server->engine, NEWS_ABANDONED);
+			engine_notify(&server->engine, NOTIFY_ABANDONED);
 			break;
 		default:
 			break;

@@ -78,7 +78,7 @@ static struct region_owner region_owner(const struct connection *connection)
 	return (struct region_owner){
 		.account = &engine->regions,
 		.sessions = atomic_load(&engine->connection_count),
-		.held_up = engine->held_up,
+		.stuck_helpers = engine->stuck_helpers,
 		.options = connection->options,
 		.limits = &connection->limits,
 		.log = &connection->log,
@@ -97,7 +97,7 @@ void connection_destroy(struct connection *connection)
 
 	/* of one whose thread was never started: it has not been asked for anything */
 	if (!release_outgoing(connection))
-		connection->engine->held_up++;
+		connection->engine->stuck_helpers++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
 	atomic_fetch_sub(&connection->engine->connection_count, 1);
 	if (connection->id->qp)
@@ -500,13 +500,13 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 /* ---- Starting, or rejecting ---- */
 
 /* Notify the connection's thread, which may run; while it does not, handle the news at once. */
-static void connection_tell(struct connection *connection, enum news news)
+static void connection_notify(struct connection *connection, enum notification notifications)
 {
-	atomic_fetch_or(&connection->news, news);
+	atomic_fetch_or(&connection->notifications, notifications);
 	if (connection->running)
 		eventfd_write(connection->wake, 1);
 	else if (connection->protocol.phase < PHASE_FINISHED) /* its reason stays what it was */
-		take_news(connection);
+		handle_notifications(connection);
 }
 
 enum status connection_start(struct connection *connection)
@@ -543,7 +543,7 @@ static void setup_failed(struct connection *connection, int error)
 void connection_not_accepted(struct connection *connection, int error)
 {
 	setup_failed(connection, error);
-	connection_tell(connection, NEWS_NOT_ACCEPTED);
+	connection_notify(connection, NOTIFY_NOT_ACCEPTED);
 }
 
 void connection_reject(struct connection *connection, enum refusal refusal)
@@ -571,17 +571,17 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 	print_trace(&connection->log, "%s, status %d", rdma_event_str(event->type), event->status);
 	switch (event->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		connection_tell(connection, NEWS_ESTABLISHED);
+		connection_notify(connection, NOTIFY_ESTABLISHED);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		connection_tell(connection, NEWS_DISCONNECTED);
+		connection_notify(connection, NOTIFY_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		connection->device_removed = true;
-		connection_tell(connection, NEWS_DEVICE_REMOVED);
+		connection_notify(connection, NOTIFY_DEVICE_REMOVED);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		connection_tell(connection, NEWS_REJECTED);
+		connection_notify(connection, NOTIFY_REJECTED);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -593,19 +593,19 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 					     .library_error = event->library_error };
 		if (event->library_error)
 			setup_failed(connection, event->library_error);
-		connection_tell(connection, NEWS_NOT_ESTABLISHED);
+		connection_notify(connection, NOTIFY_NOT_ESTABLISHED);
 		break;
 	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
 		break;
 	}
 }
 
-void engine_tell(struct engine *engine, enum news news)
+void engine_notify(struct engine *engine, enum notification notifications)
 {
 	struct connection *connection;
 
 	TAILQ_FOREACH (connection, &engine->connections, link)
-		connection_tell(connection, news);
+		connection_notify(connection, notifications);
 }
 
 /* Tells the connection that a device's event concerns, if it concerns one. */
@@ -621,7 +621,7 @@ static void notify_device_event(struct engine *engine, const struct device_event
 		return;
 	if (!connection->device_event.device)
 		connection->device_event = *event;
-	connection_tell(connection, NEWS_DEVICE_EVENT);
+	connection_notify(connection, NOTIFY_DEVICE_EVENT);
 }
 
 /* ---- The end of a session ---- */
@@ -724,11 +724,11 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 		return WAKEUP_OTHER;
 	}
 	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper, whose connection is gone */
-		engine->held_up--;
+		engine->stuck_helpers--;
 		return WAKEUP_OTHER;
 	}
 	if (wakeup == WAKEUP_ENDED) {
-		engine->held_up += (int)connection->helpers_left;
+		engine->stuck_helpers += (int)connection->helpers_left;
 		*ended = connection;
 	}
 	return wakeup;
@@ -741,7 +741,7 @@ static void await_helpers(struct engine *engine)
 	struct connection *ended;
 	struct cm_event event;
 
-	while (engine->held_up > 0 && now_milliseconds() < deadline &&
+	while (engine->stuck_helpers > 0 && now_milliseconds() < deadline &&
 	       engine_wait(engine, deadline, &event, &ended) != WAKEUP_EXHAUSTED)
 		;
 }
@@ -751,12 +751,12 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	engine->held_up += !helper_release(engine->checker); /* it has nothing to remove */
-	if (engine->held_up > 0) /* one may be reading a file or a pipe */
+	engine->stuck_helpers += !helper_release(engine->checker); /* it has nothing to remove */
+	if (engine->stuck_helpers > 0) /* one may be reading a file or a pipe */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);
 	output = flush_output(&engine->log, &engine->process);
-	process_close(&engine->process, engine->held_up > 0);
+	process_close(&engine->process, engine->stuck_helpers > 0);
 	if (status == STATUS_INTERRUPTED)
 		raise(engine->process.signal_number); /* so that a shell sees it */
 	return (int)(status == STATUS_SUCCESS ? output : status);

@@ -92,8 +92,8 @@ bool connection_is_over(const struct connection *connection);
 /* Tells the connection of an event that means the same to both programs. Its thread may run. */
 void connection_cm_event(struct connection *connection, const struct cm_event *event);
 
-/* Tells all connections something, as connection_tell() does. */
-void engine_tell(struct engine *engine, enum news news);
+/* Tells all connections something, as connection_notify() does. */
+void engine_notify(struct engine *engine, enum notification notifications);
 
 /* Starts the wait for the next event of the session anew. */
 void connection_extend_deadline(struct connection *connection);

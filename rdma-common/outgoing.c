@@ -102,7 +102,7 @@ bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct 
 	struct piece *piece = &outgoing->piece;
 	size_t size;
 
-	if (helper_is_asked(outgoing->helper))
+	if (helper_busy(outgoing->helper))
 		return take_read(outgoing, transfer, failure);
 	if (outgoing->ending)
 		transfer_end_source(transfer);

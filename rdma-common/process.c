@@ -391,7 +391,7 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	return WAKEUP_DEVICE_EVENT;
 }
 
-void process_report_ended(struct process *process, void *what)
+void process_notify_exit(struct process *process, void *what)
 {
 	/* writes up to PIPE_BUF are atomic (pipe(7)), and the main thread empties the pipe */
 	while (write(process->ended[1], &what, sizeof(what)) < 0 && errno == EINTR)

@@ -32,7 +32,7 @@ struct process {
 	struct rdma_event_channel *event_channel;
 	struct ibv_context **devices; /* the devices at the start, opened by librdmacm */
 	int signal_descriptor;        /* signalfd(2) for ending signals, non-blocking */
-	int ended[2];                 /* pipe(2) of process_report_ended() */
+	int ended[2];                 /* pipe(2) of process_notify_exit() */
 	int main_descriptor;          /* epoll(7) of the main thread */
 	bool exhausted;               /* the epoll failed: wait for the ends of threads alone */
 };
@@ -93,7 +93,7 @@ enum status process_open(struct process *process);
 
 /*
  * Free everything. If a thread `may_report` later, leave it the descriptor of
- * process_report_ended(). No connection and no id may be left.
+ * process_notify_exit(). No connection and no id may be left.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -136,7 +136,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 			 struct device_event *device_event, void **ended);
 
 /* Report to the main thread that a thread is about to end; `what` is any pointer. Any thread. */
-void process_report_ended(struct process *process, void *what);
+void process_notify_exit(struct process *process, void *what);
 
 /*
  * Call rdma_connect(3) with a limit of `seconds`. Over soft-iWARP, Linux waits for the TCP

@@ -13,7 +13,7 @@ const char *event_name(enum event_type type)
 		NAME(EVENT_DONE_RECEIVED), NAME(EVENT_VERDICT_RECEIVED),
 		NAME(EVENT_PEER_GAVE_UP),  NAME(EVENT_MR_SENT),
 		NAME(EVENT_DONE_DUE),      NAME(EVENT_DONE_SENT),
-		NAME(EVENT_VERDICT_SENT),  NAME(EVENT_CHECKED),
+		NAME(EVENT_VERDICT_SENT),  NAME(EVENT_VERIFIED),
 		NAME(EVENT_GAVE_UP),       NAME(EVENT_FAILED),
 		NAME(EVENT_SEND_REFUSED),  NAME(EVENT_RECEIVE_REFUSED),
 		NAME(EVENT_FLUSHED),       NAME(EVENT_DISCONNECTED),
@@ -38,7 +38,7 @@ const char *local_stage_name(enum local_stage local)
 		NAME(LOCAL_IDLE),           NAME(LOCAL_MR_POSTED),
 		NAME(LOCAL_MR_SENT),        NAME(LOCAL_OPERATION_POSTED),
 		NAME(LOCAL_DONE_POSTED),    NAME(LOCAL_DONE_SENT),
-		NAME(LOCAL_CHECKING),       NAME(LOCAL_CHECKED),
+		NAME(LOCAL_VERIFYING),      NAME(LOCAL_VERIFIED),
 		NAME(LOCAL_VERDICT_POSTED), NAME(LOCAL_VERDICT_SENT)
 	};
 
@@ -59,7 +59,7 @@ bool window_may_be_sent(const struct protocol *protocol)
 	bool confirms = !protocol->gave_up && protocol->remote < REMOTE_VERDICT;
 
 	return protocol->phase == PHASE_EXCHANGING && protocol->local >= LOCAL_MR_POSTED &&
-	       (protocol->local < LOCAL_CHECKED || confirms);
+	       (protocol->local < LOCAL_VERIFIED || confirms);
 }
 
 bool window_may_come(const struct protocol *protocol)
@@ -68,14 +68,14 @@ bool window_may_come(const struct protocol *protocol)
 	       protocol->remote <= REMOTE_VERDICT;
 }
 
-bool protocol_checked(const struct protocol *protocol)
+bool protocol_has_verified(const struct protocol *protocol)
 {
-	return protocol->local >= LOCAL_CHECKED && !protocol->gave_up;
+	return protocol->local >= LOCAL_VERIFIED && !protocol->gave_up;
 }
 
 bool protocol_verified(const struct protocol *protocol)
 {
-	return protocol_checked(protocol) && protocol->verifying &&
+	return protocol_has_verified(protocol) && protocol->verifying &&
 	       protocol->check == STATUS_SUCCESS;
 }
 
@@ -115,13 +115,13 @@ struct protocol protocol_start(enum role role, enum operation operation)
 /* The outcome of the session if it ends now, by all that was received and completed. */
 static enum status conclusion(const struct protocol *protocol)
 {
-	bool checked = protocol->gave_up || protocol->local >= LOCAL_CHECKED;
+	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
 
 	if (checked && protocol->check != STATUS_SUCCESS)
 		return protocol->check;
 	if (protocol->remote >= REMOTE_VERDICT && protocol->verdict != STATUS_SUCCESS)
 		return protocol->verdict;
-	if (protocol->local >= LOCAL_CHECKED &&
+	if (protocol->local >= LOCAL_VERIFIED &&
 	    (protocol->verifying ? protocol->remote == REMOTE_VERDICT : protocol->disconnected))
 		return STATUS_SUCCESS;
 	return STATUS_PEER_LOST;
@@ -254,7 +254,7 @@ static void fail_payload(struct step *step, enum status status)
 
 	if (protocol->gave_up)
 		return;
-	if (protocol->local < LOCAL_CHECKED) {
+	if (protocol->local < LOCAL_VERIFIED) {
 		protocol->gave_up = true;
 		protocol->check = status;
 	}
@@ -267,11 +267,11 @@ static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
 
-	if (protocol->local != LOCAL_CHECKING) {
+	if (protocol->local != LOCAL_VERIFYING) {
 		begin_closing(step, STATUS_LOCAL_FAILURE);
 		return;
 	}
-	protocol->local = LOCAL_CHECKED;
+	protocol->local = LOCAL_VERIFIED;
 	if (!protocol->gave_up)
 		protocol->check = check;
 }
@@ -383,7 +383,7 @@ static void record_exchange(struct step *step, struct event event)
 	case EVENT_DONE_SENT:
 		complete(step, LOCAL_DONE_POSTED, LOCAL_DONE_SENT);
 		break;
-	case EVENT_CHECKED:
+	case EVENT_VERIFIED:
 		conclude_check(step, event.status);
 		break;
 	case EVENT_VERDICT_SENT:
@@ -443,9 +443,9 @@ static void record(struct step *step, struct event event)
 static bool verdict_is_due(const struct protocol *protocol)
 {
 	bool early = protocol->gave_up && protocol->local >= LOCAL_MR_POSTED &&
-		     protocol->local < LOCAL_CHECKING;
+		     protocol->local < LOCAL_VERIFYING;
 
-	return protocol->verifying && (early || protocol->local == LOCAL_CHECKED);
+	return protocol->verifying && (early || protocol->local == LOCAL_VERIFIED);
 }
 
 /* The next thing to do, once what it needs is there. */
@@ -466,7 +466,7 @@ static void proceed(struct step *step)
 		step->actions |= ACTION_POST_OPERATION;
 	} else if (protocol->local == LOCAL_DONE_SENT &&
 		   (protocol->remote == REMOTE_DONE || protocol->remote == REMOTE_VERDICT)) {
-		protocol->local = LOCAL_CHECKING;
+		protocol->local = LOCAL_VERIFYING;
 	} else if (may_post && protocol->role == ROLE_CLIENT &&
 		   protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT) {
 		begin_closing(step, conclusion(protocol)); /* the server waits for this */
@@ -482,7 +482,7 @@ static void proceed(struct step *step)
 static void try_to_finish(struct protocol *protocol)
 {
 	if (protocol->phase == PHASE_CLOSING && protocol->drained &&
-	    protocol->local != LOCAL_CHECKING && !waits_for_explanation(protocol) &&
+	    protocol->local != LOCAL_VERIFYING && !waits_for_explanation(protocol) &&
 	    (protocol->disconnected || !protocol->connected))
 		protocol->phase = PHASE_FINISHED;
 	if (protocol->phase != PHASE_FINISHED || protocol->status != STATUS_PEER_LOST)

@@ -28,8 +28,8 @@ enum local_stage {
 	LOCAL_OPERATION_POSTED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_CHECKING, /* the incoming payload is being verified, and stored: EVENT_CHECKED */
-	LOCAL_CHECKED,  /* the incoming payload has been compared with the digest */
+	LOCAL_VERIFYING, /* the incoming payload is being verified, and stored: EVENT_VERIFIED */
+	LOCAL_VERIFIED,  /* the incoming payload has been compared with the digest */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
@@ -78,9 +78,9 @@ enum event_type {
 	EVENT_DONE_DUE, /* operation_runs(), and transfer_done_due() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
-	EVENT_CHECKED, /* LOCAL_CHECKING is over; status: what was found */
-	EVENT_GAVE_UP, /* status: the outgoing payload cannot be read, or the incoming one kept */
-	EVENT_FAILED,  /* status: the reason; a completion or the connection failed */
+	EVENT_VERIFIED, /* LOCAL_VERIFYING is over; status: what was found */
+	EVENT_GAVE_UP,  /* status: the outgoing payload cannot be read, or the incoming one kept */
+	EVENT_FAILED,   /* status: the reason; a completion or the connection failed */
 	EVENT_SEND_REFUSED,    /* a work request could not be posted into the send queue */
 	EVENT_RECEIVE_REFUSED, /* no receive is left: posting them again was refused */
 	EVENT_FLUSHED,         /* a work request was flushed: the connection goes down */
@@ -152,7 +152,7 @@ bool window_may_be_sent(const struct protocol *protocol);
 bool window_may_come(const struct protocol *protocol);
 
 /* True if all of the incoming payload is here, and was compared with the digest if there is one. */
-bool protocol_checked(const struct protocol *protocol);
+bool protocol_has_verified(const struct protocol *protocol);
 /* True if it matches its digest. */
 bool protocol_verified(const struct protocol *protocol);
 

@@ -56,7 +56,7 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 /* Return the bytes that all sessions use, stuck helpers included. */
 static uint64_t memory_taken(const struct region_owner *owner)
 {
-	uint64_t sessions = owner->sessions + (uint64_t)owner->held_up;
+	uint64_t sessions = owner->sessions + (uint64_t)owner->stuck_helpers;
 
 	return owner->account->registered + sessions * SESSION_MEMORY;
 }

@@ -53,7 +53,7 @@ struct region_account {
 struct region_owner {
 	struct region_account *account; /* owned by the program */
 	unsigned int sessions;          /* connections of the program, this one included */
-	int held_up;                    /* stuck helpers of the program */
+	int stuck_helpers;              /* stuck helpers of the program */
 	const struct options *options;
 	const struct limits *limits;
 	const struct log *log;

@@ -128,7 +128,7 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	uint64_t length = sink->stream.plan.length, received = 0;
 	bool verified = protocol_verified(&connection->protocol);
 
-	if (protocol_checked(&connection->protocol))
+	if (protocol_has_verified(&connection->protocol))
 		received = sink->stored < length ? sink->stored : length; /* of one pass */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);

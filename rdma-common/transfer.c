@@ -230,7 +230,7 @@ static bool has_report(const struct transfer *transfer)
 static void forget_told_news(struct transfer *transfer)
 {
 	if (!has_report(transfer))
-		transfer->news = TRANSFER_NEVER;
+		transfer->unreported_since = TRANSFER_NEVER;
 }
 
 /*
@@ -322,7 +322,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 		.sink.stream = { .plan = plan->incoming, .length = all_passes(&plan->incoming) },
 		.operation.in_flight = TRANSFER_IN_FLIGHT,
 		.operation.round_started = TRANSFER_NEVER,
-		.news = TRANSFER_NEVER,
+		.unreported_since = TRANSFER_NEVER,
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
@@ -384,15 +384,16 @@ static bool has_credit(const struct transfer *transfer)
 
 int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
-	if (transfer->news == TRANSFER_NEVER && has_report(transfer))
-		transfer->news = now;
+	if (transfer->unreported_since == TRANSFER_NEVER && has_report(transfer))
+		transfer->unreported_since = now;
 	if (!has_credit(transfer))
 		return TRANSFER_NEVER;
 	if (is_obliged(&transfer->credits, &transfer->plan))
 		return now;
-	if (transfer->news == TRANSFER_NEVER)
+	if (transfer->unreported_since == TRANSFER_NEVER)
 		return TRANSFER_NEVER;
-	return has_urgent_report(transfer) ? now : transfer->news + TRANSFER_MILLISECONDS;
+	return has_urgent_report(transfer) ? now
+					   : transfer->unreported_since + TRANSFER_MILLISECONDS;
 }
 
 struct window transfer_window(struct transfer *transfer)
@@ -414,7 +415,7 @@ struct window transfer_window(struct transfer *transfer)
 	source->advertised_end = source->advertised_end || window.end;
 	sink->advertised_consumed = window.consumed;
 	sink->advertised_stored = window.stored;
-	transfer->news = TRANSFER_NEVER;
+	transfer->unreported_since = TRANSFER_NEVER;
 	return window;
 }
 

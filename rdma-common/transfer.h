@@ -158,7 +158,7 @@ struct transfer {
 	struct transfer_operation operation;
 	struct transfer_credits credits;
 	uint64_t moves; /* MSG_WINDOWs that moved a number of the peer's, or marked its end */
-	int64_t news;   /* since when something has moved that the peer was not told */
+	int64_t unreported_since; /* since when something has moved that the peer was not told */
 };
 
 /* A part of a ring of this side, which does not cross its end. */

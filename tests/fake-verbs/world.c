@@ -74,7 +74,7 @@ static struct {
 	SLIST_HEAD(, object) objects;
 	bool descriptors[DESCRIPTORS]; /* open at the start of the program */
 	int threads;
-	int held_up; /* threads that a hung disk blocks for good */
+	int stuck_helpers; /* threads that a hung disk blocks for good */
 	int console_threads;
 	struct waiting {
 		const struct pollfd *descriptors; /* descriptors that a thread waits for */
@@ -433,7 +433,7 @@ __attribute__((destructor)) static void finish(void)
 	 * a thread on a hung disk has a descriptor, and all of them share the one for reports of
 	 * their end
 	 */
-	int spare = world.held_up ? world.held_up + 1 : 0;
+	int spare = world.stuck_helpers ? world.stuck_helpers + 1 : 0;
 	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
@@ -1041,7 +1041,7 @@ static void wait_for_disk(const char *function, int descriptor)
 			world.descriptors[descriptor] = true;
 		stop_running();
 		world.threads--;
-		world.held_up++;
+		world.stuck_helpers++;
 	}
 	unlock();
 	while (!answers)

@@ -83,7 +83,7 @@ struct side {
 	uint8_t disconnection;      /* enum disconnection */
 	uint8_t broken;             /* the queue pair is in the error state */
 	uint8_t receives_returned;  /* flushed */
-	uint8_t verified;           /* EVENT_CHECKED was handled */
+	uint8_t verified;           /* EVENT_VERIFIED was handled */
 	uint8_t giving_up;          /* enum giving_up */
 };
 
@@ -727,12 +727,12 @@ static void verifications(const struct world *world, enum role role)
 	bool good = delivered(world, !role) && !setting.corrupted[!role];
 	struct world next = *world;
 
-	if (setting.tutorial[role] || world->sides[role].protocol.local != LOCAL_CHECKING)
+	if (setting.tutorial[role] || world->sides[role].protocol.local != LOCAL_VERIFYING)
 		return;
 	/* without a digest anything looks good, and where there is nothing */
 	good = good || setting.tutorial[!role] || !side_sends_payload(!role);
 	next.sides[role].verified = 1;
-	proceed(&next, role, EVENT_CHECKED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
+	proceed(&next, role, EVENT_VERIFIED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
 /* The main thread does what it was asked for. */
@@ -811,7 +811,7 @@ static void worker_failures(const struct world *world, enum role role)
 
 	if (setting.tutorial[role] || world->worker_failures == WORKER_FAILURES ||
 	    (world->faults && !fault_possible(world)) ||
-	    (side->protocol.local >= LOCAL_CHECKED && !side->giving_up))
+	    (side->protocol.local >= LOCAL_VERIFIED && !side->giving_up))
 		return;
 	next.worker_failures++;
 	if (!side->giving_up)

@@ -54,12 +54,12 @@ static int set_up(void **state)
 /* Wait with poll(2) for the result of a call. */
 static ssize_t result_of(struct helper *helper)
 {
-	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
+	struct pollfd ended = { .fd = helper_fd(helper), .events = POLLIN };
 	ssize_t result;
 
 	while (!helper_result(helper, &result))
 		assert_int_equal(poll(&ended, 1, 60000), 1);
-	assert_false(helper_is_asked(helper));
+	assert_false(helper_busy(helper));
 	return result;
 }
 
@@ -78,7 +78,7 @@ static void remove_payload(const struct payload *payload)
 	assert_int_equal(unlink(payload->name), 0);
 }
 
-/* Return true, with its argument, if process_report_ended() was called. */
+/* Return true, with its argument, if process_notify_exit() was called. */
 static bool is_told_of_an_end(void **what)
 {
 	return read(process.ended[0], what, sizeof(*what)) == sizeof(*what);
@@ -169,7 +169,7 @@ TEST(helper_that_waits_for_a_pipe_is_released_soon)
 	payload.descriptor = ends[0];
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
-	assert_true(helper_is_asked(helper));
+	assert_true(helper_busy(helper));
 	/*
 	 * the helper returns at once, or a little later on a busy machine, without a byte in the
 	 * pipe
@@ -215,7 +215,7 @@ TEST(check_is_repeated_only_after_the_first_answer)
 {
 	struct helper *helper =
 		helper_start_storing(&process, &output_taken, "file", HELPER_BUFFER);
-	struct pollfd ended = { .fd = helper_descriptor(helper), .events = POLLIN };
+	struct pollfd ended = { .fd = helper_fd(helper), .events = POLLIN };
 	int error;
 
 	assert_int_equal(helper_check(helper, 0, 60000), 0);

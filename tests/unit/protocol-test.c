@@ -45,7 +45,7 @@ struct session {
 #define LOST    STATUS_PEER_LOST
 
 /* clang-format off */
-#define CHECKS     { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }
+#define CHECKS     { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }
 #define LEAVES     { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 }
 #define IS_LEFT    { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_FLUSHED, 0, 0 }, { EVENT_DRAINED, 0, 0 }
 
@@ -55,28 +55,28 @@ static const struct session sessions[] = {
 { "a server delivers, verifies and waits for the client to go", DONE, "s", "rwn", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
 { "done waits for a read", OPERATING, "cs", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
 { "the peer may be done before this side's MSG_MR is known to have left", NEW, "s", "w", false,
-  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
+  { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
 { "a message may overtake the news of the connection", NEW, "s", "w", false,
   { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
 { "a server's MSG_MR may come before the client's is known to have left", NEW, "c", "w", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
 /* The tutorial's program disconnects when it has all. */
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, IS_LEFT }, GOOD },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, IS_LEFT }, GOOD },
 { "its disconnection may overtake the payload", OPERATING, "s", "r", true,
-  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, GOOD },
+  { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
 { "if it stays it is not waited for for ever", DONE, "c", "r", true,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
 /* What is wrong. */
 { "damaged payload is reported by who finds it", DONE, "c", "rw", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_CHECKED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "and by who sent it", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, WRONG },
 { "giving up behind the verdict breaks the protocol", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, LOST }, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, LEAVES }, WRONG },
-{ "an answer without a question is no check", DONE, "c", "w", false, { { EVENT_CHECKED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
+{ "an answer without a question is no check", DONE, "c", "w", false, { { EVENT_VERIFIED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
 { "a completion out of turn is a failure of this side's", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
 /* How sessions close. */
 { "a silent host does not hold who connects", NEW, "cs", "rw", false,
@@ -84,7 +84,7 @@ static const struct session sessions[] = {
 { "nor a silent peer a session: the third deadline is the last", OPERATING, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, STATUS_TIMED_OUT },
 { "a check that has begun is waited for", DONE, "s", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_CHECKED, 0, GOOD } }, STATUS_INTERRUPTED },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, STATUS_INTERRUPTED },
 { "a good verdict on what was not sent breaks the protocol", CONNECTED, "c", "rw", false,
   { { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "a good verdict is one of two", OPERATING, "s", "w", false,
@@ -135,7 +135,7 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "why a peer gave up counts after it has gone", CONNECTED, "s", "r", false,
   { { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_PEER_GAVE_UP, 0, REFUSED }, { EVENT_DRAINED, 0, 0 } }, REFUSED },
 { "who gives up while checking waits for the answer", DONE, "s", "r", false,
-  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_GAVE_UP, 0, FAILED }, { EVENT_CHECKED, ACTION_SEND_VERDICT, GOOD }, { EVENT_VERDICT_RECEIVED, 0, GOOD },
+  { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_GAVE_UP, 0, FAILED }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }, { EVENT_VERDICT_RECEIVED, 0, GOOD },
     { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
 { "a client may give up as soon as its MSG_MR is posted", NEW, "c", "rw", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_MR_SENT, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
@@ -214,16 +214,16 @@ TEST(all_that_came_is_checked_and_perhaps_verified)
 		bool checked, verified;
 	} cases[] = {
 		/* clang-format off */
-		{ { .local = LOCAL_CHECKED, .verifying = true }, true, true },
-		{ { .local = LOCAL_CHECKING, .verifying = true }, false, false },
-		{ { .local = LOCAL_CHECKED, .verifying = true, .gave_up = true }, false, false },
-		{ { .local = LOCAL_CHECKED }, true, false },
-		{ { .local = LOCAL_CHECKED, .verifying = true, .check = WRONG }, true, false },
+		{ { .local = LOCAL_VERIFIED, .verifying = true }, true, true },
+		{ { .local = LOCAL_VERIFYING, .verifying = true }, false, false },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .gave_up = true }, false, false },
+		{ { .local = LOCAL_VERIFIED }, true, false },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .check = WRONG }, true, false },
 		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		assert_int_equal(protocol_checked(&cases[i].protocol), cases[i].checked);
+		assert_int_equal(protocol_has_verified(&cases[i].protocol), cases[i].checked);
 		assert_int_equal(protocol_verified(&cases[i].protocol), cases[i].verified);
 	}
 }
@@ -309,11 +309,11 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 		{ false, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
 		{ false, LOCAL_MR_POSTED, REMOTE_MR, true, true },
 		/* this side stores on, and the peer does */
-		{ false, LOCAL_CHECKING, REMOTE_VERDICT, true, true },
+		{ false, LOCAL_VERIFYING, REMOTE_VERDICT, true, true },
 		{ false, LOCAL_VERDICT_POSTED, REMOTE_MR, true, true },
 		{ false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
-		{ false, LOCAL_CHECKED, REMOTE_VERDICT, false, true },
-		{ false, LOCAL_CHECKED, REMOTE_DONE, true, true },
+		{ false, LOCAL_VERIFIED, REMOTE_VERDICT, false, true },
+		{ false, LOCAL_VERIFIED, REMOTE_DONE, true, true },
 		/* who gave up sends nothing more: the peer, this side */
 		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
 		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
@@ -374,7 +374,7 @@ static const struct event events[] = {
 	{ EVENT_ESTABLISHED, GOOD }, { EVENT_MR_RECEIVED, GOOD }, { EVENT_DONE_RECEIVED, GOOD },
 	{ EVENT_VERDICT_RECEIVED, GOOD }, { EVENT_VERDICT_RECEIVED, WRONG },
 	{ EVENT_MR_SENT, GOOD }, { EVENT_DONE_DUE, GOOD }, { EVENT_DONE_SENT, GOOD }, { EVENT_VERDICT_SENT, GOOD },
-	{ EVENT_CHECKED, GOOD }, { EVENT_CHECKED, WRONG },
+	{ EVENT_VERIFIED, GOOD }, { EVENT_VERIFIED, WRONG },
 	{ EVENT_FAILED, FAILED }, { EVENT_FAILED, STATUS_UNRESOLVED }, { EVENT_FAILED, REFUSED },
 	{ EVENT_FAILED, STATUS_TIMED_OUT }, { EVENT_FAILED, LOST }, { EVENT_FAILED, WRONG },
 	{ EVENT_SEND_REFUSED, GOOD }, { EVENT_RECEIVE_REFUSED, GOOD },
@@ -481,7 +481,7 @@ static void watch_messages(const struct occasion *occasion)
 	bool counts = after->remote != before->remote || before->phase == PHASE_FINISHED;
 	bool verified = before->verifying ? before->remote == REMOTE_VERDICT : before->disconnected;
 	bool settled = (before->phase == PHASE_CLOSING && before->status != STATUS_PEER_LOST) ||
-		       (before->local >= LOCAL_CHECKED && verified) || before->gave_up;
+		       (before->local >= LOCAL_VERIFIED && verified) || before->gave_up;
 
 	if (occasion->event.type >= EVENT_MR_RECEIVED &&
 	    occasion->event.type <= EVENT_PEER_GAVE_UP && !counts) {
@@ -506,7 +506,7 @@ static void watch_findings(const struct occasion *occasion)
 
 	if (before->phase == PHASE_FINISHED)
 		return;
-	if (occasion->event.type == EVENT_CHECKED && occasion->world->asked &&
+	if (occasion->event.type == EVENT_VERIFIED && occasion->world->asked &&
 	    !occasion->world->checked) {
 		occasion->world->checked = true;
 		occasion->world->check_good = occasion->event.status == STATUS_SUCCESS;
@@ -576,7 +576,7 @@ static void watch(const struct occasion *occasion)
 	watch_messages(occasion);
 	watch_findings(occasion);
 	watch_outcome(occasion);
-	world->asked |= occasion->after.local == LOCAL_CHECKING;
+	world->asked |= occasion->after.local == LOCAL_VERIFYING;
 	world->deadlines = occasion->event.type == EVENT_DEADLINE ? world->deadlines + 1 : 0;
 	if (world->deadlines >= 3)
 		REQUIRE(occasion->after.phase == PHASE_FINISHED);

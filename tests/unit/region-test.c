@@ -408,7 +408,7 @@ TEST(a_session_counts_its_threads_and_state_as_memory_that_is_not_locked)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		options.role = cases[i].role;
 		owner.sessions = cases[i].sessions;
-		owner.held_up = (int)cases[i].stuck;
+		owner.stuck_helpers = (int)cases[i].stuck;
 		account.budget.total = cases[i].total;
 		account.budget.locked = cases[i].locked;
 		assert_int_equal(incoming_ring(LENGTH_UNKNOWN), cases[i].incoming);

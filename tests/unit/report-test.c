@@ -390,7 +390,7 @@ static void measure(void)
 	connection->limits.depth = 3;
 	connection->tos = 104;
 	connection->protocol = (struct protocol){
-		.connected = true, .disconnected = true, .verifying = true, .local = LOCAL_CHECKED
+		.connected = true, .disconnected = true, .verifying = true, .local = LOCAL_VERIFIED
 	};
 	transfer->source.stream.plan.length = 1572864;
 	transfer->sink.stream.plan.length = 1572864;
@@ -557,11 +557,11 @@ TEST(json_distinguishes_received_from_verified_bytes)
 		const char *expected;
 	} cases[] = {
 		/* clang-format off */
-		{ { .local = LOCAL_CHECKED, .verifying = true }, 1572865, "1572864, \"verified\": true, \"verified_bytes\": 154," },
-		{ { .local = LOCAL_CHECKED, .verifying = true, .check = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
-		{ { .local = LOCAL_CHECKED }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
-		{ { .local = LOCAL_CHECKED, .verifying = true, .gave_up = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
-		{ { .local = LOCAL_CHECKING, .verifying = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFIED, .verifying = true }, 1572865, "1572864, \"verified\": true, \"verified_bytes\": 154," },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .check = STATUS_CONTENTS_WRONG }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFIED }, 77, "77, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFIED, .verifying = true, .gave_up = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
+		{ { .local = LOCAL_VERIFYING, .verifying = true }, 77, "0, \"verified\": false, \"verified_bytes\": 0," },
 		/* clang-format on */
 	};
 
