@@ -100,7 +100,7 @@ static void start_resolving(const struct client *client, struct connection *conn
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"--bind '%s' is no %s address, as the one to connect to is; give "
 				"both of one family",
-				short_name(client->options->bind).text,
+				ellipsize(client->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
 	}
@@ -115,7 +115,7 @@ static void start_resolving(const struct client *client, struct connection *conn
 				"cannot resolve the address from --bind '%s': %s; is that an "
 				"address of this host ('ip address'), of a network interface with "
 				"an RDMA device ('rdma link') that leads there?",
-				short_name(client->options->bind).text, strerror(errno));
+				ellipsize(client->options->bind).text, strerror(errno));
 	else
 		address_unresolved(client, connection, errno);
 }
@@ -226,7 +226,8 @@ static void route_resolved(struct connection *connection)
 	connection_extend_deadline(connection);
 	connection->resolved = true;
 	print_trace(&connection->log, "rdma_connect");
-	error = seconds > 0 ? connect_within(connection->id, &parameters, seconds) : ETIMEDOUT;
+	error = seconds > 0 ? connect_with_timeout(connection->id, &parameters, seconds)
+			    : ETIMEDOUT;
 	if (error)
 		connect_failed(connection, error);
 }
@@ -242,7 +243,7 @@ static void rejected(struct client *client, struct connection *connection,
 		return;
 	}
 	connection->rejected = true;
-	connection->rejection = peer_introduction(event);
+	connection->rejection = decode_peer_hello(event);
 	if (explain_rejection(&connection->rejection, event->status, &failure))
 		client->settled = true;
 	connection_fail(connection, failure.status, "%s", failure.cause);
@@ -453,7 +454,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 		report(client, status, last);
 		if (!last)
 			print_warning(&client->engine->console, "trying the next address of '%s'",
-				      short_name(client->options->address).text);
+				      ellipsize(client->options->address).text);
 	}
 	return status;
 }
@@ -541,7 +542,7 @@ int main(int argc, char **argv)
 	static struct engine engine; /* static: an abandoned helper may outlive main() */
 	enum parsed parsed;
 
-	occupy_standard_descriptors();
+	reserve_std_fds();
 	parsed = parse_client_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;

@@ -939,7 +939,7 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 			    "messages say why");
 	else if (value != STATUS_SUCCESS)
 		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
-			    status_in_words(STATUS_CONTENTS_WRONG));
+			    status_describe(STATUS_CONTENTS_WRONG));
 	counts = counts_as_reason(&connection->protocol, failure.status);
 	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
 			  failure.status);
@@ -1158,7 +1158,7 @@ static void handle_rejected(struct connection *connection)
 		connection_handle(connection, EVENT_DISCONNECTED, STATUS_SUCCESS);
 	else
 		connection_fail(connection, STATUS_PEER_LOST, "%s",
-				status_in_words(STATUS_PEER_LOST));
+				status_describe(STATUS_PEER_LOST));
 }
 
 /*

@@ -138,7 +138,7 @@ struct connection {
 	/* And this the main thread alone reads and changes, at any time: */
 	bool resolved; /* client: the address and the route are */
 	bool rejected; /* client: by the server, which said this: */
-	struct introduction rejection;
+	struct peer_hello rejection;
 	enum status status;  /* how the session ended, once it is joined */
 	bool running;        /* the thread was started, and is not joined */
 	bool device_removed; /* the device went while the connection was there */

@@ -154,8 +154,8 @@ static enum status explain_listening(struct engine *engine, int error)
 	return process_fail(&engine->process,
 			    is_unusable(error) ? STATUS_UNRESOLVED : STATUS_LOCAL_FAILURE,
 			    "cannot listen on %s port %s: %s%s",
-			    short_name(options->bind ? options->bind : "all addresses").text,
-			    short_name(options->port ? options->port : "any").text, reason, advice);
+			    ellipsize(options->bind ? options->bind : "all addresses").text,
+			    ellipsize(options->port ? options->port : "any").text, reason, advice);
 }
 
 static enum status start_listening(struct server *server, const struct addrinfo *addresses)
@@ -191,7 +191,7 @@ static void lose_listener(struct server *server)
 		&server->engine.process, STATUS_LOCAL_FAILURE,
 		"cannot listen any more on an address of --bind '%s': its RDMA device was "
 		"removed; start the server again when it is back ('rdma link')",
-		short_name(bind ? bind : "all addresses").text);
+		ellipsize(bind ? bind : "all addresses").text);
 }
 
 /* ---- Sessions ---- */
@@ -221,9 +221,9 @@ static void end_session(struct server *server, struct connection *connection)
  * Allocate the resources of a session and accept the client. Return false if a resource is missing.
  */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
-			  const struct introduction *client)
+			  const struct peer_hello *client)
 {
-	bool one_way = client->greeting == GREETING_HELLO && client->hello.flags & HELLO_ONE_WAY;
+	bool one_way = client->hello_kind == HELLO_CURRENT && client->hello.flags & HELLO_ONE_WAY;
 	struct rdma_conn_param parameters;
 	uint8_t hello[HELLO_SIZE];
 
@@ -244,7 +244,7 @@ static bool accept_client(struct connection *connection, const struct cm_event *
  * can be served: while the program ends, beyond --max-sessions, or while too many helpers are
  * stuck.
  */
-static bool is_one_too_many(const struct server *server, struct connection *connection)
+static bool over_session_limit(const struct server *server, struct connection *connection)
 {
 	const struct options *options = server->engine.options;
 	unsigned int count = atomic_load(&server->engine.connection_count);
@@ -275,7 +275,7 @@ static bool is_one_too_many(const struct server *server, struct connection *conn
  * server performs its operation once, or for the client's seconds: repetitions would only delay the
  * client, and a rate of a few bytes means nothing.
  */
-static struct options options_for(const struct server *server, const struct introduction *client)
+static struct options options_for(const struct server *server, const struct peer_hello *client)
 {
 	struct options options = *server->engine.options;
 	const struct hello *hello = &client->hello;
@@ -283,7 +283,7 @@ static struct options options_for(const struct server *server, const struct intr
 	bool measures = checks && hello->flags & HELLO_CHECK_RATE;
 	bool sends_back = measures && hello->flags & HELLO_CHECK_BACK;
 
-	if (client->greeting != GREETING_HELLO || hello->operation > OPERATION_WRITE)
+	if (client->hello_kind != HELLO_CURRENT || hello->operation > OPERATION_WRITE)
 		return options;
 	if (measures || options.operation == OPERATION_ANY)
 		options.operation = (enum operation)hello->operation;
@@ -298,7 +298,7 @@ static struct options options_for(const struct server *server, const struct intr
 
 static void handle_connect_request(struct server *server, const struct cm_event *event)
 {
-	const struct introduction client = peer_introduction(event);
+	const struct peer_hello client = decode_peer_hello(event);
 	const struct options options = options_for(server, &client);
 	enum refusal refusal = hello_refusal(&options, server->engine.payload.length, &client);
 	struct connection *connection;
@@ -319,7 +319,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 		return;
 	print_status(&connection->log, "received connection request.");
 	if (refusal == REFUSAL_NONE &&
-	    (is_one_too_many(server, connection) || !accept_client(connection, event, &client)))
+	    (over_session_limit(server, connection) || !accept_client(connection, event, &client)))
 		refusal = connection->setup_refusal;
 	if (refusal == REFUSAL_NONE)
 		return;
@@ -403,7 +403,7 @@ int main(int argc, char **argv)
 	enum status status = STATUS_SUCCESS;
 	enum parsed parsed;
 
-	occupy_standard_descriptors();
+	reserve_std_fds();
 	parsed = parse_server_arguments(&options, argc, argv);
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;

@@ -327,7 +327,7 @@ static enum status start_checker(const struct connection *connection, struct fai
 	if (engine->checker)
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot start a thread that looks at '%s': %s", short_name(output).text,
+			   "cannot start a thread that looks at '%s': %s", ellipsize(output).text,
 			   strerror(errno));
 }
 
@@ -361,10 +361,10 @@ static enum status check_output(struct connection *connection, struct failure *f
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "cannot store the incoming payload in '%s': %s",
-				   short_name(output).text, reason);
+				   ellipsize(output).text, reason);
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
 			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
-			   short_name(output).text, reason);
+			   ellipsize(output).text, reason);
 }
 
 /* What takes both payloads through their rings. */
@@ -468,7 +468,7 @@ static uint16_t hello_flags(const struct connection *connection, bool sends)
 		flags |= HELLO_CHECK_SHORT;
 	if (parameters->measured)
 		flags |= HELLO_CHECK_RATE;
-	if (parameters->back_seconds > 0)
+	if (parameters->reverse_seconds > 0)
 		flags |= HELLO_CHECK_BACK;
 	if (reports_counters(options))
 		flags |= HELLO_COUNTS;
@@ -480,7 +480,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 {
 	const struct options *options = connection->options;
 	const struct payload *payload = &connection->payload;
-	unsigned int back_seconds = connection->parameters.back_seconds;
+	unsigned int reverse_seconds = connection->parameters.reverse_seconds;
 	bool sends = sends_payload(options->role, options->operation, connection->one_way);
 	struct hello hello = {
 		.version = HELLO_VERSION,
@@ -488,7 +488,7 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 		.flags = hello_flags(connection, sends),
 		.length = sends && payload->length != LENGTH_UNKNOWN ? payload->length : 0,
 		.passes = operation_passes(options),
-		.seconds = back_seconds > 0 ? back_seconds : options->duration_seconds,
+		.seconds = reverse_seconds > 0 ? reverse_seconds : options->duration_seconds,
 		.mtu = (uint8_t)connection->limits.mtu,
 	};
 
@@ -550,7 +550,7 @@ void connection_reject(struct connection *connection, enum refusal refusal)
 {
 	if (!connection_is_over(connection)) /* else the cause of that is the reason */
 		connection_fail(connection, STATUS_REFUSED, "refused: %s",
-				refusal_in_words(refusal));
+				refusal_describe(refusal));
 	reject(connection, refusal);
 }
 
@@ -635,7 +635,7 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	if (status == STATUS_LOCAL_FAILURE && connection->withdrawn) {
 		status = STATUS_PEER_LOST;
 		snprintf(connection->cause, sizeof(connection->cause), "%s",
-			 status_in_words(status));
+			 status_describe(status));
 	}
 	if (status != STATUS_PEER_LOST || !connection->device_removed)
 		return status;
@@ -677,7 +677,7 @@ enum status connection_join(struct connection *connection)
 	status = judge_rate(connection, status);
 	if (!connection->cause[0])
 		snprintf(connection->cause, sizeof(connection->cause), "%s",
-			 status_in_words(status));
+			 status_describe(status));
 	connection_end_counting(connection); /* if it sent no verdict */
 	connection->status = status;
 	return status;

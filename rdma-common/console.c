@@ -21,7 +21,7 @@
  * Do not queue a progress text after this many lines: the rest of the pipe of a stopped terminal is
  * for lines.
  */
-#define MOST_BEFORE_DRAWN 8
+#define MAX_QUEUED_BEFORE_PROGRESS 8
 
 /*
  * An element of the pipe. The kernel writes it whole or not at all. Its size is a power of two, so
@@ -301,7 +301,7 @@ void console_draw(struct console *console, const char *text)
 	if (console->count == 0)
 		return;
 	ioctl(outlet->entrance, FIONREAD, &waiting);
-	if (line.drawn && (size_t)waiting >= MOST_BEFORE_DRAWN * sizeof(line))
+	if (line.drawn && (size_t)waiting >= MAX_QUEUED_BEFORE_PROGRESS * sizeof(line))
 		return;
 	line.text = strdup(text);
 	enqueue(outlet, line);

@@ -153,14 +153,14 @@ uint64_t counters_errors(const struct counters *growth)
 	return sum;
 }
 
-struct words counters_in_words(const struct counters *growth)
+struct strbuf counters_describe(const struct counters *growth)
 {
-	struct words words = { 0 };
+	struct strbuf buf = { 0 };
 
 	for (unsigned int i = 0; i < COUNTERS; i++) {
 		if (growth->values[i] > 0)
-			append(&words, "%s%s %" PRIu64, words.length > 0 ? ", " : "", names[i],
-			       growth->values[i]);
+			strbuf_addf(&buf, "%s%s %" PRIu64, buf.length > 0 ? ", " : "", names[i],
+				    growth->values[i]);
 	}
-	return words;
+	return buf;
 }

@@ -44,6 +44,6 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 uint64_t counters_errors(const struct counters *growth);
 
 /* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty: no counter has grown. */
-struct words counters_in_words(const struct counters *growth);
+struct strbuf counters_describe(const struct counters *growth);
 
 #endif

@@ -57,7 +57,7 @@ static enum incoming_step fail_to_store(const struct incoming *incoming, struct 
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
 		    incoming->verified ? "all is received and verified, but cannot be stored"
 				       : "cannot store",
-		    short_name(incoming->output).text, output_error(errno));
+		    ellipsize(incoming->output).text, output_error(errno));
 	return INCOMING_FAILED;
 }
 
@@ -203,7 +203,7 @@ enum incoming_step incoming_step(struct incoming *incoming, struct transfer *tra
 	if (incoming->begun && !incoming->verified) {
 		if (!verify_end(&incoming->verification, transfer_sink_end(transfer), digest)) {
 			failure_set(failure, STATUS_CONTENTS_WRONG, "%s",
-				    status_in_words(STATUS_CONTENTS_WRONG));
+				    status_describe(STATUS_CONTENTS_WRONG));
 			return INCOMING_FAILED;
 		}
 		incoming->verified = true;

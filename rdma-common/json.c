@@ -129,7 +129,7 @@ void print_interval(const struct log *log, const struct interval *interval)
 	double rate = (double)interval->bytes / (interval->end - interval->begin);
 	const struct options *options = log->options;
 	struct json_object *object;
-	const struct words grown = counters_in_words(&interval->growth);
+	const struct strbuf grown = counters_describe(&interval->growth);
 
 	print_status(log, "%.3f to %.3f s: %" PRIu64 " bytes, %.2f MB/s (%.3f Gbit/s)%s%s",
 		     interval->begin, interval->end, interval->bytes, rate / 1e6, rate * 8 / 1e9,

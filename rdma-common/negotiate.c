@@ -101,7 +101,7 @@ enum status resolve_name(struct process *process, const char *what, const char *
 	if (!error)
 		return STATUS_SUCCESS;
 	return process_fail(process, STATUS_UNRESOLVED, "cannot resolve %s '%s': %s", what,
-			    short_name(name ? name : "any").text, lookup_error(error));
+			    ellipsize(name ? name : "any").text, lookup_error(error));
 }
 
 const char *transport_name(const struct ibv_context *verbs, const struct ibv_port_attr *port)
@@ -237,7 +237,7 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 {
 	const char *advice = shortage_advice(error);
 	struct lock_limit lock = memory_lock_limit();
-	struct words limit = { 0 };
+	struct strbuf limit = { 0 };
 
 	/* ib_umem_get() in the kernel: EPERM where the limit is 0, else ENOMEM */
 	if (lock.applies && ((error == ENOMEM && exceeds) || (error == EPERM && lock.bytes == 0)))
@@ -246,10 +246,10 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 				   " KiB; raise it " RAISE_LOCK_LIMIT,
 				   attempt, lock.bytes / 1024);
 	if (error == ENOMEM && charged)
-		append(&limit,
-		       ", or the driver counts this memory, and its queues, against the "
-		       "locked-memory limit of %" PRIu64 " KiB: raise that " RAISE_LOCK_LIMIT,
-		       lock.bytes / 1024);
+		strbuf_addf(&limit,
+			    ", or the driver counts this memory, and its queues, against the "
+			    "locked-memory limit of %" PRIu64 " KiB: raise that " RAISE_LOCK_LIMIT,
+			    lock.bytes / 1024);
 	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s: %s%s%s%s", attempt, strerror(error),
 			   advice ? "; " : "", advice ? advice : "", limit.text);
 }
@@ -257,9 +257,9 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 enum status creation_failed(struct failure *failure, const char *call, bool queue)
 {
 	int error = errno;
-	struct words attempt = { 0 };
+	struct strbuf attempt = { 0 };
 
-	append(&attempt, "%s failed", call);
+	strbuf_addf(&attempt, "%s failed", call);
 	/* mlx5 locks the memory of queues */
 	return shortage(failure, attempt.text, error, false, queue && memory_lock_limit().applies);
 }
@@ -269,9 +269,9 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 	int error = errno;
 	struct lock_limit lock = memory_lock_limit();
 	bool exceeds = registered > lock.bytes || memory_pages(size) > lock.bytes - registered;
-	struct words attempt = { 0 };
+	struct strbuf attempt = { 0 };
 
-	append(&attempt, "cannot register %zu bytes of memory", size);
+	strbuf_addf(&attempt, "cannot register %zu bytes of memory", size);
 	/* siw applies the limit to root, too; mlx5 counts queues, which are not in `registered` */
 	return shortage(failure, attempt.text, error, exceeds, exceeds || lock.applies);
 }
@@ -402,11 +402,11 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 
 /* ---- Hellos ---- */
 
-struct introduction peer_introduction(const struct cm_event *event)
+struct peer_hello decode_peer_hello(const struct cm_event *event)
 {
-	struct introduction peer;
+	struct peer_hello peer;
 
-	peer.greeting = decode_hello(event->private_data, event->private_data_size, &peer.hello);
+	peer.hello_kind = decode_hello(event->private_data, event->private_data_size, &peer.hello);
 	return peer;
 }
 
@@ -439,21 +439,21 @@ static uint64_t wanted_length(const struct hello *hello)
 }
 
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
-			   const struct introduction *peer)
+			   const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
 	bool one_way = hello->flags & HELLO_ONE_WAY;
 
-	if (peer->greeting == GREETING_NONE)
-		return options->operation == OPERATION_ANY ? REFUSAL_NO_WORD : REFUSAL_NONE;
-	if (peer->greeting == GREETING_VERSION)
+	if (peer->hello_kind == HELLO_ABSENT)
+		return options->operation == OPERATION_ANY ? REFUSAL_NO_MODE : REFUSAL_NONE;
+	if (peer->hello_kind == HELLO_OTHER_VERSION)
 		return REFUSAL_VERSION;
 	if (hello->operation != options->operation ||
 	    (options->role == ROLE_CLIENT && one_way != options->one_way))
 		return REFUSAL_OPERATION;
 	if (sends_payload(other_role(options->role), options->operation, one_way) !=
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
-	    hello->length > options->maximum_payload || hello->length > LONGEST_PAYLOAD)
+	    hello->length > options->maximum_payload || hello->length > MAX_PAYLOAD)
 		return REFUSAL_LENGTH;
 	/* a client that examines the path gets a pattern, which is no pipe */
 	if ((options->role == ROLE_CLIENT || wanted_length(hello) == 0) &&
@@ -462,7 +462,7 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 	return REFUSAL_NONE;
 }
 
-const char *refusal_in_words(enum refusal refusal)
+const char *refusal_describe(enum refusal refusal)
 {
 	switch (refusal) {
 	case REFUSAL_VERSION:
@@ -479,7 +479,7 @@ const char *refusal_in_words(enum refusal refusal)
 	case REFUSAL_PASSES:
 		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
 		       "that out, or send a file";
-	case REFUSAL_NO_WORD:
+	case REFUSAL_NO_MODE:
 		return "the client sent no hello, as the tutorial's program, so it does not say whether "
 		       "it reads or writes; start the server with that word";
 	case REFUSAL_MEMORY:
@@ -540,11 +540,11 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 }
 
 /* What a peer that is not refused will do. */
-static struct agreement agree(enum role role, const struct introduction *peer)
+static struct agreement agree(enum role role, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
 
-	if (peer->greeting != GREETING_HELLO)
+	if (peer->hello_kind != HELLO_CURRENT)
 		return (struct agreement){ .peer.passes = 1, .incoming_length = DEFAULT_PAYLOAD };
 	return (struct agreement){
 		.verifying = true,
@@ -561,7 +561,7 @@ static bool sends_wanted_pattern(const struct session_parameters *parameters,
 	unsigned int flags = HELLO_CHECK | HELLO_PATTERN;
 	uint64_t length = parameters->short_reply ? 1 : outgoing_length;
 
-	if (parameters->back_seconds > 0)
+	if (parameters->reverse_seconds > 0)
 		length = BACK_SIZE;
 	return (hello->flags & flags) == flags && hello->length == length;
 }
@@ -570,21 +570,21 @@ enum status negotiate(const struct options *options, const struct session_parame
 		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
 		      struct limits *limits, struct agreement *agreement, struct failure *failure)
 {
-	const struct introduction peer = peer_introduction(event);
+	const struct peer_hello peer = decode_peer_hello(event);
 	const struct hello *hello = &peer.hello;
 	bool operates = options->role == ROLE_CLIENT || !one_way;
-	bool verifying = peer.greeting == GREETING_HELLO;
+	bool verifying = peer.hello_kind == HELLO_CURRENT;
 	enum refusal refusal = hello_refusal(options, outgoing_length, &peer);
 
 	if (refusal == REFUSAL_LENGTH && hello->length > options->maximum_payload &&
-	    hello->length <= LONGEST_PAYLOAD &&
+	    hello->length <= MAX_PAYLOAD &&
 	    sends_payload(ROLE_SERVER, options->operation, one_way) && !options->check)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
 				   " that --max-size allows here; raise that",
 				   hello->length, options->maximum_payload);
 	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
-		return failure_set(failure, STATUS_REFUSED, "%s", refusal_in_words(refusal));
+		return failure_set(failure, STATUS_REFUSED, "%s", refusal_describe(refusal));
 	if (refusal != REFUSAL_NONE)
 		return failure_set(failure, STATUS_CONTENTS_WRONG,
 				   "the server accepted with a hello that does not fit: "
@@ -655,20 +655,20 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 {
 	unsigned int path = path_mtu(id), own = mtu_bytes(limits->mtu);
 	unsigned int peer = mtu_bytes((enum ibv_mtu)client->mtu);
-	struct words words = { .length = 0 };
+	struct strbuf buf = { .length = 0 };
 
-	append(&words, "rdma_accept failed: %s", strerror(error));
+	strbuf_addf(&buf, "rdma_accept failed: %s", strerror(error));
 	if (error == EINVAL && path > 0 && own > 0) {
-		append(&words, " (MTU of ");
+		strbuf_addf(&buf, " (MTU of ");
 		if (peer > 0)
-			append(&words, "the client's port %u bytes, of ", peer);
-		append(&words, "the path %u%s, of this port %u)", path, peer > 0 ? "" : " bytes",
-		       own);
+			strbuf_addf(&buf, "the client's port %u bytes, of ", peer);
+		strbuf_addf(&buf, "the path %u%s, of this port %u)", path, peer > 0 ? "" : " bytes",
+			    own);
 		if (path > own)
-			append(&words, "; some adapters reject a path whose MTU is larger than "
-				       "their port's: set both hosts to the same MTU");
+			strbuf_addf(&buf, "; some adapters reject a path whose MTU is larger than "
+					  "their port's: set both hosts to the same MTU");
 	}
-	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s", words.text);
+	return failure_set(failure, STATUS_LOCAL_FAILURE, "%s", buf.text);
 }
 
 /*
@@ -694,19 +694,19 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    status);
 }
 
-enum refusal rejection_reason(const struct introduction *server)
+enum refusal rejection_reason(const struct peer_hello *server)
 {
-	return server->greeting == GREETING_VERSION ? REFUSAL_VERSION
-						    : (enum refusal)server->hello.refusal;
+	return server->hello_kind == HELLO_OTHER_VERSION ? REFUSAL_VERSION
+							 : (enum refusal)server->hello.refusal;
 }
 
-bool explain_rejection(const struct introduction *server, int status, struct failure *failure)
+bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure)
 {
-	if (server->greeting == GREETING_NONE) {
+	if (server->hello_kind == HELLO_ABSENT) {
 		explain_silent_rejection(status, failure);
 		return false;
 	}
 	failure_set(failure, STATUS_REFUSED, "the server refused: %s",
-		    refusal_in_words(rejection_reason(server)));
+		    refusal_describe(rejection_reason(server)));
 	return true;
 }

@@ -48,15 +48,15 @@ struct limits {
 
 /* The requests of a --check client to the server in one session; all zero in any other session. */
 struct session_parameters {
-	bool short_reply;          /* the server sends one byte */
-	bool measured;             /* a rate or a latency is measured: HELLO_CHECK_RATE */
-	unsigned int back_seconds; /* the server sends for this time; 0: once */
+	bool short_reply;             /* the server sends one byte */
+	bool measured;                /* a rate or a latency is measured: HELLO_CHECK_RATE */
+	unsigned int reverse_seconds; /* the server sends for this time; 0: once */
 };
 
 /* The peer's hello, from the private data of a connection manager event. */
-struct introduction {
-	enum greeting greeting;
-	struct hello hello; /* meaningful with GREETING_HELLO; `version` with GREETING_VERSION */
+struct peer_hello {
+	enum hello_kind hello_kind;
+	struct hello hello; /* meaningful with HELLO_CURRENT; `version` with HELLO_OTHER_VERSION */
 };
 
 /* The result of the negotiation: what both sides do in this session. */
@@ -198,14 +198,14 @@ enum status creation_failed(struct failure *failure, const char *call, bool queu
 enum status registration_failed(size_t size, uint64_t registered, struct failure *failure);
 
 /* The peer's hello in the private data of a connect request, its acceptance or its rejection. */
-struct introduction peer_introduction(const struct cm_event *event);
+struct peer_hello decode_peer_hello(const struct cm_event *event);
 
 /* Why a side with these options and so long a payload refuses a peer, if it does. */
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
-			   const struct introduction *peer);
+			   const struct peer_hello *peer);
 
 /* A refusal in words, for either side. The string is static. */
-const char *refusal_in_words(enum refusal refusal);
+const char *refusal_describe(enum refusal refusal);
 
 /*
  * Negotiates: compares both hellos, once the connect request (server) or its acceptance (client) is
@@ -240,12 +240,12 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 			  const struct hello *client, int error, struct failure *failure);
 
 /* Why a server rejected the client, as it said; REFUSAL_NONE: it did not say. */
-enum refusal rejection_reason(const struct introduction *server);
+enum refusal rejection_reason(const struct peer_hello *server);
 
 /*
  * Fills in why a server rejected the client, by what it said and by the status of the event; true
  * if it is a server of this project's.
  */
-bool explain_rejection(const struct introduction *server, int status, struct failure *failure);
+bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure);
 
 #endif

@@ -41,7 +41,7 @@ bool is_standard_output(const char *name)
 	return name && !strcmp(name, "-");
 }
 
-bool serves_many(const struct options *options)
+bool serves_multiple_clients(const struct options *options)
 {
 	return options->role == ROLE_SERVER && !options->one_off;
 }
@@ -135,14 +135,14 @@ static const struct row rows[] = {
 { PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
-{ NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MOST_CONNECTIONS },
+{ NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MAX_CONNECTIONS },
 { BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine this host, or the path to ADDRESS" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
 { TEXT,    BOTH,            'm', "message",      "TEXT",    AT(message),          .help = "send TEXT instead of a line with the process id" },
 { TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE; '-': standard input" },
-{ SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (64K, 1MiB, 2T)", .least = 1, .most = LONGEST_PAYLOAD },
+{ SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (64K, 1MiB, 2T)", .least = 1, .most = MAX_PAYLOAD },
 { TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store what is received in FILE; '-': standard output" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
@@ -161,7 +161,7 @@ static const struct row rows[] = {
 { VERSION, BOTH,             0,  "version",      NULL,      0,                    .help = "print the version" },
 { TITLE,   BOTH,             0,  .name = "Limits:" },
 { TIME,    BOTH | CHECK,    't', "timeout",      "SECONDS", AT(timeout_seconds),  .help = "longest time without progress", .standard = "10", .least = 1, .most = 1000000 },
-{ SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G", .least = 1, .most = LONGEST_PAYLOAD },
+{ SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G", .least = 1, .most = MAX_PAYLOAD },
 { NUMBER,  SERVER,           0,  "max-sessions", "N",       AT(maximum_sessions), .help = "sessions at a time, others are refused", .standard = "1024", .least = 1, .most = 1000000 },
 };
 /* clang-format on */
@@ -404,7 +404,7 @@ enum parsed check_options(const struct options *options)
 {
 	int payloads = !!options->message + !!options->file + !!options->pattern_size;
 	bool repeats = options->operation == OPERATION_WRITE && operation_passes(options) != 1 &&
-		       !serves_many(options);
+		       !serves_multiple_clients(options);
 
 	if (payloads > 1)
 		return usage_error("--message, --file and --size exclude each other: there is one "
@@ -413,10 +413,10 @@ enum parsed check_options(const struct options *options)
 		return usage_error("--iters and --duration exclude each other: a count, or a time");
 	/* with READ this side reads the peer's payload */
 	if (options->operation != OPERATION_READ && options->iterations > 0 &&
-	    options->pattern_size > LONGEST_PAYLOAD / options->iterations)
+	    options->pattern_size > MAX_PAYLOAD / options->iterations)
 		return usage_error("--size times --iters is more than %" PRIu64
 				   " bytes; lower one of them",
-				   LONGEST_PAYLOAD);
+				   MAX_PAYLOAD);
 	if (options->file && (repeats || options->connections > 1) && has_one_pass(options->file))
 		return usage_error("'%s' is a pipe or a device, which can be sent once: leave %s "
 				   "out, or send a file",

@@ -14,7 +14,7 @@
 #define PROGRAM_VERSION "0.1.0"
 
 /* The most sessions that --connections can ask for. */
-#define MOST_CONNECTIONS 128
+#define MAX_CONNECTIONS 128
 
 /* The one-sided operation that both sides perform. The numbers are on the wire. */
 enum operation {
@@ -85,7 +85,7 @@ struct options {
  * The most bytes of a payload, and of all passes of a generated one: the largest file size. Numbers
  * above it are LENGTH_UNKNOWN (transfer.h), and sums that would wrap.
  */
-#define LONGEST_PAYLOAD ((uint64_t)INT64_MAX)
+#define MAX_PAYLOAD ((uint64_t)INT64_MAX)
 
 #define DEFAULT_TOS 256 /* no TOS byte: the device's configuration decides */
 
@@ -93,7 +93,7 @@ struct options {
 bool is_standard_output(const char *name);
 
 /* Return true if the program serves more than one client: a server without --one-off. */
-bool serves_many(const struct options *options);
+bool serves_multiple_clients(const struct options *options);
 
 /* Return the options of a program with this role for an empty command line. */
 struct options default_options(enum role role);

@@ -65,7 +65,7 @@ static void fail_to_read(const struct outgoing *outgoing, const char *reason,
 			 struct failure *failure)
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-		    short_name(outgoing->payload->name).text, reason);
+		    ellipsize(outgoing->payload->name).text, reason);
 }
 
 /* Fetch the helper's result. Return true if there is one. */

@@ -26,14 +26,14 @@
 /* Bytes that are written at a time, so that the writing is seen to move. */
 #define PIECE_SIZE ((size_t)256 * 1024)
 /* Bytes that are written before they are synced: at first, at least, and at most. */
-#define FIRST_SYNC    ((uint64_t)1024 * 1024)
-#define SMALLEST_SYNC ((uint64_t)256 * 1024)
-#define LARGEST_SYNC  ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
+#define FIRST_SYNC ((uint64_t)1024 * 1024)
+#define MIN_SYNC   ((uint64_t)256 * 1024)
+#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
 /* As many symbolic links as the kernel follows (path_resolution(7)). */
 #define LINKS 40
 /* Beside a file, whose own name may be as long as a name can be; and how many are tried. */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
-#define MOST_NAMES     100
+#define MAX_NAMES      100
 /* Bytes of a path, beside which a temporary one is no longer than a path can be. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
 /* Users, or groups, that there can be: (uid_t)-1 is none. */
@@ -167,7 +167,7 @@ static int inspect(const struct place *place, struct stat *about)
  * The links below /proc/PID/fd lead to what is open there, whatever its name says (proc(5)): that
  * may be another's by now, or nobody's. /dev/stdout and /dev/fd lead there, too.
  */
-static bool is_magic(struct place *place)
+static bool is_proc_fd(struct place *place)
 {
 	const char *slash = strrchr(place->path, '/');
 	char folder[PATH_MAX], own[PATH_MAX], of_thread[PATH_MAX];
@@ -205,7 +205,7 @@ static int follow_links(const char *name, struct place *place)
 		place->about.st_mode = 0;
 		memcpy(place->path, path, sizeof(path));
 		snprintf(place->folder, sizeof(place->folder), "%s", dirname(path));
-		if (is_magic(place))
+		if (is_proc_fd(place))
 			return 0;
 		if (inspect(place, &place->about))
 			return errno == ENOENT ? 0 : -1;
@@ -387,7 +387,7 @@ static bool wait_for_reader(int descriptor)
 }
 
 /* Waits until nobody else stores there. 0 or -1 with errno. */
-static int take_turn(struct output *output, atomic_bool *taken)
+static int lock_output(struct output *output, atomic_bool *taken)
 {
 	while (atomic_exchange(taken, true)) {
 		if (is_cancelled(output->cancelled))
@@ -453,7 +453,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 {
 	int result = -1;
 
-	for (int i = 0; i < MOST_NAMES; i++) {
+	for (int i = 0; i < MAX_NAMES; i++) {
 		unsigned int number = (unsigned int)i; /* unless there is a random one */
 
 		getrandom(&number, sizeof(number), GRND_NONBLOCK);
@@ -623,9 +623,9 @@ static int sync_as_it_goes(struct output *output, size_t written)
 	if (unless_unsupported(fdatasync(output->descriptor)))
 		return -1;
 	milliseconds = now_milliseconds() - started;
-	if (milliseconds <= 500 && output->sync_size < LARGEST_SYNC)
+	if (milliseconds <= 500 && output->sync_size < MAX_SYNC)
 		output->sync_size *= 2;
-	else if (milliseconds > 1500 && output->sync_size > SMALLEST_SYNC)
+	else if (milliseconds > 1500 && output->sync_size > MIN_SYNC)
 		output->sync_size /= 2;
 	output->unsynced = 0;
 	return 0;
@@ -644,7 +644,7 @@ static int open_descriptor(struct output *output, atomic_bool *taken, const char
 	output->syncs = place->is_file || S_ISREG(mode) || S_ISBLK(mode);
 	if (place->is_file)
 		return create_file(output);
-	if (is_shared(&place->about) && take_turn(output, taken))
+	if (is_shared(&place->about) && lock_output(output, taken))
 		return -1;
 	if (place->descriptor >= 0)
 		return open_again(output, place->descriptor);

@@ -90,7 +90,7 @@ static enum status read_failed(const struct payload *payload, struct failure *fa
 			       const char *reason)
 {
 	return failure_set(failure, STATUS_LOCAL_FAILURE, "cannot read '%s': %s",
-			   short_name(payload->name).text, reason);
+			   ellipsize(payload->name).text, reason);
 }
 
 /* Allocate `size` zeroed bytes for the payload. */
@@ -237,8 +237,7 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 		failure_set(failure, STATUS_LOCAL_FAILURE,
 			    "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
 			    "room, or serve one client with --one-off",
-			    short_name(payload->name).text, short_name(folder).text,
-			    strerror(errno));
+			    ellipsize(payload->name).text, ellipsize(folder).text, strerror(errno));
 	else if (count < 0)
 		read_failed(payload, failure, strerror(errno));
 	close_file(payload->descriptor);
@@ -260,7 +259,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 		return read_failed(payload, failure, strerror(errno));
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
 	payload->start = start > 0 ? start : 0; /* -1 for a pipe */
-	if (serves_many(options) && claimed_length(payload) <= 0)
+	if (serves_multiple_clients(options) && claimed_length(payload) <= 0)
 		status = copy_pipe(payload, failure);
 	if (status != STATUS_SUCCESS)
 		return status;

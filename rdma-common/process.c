@@ -30,7 +30,7 @@
 
 /* ---- Standard descriptors ---- */
 
-void occupy_standard_descriptors(void)
+void reserve_std_fds(void)
 {
 	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
 		/* it gets the lowest free number; any use of it fails */
@@ -145,7 +145,7 @@ static int open_signals(struct process *process)
 {
 	sigset_t signals = ending_signals();
 
-	sigaddset(&signals, SIGALRM); /* connect_within() unblocks it */
+	sigaddset(&signals, SIGALRM); /* connect_with_timeout() unblocks it */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
 	    sigprocmask(SIG_BLOCK, &signals, NULL))
 		return -1;
@@ -447,7 +447,7 @@ static volatile sig_atomic_t interruption;
 
 /*
  * A signal that arrives just before rdma_connect(3) sleeps does not interrupt it. So raise another
- * one a second later, and again, until connect_within() stops that.
+ * one a second later, and again, until connect_with_timeout() stops that.
  */
 static void interrupt_connecting(int signal_number)
 {
@@ -456,7 +456,8 @@ static void interrupt_connecting(int signal_number)
 	alarm(1);
 }
 
-int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds)
+int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
+			 unsigned int seconds)
 {
 	const sigset_t ending = ending_signals();
 	sigset_t signals = ending, before;

@@ -77,7 +77,7 @@ enum wakeup {
  * descriptor becomes one of them. Reading or writing such a descriptor fails with EBADF. Call it
  * first in main().
  */
-void occupy_standard_descriptors(void);
+void reserve_std_fds(void);
 
 /*
  * Initialize `process`; process_close() may follow. From now on an ending signal ends the process
@@ -145,7 +145,8 @@ void process_notify_exit(struct process *process, void *what);
  * pending for process_wait(). Return 0 or an errno value: ETIMEDOUT after the limit, EINTR after
  * such a signal. Uses SIGALRM.
  */
-int connect_within(struct rdma_cm_id *id, struct rdma_conn_param *parameters, unsigned int seconds);
+int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *parameters,
+			 unsigned int seconds);
 
 /*
  * With SIG_UNBLOCK, let the ending signals end the process at once while the main thread blocks in

@@ -167,7 +167,7 @@ static uint64_t share_of_many(const struct region_owner *owner)
 /* Return the longest ring that this connection may have, if `rings` are still to be registered. */
 static uint64_t ring_share(const struct region_owner *owner, unsigned int rings)
 {
-	bool many = serves_many(owner->options) || owner->options->connections > 1;
+	bool many = serves_multiple_clients(owner->options) || owner->options->connections > 1;
 	uint64_t share = many ? share_of_many(owner) : region_left(owner) / rings;
 
 	share -= share % RING_PAGE;

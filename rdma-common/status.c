@@ -15,21 +15,20 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	return status;
 }
 
-void append(struct words *words, const char *format, ...)
+void strbuf_addf(struct strbuf *buf, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(words->text + words->length, sizeof(words->text) - words->length, format,
-		  arguments);
+	vsnprintf(buf->text + buf->length, sizeof(buf->text) - buf->length, format, arguments);
 	va_end(arguments);
-	words->length += strlen(words->text + words->length);
+	buf->length += strlen(buf->text + buf->length);
 }
 
-struct short_name short_name(const char *name)
+struct ellipsize ellipsize(const char *name)
 {
-	const size_t half = (SHORT_NAME - sizeof("...")) / 2;
-	struct short_name result;
+	const size_t half = (ELLIPSIZED_SIZE - sizeof("...")) / 2;
+	struct ellipsize result;
 	size_t length = strlen(name);
 
 	if (length < sizeof(result.text))
@@ -54,7 +53,7 @@ int verb_result_error(int result)
 	return result < 0 ? -result : result;
 }
 
-const char *status_in_words(enum status status)
+const char *status_describe(enum status status)
 {
 	switch (status) {
 	case STATUS_REFUSED:

@@ -43,13 +43,13 @@ struct failure {
 };
 
 /* A text built from parts; it is cut off at its end. */
-struct words {
+struct strbuf {
 	char text[1024];
 	size_t length;
 };
 
 /* Append formatted text (printf(3)). */
-void append(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void strbuf_addf(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fill in `failure` with formatted text (printf(3)). Return `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
@@ -59,11 +59,11 @@ enum status failure_set(struct failure *failure, enum status status, const char 
  * The name of a file or a host, or a word that a user typed, for a message. The middle of a long
  * name is left out, so that the reason and the advice after it have room.
  */
-#define SHORT_NAME 128
-struct short_name {
-	char text[SHORT_NAME];
+#define ELLIPSIZED_SIZE 128
+struct ellipsize {
+	char text[ELLIPSIZED_SIZE];
 };
-struct short_name short_name(const char *name);
+struct ellipsize ellipsize(const char *name);
 
 /*
  * Return the status that counts for both sessions: an interruption, else the failure with the
@@ -81,6 +81,6 @@ enum status worse_status(enum status one, enum status other);
 int verb_result_error(int result);
 
 /* Return the text for a status without a recorded reason. The string is static. */
-const char *status_in_words(enum status status);
+const char *status_describe(enum status status);
 
 #endif

@@ -16,7 +16,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* The sum of a position and a length, either of which a peer may have chosen. */
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
 
@@ -103,7 +103,7 @@ static void size_requests(struct transfer *transfer)
 			smaller(plan->depth,
 				operation->in_flight / (operation->size ? operation->size : 1));
 	}
-	operation->grows = operation->in_flight < TRANSFER_IN_FLIGHT_MOST &&
+	operation->grows = operation->in_flight < TRANSFER_MAX_IN_FLIGHT &&
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
@@ -277,7 +277,7 @@ static bool owes_sink(const struct transfer *transfer)
 	if (sink_ended(transfer))
 		return false;
 	return stream->repeats ||
-	       sink->produced < plus(sink->advertised_consumed, stream->announced);
+	       sink->produced < add_saturating(sink->advertised_consumed, stream->announced);
 }
 
 /* Whether the peer knows all of the outgoing stream's end that MSG_DONE does not say. */
@@ -448,7 +448,8 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	if (produced > last || produced == LENGTH_UNKNOWN) /* which is no number of bytes */
 		return sink->produced == last ? "goes on after the end"
 					      : "is ready beyond what was agreed";
-	if (!stream->repeats && produced > plus(sink->advertised_consumed, stream->announced))
+	if (!stream->repeats &&
+	    produced > add_saturating(sink->advertised_consumed, stream->announced))
 		return "is ready beyond the ring";
 	if (end && sink_ended(transfer))
 		return "ends twice";
@@ -585,7 +586,7 @@ static uint64_t write_limit(const struct transfer *transfer)
 	const struct transfer_stream *stream = &source->stream;
 
 	if (!stream->repeats)
-		return smaller(source->filled, plus(source->consumed, stream->announced));
+		return smaller(source->filled, add_saturating(source->consumed, stream->announced));
 	if (stream->fits_ring && source->filled == stream->plan.length)
 		return LENGTH_UNKNOWN;
 	return source->filled;
@@ -601,7 +602,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	/* later passes of what does not fit into the ring are read over one another */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
-	return smaller(remote, plus(sink->copied, stream->plan.ring));
+	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));
 }
 
 static uint64_t operation_limit(const struct transfer *transfer)
@@ -760,7 +761,7 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	const struct transfer_stream *stream = &source->stream;
 	bool by_completion = transfer->plan.writes && !transfer->plan.completes_early;
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
-	uint64_t limit = smaller(plus(freed, stream->plan.ring), source_end(transfer));
+	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
 	/* whether it repeats is not known yet, but the first pass is the same */
 	if (stream->announced == 0)

@@ -51,8 +51,8 @@
  * first: what is posted behind them arrives within a second, and no adapter sends again what is
  * only on its way.
  */
-#define TRANSFER_IN_FLIGHT      ((uint64_t)256 << 10)
-#define TRANSFER_IN_FLIGHT_MOST ((uint64_t)8 << 20)
+#define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
+#define TRANSFER_MAX_IN_FLIGHT ((uint64_t)8 << 20)
 
 /* Requests that ask for a completion and are outstanding at most. */
 #define TRANSFER_SIGNALS 16

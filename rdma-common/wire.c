@@ -121,15 +121,15 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE])
 	       strnlen(hello->device, HELLO_DEVICE_SIZE - 1));
 }
 
-enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
+enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello)
 {
 	memset(hello, 0, sizeof(*hello));
 	if (!wire || size < HELLO_AT_VERSION || get(wire + HELLO_AT_MAGIC, 4) != HELLO_MAGIC)
-		return GREETING_NONE;
+		return HELLO_ABSENT;
 	if (size > HELLO_AT_VERSION)
 		hello->version = wire[HELLO_AT_VERSION];
 	if (hello->version != HELLO_VERSION || size < HELLO_SIZE)
-		return GREETING_VERSION;
+		return HELLO_OTHER_VERSION;
 	hello->operation = wire[HELLO_AT_OPERATION];
 	hello->flags = (uint16_t)get(wire + HELLO_AT_FLAGS, 2);
 	hello->length = get(wire + HELLO_AT_LENGTH, 8);
@@ -139,7 +139,7 @@ enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
 	/* the last byte stays the terminating zero */
 	memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
-	return GREETING_HELLO;
+	return HELLO_CURRENT;
 }
 
 const char *message_name(enum message_type type)

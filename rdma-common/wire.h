@@ -72,7 +72,7 @@ enum refusal {
 	REFUSAL_LENGTH = 3,    /* the client's payload is empty or larger than the server accepts */
 	REFUSAL_SESSIONS = 4,  /* the server takes no more at a time: --max-sessions, --one-off */
 	REFUSAL_PASSES = 5,    /* one side is to send again and again what has no length */
-	REFUSAL_NO_WORD = 6,   /* neither server nor client says which operation it is */
+	REFUSAL_NO_MODE = 6,   /* neither server nor client says which operation it is */
 	REFUSAL_MEMORY = 7,    /* the server has none to allocate, or to register */
 	REFUSAL_STORAGE = 8,   /* the server cannot store what the client would send */
 	REFUSAL_SETUP = 9, /* the server lacks threads, open files, or another need of a session */
@@ -124,12 +124,12 @@ struct hello {
 #define BACK_SIZE        65536
 
 /* Kinds of private data that a peer may send. */
-enum greeting {
-	GREETING_NONE,  /* no hello: a program that follows the well-known tutorial */
-	GREETING_HELLO, /* a hello of our version */
+enum hello_kind {
+	HELLO_ABSENT,  /* no hello: a program that follows the well-known tutorial */
+	HELLO_CURRENT, /* a hello of our version */
 	/* A hello of another version, or a short one: only `version` is decoded, 0 if it is cut
 	 * off. */
-	GREETING_VERSION,
+	HELLO_OTHER_VERSION,
 };
 
 /* Writes `hello` in its wire form. Cannot fail. */
@@ -142,6 +142,6 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
  * "enough" (rdma_get_cm_event(3), PRIVATE DATA). So a short hello with the right version is
  * recognized over iWARP alone.
  */
-enum greeting decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
+enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
 #endif

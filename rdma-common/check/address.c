@@ -29,9 +29,9 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	const char *advice = NULL;
 
 	path->infiniband = path->roce_v1 = false;
-	append(&path->findings->found, "resolved: from %s by %s port %u",
-	       endpoint_of(rdma_get_local_addr(id)).address, ibv_get_device_name(id->verbs->device),
-	       id->port_num);
+	strbuf_addf(&path->findings->found, "resolved: from %s by %s port %u",
+		    endpoint_of(rdma_get_local_addr(id)).address,
+		    ibv_get_device_name(id->verbs->device), id->port_num);
 	if (id->verbs->device->transport_type != IBV_TRANSPORT_IWARP && find_gid(id, &gid)) {
 		bool named = gid.ndev_ifindex && if_indextoname(gid.ndev_ifindex, name);
 
@@ -39,11 +39,11 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 		path->roce_v1 = gid.gid_type == IBV_GID_TYPE_ROCE_V1;
 		if (!path->infiniband)
 			advice = host_gid_advice(gid.gid.raw, !path->roce_v1);
-		append(&path->findings->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
-		       inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
-		       gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
+		strbuf_addf(&path->findings->found, ", GID %u (%s, %s%s%s)", gid.gid_index,
+			    inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
+			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
 	}
-	append(&path->findings->advice, "%s", advice ? advice : "");
+	strbuf_addf(&path->findings->advice, "%s", advice ? advice : "");
 	findings_report(path->findings, "address", true);
 }
 
@@ -51,8 +51,8 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
-	append(&path->findings->found, "not resolved: %s%s", attempt, reason);
-	append(&path->findings->advice, "%s", advice);
+	strbuf_addf(&path->findings->found, "not resolved: %s%s", attempt, reason);
+	strbuf_addf(&path->findings->advice, "%s", advice);
 	return findings_report(path->findings, step, false);
 }
 
@@ -116,7 +116,7 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 	if (tos < 0 || path->roce_v1 || !find_gid(id, &gid) ||
 	    !if_indextoname(gid.ndev_ifindex, name))
 		return;
-	append(&path->findings->found, "%s: type of service %d; ", name, tos);
+	strbuf_addf(&path->findings->found, "%s: type of service %d; ", name, tos);
 	if (congestion_describe(name, (unsigned int)tos, &path->findings->found) &&
 	    path->options->tos != DEFAULT_TOS)
 		congestion_advise(name, (unsigned int)tos, &path->findings->advice);
@@ -144,9 +144,9 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 				  loopback ? loopback
 					   : "InfiniBand: is the subnet manager running?");
 	path->mtu = path_mtu(id);
-	append(&path->findings->found, "resolved");
+	strbuf_addf(&path->findings->found, "resolved");
 	if (path->mtu > 0)
-		append(&path->findings->found, ", MTU of the path %u bytes", path->mtu);
+		strbuf_addf(&path->findings->found, ", MTU of the path %u bytes", path->mtu);
 	else if (!ibv_query_port(id->verbs, id->port_num, &port))
 		path->mtu = mtu_bytes(port.active_mtu);
 	findings_report(path->findings, "route", true);
@@ -157,11 +157,11 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 /* Reports why no connection can be made from the address of --bind. False. */
 static bool refuse_source(struct path *path, const char *reason)
 {
-	append(&path->findings->found, "not resolved: cannot connect from '%s': %s",
-	       short_name(path->options->bind).text, reason);
-	append(&path->findings->advice,
-	       "give --bind an address of this host ('ip address') of the family "
-	       "of the one to connect to");
+	strbuf_addf(&path->findings->found, "not resolved: cannot connect from '%s': %s",
+		    ellipsize(path->options->bind).text, reason);
+	strbuf_addf(&path->findings->advice,
+		    "give --bind an address of this host ('ip address') of the family "
+		    "of the one to connect to");
 	return findings_report(path->findings, "address", false);
 }
 
@@ -209,9 +209,10 @@ bool path_look_up(struct path *path)
 	int error = look_up_name(options->address, options->port, &path->addresses);
 
 	if (error) {
-		append(&path->findings->found, "'%s' not resolved: %s",
-		       short_name(options->address).text, lookup_error(error));
-		append(&path->findings->advice, "give an address, or add the name to /etc/hosts");
+		strbuf_addf(&path->findings->found, "'%s' not resolved: %s",
+			    ellipsize(options->address).text, lookup_error(error));
+		strbuf_addf(&path->findings->advice,
+			    "give an address, or add the name to /etc/hosts");
 		return findings_report(path->findings, "name", false);
 	}
 	path->untried = path->addresses;
@@ -226,9 +227,9 @@ bool path_find_next(struct path *path)
 	while (path->untried && !found) {
 		path->address = path->untried;
 		path->untried = path->untried->ai_next;
-		append(&path->findings->found, "'%s' is %s",
-		       short_name(path->options->address).text,
-		       endpoint_of(path->address->ai_addr).address);
+		strbuf_addf(&path->findings->found, "'%s' is %s",
+			    ellipsize(path->options->address).text,
+			    endpoint_of(path->address->ai_addr).address);
 		findings_report(path->findings, "name", true);
 		found = check_address(path);
 	}

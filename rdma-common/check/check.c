@@ -25,7 +25,7 @@ void check_init(struct check *check, const struct options *options, const struct
 static bool forgive(struct check *check, bool good)
 {
 	if (good)
-		check->findings.complaint.length = 0;
+		check->findings.first_failure.length = 0;
 	return good;
 }
 
@@ -42,7 +42,7 @@ enum status check_path(struct check *check)
 		limited = host_examine("", &check->devices.view, &check->findings);
 	devices_release(&check->devices);
 	if (usable && check->devices.memory_error) /* counts for more than what limits this host */
-		check->findings.complaint.length = 0;
+		check->findings.first_failure.length = 0;
 	if (!devices_check_memory(&check->devices) && usable)
 		return STATUS_LOCAL_FAILURE;
 	if (!usable)
@@ -76,9 +76,9 @@ static const char *cause_of(const struct check *check, enum status status)
 		return check->probe.failure.cause;
 	if (check->process->failure[0])
 		return check->process->failure;
-	return status != STATUS_INTERRUPTED && check->findings.complaint.length > 0
-		       ? check->findings.complaint.text
-		       : status_in_words(status);
+	return status != STATUS_INTERRUPTED && check->findings.first_failure.length > 0
+		       ? check->findings.first_failure.text
+		       : status_describe(status);
 }
 
 enum status check_finish(struct check *check, enum status status)

@@ -114,68 +114,69 @@ static int read_ecn(const char *interface)
 }
 
 /* Appends for which priorities something is on. */
-static void describe(const char *name, int priorities, struct words *words)
+static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";
 
-	append(words, "%s %s", name, priorities < 0 ? "not known" : known);
+	strbuf_addf(buf, "%s %s", name, priorities < 0 ? "not known" : known);
 	for (int i = 0; priorities > 0 && i < IEEE_8021QAZ_MAX_TCS; i++) {
 		if (priorities >> i & 1)
-			append(words, " %d", i);
+			strbuf_addf(buf, " %d", i);
 	}
 }
 
 /* Appends what becomes of packets with this DSCP; true if PFC is off for them. */
-static bool describe_class(unsigned int dscp, int priority, int pfc, struct words *words)
+static bool describe_class(unsigned int dscp, int priority, int pfc, struct strbuf *buf)
 {
 	bool lossless = pfc == UINT8_MAX || (priority >= 0 && pfc >> priority & 1);
 
 	if (priority < 0)
-		append(words, "DSCP %u has no priority of its own; ", dscp);
+		strbuf_addf(buf, "DSCP %u has no priority of its own; ", dscp);
 	else
-		append(words, "DSCP %u -> priority %d: %s; ", dscp, priority,
-		       lossless ? "PFC on" : "lossy");
+		strbuf_addf(buf, "DSCP %u -> priority %d: %s; ", dscp, priority,
+			    lossless ? "PFC on" : "lossy");
 	return !lossless;
 }
 
-bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-			 struct words *words)
+bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
+		     struct strbuf *buf)
 {
 	int pfc = decode_pfc(answer, answer_size);
 	unsigned int dscp = tos >> 2; /* behind it are two bits of ECN */
 	bool lossy = false;
 
 	if (pfc < 0 && ecn < 0) {
-		append(words, "its driver tells nothing of PFC and ECN");
+		strbuf_addf(buf, "its driver tells nothing of PFC and ECN");
 		return false;
 	}
 	if (pfc >= 0)
-		lossy = describe_class(dscp, decode_priority(answer, answer_size, dscp), pfc,
-				       words);
-	describe("PFC", pfc, words);
-	describe(", ECN", ecn, words);
+		lossy = describe_class(dscp, decode_priority(answer, answer_size, dscp), pfc, buf);
+	describe("PFC", pfc, buf);
+	describe(", ECN", ecn, buf);
 	return lossy;
 }
 
-bool congestion_describe(const char *interface, unsigned int tos, struct words *words)
+bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf)
 {
 	uint8_t answer[NETLINK_ANSWER_SIZE];
 	size_t answer_size = ask_dcb(interface, answer);
 
-	return congestion_in_words(answer, answer_size, read_ecn(interface), tos, words);
+	return congestion_text(answer, answer_size, read_ecn(interface), tos, buf);
 }
 
-void congestion_advise(const char *interface, unsigned int tos, struct words *advice)
+void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice)
 {
 	unsigned int dscp = tos >> 2;
 
 	if (dscp == 0)
-		append(advice, "DSCP 0 is what all other traffic has: give packets that must not "
-			       "be lost one of their own ('--tos 104')");
+		strbuf_addf(advice,
+			    "DSCP 0 is what all other traffic has: give packets that must not "
+			    "be lost one of their own ('--tos 104')");
 	else
-		append(advice,
-		       "if packets of this class must not be lost, give DSCP %u a priority with "
-		       "PFC, on both hosts and the switches between ('dcb app replace dev %s dscp-prio "
-		       "%u:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
-		       dscp, interface, dscp, interface);
+		strbuf_addf(
+			advice,
+			"if packets of this class must not be lost, give DSCP %u a priority with "
+			"PFC, on both hosts and the switches between ('dcb app replace dev %s dscp-prio "
+			"%u:3', 'dcb pfc set dev %s prio-pfc 3:on', or mlnx_qos)",
+			dscp, interface, dscp, interface);
 }

@@ -21,16 +21,16 @@
  * and for which priorities PFC and ECN are on; or that the driver tells nothing. True: these
  * packets are lossy, since PFC is off for them; false: it is on, or the driver does not say.
  */
-bool congestion_describe(const char *interface, unsigned int tos, struct words *words);
+bool congestion_describe(const char *interface, unsigned int tos, struct strbuf *buf);
 
 /* Appends what to set so that packets which are lossy are not. */
-void congestion_advise(const char *interface, unsigned int tos, struct words *advice);
+void congestion_advise(const char *interface, unsigned int tos, struct strbuf *advice);
 
 /*
  * The same as congestion_describe(), of the kernel's answer, `answer_size` bytes, of which none is
  * believed if it is an error or cut off; and of a bit for each priority with ECN (-1: not known).
  */
-bool congestion_in_words(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
-			 struct words *words);
+bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigned int tos,
+		     struct strbuf *buf);
 
 #endif

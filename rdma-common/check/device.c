@@ -83,37 +83,40 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	struct ibv_port_attr port;
 	int error = verb_error(ibv_query_port(verbs, number, &port));
 
-	append(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
-	       number);
+	strbuf_addf(&devices->findings->found, "%s port %u: ", ibv_get_device_name(verbs->device),
+		    number);
 	if (error) {
-		append(&devices->findings->found, "cannot be queried: %s", strerror(error));
+		strbuf_addf(&devices->findings->found, "cannot be queried: %s", strerror(error));
 		return findings_report(devices->findings, "device", false);
 	}
-	append(&devices->findings->found, "%s, %s", transport_name(verbs, &port),
-	       ibv_port_state_str(port.state));
+	strbuf_addf(&devices->findings->found, "%s, %s", transport_name(verbs, &port),
+		    ibv_port_state_str(port.state));
 	if (!iwarp)
-		append(&devices->findings->found, ", MTU %u of %u bytes",
-		       mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
+		strbuf_addf(&devices->findings->found, ", MTU %u of %u bytes",
+			    mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
 	reliable = iwarp || transport == IBV_TRANSPORT_IB;
 	active = port.state == IBV_PORT_ACTIVE;
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
 	if (!reliable) /* EFA */
-		append(&devices->findings->advice,
-		       "it has no reliable connections, which all sessions need");
+		strbuf_addf(&devices->findings->advice,
+			    "it has no reliable connections, which all sessions need");
 	else if (!active)
-		append(&devices->findings->advice,
-		       "it carries nothing; plug the cable in, set the network interface up ('ip "
-		       "link'), or start the subnet manager of InfiniBand");
+		strbuf_addf(
+			&devices->findings->advice,
+			"it carries nothing; plug the cable in, set the network interface up ('ip "
+			"link'), or start the subnet manager of InfiniBand");
 	else if (!reached)
-		append(&devices->findings->advice,
-		       "no address of this network namespace leads to it: give its network "
-		       "interface one ('rdma link', 'ip address', IPoIB for InfiniBand); give a "
-		       "container that interface, or the host's network");
+		strbuf_addf(
+			&devices->findings->advice,
+			"no address of this network namespace leads to it: give its network "
+			"interface one ('rdma link', 'ip address', IPoIB for InfiniBand); give a "
+			"container that interface, or the host's network");
 	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET && port.active_mtu < port.max_mtu &&
 		 !iwarp)
-		append(&devices->findings->advice,
-		       "larger packets are faster: raise the MTU of the network interface, as on "
-		       "the other host and between ('ip link set ... mtu 4200')");
+		strbuf_addf(
+			&devices->findings->advice,
+			"larger packets are faster: raise the MTU of the network interface, as on "
+			"the other host and between ('ip link set ... mtu 4200')");
 	return findings_report(devices->findings, "device", reliable && active && reached);
 }
 
@@ -125,8 +128,8 @@ static bool check_device(struct devices *devices, struct ibv_context *verbs)
 	bool usable = false;
 
 	if (error) {
-		append(&devices->findings->found, "%s: cannot be queried: %s",
-		       ibv_get_device_name(verbs->device), strerror(error));
+		strbuf_addf(&devices->findings->found, "%s: cannot be queried: %s",
+			    ibv_get_device_name(verbs->device), strerror(error));
 		return findings_report(devices->findings, "device", false);
 	}
 	/* as many as a uint8_t counts: it would be 0 behind the last one */
@@ -184,10 +187,10 @@ static bool report_unbound(struct devices *devices)
 
 	if (!advice)
 		advice = rdma_cm_advice();
-	append(&devices->findings->found,
-	       "not known which port an address of this host leads to: %s",
-	       strerror(devices->view_error));
-	append(&devices->findings->advice, "%s", advice ? advice : "");
+	strbuf_addf(&devices->findings->found,
+		    "not known which port an address of this host leads to: %s",
+		    strerror(devices->view_error));
+	strbuf_addf(&devices->findings->advice, "%s", advice ? advice : "");
 	return findings_report(devices->findings, "device", false);
 }
 
@@ -212,10 +215,10 @@ bool devices_check(struct devices *devices, bool with_memory)
 		return report_unbound(devices);
 	if (view->device_count > 0)
 		return usable;
-	append(&devices->findings->found, "none");
+	strbuf_addf(&devices->findings->found, "none");
 	if (descriptor_advice(error))
-		append(&devices->findings->found, ": %s", strerror(error));
-	append(&devices->findings->advice, "%s", device_advice(error));
+		strbuf_addf(&devices->findings->found, ": %s", strerror(error));
+	strbuf_addf(&devices->findings->advice, "%s", device_advice(error));
 	return findings_report(devices->findings, "device", false);
 }
 
@@ -237,20 +240,20 @@ bool devices_check_memory(struct devices *devices)
 	if (!devices->memory_tried && !limited)
 		return true;
 	if (!good)
-		append(&devices->findings->found,
-		       "%ld KiB, which a session needs, cannot be registered: %s%s",
-		       SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024,
-		       strerror(devices->memory_error), limited ? "; " : "");
+		strbuf_addf(&devices->findings->found,
+			    "%ld KiB, which a session needs, cannot be registered: %s%s",
+			    SESSION_PAGES * sysconf(_SC_PAGESIZE) / 1024,
+			    strerror(devices->memory_error), limited ? "; " : "");
 	if (limited)
-		append(&devices->findings->found, "%" PRIu64 " KiB may be locked",
-		       lock.bytes / 1024);
+		strbuf_addf(&devices->findings->found, "%" PRIu64 " KiB may be locked",
+			    lock.bytes / 1024);
 	if (good)
-		append(&devices->findings->found,
-		       limited ? ": the rings of longer payloads are made to fit"
-			       : "may be locked without limit");
+		strbuf_addf(&devices->findings->found,
+			    limited ? ": the rings of longer payloads are made to fit"
+				    : "may be locked without limit");
 	if (!good && limited && lock.bytes < MODEST_LOCKED_MEMORY)
-		append(&devices->findings->advice, "raise it " RAISE_LOCK_LIMIT);
+		strbuf_addf(&devices->findings->advice, "raise it " RAISE_LOCK_LIMIT);
 	else if (advice)
-		append(&devices->findings->advice, "%s", advice);
+		strbuf_addf(&devices->findings->advice, "%s", advice);
 	return findings_report(devices->findings, "memory", good);
 }

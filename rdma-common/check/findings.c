@@ -32,14 +32,14 @@ static struct json_object *add_object(struct findings *findings, const char *ste
 
 bool findings_report(struct findings *findings, const char *step, bool good)
 {
-	if (!good && findings->complaint.length == 0)
-		append(&findings->complaint, "%s: %s%s%s", step, findings->found.text,
-		       findings->advice.length > 0 ? "; " : "", findings->advice.text);
+	if (!good && findings->first_failure.length == 0)
+		strbuf_addf(&findings->first_failure, "%s: %s%s%s", step, findings->found.text,
+			    findings->advice.length > 0 ? "; " : "", findings->advice.text);
 	findings->latest = add_object(findings, step, good);
 	if (!findings->json)
 		print_result(findings->console, "%-9s %s", step, findings->found.text);
 	if (!findings->json && findings->advice.length > 0)
 		print_result(findings->console, "  -> %s", findings->advice.text);
-	findings->found = findings->advice = (struct words){ 0 };
+	findings->found = findings->advice = (struct strbuf){ 0 };
 	return good;
 }

@@ -15,12 +15,13 @@
 
 struct findings {
 	struct console *console;
-	bool json;                  /* print no lines */
-	struct json_object *all;    /* an array for each step */
-	struct json_object *latest; /* the latest finding in it */
-	struct words found, advice; /* of the next one: findings_report() takes both */
-	struct words complaint; /* the first finding that is not good, with its advice; empty: none
-				 */
+	bool json;                   /* print no lines */
+	struct json_object *all;     /* an array for each step */
+	struct json_object *latest;  /* the latest finding in it */
+	struct strbuf found, advice; /* of the next one: findings_report() takes both */
+	struct strbuf
+		first_failure; /* the first finding that is not good, with its advice; empty: none
+				*/
 };
 
 /* Begin without findings. The caller frees `all`. */

@@ -163,16 +163,17 @@ static void describe_link(struct host *host)
 
 	if (rate <= 0)
 		return;
-	append(&host->findings->found, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)", speed,
-	       lanes, most_speed, most_lanes, rate);
+	strbuf_addf(&host->findings->found, ", PCIe %g GT/s x%g of %g GT/s x%g (%.0f Gbit/s)",
+		    speed, lanes, most_speed, most_lanes, rate);
 	if (rate >= link_rate(most_speed, most_lanes))
 		return;
 	ports = adapter_rate(host);
 	host->limited = rate < ports;
-	append(&host->findings->advice,
-	       "its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
-	       "slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
-	       rate < ports ? "too slow" : "but fast enough", ports);
+	strbuf_addf(
+		&host->findings->advice,
+		"its PCIe link is below its maximum, %s for the %g Gbit/s of its ports: look at the "
+		"slot, at the firmware's settings of that, and at 'lspci -vv' (LnkSta)",
+		rate < ports ? "too slow" : "but fast enough", ports);
 }
 
 /* The next range of a list like "0-3,8". False: there is none. */
@@ -214,29 +215,30 @@ static void describe_node(struct host *host)
 
 	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
 		return;
-	append(&host->findings->found,
-	       ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
-	       near.text, allowed);
+	strbuf_addf(&host->findings->found,
+		    ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
+		    near.text, allowed);
 	if (!near.text[0] || !*allowed || lists_overlap(near.text, allowed))
 		return;
 	host->limited = true;
-	append(&host->findings->advice,
-	       "%sthis process may only run far from the adapter: let it use processors near it "
-	       "('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
-	       host->findings->advice.length ? "; " : "", node.text, node.text);
+	strbuf_addf(
+		&host->findings->advice,
+		"%sthis process may only run far from the adapter: let it use processors near it "
+		"('numactl --cpunodebind=%.9s --membind=%.9s', or the cpuset of its container)",
+		host->findings->advice.length ? "; " : "", node.text, node.text);
 }
 
 static void examine_adapter(struct host *host)
 {
 	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
 
-	append(&host->findings->found, "%s: ", host->name);
+	strbuf_addf(&host->findings->found, "%s: ", host->name);
 	if (host->software) {
-		append(&host->findings->found, "software device");
+		strbuf_addf(&host->findings->found, "software device");
 	} else {
-		append(&host->findings->found, "firmware %.99s%s%.99s",
-		       sysfs_read_line("%s/fw_ver", host->device).text, model.text[0] ? " of " : "",
-		       model.text);
+		strbuf_addf(&host->findings->found, "firmware %.99s%s%.99s",
+			    sysfs_read_line("%s/fw_ver", host->device).text,
+			    model.text[0] ? " of " : "", model.text);
 		describe_link(host);
 		describe_node(host);
 	}
@@ -256,14 +258,14 @@ static void describe_interface(struct host *host)
 		return;
 	snprintf(folder, sizeof(folder), "%s/sys/class/net/%s", host->root, address->interface);
 	mtu = sysfs_read_line("%s/mtu", folder);
-	append(&host->findings->found, ", %s%s%.9s", address->interface,
-	       mtu.text[0] ? " with MTU " : "", mtu.text);
+	strbuf_addf(&host->findings->found, ", %s%s%.9s", address->interface,
+		    mtu.text[0] ? " with MTU " : "", mtu.text);
 	bond = sysfs_read_line("%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = sysfs_read_line("%s/master/bonding/mode", folder);
 	if (bond.text[0]) /* behind the mode's name is its number */
-		append(&host->findings->found, ", bond %.*s", (int)strcspn(bond.text, " "),
-		       bond.text);
+		strbuf_addf(&host->findings->found, ", bond %.*s", (int)strcspn(bond.text, " "),
+			    bond.text);
 }
 
 /* The rate that software says is none. */
@@ -273,17 +275,18 @@ static void examine_port(struct host *host)
 	struct sysfs_line rate = sysfs_read_line(PORT "rate", host->device, host->port);
 	double now = host_port_rate(host->device, host->port), most = model_rate(host);
 
-	append(&host->findings->found, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
-	       sysfs_read_line(PORT "link_layer", host->device, host->port).text,
-	       state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-	       host->software ? "" : ", ", host->software ? "" : rate.text);
+	strbuf_addf(&host->findings->found, "%s port %u: %.99s, %s%s%.99s", host->name, host->port,
+		    sysfs_read_line(PORT "link_layer", host->device, host->port).text,
+		    state.text + strcspn(state.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+		    host->software ? "" : ", ", host->software ? "" : rate.text);
 	describe_interface(host);
 	host->limited = now > 0 && now < most;
 	if (host->limited)
-		append(&host->findings->advice,
-		       "a port of the same model has %g Gbit/s: look at the cable, at the port of "
-		       "the switch, and at the speed that is set ('ethtool', 'ibportstate')",
-		       most);
+		strbuf_addf(
+			&host->findings->advice,
+			"a port of the same model has %g Gbit/s: look at the cable, at the port of "
+			"the switch, and at the speed that is set ('ethtool', 'ibportstate')",
+			most);
 	report_finding(host, "link");
 }
 
@@ -329,18 +332,19 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
-	append(&host->findings->found, "%s port %u: NCCL_IB_HCA==%s:%u", host->name, host->port,
-	       host->name, host->port);
+	strbuf_addf(&host->findings->found, "%s port %u: NCCL_IB_HCA==%s:%u", host->name,
+		    host->port, host->name, host->port);
 	if (roce)
-		append(&host->findings->found, " NCCL_IB_GID_INDEX=%u", index);
+		strbuf_addf(&host->findings->found, " NCCL_IB_GID_INDEX=%u", index);
 	host->limited = roce && (advice || version_1);
 	if (roce && advice)
-		append(&host->findings->advice, "%s", advice);
+		strbuf_addf(&host->findings->advice, "%s", advice);
 	else if (roce && version_1)
-		append(&host->findings->advice,
-		       "connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
-		       "'",
-		       "", host->name, host->port);
+		strbuf_addf(
+			&host->findings->advice,
+			"connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
+			"'",
+			"", host->name, host->port);
 	report_finding(host, "setting");
 }
 
@@ -390,8 +394,9 @@ static void examine_gids(struct host *host)
 			continue;
 		entry = sysfs_read_line(PORT "gid_attrs/types/%u", host->device, host->port, i);
 		version_2 = !strcmp(entry.text, "RoCE v2");
-		append(&host->findings->found, "%s port %u: GID %u is %s, %.99s", host->name,
-		       host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)), entry.text);
+		strbuf_addf(&host->findings->found, "%s port %u: GID %u is %s, %.99s", host->name,
+			    host->port, i, inet_ntop(AF_INET6, &gid, text, sizeof(text)),
+			    entry.text);
 		report_finding(host, "gid");
 		if (rank_gid(&gid, version_2) <= most)
 			continue;

@@ -25,9 +25,9 @@
  * To measure latency so many bytes are read so often; where that takes long, less often, but not
  * less than so often.
  */
-#define READ_SIZE   8
-#define MOST_READS  1000
-#define LEAST_READS 10
+#define READ_SIZE 8
+#define MAX_READS 1000
+#define MIN_READS 10
 
 /* ---- The outcome of a session ---- */
 
@@ -105,7 +105,7 @@ static bool is_silence(enum status status)
  * How far one direction came. Digests are compared once both operations are done; of one alone the
  * adapters say that it has completed.
  */
-static enum passage judge_passage(bool verified, bool completed)
+static enum direction_result classify_direction(bool verified, bool completed)
 {
 	if (verified)
 		return PASSAGE_VERIFIED;
@@ -118,12 +118,12 @@ static void judge(struct probe *probe)
 	const struct outcome *outcome = probe->outcome;
 	bool writes = probe->session.operation == OPERATION_WRITE;
 
-	probe->to_client = judge_passage(outcome->verified,
-					 writes ? outcome->peer_operated : outcome->operated);
+	probe->to_client = classify_direction(outcome->verified,
+					      writes ? outcome->peer_operated : outcome->operated);
 	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
-	probe->to_server =
-		judge_passage(outcome->accepted, writes ? outcome->operated && !probe->path->iwarp
-							: outcome->peer_operated);
+	probe->to_server = classify_direction(outcome->accepted,
+					      writes ? outcome->operated && !probe->path->iwarp
+						     : outcome->peer_operated);
 }
 
 /* What to change where no connection stood, unless the cause says all. */
@@ -134,34 +134,37 @@ static void advise_connecting(struct probe *probe)
 	bool silent = is_silence(outcome->end.status);
 
 	if (probe->verified == 1 && !told && (silent || outcome->end.status == STATUS_REFUSED))
-		append(&probe->findings->advice,
-		       "the server took a session, and no other behind it: start "
-		       "it without --one-off");
+		strbuf_addf(&probe->findings->advice,
+			    "the server took a session, and no other behind it: start "
+			    "it without --one-off");
 	else if (silent && probe->verified > 0)
-		append(&probe->findings->advice,
-		       "it took sessions before: the server has ended or stands "
-		       "still, or the path to it is down; see to that, and begin "
-		       "again");
+		strbuf_addf(&probe->findings->advice,
+			    "it took sessions before: the server has ended or stands "
+			    "still, or the path to it is down; see to that, and begin "
+			    "again");
 	else if (silent && probe->path->iwarp)
-		append(&probe->findings->advice,
-		       "the host answers, but not this TCP port: open it in the "
-		       "firewalls of both hosts and between ('nft list ruleset'); "
-		       "is the server running?");
+		strbuf_addf(&probe->findings->advice,
+			    "the host answers, but not this TCP port: open it in the "
+			    "firewalls of both hosts and between ('nft list ruleset'); "
+			    "is the server running?");
 	else if (silent && probe->path->infiniband)
-		append(&probe->findings->advice,
-		       "the RDMA connection manager there does not answer: does the address belong "
-		       "to the server's RDMA device, is the server running, and are both hosts in "
-		       "one partition ('ibdiagnet')?");
+		strbuf_addf(
+			&probe->findings->advice,
+			"the RDMA connection manager there does not answer: does the address belong "
+			"to the server's RDMA device, is the server running, and are both hosts in "
+			"one partition ('ibdiagnet')?");
 	else if (silent && probe->path->roce_v1)
-		append(&probe->findings->advice,
-		       "check that the server runs and is not stopped, that the address belongs to "
-		       "its RDMA device, and that no router is on the path: RoCE v1 (Ethernet type "
-		       "0x8915) passes none");
+		strbuf_addf(
+			&probe->findings->advice,
+			"check that the server runs and is not stopped, that the address belongs to "
+			"its RDMA device, and that no router is on the path: RoCE v1 (Ethernet type "
+			"0x8915) passes none");
 	else if (silent)
-		append(&probe->findings->advice,
-		       "is the server running, and not stopped? Else open UDP port 4791 in the "
-		       "firewalls of both hosts and between ('nft list ruleset'); does the "
-		       "address belong to the server's RDMA device?");
+		strbuf_addf(
+			&probe->findings->advice,
+			"is the server running, and not stopped? Else open UDP port 4791 in the "
+			"firewalls of both hosts and between ('nft list ruleset'); does the "
+			"address belong to the server's RDMA device?");
 }
 
 /* What the server told of itself. */
@@ -175,22 +178,23 @@ static void report_server(struct probe *probe)
 				   : mtu_bytes((enum ibv_mtu)outcome->hello.mtu);
 	char *device = escape((const uint8_t *)name, strlen(name));
 
-	append(&probe->findings->found, "%s: rdma-server %s", outcome->peer,
-	       outcome->hello.flags & HELLO_ANY_OPERATION
-		       ? "for both modes"
-		       : operation_name(probe->session.operation));
+	strbuf_addf(&probe->findings->found, "%s: rdma-server %s", outcome->peer,
+		    outcome->hello.flags & HELLO_ANY_OPERATION
+			    ? "for both modes"
+			    : operation_name(probe->session.operation));
 	if (device && *device)
-		append(&probe->findings->found, ", device %s", device);
+		strbuf_addf(&probe->findings->found, ", device %s", device);
 	if (probe->path->gid[0])
-		append(&probe->findings->found, ", GID %s", probe->path->gid);
+		strbuf_addf(&probe->findings->found, ", GID %s", probe->path->gid);
 	if (mtu > 0)
-		append(&probe->findings->found, ", MTU of its port %u bytes", mtu);
+		strbuf_addf(&probe->findings->found, ", MTU of its port %u bytes", mtu);
 	/* both sides send packets of the client's MTU: its request carries that */
 	if (mtu > 0 && mtu < probe->path->mtu)
-		append(&probe->findings->advice,
-		       "the MTU is %u bytes here and %u there: set it the same on both hosts and "
-		       "between ('ip link set ... mtu'), or packets above %u bytes may vanish",
-		       probe->path->mtu, mtu, mtu);
+		strbuf_addf(
+			&probe->findings->advice,
+			"the MTU is %u bytes here and %u there: set it the same on both hosts and "
+			"between ('ip link set ... mtu'), or packets above %u bytes may vanish",
+			probe->path->mtu, mtu, mtu);
 	findings_report(probe->findings, "server", true);
 	json_add_text(probe->findings->latest, "device", *name ? name : NULL);
 	free(device);
@@ -233,29 +237,32 @@ static void advise_size(struct probe *probe)
 	else if (probe->to_client == PASSAGE_FAILED)
 		direction = "from server to client";
 	if (probe->path->infiniband)
-		append(&probe->findings->advice,
-		       "though the connection stands, packets are lost %s: look at the path that "
-		       "the subnet manager has made, at its MTU, and at the counters of its links "
-		       "('ibdiagnet', 'ibtracert', 'perfquery')",
-		       direction);
+		strbuf_addf(
+			&probe->findings->advice,
+			"though the connection stands, packets are lost %s: look at the path that "
+			"the subnet manager has made, at its MTU, and at the counters of its links "
+			"('ibdiagnet', 'ibtracert', 'perfquery')",
+			direction);
 	else if (probe->verified == 0)
-		append(&probe->findings->advice,
-		       "not a byte passes %s, though the connection stands: %s", direction,
-		       advise_opening(probe));
+		strbuf_addf(&probe->findings->advice,
+			    "not a byte passes %s, though the connection stands: %s", direction,
+			    advise_opening(probe));
 	else if (probe->verified <
 		 probe->path->mtu) /* else one of the largest packets has passed */
-		append(&probe->findings->advice,
-		       "packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
-		       " at the latest: a host or switch on the path has a smaller MTU than the "
-		       "adapters use, %u bytes and headers; set it the same everywhere ('ip link "
-		       "set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
-		       "' from both hosts tries it)",
-		       probe->verified, direction, probe->size, probe->path->mtu, ping_size(probe));
+		strbuf_addf(
+			&probe->findings->advice,
+			"packets above %" PRIu64 " bytes vanish %s, at %" PRIu64
+			" at the latest: a host or switch on the path has a smaller MTU than the "
+			"adapters use, %u bytes and headers; set it the same everywhere ('ip link "
+			"set ... mtu', and the ports of switches; 'ping -M do -s %" PRIu64
+			"' from both hosts tries it)",
+			probe->verified, direction, probe->size, probe->path->mtu,
+			ping_size(probe));
 	else
-		append(&probe->findings->advice,
-		       "packets of every size pass, but not so many of them %s: look at the "
-		       "counters, at flow control (PFC, ECN), and at cables and switches",
-		       direction);
+		strbuf_addf(&probe->findings->advice,
+			    "packets of every size pass, but not so many of them %s: look at the "
+			    "counters, at flow control (PFC, ECN), and at cables and switches",
+			    direction);
 }
 
 /* The result of a size, in each direction. */
@@ -265,10 +272,10 @@ static void report_transfer(struct probe *probe)
 	const char *to_server = names[probe->to_server], *to_client = names[probe->to_client];
 	bool good = probe->failure.status == STATUS_SUCCESS;
 
-	append(&probe->findings->found,
-	       "%" PRIu64 " byte%s: client to server %s, server to client %s%s%s", probe->size,
-	       probe->size > 1 ? "s" : "", to_server, to_client, good ? "" : ": ",
-	       probe->failure.cause);
+	strbuf_addf(&probe->findings->found,
+		    "%" PRIu64 " byte%s: client to server %s, server to client %s%s%s", probe->size,
+		    probe->size > 1 ? "s" : "", to_server, to_client, good ? "" : ": ",
+		    probe->failure.cause);
 	findings_report(probe->findings, "transfer", good);
 	json_add_count(probe->findings->latest, "bytes", probe->size);
 	json_add_text(probe->findings->latest, "client_to_server", to_server);
@@ -282,11 +289,11 @@ static void report_transfer(struct probe *probe)
  * memory of one of these, which ends a little later there than here. Over iWARP the reason may be
  * lost: the reset of the connection overtakes it.
  */
-static bool may_accept_soon(const struct probe *probe, const struct introduction *server)
+static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
 {
 	enum refusal refusal = rejection_reason(server);
 
-	if (server->greeting == GREETING_NONE)
+	if (server->hello_kind == HELLO_ABSENT)
 		return probe->path->iwarp && probe->verified > 0;
 	if (refusal == REFUSAL_MEMORY)
 		return probe->verified > 0;
@@ -294,11 +301,11 @@ static bool may_accept_soon(const struct probe *probe, const struct introduction
 }
 
 /* True if the rejection shows nothing yet: the server does the other operation, or is busy. */
-static bool may_be_accepted(struct probe *probe, const struct introduction *server,
+static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
 {
 	bool other_mode =
-		server->greeting == GREETING_NONE || rejection_reason(server) == REFUSAL_OPERATION;
+		server->hello_kind == HELLO_ABSENT || rejection_reason(server) == REFUSAL_OPERATION;
 
 	if (!probe->mode_is_known && other_mode) {
 		probe->mode_is_known = true;
@@ -377,10 +384,11 @@ static bool find_server(struct probe *probe)
 	if (status == STATUS_SUCCESS || rejection_reason(&outcome->rejection) != REFUSAL_NONE)
 		return true;
 	if (is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED)
-		append(&probe->findings->advice,
-		       "not even 1 byte passes any more (%s): the server has ended, or the path to "
-		       "it is down; see to that, and begin again",
-		       outcome->end.cause);
+		strbuf_addf(
+			&probe->findings->advice,
+			"not even 1 byte passes any more (%s): the server has ended, or the path to "
+			"it is down; see to that, and begin again",
+			outcome->end.cause);
 	return false;
 }
 
@@ -412,8 +420,8 @@ static bool try_size(struct probe *probe, uint64_t size)
 		return false;
 	outcome = probe->outcome;
 	if (!outcome->connected) {
-		append(&probe->findings->found, "%s: with %" PRIu64 " byte%s: %s", outcome->peer,
-		       size, size > 1 ? "s" : "", outcome->end.cause);
+		strbuf_addf(&probe->findings->found, "%s: with %" PRIu64 " byte%s: %s",
+			    outcome->peer, size, size > 1 ? "s" : "", outcome->end.cause);
 		advise_connecting(probe);
 		return findings_report(probe->findings, "server", false);
 	}
@@ -487,7 +495,7 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 		return false;
 	if (probe->outcome->end.status == STATUS_SUCCESS)
 		return true;
-	append(&probe->findings->found, "not measured: %s", probe->outcome->end.cause);
+	strbuf_addf(&probe->findings->found, "not measured: %s", probe->outcome->end.cause);
 	return findings_report(probe->findings, step, false);
 }
 
@@ -499,7 +507,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 
 	probe->session.operation = OPERATION_WRITE;
 	probe->session.duration_seconds = back ? 0 : seconds;
-	probe->parameters.back_seconds = back ? seconds : 0;
+	probe->parameters.reverse_seconds = back ? seconds : 0;
 	if (!run_measurement(probe, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
 	arrived = probe->outcome->rates;
@@ -512,11 +520,11 @@ static void append_rate(struct probe *probe, const char *direction, double rate)
 {
 	double wanted = (double)probe->options->minimum_rate;
 
-	append(&probe->findings->found, "%s%s %.3f Gbit/s",
-	       probe->findings->found.length > 0 ? ", " : "", direction, rate / 1e9);
+	strbuf_addf(&probe->findings->found, "%s%s %.3f Gbit/s",
+		    probe->findings->found.length > 0 ? ", " : "", direction, rate / 1e9);
 	if (probe->path->link_rate > 0)
-		append(&probe->findings->found, " (%.0f %% of the link's %.6g)",
-		       rate * 100 / probe->path->link_rate, probe->path->link_rate / 1e9);
+		strbuf_addf(&probe->findings->found, " (%.0f %% of the link's %.6g)",
+			    rate * 100 / probe->path->link_rate, probe->path->link_rate / 1e9);
 	if (rate < wanted && probe->failure.status == STATUS_SUCCESS)
 		failure_set(&probe->failure, STATUS_TOO_SLOW,
 			    "slower than --min-rate from %s: %.6g Gbit/s instead of %.6g; the "
@@ -543,15 +551,17 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
 	if (probe->path->is_software)
-		append(&probe->findings->found, "; the device is software, without a link's rate");
+		strbuf_addf(&probe->findings->found,
+			    "; the device is software, without a link's rate");
 	if (probe->failure.status == STATUS_TOO_SLOW)
-		append(&probe->findings->found, "; %s", probe->failure.cause);
+		strbuf_addf(&probe->findings->found, "; %s", probe->failure.cause);
 	if (skewed)
-		append(&probe->findings->advice,
-		       "%s is %.1f times as slow as the other way, measured twice: look at the "
-		       "queue of the host that sends ('tc qdisc'), at the counters, at flow control "
-		       "(PFC), and at cables, switches and PCIe on both sides",
-		       slower, factor);
+		strbuf_addf(
+			&probe->findings->advice,
+			"%s is %.1f times as slow as the other way, measured twice: look at the "
+			"queue of the host that sends ('tc qdisc'), at the counters, at flow control "
+			"(PFC), and at cables, switches and PCIe on both sides",
+			slower, factor);
 	findings_report(probe->findings, "rate",
 			!skewed && probe->failure.status == STATUS_SUCCESS);
 	add_rates(probe, rates);
@@ -565,9 +575,9 @@ static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
 
-	if (fit > MOST_READS)
-		return MOST_READS;
-	return fit < LEAST_READS ? LEAST_READS : (unsigned int)fit;
+	if (fit > MAX_READS)
+		return MAX_READS;
+	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
 }
 
 /* How long a READ takes: one after the other, spinning for completions, as such tools do. */
@@ -579,17 +589,18 @@ static bool try_latency(struct probe *probe)
 	probe->session.operation = OPERATION_READ;
 	probe->session.iterations = count_reads(probe);
 	probe->session.duration_seconds = 0;
-	probe->parameters.back_seconds = 0;
+	probe->parameters.reverse_seconds = 0;
 	probe->session.depth = 1;
 	probe->session.busy_poll = true;
 	if (!run_measurement(probe, "latency", READ_SIZE, false))
 		return false;
 	median = (double)latency_quantile(latency, 0.5) / 1e3;
 	late = (double)latency_quantile(latency, 0.99) / 1e3;
-	append(&probe->findings->found,
-	       "a READ of %d bytes takes %.2f us (median), %.2f us (99th percentile of %" PRIu64
-	       ")",
-	       READ_SIZE, median, late, latency->total);
+	strbuf_addf(
+		&probe->findings->found,
+		"a READ of %d bytes takes %.2f us (median), %.2f us (99th percentile of %" PRIu64
+		")",
+		READ_SIZE, median, late, latency->total);
 	findings_report(probe->findings, "latency", true);
 	json_add_number(probe->findings->latest, "p50_us", median, true);
 	json_add_number(probe->findings->latest, "p99_us", late, true);
@@ -638,21 +649,22 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 	bool slow = measured && is_slow(probe, outcome);
 
 	if (outcome->port > 0)
-		append(&probe->findings->found, "source port %u: ", outcome->port);
+		strbuf_addf(&probe->findings->found, "source port %u: ", outcome->port);
 	else
-		append(&probe->findings->found, "source port not known: ");
+		strbuf_addf(&probe->findings->found, "source port not known: ");
 	if (measured)
-		append(&probe->findings->found,
-		       "client to server %.3f Gbit/s, server to client %.3f Gbit/s",
-		       outcome->rates.to_server / 1e9, outcome->rates.to_client / 1e9);
+		strbuf_addf(&probe->findings->found,
+			    "client to server %.3f Gbit/s, server to client %.3f Gbit/s",
+			    outcome->rates.to_server / 1e9, outcome->rates.to_client / 1e9);
 	else
-		append(&probe->findings->found, "%s",
-		       good ? "verified in both directions" : outcome->end.cause);
+		strbuf_addf(&probe->findings->found, "%s",
+			    good ? "verified in both directions" : outcome->end.cause);
 	if (slow || is_silence(outcome->end.status))
-		append(&probe->findings->advice,
-		       "%swhere several paths lead to the server, switches choose one by this port "
-		       "(ECMP): look at the links and switches of that",
-		       slow ? "half of the others, or more, are three times as fast; " : "");
+		strbuf_addf(
+			&probe->findings->advice,
+			"%swhere several paths lead to the server, switches choose one by this port "
+			"(ECMP): look at the links and switches of that",
+			slow ? "half of the others, or more, are three times as fast; " : "");
 	findings_report(probe->findings, "path", good && !slow);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);
 	if (measured)
@@ -676,7 +688,7 @@ static bool try_paths(struct probe *probe)
 		session->operation = OPERATION_WRITE;
 		session->iterations = 0;
 		session->duration_seconds = probe->options->duration_seconds;
-		probe->parameters.back_seconds = probe->options->duration_seconds;
+		probe->parameters.reverse_seconds = probe->options->duration_seconds;
 		session->depth = probe->options->depth;
 		session->busy_poll = false;
 	}
@@ -740,20 +752,20 @@ void probe_report_counters(struct probe *probe)
 {
 	const struct counters growth = counters_growth(&probe->before, &probe->after);
 	uint64_t here = counters_errors(&growth), there = probe->peer_errors;
-	const struct words grown = counters_in_words(&growth);
+	const struct strbuf grown = counters_describe(&growth);
 
 	if (!growth.any)
 		return;
 	if (there > 0 && (here > 0 || there > 1))
-		append(&probe->findings->found,
-		       "errors counted: %" PRIu64 " here, %" PRIu64 " there", here, there - 1);
+		strbuf_addf(&probe->findings->found,
+			    "errors counted: %" PRIu64 " here, %" PRIu64 " there", here, there - 1);
 	else if (here == 0)
-		append(&probe->findings->found,
-		       "no errors counted by this host's device%s meanwhile",
-		       there > 0 ? ", nor by the server's," : "");
+		strbuf_addf(&probe->findings->found,
+			    "no errors counted by this host's device%s meanwhile",
+			    there > 0 ? ", nor by the server's," : "");
 	if (grown.length > 0)
-		append(&probe->findings->found, "%s%s",
-		       probe->findings->found.length > 0 ? "; " : "", grown.text);
+		strbuf_addf(&probe->findings->found, "%s%s",
+			    probe->findings->found.length > 0 ? "; " : "", grown.text);
 	findings_report(probe->findings, "counters", here == 0 && there <= 1);
 	json_add_counters(probe->findings->latest, &growth);
 	json_add_peer_errors(probe->findings->latest, there);

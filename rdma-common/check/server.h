@@ -12,7 +12,7 @@
 #include "address.h"
 
 /* What is known of one direction of a session. */
-enum passage {
+enum direction_result {
 	PASSAGE_UNKNOWN,
 	PASSAGE_FAILED,
 	PASSAGE_ARRIVED, /* by what the adapters say; the session ended before it was verified */
@@ -28,7 +28,7 @@ struct rates {
 struct outcome {
 	struct failure end; /* its status, and the cause */
 	bool rejected;      /* by the server, which said this: */
-	struct introduction rejection;
+	struct peer_hello rejection;
 	bool connected;     /* a connection stood */
 	struct hello hello; /* the server's, if so */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];
@@ -61,13 +61,13 @@ struct probe {
 	struct options session;               /* of the next session */
 	struct session_parameters parameters; /* of the same session */
 	int64_t start;                        /* it may begin then, as now_milliseconds() counts */
-	struct outcome outcomes[MOST_CONNECTIONS]; /* of the latest sessions that ran at once, */
-	unsigned int outcome_count;                /* so many, */
-	const struct outcome *outcome;             /* and the one that ended worst */
-	bool reached;                              /* a server of this project answered */
+	struct outcome outcomes[MAX_CONNECTIONS]; /* of the latest sessions that ran at once, */
+	unsigned int outcome_count;               /* so many, */
+	const struct outcome *outcome;            /* and the one that ended worst */
+	bool reached;                             /* a server of this project answered */
 	bool mode_is_known; /* the server's operation is, or both were tried */
 	uint64_t size;      /* bytes each way that are in question, and how far they came: */
-	enum passage to_server, to_client;
+	enum direction_result to_server, to_client;
 	int64_t exchange;  /* ns that the quickest of these sessions took to exchange all */
 	uint64_t verified; /* the largest size that was, in both directions; 0: none */
 	struct counters before, after; /* of the device's port */

@@ -16,11 +16,11 @@
 /* The payload of a peer without a hello, each way. */
 #define TUTORIAL_PAYLOAD 1024
 /* As the programs': a ring is as long as the stream, at most. */
-#define LONGEST_RING (8U << 20)
+#define MAX_RING (8U << 20)
 /* What the peer keeps of a stream, which may be longer than a ring. */
-#define LONGEST_KEPT (2 * LONGEST_RING)
+#define MAX_STORED (2 * MAX_RING)
 /* The same of a stream whose length it does not know, and its rings then. */
-#define LONGEST_UNKNOWN (1U << 20)
+#define MAX_UNKNOWN     (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
 /* The names of the program's device, and of the peer's. */
 #define DEVICE      "double0"
@@ -161,13 +161,13 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
 	bool unknown = sender->flags & HELLO_UNKNOWN;
-	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, LONGEST_RING);
+	uint64_t ring = unknown ? RING_OF_UNKNOWN : smaller(sender->length, MAX_RING);
 	struct stream_plan plan = {
 		.present = present,
 		.verify_all = operator->flags & HELLO_VERIFY_ALL,
 		.length = unknown ? LENGTH_UNKNOWN : sender->length,
 		.passes = unknown ? 1 : operator->passes,
-		.ring = smaller(ring, scripted_number("ring", LONGEST_RING)),
+		.ring = smaller(ring, scripted_number("ring", MAX_RING)),
 	};
 
 	plan.ring += plan.ring == 0;
@@ -182,8 +182,8 @@ static uint64_t incoming_size(const struct transfer_stream *stream)
 	if (!stream->plan.present)
 		return 1;
 	if (stream->plan.length == LENGTH_UNKNOWN)
-		size = LONGEST_UNKNOWN;
-	return smaller(size, LONGEST_KEPT);
+		size = MAX_UNKNOWN;
+	return smaller(size, MAX_STORED);
 }
 
 static void plan_transfer(struct peer *peer, const struct hello *program, bool passive)
@@ -253,7 +253,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 		plan_transfer(peer, &tutorial, passive);
 		return;
 	}
-	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != GREETING_HELLO,
+	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != HELLO_CURRENT,
 	       "the program's hello is none");
 	if (!passive)
 		measured_operation = is_measured(&hello) ? hello.operation : -1;
@@ -281,7 +281,7 @@ bool peer_does_other_operation(const uint8_t *wire)
 	struct hello hello;
 
 	measured_operation = -1;
-	return decode_hello(wire, HELLO_SIZE, &hello) != GREETING_HELLO ||
+	return decode_hello(wire, HELLO_SIZE, &hello) != HELLO_CURRENT ||
 	       (hello.operation != writes() && !is_measured(&hello));
 }
 
@@ -289,7 +289,7 @@ void peer_reads_rejection(const uint8_t *wire, uint32_t size)
 {
 	struct hello hello;
 
-	forbid(decode_hello(wire, size, &hello) != GREETING_HELLO || !hello.refusal,
+	forbid(decode_hello(wire, size, &hello) != HELLO_CURRENT || !hello.refusal,
 	       "without a reason");
 	forbid(hello.refusal != scripted_number("refused", hello.refusal), "for reason %u",
 	       hello.refusal);

@@ -1228,7 +1228,8 @@ int __wrap_fclose(FILE *stream)
 	return EOF;
 }
 
-/* A signal that is not blocked ends the program. connect_within() blocks the one that it raises. */
+/* A signal that is not blocked ends the program. connect_with_timeout() blocks the one that it
+ * raises. */
 REDIRECTED(raise);
 int __wrap_raise(int number)
 {

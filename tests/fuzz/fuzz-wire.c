@@ -55,22 +55,22 @@ static void try_hello(const uint8_t *data, size_t size)
 {
 	struct hello hello, again;
 	uint8_t wire[HELLO_SIZE], wire_again[HELLO_SIZE];
-	enum greeting greeting = decode_hello(data, size, &hello);
+	enum hello_kind hello_kind = decode_hello(data, size, &hello);
 
-	if (greeting == GREETING_NONE) {
+	if (hello_kind == HELLO_ABSENT) {
 		require(size < 4 || memcmp(data, "RWHO", 4) != 0);
 		return;
 	}
 	require(size >= 4 && !memcmp(data, "RWHO", 4));
 	require(hello.version == (size > 4 ? data[4] : 0));
-	if (greeting == GREETING_VERSION) {
+	if (hello_kind == HELLO_OTHER_VERSION) {
 		require(hello.version != HELLO_VERSION || size < HELLO_SIZE);
 		return;
 	}
 	require(hello.version == HELLO_VERSION && size >= HELLO_SIZE);
 	encode_hello(&hello, wire);
 	require(!memcmp(wire, data, 18) && !memcmp(wire + 24, data + 24, 8));
-	require(decode_hello(wire, sizeof(wire), &again) == GREETING_HELLO);
+	require(decode_hello(wire, sizeof(wire), &again) == HELLO_CURRENT);
 	encode_hello(&again, wire_again);
 	require(!memcmp(wire_again, wire, sizeof(wire)));
 }

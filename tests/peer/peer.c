@@ -34,7 +34,7 @@
  * Each wait is a millisecond longer than the one before, up to this: 256 peers that poll each
  * millisecond would keep their host busy.
  */
-#define LONGEST_WAIT 20
+#define MAX_WAIT 20
 /* After this many waits, a quarter of a second, nudge the other side. */
 #define NUDGE_AFTER          22
 #define RESOLVE_MILLISECONDS 2000
@@ -119,7 +119,7 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 	struct hello hello;
 
 	if (decode_hello(parameters->private_data, parameters->private_data_len, &hello) !=
-	    GREETING_HELLO)
+	    HELLO_CURRENT)
 		return;
 	session->incoming_length = hello.length;
 	if (hello.refusal)
@@ -260,7 +260,7 @@ static bool await(struct session *session, const unsigned int *counter, unsigned
 			session->over = "disconnected";
 		if (session->over)
 			return false;
-		poll(&ready, 1, waited < LONGEST_WAIT ? (int)waited : LONGEST_WAIT);
+		poll(&ready, 1, waited < MAX_WAIT ? (int)waited : MAX_WAIT);
 	}
 }
 

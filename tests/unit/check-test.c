@@ -39,7 +39,7 @@ struct turn {
 	enum remote_stage remote;
 	enum status verdict; /* of the server */
 	bool rejected;
-	enum greeting greeting;
+	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
 	uint64_t to_server, to_client; /* bit/s that come of that, in half a second */
@@ -113,7 +113,7 @@ static struct turn refused(uint64_t size, enum refusal why)
 {
 	struct turn turn = reset(size);
 
-	turn.greeting = GREETING_HELLO;
+	turn.hello_kind = HELLO_CURRENT;
 	turn.refusal = why;
 	return turn;
 }
@@ -272,7 +272,7 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 
 	assert_int_equal(probe->parameters.measured, measured != NOTHING);
 	assert_int_equal(session->duration_seconds, measured & TO_SERVER ? seconds : 0);
-	assert_int_equal(probe->parameters.back_seconds, measured & TO_CLIENT ? seconds : 0);
+	assert_int_equal(probe->parameters.reverse_seconds, measured & TO_CLIENT ? seconds : 0);
 	assert_int_equal(session->iterations, measured == LATENCY ? path.reads : 0);
 	assert_int_equal(session->busy_poll, measured == LATENCY);
 	assert_int_equal(session->depth, measured == LATENCY ? 1 : path.options.depth);
@@ -319,7 +319,7 @@ static void run_one(struct probe *probe)
 		.transfer = { .source.advertised_end = true,
 			      .operation.requests_posted = turn->local == LOCAL_OPERATION_POSTED },
 		.rejected = turn->rejected,
-		.rejection = { turn->greeting, { .refusal = (uint8_t)turn->refusal } },
+		.rejection = { turn->hello_kind, { .refusal = (uint8_t)turn->refusal } },
 		.agreement.peer.mtu = (uint8_t)path.mtu,
 		.peer.text = "peer",
 		.peer_verdict.errors = turn->errors_there,
@@ -342,7 +342,7 @@ static void run_one(struct probe *probe)
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
 	snprintf(connection.cause, sizeof(connection.cause), "cause %d", turn->status);
 	probe_take(probe, &connection);
-	probe->reached |= turn->connected || turn->greeting != GREETING_NONE;
+	probe->reached |= turn->connected || turn->hello_kind != HELLO_ABSENT;
 }
 
 static void run(struct probe *probe, UNUSED void *argument)
@@ -677,7 +677,7 @@ TEST(a_connection_that_is_refused_is_explained)
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
 		/* the mode of the server is taken from its rejection, once; and tried out where that gives no reason */
-		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .greeting = GREETING_HELLO,
+		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { reset(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
@@ -688,7 +688,7 @@ TEST(a_connection_that_is_refused_is_explained)
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .greeting = GREETING_VERSION } }, REFUSAL,
+		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		/* unless it may accept soon: of these it is out in a moment as well */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
@@ -716,7 +716,7 @@ TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 	};
 
 	for (size_t i = 0; i < ENTRIES(busy); i++) {
-		unsigned int kind = busy[i].greeting == GREETING_NONE ? OVER_IWARP : OVER_ROCE;
+		unsigned int kind = busy[i].hello_kind == HELLO_ABSENT ? OVER_IWARP : OVER_ROCE;
 		const uint64_t *passed = busy[i].size == 1 ? no_size : one_byte;
 		struct turn turns[] = { busy[i], busy[i], fails(busy[i].size, BROKEN), { 0 } };
 

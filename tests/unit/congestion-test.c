@@ -61,13 +61,13 @@ static struct answer make_answer(void)
 }
 
 /* Describe the first `size` bytes; `lossy` tells if packets of this type of service may be lost. */
-static struct words describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
-			     bool *lossy)
+static struct strbuf describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
+			      bool *lossy)
 {
 	uint8_t *exact = exactly(answer, size);
-	struct words words = { 0 };
+	struct strbuf words = { 0 };
 
-	*lossy = congestion_in_words(exact, size, ecn, tos, &words);
+	*lossy = congestion_text(exact, size, ecn, tos, &words);
 	free(exact);
 	return words;
 }
@@ -118,7 +118,7 @@ TEST(pfc_of_the_dscps_highest_priority_is_described)
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		struct answer answer = make_answer();
 		uint8_t *place = (uint8_t *)&answer + cases[i].place;
-		struct words words;
+		struct strbuf words;
 		bool lossy;
 
 		if (cases[i].size == sizeof(uint16_t))
@@ -220,12 +220,12 @@ TEST(last_entry_may_have_an_odd_length)
 /* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */
 TEST(advice_for_a_dscp_depends_on_its_other_traffic)
 {
-	struct words words = { 0 };
+	struct strbuf words = { 0 };
 
 	congestion_advise("eth0", 104, &words);
 	assert_non_null(strstr(
 		words.text, "'dcb app replace dev eth0 dscp-prio 26:3', 'dcb pfc set dev eth0 "));
-	words = (struct words){ 0 };
+	words = (struct strbuf){ 0 };
 	congestion_advise("eth0", 3, &words);
 	assert_null(strstr(words.text, "dcb"));
 	assert_non_null(strstr(words.text, "of their own ('--tos 104')"));

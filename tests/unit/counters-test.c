@@ -166,16 +166,16 @@ TEST(discarded_frames_are_read_without_pause_frames)
 TEST(growth_is_described_up_to_the_size_of_the_text)
 {
 	struct counters growth = { .any = true };
-	struct words words = counters_in_words(&growth);
+	struct strbuf words = counters_describe(&growth);
 
 	assert_string_equal(words.text, "");
 	growth.values[0] = 7;
 	growth.values[2] = 1;
-	words = counters_in_words(&growth);
+	words = counters_describe(&growth);
 	assert_string_equal(words.text, "duplicate_request 7, rcvd_rnr_err 1");
 	for (unsigned int i = 0; i < COUNTERS; i++)
 		growth.values[i] = UINT64_MAX;
-	words = counters_in_words(&growth);
+	words = counters_describe(&growth);
 	assert_int_equal(words.length, sizeof(words.text) - 1);
 	assert_memory_equal(words.text, "duplicate_request 18446744073709551615, out", 43);
 }

@@ -181,7 +181,7 @@ static void examine_host(const char *root)
 	found[0] = '\0';
 	findings_init(&findings, NULL, true);
 	limited = host_examine(root, &view, &findings);
-	assert_int_equal(limited, findings.complaint.length > 0);
+	assert_int_equal(limited, findings.first_failure.length > 0);
 	at = json_object_iter_begin(findings.all);
 	end = json_object_iter_end(findings.all);
 	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {

@@ -51,39 +51,39 @@ TEST(a_peer_is_refused_for_what_it_says_first)
 		enum role role; /* this side's */
 		enum operation operation;
 		bool one_way;
-		enum greeting greeting; /* the peer's */
+		enum hello_kind hello_kind; /* the peer's */
 		unsigned int operation_there, flags;
 		uint64_t length;
 		enum refusal refusal;
 	} cases[] = {
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, 0, 9, REFUSAL_NONE },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, 0, 1, REFUSAL_NONE },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, 0, 10, REFUSAL_LENGTH },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, 0, UINT64_MAX, REFUSAL_LENGTH },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, 0, 0, REFUSAL_LENGTH },
-		{ ROLE_SERVER, WRITE, false, GREETING_NONE, WRITE, 0, 0, REFUSAL_NONE },
-		{ ROLE_SERVER, WRITE, false, GREETING_VERSION, WRITE, 0, 0, REFUSAL_VERSION },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, READ, 0, 0, REFUSAL_OPERATION },
-		{ ROLE_SERVER, READ, false, GREETING_HELLO, READ, 0, 9, REFUSAL_NONE },
-		{ ROLE_SERVER, READ, false, GREETING_HELLO, 255, 0, 9, REFUSAL_OPERATION },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, 0, 9, REFUSAL_NONE },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, 0, 1, REFUSAL_NONE },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, 0, 10, REFUSAL_LENGTH },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, 0, UINT64_MAX, REFUSAL_LENGTH },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, 0, 0, REFUSAL_LENGTH },
+		{ ROLE_SERVER, WRITE, false, HELLO_ABSENT, WRITE, 0, 0, REFUSAL_NONE },
+		{ ROLE_SERVER, WRITE, false, HELLO_OTHER_VERSION, WRITE, 0, 0, REFUSAL_VERSION },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_OPERATION },
+		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, 0, 9, REFUSAL_NONE },
+		{ ROLE_SERVER, READ, false, HELLO_CURRENT, 255, 0, 9, REFUSAL_OPERATION },
 		/* a server without a word asks this of what is not to be told from a hello alone */
-		{ ROLE_SERVER, ANY, false, GREETING_NONE, READ, 0, 0, REFUSAL_NO_WORD },
-		{ ROLE_SERVER, ANY, false, GREETING_HELLO, 2, 0, 9, REFUSAL_OPERATION },
-		{ ROLE_SERVER, ANY, false, GREETING_VERSION, READ, 0, 0, REFUSAL_VERSION },
+		{ ROLE_SERVER, ANY, false, HELLO_ABSENT, READ, 0, 0, REFUSAL_NO_MODE },
+		{ ROLE_SERVER, ANY, false, HELLO_CURRENT, 2, 0, 9, REFUSAL_OPERATION },
+		{ ROLE_SERVER, ANY, false, HELLO_OTHER_VERSION, READ, 0, 0, REFUSAL_VERSION },
 		/* the server learns from the hello that the client's payload goes one way */
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, ONE, 9, REFUSAL_NONE },
-		{ ROLE_SERVER, WRITE, false, GREETING_HELLO, WRITE, ONE, 0, REFUSAL_LENGTH },
-		{ ROLE_SERVER, READ, false, GREETING_HELLO, READ, ONE, 0, REFUSAL_NONE },
-		{ ROLE_SERVER, READ, false, GREETING_HELLO, READ, ONE, 9, REFUSAL_LENGTH },
-		{ ROLE_CLIENT, WRITE, true, GREETING_HELLO, WRITE, ONE, 0, REFUSAL_NONE },
-		{ ROLE_CLIENT, WRITE, true, GREETING_HELLO, WRITE, ONE, 9, REFUSAL_LENGTH },
-		{ ROLE_CLIENT, READ, true, GREETING_HELLO, READ, ONE, 9, REFUSAL_NONE },
-		{ ROLE_CLIENT, READ, true, GREETING_HELLO, READ, ONE, 10, REFUSAL_LENGTH },
-		{ ROLE_CLIENT, READ, false, GREETING_HELLO, READ, 0, 0, REFUSAL_LENGTH },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, ONE, 9, REFUSAL_NONE },
+		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, ONE, 0, REFUSAL_LENGTH },
+		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, ONE, 0, REFUSAL_NONE },
+		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, ONE, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, WRITE, true, HELLO_CURRENT, WRITE, ONE, 0, REFUSAL_NONE },
+		{ ROLE_CLIENT, WRITE, true, HELLO_CURRENT, WRITE, ONE, 9, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 9, REFUSAL_NONE },
+		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 10, REFUSAL_LENGTH },
+		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_LENGTH },
 		/* a server that takes no notice of --one-way, or invents it */
-		{ ROLE_CLIENT, WRITE, true, GREETING_HELLO, WRITE, 0, 9, REFUSAL_OPERATION },
-		{ ROLE_CLIENT, READ, true, GREETING_HELLO, READ, 0, 9, REFUSAL_OPERATION },
-		{ ROLE_CLIENT, READ, false, GREETING_HELLO, READ, ONE, 9, REFUSAL_OPERATION },
+		{ ROLE_CLIENT, WRITE, true, HELLO_CURRENT, WRITE, 0, 9, REFUSAL_OPERATION },
+		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, 0, 9, REFUSAL_OPERATION },
+		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, ONE, 9, REFUSAL_OPERATION },
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -91,8 +91,8 @@ TEST(a_peer_is_refused_for_what_it_says_first)
 					   .operation = cases[i].operation,
 					   .one_way = cases[i].one_way,
 					   .maximum_payload = 9 };
-		const struct introduction peer = {
-			.greeting = cases[i].greeting,
+		const struct peer_hello peer = {
+			.hello_kind = cases[i].hello_kind,
 			.hello = { .operation = (uint8_t)cases[i].operation_there,
 				   .flags = (uint16_t)cases[i].flags,
 				   .length = cases[i].length }
@@ -151,8 +151,8 @@ TEST(what_has_no_length_has_one_pass)
 						 .iterations = cases[i / 2].own,
 						 .duration_seconds = cases[i / 2].own ? 0 : 1,
 						 .maximum_payload = 4096 };
-		const struct introduction peer = {
-			.greeting = GREETING_HELLO,
+		const struct peer_hello peer = {
+			.hello_kind = HELLO_CURRENT,
 			.hello = { .operation = (uint8_t)cases[i / 2].operation,
 				   .flags = (uint16_t)cases[i / 2].flags,
 				   .length = cases[i / 2].flags & PIPE ? 0 : 100,
@@ -235,8 +235,8 @@ TEST(what_is_agreed_is_what_was_asked_for)
 						 .one_way = cases[i].asks & ONE_WAY };
 		const struct session_parameters parameters = { .short_reply = cases[i].asks & SHORT,
 							       .measured = cases[i].asks & RATES,
-							       .back_seconds = !!(cases[i].asks &
-										  GETS_BACK) };
+							       .reverse_seconds = !!(cases[i].asks &
+										     GETS_BACK) };
 		const struct hello hello = { .version = HELLO_VERSION,
 					     .operation = WRITE,
 					     .flags = (uint16_t)cases[i].flags,
@@ -308,8 +308,8 @@ TEST(a_refusal_is_explained_in_words)
 	/* clang-format on */
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
-		const struct introduction server = { .greeting = GREETING_HELLO,
-						     .hello.refusal = cases[i].refusal };
+		const struct peer_hello server = { .hello_kind = HELLO_CURRENT,
+						   .hello.refusal = cases[i].refusal };
 		char words[CAUSE_SIZE];
 		struct failure failure;
 

@@ -217,7 +217,7 @@ static const struct {
 	{ "--duration", "60s", 60 }, { "--duration", "1000000", 1000000 }, { "--interval", "1000000", 1000000 },
 	{ "--depth", "65536", 65536 },
 	{ "--timeout", "5s", 5 }, { "--timeout", "1000000", 1000000 },
-	{ "--connections", "128", MOST_CONNECTIONS },
+	{ "--connections", "128", MAX_CONNECTIONS },
 	/* clang-format on */
 };
 

@@ -286,7 +286,7 @@ static void send_source(const struct source *source, size_t size)
 	struct payload payload;
 
 	options.one_off = source->one_off;
-	has_length = serves_many(&options) ||
+	has_length = serves_multiple_clients(&options) ||
 		     (is_file && (!source->says_nothing || size <= PAYLOAD_WHOLE));
 	if (is_file)
 		write_file("file", bytes, size);

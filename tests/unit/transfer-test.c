@@ -1227,7 +1227,7 @@ static bool is_right(const struct world *world, int number, uint64_t position, u
 	return true;
 }
 
-static struct entry *append(struct world *world, int number, enum entry_kind kind)
+static struct entry *strbuf_addf(struct world *world, int number, enum entry_kind kind)
 {
 	struct side *side = &world->sides[number];
 
@@ -1252,7 +1252,7 @@ static void post_request(struct world *world, int number, const struct transfer_
 {
 	const struct transfer *transfer = &world->sides[number].transfer;
 	int stream = carried(number);
-	struct entry *entry = append(world, number, ENTRY_REQUEST);
+	struct entry *entry = strbuf_addf(world, number, ENTRY_REQUEST);
 
 	entry->fate = request->signaled ? FATE_SIGNALED : 0;
 	entry->number = (uint8_t)transfer->operation.requests_posted;
@@ -1290,7 +1290,7 @@ static void post_window(struct world *world, int number, int64_t now)
 	if (!side->announced || (side->done && all_is_kept(transfer)) ||
 	    !take_window(transfer, now, &window))
 		return;
-	entry = append(world, number, ENTRY_WINDOW);
+	entry = strbuf_addf(world, number, ENTRY_WINDOW);
 	entry->produced = (uint8_t)window.produced;
 	entry->consumed = (uint8_t)window.consumed;
 	entry->stored = (uint8_t)window.stored;
@@ -1311,7 +1311,7 @@ static void post_done(struct world *world, int number)
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	append(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
+	strbuf_addf(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
 /* What a side does after every event. */
@@ -1528,7 +1528,7 @@ static void announcements(const struct world *before, int number)
 		return;
 	next = *before;
 	next.sides[number].announced = 1;
-	append(&next, number, ENTRY_MR)->produced =
+	strbuf_addf(&next, number, ENTRY_MR)->produced =
 		(uint8_t)transfer_announce(&next.sides[number].transfer);
 	settle(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
 }

@@ -178,12 +178,12 @@ static const struct {
 };
 /* clang-format on */
 
-static const uint8_t *const greeting = hellos[0].wire;
+static const uint8_t *const hello_kind = hellos[0].wire;
 
-static enum greeting decode(const uint8_t *wire, size_t size, struct hello *hello)
+static enum hello_kind decode(const uint8_t *wire, size_t size, struct hello *hello)
 {
 	uint8_t *exact = exactly(wire, size);
-	enum greeting found;
+	enum hello_kind found;
 
 	memset(hello, 0xaa, sizeof(*hello));
 	found = decode_hello(exact, size, hello);
@@ -199,8 +199,8 @@ static void assert_hello(const uint8_t *wire, size_t size, const struct hello *e
 
 	assert_int_equal(decode(wire, size, &found),
 			 expected->version == HELLO_VERSION && size >= HELLO_SIZE
-				 ? GREETING_HELLO
-				 : GREETING_VERSION);
+				 ? HELLO_CURRENT
+				 : HELLO_OTHER_VERSION);
 	encode_hello(&found, found_wire);
 	encode_hello(expected, expected_wire);
 	assert_memory_equal(found_wire, expected_wire, HELLO_SIZE);
@@ -236,7 +236,7 @@ TEST(the_name_of_a_device_ends_whatever_either_side_has)
 	encode_hello(&hello, wire);
 	assert_memory_equal(wire + 32, "xxxxxxxxxxxxxxx", 16);
 	memset(wire + 32, 0xff, 16);
-	assert_int_equal(decode(wire, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_CURRENT);
 	assert_int_equal(strlen(hello.device), 15);
 }
 
@@ -245,18 +245,18 @@ TEST(a_peer_without_hello_is_taken_for_the_tutorials_program)
 	uint8_t wire[196] = { 0 };
 	struct hello hello;
 
-	assert_int_equal(decode_hello(NULL, 0, &hello), GREETING_NONE);
-	assert_int_equal(decode_hello(NULL, 196, &hello), GREETING_NONE);
-	assert_int_equal(decode(wire, sizeof(wire), &hello), GREETING_NONE);
-	memcpy(wire, greeting, HELLO_SIZE);
+	assert_int_equal(decode_hello(NULL, 0, &hello), HELLO_ABSENT);
+	assert_int_equal(decode_hello(NULL, 196, &hello), HELLO_ABSENT);
+	assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_ABSENT);
+	memcpy(wire, hello_kind, HELLO_SIZE);
 	for (size_t size = 0; size < 4; size++)
-		assert_int_equal(decode(wire, size, &hello), GREETING_NONE);
+		assert_int_equal(decode(wire, size, &hello), HELLO_ABSENT);
 	for (size_t byte = 0; byte < 4; byte++) { /* all of the magic counts */
 		wire[byte] ^= 0x20;
-		assert_int_equal(decode(wire, sizeof(wire), &hello), GREETING_NONE);
+		assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_ABSENT);
 		wire[byte] ^= 0x20;
 	}
-	assert_int_equal(decode(wire, sizeof(wire), &hello), GREETING_HELLO);
+	assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_CURRENT);
 }
 
 /* A hello begins with the magic. Behind the version nothing is read, unless all of it is there. */
@@ -265,7 +265,7 @@ TEST(a_hello_of_another_version_or_a_short_one_is_of_another_version)
 	uint8_t wire[HELLO_SIZE];
 
 	for (uint8_t version = 0; version <= 4; version++) {
-		memcpy(wire, greeting, sizeof(wire));
+		memcpy(wire, hello_kind, sizeof(wire));
 		wire[4] = version;
 		for (size_t size = 4; size <= HELLO_SIZE; size++) {
 			const struct hello expected = { .version = size > 4 ? version : 0 };
