@@ -21,47 +21,50 @@
 
 #include "clock.h"
 
-/* The time after which a wait for a reader notices that it is cancelled. */
+/* A wait for a reader notices a cancellation after at most this time. */
 #define PATIENCE_MILLISECONDS 50
-/* Bytes that are written at a time, so that the writing is seen to move. */
+/* Bytes of one write(2): small enough to show progress. */
 #define PIECE_SIZE ((size_t)256 * 1024)
-/* Bytes that are written before they are synced: at first, at least, and at most. */
+/* Bytes between two syncs: initial, minimum and maximum value. */
 #define FIRST_SYNC ((uint64_t)1024 * 1024)
 #define MIN_SYNC   ((uint64_t)256 * 1024)
-#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow all of a sudden */
-/* As many symbolic links as the kernel follows (path_resolution(7)). */
+#define MAX_SYNC   ((uint64_t)64 * 1024 * 1024) /* a disk may become slow suddenly */
+/* The number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
-/* Beside a file, whose own name may be as long as a name can be; and how many are tried. */
+/*
+ * A temporary name beside the file, whose own name may have the maximum length; number of attempts.
+ */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
-/* Bytes of a path, beside which a temporary one is no longer than a path can be. */
+/* Bytes of a path that leaves room for a temporary name. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
-/* Users, or groups, that there can be: (uid_t)-1 is none. */
+/* The number of possible user or group ids: (uid_t)-1 is not an id. */
 #define ALL_IDS     UINT32_MAX
-#define OVERFLOW_ID 65534 /* by default (proc(5)) */
-/* Of the access control list of a file (acl(5)). */
+#define OVERFLOW_ID 65534 /* the default (proc(5)) */
+/* The extended attribute with the ACL of a file (acl(5)). */
 #define ACL "system.posix_acl_access"
 
-/* What a name stands for, once symbolic links are followed. */
+/* The place that a name stands for, after all symbolic links are followed. */
 struct place {
 	char path[PATH_SIZE];
-	char folder[PATH_SIZE]; /* that it is in */
-	bool is_open;      /* already, and is written to as it is: only the kernel knows its name */
-	int descriptor;    /* that is this one of the process's own; -1: it is not */
-	bool is_file;      /* or nothing is there yet */
-	struct stat about; /* else of what is there */
+	char folder[PATH_SIZE]; /* the folder of `path` */
+	bool is_open;   /* it is open already and is written to in place: only the kernel knows its
+			   name */
+	int descriptor; /* the descriptor of this process that `path` names; -1: none */
+	bool is_file;   /* it is a regular file, or does not exist yet */
+	struct stat about; /* the attributes of an existing place */
 };
 
 struct output {
 	const atomic_bool *cancelled;
-	atomic_bool *taken; /* of all outputs, if this output has set it; or NULL */
+	atomic_bool *taken; /* shared by all outputs; NULL unless this output has set it */
 	int descriptor;
-	bool borrowed; /* it was open before, and stays so */
-	bool blocks;   /* write(2) may, where poll(2) does not say that it is ready */
-	bool syncs;    /* it has a disk */
-	uint64_t unsynced, sync_size; /* bytes since the last sync, and how many may become */
+	bool borrowed;                /* the descriptor was open before, and stays open */
+	bool blocks;                  /* write(2) may block although poll(2) reports POLLOUT */
+	bool syncs;                   /* the output is on a disk */
+	uint64_t unsynced, sync_size; /* bytes since the last sync; bytes that cause the next one */
 	struct place place;
-	char temporary_name[PATH_MAX]; /* of a file, until it has its own; empty: none */
+	char temporary_name[PATH_MAX]; /* the name of the file until it gets its own; empty: none */
 };
 
 static int fail(int error)
@@ -70,7 +73,7 @@ static int fail(int error)
 	return -1;
 }
 
-/* The result of a call, unless a file system does not have that. */
+/* Return 0 if the file system does not support the call that returned `result`, else `result`. */
 static int unless_unsupported(int result)
 {
 	bool unsupported = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
@@ -79,7 +82,7 @@ static int unless_unsupported(int result)
 }
 
 /*
- * Return 0 also if the call was refused: to this user (EPERM, or EACCES from NFSv4 and security
+ * Return 0 also if the call was denied: to this user (EPERM, or EACCES from NFSv4 and security
  * modules), for an id that this user namespace does not map (EINVAL), or for one that the mount
  * does not map (EOVERFLOW).
  */
@@ -92,7 +95,10 @@ static int unless_refused(int result)
 
 /* ---- Owners ---- */
 
-/* Add up the last numbers of all lines of a file in /proc. `otherwise`: it cannot be read. */
+/*
+ * Return the sum of the last numbers of all lines of a file in /proc; `otherwise` if it cannot be
+ * read.
+ */
 static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
 {
 	FILE *file = fopen(name, "re");
@@ -133,11 +139,11 @@ static bool is_unmapped_group(gid_t group)
 /* ---- Names ---- */
 
 /*
- * Check that no other user has put it in a sticky folder that everybody, or a group, may write to:
- * the payload would go to that user through a FIFO or a link, or with the owner of a file that is
- * replaced. The rule is that of the kernel (protected_symlinks, protected_fifos in proc(5)), which
- * does not apply it to readlink(2), to open(2) without O_CREAT, and to root's rename(2). Owners
- * that are not mapped may differ although their numbers are equal. 0 or -1 with errno.
+ * Check that no other user has planted this file in a sticky folder that everybody, or a group, may
+ * write to: through a FIFO, a link, or the owner of a file that is replaced, that user would get
+ * the payload. The rule is the kernel's (protected_symlinks, protected_fifos in proc(5)), which
+ * does not apply it to readlink(2), to open(2) without O_CREAT, and to rename(2) by root. Unmapped
+ * owners may differ although their numbers are equal. Return 0, or -1 with errno.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -154,9 +160,9 @@ static int check_owner(const struct place *place, const struct stat *about)
 }
 
 /*
- * Look at what has the name, without following a symbolic link. It then keeps the name: no
- * other user can remove from a sticky folder what check_owner() allows there. 0, or -1 with errno;
- * ENOENT: nothing has the name.
+ * Get the attributes of the name itself, without following a symbolic link. The result stays valid:
+ * no other user can remove from a sticky folder a file that check_owner() allows there. Return 0,
+ * or -1 with errno; ENOENT: the name does not exist.
  */
 static int inspect(const struct place *place, struct stat *about)
 {
@@ -164,8 +170,9 @@ static int inspect(const struct place *place, struct stat *about)
 }
 
 /*
- * The links below /proc/PID/fd lead to what is open there, whatever its name says (proc(5)): that
- * may be another's by now, or nobody's. /dev/stdout and /dev/fd lead there, too.
+ * Return true for a link below /proc/PID/fd. It leads to an open file, whatever its text says
+ * (proc(5)): that name may belong to another file by now, or to none. /dev/stdout and /dev/fd lead
+ * there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -187,8 +194,9 @@ static bool is_proc_fd(struct place *place)
 }
 
 /*
- * Follow symbolic links, also to what does not exist yet, into `place`. Its `about` is valid unless
- * it is open already, and without a mode if nothing is there. 0 or -1 with errno.
+ * Follow symbolic links into `place`, even to a name that does not exist yet. `about` is then valid
+ * unless the place is open already; st_mode is 0 if nothing exists there. Return 0, or -1 with
+ * errno.
  */
 static int follow_links(const char *name, struct place *place)
 {
@@ -222,7 +230,10 @@ static int follow_links(const char *name, struct place *place)
 	return fail(used < PATH_SIZE ? ELOOP : ENAMETOOLONG);
 }
 
-/* Finds what the name stands for. 0, or -1 with errno: nothing can ever be stored there. */
+/*
+ * Find the place that the name stands for. Return 0, or -1 with errno if nothing can be stored
+ * there.
+ */
 static int find_place(const char *name, struct place *place)
 {
 	bool is_there;
@@ -235,25 +246,28 @@ static int find_place(const char *name, struct place *place)
 	is_there = place->about.st_mode != 0;
 	if (!is_there && !*name)
 		return fail(ENOENT);
-	/* the name, or that to which a symbolic link leads */
+	/* the name itself, or the target of a symbolic link */
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
-		return fail(ENXIO); /* as open(2) has it: nobody reads from it by its name */
+		return fail(ENXIO); /* as open(2) reports it: nobody can read from a socket by its
+				       name */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
 }
 
-/* Several payloads at a time would be mixed up in it. Devices like /dev/null, whose major number is
- * 1 (null(4)), do not mind. */
+/*
+ * Return true if several payloads at a time would mix there. Devices such as /dev/null, whose major
+ * number is 1 (null(4)), are not shared.
+ */
 static bool is_shared(const struct stat *about)
 {
 	return !S_ISCHR(about->st_mode) || major(about->st_rdev) != 1;
 }
 
 /*
- * True if that is what is open as `descriptor`: by its number or, of a pipe, a socket or a
- * terminal, by another one. Of a file each may have a place of its own.
+ * Return true if `descriptor` is open on this place: by its number, or as the same pipe, socket or
+ * terminal. Two descriptors of one file may have different positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -310,8 +324,8 @@ const char *output_error(int error)
 /* ---- Before the transfer ---- */
 
 /*
- * Checks that a file of `size` bytes, if that is known, can be created in `folder`; access(2) also
- * knows that it is immutable. 0 or -1 with errno.
+ * Check that a file of `size` bytes, if the size is known, can be created in `folder`; access(2)
+ * also notices an immutable folder. Return 0, or -1 with errno.
  */
 static int check_folder(const char *folder, uint64_t size)
 {
@@ -323,9 +337,9 @@ static int check_folder(const char *folder, uint64_t size)
 		return -1;
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return 0;
-	/* root may have what is reserved as well */
+	/* root may use the reserved blocks */
 	room = geteuid() == 0 ? about.f_bfree : about.f_bavail;
-	/* some file systems in memory do not know how many blocks they have */
+	/* some file systems in memory do not know their number of blocks */
 	if (about.f_blocks > 0 && about.f_frsize > 0 && room < size / about.f_frsize)
 		return fail(ENOSPC);
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < size)
@@ -334,8 +348,8 @@ static int check_folder(const char *folder, uint64_t size)
 }
 
 /*
- * Finds what would keep a file from having this name in the end, as far as that can be known
- * (statx(2)). 0 or -1 with errno.
+ * Find in advance a reason why the file cannot get this name in the end (statx(2)). Return 0, or -1
+ * with errno.
  */
 static int check_name(const struct place *place)
 {
@@ -368,7 +382,7 @@ int output_check(const char *name, uint64_t size)
 	return place.descriptor >= 0 ? 0 : access(place.path, W_OK);
 }
 
-/* ---- What is no file ---- */
+/* ---- Pipes, terminals and devices ---- */
 
 static bool is_cancelled(const atomic_bool *cancelled)
 {
@@ -378,7 +392,7 @@ static bool is_cancelled(const atomic_bool *cancelled)
 	return true;
 }
 
-/* Lets a little time pass, or less and true if `descriptor` (-1: none) can be written to. */
+/* Wait for a short time, or until `descriptor` (-1: none) can be written to: return true then. */
 static bool wait_for_reader(int descriptor)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLOUT };
@@ -386,7 +400,7 @@ static bool wait_for_reader(int descriptor)
 	return poll(&ready, 1, PATIENCE_MILLISECONDS) > 0;
 }
 
-/* Waits until nobody else stores there. 0 or -1 with errno. */
+/* Wait until no other output writes to a shared place. Return 0, or -1 with errno. */
 static int lock_output(struct output *output, atomic_bool *taken)
 {
 	while (atomic_exchange(taken, true)) {
@@ -399,18 +413,18 @@ static int lock_output(struct output *output, atomic_bool *taken)
 }
 
 /*
- * Open a device, or a pipe once it has a reader. Another one may have got its name since, so check
- * what was opened. Return the descriptor, or -1 with errno.
+ * Open a device, or a pipe once it has a reader. Check the opened file, because another one may
+ * have the name by now. Return the descriptor, or -1 with errno.
  */
 static int open_special(const struct place *place, const atomic_bool *cancelled)
 {
-	/* the links are followed, except one below /proc/PID/fd, which leads to what is open */
+	/* links are resolved, except a link below /proc/PID/fd to an open file */
 	int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC | (place->is_open ? 0 : O_NOFOLLOW);
 	int descriptor, error;
 	struct stat about;
 
 	while ((descriptor = open(place->path, flags)) < 0) {
-		/* ENXIO: a pipe has no reader yet; a socket has none ever (open(2)) */
+		/* ENXIO: a pipe has no reader yet; a socket never has one (open(2)) */
 		if (errno != ENXIO || !S_ISFIFO(place->about.st_mode) || is_cancelled(cancelled))
 			return -1;
 		wait_for_reader(-1);
@@ -423,10 +437,10 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 }
 
 /*
- * Standard output, or what else was open before. A pipe or a terminal is opened once more, so that
- * what does not take the bytes cannot hold up this thread in write(2), and nobody else finds it
- * non-blocking. Where this user may not do that, as with sudo(8), and where it is a socket, no more
- * is written at a time than a pipe or a socket that poll(2) has found ready takes (pipe(7)).
+ * Use standard output or another open descriptor. Open a pipe or a terminal anew, so that write(2)
+ * cannot block this thread and no other process finds the descriptor non-blocking. If this user may
+ * not do that, as after sudo(8), and for a socket, write at a time only what a pipe or a socket
+ * accepts after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -446,15 +460,15 @@ static int open_again(struct output *output, int descriptor)
 /* ---- A file ---- */
 
 /*
- * Call `claim` with one random name after the other in output->temporary_name, beside the file,
- * until the name is free. Return what `claim` returns. On failure, -1 with errno, no name is left.
+ * Call `claim` with random names in output->temporary_name, beside the file, until one is free.
+ * Return the result of `claim`. On failure return -1 with errno and leave no name.
  */
 static int claim_temporary_name(struct output *output, int (*claim)(const struct output *output))
 {
 	int result = -1;
 
 	for (int i = 0; i < MAX_NAMES; i++) {
-		unsigned int number = (unsigned int)i; /* unless there is a random one */
+		unsigned int number = (unsigned int)i; /* if getrandom(2) fails */
 
 		getrandom(&number, sizeof(number), GRND_NONBLOCK);
 		snprintf(output->temporary_name, sizeof(output->temporary_name),
@@ -470,7 +484,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 
 /*
  * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
- * another one is private until it gets the other one's mode, which may be refused.
+ * another one is private until it gets that file's mode, which may be denied.
  */
 static mode_t new_mode(const struct output *output)
 {
@@ -484,14 +498,14 @@ static int create_temporary(const struct output *output)
 }
 
 /*
- * Open the file without a name, so that nothing is left whatever ends this process, or under a
- * temporary one where the file system cannot do that. Return the descriptor, or -1 with errno.
+ * Open the file without a name, so that nothing is left however this process ends; on a file system
+ * that cannot do that, under a temporary name. Return the descriptor, or -1 with errno.
  */
 static int create_file(struct output *output)
 {
 	int flags = O_TMPFILE | O_WRONLY | O_CLOEXEC, descriptor;
 
-	if (!access("/proc/self/fd", X_OK)) { /* by which it gets its name */
+	if (!access("/proc/self/fd", X_OK)) { /* link_as() needs it to give the file a name */
 		descriptor = open(output->place.folder, flags, new_mode(output));
 		if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 			return descriptor;
@@ -500,8 +514,9 @@ static int create_file(struct output *output)
 }
 
 /*
- * Gives it the ACL of the file that it replaces, or none if that has none. False: that may not be;
- * then the bits of the group, which are a mask of those whom an ACL names, are not the group's.
+ * Copy the ACL of the replaced file, or remove the ACL if that file has none. Return false if that
+ * is denied: the group bits, which are a mask for the users of an ACL, are then not rights of the
+ * group.
  */
 static bool copy_acl(const struct output *output)
 {
@@ -516,9 +531,9 @@ static bool copy_acl(const struct output *output)
 }
 
 /*
- * Give it mode, group and owner of the file that it replaces, each if that is permitted. Take away
- * the rights of a group that it does not have. The owner comes last: a file of another user may not
- * be changed. 0 or -1 with errno.
+ * Copy mode, group and owner of the replaced file, each if permitted. Remove the rights of a group
+ * that the file does not get. Set the owner last: a file of another user cannot be changed. Return
+ * 0, or -1 with errno.
  */
 static int set_attributes(const struct output *output)
 {
@@ -538,7 +553,7 @@ static int set_attributes(const struct output *output)
 	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
 	if (unless_refused(fchown(descriptor, same_owner, group)) || fstat(descriptor, &about))
 		return -1;
-	mode = before.st_mode & 0777; /* set-user-ID was for other contents */
+	mode = before.st_mode & 0777; /* set-user-ID was granted to other contents */
 	if (!copy_acl(output) || about.st_gid != group)
 		mode &= ~(mode_t)S_IRWXG;
 	return unless_refused(fchmod(descriptor, mode)) ||
@@ -547,7 +562,10 @@ static int set_attributes(const struct output *output)
 		       : 0;
 }
 
-/* Give a file without a name this one; linkat(2) replaces no file. Return 0 or -1 with errno. */
+/*
+ * Give a file without a name this name; linkat(2) never replaces a file. Return 0, or -1 with
+ * errno.
+ */
 static int link_as(const struct output *output, const char *name)
 {
 	char source[32];
@@ -562,8 +580,8 @@ static int link_temporary(const struct output *output)
 }
 
 /*
- * Give a file without a name its own, or a temporary one if its own is taken. Return 0 or -1 with
- * errno.
+ * Give a file without a name its own name, or a temporary one if its own is taken. Return 0, or -1
+ * with errno.
  */
 static int link_file(struct output *output)
 {
@@ -573,8 +591,8 @@ static int link_file(struct output *output)
 }
 
 /*
- * Make it the file of its name: no reader sees less than the whole. It replaces what has the name
- * by now, unless another user has planted that. 0 or -1 with errno.
+ * Give the complete file its final name. Replace the file that has the name by now, unless another
+ * user has planted it. Return 0, or -1 with errno.
  */
 static int name_file(struct output *output)
 {
@@ -594,14 +612,13 @@ static int name_file(struct output *output)
 
 /* ---- Syncing ---- */
 
-/* Lets the name last as well: it is on the disk when its folder is (fsync(2)). 0 or -1 with errno.
- */
+/* Sync the folder, so that the name is durable, too (fsync(2)). Return 0, or -1 with errno. */
 static int sync_folder(const struct output *output)
 {
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error;
 
-	if (descriptor < 0) /* who may write there need not be allowed to read */
+	if (descriptor < 0) /* a user who may write there may not be allowed to read */
 		return unless_unsupported(syncfs(output->descriptor));
 	error = unless_unsupported(fsync(descriptor)) ? errno : 0;
 	close(descriptor);
@@ -609,8 +626,8 @@ static int sync_folder(const struct output *output)
 }
 
 /*
- * Counts bytes that were written, and syncs them when there are as many as take about a second:
- * twice as many as before, or half, if that took too little time, or too much. 0 or -1 with errno.
+ * Count written bytes. Sync after as many bytes as the disk writes in about a second: double that
+ * number if the last sync was too short, halve it if it was too long. Return 0, or -1 with errno.
  */
 static int sync_as_it_goes(struct output *output, size_t written)
 {
@@ -651,7 +668,9 @@ static int open_descriptor(struct output *output, atomic_bool *taken, const char
 	return open_special(place, output->cancelled);
 }
 
-/* Closes and frees it; a temporary name goes. 0, or what close(2) has to say, an errno value. */
+/*
+ * Close and free the output, and remove a temporary name. Return 0, or the errno value of close(2).
+ */
 static int release(struct output *output)
 {
 	int error = 0;
@@ -660,7 +679,7 @@ static int release(struct output *output)
 		unlink(output->temporary_name);
 	if (output->descriptor >= 0 && !output->borrowed && close(output->descriptor))
 		error = errno;
-	if (output->taken) /* somebody else may store there */
+	if (output->taken) /* another output may use the shared place now */
 		atomic_store(output->taken, false);
 	free(output);
 	return error;
@@ -694,7 +713,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	do {
 		if (is_cancelled(output->cancelled))
 			return -1;
-		/* first: a terminal or a pipe that blocks cannot be cancelled in write(2) */
+		/* ask first: write(2) to a blocking terminal or pipe cannot be cancelled */
 		if (!wait_for_reader(output->descriptor) && output->blocks)
 			continue;
 		count = write(output->descriptor, bytes, size);
@@ -706,7 +725,7 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size)
 	return count;
 }
 
-/* A file: whole and on the disk, then its name; nobody sees less. */
+/* Complete a file: sync its bytes, then give it its name, so that no reader sees a part. */
 static int finish_output(struct output *output)
 {
 	if (!output->place.is_file)
@@ -725,7 +744,7 @@ int output_commit(struct output *output)
 	int error = finish_output(output) ? errno : 0;
 	int closing = release(output);
 
-	/* a file has its name, and is synced: there is nothing left to fail */
+	/* a file has its name and is synced: close(2) cannot lose anything now */
 	if (!error && !is_file)
 		error = closing;
 	return error ? fail(error) : 0;

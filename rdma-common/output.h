@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storing an incoming payload as it comes: in a file, which is whole or not there, or in something
- * else that can be written to.
+ * Store an incoming payload as it arrives: in a file, which appears complete or not at all, or in a
+ * pipe, a terminal or a device.
  *
- * Threads: owner and helper thread, an output by one thread at a time. Its functions wait as long
- * as a disk, a pipe or a terminal takes nothing; for a pipe or a terminal only until `*cancelled`
- * is true.
+ * Threads: owner and helper thread; one thread at a time uses an output. The functions block while
+ * a disk, a pipe or a terminal accepts nothing. A wait for a pipe or a terminal ends when
+ * `*cancelled` becomes true.
  */
 #ifndef RDMA_COMMON_OUTPUT_H
 #define RDMA_COMMON_OUTPUT_H
@@ -22,53 +22,57 @@ struct output;
 #define OUTPUT_SIZE_UNKNOWN UINT64_MAX
 
 /*
- * Checks that a payload of `size` bytes can be stored under `name` ("-": standard output), as far
- * as that is known before. 0 or -1 with errno.
+ * Check in advance that a payload of `size` bytes can be stored under `name` ("-": standard
+ * output), as far as that can be known. Return 0, or -1 with errno.
  */
 int output_check(const char *name, uint64_t size);
 
 /*
- * Looks what --output means: each name of standard output, like /dev/stdout, becomes "-". One of
- * standard error, or of a descriptor of this process that is not open for writing, is a usage
- * error, whose message has been printed. Before anything is opened, which might get the number that
- * a name says. Main thread.
+ * Resolve --output: replace each name of standard output, such as /dev/stdout, by "-". Print a
+ * usage error for a name of standard error, or of a descriptor of this process that is not open for
+ * writing. Call this before any file is opened, because that file might get the number in the name.
+ * Main thread.
  */
 enum parsed output_resolve(struct options *options);
 
-/* Why storing failed, in words, from errno. The string is static, or strerror(3)'s. */
+/*
+ * Return a text for the errno value of a failure to store. The string is static, or strerror(3)'s.
+ */
 const char *output_error(int error);
 
 /*
- * Opens what `name` stands for. A file has no name until it is committed where the file system can
- * do that (O_TMPFILE), else a temporary one. A symbolic link is followed, and a name of what is
- * open already, like /dev/fd/3, is written to in place. EPERM: it is in a sticky folder that others
- * may write to, and neither this user's nor that of the folder's owner. A FIFO waits for its
- * reader. What is no file, nor /dev/null, waits until no other output of this process is open that
- * is none either: a program has one such place, and payloads would be mixed up there. All outputs
- * of the process share `taken`, false at first, which is true while that place is in use.
- * `cancelled` belongs to the caller, and any thread may set it: what waits then fails with
- * ECANCELED soon. NULL with errno.
+ * Open the file, pipe or device `name`. A file has no name until output_commit() (O_TMPFILE), or a
+ * temporary name on file systems without O_TMPFILE. Symbolic links are followed. The name of an
+ * open descriptor, such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a
+ * reader. A process writes to one pipe, terminal or device at a time, because payloads would mix
+ * there: opening another one blocks until that one is released (/dev/null is exempt). All outputs
+ * of the process share `taken`, initially false, which is true meanwhile.
+ *
+ * Return NULL with errno on failure. EPERM: the name is in a sticky folder that other users may
+ * write to, and belongs neither to this user nor to the folder's owner. ECANCELED: the caller's
+ * `cancelled`, which any thread may set, became true during a wait.
  */
 struct output *output_open(atomic_bool *taken, const char *name, const atomic_bool *cancelled);
 
 /*
- * Writes as many of `size` bytes (not 0) as are taken at once, and one at least. A disk is synced
- * as it fills, by about as much as it takes in a second: so a slow one is seen to move, and
- * the last sync is short. The bytes that were written, or -1 with errno.
+ * Write as many of `size` bytes (not 0) as the output accepts at once, at least one. Sync a disk as
+ * it fills, each time about as much as it writes in a second: progress of a slow disk becomes
+ * visible, and the last sync is short. Return the number of bytes written, or -1 with errno.
  */
 ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
- * There is no more. A disk is synced (fsync(2)), then a file gets its name, and then its folder is
- * synced as well, so that the name lasts. A file that is replaced leaves its owner and its group,
- * if the user namespace maps them and this user may give them, its ACL and its mode, but for
- * set-user-ID and set-group-ID, and for the rights of a group, or by an ACL, that it could not
- * leave. 0, or -1 with errno: no file is left then, unless it is the folder that could not be
- * synced. Frees the output in any case.
+ * Complete the output, and free it in any case. A file is synced (fsync(2)) and gets its name; then
+ * its folder is synced, so that the name is durable. If the file replaces another one, it keeps the
+ * owner, group, ACL and mode of that one, as far as this user may set them and the user namespace
+ * maps them; it never keeps set-user-ID, set-group-ID, or rights of a group that it could not keep.
+ *
+ * Return 0, or -1 with errno. After a failure there is no file, unless only the folder could not be
+ * synced.
  */
 int output_commit(struct output *output);
 
-/* Frees it and leaves no file. NULL is allowed. */
+/* Free the output without leaving a file. NULL is allowed. */
 void output_abandon(struct output *output);
 
 #endif

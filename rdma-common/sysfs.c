@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Copy the first line that begins with `key`, without its end, into `line`; empty: there is none.
+/*
+ * Copy the first line that begins with `key` into `line`, without its end; an empty string if there
+ * is none.
  */
 static void copy_line(int folder, const char *path, const char *key, char *line, int size)
 {
@@ -26,7 +28,7 @@ static void copy_line(int folder, const char *path, const char *key, char *line,
 	line[found ? strcspn(line, "\n") : 0] = '\0';
 }
 
-/* Do the work of sysfs_find_line(). */
+/* Read the first line that begins with `key`, as sysfs_find_line() does. */
 __attribute__((format(printf, 2, 0))) static struct sysfs_line find_line(const char *key,
 									 const char *format,
 									 va_list arguments)

@@ -4,14 +4,14 @@
 #include <endian.h>
 #include <string.h>
 
-/* Writes the lower `size` bytes of a number, little-endian. */
+/* Write the lower `size` bytes of a number, little-endian. */
 static void put(uint8_t *wire, uint64_t value, size_t size)
 {
 	value = htole64(value);
 	memcpy(wire, &value, size);
 }
 
-/* Reads a number of `size` bytes. */
+/* Read a number of `size` bytes, little-endian. */
 static uint64_t get(const uint8_t *wire, size_t size)
 {
 	uint64_t value = 0;
@@ -20,7 +20,10 @@ static uint64_t get(const uint8_t *wire, size_t size)
 	return le64toh(value);
 }
 
-/* Offsets of the fields of a message: the tutorial's struct on 64-bit little-endian machines. */
+/*
+ * Offsets of the fields of a message: those of the tutorial's struct on 64-bit little-endian
+ * machines.
+ */
 #define MESSAGE_TYPE     0
 #define MESSAGE_PRODUCED 8
 #define MESSAGE_ERRORS   8
@@ -92,7 +95,7 @@ bool region_is_usable(const struct message *region, uint64_t needed)
 	       region->length - 1 <= UINT64_MAX - region->value;
 }
 
-/* Offsets of the fields of a hello. All others are reserved. */
+/* Offsets of the fields of a hello. All other bytes are reserved. */
 #define HELLO_MAGIC        0x4f485752 /* "RWHO" */
 #define HELLO_AT_MAGIC     0
 #define HELLO_AT_VERSION   4
@@ -137,7 +140,7 @@ enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hel
 	hello->mtu = wire[HELLO_AT_MTU];
 	hello->seconds = (uint32_t)get(wire + HELLO_AT_SECONDS, 4);
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
-	/* the last byte stays the terminating zero */
+	/* the last byte stays zero */
 	memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
 	return HELLO_CURRENT;
 }
