@@ -15,19 +15,20 @@
 #include "output.h"
 
 /*
- * The time that helpers have to remove what they have begun to store when the program ends. One
- * that a disk or a pipe holds up for longer ends with the process.
+ * Time for stuck helpers to remove incomplete outputs when the program ends. A helper that a disk
+ * or a pipe blocks for longer ends with the process.
  */
 #define HELPER_MILLISECONDS 3000
 /*
- * That the file system of --output has at most, before a session, to say what it can store. A
- * server has other clients, whose requests over soft-iWARP end after five seconds; what is mounted
- * when it is first used may take longer; but no signal is heard meanwhile, and the peer waits.
+ * Time for the file system of --output to say, before a session, what it can store. A server has
+ * other clients, whose requests over soft-iWARP expire after five seconds. A client may wait
+ * longer, for a file system that is mounted on first use, but no signal is handled meanwhile, and
+ * the peer waits.
  */
 #define SERVER_ANSWER_MILLISECONDS 2000
 #define CLIENT_ANSWER_MILLISECONDS 5000
 
-/* ---- Making one ---- */
+/* ---- Creating and destroying ---- */
 
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer)
@@ -52,7 +53,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
-	connection->setup_refusal = REFUSAL_SETUP; /* unless more is known */
+	connection->setup_refusal = REFUSAL_SETUP; /* unless a step knows more */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
 	if (!alone)
@@ -87,15 +88,15 @@ static struct region_owner region_owner(const struct connection *connection)
 	};
 }
 
-/* Frees what the thread has left, and the connection, in the one order in which that works. */
+/* Free everything that the thread has left, and the connection, in the one order that works. */
 void connection_destroy(struct connection *connection)
 {
 	const struct region_owner owner = region_owner(connection);
 	struct console *console = connection->log.console;
-	bool stranded; /* the completion queue lives on, and may yet name this connection */
+	bool stranded; /* the completion queue remains, and may still name this connection */
 	int error;
 
-	/* of one whose thread was never started: it has not been asked for anything */
+	/* the helper of a connection whose thread never started: it is idle */
 	if (!release_outgoing(connection))
 		connection->engine->stuck_helpers++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
@@ -117,7 +118,7 @@ void connection_destroy(struct connection *connection)
 	error = connection->pd ? verb_error(ibv_dealloc_pd(connection->pd)) : 0;
 	if (error)
 		print_warning(console, "cannot free a protection domain: %s", strerror(error));
-	connection->id->context = NULL; /* if it stays, its events are nobody's */
+	connection->id->context = NULL; /* for late events of a queue pair that remains */
 	if (rdma_destroy_id(connection->id))
 		print_warning(console, "cannot destroy a connection identifier: %s",
 			      strerror(errno));
@@ -140,9 +141,9 @@ enum status connection_set_tos(struct connection *connection)
 			       strerror(errno));
 }
 
-/* ---- Preparing it ---- */
+/* ---- Preparing ---- */
 
-/* What its thread waits on, and what the device gives it. */
+/* Create the descriptor that wakes the thread, and the completion channel. */
 static enum status create_channels(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -164,7 +165,7 @@ static enum status create_channels(struct connection *connection, struct failure
 	return STATUS_SUCCESS;
 }
 
-/* Protection domain, completion queue and queue pair, each for this connection alone. */
+/* Create protection domain, completion queue and queue pair, for this connection alone. */
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -217,7 +218,7 @@ static enum status create_messages(struct connection *connection, struct failure
 	return post_receives(connection, failure);
 }
 
-/* True if this side reports what its port counts. */
+/* Return true if this side reports the errors that its port counts. */
 static bool reports_counters(const struct options *options)
 {
 	return options->json || options->check || options->interval_seconds > 0 ||
@@ -250,7 +251,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/* Allocates latencies, where one operation at a time makes them mean something. */
+/* Allocate the counts of latencies, if one operation at a time makes latencies meaningful. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -265,7 +266,7 @@ static enum status create_latency(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* The streams of both directions, as far as the hellos tell; rings come later. */
+/* Return the plan of both streams, as far as the hellos tell; the rings follow. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -295,7 +296,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	return plan;
 }
 
-/* All is agreed, and the rings are there: from now on the session may begin. */
+/* Initialize protocol and transfer: all is agreed, and the rings are registered. */
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
 	const struct options *options = connection->options;
@@ -305,7 +306,7 @@ static void plan_session(struct connection *connection, const struct transfer_pl
 	transfer_init(&connection->transfer, plan);
 }
 
-/* True if this side stores what it receives. */
+/* Return true if this side stores its incoming payload. */
 static bool stores(const struct connection *connection)
 {
 	const struct agreement *agreement = &connection->agreement;
@@ -314,7 +315,9 @@ static bool stores(const struct connection *connection)
 	       agreement->wanted_length == 0;
 }
 
-/* Starts who looks at the place of --output, so that no file system holds this thread up for long.
+/*
+ * Start the helper that checks the place of --output, so that no file system blocks this thread for
+ * long.
  */
 static enum status start_checker(const struct connection *connection, struct failure *failure)
 {
@@ -340,7 +343,7 @@ static int64_t answer_milliseconds(const struct options *options)
 	return timeout < most ? timeout : most;
 }
 
-/* Finds out before anything is transferred if --output cannot store the incoming payload. */
+/* Check before the transfer that --output can store the incoming payload. */
 static enum status check_output(struct connection *connection, struct failure *failure)
 {
 	const char *output = connection->options->output;
@@ -367,7 +370,7 @@ static enum status check_output(struct connection *connection, struct failure *f
 			   ellipsize(output).text, reason);
 }
 
-/* What takes both payloads through their rings. */
+/* Open both payloads: the readers and writers of the rings. */
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -383,13 +386,13 @@ static enum status open_payloads(struct connection *connection, struct failure *
 		.verification = { .is_pattern = agreement->peer.flags & HELLO_PATTERN,
 				  .has_digest = agreement->verifying },
 	};
-	if (!outgoing->mr) /* this side sends nothing */
+	if (!outgoing->mr) /* this side sends no payload */
 		return STATUS_SUCCESS;
 	return outgoing_open(&connection->outgoing, &connection->payload, outgoing->memory,
 			     outgoing->size, &connection->engine->process, failure);
 }
 
-/* Plans the transfer, and allocates what it needs. */
+/* Plan the transfer, and allocate its memory. */
 static enum status allocate(struct connection *connection, struct transfer_plan *plan,
 			    struct failure *failure)
 {
@@ -424,7 +427,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 		print_trace(&connection->log, "%u READs outstanding at most",
 			    connection->limits.depth);
 	if (status == STATUS_SUCCESS && options->role == ROLE_SERVER &&
-	    connection->agreement.wanted_length > 0) /* the client examines the path */
+	    connection->agreement.wanted_length > 0) /* the client runs --check */
 		connection->payload = payload_pattern(connection->agreement.wanted_length);
 	if (status == STATUS_SUCCESS)
 		status = start_checker(connection, &failure);
@@ -444,7 +447,7 @@ enum status connection_negotiate(struct connection *connection, const struct cm_
 	return status;
 }
 
-/* What the hello of this side, which `sends` a payload or not, says besides numbers. */
+/* Return the flags of this side's hello; `sends`: this side sends a payload. */
 static uint16_t hello_flags(const struct connection *connection, bool sends)
 {
 	const struct options *options = connection->options;
@@ -499,13 +502,15 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 /* ---- Starting, or rejecting ---- */
 
-/* Notify the connection's thread, which may run; while it does not, handle the news at once. */
+/*
+ * Notify the connection's thread, which may run; while it does not, handle the notifications here.
+ */
 static void connection_notify(struct connection *connection, enum notification notifications)
 {
 	atomic_fetch_or(&connection->notifications, notifications);
 	if (connection->running)
 		eventfd_write(connection->wake, 1);
-	else if (connection->protocol.phase < PHASE_FINISHED) /* its reason stays what it was */
+	else if (connection->protocol.phase < PHASE_FINISHED) /* else keep its reason */
 		handle_notifications(connection);
 }
 
@@ -523,7 +528,7 @@ enum status connection_start(struct connection *connection)
 
 /*
  * Reject the peer with a reason; if that fails, destroying the id rejects it without one. After a
- * call that failed, find out whether the peer has withdrawn.
+ * failed call, find out whether the peer has withdrawn.
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
@@ -533,7 +538,7 @@ static void reject(struct connection *connection, enum refusal refusal)
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
 }
 
-/* A call that sets up the connection failed with `error`: reject the peer, which waits. */
+/* Reject the waiting peer after a call of the setup failed with `error`. */
 static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
@@ -548,7 +553,7 @@ void connection_not_accepted(struct connection *connection, int error)
 
 void connection_reject(struct connection *connection, enum refusal refusal)
 {
-	if (!connection_is_over(connection)) /* else the cause of that is the reason */
+	if (!connection_is_over(connection)) /* else the recorded cause is the reason */
 		connection_fail(connection, STATUS_REFUSED, "refused: %s",
 				refusal_describe(refusal));
 	reject(connection, refusal);
@@ -585,7 +590,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		if (connection->establishment.type) /* the first one counts */
+		if (connection->establishment.type) /* the first event counts */
 			break;
 		connection->establishment =
 			(struct cm_failure){ .type = event->type,
@@ -595,7 +600,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 			setup_failed(connection, event->library_error);
 		connection_notify(connection, NOTIFY_NOT_ESTABLISHED);
 		break;
-	default: /* TIMEWAIT_EXIT and the like: nothing to do, and nothing waits for them */
+	default: /* TIMEWAIT_EXIT and the like: nothing to do */
 		break;
 	}
 }
@@ -608,7 +613,7 @@ void engine_notify(struct engine *engine, enum notification notifications)
 		connection_notify(connection, notifications);
 }
 
-/* Tells the connection that a device's event concerns, if it concerns one. */
+/* Notify the connection that a device event belongs to, if any. */
 static void notify_device_event(struct engine *engine, const struct device_event *event)
 {
 	struct connection *connection = event->context;
@@ -616,7 +621,7 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
 	if (!connection)
 		return;
-	/* over iWARP each says the same: the connection has broken; else the first one counts */
+	/* over iWARP every event says that the connection has broken; else the first one counts */
 	if (connection->device_event.device && !connection->limits.iwarp)
 		return;
 	if (!connection->device_event.device)
@@ -627,8 +632,8 @@ static void notify_device_event(struct engine *engine, const struct device_event
 /* ---- The end of a session ---- */
 
 /*
- * A call can fail before it is known that the peer had withdrawn. A connection can be seen to go
- * before the reason is reported: the removal of the device here.
+ * Explain a lost peer by a cause that becomes known later: a call can fail before the peer is known
+ * to have withdrawn, and a connection can break before the removal of the local device is reported.
  */
 static enum status explain_loss(struct connection *connection, enum status status)
 {
@@ -643,7 +648,7 @@ static enum status explain_loss(struct connection *connection, enum status statu
 	return STATUS_LOCAL_FAILURE;
 }
 
-/* Turns success into STATUS_TOO_SLOW where this side's operation did not reach --min-rate. */
+/* Turn success into STATUS_TOO_SLOW if this side's operation did not reach --min-rate. */
 static enum status judge_rate(struct connection *connection, enum status status)
 {
 	double wanted = (double)connection->options->minimum_rate;
@@ -672,13 +677,13 @@ enum status connection_join(struct connection *connection)
 	if (connection->running)
 		pthread_join(connection->thread, NULL);
 	connection->running = false;
-	console_draw(connection->log.console, ""); /* progress, if it was shown */
+	console_draw(connection->log.console, ""); /* remove the progress line, if one is shown */
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	if (!connection->cause[0])
 		snprintf(connection->cause, sizeof(connection->cause), "%s",
 			 status_describe(status));
-	connection_end_counting(connection); /* if it sent no verdict */
+	connection_end_counting(connection); /* unless the verdict did that */
 	connection->status = status;
 	return status;
 }
@@ -706,7 +711,7 @@ enum status engine_open(struct engine *engine)
 	if (status != STATUS_SUCCESS)
 		return status;
 	engine->regions.budget = memory_budget("");
-	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little to map ones of their own */
+	mallopt(M_ARENA_MAX, 1); /* the threads allocate too little for arenas of their own */
 	engine->processors = usable_processors();
 	return STATUS_SUCCESS;
 }
@@ -723,7 +728,7 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 		notify_device_event(engine, &device_event);
 		return WAKEUP_OTHER;
 	}
-	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper, whose connection is gone */
+	if (wakeup == WAKEUP_ENDED && !connection) { /* a helper whose connection is gone */
 		engine->stuck_helpers--;
 		return WAKEUP_OTHER;
 	}
@@ -734,7 +739,7 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 	return wakeup;
 }
 
-/* Gives the helpers that are held up a moment to end. */
+/* Give stuck helpers a short time to end. */
 static void await_helpers(struct engine *engine)
 {
 	int64_t deadline = now_milliseconds() + HELPER_MILLISECONDS;
@@ -751,13 +756,13 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	engine->stuck_helpers += !helper_release(engine->checker); /* it has nothing to remove */
-	if (engine->stuck_helpers > 0) /* one may be reading a file or a pipe */
+	engine->stuck_helpers += !helper_release(engine->checker); /* it has no incomplete output */
+	if (engine->stuck_helpers > 0) /* a helper may still be reading a file or a pipe */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);
 	output = flush_output(&engine->log, &engine->process);
 	process_close(&engine->process, engine->stuck_helpers > 0);
 	if (status == STATUS_INTERRUPTED)
-		raise(engine->process.signal_number); /* so that a shell sees it */
+		raise(engine->process.signal_number); /* the shell must see the signal */
 	return (int)(status == STATUS_SUCCESS ? output : status);
 }

@@ -9,29 +9,28 @@
 #include "clock.h"
 #include "memory.h"
 
-/* A message, or a small payload, travels in its work request: the adapter reads no memory for it.
- */
+/* A message or a small payload is sent inline: the adapter need not read memory for it. */
 #define INLINE_SIZE 64
-/* Outstanding READs are limited by the devices too; the software adapters gain up to this. */
+/* Devices limit outstanding READs, too; the software adapters gain up to this number. */
 #define READ_DEPTH 128
 /*
- * Assumed where a driver reports nothing that can be true: mana leaves max_msg_sz 0. Any
- * device that has reliable connections carries so much in a message, and holds so many in a queue.
+ * Assumed if a driver reports an impossible value: mana leaves max_msg_sz 0. Every device with
+ * reliable connections supports at least these values.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
 #define ASSUMED_QUEUE_ENTRIES 128
-/* The longest that one attempt at a neighbour takes, and the shortest that is worth another. */
+/* Longest attempt to resolve a neighbor, and the shortest that is worth starting. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
 /*
- * The reason of a rejection over InfiniBand and RoCE when nobody listens: "invalid service ID"
+ * The reason of a rejection over InfiniBand and RoCE when no program listens: "invalid service ID"
  * (InfiniBand Architecture Specification, volume 1, 12.6.7.2).
  */
 #define REJECTED_INVALID_SERVICE_ID 8
 
 /* ---- The path ---- */
 
-/* Bytes of an address, IPv4 or IPv6. */
+/* Return the size in bytes of an IPv4 or IPv6 address. */
 static socklen_t address_size(const struct sockaddr *address)
 {
 	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
@@ -55,8 +54,8 @@ const char *lookup_error(int error)
 }
 
 /*
- * Free each later address in the list that equals `address`: two lines of /etc/hosts may give a
- * name the same one.
+ * Free each later address in the list that equals `address`: two lines of /etc/hosts may map a name
+ * to the same one.
  */
 static void drop_duplicates(struct addrinfo *address)
 {
@@ -164,11 +163,11 @@ unsigned int path_mtu(const struct rdma_cm_id *id)
 	return id->route.num_paths < 1 ? 0 : mtu_bytes((enum ibv_mtu)id->route.path_rec[0].mtu);
 }
 
-/* True if an entry of the table of GIDs stands for the address that `id` is bound to. */
+/* Return true if a GID table entry belongs to the address that `id` is bound to. */
 static bool is_local(const struct ibv_gid_entry *entry, struct rdma_cm_id *id)
 {
 	const struct sockaddr_in6 *address = (const void *)rdma_get_local_addr(id);
-	/* of a link-local address alone, which several network interfaces may have */
+	/* nonzero only for a link-local address, which several network interfaces may have */
 	uint32_t scope = address->sin6_family == AF_INET6 ? address->sin6_scope_id : 0;
 
 	return !memcmp(&entry->gid, &id->route.addr.addr.ibaddr.sgid, sizeof(entry->gid)) &&
@@ -230,7 +229,7 @@ const char *shortage_advice(int error)
 
 /*
  * Report why an attempt failed. `exceeds`: it needs more than the locked-memory limit has left.
- * `charged`: the driver may count it, or what it has created before, against that limit.
+ * `charged`: the driver may count this memory, or that of earlier objects, against the limit.
  */
 static enum status shortage(struct failure *failure, const char *attempt, int error, bool exceeds,
 			    bool charged)
@@ -239,7 +238,7 @@ static enum status shortage(struct failure *failure, const char *attempt, int er
 	struct lock_limit lock = memory_lock_limit();
 	struct strbuf limit = { 0 };
 
-	/* ib_umem_get() in the kernel: EPERM where the limit is 0, else ENOMEM */
+	/* ib_umem_get() in the kernel: EPERM if the limit is 0, else ENOMEM */
 	if (lock.applies && ((error == ENOMEM && exceeds) || (error == EPERM && lock.bytes == 0)))
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
 				   "%s: it would exceed the locked-memory limit of %" PRIu64
@@ -279,8 +278,9 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 /* ---- Limits and queues of the device ---- */
 
 /*
- * READs at a time that librdmacm accepts for a device whose driver states that many. It keeps the
- * low byte alone: rdma_connect(3) and rdma_accept(3) fail with EINVAL for more READs than that.
+ * Return the number of READs at a time that librdmacm accepts for a device whose driver states
+ * `stated`. It keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with EINVAL for
+ * more.
  */
 static uint8_t accepted_reads(int stated)
 {
@@ -289,7 +289,7 @@ static uint8_t accepted_reads(int stated)
 	return kept < READ_DEPTH ? kept : READ_DEPTH;
 }
 
-/* Fill in why the device of `id` cannot do that with the READs of a session: perform, serve. */
+/* Fill in why the device of `id` cannot perform or serve (`verb`) the READs of a session. */
 static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const char *name,
 			    int stated, struct failure *failure)
 {
@@ -300,7 +300,7 @@ static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const
 			   stated ? ", of which librdmacm keeps the low byte, 0" : "");
 }
 
-/* The most that a message carries. Less than this protocol's messages need is not believed. */
+/* Return the maximum message size. Ignore a value below the size of this protocol's messages. */
 static uint32_t message_limit(uint32_t stated)
 {
 	return stated < MESSAGE_SIZE ? ASSUMED_MESSAGE_SIZE : stated;
@@ -311,7 +311,7 @@ static int queue_limit(int stated)
 	return stated < 1 ? ASSUMED_QUEUE_ENTRIES : stated;
 }
 
-/* As many work requests of the operation as fit into the device's queues with all the others. */
+/* Return how many work requests of the operation fit into the device's queues beside all others. */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
 	int requests = queue_limit(attributes->max_qp_wr) - MESSAGE_REQUESTS;
@@ -356,7 +356,7 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 	return STATUS_SUCCESS;
 }
 
-/* One attempt at a queue pair within `limits`; 0 or -1 with errno. */
+/* Try to create a queue pair within `limits`. Return 0, or -1 with errno. */
 static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq,
 			  void *context, struct limits *limits)
 {
@@ -373,7 +373,7 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 	};
 	int error = rdma_create_qp(id, pd, &attributes);
 
-	if (error && errno == EINVAL) { /* no device says before what it can carry inline */
+	if (error && errno == EINVAL) { /* no device reports its inline limit in advance */
 		attributes.cap.max_inline_data = 0;
 		error = rdma_create_qp(id, pd, &attributes);
 	}
@@ -383,9 +383,9 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 }
 
 /*
- * max_qp_wr is no promise: how much of a queue pair's memory a work request takes depends on what
- * it carries, and mlx5 for one states how many of the smallest there may be. So half of the depth
- * is tried, again and again, until the device takes it.
+ * max_qp_wr is no promise: the memory that a work request takes in a queue pair depends on its
+ * contents, and mlx5, for example, states the number of the smallest ones. Therefore halve the
+ * depth until the device accepts it.
  */
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits)
@@ -411,8 +411,8 @@ struct peer_hello decode_peer_hello(const struct cm_event *event)
 }
 
 /*
- * Whether what has a length that only its end tells, a pipe say, is to be carried more than once:
- * by a WRITE of who sends it, or by a READ of the other side.
+ * Return true if a payload of unknown length, a pipe for example, would have to be carried more
+ * than once: by repeated WRITEs of its sender, or by repeated READs of the other side.
  */
 static bool repeats_unknown(const struct options *options, uint64_t outgoing_length,
 			    const struct hello *hello)
@@ -428,13 +428,13 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
-/* Bytes of pattern that a client which examines the path asks for; 0: it does not. */
+/* Return the bytes of pattern that a client with --check wants; 0: another client. */
 static uint64_t wanted_length(const struct hello *hello)
 {
 	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
 		return 0;
 	if (hello->flags & HELLO_CHECK_RATE && hello->flags & HELLO_CHECK_BACK)
-		return BACK_SIZE; /* it measures what the server sends it */
+		return BACK_SIZE; /* the client measures what the server sends */
 	return hello->flags & HELLO_CHECK_SHORT ? 1 : hello->length;
 }
 
@@ -455,7 +455,7 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 		    (hello->length > 0 || hello->flags & HELLO_UNKNOWN) ||
 	    hello->length > options->maximum_payload || hello->length > MAX_PAYLOAD)
 		return REFUSAL_LENGTH;
-	/* a client that examines the path gets a pattern, which is no pipe */
+	/* a client with --check gets a pattern, never a pipe */
 	if ((options->role == ROLE_CLIENT || wanted_length(hello) == 0) &&
 	    repeats_unknown(options, outgoing_length, hello))
 		return REFUSAL_PASSES;
@@ -497,10 +497,9 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * READs that the peer serves at a time. What a client gets of that in an acceptance over iWARP
- * depends on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and
- * qedr report them swapped. The smaller one is safe, but a 0 only says that the server does not
- * read.
+ * Return the number of READs that the peer serves at a time. An acceptance over iWARP depends on
+ * the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and qedr swap
+ * them. The smaller one is safe, but 0 only says that the server does not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -512,9 +511,10 @@ static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *e
 }
 
 /*
- * No more READs than the peer serves, and serves no more than the peer will have outstanding
- * (rdma_accept(3)). READs above that are not even posted: soft-iWARP in Linux delays everything
- * behind them, its responses to the peer's READs too, and two sides would wait for each other.
+ * Limit READs to those that the peer serves, and served READs to those that the peer will have
+ * outstanding (rdma_accept(3)). Excess READs must not even be posted: soft-iWARP in Linux delays
+ * everything behind them, its responses to the peer's READs included, and two sides would wait for
+ * each other.
  */
 static enum status limit_reads(enum role role, const struct cm_event *event, bool reads,
 			       struct limits *limits, struct failure *failure)
@@ -539,7 +539,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-/* What a peer that is not refused will do. */
+/* Return what a peer that is not refused will do. */
 static struct agreement agree(enum role role, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
@@ -554,7 +554,7 @@ static struct agreement agree(enum role role, const struct peer_hello *peer)
 	};
 }
 
-/* True if the server will send the pattern that --check has asked for, as long as that is. */
+/* Return true if the server sends the pattern that --check wants, with the right length. */
 static bool sends_wanted_pattern(const struct session_parameters *parameters,
 				 const struct hello *hello, uint64_t outgoing_length)
 {
@@ -620,7 +620,7 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 		.responder_resources = limits->responder_resources,
 		.initiator_depth = limits->initiator_depth,
 		.flow_control = 1,
-		/* the most there is: 0 would turn one lost packet into a failure */
+		/* the maximum: with 0, one lost packet would be a failure */
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
@@ -672,8 +672,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Why, where no hello says it. A program of another protocol sends none, and one that fails or is
- * killed cannot; over iWARP the end of the connection may overtake it.
+ * Fill in the reason of a rejection without a hello. A program of another protocol sends none, and
+ * a program that fails or is killed cannot; over iWARP the end of the connection may overtake it.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {
@@ -682,7 +682,7 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			failure, STATUS_REFUSED,
 			"connection rejected (nobody listens); is rdma-server running there, on "
 			"that port?");
-	else if (status == -ECONNREFUSED) /* iWARP: of TCP, or of the program */
+	else if (status == -ECONNREFUSED) /* iWARP: from TCP, or from the program */
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: nobody listens there, or a program that is no "
 			    "rdma-server of this project");

@@ -3,7 +3,7 @@
 
 /* ---- Names ---- */
 
-/* An entry in a table of names. */
+/* An entry of a table of names. */
 #define NAME(value) [value] = #value
 
 const char *event_name(enum event_type type)
@@ -80,12 +80,12 @@ bool protocol_verified(const struct protocol *protocol)
 }
 
 /*
- * True if a probe would be in the way. It is when the peer may have left: over InfiniBand and RoCE
- * that is once its last message is here; over iWARP it may leave as soon as it has this side's,
- * while TCP is still sending the peer's again, and a probe that finds nobody there would break the
- * connection under it. And over iWARP a server is silent until its client has sent (RFC 5044,
- * section 7.1.2): if its reply to the connect request was lost and comes along with a probe, the
- * client gives up.
+ * A probe could break the session when the peer may have left. Over InfiniBand and RoCE that is
+ * when its last message has arrived; over iWARP the peer may leave as soon as it has this side's
+ * last message, while TCP still repeats the peer's, and a probe that finds no queue pair there
+ * would break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
+ * section 7.1.2): if its reply to the connect request was lost and arrives together with a probe,
+ * the client gives up.
  */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp)
 {
@@ -112,7 +112,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/* The outcome of the session if it ends now, by all that was received and completed. */
+/* Return the result of a session that ends now, from all that was received and completed. */
 static enum status conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -142,8 +142,9 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 }
 
 /*
- * From now on nothing is posted. What was found counts for more than what ends the session now: all
- * that is good, what this side gave up for, and what is bad, unless the peer breaks the protocol.
+ * Close: post nothing from now on. A result that is established outranks the event that closes the
+ * session now: success of both sides, a reason to give up, and a bad verdict, unless the peer
+ * breaks the protocol.
  */
 static void begin_closing(struct step *step, enum status status)
 {
@@ -160,7 +161,7 @@ static void begin_closing(struct step *step, enum status status)
 	protocol->phase = PHASE_CLOSING;
 }
 
-/* The connection stands. A message can overtake this news, so it comes from two sides. */
+/* Enter the exchange. Two events lead here, because a message may overtake ESTABLISHED. */
 static void establish(struct protocol *protocol)
 {
 	if (protocol->phase != PHASE_CONNECTING)
@@ -174,21 +175,21 @@ bool operation_runs(const struct protocol *protocol)
 	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED;
 }
 
-/* A message of the peer's: in its turn, or it breaks the protocol. */
+/* Accept a message of the peer in its turn; out of turn it breaks the protocol. */
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* what this side must have posted before the peer can send this */
+	bool our_turn_first; /* this side has posted what the peer's message follows */
 
 	switch (message) {
-	case REMOTE_MR: /* the client's comes first: an iWARP client must be the first to send */
+	case REMOTE_MR: /* the client's comes first: over iWARP the client must send first */
 		our_turn_first =
 			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
 		break;
 	case REMOTE_DONE:
 		our_turn_first = protocol->local >= LOCAL_MR_POSTED;
 		break;
-	default: /* judges what our MSG_DONE announced */
+	default: /* a verdict follows this side's MSG_DONE */
 		our_turn_first = protocol->verifying && protocol->done_posted;
 	}
 	if (message != protocol->remote + 1 || !our_turn_first) {
@@ -199,7 +200,7 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* MSG_DONE is due: post it, once. */
+/* Post MSG_DONE, which is due, once. */
 static void post_done(struct step *step)
 {
 	if (!operation_runs(&step->protocol))
@@ -210,8 +211,8 @@ static void post_done(struct step *step)
 }
 
 /*
- * Records one of this side's completions: they arrive in the order of posting. Of a side that gave
- * up, what it had posted before may complete as well.
+ * Record a completion of this side; completions arrive in the order of posting. After this side
+ * gave up, earlier posts may still complete.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -223,12 +224,12 @@ static void complete(struct step *step, enum local_stage before, enum local_stag
 
 static void receive_verdict(struct step *step, enum status verdict)
 {
-	if (step->protocol.remote < REMOTE_VERDICT) /* the first one counts */
+	if (step->protocol.remote < REMOTE_VERDICT) /* the first verdict counts */
 		step->protocol.verdict = verdict;
 	receive(step, REMOTE_VERDICT);
 }
 
-/* A bad verdict ahead of its turn: the peer waits for this side to end the connection. */
+/* Record an early bad verdict: the peer waits for this side to disconnect. */
 static void receive_early_verdict(struct step *step, enum status verdict)
 {
 	struct protocol *protocol = &step->protocol;
@@ -244,9 +245,9 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 }
 
 /*
- * This side cannot read, or keep, a payload: the first time counts. The peer learns it by a bad
- * verdict, as soon as this side may send one, and ends the connection. Where none can be sent, or a
- * good one was, this side ends it.
+ * Give up a payload that this side cannot read or store; the first time counts. The peer learns
+ * that from a bad verdict, as soon as this side may send one, and disconnects. If this side cannot
+ * send one, or has sent a good one, it disconnects itself.
  */
 static void fail_payload(struct step *step, enum status status)
 {
@@ -262,7 +263,7 @@ static void fail_payload(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* The payload is checked, unless it was not to be. */
+/* End the verification, unless it has not begun. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
@@ -277,8 +278,8 @@ static void conclude_check(struct step *step, enum status check)
 }
 
 /*
- * Return true if the session has an outcome that a refused post does not change. Success is one
- * only if this side's verdict was sent: the refused post may have been that.
+ * Return true if the session has a result that a refused post cannot change. Success counts only if
+ * this side's verdict was sent: the refused post may have been that verdict.
  */
 static bool has_outcome(const struct protocol *protocol)
 {
@@ -289,10 +290,10 @@ static bool has_outcome(const struct protocol *protocol)
 }
 
 /*
- * The provider refused a work request. Some refuse all as soon as the kernel knows that the peer
- * has left, before the completion queue or the connection manager reports it. So this side stops
- * posting, and waits for an explanation (explain_refusal()) until the deadline. It must not
- * disconnect before: its own disconnection flushes work requests, too.
+ * Handle a work request that the provider refused. Some providers refuse all as soon as the kernel
+ * knows that the peer has left, before the completion queue or the connection manager reports it.
+ * So stop posting, and wait for an explanation (explain_refusal()) until the deadline. Do not
+ * disconnect earlier: that flushes work requests, too.
  */
 static void refuse_send(struct step *step)
 {
@@ -308,7 +309,7 @@ static void refuse_send(struct step *step)
 	step->actions &= ~(unsigned int)ACTION_DISCONNECT;
 }
 
-/* Return true if `event` shows that the connection has gone down, before this side disconnects. */
+/* Return true if `event` shows that the connection went down before this side disconnected. */
 static bool shows_peer_left(struct event event)
 {
 	return event.type == EVENT_FLUSHED || event.type == EVENT_DISCONNECTED ||
@@ -317,7 +318,7 @@ static bool shows_peer_left(struct event event)
 
 /*
  * Look for an explanation of a refused post: `event` shows that the peer has left, or the session
- * has an outcome that needs no explanation. Then this side may disconnect.
+ * has a result that needs no explanation. After that this side may disconnect.
  */
 static void explain_refusal(struct step *step, struct event event)
 {
@@ -332,7 +333,7 @@ static void explain_refusal(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* The deadline passed: for the exchange, then for closing, then for closing by force. */
+/* Handle a deadline: of the exchange, then of closing, then of closing by force. */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
@@ -353,7 +354,7 @@ static void expire(struct step *step)
 	}
 }
 
-/* Records what becomes of the session while it goes well: messages and completions. */
+/* Record progress of the session: messages and completions. */
 static void record_exchange(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
@@ -394,7 +395,7 @@ static void record_exchange(struct step *step, struct event event)
 	}
 }
 
-/* Records what an event changes by itself. */
+/* Record the changes that an event causes directly. */
 static void record(struct step *step, struct event event)
 {
 	struct protocol *protocol = &step->protocol;
@@ -418,7 +419,7 @@ static void record(struct step *step, struct event event)
 		begin_closing(step, STATUS_PEER_LOST);
 		break;
 	case EVENT_FLUSHED:
-		/* while connecting, an event that says why the connection failed is on its way */
+		/* while connecting, an event with the reason is on its way */
 		if (protocol->phase == PHASE_EXCHANGING)
 			begin_closing(step, STATUS_PEER_LOST);
 		break;
@@ -437,8 +438,8 @@ static void record(struct step *step, struct event event)
 }
 
 /*
- * True if this side knows its verdict and may send it: the payload is checked, or, from MSG_MR on,
- * it gave up; but a check that has begun is waited for.
+ * Return true if this side's verdict is known and may be sent: the payload is verified, or, after
+ * MSG_MR, this side gave up; a verification that has begun must end first.
  */
 static bool verdict_is_due(const struct protocol *protocol)
 {
@@ -448,7 +449,7 @@ static bool verdict_is_due(const struct protocol *protocol)
 	return protocol->verifying && (early || protocol->local == LOCAL_VERIFIED);
 }
 
-/* The next thing to do, once what it needs is there. */
+/* Take the next step, if its conditions hold. */
 static void proceed(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
@@ -474,10 +475,9 @@ static void proceed(struct step *step)
 }
 
 /*
- * Finished when everything posted completed, the payload is verified if that has begun and, where a
- * connection stood, the disconnection was reported. What looked like a lost peer may have been the
- * regular end, overtaken on its way here: the disconnection and the last completions come by
- * different channels.
+ * Finish when every posted work request has completed, a verification that has begun has ended and,
+ * if the connection stood, the disconnection was reported. What looked like a lost peer may have
+ * been the regular end: the disconnection and the last completions arrive on different channels.
  */
 static void try_to_finish(struct protocol *protocol)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state machine of a session: its states, its events and the actions that they lead to. Pure:
- * no verbs, no clock, no input or output, no memory. rdma-common.c drives it.
+ * The state machine of a session: states, events, and the actions that follow from them. Pure: no
+ * verbs, no clock, no input or output, no memory. rdma-common.c drives it.
  *
  * Threads: the connection's thread; the main thread before that one starts and after it has ended.
  */
@@ -28,15 +28,16 @@ enum local_stage {
 	LOCAL_OPERATION_POSTED,
 	LOCAL_DONE_POSTED,
 	LOCAL_DONE_SENT,
-	LOCAL_VERIFYING, /* the incoming payload is being verified, and stored: EVENT_VERIFIED */
+	LOCAL_VERIFYING, /* the incoming payload is being verified and stored, until EVENT_VERIFIED
+			  */
 	LOCAL_VERIFIED,  /* the incoming payload has been compared with the digest */
 	LOCAL_VERDICT_POSTED,
 	LOCAL_VERDICT_SENT,
 };
 
 /*
- * The last of these messages that the peer sent. It sends each once, in this order; but one that
- * gives up sends a bad verdict ahead of its turn, and nothing more.
+ * The last message that the peer has sent. It sends each one once, in this order; a peer that gives
+ * up sends a bad verdict early, and nothing after it.
  */
 enum remote_stage {
 	REMOTE_SILENT,
@@ -46,49 +47,52 @@ enum remote_stage {
 	REMOTE_GAVE_UP,
 };
 
-/* The state of a session. Initialise with protocol_start(). */
+/* The state of a session. Initialize with protocol_start(). */
 struct protocol {
 	enum role role;
 	enum operation operation;
 	bool verifying; /* the peer has a hello: digests and verdicts are exchanged */
-	bool operates; /* this side performs the operation; not a server in a one-way session, whose
-			  operation is nothing */
+	bool operates;  /* this side performs the operation; false for the server of a one-way
+			   session */
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
-	bool done_posted;    /* MSG_DONE is */
-	bool gave_up;        /* the payload of either direction cannot be had, or be kept */
-	bool connected;      /* a connection stood, so DISCONNECTED will be reported */
-	bool disconnected;   /* it was */
+	bool done_posted;    /* MSG_DONE is posted */
+	bool gave_up;        /* one of the payloads cannot be read or stored */
+	bool connected;      /* the connection stood, so DISCONNECTED will be reported */
+	bool disconnected;   /* DISCONNECTED was reported */
 	bool drained;        /* closing, and no posted work request is outstanding */
-	bool overdue;        /* closing, and the deadline passed once */
-	bool post_failed;    /* a send was refused, or no receive is left; not explained yet */
-	enum status check;   /* what this side found in the incoming payload, or why it gave up */
-	enum status verdict; /* what the peer found in the outgoing payload, once received */
-	enum status status;  /* why the session closes; final once finished */
+	bool overdue;        /* closing, and the first deadline has passed */
+	bool post_failed;    /* a send was refused, or no receive is left; without an explanation so
+				far */
+	enum status check;   /* this side's verdict on the incoming payload, or why it gave up */
+	enum status verdict; /* the peer's verdict on the outgoing payload, once received */
+	enum status status;  /* why the session closes; final in PHASE_FINISHED */
 };
 
 enum event_type {
 	EVENT_ESTABLISHED,
 	EVENT_MR_RECEIVED,
 	EVENT_DONE_RECEIVED,
-	EVENT_VERDICT_RECEIVED, /* status: what the peer found */
-	EVENT_PEER_GAVE_UP,     /* status: its bad verdict, ahead of its MSG_DONE or this side's */
+	EVENT_VERDICT_RECEIVED, /* status: the peer's verdict */
+	EVENT_PEER_GAVE_UP,     /* status: a bad verdict before the peer's MSG_DONE, or before this
+				   side's */
 	EVENT_MR_SENT,
-	EVENT_DONE_DUE, /* operation_runs(), and transfer_done_due() */
+	EVENT_DONE_DUE, /* feed while operation_runs(), when transfer_done_due() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
-	EVENT_VERIFIED, /* LOCAL_VERIFYING is over; status: what was found */
-	EVENT_GAVE_UP,  /* status: the outgoing payload cannot be read, or the incoming one kept */
-	EVENT_FAILED,   /* status: the reason; a completion or the connection failed */
-	EVENT_SEND_REFUSED,    /* a work request could not be posted into the send queue */
-	EVENT_RECEIVE_REFUSED, /* no receive is left: posting them again was refused */
-	EVENT_FLUSHED,         /* a work request was flushed: the connection goes down */
+	EVENT_VERIFIED,     /* verification has ended; status: its result */
+	EVENT_GAVE_UP,      /* status: why the outgoing payload cannot be read, or the incoming one
+			       stored */
+	EVENT_FAILED,       /* status: the reason; a completion or the connection failed */
+	EVENT_SEND_REFUSED, /* a work request could not be posted to the send queue */
+	EVENT_RECEIVE_REFUSED, /* no receive is left, because posting was refused */
+	EVENT_FLUSHED,         /* a work request was flushed: the connection is going down */
 	EVENT_DISCONNECTED,
-	EVENT_DRAINED, /* no posted work request is outstanding, and none will follow */
+	EVENT_DRAINED, /* no work request is outstanding, and none will follow */
 	EVENT_DEADLINE,
 	EVENT_INTERRUPTED,
-	EVENT_TYPES /* how many there are */
+	EVENT_TYPES /* number of events */
 };
 
 struct event {
@@ -103,7 +107,7 @@ enum action {
 	ACTION_SEND_DONE = 1 << 2,
 	ACTION_SEND_VERDICT = 1 << 3,
 	ACTION_DISCONNECT = 1 << 4,
-	ACTION_FORCE_ERROR = 1 << 5, /* force the queue pair into the error state */
+	ACTION_FORCE_ERROR = 1 << 5, /* move the queue pair to the error state */
 };
 
 struct step {
@@ -112,21 +116,21 @@ struct step {
 };
 
 /*
- * The state in which a session begins. `verifying` is false and `operates` is true; where that is
- * not so they are set before the connection is established.
+ * Return the initial state: `verifying` is false and `operates` true. The caller may change both
+ * before the connection is established.
  */
 struct protocol protocol_start(enum role role, enum operation operation);
 
 /*
- * The whole protocol: the state after `event`, and what to do now. Every event is allowed in every
- * state; one that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
+ * Return the state after `event`, and the actions to take. Every event is allowed in every state;
+ * an event that the peer should not have caused ends the session with STATUS_CONTENTS_WRONG.
  */
 struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
- * True if `status` is why the session closes: the first reason counts. But a peer that is lost may
- * have broken the protocol before it went, and the completion that shows it comes only now. And
- * while a refused post has no explanation, any reason explains it.
+ * Return true if `status` is the reason why the session closes: the first reason counts.
+ * Exceptions: a peer that is lost may have broken the protocol before, and the completion that
+ * shows it arrives only now; and any reason explains a refused post that has no explanation yet.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
@@ -136,27 +140,34 @@ bool counts_as_reason(const struct protocol *protocol, enum status status);
  */
 bool operation_runs(const struct protocol *protocol);
 
-/* Names for traces and tests. The strings are static. */
+/* Return a name for traces and tests. The strings are static. */
 const char *event_name(enum event_type type);
 const char *phase_name(enum phase phase);
 const char *local_stage_name(enum local_stage local);
 const char *remote_stage_name(enum remote_stage remote);
 
 /*
- * True while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are there. Behind
- * its own it only confirms, so that a peer that stores slowly does not run out of credits.
+ * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are there.
+ * After its own verdict it only confirms windows, so that a peer that stores slowly does not run
+ * out of credits.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
-/* True while a MSG_WINDOW of the peer is in turn: from its MSG_MR on, unless it gave up. */
+/* Return true while the peer may send MSG_WINDOW: from its MSG_MR on, unless it gave up. */
 bool window_may_come(const struct protocol *protocol);
 
-/* True if all of the incoming payload is here, and was compared with the digest if there is one. */
+/*
+ * Return true if the whole incoming payload has arrived, and was compared with the digest if there
+ * is one.
+ */
 bool protocol_has_verified(const struct protocol *protocol);
-/* True if it matches its digest. */
+/* Return true if the incoming payload matches its digest. */
 bool protocol_verified(const struct protocol *protocol);
 
-/* True if a probe of the peer's adapter would be in the way now; on iWARP it is more often. */
+/*
+ * Return true if a probe of the peer's adapter could break the session now; over iWARP that is so
+ * more often.
+ */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp);
 
 #endif
