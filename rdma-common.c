@@ -650,16 +650,40 @@ void connection_handle(struct connection *connection, enum event_type type, enum
 	follow_step(connection, &before, type, step.actions);
 }
 
+/* ---- Which reason wins ---- */
+
+static void record_cause_list(struct connection *connection, enum cause_rank rank,
+			      const char *format, va_list arguments)
+{
+	if (rank <= connection->cause_rank)
+		return;
+	connection->cause_rank = rank;
+	vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+}
+
+void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	record_cause_list(connection, rank, format, arguments);
+	va_end(arguments);
+}
+
+/* Return the rank of a failure that the state machine counts as the reason now. */
+static enum cause_rank failure_rank(const struct connection *connection)
+{
+	return connection->protocol.phase < PHASE_CLOSING ? CAUSE_FAILURE : CAUSE_BEFORE_LOSS;
+}
+
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	/* where it counts although the session is closing, it takes the place of a lost peer */
-	if (counts_as_reason(&connection->protocol, status) &&
-	    (!connection->cause[0] || connection->protocol.phase >= PHASE_CLOSING))
-		vsnprintf(connection->cause, sizeof(connection->cause), format, arguments);
+	if (counts_as_reason(&connection->protocol, status))
+		record_cause_list(connection, failure_rank(connection), format, arguments);
 	va_end(arguments);
 	connection_handle(connection, EVENT_FAILED, status);
 	return status;
@@ -679,23 +703,15 @@ static void report_refused_post(struct connection *connection)
 {
 	const struct refused_post *post = &connection->refused_post;
 
-	if (post->verb && connection->protocol.status == STATUS_LOCAL_FAILURE &&
-	    !connection->cause[0])
-		snprintf(connection->cause, sizeof(connection->cause), "%s failed: %s", post->verb,
-			 strerror(post->error));
-}
-
-/* Keeps the cause of what becomes an event, unless there is one: the first one counts. */
-static void keep_cause(struct connection *connection, const struct failure *failure)
-{
-	if (failure->status != STATUS_SUCCESS && !connection->cause[0])
-		snprintf(connection->cause, sizeof(connection->cause), "%s", failure->cause);
+	if (post->verb && connection->protocol.status == STATUS_LOCAL_FAILURE)
+		record_cause(connection, CAUSE_REFUSED_POST, "%s failed: %s", post->verb,
+			     strerror(post->error));
 }
 
 /* The payload of a direction cannot be had, or be kept: tells the peer, and ends the session. */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
-	keep_cause(connection, failure);
+	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
 	connection_handle(connection, EVENT_GAVE_UP, failure->status);
 }
 
@@ -919,6 +935,7 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 						 connection->protocol.remote < REMOTE_DONE);
 	const enum remote_stage before = connection->protocol.remote;
 	struct failure failure = { .status = STATUS_SUCCESS };
+	enum cause_rank rank = failure_rank(connection);
 	bool counts;
 
 	if (value == STATUS_SUCCESS && connection->protocol.remote == REMOTE_DONE &&
@@ -943,8 +960,9 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 	counts = counts_as_reason(&connection->protocol, failure.status);
 	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
 			  failure.status);
-	if (counts && connection->protocol.remote != before) /* else it was out of turn */
-		keep_cause(connection, &failure);
+	if (value != STATUS_SUCCESS && counts &&
+	    connection->protocol.remote != before) /* else it was out of turn */
+		record_cause(connection, rank, "%s", failure.cause);
 }
 
 /* A message has arrived in `slot`: `size` bytes. */
@@ -1243,9 +1261,8 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
 	if (connection->protocol.local == LOCAL_VERIFYING) {
-		if (!good) /* counts for more than what the peer says, or its leaving */
-			connection->cause[0] = '\0';
-		keep_cause(connection, failure);
+		if (!good)
+			record_cause(connection, CAUSE_VERIFICATION, "%s", failure->cause);
 		connection_handle(connection, EVENT_VERIFIED, failure->status);
 	} else {
 		give_up(connection, failure);

@@ -100,6 +100,23 @@ enum notification {
 	NOTIFY_ABANDONED = 1 << 8, /* no more will be told */
 };
 
+/*
+ * The rank of a cause. The state machine decides the status of a session (counts_as_reason()); the
+ * cause is its reason in words. record_cause() lets a cause replace one of a lower rank; of two
+ * with the same rank the first one stays.
+ */
+enum cause_rank {
+	CAUSE_NONE,
+	CAUSE_STATUS,       /* the text of the status: no reason is known */
+	CAUSE_REFUSED_POST, /* a refused post, which nothing else explains */
+	CAUSE_FAILURE,      /* the first failure */
+	CAUSE_BEFORE_LOSS,  /* a failure that preceded the loss of the peer, and is seen after it */
+	CAUSE_VERIFICATION, /* the result of this side's verification, whatever the peer says */
+	CAUSE_WITHDRAWN,    /* the peer withdrew, so that a call of the setup failed */
+	CAUSE_RATE,         /* --min-rate was not reached */
+	CAUSE_DEVICE_REMOVED, /* the local device went, so that the peer was lost */
+};
+
 /* Work requests of the operation that are posted at a time, with one doorbell. */
 #define BATCH 32
 
@@ -161,7 +178,8 @@ struct connection {
 	bool stepped; /* a step of the state machine, or of a clock, since all was looked at */
 	struct transfer transfer;
 	struct figures figures;
-	char cause[CAUSE_SIZE]; /* the first failure in words; empty: none, until it is joined */
+	enum cause_rank cause_rank;
+	char cause[CAUSE_SIZE]; /* why the session failed; empty: no reason so far */
 	/* A post that was refused; it is the cause if nothing else explains the end. */
 	struct refused_post {
 		const char *verb; /* NULL: none was */
@@ -226,8 +244,14 @@ void handle_notifications(struct connection *connection);
  */
 void connection_handle(struct connection *connection, enum event_type type, enum status status);
 
-/* Records why the session fails, in words, and ends it; returns `status`. As connection_handle().
+/*
+ * Record the cause of the session's status, in words, unless one of the same or of a higher rank is
+ * recorded. As connection_handle(), or once the thread has ended.
  */
+void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Record why the session fails, and end it. Return `status`. As connection_handle(). */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
 

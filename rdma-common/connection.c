@@ -639,12 +639,11 @@ static enum status explain_loss(struct connection *connection, enum status statu
 {
 	if (status == STATUS_LOCAL_FAILURE && connection->withdrawn) {
 		status = STATUS_PEER_LOST;
-		snprintf(connection->cause, sizeof(connection->cause), "%s",
-			 status_describe(status));
+		record_cause(connection, CAUSE_WITHDRAWN, "%s", status_describe(status));
 	}
 	if (status != STATUS_PEER_LOST || !connection->device_removed)
 		return status;
-	snprintf(connection->cause, sizeof(connection->cause), "%s", DEVICE_REMOVED);
+	record_cause(connection, CAUSE_DEVICE_REMOVED, DEVICE_REMOVED);
 	return STATUS_LOCAL_FAILURE;
 }
 
@@ -657,14 +656,16 @@ static enum status judge_rate(struct connection *connection, enum status status)
 	if (status != STATUS_SUCCESS || wanted <= 0)
 		return status;
 	if (!connection->protocol.operates)
-		snprintf(connection->cause, sizeof(connection->cause),
-			 "--min-rate cannot be judged: with the client's --one-way this side has "
-			 "no operation; give it to the client");
+		record_cause(
+			connection, CAUSE_RATE,
+			"--min-rate cannot be judged: with the client's --one-way this side has "
+			"no operation; give it to the client");
 	else if (rate < wanted)
-		snprintf(connection->cause, sizeof(connection->cause),
-			 "slower than --min-rate: %.6g Gbit/s instead of %.6g; the contents are "
-			 "right",
-			 rate / 1e9, wanted / 1e9);
+		record_cause(
+			connection, CAUSE_RATE,
+			"slower than --min-rate: %.6g Gbit/s instead of %.6g; the contents are "
+			"right",
+			rate / 1e9, wanted / 1e9);
 	else
 		return STATUS_SUCCESS;
 	return STATUS_TOO_SLOW;
@@ -680,9 +681,7 @@ enum status connection_join(struct connection *connection)
 	console_draw(connection->log.console, ""); /* remove the progress line, if one is shown */
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
-	if (!connection->cause[0])
-		snprintf(connection->cause, sizeof(connection->cause), "%s",
-			 status_describe(status));
+	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));
 	connection_end_counting(connection); /* unless the verdict did that */
 	connection->status = status;
 	return status;
