@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The thread of a connection, in the order of a session: what is posted; how events drive the state
- * machine (rdma-common/protocol.c); messages and completions; both payloads; deadlines and probes;
- * the thread's turns. The rooms in rdma-common/ hold the rest, connection the main thread's part.
+ * The thread of a connection, in the order of a session: posting; events and the state machine
+ * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
+ * clocks; the loop. The rooms in rdma-common/ have the rest, connection the main thread's part.
  *
- * Three error conventions are in use. librdmacm and ibv_get_cq_event(3) return -1 and set
+ * The libraries have three error conventions. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
  * an errno value, or in some drivers another number: see verb_error(). ibv_poll_cq(3) returns a
  * negative number and no reason.
@@ -21,65 +21,65 @@
 #include <sys/eventfd.h>
 
 /*
- * An idle peer's adapter is probed after this time, then after twice as long each time, up to this
- * part of --timeout.
+ * Time after which an idle peer's adapter is probed. It doubles with each probe, up to this part of
+ * --timeout.
  */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
-/* The time that a connection that has failed, or that is overdue, may take to close. */
+/* Time that a failed or overdue connection may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /*
- * Who is held up by a disk, or a pipe, of its own gives up by this part of --timeout before the
- * time is up, and by what may pass before the peer is told that something has moved: the peer's
- * time may be up first, which would not know why.
+ * A side that is blocked on its own disk or pipe gives up earlier than its peer, by this part of
+ * --timeout and by the delay of a MSG_WINDOW: otherwise the peer, which cannot know the reason,
+ * might time out first.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
-/* How often it is shown how far a session is. */
+/* Interval between two reports of progress. */
 #define PROGRESS_MILLISECONDS 250
 /*
- * In one turn: completions that are taken off the completion queue at a time, and in all, so that
- * nothing waits for long. Of each ring one piece is filled, or emptied, of HELPER_BUFFER at most.
+ * Limits of one turn, so that nothing waits for long: completions that are polled at a time, and in
+ * all. Of each ring at most one piece of HELPER_BUFFER is filled or emptied.
  */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
-/* Turns without a wait between two looks at the descriptors, with --busy-poll. */
+/* With --busy-poll: turns between two looks at the descriptors. */
 #define TURNS_PER_LOOK 1000
 
 /*
- * The messages of a session, and what each waits for:
+ * The messages of a session, and what each one waits for:
  *
  *     client                                            server
  *     connect request, with a hello        ------->     hello_refusal(), or
- *                                          <-------     accepted, with a hello
+ *                                          <-------     acceptance, with a hello
  *     MSG_MR: address, length, rkey        ------->
- *                                          <-------     MSG_MR, once the client's is here
+ *                                          <-------     MSG_MR, after the client's
  *     RDMA WRITE or READ                   <=====>      RDMA WRITE or READ
- *     MSG_DONE: digest                     ------->     behind a WRITE, or when a READ completed
+ *     MSG_DONE: digest                     ------->     after a WRITE, or a completed READ
  *                                          <-------     MSG_DONE: digest
- *     meanwhile each tells the other by MSG_WINDOW how far the streams are (transfer.h), and
- *     behind its MSG_VERDICT, until the other's is here, that it has received those
- *     both verify what they received, each once its own MSG_DONE is sent and the peer's is here
+ *     meanwhile each side reports the progress of both streams by MSG_WINDOW (transfer.h); after
+ *     its MSG_VERDICT it only confirms the peer's, until the peer's MSG_VERDICT arrives
+ *     each side verifies its payload, once its own MSG_DONE is sent and the peer's is here
  *     MSG_VERDICT                          <------>     MSG_VERDICT
- *     (or a bad one at any time behind MSG_MR, from a side that gives up)
+ *     (a side that gives up sends a bad one at any time after its MSG_MR)
  *     disconnects, once it has both        ------->     waits for that
  *
- * The thread of a connection goes round one loop (run_session()):
+ * The thread of a connection runs one loop (run_session()):
  *
- *     wait      for a completion, for the main thread's news, for a helper, or until a time is due
- *     take      completions and news: each an event for the state machine or the transfer
+ *     wait      for a completion, a notification, a helper, or the next clock
+ *     take      completions and notifications: events of the state machine or the transfer
  *     fill      a piece of the outgoing ring
- *     empty     a piece of the incoming ring: copy it, verify the copy, have it stored
- *     clocks    the deadline, the end of what is timed, a probe
- *     advance   post whatever is due by now: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
+ *     empty     a piece of the incoming ring: copy it, verify the copy, let a helper store it
+ *     clocks    the deadline, the end of a timed operation, a probe
+ *     advance   post everything that is due: MSG_MR, the operation, MSG_WINDOW, MSG_DONE,
  *               MSG_VERDICT; disconnect
  *
- * Only the first step waits, and that only when a turn had nothing to do. What else takes its time
- * comes at most once in a session (ibv_dereg_mr, rdma_disconnect), or once in --interval.
+ * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
+ * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once in --interval.
  */
 
 /* ---- Work requests ---- */
 
-/* The kind of a work request, in the upper bits of its wr_id. The lower bits are its detail: */
+/* The kind of a work request, in the upper bits of its wr_id. The lower bits are the detail: */
 enum wr_kind {
 	WR_RECEIVE,   /* the slot */
 	WR_MESSAGE,   /* the type */
@@ -104,7 +104,7 @@ static uint64_t wr_detail(uint64_t wr_id)
 	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
 }
 
-/* A name for messages. The string is static. */
+/* Return a name for messages. The string is static. */
 static const char *wr_name(uint64_t wr_id, enum operation operation)
 {
 	switch (wr_kind(wr_id)) {
@@ -119,18 +119,18 @@ static const char *wr_name(uint64_t wr_id, enum operation operation)
 	}
 }
 
-/* True if a completion that failed shows no more than that. */
+/* Return true if a failed completion only shows that the connection has broken. */
 static bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
 {
 	return completion->status == IBV_WC_WR_FLUSH_ERR ||
-	       /* the receive buffers of a program that is killed go before its queue pair */
+	       /* a killed program loses its receive buffers before its queue pair */
 	       completion->status == IBV_WC_REM_OP_ERR ||
-	       /* how soft-iWARP reports that the TCP connection has broken */
+	       /* soft-iWARP reports a broken TCP connection in this way */
 	       (iwarp && completion->status == IBV_WC_LOC_QP_OP_ERR &&
 		wr_kind(completion->wr_id) != WR_RECEIVE);
 }
 
-/* Whose failure another completion that failed is (ibv_poll_cq(3)). */
+/* Return which side another failed completion blames (ibv_poll_cq(3)). */
 static enum status completion_status(const struct ibv_wc *completion)
 {
 	switch (completion->status) {
@@ -143,7 +143,7 @@ static enum status completion_status(const struct ibv_wc *completion)
 	case IBV_WC_REM_ABORT_ERR:
 		return STATUS_PEER_LOST;
 	case IBV_WC_LOC_LEN_ERR:   /* a message larger than any of this protocol... */
-	case IBV_WC_LOC_QP_OP_ERR: /* ...and what Soft-RoCE makes of it */
+	case IBV_WC_LOC_QP_OP_ERR: /* ...as Soft-RoCE reports it */
 		return wr_kind(completion->wr_id) == WR_RECEIVE ? STATUS_CONTENTS_WRONG
 								: STATUS_LOCAL_FAILURE;
 	default:
@@ -151,7 +151,7 @@ static enum status completion_status(const struct ibv_wc *completion)
 	}
 }
 
-/* A scatter/gather element for `size` bytes at `offset` of a region. */
+/* Return a scatter/gather element for `size` bytes at `offset` of a region. */
 static struct ibv_sge make_sge(const struct region *region, uint64_t offset, uint64_t size)
 {
 	struct ibv_sge sge = {
@@ -180,7 +180,7 @@ static void count_wire_progress(struct connection *connection);
  * CLOSING's second deadline ends the wait for a request that never completes.
  */
 
-/* The time of this turn. One in which nothing has come does not read it: that may take longer. */
+/* Read the time of this turn. A turn in which nothing has arrived does not read it. */
 static void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -227,13 +227,16 @@ static int post_send(struct connection *connection, struct ibv_send_wr *request)
 	return error;
 }
 
-/* IBV_SEND_INLINE if so many bytes fit into a work request. */
+/* Return IBV_SEND_INLINE if `size` bytes fit into a work request. */
 static unsigned int inline_flag(const struct connection *connection, uint64_t size)
 {
 	return size <= connection->limits.inline_size ? IBV_SEND_INLINE : 0;
 }
 
-/* Each type has a slot of its own and is in flight once at a time, so none is overwritten there. */
+/*
+ * Post a message. Each type has a slot of its own, and one message in flight, so that none is
+ * overwritten.
+ */
 static int post_message(struct connection *connection, const struct message *message)
 {
 	uint64_t offset = (SEND_SLOT + (uint64_t)message->type) * SLOT_SIZE;
@@ -251,7 +254,7 @@ static int post_message(struct connection *connection, const struct message *mes
 	return post_send(connection, &request);
 }
 
-/* Sends address, length and rkey of the region that the peer may write to, or read from. */
+/* Send address, length and rkey of the region that the peer may write to or read from. */
 static int send_mr(struct connection *connection)
 {
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
@@ -263,15 +266,15 @@ static int send_mr(struct connection *connection)
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
 		.produced = connection->protocol.verifying ? produced : 0,
-		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* none in one way of --one-way */
+		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* 0: --one-way */
 	};
 
 	return post_message(connection, &message);
 }
 
 /*
- * Writes the common part of all work requests of the operation: once, it costs nothing later. A
- * client that stays silent costs no memory for them.
+ * Prepare the constant fields of all work requests of the operation, which then cost nothing in the
+ * loop. This allocates: a client that stays silent costs no memory.
  */
 static void prepare_batch(struct connection *connection)
 {
@@ -300,7 +303,7 @@ static void prepare_batch(struct connection *connection)
 	}
 }
 
-/* Makes the work requests of a run. */
+/* Fill in the work requests of a run. */
 static void make_requests(const struct connection *connection, struct ibv_send_wr *requests,
 			  const struct transfer_run *run)
 {
@@ -324,8 +327,8 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 }
 
 /*
- * Make a list of the work requests that may be posted now, BATCH at most. Return how many; `more`
- * says whether others may be posted behind them.
+ * List the work requests that may be posted now, at most BATCH. Return their number; `more`: others
+ * may be posted after them.
  */
 static unsigned int make_batch(struct connection *connection, bool *more)
 {
@@ -345,7 +348,10 @@ static unsigned int make_batch(struct connection *connection, bool *more)
 	return count;
 }
 
-/* Posts the first `count` work requests of the list, of `bytes` in all. 0 or an errno value. */
+/*
+ * Post the first `count` work requests of the list, which carry `bytes`. Return 0 or an errno
+ * value.
+ */
 static int post_batch(struct connection *connection, unsigned int count, uint64_t bytes)
 {
 	struct ibv_send_wr *requests = connection->batch->requests;
@@ -364,7 +370,9 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	return 0;
 }
 
-/* Look at every clock in the next turn: one was set, and may be due before all that are known. */
+/*
+ * Look at every clock in the next turn, because a clock was set that may be due before all others.
+ */
 static void look_at_clocks(struct connection *connection)
 {
 	connection->due = INT64_MIN;
@@ -436,7 +444,7 @@ static void note_posting(struct connection *connection, uint64_t position)
 		figures->pass_posted = connection->now_nanoseconds;
 }
 
-/* Posts what may be posted of the operation. 0 or an errno value. */
+/* Post all of the operation that may be posted now. Return 0 or an errno value. */
 static int continue_operation(struct connection *connection)
 {
 	const uint64_t *posted = &connection->transfer.operation.posted;
@@ -455,13 +463,13 @@ static int continue_operation(struct connection *connection)
 	return error;
 }
 
-/* There is one slot for it. */
+/* Return true if a MSG_WINDOW may be posted; there is one slot for it. */
 static bool window_is_allowed(const struct connection *connection)
 {
 	return window_may_be_sent(&connection->protocol) && !connection->window_outstanding;
 }
 
-/* The peer is told how far this side is, if that is due. */
+/* Report progress to the peer if a MSG_WINDOW is due. */
 static int send_window(struct connection *connection)
 {
 	int64_t time = transfer_window_time(&connection->transfer, connection->now);
@@ -470,14 +478,14 @@ static int send_window(struct connection *connection)
 	connection->window_time = time;
 	if (time > connection->now || !window_is_allowed(connection))
 		return 0;
-	count_wire_progress(connection); /* the peer may owe more behind it */
+	count_wire_progress(connection); /* after the window the peer may owe more */
 	message = (struct message){ .type = MSG_WINDOW };
 	message.window = transfer_window(&connection->transfer);
 	connection->window_outstanding = true;
 	return post_message(connection, &message);
 }
 
-/* Sends MSG_DONE, with the digest of the outgoing payload and its length if the peer wants them. */
+/* Send MSG_DONE, with the digest of the outgoing payload and its length if the peer wants them. */
 static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
@@ -497,7 +505,7 @@ bool operation_completed(const struct connection *connection)
 	       transfer_done_due(&connection->transfer);
 }
 
-/* Of the port that the connection uses. */
+/* Read the counters of the connection's port. */
 static void read_counters(const struct connection *connection, struct counters *counters)
 {
 	const struct rdma_cm_id *id = connection->id;
@@ -529,7 +537,8 @@ struct counters connection_growth(const struct connection *connection)
 	return counters_growth(&counting->before, &counting->after);
 }
 
-/* Ends counting. The errors that the port has counted, and 1; 0: it was not asked, or counts none.
+/*
+ * End counting. Return 1 + the errors that the port has counted; 0: not requested, or not counted.
  */
 static uint64_t count_errors(struct connection *connection)
 {
@@ -540,7 +549,9 @@ static uint64_t count_errors(struct connection *connection)
 	return growth.any ? counters_errors(&growth) + 1 : 0;
 }
 
-/* What this side found in the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or keep it.
+/*
+ * Send this side's verdict on the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or store
+ * it.
  */
 static int send_verdict(struct connection *connection)
 {
@@ -555,7 +566,7 @@ static int send_verdict(struct connection *connection)
 	return post_message(connection, &verdict);
 }
 
-/* Reports the interval that has run until now; the next one begins. */
+/* Report the interval that ends now, and begin the next one. */
 static void end_interval(struct connection *connection)
 {
 	int64_t started = connection->figures.started, now = connection->now_nanoseconds;
@@ -581,7 +592,7 @@ static void end_interval(struct connection *connection)
 	connection->interval_bytes = completed;
 }
 
-/* The operation is at its end, and so is the last interval, however short it is. */
+/* End the last interval, however short, with the operation. */
 static void end_intervals(struct connection *connection)
 {
 	if (connection->interval_time != INT64_MAX)
@@ -589,7 +600,7 @@ static void end_intervals(struct connection *connection)
 	connection->interval_time = INT64_MAX;
 }
 
-/* All of the operation has completed: report that, once. */
+/* Report, once, that all of the operation has completed. */
 static void end_operation(struct connection *connection)
 {
 	end_intervals(connection);
@@ -597,7 +608,7 @@ static void end_operation(struct connection *connection)
 		print_status(&connection->log, "send completed successfully.");
 }
 
-/* The peer's region is known: the operation is posted from now on. */
+/* Begin to post the operation: the peer's region is known. */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
@@ -620,7 +631,7 @@ uint64_t outstanding_sends(const struct connection *connection)
 	return transfer_outstanding(&connection->transfer) + connection->outstanding_messages;
 }
 
-/* Follows up a step, besides its actions: traces and clocks. */
+/* Follow up a step, besides its actions: traces, clocks. */
 static void follow_step(struct connection *connection, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
@@ -633,7 +644,10 @@ static void follow_step(struct connection *connection, const struct protocol *be
 			    remote_stage_name(now->remote));
 	if (type == EVENT_DONE_DUE && operation_completed(connection))
 		end_operation(connection);
-	/* closing is bounded as a whole, and again when the peer has left or it is forced */
+	/*
+	 * closing has a deadline of its own, and another one after the peer's disconnection or by
+	 * force
+	 */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
 		begin_wait(connection, now_milliseconds());
@@ -698,7 +712,7 @@ static void note_refused_post(struct connection *connection, enum event_type eve
 	connection_handle(connection, event, STATUS_SUCCESS);
 }
 
-/* At the end of the session: name the refused post as the cause if nothing has explained it. */
+/* At the end of the session, record the refused post as the cause if nothing has explained it. */
 static void report_refused_post(struct connection *connection)
 {
 	const struct refused_post *post = &connection->refused_post;
@@ -708,7 +722,7 @@ static void report_refused_post(struct connection *connection)
 			     strerror(post->error));
 }
 
-/* The payload of a direction cannot be had, or be kept: tells the peer, and ends the session. */
+/* Give up: a payload cannot be read or stored. Notify the peer, and end the session. */
 static void give_up(struct connection *connection, const struct failure *failure)
 {
 	record_cause(connection, CAUSE_FAILURE, "%s", failure->cause);
@@ -718,16 +732,16 @@ static void give_up(struct connection *connection, const struct failure *failure
 /* ---- When --timeout expires ---- */
 
 /*
- * The rule: a session fails when it has waited for --timeout. Its wait begins anew
- * - at each step of the state machine until it closes, and with a MSG_WINDOW that moves something;
- * - with a completion, unless the program of the peer owes something: its adapter answers also for
- *   a program that stands still;
+ * The rule: a session fails after a wait of --timeout. The wait restarts
+ * - with each step of the state machine until closing, and with a MSG_WINDOW that moves something;
+ * - with a completion, unless the peer's program owes something: its adapter completes requests
+ *   even if the program is stopped;
  * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
  *   something.
- * Where this side waits for a disk or a pipe of its own alone, it gives up earlier, by
- * OWN_DELAYS_PER_TIMEOUT, and says so: the peer's wait ends later, with that reason. Closing has
- * CLOSING_MILLISECONDS, and again when the peer has left or the queue pair is forced into the
- * error state. The state machine knows the end that each deadline leads to: expire() in protocol.c.
+ * A side that waits only for its own disk or pipe gives up earlier (OWN_DELAYS_PER_TIMEOUT) and
+ * reports that reason, before the peer's wait ends. Closing may take CLOSING_MILLISECONDS, and the
+ * same again after the peer's disconnection, or after the queue pair was forced into the error
+ * state. expire() in protocol.c decides what each deadline leads to.
  */
 
 /* Begin the wait at `now`, in milliseconds. */
@@ -746,7 +760,9 @@ static void begin_wait(struct connection *connection, int64_t now)
 	connection->due = earlier(connection->due, connection->probe_time);
 }
 
-/* Begin the wait at `time`, when `mover` moved something, unless somebody above it is a debtor. */
+/*
+ * Begin the wait at `time`, when `mover` moved something, unless a debtor above it owes something.
+ */
 static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
 {
 	if (transfer_debtor(&connection->transfer) <= mover)
@@ -754,9 +770,9 @@ static void count_progress(struct connection *connection, enum debtor mover, int
 }
 
 /*
- * Count the latest completion. A turn only notes its time, because what the peer owes changes with
- * messages alone: it counts before a MSG_WINDOW is sent, and before a deadline is looked at. All
- * other messages begin the wait themselves.
+ * Count the latest completion, whose time a turn only notes. Call this before a MSG_WINDOW is sent,
+ * because the peer may owe more after it, and before a deadline is checked. Every other message
+ * begins the wait itself.
  */
 static void count_wire_progress(struct connection *connection)
 {
@@ -765,7 +781,9 @@ static void count_wire_progress(struct connection *connection)
 	connection->wire_time = 0;
 }
 
-/* Return the deadline of a wait for this side's own disk or pipe: without a helper, the same. */
+/*
+ * Return the deadline of a wait for this side's own disk or pipe; without a helper it is the same.
+ */
 static int64_t own_deadline(const struct connection *connection)
 {
 	if (!connection->outgoing.helper && !connection->incoming.helper)
@@ -774,7 +792,10 @@ static int64_t own_deadline(const struct connection *connection)
 	       timeout_milliseconds(connection->options) / OWN_DELAYS_PER_TIMEOUT;
 }
 
-/* Return in words what this side's own disk or pipe holds up; NULL: it waits for the peer. */
+/*
+ * Return a text about this side's own disk or pipe if the session waits for it; NULL: it waits for
+ * the peer.
+ */
 static const char *own_delay(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -824,7 +845,7 @@ static void check_deadline(struct connection *connection)
 
 /* ---- The next clock ---- */
 
-/* Return the time of the next clock that is due; `own` is own_deadline(), or later. */
+/* Return the time of the next clock; `own` is own_deadline(), or later. */
 static int64_t next_clock(const struct connection *connection, int64_t own)
 {
 	int64_t due = earlier(connection->deadline, own);
@@ -837,7 +858,7 @@ static int64_t next_clock(const struct connection *connection, int64_t own)
 	return due;
 }
 
-/* Return the time until which the thread may wait, if nothing else happens. */
+/* Return the time until which the thread may wait if nothing happens. */
 static int64_t session_due(const struct connection *connection)
 {
 	int64_t due = connection->due;
@@ -845,7 +866,7 @@ static int64_t session_due(const struct connection *connection)
 	if (due <= connection->now) {
 		int64_t own = own_deadline(connection);
 
-		/* else it has been looked at, and the peer is waited for */
+		/* a deadline that has passed without effect: the peer is late, not the disk */
 		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
 	}
 	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
@@ -853,7 +874,7 @@ static int64_t session_due(const struct connection *connection)
 
 /* ---- What arrives ---- */
 
-/* How far the peer is. Only what moves extends the deadline. */
+/* Handle the peer's MSG_WINDOW. Only a window that moves something extends the deadline. */
 static void handle_window(struct connection *connection, unsigned int slot,
 			  const struct window *window)
 {
@@ -870,21 +891,21 @@ static void handle_window(struct connection *connection, unsigned int slot,
 		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
 	}
-	if (protocol->phase >= PHASE_CLOSING) /* overtaken by the disconnection */
+	if (protocol->phase >= PHASE_CLOSING) /* the disconnection has overtaken it */
 		return;
 	if (connection->transfer.moves != moves)
 		begin_wait(connection, connection->now);
 	error = post_receive(connection, slot);
-	if (error && !connection->outstanding_receives) /* else the others do */
+	if (error && !connection->outstanding_receives) /* else the other receives are enough */
 		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
-/* The peer announced its region, which is looked at before it is used. */
+/* Handle the peer's MSG_MR: validate its region. */
 static void handle_mr(struct connection *connection, const struct message *message)
 {
 	const struct protocol *protocol = &connection->protocol;
 	uint64_t length = connection->transfer.plan.incoming.length;
-	/* a program without a hello has all of it there, and does not say so */
+	/* a program without a hello has the whole region filled, and does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
 	uint64_t produced = protocol->verifying ? message->produced : length;
 	const char *wrong = NULL;
@@ -906,7 +927,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
-/* The peer has operated to the end, and so says how much it has sent. */
+/* Handle the peer's MSG_DONE: its operation is complete, and it states the bytes that it sent. */
 static void handle_done(struct connection *connection, const struct message *message)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -914,9 +935,9 @@ static void handle_done(struct connection *connection, const struct message *mes
 	uint64_t bytes = message->length;
 	const char *wrong = NULL;
 
-	if (!protocol->verifying) /* a program without a hello does not say */
+	if (!protocol->verifying) /* a program without a hello does not state it */
 		bytes = incoming->present ? incoming->length : 0;
-	/* a side that gave up does not know the peer's numbers any more */
+	/* after giving up, this side no longer tracks the peer's positions */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
 		connection->peer_digest = message->value;
 		wrong = transfer_accept_done(&connection->transfer, bytes);
@@ -928,7 +949,7 @@ static void handle_done(struct connection *connection, const struct message *mes
 	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
-/* The peer's verdict on the outgoing payload, or that it gave up before it could have one. */
+/* Handle the peer's verdict on the outgoing payload, or its early one if it gave up. */
 static void handle_verdict(struct connection *connection, uint64_t value)
 {
 	bool early = value != STATUS_SUCCESS && (!connection->protocol.done_posted ||
@@ -965,7 +986,7 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 		record_cause(connection, rank, "%s", failure.cause);
 }
 
-/* A message has arrived in `slot`: `size` bytes. */
+/* Handle a message of `size` bytes in `slot`. */
 static void handle_message(struct connection *connection, unsigned int slot, uint32_t size)
 {
 	const uint8_t *wire = connection->control.memory + (size_t)slot * SLOT_SIZE;
@@ -996,7 +1017,7 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	}
 }
 
-/* Measures the operation: bytes have completed. */
+/* Measure the operation after a completion. */
 static void measure(struct connection *connection)
 {
 	struct figures *figures = &connection->figures;
@@ -1019,7 +1040,7 @@ double operation_rate(const struct connection *connection)
 	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
 }
 
-/* Work requests of the operation have completed. */
+/* Follow up completions of the operation. */
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
@@ -1031,7 +1052,7 @@ static void handle_operation_completion(struct connection *connection)
 		end_operation(connection);
 }
 
-/* A message has been sent. Of verdict and window no status line is printed. */
+/* Follow up a message that was sent. Verdict and window print no status line. */
 static void handle_message_completion(struct connection *connection, enum message_type type)
 {
 	static const enum event_type events[] = {
@@ -1049,7 +1070,10 @@ static void handle_message_completion(struct connection *connection, enum messag
 	connection_handle(connection, events[type], STATUS_SUCCESS);
 }
 
-/* Of a failed completion only wr_id, status, qp_num and vendor_err mean anything. */
+/*
+ * Handle a failed completion. If the status is an error, only wr_id, status, qp_num and vendor_err
+ * are valid.
+ */
 static void handle_failed_completion(struct connection *connection, const struct ibv_wc *completion)
 {
 	const char *name = wr_name(completion->wr_id, connection->protocol.operation);
@@ -1062,7 +1086,7 @@ static void handle_failed_completion(struct connection *connection, const struct
 
 	if (wr_kind(completion->wr_id) == WR_OPERATION)
 		connection->operation_failed = true;
-	if (!receive) /* of receives there are too many */
+	if (!receive) /* flushed receives are too many to trace */
 		print_trace(&connection->log, "%s: %s", name,
 			    ibv_wc_status_str(completion->status));
 	if (connection_has_broken(completion, connection->limits.iwarp))
@@ -1075,9 +1099,9 @@ static void handle_failed_completion(struct connection *connection, const struct
 }
 
 /*
- * True if a MSG_DONE that failed counts as sent. The tutorial's program leaves as soon as it has
- * it, and soft-iWARP in Linux calls what it has sent failed when the connection is closed right
- * behind it. Over iWARP a completion says no more than that TCP has the message, anyway.
+ * Return true if a MSG_DONE that failed counts as sent. The tutorial's program disconnects as soon
+ * as it has this message, and soft-iWARP in Linux then reports the send as failed. Over iWARP a
+ * completion only says that TCP has the message anyway.
  */
 static bool counts_as_sent(const struct connection *connection, const struct ibv_wc *completion)
 {
@@ -1089,14 +1113,14 @@ static bool counts_as_sent(const struct connection *connection, const struct ibv
 	       !connection->operation_failed;
 }
 
-/* One work request, or several of the operation, completed or were flushed. */
+/* Count one completed or flushed work request, or several of the operation. */
 static void count_completion(struct connection *connection, uint64_t wr_id)
 {
 	switch (wr_kind(wr_id)) {
 	case WR_RECEIVE:
 		connection->outstanding_receives--;
 		break;
-	case WR_OPERATION: /* in order: all before it have completed as well */
+	case WR_OPERATION: /* in order: it stands for all requests before it */
 		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
 		break;
 	default:
@@ -1123,18 +1147,17 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 	case WR_OPERATION:
 		handle_operation_completion(connection);
 		break;
-	case WR_PROBE: /* the path and the adapter work; the deadline is for the program there */
+	case WR_PROBE: /* path and adapter work; the deadline is for the peer's program */
 		break;
 	}
 }
 
-/* ---- News, from the main thread ---- */
+/* ---- Notifications from the main thread ---- */
 
 /*
- * Connection establishment failed. If the connection stands already, nothing has happened to it:
- * Linux since 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address,
- * be it for a moment. Whether the peer can be reached is for the transport's retries and the
- * deadline to find out.
+ * Handle a failed establishment. If the connection stands already, ignore it: Linux since 6.0
+ * reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
+ * moment. The transport's retries and the deadline decide whether the peer can be reached.
  */
 static void handle_not_established(struct connection *connection)
 {
@@ -1167,8 +1190,8 @@ static void handle_not_accepted(struct connection *connection)
 }
 
 /*
- * The client has taken its request back. Behind ESTABLISHED, over InfiniBand and RoCE, it means
- * that the peer's end was gone before it could disconnect.
+ * Handle a client that has withdrawn its request. After ESTABLISHED, over InfiniBand and RoCE, the
+ * event means that the peer's end is gone before it could disconnect.
  */
 static void handle_rejected(struct connection *connection)
 {
@@ -1180,8 +1203,9 @@ static void handle_rejected(struct connection *connection)
 }
 
 /*
- * What a responder reports (InfiniBand Architecture Specification, affiliated asynchronous errors):
- * an opcode that is unknown or out of turn, a key that is wrong, more READs than were agreed.
+ * Return true for an event that the responder raises because of the peer (InfiniBand Architecture
+ * Specification, affiliated asynchronous errors): an unknown or unexpected opcode, a wrong key,
+ * more READs than were agreed.
  */
 static bool is_peers_fault(enum ibv_event_type type)
 {
@@ -1192,7 +1216,7 @@ static void handle_device_event(struct connection *connection)
 {
 	const struct device_event *event = &connection->device_event;
 
-	if (connection->limits.iwarp) /* over TCP, a broken connection is one */
+	if (connection->limits.iwarp) /* over TCP, every event means a broken connection */
 		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 	else if (is_peers_fault(event->type))
 		connection_fail(connection, STATUS_CONTENTS_WRONG,
@@ -1229,14 +1253,16 @@ void handle_notifications(struct connection *connection)
 
 /* ---- Both payloads ---- */
 
-/* Fills a piece of the outgoing ring, or has it filled. True: something was done. */
+/*
+ * Fill a piece of the outgoing ring, or let the helper fill it. Return true if something was done.
+ */
 static bool fill_ring(struct connection *connection)
 {
-	struct failure failure; /* no 512 bytes are cleared in each turn */
+	struct failure failure; /* not initialized: clearing 512 bytes in each turn is slow */
 	bool moved;
 
 	if (transfer_source_ended(&connection->transfer))
-		return false; /* the operation may repeat what is in the ring */
+		return false; /* a repeated operation sends the bytes in the ring again */
 	failure.status = STATUS_SUCCESS;
 	if (connection->protocol.phase >= PHASE_CLOSING || connection->protocol.gave_up)
 		return helper_discard(connection->outgoing.helper);
@@ -1248,7 +1274,7 @@ static bool fill_ring(struct connection *connection)
 	return moved;
 }
 
-/* All of it has come, or why that failed: what is shown of it, and what the session learns. */
+/* End the incoming payload, complete or failed: print it, and feed the event. */
 static void end_incoming(struct connection *connection, const struct failure *failure)
 {
 	struct incoming *incoming = &connection->incoming;
@@ -1256,7 +1282,7 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	bool good = failure->status == STATUS_SUCCESS;
 
 	incoming->failed = !good;
-	/* first: the verdict may end the session */
+	/* print first: the verdict may end the session */
 	if (incoming->begun &&
 	    (good || excerpt->size == connection->transfer.sink.stream.plan.length))
 		print_payload(&connection->log, excerpt);
@@ -1269,7 +1295,7 @@ static void end_incoming(struct connection *connection, const struct failure *fa
 	}
 }
 
-/* Deregisters the incoming payload, so that the peer can change nothing of what is verified. */
+/* Deregister the incoming region, so that the peer cannot change what is being verified. */
 static enum status withdraw_incoming(struct connection *connection, struct failure *failure)
 {
 	struct region *incoming = &connection->incoming_ring;
@@ -1284,14 +1310,16 @@ static enum status withdraw_incoming(struct connection *connection, struct failu
 	return STATUS_SUCCESS;
 }
 
-/* The first piece of the payload is about to be taken. False: it cannot be, which was told. */
+/*
+ * Prepare to take the first piece of the payload. Return false if that failed and the session ends.
+ */
 static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
 
 	if (transfer_verified_in_place(&connection->transfer)) {
 		withdraw_incoming(connection, &failure);
-		read_clock(connection); /* that may have taken long */
+		read_clock(connection); /* deregistration may have taken long */
 	}
 	look_at_clocks(connection); /* with a helper, own_deadline() is earlier */
 	if (failure.status == STATUS_SUCCESS)
@@ -1302,7 +1330,7 @@ static bool begin_incoming(struct connection *connection)
 	return failure.status == STATUS_SUCCESS;
 }
 
-/* True if the incoming ring may be looked at. */
+/* Return true if pieces of the incoming ring may be taken. */
 static bool may_empty(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -1318,8 +1346,8 @@ static bool may_empty(const struct connection *connection)
 }
 
 /*
- * True if the session has failed whatever the payload is: a signal, a deadline, a device that is
- * gone. Of a peer that was lost all may have come.
+ * Return true if the session has failed whatever the payload is: by a signal, a deadline, a removed
+ * device. If only the peer was lost, the whole payload may be here.
  */
 static bool is_check_in_vain(const struct protocol *protocol)
 {
@@ -1327,16 +1355,18 @@ static bool is_check_in_vain(const struct protocol *protocol)
 	       protocol->status != STATUS_PEER_LOST;
 }
 
-/* Takes a piece out of the incoming ring, or goes on with one. True: something was done. */
+/*
+ * Take a piece out of the incoming ring, or continue with one. Return true if something was done.
+ */
 static bool empty_ring(struct connection *connection)
 {
 	bool checking = connection->protocol.local == LOCAL_VERIFYING;
 	struct incoming *incoming = &connection->incoming;
-	struct failure failure; /* as above */
+	struct failure failure; /* not initialized, as in fill_ring() */
 
 	failure.status = STATUS_SUCCESS;
 	if (checking && is_check_in_vain(&connection->protocol)) {
-		helper_cancel(incoming->helper); /* no disk, nor reader, is waited for */
+		helper_cancel(incoming->helper); /* do not wait for a disk or for a reader */
 		connection_handle(connection, EVENT_VERIFIED, connection->protocol.status);
 		return true;
 	}
@@ -1361,14 +1391,14 @@ static bool empty_ring(struct connection *connection)
 /* ---- Clocks ---- */
 
 /*
- * A WRITE of nothing, which needs no rkey and which the peer's program does not see. Over
- * InfiniBand and RoCE the peer's adapter answers: if the host is gone it fails, after the
- * transport's own retries, where waiting for a message would show nothing. Over iWARP it shows
- * less, but soft-iWARP in Linux needs it: what a client sends just when its connect request is
- * answered may be overlooked there until more arrives.
+ * Probe the peer's adapter by a WRITE of zero bytes, which needs no rkey and which the peer's
+ * program does not notice. Over InfiniBand and RoCE the adapter answers; if the host is gone, the
+ * transport's retries fail, while waiting for a message would never fail. Over iWARP a probe shows
+ * less, but soft-iWARP in Linux needs it: it may overlook data that arrives together with the
+ * answer to its connect request, until more data arrives.
  *
- * Not a READ of nothing: Soft-RoCE in Linux 6.1 looks for its rkey when it is repeated, and breaks
- * the connection, and so does soft-iWARP under load.
+ * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks its rkey when it is repeated
+ * and breaks the connection, and so does soft-iWARP under load.
  */
 static void probe(struct connection *connection)
 {
@@ -1394,8 +1424,8 @@ static void probe(struct connection *connection)
 }
 
 /*
- * Ends what is timed with the pass that has begun. Passes with the same bytes end by the operation;
- * a stream by its source, whose end the peer is told.
+ * End what is timed, with the pass that has begun. Passes with the same bytes end the operation; a
+ * stream ends at its source, and the peer learns that end.
  */
 static void end_durations(struct connection *connection)
 {
@@ -1404,18 +1434,18 @@ static void end_durations(struct connection *connection)
 	if (now >= connection->source_time) {
 		connection->source_time = INT64_MAX;
 		connection->outgoing.ending = true;
-		connection->stepped = true; /* it may be at its end already */
+		connection->stepped = true; /* the operation may have reached its end already */
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		/* an interval that ends now ends with the operation, if that is soon */
+		/* an interval that is due now ends with the operation, if that ends soon */
 		if (connection->interval_time <= now)
 			connection->interval_time += interval_length(connection);
 		transfer_stop(&connection->transfer);
 	}
 }
 
-/* Do what is due by now while messages and operations flow. */
+/* Do what is due while messages and operations flow. */
 static void check_exchange_clocks(struct connection *connection)
 {
 	end_durations(connection);
@@ -1423,12 +1453,12 @@ static void check_exchange_clocks(struct connection *connection)
 		probe(connection);
 	if (connection->now >= connection->interval_time) {
 		end_interval(connection);
-		while (connection->interval_time <= connection->now) /* it may be late */
+		while (connection->interval_time <= connection->now) /* this turn may be late */
 			connection->interval_time += interval_length(connection);
 	}
 }
 
-/* On a terminal, how far the session is, if there is one alone. */
+/* Show the progress of a single session on a terminal. */
 static void show_progress(const struct connection *connection)
 {
 	const struct transfer *transfer = &connection->transfer;
@@ -1453,8 +1483,8 @@ static void show_progress(const struct connection *connection)
 }
 
 /*
- * Do what is due by now: the deadline, the end of what is timed, a probe of the peer's adapter.
- * Before connection->due nothing is.
+ * Do what is due: the deadline, the end of a timed operation, a probe of the peer's adapter.
+ * Nothing is due before connection->due.
  */
 static void check_clocks(struct connection *connection)
 {
@@ -1467,13 +1497,13 @@ static void check_clocks(struct connection *connection)
 	check_deadline(connection);
 	if (connection->protocol.phase == PHASE_EXCHANGING)
 		check_exchange_clocks(connection);
-	/* past its own deadline this side looks in each turn at what it waits for */
+	/* after its own deadline, this side checks in each turn what it waits for */
 	connection->due = next_clock(connection, own_deadline(connection));
 }
 
-/* ---- Turn after turn ---- */
+/* ---- The loop ---- */
 
-/* Lets every posted work request be flushed. */
+/* Flush all posted work requests: move the queue pair to the error state. */
 static void force_error(struct connection *connection)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_ERR };
@@ -1483,8 +1513,8 @@ static void force_error(struct connection *connection)
 }
 
 /*
- * Ends the connection, whoever began that: after the peer has disconnected, too, some providers
- * flush the receives only when this side does so as well.
+ * Disconnect, even if the peer has disconnected: some providers flush the receives only when this
+ * side disconnects, too.
  */
 static void disconnect(struct connection *connection)
 {
@@ -1494,7 +1524,7 @@ static void disconnect(struct connection *connection)
 		force_error(connection);
 }
 
-/* Does what the steps have asked for, besides what advance() sees to. 0 or an errno value. */
+/* Execute the actions that steps have requested. Return 0 or an errno value. */
 static int run_actions(struct connection *connection)
 {
 	bool exchanging = connection->protocol.phase == PHASE_EXCHANGING;
@@ -1515,11 +1545,11 @@ static int run_actions(struct connection *connection)
 	if (actions & ACTION_FORCE_ERROR)
 		force_error(connection);
 	if (actions & (ACTION_DISCONNECT | ACTION_FORCE_ERROR))
-		read_clock(connection); /* that may have taken long */
+		read_clock(connection); /* the calls may have taken long */
 	return error;
 }
 
-/* Posts what is due by now: of the operation, and behind it. 0 or an errno value. */
+/* Post what is due of the operation, and after it a window. Return 0 or an errno value. */
 static int post_what_is_due(struct connection *connection)
 {
 	int error = continue_operation(connection);
@@ -1527,7 +1557,7 @@ static int post_what_is_due(struct connection *connection)
 	return error ? error : send_window(connection);
 }
 
-/* True if nothing is posted any more, and all that was has completed. */
+/* Return true if nothing will be posted, and everything that was has completed. */
 static bool is_drained(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -1537,8 +1567,8 @@ static bool is_drained(const struct connection *connection)
 }
 
 /*
- * Does all that may be done by now. It looks at the state alone, so nobody has to say that
- * something has changed; only what a step asks for is remembered until then.
+ * Do everything that may be done now. This looks at the state alone, so no caller reports what has
+ * changed; only requested actions are remembered.
  */
 static void advance(struct connection *connection)
 {
@@ -1558,8 +1588,8 @@ static void advance(struct connection *connection)
 }
 
 /*
- * Handles what is on the completion queue, some of it at least. The messages that a completion
- * leads to are posted before the next one is looked at. True if there was any.
+ * Handle completions of the queue, at least some. Post the messages that follow from a completion
+ * before the next one is handled. Return true if there was any.
  */
 static bool take_completions(struct connection *connection)
 {
@@ -1584,7 +1614,7 @@ static bool take_completions(struct connection *connection)
 	return all > 0;
 }
 
-/* Counts one completion event, which is acknowledged at the end. */
+/* Count one completion event; connection_run() acknowledges all at the end. */
 static void take_event(struct connection *connection)
 {
 	struct ibv_cq *cq;
@@ -1602,7 +1632,7 @@ static void take_event(struct connection *connection)
 	}
 }
 
-/* Requests an event for what completes from now on: the queue has to be polled once more. */
+/* Request an event for the next completion. Poll the queue once more after that. */
 static void arm(struct connection *connection)
 {
 	int error = verb_error(ibv_req_notify_cq(connection->cq, 0));
@@ -1613,13 +1643,13 @@ static void arm(struct connection *connection)
 				strerror(error));
 }
 
-/* Of a helper whose result is waited for. */
+/* Return the descriptor of a busy helper; -1: it is idle. */
 static int result_descriptor(const struct helper *helper)
 {
 	return helper_busy(helper) ? helper_fd(helper) : -1;
 }
 
-/* Return the timeout of a wait that begins at the time of this turn. */
+/* Return the timeout of a wait that begins now. */
 static int milliseconds_left(const struct connection *connection)
 {
 	int64_t left = session_due(connection) - connection->now;
@@ -1629,7 +1659,7 @@ static int milliseconds_left(const struct connection *connection)
 	return left > INT32_MAX ? INT32_MAX : (int)left;
 }
 
-/* Waits, for `milliseconds` at most, until there is a completion event, news, or a result. */
+/* Wait at most `milliseconds` for a completion event, a notification, or a helper's result. */
 static void wait_for_descriptors(struct connection *connection, int milliseconds)
 {
 	struct pollfd ready[] = {
@@ -1650,20 +1680,20 @@ static void wait_for_descriptors(struct connection *connection, int milliseconds
 }
 
 /*
- * There is nothing to do: waits until there is something, or until a time is due. False: it has not
- * waited yet, and the completion queue alone has to be looked at again before that.
+ * Wait until something happens or a clock is due. Return false if nothing was waited for, because
+ * the completion queue must be polled once more first.
  */
 static bool wait_for_work(struct connection *connection)
 {
 	const struct engine *engine = connection->engine;
-	/* more threads than processors would only keep each other from running */
+	/* more threads than processors would only delay each other */
 	bool spins = connection->options->busy_poll &&
 		     connection->protocol.phase != PHASE_CONNECTING &&
 		     atomic_load(&engine->connection_count) <= engine->processors;
 
 	if (spins && ++connection->turns % TURNS_PER_LOOK > 0)
 		return helper_busy(connection->outgoing.helper) ||
-		       helper_busy(connection->incoming.helper); /* it may have ended */
+		       helper_busy(connection->incoming.helper); /* a helper may have finished */
 	if (!spins && !connection->armed && !connection->channel_lost) {
 		arm(connection);
 		return false;
@@ -1672,14 +1702,15 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* The session, from the connection's start to its end. */
+/* Run the session from its start to its end. */
 static void run_session(struct connection *connection)
 {
-	bool look = true; /* at everything, in the next turn: something may be left to do */
+	bool look = true; /* look at everything in the next turn: more may be due */
 
 	read_clock(connection);
 	begin_wait(connection, connection->now);
-	while (fill_ring(connection)) /* as far as that needs no helper: MSG_MR says how far */
+	/* before MSG_MR announces it, as far as that needs no helper */
+	while (fill_ring(connection))
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
 		bool came = take_completions(connection);
@@ -1696,7 +1727,7 @@ static void run_session(struct connection *connection)
 		connection->stepped = false;
 		look = fill_ring(connection);
 		look |= empty_ring(connection);
-		check_clocks(connection); /* what has come counts before a deadline */
+		check_clocks(connection); /* arrivals count before a deadline */
 		advance(connection);
 	}
 	report_refused_post(connection);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part that rdma-client and rdma-server share: the connection with everything that belongs to
- * it, and the thread that leads its session.
+ * The module that rdma-client and rdma-server share: a connection with all its state, and the
+ * thread that runs its session.
  *
- * The main thread owns the connection manager: it makes connections, tells them what happened, and
- * unmakes them (rdma-common/connection.h). Every connection has a thread of its own, which polls
- * its completion queue and owns everything of its session while it runs. Whatever may wait for a
- * disk or a pipe is left to a helper (rdma-common/helper.h), which knows no session. No session has
- * a lock: what the main thread tells a connection goes through connection_notify().
+ * The main thread owns the connection manager: it creates connections, notifies them of events, and
+ * destroys them (rdma-common/connection.h). Each connection has a thread, which polls its
+ * completion queue and owns all state of its session while it runs. A helper (rdma-common/helper.h)
+ * does the I/O that may block on a disk or a pipe; it knows no session. Sessions have no lock: the
+ * main thread notifies a connection by connection_notify() alone.
  *
  * Threads: the connection's thread, unless a function says otherwise.
  */
@@ -44,60 +44,61 @@
 
 /* ---- The engine ---- */
 
-/* In messages, when the connection manager reports that. */
+/* The message after the connection manager reports that. */
 #define DEVICE_REMOVED "the RDMA device was removed; look for it with 'rdma link'"
 
 /*
- * The state of a program. The main thread's; the connections' threads read options and payload,
- * print, and look how many they are.
+ * The state of a program, owned by the main thread. The threads of connections read options and
+ * payload, print, and read the number of connections.
  */
 struct engine {
 	const struct options *options;
 	struct process process;
 	struct console console;
-	struct log log;           /* for what concerns no session */
+	struct log log;           /* for lines that belong to no session */
 	atomic_bool output_taken; /* for output_open() */
-	struct helper *checker;   /* of the place of --output; NULL: not needed yet */
+	struct helper *checker;   /* checks the place of --output; NULL: not started yet */
 	struct payload payload;
 	struct region_account regions;
-	unsigned int processors; /* that threads may spin on */
-	unsigned int sessions;   /* connections so far */
-	int stuck_helpers;       /* helpers that nobody waits for any more, in a call that has not
-				    returned */
+	unsigned int processors; /* number on which threads may spin */
+	unsigned int sessions;   /* number of connections so far */
+	int stuck_helpers;       /* abandoned helpers whose call has not returned */
 	TAILQ_HEAD(all_connections, connection) connections;
 	atomic_uint connection_count;
 };
 
 /* ---- Connections ---- */
 
-/* Measurements of this side's operation. Times as now_nanoseconds() counts. */
+/* Measurements of this side's operation. Times are those of now_nanoseconds(). */
 struct figures {
-	int64_t started;         /* before the first posting; without an operation: when the peer
-				    may begin its own; 0: never */
-	int64_t completed;       /* at the last completion so far */
-	int64_t pass_posted;     /* before the latest pass was posted; for `latency` alone */
-	uint64_t bytes;          /* have completed by then */
-	uint64_t request_bytes;  /* of the longest work request */
+	int64_t started; /* before the first posting; without an operation, when the peer may begin
+			    its own; 0: not yet */
+	int64_t completed;       /* at the latest completion */
+	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
+	uint64_t bytes;          /* completed by then */
+	uint64_t request_bytes;  /* of the largest work request */
 	struct latency *latency; /* NULL: not measured */
 };
 
-/* What the port had counted: at the beginning; when this side's MSG_VERDICT was sent; and when the
- * interval of --interval began that runs now. */
+/*
+ * The counters of the port: at the beginning, when this side's MSG_VERDICT was sent, and at the
+ * beginning of the current interval of --interval.
+ */
 struct counting {
 	struct counters before, after, interval;
 };
 
-/* What the main thread tells a connection's thread. Bits of a set. */
+/* Notifications from the main thread to a connection's thread. Bits of a set. */
 enum notification {
 	NOTIFY_ESTABLISHED = 1 << 0,
-	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* connection->establishment says why */
-	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* connection->setup_error says why */
+	NOTIFY_NOT_ESTABLISHED = 1 << 1, /* reason in connection->establishment */
+	NOTIFY_NOT_ACCEPTED = 1 << 2,    /* reason in connection->setup_error */
 	NOTIFY_REJECTED = 1 << 3,
 	NOTIFY_DISCONNECTED = 1 << 4,
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
-	NOTIFY_DEVICE_EVENT = 1 << 6, /* connection->device_event is what */
+	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in connection->device_event */
 	NOTIFY_INTERRUPTED = 1 << 7,
-	NOTIFY_ABANDONED = 1 << 8, /* no more will be told */
+	NOTIFY_ABANDONED = 1 << 8, /* no notification follows */
 };
 
 /*
@@ -117,25 +118,28 @@ enum cause_rank {
 	CAUSE_DEVICE_REMOVED, /* the local device went, so that the peer was lost */
 };
 
-/* Work requests of the operation that are posted at a time, with one doorbell. */
+/* Work requests of the operation that are posted with one doorbell. */
 #define BATCH 32
 
-/* A list, to post as many of them as wanted. */
+/* A list of work requests; any number of them, from the first on, can be posted. */
 struct batch {
-	uint64_t local, remote; /* addresses of this side's region, and of the peer's */
+	uint64_t local, remote; /* addresses of this side's region and of the peer's */
 	struct ibv_send_wr requests[BATCH];
 	struct ibv_sge sges[BATCH];
 };
 
 struct connection {
-	/* 1. The main thread's. While the connection's thread runs nobody changes this, but for the
-	 * rings at the end (rdma-common/README.md), and that thread reads it: */
+	/*
+	 * 1. Set by the main thread. While the connection's thread runs, no thread changes
+	 * these fields, except for the rings at the end (rdma-common/README.md); that thread may
+	 * read them:
+	 */
 	struct engine *engine;
-	const struct options *options; /* of its session: those that follow */
+	const struct options *options; /* those of this session */
 	struct options own_options;
-	struct session_parameters parameters; /* of its session; all zero without --check */
+	struct session_parameters parameters; /* those of this session; all zero without --check */
 	struct rdma_cm_id *id;
-	unsigned int number; /* of the program's connections */
+	unsigned int number; /* number among the program's connections */
 	struct endpoint peer;
 	struct log log;
 	struct ibv_pd *pd;
@@ -143,104 +147,107 @@ struct connection {
 	struct ibv_cq *cq;
 	struct region control; /* messages: receive slots, then send slots */
 	struct region outgoing_ring;
-	struct region incoming_ring; /* which the thread deregisters before it is verified */
-	bool one_way;                /* the client alone operates */
+	struct region incoming_ring; /* the thread deregisters it before verification */
+	bool one_way;                /* only the client operates */
 	struct limits limits;
 	struct agreement agreement;
-	enum refusal setup_refusal; /* server: the reason to send if the session cannot be set up */
-	int tos;                    /* type of service in use; -1: not known */
-	struct payload payload;     /* what this side sends */
-	struct counting *counting;  /* NULL: neither side wants it */
+	enum refusal setup_refusal; /* server: the reason to send if the setup fails */
+	int tos;                    /* type of service in use; -1: unknown */
+	struct payload payload;     /* the outgoing payload */
+	struct counting *counting;  /* NULL: neither side reports counters */
 	pthread_t thread;
-	/* And this the main thread alone reads and changes, at any time: */
-	bool resolved; /* client: the address and the route are */
-	bool rejected; /* client: by the server, which said this: */
+	/* The main thread alone reads and changes these fields, at any time: */
+	bool resolved; /* client: address and route are resolved */
+	bool rejected; /* client: the server rejected the connection, with this reason: */
 	struct peer_hello rejection;
-	enum status status;  /* how the session ended, once it is joined */
-	bool running;        /* the thread was started, and is not joined */
-	bool device_removed; /* the device went while the connection was there */
-	bool withdrawn;      /* the call of connection->setup_error failed because the peer had */
+	enum status status;  /* result of the session, after connection_join() */
+	bool running;        /* the thread was started and is not joined */
+	bool device_removed; /* the device was removed while the connection stood */
+	bool withdrawn;      /* the peer withdrew, so that the call of setup_error failed */
 	TAILQ_ENTRY(connection) link;
 
-	/* 2. Between the two. What belongs to a bit is written before that is set, and once: */
-	atomic_uint notifications; /* enum news, or-ed */
-	int wake;                  /* eventfd(2): there are some */
+	/* 2. Between both threads. The data of a bit is written once, before the bit is set: */
+	atomic_uint notifications; /* enum notification, or-ed */
+	int wake;                  /* eventfd(2): notifications are waiting */
 	struct cm_failure {
 		enum rdma_cm_event_type type;
 		int status, library_error;
 	} establishment;
-	int setup_error; /* errno of a call that sets up the connection; 0: none failed */
+	int setup_error; /* errno of a failed call of the setup; 0: none failed */
 	struct device_event device_event;
 
-	/* 3. The thread's while it runs; before and afterwards the main thread's: */
+	/*
+	 * 3. Owned by the connection's thread while it runs; before and afterwards by the main
+	 * thread:
+	 */
 	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: what the steps have asked for */
-	bool stepped; /* a step of the state machine, or of a clock, since all was looked at */
+	unsigned int actions; /* enum action, or-ed: requested by steps of the state machine */
+	bool stepped; /* a step of the state machine or a clock has not been followed up yet */
 	struct transfer transfer;
 	struct figures figures;
 	enum cause_rank cause_rank;
 	char cause[CAUSE_SIZE]; /* why the session failed; empty: no reason so far */
-	/* A post that was refused; it is the cause if nothing else explains the end. */
+	/* A refused post; it is the cause if nothing else explains the end. */
 	struct refused_post {
-		const char *verb; /* NULL: none was */
+		const char *verb; /* NULL: no post was refused */
 		int error;        /* an errno value */
 	} refused_post;
 	struct message peer_region;  /* the peer's MSG_MR */
 	uint64_t peer_digest;        /* from the peer's MSG_DONE */
-	struct message peer_verdict; /* the peer's MSG_VERDICT; what it claims is printed at most */
-	int64_t verdict_time;        /* when that came, in nanoseconds; 0: it has not */
+	struct message peer_verdict; /* the peer's MSG_VERDICT; its claims are only printed */
+	int64_t verdict_time;        /* when that arrived, in nanoseconds; 0: not yet */
 	struct outgoing outgoing;
 	struct incoming incoming;
 
-	/* Times in milliseconds, as now_milliseconds() counts. */
-	int64_t now; /* of this turn; also in nanoseconds: */
+	/* Times in milliseconds, those of now_milliseconds(). */
+	int64_t now; /* time of this turn; in nanoseconds: */
 	int64_t now_nanoseconds;
-	int64_t due;            /* no clock is due before; in the past: look at each */
-	int64_t window_time;    /* MSG_WINDOW is due then, as of this turn's end */
-	int64_t deadline;       /* the wait for an event of the session ends then */
-	int64_t wire_time;      /* of the latest completion that may begin it anew; 0: none */
-	int64_t probe_time;     /* the peer's adapter is probed if nothing happens before */
-	int64_t probe_interval; /* that led to it */
-	int64_t source_time;    /* a timed outgoing stream ends then; INT64_MAX: none does */
-	int64_t operation_time; /* the same of this side's operation */
-	int64_t progress_time;  /* how far it is may be shown then */
-	int64_t interval_time;  /* an interval of --interval ends then; INT64_MAX: none does */
-	/* That interval: when it began, in nanoseconds, and how much had completed. */
+	int64_t due;         /* no clock is due earlier; INT64_MIN: look at each clock */
+	int64_t window_time; /* when MSG_WINDOW is due, as of the end of the latest turn */
+	int64_t deadline;    /* when the wait for the next event of the session ends */
+	int64_t wire_time;   /* of the latest completion that may extend the deadline; 0: none */
+	int64_t probe_time; /* when the peer's adapter is probed, unless something happens before */
+	int64_t probe_interval; /* interval that led to probe_time */
+	int64_t source_time;    /* when a timed outgoing stream ends; INT64_MAX: never */
+	int64_t operation_time; /* when this side's timed operation ends; INT64_MAX: never */
+	int64_t progress_time;  /* when progress may be shown next */
+	int64_t interval_time;  /* when the interval of --interval ends; INT64_MAX: there is none */
+	/* Beginning of that interval in nanoseconds, and bytes completed before it. */
 	int64_t interval_begin;
 	uint64_t interval_bytes;
 
-	bool operation_failed;             /* a work request of the operation did, or was flushed */
-	bool window_outstanding;           /* a MSG_WINDOW has not completed yet */
-	bool armed;                        /* the completion queue will make an event */
-	bool channel_lost;                 /* it makes none any more */
+	bool operation_failed;   /* a work request of the operation failed or was flushed */
+	bool window_outstanding; /* a MSG_WINDOW is posted and has not completed */
+	bool armed;              /* the completion queue will generate an event */
+	bool channel_lost;       /* the completion channel is unusable */
 	unsigned int outstanding_messages; /* in the send queue, besides the operation */
 	unsigned int outstanding_receives;
 	unsigned int unacknowledged_events; /* completion events */
-	unsigned int helpers_left;          /* that a call held up when the thread ended */
-	unsigned int turns;                 /* without a wait, with --busy-poll */
-	struct batch *batch;                /* NULL: nothing is posted yet, or ever */
+	unsigned int helpers_left;          /* stuck helpers when the thread ended */
+	unsigned int turns;                 /* turns without a wait, with --busy-poll */
+	struct batch *batch;                /* NULL: the operation has not begun */
 };
 
-/* Posts all receives, once the control region is registered. Before the thread is started. */
+/*
+ * Post all receives, once the control region is registered. Main thread, before the connection's
+ * thread starts.
+ */
 enum status post_receives(struct connection *connection, struct failure *failure);
 
 /* ---- The session ---- */
 
 /*
- * Run the session of `argument`, a connection, to its end: the routine of its thread. At the end
- * notify the main thread by process_notify_exit(). Return NULL.
+ * Run the session of a connection (`argument`) to its end; the routine of its thread. Then notify
+ * the main thread by process_notify_exit(). Return NULL.
  */
 void *connection_run(void *argument);
 
-/*
- * Handle all notifications of connection_notify(). The connection's thread; while that does not
- * run, the main thread.
- */
+/* Handle all notifications. The connection's thread; while that does not run, the main thread. */
 void handle_notifications(struct connection *connection);
 
 /*
- * Feeds an event to the state machine; what that asks for is done in the thread's next turn. The
- * thread's, or while it does not run the main thread's.
+ * Feed an event to the state machine; the next turn of the thread executes the actions. The
+ * connection's thread; while that does not run, the main thread.
  */
 void connection_handle(struct connection *connection, enum event_type type, enum status status);
 
@@ -256,30 +263,30 @@ enum status connection_fail(struct connection *connection, enum status status, c
 			    ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Reads what the port that the connection uses has counted; nothing without a device, or without
- * memory for it. It may ask the device's firmware: a session does it twice. Main thread.
+ * Read the counters of the connection's port; do nothing without a device, or without memory. This
+ * may ask the device's firmware, so a session does it only twice. Main thread.
  */
 void connection_begin_counting(struct connection *connection);
 
 /*
- * Reads them once more where they were read at the beginning, and there are any, unless that has
- * happened. As connection_handle().
+ * Read the counters again, unless that has happened or none were read at the beginning. As
+ * connection_handle().
  */
 void connection_end_counting(struct connection *connection);
 
-/* By how much each has grown meanwhile; not `any` where nothing was counted. As above. */
+/* Return the growth of each counter; not `any` if nothing was counted. As connection_handle(). */
 struct counters connection_growth(const struct connection *connection);
 
-/* Work requests in the send queue that have not completed. As connection_handle(). */
+/* Return the number of outstanding work requests in the send queue. As connection_handle(). */
 uint64_t outstanding_sends(const struct connection *connection);
 
 /*
- * Return true if all of this side's operation has completed, and it has sent all that it sends. As
+ * Return true if all of this side's operation has completed and all of its payload is sent. As
  * connection_handle(), or once the thread has ended.
  */
 bool operation_completed(const struct connection *connection);
 
-/* The rate of this side's operation in bit/s; 0: nothing was measured. The thread does not run. */
+/* Return the rate of this side's operation in bit/s; 0: not measured. Once the thread has ended. */
 double operation_rate(const struct connection *connection);
 
 /*
