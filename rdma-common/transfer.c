@@ -15,7 +15,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* The sum of a position and a length, either of which a peer may have chosen. */
+/* Return the sum of a position and a length, either of which may come from the peer. */
 static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -25,7 +25,7 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/* The bytes of all passes. None of a stream that is not present, which is at its end, so. */
+/* Return the bytes of all passes; 0 if there is no stream, which is thus at its end. */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -36,7 +36,7 @@ static uint64_t all_passes(const struct stream_plan *plan)
 		return LENGTH_UNKNOWN;
 	if (__builtin_mul_overflow(plan->length, plan->passes, &product) ||
 	    product == LENGTH_UNKNOWN)
-		return LENGTH_UNKNOWN - 1; /* a length that is known, and never reached */
+		return LENGTH_UNKNOWN - 1; /* a known length that is never reached */
 	return product;
 }
 
@@ -45,13 +45,13 @@ uint64_t transfer_stream_length(const struct stream_plan *plan)
 	return plan->verify_all ? all_passes(plan) : plan->length;
 }
 
-/* True if the source of a stream refills its own ring as the peer tells, not as WRITEs complete. */
+/* Return true if the source refills its ring as bytes are consumed, not as WRITEs complete. */
 static bool refills_when_taken(const struct transfer *transfer)
 {
 	return transfer->plan.writes && transfer->plan.completes_early;
 }
 
-/* What follows from the length of the announced ring. */
+/* Set the fields that depend on the length of the announced ring. */
 static void settle(const struct transfer *transfer, struct transfer_stream *stream,
 		   uint64_t announced)
 {
@@ -65,7 +65,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&
 	    !stream->fits_ring) {
-		stream->fits_peer_ring = false; /* it waits for answers */
+		stream->fits_peer_ring = false; /* the peer waits for answers */
 		shorter = smaller(announced, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
@@ -73,16 +73,16 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->remote_span = stream->repeats ? plan->length : announced;
 }
 
-/* The stream that this side's operation carries. */
+/* Return the stream that this side's operation moves. */
 static const struct transfer_stream *operated(const struct transfer *transfer)
 {
 	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
 }
 
 /*
- * The longest request, once the announced ring is known, and how many of them may be in flight. Of
- * a stream that does not fit into that ring, a move that is reported at once, so that both sides
- * always have something to do.
+ * Set the maximum size of a request, once the announced ring is known, and the bytes in flight. If
+ * the stream does not fit into that ring, also set the progress that is reported at once, so that
+ * both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -107,7 +107,7 @@ static void size_requests(struct transfer *transfer)
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
-/* Something has completed: has more in flight if what was in flight together took little time. */
+/* Handle a completion: allow more bytes in flight if the round took little time. */
 static void end_round(struct transfer *transfer, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
@@ -120,20 +120,20 @@ static void end_round(struct transfer *transfer, int64_t now)
 	    now - operation->round_started <= TRANSFER_MILLISECONDS) {
 		operation->in_flight *= 2;
 		size_requests(transfer);
-		full = false; /* so much is not posted yet */
+		full = false; /* these bytes are not posted yet */
 	}
 	operation->round_started = full ? now : TRANSFER_NEVER;
 }
 
 /* ---- Where everything ends ---- */
 
-/* `ready` at the end; of a READ that repeats, a single pass. */
+/* Return the position `produced` at the end; for a READ that repeats, that of a single pass. */
 static uint64_t produced_end(const struct transfer *transfer, const struct transfer_stream *stream)
 {
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/* Bytes that the source fills in all: of what repeats from its ring, a single pass, too. */
+/* Return the bytes that the source fills in all; a repeated pass is filled once. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -155,7 +155,7 @@ uint64_t transfer_sink_end(const struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : stream->length;
 }
 
-/* Whether nothing more will be ready. */
+/* Return true if the sink will receive nothing more. */
 static bool sink_ended(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -177,7 +177,7 @@ bool transfer_operated(const struct transfer *transfer)
 	return position == operated(transfer)->length;
 }
 
-/* ---- The numbers that the peer is told ---- */
+/* ---- Positions that the peer learns ---- */
 
 static uint64_t produced(const struct transfer *transfer)
 {
@@ -195,8 +195,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 }
 
 /*
- * In WRITE, what stays in the ring is taken when it arrives: the source does not write over it, but
- * may need its own memory back.
+ * WRITE: bytes that stay in the ring are consumed when they arrive: the source never overwrites
+ * them, but may need its own memory back.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -220,13 +220,13 @@ static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 	return produced(transfer) - transfer->source.advertised_produced >= bytes;
 }
 
-/* Whether the peer has not been told everything. */
+/* Return true if there is progress that the peer does not know. */
 static bool has_report(const struct transfer *transfer)
 {
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-/* Forget the age of the news if a message has just told all of it: nothing else makes it old. */
+/* Reset the age of progress after a message that reported all of it. */
 static void forget_told_news(struct transfer *transfer)
 {
 	if (!has_report(transfer))
@@ -234,8 +234,8 @@ static void forget_told_news(struct transfer *transfer)
 }
 
 /*
- * Whether the peer, whose own ring may be shorter than the announced one, is perhaps waiting for an
- * answer before it refills that: it has said how much it has written, and all of that is taken.
+ * Return true if the peer, whose own ring may be shorter than the announced one, may be waiting for
+ * an answer before it refills that ring: it has reported bytes, and all of them are consumed.
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
@@ -244,7 +244,7 @@ static bool may_wait_for_answer(const struct transfer *transfer)
 	       consumed(transfer) == transfer->sink.produced && sink_moved(transfer, 1);
 }
 
-/* Whether something moved so far that the peer is told at once. */
+/* Return true if there is enough progress to report it at once. */
 static bool has_urgent_report(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
@@ -258,7 +258,7 @@ static bool has_urgent_report(const struct transfer *transfer)
 
 /* ---- Deadlines ---- */
 
-/* Whether the peer owes this side's source: to take what it knows to be ready. */
+/* Return true if the peer owes this side's source to consume bytes that it knows of. */
 static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -268,7 +268,7 @@ static bool owes_source(const struct transfer *transfer)
 	return source->advertised_produced > source->consumed;
 }
 
-/* Whether it owes this side's sink more that is ready. */
+/* Return true if the peer owes this side's sink more bytes. */
 static bool owes_sink(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -280,7 +280,10 @@ static bool owes_sink(const struct transfer *transfer)
 	       sink->produced < add_saturating(sink->advertised_consumed, stream->announced);
 }
 
-/* Whether the peer knows all of the outgoing stream's end that MSG_DONE does not say. */
+/*
+ * Return true if the peer knows the end of the outgoing stream, as far as MSG_DONE does not state
+ * it.
+ */
 static bool is_marked(const struct transfer_source *source)
 {
 	const struct transfer_stream *stream = &source->stream;
@@ -288,7 +291,7 @@ static bool is_marked(const struct transfer_source *source)
 	return stream->repeats || stream->agreed || source->advertised_end;
 }
 
-/* READ: whether the peer can have read all of the outgoing stream. */
+/* READ: return true if the peer can have read all of the outgoing stream. */
 static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -297,7 +300,7 @@ static bool may_have_read(const struct transfer *transfer)
 	       is_marked(source);
 }
 
-/* Whether it owes MSG_DONE: in READ, not before it could read everything. */
+/* Return true if the peer owes MSG_DONE; for READ, not before it could read everything. */
 static bool owes_done(const struct transfer *transfer)
 {
 	if (transfer->sink.done || !sink_ended(transfer))
@@ -326,8 +329,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	transfer->source.advertised_end =
-		transfer->source.stream.length == 0; /* there is nothing */
+	transfer->source.advertised_end = transfer->source.stream.length == 0; /* an empty stream */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -372,7 +374,7 @@ static bool is_obliged(const struct transfer_credits *credits, const struct tran
 	return credits->received - credits->advertised >= plan->answer;
 }
 
-/* The last credit is kept for an answer: else two sides could wait for each other. */
+/* Keep the last credit for an answer; otherwise two sides could wait for each other. */
 static bool has_credit(const struct transfer *transfer)
 {
 	const struct transfer_credits *credits = &transfer->credits;
@@ -434,7 +436,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	return NULL;
 }
 
-/* `ready`, and whether it is the end. */
+/* Check `produced`, and `end`. */
 static const char *validate_produced(const struct transfer *transfer, uint64_t produced, bool end)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -443,9 +445,11 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "goes backwards in what is ready";
-	/* how far a timed operation came is not in its MSG_DONE, but in a window behind that: the
-	 * end is not known then */
-	if (produced > last || produced == LENGTH_UNKNOWN) /* which is no number of bytes */
+	/*
+	 * MSG_DONE does not say how far a timed operation came, but a later window does: the end is
+	 * unknown until then
+	 */
+	if (produced > last || produced == LENGTH_UNKNOWN) /* not a number of bytes */
 		return sink->produced == last ? "goes on after the end"
 					      : "is ready beyond what was agreed";
 	if (!stream->repeats &&
@@ -458,7 +462,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	return NULL;
 }
 
-/* `taken` or `kept`. */
+/* Return true if the peer cannot have consumed or stored that much. */
 static bool is_beyond(const struct transfer *transfer, uint64_t position)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -520,7 +524,7 @@ bool transfer_done_due(const struct transfer *transfer)
 	       is_marked(&transfer->source);
 }
 
-/* MSG_DONE reports all that it implies: that is not news any more. */
+/* MSG_DONE reports everything that it implies, so this is no longer unreported. */
 uint64_t transfer_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
@@ -534,7 +538,7 @@ uint64_t transfer_done(struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
-/* READ: how far the peer has read when it is done. */
+/* READ: return the position that the peer has read up to, when it is done. */
 static uint64_t read_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -579,7 +583,7 @@ void transfer_verdict(struct transfer *transfer)
 
 /* ---- The operation ---- */
 
-/* The position up to which the rings of both sides allow to operate. */
+/* Return the position up to which both rings allow a WRITE. */
 static uint64_t write_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -599,7 +603,7 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->produced == stream->plan.length;
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
-	/* later passes of what does not fit into the ring are read over one another */
+	/* later passes that do not fit into the ring are read over each other */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));
@@ -612,7 +616,10 @@ static uint64_t operation_limit(const struct transfer *transfer)
 	return smaller(limit, operated(transfer)->length);
 }
 
-/* Bytes from where `posted` lies to the end of either ring, or of a pass: that is an operation. */
+/*
+ * Return the bytes from `posted` to the end of either ring, or to the end of a pass, which ends an
+ * operation.
+ */
 static uint64_t to_the_end(const struct transfer_operation *operation,
 			   const struct transfer_stream *stream)
 {
@@ -625,8 +632,10 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/* The requests that may be posted now, up to position `limit` and to one that asks for a
- * completion. */
+/*
+ * Return the requests that may be posted now, up to position `limit`, and up to one that asks for a
+ * completion.
+ */
 static struct transfer_run plan_run(const struct transfer *transfer, uint64_t limit, uint64_t most)
 {
 	const struct transfer_operation *operation = &transfer->operation;
@@ -647,7 +656,10 @@ static struct transfer_run plan_run(const struct transfer *transfer, uint64_t li
 	};
 }
 
-/* The offset behind `size` bytes that do not cross the end of `span`. Cheaper than a division. */
+/*
+ * Return the offset after `size` bytes that do not cross the end of `span`. Cheaper than a
+ * division.
+ */
 static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 {
 	return offset + size == span ? 0 : offset + size;
@@ -678,9 +690,9 @@ static bool has_signal(const struct transfer_operation *operation)
 }
 
 /*
- * Selective signaling: one completion for depth/4 requests, and one for the last that can be posted
- * for now, for want of bytes or of depth: what comes after it may depend on it, and if nothing
- * does, the session's end.
+ * Selective signaling: ask for one completion per depth/4 requests, and for that of the last
+ * request that can be posted now, for lack of bytes or of depth: the next requests may depend on
+ * it, or the session's end.
  */
 bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
@@ -748,13 +760,13 @@ void transfer_stop(struct transfer *transfer)
 		return;
 	if (writes && !stream->fits_ring && transfer->source.filled > begun)
 		begun = transfer->source.filled;
-	/* a request must be left to post, the last one, whose completion tells the end */
+	/* leave one request to post, the last one, whose completion marks the end */
 	stream->length = (begun / pass + 1) * pass;
 }
 
 /* ---- Filling and emptying the rings ---- */
 
-/* The position up to which the source's ring is free. */
+/* Return the position up to which the source's ring is free. */
 static uint64_t fill_limit(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -763,13 +775,16 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
-	/* whether it repeats is not known yet, but the first pass is the same */
+	/* whether the stream repeats is unknown so far, but the first pass is the same */
 	if (stream->announced == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;
 }
 
-/* From `position` to `limit`, or to the end of the ring. False: there is nothing. */
+/*
+ * Make the piece from `position` to `limit`, or to the end of the ring. Return false if it is
+ * empty.
+ */
 static bool make_piece(uint64_t position, uint64_t limit, uint64_t ring, struct piece *piece)
 {
 	if (position >= limit)
@@ -808,7 +823,7 @@ bool transfer_verified_in_place(const struct transfer *transfer)
 	return transfer->sink.stream.plan.present && transfer->sink.stream.fits_ring;
 }
 
-/* The position up to which the sink's ring holds what nobody else touches any more. */
+/* Return the position up to which nobody else touches the bytes in the sink's ring. */
 static uint64_t copy_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
