@@ -40,12 +40,12 @@ static enum parsed parse_words(struct options *options, int count, char **words)
 	if (options->check && count > 2)
 		return usage_error("--check takes ADDRESS, or ADDRESS and PORT, or neither");
 	if (options->check && count == 0 && (options->bind || options->tos != DEFAULT_TOS))
-		return usage_error("--bind and --tos are of a path: give --check an ADDRESS");
+		return usage_error("--bind and --tos apply to a path: give --check an ADDRESS");
 	if (options->check && count < 2 && (options->minimum_rate > 0 || options->connections > 1))
 		return usage_error("--min-rate and --connections need a server: give --check "
 				   "ADDRESS and PORT");
 	if (options->check && options->minimum_rate > 0 && options->duration_seconds == 0)
-		return usage_error("--min-rate needs a rate, and --duration 0 measures none");
+		return usage_error("--min-rate needs a measured rate: leave --duration 0 out");
 	if (!options->check && count != 3)
 		return usage_error("three arguments are needed: read or write, ADDRESS and PORT");
 	if (!options->check && !parse_operation(*words++, &options->operation))
@@ -68,7 +68,14 @@ static enum parsed parse_client_arguments(struct options *options, int argc, cha
 	return parsed == PARSED_RUN ? parse_words(options, argc - optind, argv + optind) : parsed;
 }
 
-static const char not_resolved[] = "the address or route was not resolved in time; is the host up?";
+/* Record that --timeout has expired before the address and the route were resolved. */
+static void resolution_timed_out(struct connection *connection)
+{
+	connection_fail(connection, STATUS_UNRESOLVED,
+			"the address or route was not resolved within %u s (--timeout): check that "
+			"the host is up",
+			connection->options->timeout_seconds);
+}
 
 static void address_unresolved(const struct client *client, struct connection *connection,
 			       int error)
@@ -76,8 +83,8 @@ static void address_unresolved(const struct client *client, struct connection *c
 	const char *advice = loopback_advice(client->address->ai_addr);
 
 	if (!advice)
-		advice = "is the host up, and does a network interface with an RDMA device ('rdma "
-			 "link') lead there?";
+		advice = "check that the host is up, and that the route leads over a network "
+			 "interface with an RDMA device ('ip route get', 'rdma link')";
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the address: %s; %s",
 			strerror(error), advice);
 }
@@ -88,7 +95,7 @@ static void route_unresolved(const struct client *client, struct connection *con
 
 	connection_fail(connection, STATUS_UNRESOLVED, "cannot resolve the route: %s; %s",
 			strerror(error),
-			advice ? advice : "InfiniBand: is the subnet manager running?");
+			advice ? advice : "InfiniBand: check that the subnet manager runs");
 }
 
 /* Find the RDMA device and the neighbor for the address; an event reports the result. */
@@ -98,8 +105,8 @@ static void start_resolving(const struct client *client, struct connection *conn
 
 	if (client->sources && !source) {
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"--bind '%s' is no %s address, as the one to connect to is; give "
-				"both of one family",
+				"--bind '%s' is not an %s address, but ADDRESS is: give both of "
+				"the same family",
 				ellipsize(client->options->bind).text,
 				client->address->ai_family == AF_INET6 ? "IPv6" : "IPv4");
 		return;
@@ -109,12 +116,12 @@ static void start_resolving(const struct client *client, struct connection *conn
 			     connection->deadline))
 		return;
 	if (errno == ETIME)
-		connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
+		resolution_timed_out(connection);
 	else if (source)
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve the address from --bind '%s': %s; is that an "
-				"address of this host ('ip address'), of a network interface with "
-				"an RDMA device ('rdma link') that leads there?",
+				"cannot resolve the address from --bind '%s': %s; give an address "
+				"of this host ('ip address') whose network interface has an RDMA "
+				"device ('rdma link') and leads there",
 				ellipsize(client->options->bind).text, strerror(errno));
 	else
 		address_unresolved(client, connection, errno);
@@ -125,8 +132,8 @@ static void address_failed(const struct client *client, struct connection *conne
 {
 	if (event->library_error)
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"the address is resolved, but librdmacm cannot use the RDMA device "
-				"that leads there: %s; look for it with 'ibv_devices', and check "
+				"the address is resolved, but librdmacm cannot use the RDMA "
+				"device for it: %s; check that 'ibv_devices' lists the device and "
 				"that this user may open the files in /dev/infiniband",
 				strerror(event->library_error));
 	else if (event->status == -ETIMEDOUT) /* the first packets to a new neighbor may be lost */
@@ -170,17 +177,16 @@ static void connect_failed(struct connection *connection, int error)
 		return;
 	case ETIMEDOUT:
 		connection_fail(connection, STATUS_TIMED_OUT,
-				"no answer to the connect request; is the host up, and the network "
-				"between?");
+				"no answer to the connect request; check that the host is up and "
+				"that the network passes the packets");
 		return;
 	case EADDRNOTAVAIL:
 	case EADDRINUSE:
-		advice = "; an earlier connection still holds the port that this side was given: "
-			 "try again";
+		advice = "; an earlier connection still uses the local port: try again";
 		break;
 	case ENOMEM: /* Linux's siw has little room for messages that arrive while it connects */
-		advice = "; is memory short here, or does a program listen there that is no "
-			 "rdma-server, and sends at once?";
+		advice = "; one of: this host has too little memory, or another program listens "
+			 "on that port and sends at once";
 		break;
 	case EINVAL:
 		if (lacks_interface(rdma_get_peer_addr(connection->id)))
@@ -193,7 +199,7 @@ static void connect_failed(struct connection *connection, int error)
 		break;
 	default:
 		status = STATUS_REFUSED;
-		advice = "; is rdma-server running there, on that port?";
+		advice = "; check that rdma-server runs there, on that port";
 	}
 	connection_fail(connection, status, "cannot connect: %s%s", strerror(error), advice);
 }
@@ -283,7 +289,7 @@ static void take_step(const struct client *client, struct connection *connection
 		route_resolved(connection);
 	else if (event->library_error)
 		connection_fail(connection, STATUS_UNRESOLVED,
-				"cannot resolve the route: librdmacm cannot read it: %s",
+				"the route is resolved, but librdmacm cannot query it: %s",
 				strerror(event->library_error));
 	else
 		route_unresolved(client, connection, -event->status);
@@ -342,7 +348,7 @@ static void check_time(struct engine *engine)
 		if (connection->resolved)
 			connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
 		else
-			connection_fail(connection, STATUS_UNRESOLVED, "%s", not_resolved);
+			resolution_timed_out(connection);
 	}
 }
 

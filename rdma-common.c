@@ -805,15 +805,15 @@ static const char *own_delay(const struct connection *connection)
 	if (protocol->phase != PHASE_EXCHANGING)
 		return NULL;
 	if (protocol->local == LOCAL_VERIFYING)
-		return "all is received, but storing it did not move";
+		return "received everything, but storing it made no progress";
 	if ((!sends && protocol->local != LOCAL_DONE_SENT) ||
 	    transfer_debtor(&connection->transfer) != DEBTOR_NONE)
 		return NULL;
 	if (connection->incoming.unstored > 0 ||
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
-		return "storing what is received did not move";
+		return "storing the incoming payload made no progress";
 	return sends && helper_busy(connection->outgoing.helper)
-		       ? "nothing more came of what this side sends"
+		       ? "the source of the outgoing payload had no more bytes"
 		       : NULL;
 }
 
@@ -831,12 +831,17 @@ static void check_deadline(struct connection *connection)
 		return;
 	if (!delay) {
 		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+		if (connection->protocol.status == STATUS_TIMED_OUT)
+			record_cause(
+				connection, CAUSE_FAILURE,
+				"no progress for %u s (--timeout): check that the peer is running",
+				connection->options->timeout_seconds);
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,
-		    "%s for the time of --timeout; is the disk all right, does the program at the "
-		    "other end of the pipe run, and does no other payload go there?",
-		    delay);
+		    "%s for %u s (--timeout): check the disk, or the program at the other end of "
+		    "the pipe",
+		    delay, connection->options->timeout_seconds);
 	if (connection->protocol.local == LOCAL_VERIFYING)
 		connection_fail(connection, failure.status, "%s", failure.cause);
 	else
@@ -963,18 +968,17 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 	    connection->protocol.verifying && !connection->protocol.done_posted) {
 		connection_fail(
 			connection, STATUS_CONTENTS_WRONG,
-			"the peer judged what this side had not sent yet: its MSG_VERDICT is "
-			"good, and MSG_DONE was not posted");
+			"the peer sent a good MSG_VERDICT before this side posted its MSG_DONE");
 		return;
 	}
 	if (value == STATUS_LOCAL_FAILURE && early)
 		failure_set(&failure, STATUS_REFUSED,
-			    "the peer gave up: it could not read what it sends, or keep what it "
-			    "receives; its own messages say why");
+			    "the peer gave up: it could not read its outgoing payload, or could "
+			    "not store the incoming one; see its messages");
 	else if (value == STATUS_LOCAL_FAILURE)
 		failure_set(&failure, STATUS_REFUSED,
-			    "the peer received the payload and could not store it; its own "
-			    "messages say why");
+			    "the peer received the payload but could not store it; see its "
+			    "messages");
 	else if (value != STATUS_SUCCESS)
 		failure_set(&failure, STATUS_CONTENTS_WRONG, "%s",
 			    status_describe(STATUS_CONTENTS_WRONG));
@@ -1167,15 +1171,15 @@ static void handle_not_established(struct connection *connection)
 		return;
 	if (failure->library_error) {
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot connect: the server accepted, but the connection cannot be "
-				"set up here: %s",
+				"the server accepted, but this host cannot set up the connection: "
+				"%s",
 				strerror(failure->library_error));
 		return;
 	}
 	connection_fail(connection,
 			failure->status == -ETIMEDOUT ? STATUS_TIMED_OUT : STATUS_PEER_LOST,
-			"cannot connect: %s, status %d (%s); is the peer up, and the network "
-			"between?",
+			"cannot connect: %s, status %d (%s); check that the peer is up and that "
+			"the network passes the packets",
 			rdma_event_str(failure->type), failure->status,
 			failure->status < 0 ? strerror(-failure->status) : "of the transport");
 }
@@ -1220,7 +1224,7 @@ static void handle_device_event(struct connection *connection)
 		connection_handle(connection, EVENT_FLUSHED, STATUS_SUCCESS);
 	else if (is_peers_fault(event->type))
 		connection_fail(connection, STATUS_CONTENTS_WRONG,
-				"the peer sent RDMA device %s a request that it cannot accept: %s",
+				"the peer sent a request that RDMA device %s cannot accept: %s",
 				event->device, ibv_event_type_str(event->type));
 	else
 		connection_fail(connection, STATUS_LOCAL_FAILURE, "RDMA device %s reports: %s",
@@ -1303,8 +1307,8 @@ static enum status withdraw_incoming(struct connection *connection, struct failu
 
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot deregister %zu bytes of memory: %s; what the peer may "
-				   "still change is not verified",
+				   "cannot deregister %zu bytes of memory: %s; the peer may still "
+				   "change them, so they are not verified",
 				   incoming->size, strerror(error));
 	print_trace(&connection->log, "ibv_dereg_mr: %zu bytes", incoming->size);
 	return STATUS_SUCCESS;
@@ -1626,8 +1630,8 @@ static void take_event(struct connection *connection)
 	} else if (errno != EAGAIN && errno != EINTR) {
 		connection->channel_lost = true;
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot get completion events: %s; is the RDMA device gone? Look "
-				"for it with 'rdma link'",
+				"cannot get completion events: %s; check that the RDMA device "
+				"still exists ('rdma link')",
 				strerror(errno));
 	}
 }

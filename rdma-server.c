@@ -26,7 +26,7 @@ static const char usage[] =
 	"Usage: rdma-server [OPTION]... [read|write]\n"
 	"Serve rdma-clients until SIGINT or SIGTERM: read or write each other's memory\n"
 	"with one-sided RDMA, verify what arrived, and print what the client sent.\n"
-	"Without a word each client says which it is.\n"
+	"Without a word, each client chooses.\n"
 	"\n";
 
 struct server {
@@ -44,7 +44,7 @@ static enum parsed parse_server_arguments(struct options *options, int argc, cha
 	if (parsed != PARSED_RUN)
 		return parsed;
 	if (argc - optind > 1)
-		return usage_error("there is one argument at most: read or write");
+		return usage_error("at most one argument is allowed: read or write");
 	options->operation = OPERATION_ANY;
 	if ((optind < argc && !parse_operation(argv[optind], &options->operation)) ||
 	    output_resolve(options) != PARSED_RUN)
@@ -189,8 +189,8 @@ static void lose_listener(struct server *server)
 	server->stopping = true;
 	server->status = process_fail(
 		&server->engine.process, STATUS_LOCAL_FAILURE,
-		"cannot listen any more on an address of --bind '%s': its RDMA device was "
-		"removed; start the server again when it is back ('rdma link')",
+		"cannot listen on an address of --bind '%s' any more: its RDMA device was "
+		"removed; start the server again when the device is back ('rdma link')",
 		ellipsize(bind ? bind : "all addresses").text);
 }
 
@@ -257,12 +257,11 @@ static bool over_session_limit(const struct server *server, struct connection *c
 		return true; /* connection_reject() explains it */
 	if (count > most)
 		connection_fail(connection, STATUS_REFUSED,
-				"refused: %u sessions are open, as many as --max-sessions allows",
-				most);
+				"refused: %u sessions are open, the limit of --max-sessions", most);
 	else if (stuck_helpers >= MAX_STUCK_HELPERS)
 		connection_fail(connection, STATUS_REFUSED,
-				"refused: %d threads of sessions that are over still wait for a "
-				"disk; does one hang?",
+				"refused: %d threads of ended sessions still wait for a disk or a "
+				"pipe: check for one that hangs",
 				stuck_helpers);
 	else
 		return false;
@@ -305,7 +304,7 @@ static void handle_connect_request(struct server *server, const struct cm_event 
 
 	/* --check tries the other operation next: do not report this as a refusal */
 	if (refusal == REFUSAL_OPERATION && client.hello.flags & HELLO_CHECK) {
-		print_trace(&server->engine.log, "rdma_reject: the path is examined");
+		print_trace(&server->engine.log, "rdma_reject: a request of --check");
 		reject_request(event->id, &options, refusal);
 		if (rdma_destroy_id(event->id))
 			print_warning(&server->engine.console,

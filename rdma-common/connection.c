@@ -185,8 +185,9 @@ static enum status create_queues(struct connection *connection, struct failure *
 		return creation_failed(failure, "ibv_create_cq", true);
 	if (!connection->cq)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "ibv_create_cq failed: the driver gives no reason; it may have "
-				   "no more for this process: try fewer sessions at a time");
+				   "ibv_create_cq failed, and the driver gives no reason; perhaps "
+				   "it has no more completion queues for this process: try fewer "
+				   "sessions at a time");
 	error = verb_error(ibv_req_notify_cq(connection->cq, 0));
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE, "ibv_req_notify_cq failed: %s",
@@ -198,7 +199,7 @@ static enum status create_queues(struct connection *connection, struct failure *
 	}
 	if (connection->limits.depth < depth)
 		print_trace(&connection->log,
-			    "the device takes no queue pair of depth %u, only one of %u", depth,
+			    "the device has no queue pair of depth %u, only one of %u", depth,
 			    connection->limits.depth);
 	print_trace(&connection->log, "rdma_create_qp: queue pair 0x%" PRIx32 ", %u bytes inline",
 		    connection->id->qp->qp_num, connection->limits.inline_size);
@@ -358,8 +359,8 @@ static enum status check_output(struct connection *connection, struct failure *f
 	if (!error)
 		return STATUS_SUCCESS;
 	connection->setup_refusal = REFUSAL_STORAGE;
-	reason = error == ETIMEDOUT ? "its file system does not answer; does a disk hang, or the "
-				      "host that has it?"
+	reason = error == ETIMEDOUT ? "the file system does not answer: check the disk, or the "
+				      "host that exports it"
 				    : output_error(error);
 	if (size == OUTPUT_SIZE_UNKNOWN)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
@@ -656,10 +657,9 @@ static enum status judge_rate(struct connection *connection, enum status status)
 	if (status != STATUS_SUCCESS || wanted <= 0)
 		return status;
 	if (!connection->protocol.operates)
-		record_cause(
-			connection, CAUSE_RATE,
-			"--min-rate cannot be judged: with the client's --one-way this side has "
-			"no operation; give it to the client");
+		record_cause(connection, CAUSE_RATE,
+			     "--min-rate cannot be applied: with the client's --one-way this side "
+			     "performs no operation; give --min-rate to the client");
 	else if (rate < wanted)
 		record_cause(
 			connection, CAUSE_RATE,

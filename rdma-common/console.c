@@ -93,7 +93,9 @@ static void write_line(struct outlet *outlet, const struct line *line)
 	if (outlet->drawn && !line->drawn)
 		write_text(outlet, "\r\033[K");
 	if (line->lost) {
-		snprintf(notice, sizeof(notice), "(%u lines were dropped here: nobody read them)\n",
+		snprintf(notice, sizeof(notice),
+			 "(%u lines were dropped here: the output was not "
+			 "read)\n",
 			 line->lost);
 		write_text(outlet, notice);
 	}

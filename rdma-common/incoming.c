@@ -43,7 +43,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 	error = allocate_buffers(incoming, process);
 	if (error)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot start to verify, or store, what is received: %s",
+				   "cannot start to verify or store the incoming payload: %s",
 				   strerror(error));
 	incoming->begun = true;
 	return STATUS_SUCCESS;
@@ -55,7 +55,7 @@ enum status incoming_begin(struct incoming *incoming, const struct transfer *tra
 static enum incoming_step fail_to_store(const struct incoming *incoming, struct failure *failure)
 {
 	failure_set(failure, STATUS_LOCAL_FAILURE, "%s in '%s': %s",
-		    incoming->verified ? "all is received and verified, but cannot be stored"
+		    incoming->verified ? "received and verified everything, but cannot store it"
 				       : "cannot store",
 		    ellipsize(incoming->output).text, output_error(errno));
 	return INCOMING_FAILED;
@@ -134,7 +134,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 		return verify_next(verification, bytes, size, failure);
 	failure_set(failure, STATUS_REFUSED,
 		    "the peer sends more than the %" PRIu64
-		    " bytes that --max-size allows here; send less, or raise that",
+		    " bytes that --max-size allows here: send less, or raise --max-size",
 		    incoming->limit);
 	return false;
 }

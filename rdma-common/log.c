@@ -95,11 +95,12 @@ enum status flush_output(const struct log *log, struct process *process)
 	if (poll(&ready, 1, 0) == 0) /* nothing empties it: a message would wait, too */
 		return STATUS_LOCAL_FAILURE;
 	if (failed)
-		print_warning(log->console, "cannot write to standard output; is the disk full, or "
-					    "the reader gone?");
+		print_warning(log->console, "cannot write to standard output: check for a full "
+					    "disk, or a reader that has exited");
 	if (left)
 		print_warning(log->console,
-			      "the last %" PRIu64 " lines are lost: nobody read them in time",
+			      "the last %" PRIu64 " lines are lost: the output was not read in "
+			      "time",
 			      left);
 	return STATUS_LOCAL_FAILURE;
 }
@@ -184,7 +185,7 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 		length--;
 	text = escape(excerpt->head, length);
 	if (!text)
-		print_status(log, "remote buffer: (no memory to show it)");
+		print_status(log, "remote buffer: (not enough memory to show it)");
 	else if (excerpt->goes_on)
 		print_status(log, "remote buffer: %s... (%d of %" PRIu64 " bytes)", text,
 			     SHOWN_PAYLOAD, excerpt->size);

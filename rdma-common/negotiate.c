@@ -466,33 +466,32 @@ const char *refusal_describe(enum refusal refusal)
 {
 	switch (refusal) {
 	case REFUSAL_VERSION:
-		return "client and server speak different versions of the protocol; use one release "
-		       "on both hosts";
+		return "client and server speak different versions of the protocol; use the same "
+		       "release on both hosts";
 	case REFUSAL_OPERATION:
-		return "mismatched modes, one side reads and the other writes; start both with the "
-		       "same word";
+		return "the modes differ, one side reads and the other writes; start both with "
+		       "the same word";
 	case REFUSAL_LENGTH:
-		return "the client sends nothing, or more than the server's --max-size; send less, or "
-		       "raise that";
+		return "the client sends nothing, or more than the server's --max-size; send "
+		       "less, or raise --max-size";
 	case REFUSAL_SESSIONS:
-		return "the server is busy: it has as many sessions as it takes; try again later";
+		return "the server is busy: it has reached its limit of sessions; try again later";
 	case REFUSAL_PASSES:
-		return "a pipe can be sent once, and --iters or --duration asks for it again; leave "
-		       "that out, or send a file";
+		return "a pipe can be sent once, but --iters or --duration repeats it; leave the "
+		       "option out, or send a file";
 	case REFUSAL_NO_MODE:
-		return "the client sent no hello, as the tutorial's program, so it does not say whether "
-		       "it reads or writes; start the server with that word";
+		return "the client sent no hello, like the tutorial's program, so its mode is not "
+		       "known; start the server with read or write";
 	case REFUSAL_MEMORY:
-		return "the server is out of memory for another session; try again when others have "
-		       "ended, or raise the limit that its own messages name";
+		return "the server is out of memory for another session; try again when others "
+		       "have ended, or raise the limit named in its messages";
 	case REFUSAL_STORAGE:
-		return "the server cannot store what it would receive; its own messages say why, and "
-		       "no other try helps before that is mended";
+		return "the server cannot store the payload; see its messages, and try again when "
+		       "that is repaired";
 	case REFUSAL_SETUP:
-		return "the server could not set up the session; its own messages say why";
+		return "the server could not set up the session; see its messages";
 	default:
-		return "for a reason that this release does not know; the server's own messages say "
-		       "more";
+		return "for a reason that this release does not know; see the server's messages";
 	}
 }
 
@@ -533,7 +532,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 		return failure_set(
 			failure, STATUS_REFUSED,
 			"the peer serves no RDMA READ: its responder_resources are 0; use "
-			"write, or give it some");
+			"'write', or raise them there");
 	if (limits->depth > limits->initiator_depth)
 		limits->depth = limits->initiator_depth;
 	return STATUS_SUCCESS;
@@ -581,7 +580,7 @@ enum status negotiate(const struct options *options, const struct session_parame
 	    sends_payload(ROLE_SERVER, options->operation, one_way) && !options->check)
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server sends %" PRIu64 " bytes, more than the %" PRIu64
-				   " that --max-size allows here; raise that",
+				   " that --max-size allows here; raise --max-size",
 				   hello->length, options->maximum_payload);
 	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
 		return failure_set(failure, STATUS_REFUSED, "%s", refusal_describe(refusal));
@@ -596,16 +595,17 @@ enum status negotiate(const struct options *options, const struct session_parame
 				   "project's rdma-server there");
 	if (!verifying && (outgoing_length != DEFAULT_PAYLOAD || one_way))
 		return failure_set(failure, STATUS_REFUSED,
-				   "the peer sent no hello, so it exchanges %d bytes both ways and "
-				   "nothing else; shorten --message and leave --file, --size and "
-				   "--one-way out, or start this project's program there",
+				   "the peer sent no hello, so it exchanges %d bytes in each "
+				   "direction and nothing else; shorten --message and leave "
+				   "--file, --size and --one-way out, or start this project's "
+				   "program there",
 				   DEFAULT_PAYLOAD);
 	if (!verifying && options->output)
 		return failure_set(
 			failure, STATUS_REFUSED,
-			"the peer sent no hello, so nothing that it sends can be "
-			"verified, and --output stores nothing else; leave --output out, "
-			"or start this project's program there");
+			"the peer sent no hello, so its payload cannot be verified, and --output "
+			"stores only verified payloads; leave --output out, or start this "
+			"project's program there");
 	*agreement = agree(options->role, &peer);
 	return limit_reads(options->role, event, operates && options->operation == OPERATION_READ,
 			   limits, failure);
@@ -680,12 +680,12 @@ static void explain_silent_rejection(int status, struct failure *failure)
 	if (status == REJECTED_INVALID_SERVICE_ID)
 		failure_set(
 			failure, STATUS_REFUSED,
-			"connection rejected (nobody listens); is rdma-server running there, on "
-			"that port?");
+			"connection rejected (nobody listens); check that rdma-server runs there, "
+			"on that port");
 	else if (status == -ECONNREFUSED) /* iWARP: from TCP, or from the program */
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected: nobody listens there, or a program that is no "
-			    "rdma-server of this project");
+			    "connection rejected: no program listens there, or one that is not "
+			    "this project's rdma-server");
 	else
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected (status %d), no reason arrived: a program listens "

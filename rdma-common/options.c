@@ -134,23 +134,23 @@ static const struct row rows[] = {
 { TITLE,   SERVER,           0,  .name = "Serving:" },
 { PORT,    SERVER,          'p', "port",         "PORT",    AT(port),             .help = "listen on PORT instead of any free one", .least = 0, .most = 65535 },
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
-{ TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, which is one of this host" },
-{ NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, a queue pair each", .standard = "1", .least = 1, .most = MAX_CONNECTIONS },
+{ TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, an address of this host" },
+{ NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, each with a queue pair", .standard = "1", .least = 1, .most = MAX_CONNECTIONS },
 { BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
-{ FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "examine this host, or the path to ADDRESS" },
+{ FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "check this host, or the path to ADDRESS" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
 { TEXT,    BOTH,            'm', "message",      "TEXT",    AT(message),          .help = "send TEXT instead of a line with the process id" },
 { TEXT,    BOTH,            'f', "file",         "FILE",    AT(file),             .help = "send the bytes in FILE; '-': standard input" },
 { SIZE,    BOTH,            's', "size",         "SIZE",    AT(pattern_size),     .help = "send a pattern of SIZE bytes (64K, 1MiB, 2T)", .least = 1, .most = MAX_PAYLOAD },
-{ TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store what is received in FILE; '-': standard output" },
+{ TEXT,    BOTH,            'o', "output",       "FILE",    AT(output),           .help = "store the incoming payload in FILE; '-': stdout" },
 { TITLE,   BOTH,             0,  .name = "The operation:" },
 { NUMBER,  BOTH,            'n', "iters",        "N",       AT(iterations),       .help = "perform the operation N times", .least = 1, .most = 1000000000 },
 { TIME,    BOTH | CHECK,     0,  "duration",     "TIME",    AT(duration_seconds), .help = "repeat the operation for TIME seconds", .least = 0, .most = 1000000 },
-{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify every one of them, not only the last" },
+{ FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify each pass, not only the last" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
-{ FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "spin for completions instead of sleeping" },
+{ FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "poll for completions instead of sleeping" },
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
 { FLAG,    BOTH,             0,  "report",       NULL,      AT(report),           .help = "print amounts, rates, and with --depth 1 latencies" },
@@ -162,7 +162,7 @@ static const struct row rows[] = {
 { TITLE,   BOTH,             0,  .name = "Limits:" },
 { TIME,    BOTH | CHECK,    't', "timeout",      "SECONDS", AT(timeout_seconds),  .help = "longest time without progress", .standard = "10", .least = 1, .most = 1000000 },
 { SIZE,    BOTH,             0,  "max-size",     "SIZE",    AT(maximum_payload),  .help = "largest payload accepted from a peer", .standard = "1G", .least = 1, .most = MAX_PAYLOAD },
-{ NUMBER,  SERVER,           0,  "max-sessions", "N",       AT(maximum_sessions), .help = "sessions at a time, others are refused", .standard = "1024", .least = 1, .most = 1000000 },
+{ NUMBER,  SERVER,           0,  "max-sessions", "N",       AT(maximum_sessions), .help = "sessions at a time; others are refused", .standard = "1024", .least = 1, .most = 1000000 },
 };
 /* clang-format on */
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -375,13 +375,13 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	}
 	if (options->check && of_sessions)
 		return usage_error(
-			"--check goes with --bind, --connections, --duration, --json, --min-rate, "
-			"--timeout, --tos and --verbose alone");
+			"--check accepts only --bind, --connections, --duration, --json, "
+			"--min-rate, --timeout, --tos and --verbose");
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)
-		return usage_error("--duration 0 goes with the client's --check alone: nothing is "
-				   "measured");
+		return usage_error("--duration 0, which measures nothing, is for the client's "
+				   "--check alone");
 	return PARSED_RUN;
 }
 
@@ -407,10 +407,11 @@ enum parsed check_options(const struct options *options)
 		       !serves_multiple_clients(options);
 
 	if (payloads > 1)
-		return usage_error("--message, --file and --size exclude each other: there is one "
-				   "outgoing payload");
+		return usage_error("--message, --file and --size exclude each other: give one "
+				   "payload");
 	if (options->iterations > 0 && options->duration_seconds > 0)
-		return usage_error("--iters and --duration exclude each other: a count, or a time");
+		return usage_error("--iters and --duration exclude each other: give a count or a "
+				   "time");
 	/* with READ this side reads the peer's payload */
 	if (options->operation != OPERATION_READ && options->iterations > 0 &&
 	    options->pattern_size > MAX_PAYLOAD / options->iterations)
@@ -423,16 +424,16 @@ enum parsed check_options(const struct options *options)
 				   options->file,
 				   repeats ? "--iters and --duration" : "--connections");
 	if (options->connections > 1 && options->output)
-		return usage_error("--connections and --output exclude each other: all sessions "
+		return usage_error("--connections and --output exclude each other: each session "
 				   "would store in '%s'",
 				   options->output);
 	if (is_standard_output(options->output) && options->json)
 		return usage_error("--json and --output - both need standard output");
 	if (payloads && !sends_payload(options->role, options->operation, options->one_way))
-		return usage_error("with --one-way and read this side sends no payload");
+		return usage_error("with --one-way and read, this side sends no payload");
 	if (options->output &&
 	    !sends_payload(other_role(options->role), options->operation, options->one_way))
-		return usage_error("with --one-way and write nothing is received that --output "
-				   "could store");
+		return usage_error("with --one-way and write, this side receives no payload to "
+				   "store with --output");
 	return PARSED_RUN;
 }

@@ -23,7 +23,7 @@ enum status outgoing_open(struct outgoing *outgoing, const struct payload *paylo
 	outgoing->helper = helper_start_reading(process, payload, ring, ring_size);
 	if (!outgoing->helper)
 		return failure_set(failure, STATUS_LOCAL_FAILURE,
-				   "cannot start a thread that reads what this side sends: %s",
+				   "cannot start the thread that reads the outgoing payload: %s",
 				   strerror(errno));
 	return STATUS_SUCCESS;
 }

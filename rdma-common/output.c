@@ -300,7 +300,7 @@ enum parsed output_resolve(struct options *options)
 		options->output = "-";
 	else if (is_open_as(STDERR_FILENO, &place, &file))
 		return usage_error(
-			"--output '%s' is standard error, which has the messages; name a "
+			"--output '%s' is standard error, which carries the messages; name a "
 			"file, or '-' for standard output",
 			name);
 	return PARSED_RUN;
@@ -311,7 +311,7 @@ const char *output_error(int error)
 	switch (error) {
 	case EBUSY:
 		return "busy: it is a mount point, which no file can replace (mount its folder "
-		       "instead), or a terminal that somebody has for himself";
+		       "instead), or a terminal in exclusive use";
 	case EPERM:
 		return "not permitted: another user owns it in a folder with the sticky bit, or it "
 		       "or its folder is immutable ('lsattr'), or it is sealed; store in another "

@@ -15,7 +15,7 @@
 #include "digest.h"
 #include "wire.h"
 
-#define PAYLOAD_EMPTY "it is empty; a payload has one byte at least"
+#define PAYLOAD_EMPTY "it is empty; a payload has at least one byte"
 /* How often a wait for a pipe checks for cancellation, in milliseconds. */
 #define CANCEL_INTERVAL 100
 /* Bytes of a pipe that are copied at a time: Linux's default size of a pipe. */
@@ -235,8 +235,8 @@ static enum status copy_pipe(struct payload *payload, struct failure *failure)
 	}
 	if (!written)
 		failure_set(failure, STATUS_LOCAL_FAILURE,
-			    "cannot keep a copy of '%s' in %s: %s; set TMPDIR to a folder with "
-			    "room, or serve one client with --one-off",
+			    "cannot copy '%s' to %s: %s; set TMPDIR to a folder with room, or "
+			    "serve one client with --one-off",
 			    ellipsize(payload->name).text, ellipsize(folder).text, strerror(errno));
 	else if (count < 0)
 		read_failed(payload, failure, strerror(errno));

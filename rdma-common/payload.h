@@ -21,7 +21,7 @@
 #define PAYLOAD_WHOLE ((size_t)8 << 20)
 
 /* For messages: a file has fewer bytes than when it was opened. */
-#define PAYLOAD_CUT_SHORT "it was cut short meanwhile; try again when it is whole"
+#define PAYLOAD_CUT_SHORT "it became shorter while it was sent; try again when it is complete"
 
 /* The outgoing payload, the same for every peer. It does not change once it is loaded. */
 struct payload {

@@ -189,15 +189,15 @@ const char *descriptor_advice(int error)
 
 	if (!few && error != EMFILE && error != ENFILE)
 		return NULL;
-	return "more open files have to be allowed: raise the limit ('ulimit -n')";
+	return "raise the limit of open files ('ulimit -n')";
 }
 
 const char *rdma_cm_advice(void)
 {
 	if (!access("/dev/infiniband/rdma_cm", R_OK | W_OK))
 		return NULL;
-	return "this user may not open /dev/infiniband/rdma_cm, or it is not there: see its mode, "
-	       "and load the module rdma_ucm";
+	return "/dev/infiniband/rdma_cm does not exist, or this user may not open it: load the "
+	       "module rdma_ucm, and check the file's mode";
 }
 
 const char *device_advice(int error)
@@ -207,15 +207,16 @@ const char *device_advice(int error)
 	if (advice)
 		return advice;
 	if (access("/dev/infiniband", X_OK))
-		return "there is no /dev/infiniband: load the modules ib_uverbs and rdma_ucm; in a "
-		       "container, give it the files of that folder ('--device'); without an "
-		       "adapter, make a software device ('modprobe rdma_rxe', 'rdma link add rdma0 "
-		       "type rxe netdev eth0')";
+		return "/dev/infiniband does not exist: load the modules ib_uverbs and rdma_ucm; "
+		       "give a container the files of that folder ('--device'); without an "
+		       "adapter, create a software device ('modprobe rdma_rxe', 'rdma link add "
+		       "rdma0 type rxe netdev eth0')";
 	advice = rdma_cm_advice();
 	if (advice)
 		return advice;
-	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
-	       "add rdma0 type rxe netdev eth0'); may this user open /dev/infiniband/uverbs0?";
+	return "see 'rdma link'; load the driver's modules, or create a software device ('rdma "
+	       "link add rdma0 type rxe netdev eth0'); check that this user may open "
+	       "/dev/infiniband/uverbs0";
 }
 
 /* Explain what to do when librdmacm does not start. */

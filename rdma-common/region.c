@@ -92,10 +92,10 @@ static enum status budget_spent(const struct region_owner *owner, uint64_t size,
 		return registration_failed((size_t)size, account->registered, failure);
 	}
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot register %" PRIu64 " bytes of memory: %u sessions have %" PRIu64
-			   " KiB, and all may have %" PRIu64 " KiB, a quarter of %s",
-			   size, owner->sessions, memory_taken(owner) / 1024,
-			   account->budget.total / 1024, account->budget.source);
+			   "cannot register %" PRIu64 " bytes of memory: the sessions use %" PRIu64
+			   " KiB of the %" PRIu64 " KiB for all sessions, a quarter of %s",
+			   size, memory_taken(owner) / 1024, account->budget.total / 1024,
+			   account->budget.source);
 }
 
 /*

@@ -57,14 +57,14 @@ const char *status_describe(enum status status)
 {
 	switch (status) {
 	case STATUS_REFUSED:
-		return "the peer refused; its own messages say why";
+		return "the peer refused; see its messages";
 	case STATUS_TIMED_OUT:
-		return "nothing happened for the time of --timeout; is the peer still running?";
+		return "no progress for the time of --timeout: check that the peer is running";
 	case STATUS_PEER_LOST:
-		return "the peer went away before the session was complete; look at its messages";
+		return "the peer left before the session was complete; see its messages";
 	case STATUS_CONTENTS_WRONG:
-		return "the contents are wrong: what arrived is not what was sent, or the peer broke "
-		       "the protocol; do not trust this path";
+		return "the contents are wrong: the received bytes differ from the sent ones, or "
+		       "the peer violated the protocol; do not trust this path";
 	case STATUS_INTERRUPTED:
 		return "interrupted before the session was complete";
 	default:

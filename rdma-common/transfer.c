@@ -361,7 +361,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 	if (!writes && stream->plan.present) {
 		if (produced > ring || produced > produced_end(transfer, stream) ||
 		    produced == LENGTH_UNKNOWN)
-			return "is ready beyond its end";
+			return "is smaller than its ready bytes";
 		sink->produced = produced;
 	}
 	return NULL;
@@ -428,7 +428,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	const struct transfer_credits *credits = &transfer->credits;
 
 	if (window->received < credits->confirmed)
-		return "goes backwards in what it has received";
+		return "goes backwards in its count of received windows";
 	if (window->received > credits->sent)
 		return "confirms more windows than were sent";
 	if (credits->received - credits->advertised >= transfer->plan.credits)
@@ -444,21 +444,21 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	uint64_t last = produced_end(transfer, stream);
 
 	if (produced < sink->produced)
-		return "goes backwards in what is ready";
+		return "goes backwards in produced bytes";
 	/*
 	 * MSG_DONE does not say how far a timed operation came, but a later window does: the end is
 	 * unknown until then
 	 */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* not a number of bytes */
 		return sink->produced == last ? "goes on after the end"
-					      : "is ready beyond what was agreed";
+					      : "produces more bytes than agreed";
 	if (!stream->repeats &&
 	    produced > add_saturating(sink->advertised_consumed, stream->announced))
-		return "is ready beyond the ring";
+		return "produces bytes beyond the ring";
 	if (end && sink_ended(transfer))
 		return "ends twice";
 	if (end && last != LENGTH_UNKNOWN && produced != last)
-		return "ends before what was agreed";
+		return "ends before the agreed length";
 	return NULL;
 }
 
@@ -477,13 +477,13 @@ static const char *validate_consumed(const struct transfer *transfer, const stru
 	const struct transfer_source *source = &transfer->source;
 
 	if (window->consumed < source->consumed)
-		return "goes backwards in what is taken";
+		return "goes backwards in consumed bytes";
 	if (window->stored < source->stored)
-		return "goes backwards in what is kept";
+		return "goes backwards in stored bytes";
 	if (is_beyond(transfer, window->consumed))
-		return "takes what was not ready";
+		return "consumes bytes that were not produced";
 	if (is_beyond(transfer, window->stored))
-		return "keeps what was not ready";
+		return "stores bytes that were not produced";
 	return NULL;
 }
 
@@ -559,9 +559,9 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (expected == LENGTH_UNKNOWN)
 		return "is done before its end is marked";
 	if (bytes != expected)
-		return "is done with other bytes than agreed";
+		return "is done with another length than agreed";
 	if (!transfer->plan.writes && !may_have_read(transfer))
-		return "is done reading what was not ready";
+		return "is done reading bytes that were not produced";
 	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))
 		return "is done beyond the ring";
 	if (last != LENGTH_UNKNOWN)

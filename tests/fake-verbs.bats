@@ -158,18 +158,18 @@ happy_path() {
 	one-off -s 9000	0	read one-way ring:1000
 	one-off -s 9000	0	write one-way ring:1000
 	one-off	143	version:2	refused: client and server speak different versions
-	server -J	0	tutorial	start the server with that word	> "operation": null*"status": 4
-	one-off	143	tutorial	refused: the client sent no hello, as the tutorial's program, so it does not say whether it reads or writes; start the server
+	server -J	0	tutorial	start the server with read or write	> "operation": null*"status": 4
+	one-off	143	tutorial	refused: the client sent no hello, like the tutorial's program, so its mode is not known; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
-	[[ $stderr == *"a pipe can be sent once, and --iters or --duration asks for it again"* ]]
+	[[ $stderr == *"a pipe can be sent once, but --iters or --duration repeats it"* ]]
 }
 
 # But one that measures is served, for as long as it says.
 @test "a client that examines the path, and asks for the other operation first, is refused without a word of it" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
-	0	[iwarp] read	: refused: mismatched modes, one side reads
+	0	[iwarp] read	: refused: the modes differ, one side reads
 	0	check fail:rdma_reject:1:22	!> 20000.?
 	0	check fail:rdma_destroy_id:1:16	rdma-server: cannot destroy a connection identifier: Device or resource busy
 	END
@@ -361,14 +361,14 @@ happy_path() {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
 	exec {endless}< <(yes)
 	outcomes <<-END
-	every -f /dev/fd/$endless	5	trickles:300 $silent until:4000	nothing happened
-	every -f /dev/fd/$endless	5	trickles:3000 until:9000	nothing more came of what this side sends
-	client --one-way -f /dev/fd/$endless	5	write one-way trickles:300 $silent until:4000	nothing happened
-	client --one-way -f /dev/fd/$endless	5	iwarp write one-way trickles:300 99*received-WINDOW! received-VERDICT! until:4000	nothing happened
+	every -f /dev/fd/$endless	5	trickles:300 $silent until:4000	no progress
+	every -f /dev/fd/$endless	5	trickles:3000 until:9000	the source of the outgoing payload had no more bytes
+	client --one-way -f /dev/fd/$endless	5	write one-way trickles:300 $silent until:4000	no progress
+	client --one-way -f /dev/fd/$endless	5	iwarp write one-way trickles:300 99*received-WINDOW! received-VERDICT! until:4000	no progress
 	END
 	fake client "trickles:3000 until:9000" -f - <&$endless
 	[ "$status" -eq 5 ]
-	[[ $stderr == *"nothing more came of what this side sends"* ]]
+	[[ $stderr == *"the source of the outgoing payload had no more bytes"* ]]
 	for transport in read "iwarp write"; do
 		outcomes client -f <(echo as long as five seconds) <<<"0	$transport trickles:250 from:5000"
 	done
@@ -379,10 +379,10 @@ happy_path() {
 	outcomes every -s 20000 <<-END
 	7	payload:30000 ring:3000 corrupt-in	contents are wrong
 	7	payload:30000 ring:3000 corrupt-out	contents are wrong
-	5	payload:30000 ring:3000 99*received-WINDOW!	nothing happened
-	5	payload:30000 ring:3000 peer-operation!	nothing happened
-	5	payload:30000 ring:3000 operation!	nothing happened
-	6	payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer went away
+	5	payload:30000 ring:3000 99*received-WINDOW!	no progress
+	5	payload:30000 ring:3000 peer-operation!	no progress
+	5	payload:30000 ring:3000 operation!	no progress
+	6	payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer left
 	END
 }
 
@@ -399,11 +399,11 @@ happy_path() {
 	local step
 	for step in 1 2 5 13; do
 		outcomes every -s 20000 <<-END
-		4	payload:30000 ring:3000 gives-up:$step	the peer gave up: it could not read what it sends, or keep what it receives; its own messages
+		4	payload:30000 ring:3000 gives-up:$step	the peer gave up: it could not read its outgoing payload, or could not store the incoming one; see its messages
 		7	payload:30000 ring:3000 gives-up:$step set:verdict.status=7	contents are wrong
 		END
 	done
-	outcomes both <<<"4	gives-up:7	the peer received the payload and could not store it; its own messages say why"
+	outcomes both <<<"4	gives-up:7	the peer received the payload but could not store it; see its messages"
 }
 
 # bats test_tags=memory
@@ -421,9 +421,9 @@ happy_path() {
 # bats test_tags=memory
 @test "no memory or no thread for a session, or for a helper: it ends in words, its rings go last" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
-	local reads="cannot start a thread that reads what this side sends" starts="cannot start a thread for the session"
+	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
 	local looks="cannot start a thread that looks at '$BATS_TEST_TMPDIR/stored'"
-	local keeps="cannot start to verify, or store, what is received"
+	local keeps="cannot start to verify or store the incoming payload"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	client $files	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
@@ -462,7 +462,7 @@ happy_path() {
 	for number in 1 2 9 35; do
 		outcomes every -f "$file" <<-END
 		1	fail:pread:$number:5	cannot read '$file': Input/output error
-		1	fail:pread:$number:61	cannot read '$file': it was cut short meanwhile; try again when it is whole
+		1	fail:pread:$number:61	cannot read '$file': it became shorter while it was sent; try again when it is complete
 		END
 	done
 }
@@ -477,11 +477,11 @@ happy_path() {
 			outcomes every -o "$folder/file" <<<"1	unknown payload:140000 ring:3000	cannot store in '$folder/file': File too large")
 	done
 	outcomes <<-END
-	every -o $folder/file	1	payload:30000 ring:3000 fail:fsync:1:5	cannot be stored in '$folder/file': Input/output error
-	every -o $folder/file	1	payload:30000 ring:3000 fail:linkat:1:13	cannot be stored in '$folder/file': Permission denied
+	every -o $folder/file	1	payload:30000 ring:3000 fail:fsync:1:5	cannot store it in '$folder/file': Input/output error
+	every -o $folder/file	1	payload:30000 ring:3000 fail:linkat:1:13	cannot store it in '$folder/file': Permission denied
 	every -o /dev/full	1	unknown payload:30000 ring:3000	cannot store in '/dev/full': No space left on device
-	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	nothing happened
-	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer went away
+	every -s 20000 -o $folder/file	5	unknown payload:30000 ring:3000 peer-operation!	no progress
+	every -s 20000 -o $folder/file	6	unknown payload:30000 ring:3000 received-WINDOW+DISCONNECTED	peer left
 	client -o $folder/none/file	1	write	cannot store 1024 bytes in '$folder/none/file': $missing
 	client -o $folder/none/file	1	iwarp unknown	cannot store the incoming payload in '$folder/none/file': $missing
 	server -o $folder/none/file	0	write unknown	cannot store the incoming payload in '$folder/none/file': $missing
@@ -496,13 +496,13 @@ happy_path() {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
-	every -t 10 -f $file	5	pread! from:10000 until:13700	: nothing more came of what this side sends for the time of --timeout
-	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: all is received, but storing it did not move for the time of --timeout
-	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing what is received did not move for
+	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload had no more bytes for 10 s (--timeout)
+	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
+	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
 	# one that says nothing before: a server waits for that once, and less long
-	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': its file system does not answer
-	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': its file system does not answer
-	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': its file system does not
+	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
+	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
+	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
 	END
 	[ ! -e "$stored" ]
 }
@@ -511,32 +511,32 @@ happy_path() {
 # bats test_tags=memory
 @test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
 	outcomes <<-END
-	both	7	set:mr.produced=+1	the peer's memory region is ready beyond its end: it has 1024 bytes, of which 1025 are ready
+	both	7	set:mr.produced=+1	the peer's memory region is smaller than its ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
 	both	7	lie:mr-twice	contents are wrong
 	both	7	write lie:window-first	the peer's window is out of turn
 	both	7	lie:done-first	contents are wrong
 	both	7	set:done.digest=+1	contents are wrong
-	both	7	write set:done.bytes=+1	the peer is done with other bytes than agreed
+	both	7	write set:done.bytes=+1	the peer is done with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
 	# a verdict that may not come is none
 	both	4	lie:verdict-bad	the peer gave up
-	both	7	lie:verdict-bad-first	or the peer broke the protocol	!> gave up
-	both	7	tutorial lie:verdict-bad	or the peer broke the protocol	!> gave up
-	both	7	lie:verdict-twice	or the peer broke the protocol	!> could not store
-	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window takes what was not ready
+	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
+	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
+	both	7	lie:verdict-twice	or the peer violated the protocol	!> could not store
+	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window consumes bytes that were not produced
 	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
-	both -s 500000	7	memory:300000 lie:done-early	the peer is done reading what was not ready
-	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer judged what this side had not sent yet
+	both -s 500000	7	memory:300000 lie:done-early	the peer is done reading bytes that were not produced
+	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer sent a good MSG_VERDICT before this side posted its MSG_DONE
 	END
 }
 
 # A confirmation, or a byte, every 900 ms, and --timeout is a second.
 @test "bytes must move: who only confirms is given up in time, who moves a byte a message is waited for" {
 	outcomes every -s 500000 <<-END
-	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	nothing happened
-	5	payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	nothing happened
+	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	no progress
+	5	payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	no progress
 	END
 }
 
@@ -572,7 +572,7 @@ happy_path() {
 }
 
 @test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
-	local only="the device takes no queue pair of depth 1000, only one of"
+	local only="the device has no queue pair of depth 1000, only one of"
 	outcomes <<-END
 	both -v -n 3 --depth 1000	0	write blocks:8192 inline:64 einval	0x the device takes no	rdma_create_qp=1
 	both -v -n 3 --depth 1000	0	write blocks:4096 inline:64 einval	0x the device takes no	rdma_create_qp=2
@@ -613,17 +613,17 @@ happy_path() {
 	one-off	0	tutorial write iwarp sent-DONE=2
 	one-off	0	tutorial write iwarp sent-DONE>received-DONE sent-DONE=2
 	one-off	0	tutorial write iwarp sent-DONE=2 DISCONNECTED>sent-DONE
-	one-off	6	tutorial write iwarp sent-DONE=5	peer went away
+	one-off	6	tutorial write iwarp sent-DONE=5	peer left
 	one-off	1	tutorial write sent-DONE=2	MSG_DONE failed
 	client -m $longest	0	tutorial
 	one-off -m $longest	0	tutorial write
-	client -m ${longest}x	4	tutorial write	exchanges 1024 bytes both ways and nothing else
-	server -m ${longest}x	0	tutorial	exchanges 1024 bytes both ways and nothing else
+	client -m ${longest}x	4	tutorial write	exchanges 1024 bytes in each direction and nothing else
+	server -m ${longest}x	0	tutorial	exchanges 1024 bytes in each direction and nothing else
 	client -s 100	4	tutorial write	the peer sent no hello
 	server -s 100	0	tutorial	the peer sent no hello
 	client --one-way	4	tutorial write	the peer sent no hello
-	client -o $stored	4	tutorial write	the peer sent no hello, so nothing that it sends can be verified
-	server -o $stored	0	tutorial	the peer sent no hello, so nothing that it sends can be verified
+	client -o $stored	4	tutorial write	the peer sent no hello, so its payload cannot be verified
+	server -o $stored	0	tutorial	the peer sent no hello, so its payload cannot be verified
 	END
 	[ ! -e "$stored" ]
 }
@@ -698,7 +698,7 @@ happy_path() {
 
 @test "a driver that gives no reason" {
 	outcomes client <<-END
-	1	no-cq	ibv_create_cq failed: the driver gives no reason
+	1	no-cq	ibv_create_cq failed, and the driver gives no reason
 	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
 	1	fail:ibv_poll_cq:1+:5	ibv_poll_cq failed
 	1	fail:ibv_poll_cq:8+:5	ibv_poll_cq failed
@@ -724,9 +724,9 @@ happy_path() {
 @test "a refused post is this host's failure only if the peer has not left, and the session has no outcome" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
-	one-off -s 100000	6	iwarp write stores:5000 abandons peer-left fail:ibv_post_recv:37:22	the peer went away
-	one-off -s 100000	5	iwarp write stores:5000 received-VERDICT! DISCONNECTED! abandons fail:ibv_post_recv:37:22	for the time of --timeout
-	one-off	6	iwarp write abandons peer-left fail:ibv_post_send:2:22	the peer went away
+	one-off -s 100000	6	iwarp write stores:5000 abandons peer-left fail:ibv_post_recv:37:22	the peer left
+	one-off -s 100000	5	iwarp write stores:5000 received-VERDICT! DISCONNECTED! abandons fail:ibv_post_recv:37:22	s (--timeout)
+	one-off	6	iwarp write abandons peer-left fail:ibv_post_send:2:22	the peer left
 	client	1	iwarp write abandons fail:ibv_post_send:2:22 until:2500	ibv_post_send failed: Invalid argument
 	client	4	[iwarp] write abandons fail:ibv_post_send:3:22 operation=10	RDMA WRITE failed: completion status 10
 	client	1	[iwarp] write abandons fail:ibv_post_send:3:22 operation=4	RDMA WRITE failed: completion status 4
@@ -734,7 +734,7 @@ happy_path() {
 	check 192.0.2.1 20000	6	write check abandons fail:ibv_post_send:3:22 operation=12	> RDMA WRITE failed: completion status 12
 	client	1	write abandons fail:ibv_post_send:3:22 received-DONE+async:1 operation=5	RDMA device double0 reports
 	client	130	write abandons fail:ibv_post_send:2:22 received-DONE+signal:2	interrupted
-	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer received the payload and could not store it
+	client	4	write set:verdict.status=1 abandons fail:ibv_post_send:4:22	the peer received the payload but could not store it
 	check 192.0.2.1 20000	1	write check abandons fail:ibv_post_send:3:22 operation=4	> RDMA WRITE failed: completion status 4	!> firewall
 	END
 }
@@ -768,10 +768,10 @@ happy_path() {
 	both	0	DISCONNECTED!
 	both	0	DISCONNECTED+TIMEWAIT_EXIT
 	# the client has taken its request back
-	one-off	6	withdrawn:22	peer went away	0x failed
-	one-off	6	iwarp withdrawn:104	peer went away	0x failed
-	one-off	6	iwarp withdrawn:32	peer went away	0x failed
-	server -J	0	withdrawn	peer went away	0x failed	> "status": 6
+	one-off	6	withdrawn:22	peer left	0x failed
+	one-off	6	iwarp withdrawn:104	peer left	0x failed
+	one-off	6	iwarp withdrawn:32	peer left	0x failed
+	server -J	0	withdrawn	peer left	0x failed	> "status": 6
 	client	0	flush>DISCONNECTED
 	client	0	DISCONNECTED>flush
 	client	0	flush@9000
@@ -781,15 +781,15 @@ happy_path() {
 	one-off	0	tutorial write operation>DISCONNECTED
 	one-off	0	[iwarp] sent-VERDICT>DISCONNECTED
 	one-off	0	[iwarp] received-VERDICT>DISCONNECTED
-	client	6	[iwarp] sent-MR+DISCONNECTED	peer went away
-	client	6	received-DONE+DISCONNECTED received-VERDICT!	peer went away
-	client	6	operation+DISCONNECTED received-VERDICT!	peer went away
-	client	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer went away
-	one-off	6	ESTABLISHED+DISCONNECTED	peer went away
-	one-off	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer went away
-	one-off	6	[iwarp] received-MR+DISCONNECTED	peer went away
-	one-off	6	received-VERDICT!	peer went away
-	# what is wrong is reported, not that the peer went away behind it
+	client	6	[iwarp] sent-MR+DISCONNECTED	peer left
+	client	6	received-DONE+DISCONNECTED received-VERDICT!	peer left
+	client	6	operation+DISCONNECTED received-VERDICT!	peer left
+	client	6	iwarp write operation+DISCONNECTED received-VERDICT!	peer left
+	one-off	6	ESTABLISHED+DISCONNECTED	peer left
+	one-off	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer left
+	one-off	6	[iwarp] received-MR+DISCONNECTED	peer left
+	one-off	6	received-VERDICT!	peer left
+	# what is wrong is reported, not that the peer left behind it
 	both	7	$repeated	contents are wrong
 	one-off	7	write $repeated	contents are wrong
 	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	window confirms more windows
@@ -816,7 +816,7 @@ happy_path() {
 	# over iWARP a failed rdma_accept ends the request, whatever failed; but a driver does not say EINVAL of a client that left
 	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
 	server -J	0	[iwarp] write blocks:16 refused:9	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
-	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; its own messages say why
+	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; see its messages
 	END
 }
 
@@ -842,45 +842,45 @@ happy_path() {
 	client -t 10 -n 100000 --depth 9 -s 64 -o /dev/full	1	until:1000 write unknown payload:30000 ring:3000	No space left on device
 	client -t 10 -n 100000 --depth 9 -s 64	4	until:1000 write payload:300000 ring:3000 gives-up:5	the peer gave up
 	client -t 10 -n 100000 --depth 9 -s 64	143	until:1000 write payload:300000 ring:3000 operation+signal	interrupted before
-	client -t 10	3	ends:10000 ADDR_RESOLVED!	not resolved in time
-	client -t 10	3	ends:10000 ROUTE_RESOLVED!	not resolved in time
-	client -t 10	5	ends:10000 ESTABLISHED!	nothing happened
-	client -t 10	5	ends:12000 sent-MR!	nothing happened
-	client -t 10	5	[iwarp] ends:12270 operation!	nothing happened
-	client -t 10	5	ends:12270 iwarp operation! DISCONNECTED!	nothing happened
-	client -t 10	5	ends:10030 write payload:3000 max_msg:64 operation!	nothing happened
-	client -t 10	5	ends:12270 sent-DONE!	nothing happened
-	client -t 10	5	ends:10030 received-DONE! received-VERDICT!	nothing happened
-	client -t 10	5	ends:10030 received-VERDICT!	nothing happened
-	client -t 10	5	ends:12030 received-VERDICT! flush@90000	nothing happened
+	client -t 10	3	ends:10000 ADDR_RESOLVED!	not resolved within
+	client -t 10	3	ends:10000 ROUTE_RESOLVED!	not resolved within
+	client -t 10	5	ends:10000 ESTABLISHED!	no progress
+	client -t 10	5	ends:12000 sent-MR!	no progress
+	client -t 10	5	[iwarp] ends:12270 operation!	no progress
+	client -t 10	5	ends:12270 iwarp operation! DISCONNECTED!	no progress
+	client -t 10	5	ends:10030 write payload:3000 max_msg:64 operation!	no progress
+	client -t 10	5	ends:12270 sent-DONE!	no progress
+	client -t 10	5	ends:10030 received-DONE! received-VERDICT!	no progress
+	client -t 10	5	ends:10030 received-VERDICT!	no progress
+	client -t 10	5	ends:12030 received-VERDICT! flush@90000	no progress
 	client -t 10	0	ends:18030 ESTABLISHED@9000 received-MR@9000
 	client -t 10	0	ends:18030 sent-MR@9000 operation@9000
 	client -t 10	0	ends:18030 received-DONE@9000 received-VERDICT@18000
-	client -t 10	5	ends:10030 payload:30000 ring:3000 99*received-WINDOW!	nothing happened
+	client -t 10	5	ends:10030 payload:30000 ring:3000 99*received-WINDOW!	no progress
 	client -t 10	0	ends:12030 sent-VERDICT! received-VERDICT>sent-DONE
 	client -t 10	0	ends:1030 lazy-flush
 	client -t 10	0	ends:2030 flush@90000
 	client -t 10	0	ends:10030 DISCONNECTED!
 	client -t 10	0	ends:11030 DISCONNECTED! flush@90000
-	client -t 10	6	ends:2020 sent-MR+DISCONNECTED flush@90000	peer went away
-	client -t 10	6	ends:2030 received-DONE+DISCONNECTED received-VERDICT! flush@90000	peer went away
+	client -t 10	6	ends:2020 sent-MR+DISCONNECTED flush@90000	peer left
+	client -t 10	6	ends:2030 received-DONE+DISCONNECTED received-VERDICT! flush@90000	peer left
 	client -t 10	143	ends:2030 sent-MR+signal flush@90000	interrupted before
 	client -t 10	143	ends:1020 sent-MR+signal DISCONNECTED!	interrupted before
 	client -t 10	6	ends:2030 operation=12 flush@90000	RDMA READ failed
 	client -t 10	0	ends:4040 2*ADDR_RESOLVED=ADDR_ERROR:-110
 	client -t 10 --depth 1 -n 4	0	ends:16030 4*operation@4000
-	client -t 10	5	ends:11030 tutorial DISCONNECTED!	nothing happened
-	one-off -t 10	5	ends:11030 tutorial write DISCONNECTED!	nothing happened
-	one-off -t 10	5	[iwarp] ends:10020 received-MR!	nothing happened
-	one-off -t 10	5	ends:12020 sent-MR!	nothing happened
-	one-off -t 10	5	ends:12270 iwarp operation!	nothing happened
-	one-off -t 10	5	ends:11020 received-DONE! received-VERDICT! DISCONNECTED!	nothing happened
-	one-off -t 10	5	ends:12270 sent-DONE! flush@90000 DISCONNECTED!	nothing happened
+	client -t 10	5	ends:11030 tutorial DISCONNECTED!	no progress
+	one-off -t 10	5	ends:11030 tutorial write DISCONNECTED!	no progress
+	one-off -t 10	5	[iwarp] ends:10020 received-MR!	no progress
+	one-off -t 10	5	ends:12020 sent-MR!	no progress
+	one-off -t 10	5	ends:12270 iwarp operation!	no progress
+	one-off -t 10	5	ends:11020 received-DONE! received-VERDICT! DISCONNECTED!	no progress
+	one-off -t 10	5	ends:12270 sent-DONE! flush@90000 DISCONNECTED!	no progress
 	one-off -t 10	0	ends:1030 lazy-flush
 	one-off -t 10	0	ends:20030 DISCONNECTED!
 	one-off -t 10	0	ends:21030 DISCONNECTED! flush@90000
 	one-off -t 10	0	ends:2030 iwarp sent-VERDICT>received-VERDICT received-VERDICT+async:1 flush@90000
-	one-off -t 10	6	ends:2030 received-DONE+DISCONNECTED received-VERDICT! flush@90000	peer went away
+	one-off -t 10	6	ends:2030 received-DONE+DISCONNECTED received-VERDICT! flush@90000	peer left
 	one-off -t 10	143	ends:2030 sent-MR+signal flush@90000	interrupted before
 	END
 }
@@ -892,7 +892,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 # Which reasons a server has for a refusal, and how each is told, is negotiation-test's.
 @test "the connection manager says no" {
-	local no_server="is rdma-server running there, on that port?" versions="client and server speak different versions of the protocol"
+	local no_server="check that rdma-server runs there, on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
 	client	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
 	client	3	fail:getaddrinfo:1:24	cannot resolve the host name '192.0.2.1': Too many open files
@@ -901,7 +901,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client -t 10	3	9*ADDR_RESOLVED=ADDR_ERROR:-110	resolve
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument; InfiniBand: is the subnet manager running?
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-22	cannot resolve the route: Invalid argument; InfiniBand: check that the subnet manager runs
 	client	3	addresses:127.0.0.1	cannot resolve the route: No such device; $loopback
 	client	3	iwarp addresses:127.0.0.1	cannot resolve the address: Invalid argument; $loopback
 	client	3	[iwarp] addresses:127.1.2.3	$loopback
@@ -915,8 +915,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	fail:rdma_connect:1:113	cannot connect: No route to host; $no_server
 	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_server
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
-	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still holds the port
-	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; is memory short here, or does a program listen there
+	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still uses the local port
+	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; one of: this host has too little memory, or another program listens on that port
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
@@ -924,11 +924,11 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4), no reason arrived
 	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
 	client	4	refuse:255	connection rejected (nobody listens); $no_server
-	client	4	iwarp refuse:255	connection rejected: nobody listens there, or a program that is no rdma-server
+	client	4	iwarp refuse:255	connection rejected: no program listens there, or one that is not this project's rdma-server
 	client	4	refuse:1	version
-	client	4	write refuse:2	mismatched modes
+	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
-	client	4	iwarp refuse:8	the server cannot store what it would receive
+	client	4	iwarp refuse:8	the server cannot store the payload
 	# over iWARP a short hello stays short; else zeros follow it, and are its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
@@ -948,15 +948,15 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	fail:rdma_create_event_channel:1:19	connection manager: No such device	$software
 	client	3	fail:rdma_create_event_channel:1:13	Permission denied	/dev/infiniband
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
-	client	1	fail:rdma_create_event_channel:1:24	raise the limit ('ulimit -n')
+	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
 	# behind the event that decides, others mean nothing, or that the peer is gone
 	client	0	sent-MR+UNREACHABLE:-110
 	client	0	received-DONE+UNREACHABLE:-110
-	client	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	nothing happened
-	client	6	ESTABLISHED+REJECTED:28	went away
-	client	6	ESTABLISHED+REJECTED:28 DISCONNECTED!	went away
-	client	6	addresses:192.0.2.1,192.0.2.3 sent-MR+REJECTED:28	went away
+	client	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	no progress
+	client	6	ESTABLISHED+REJECTED:28	peer left
+	client	6	ESTABLISHED+REJECTED:28 DISCONNECTED!	peer left
+	client	6	addresses:192.0.2.1,192.0.2.3 sent-MR+REJECTED:28	peer left
 	client	0	received-VERDICT+REJECTED:28
 	client	143	addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal signal+REJECTED:28	interrupted before
 	END
@@ -964,18 +964,18 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 
 # librdmacm makes an error of an event whose own part fails, with status -1 and the reason in errno (rdma_get_cm_event(3)).
 @test "an event with status -1 is a failure of this host, with errno as the reason" {
-	local device="the address is resolved, but librdmacm cannot use the RDMA device that leads there"
-	local connect="cannot connect: the server accepted, but the connection cannot be set up here"
+	local device="the address is resolved, but librdmacm cannot use the RDMA device for it"
+	local connect="the server accepted, but this host cannot set up the connection"
 	outcomes <<-END
-	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; look for	0x is the host up
+	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; check that	0x check that the host is up
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:110	$device: Connection timed out	rdma_resolve_addr=1
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:-22	$device: Invalid argument
-	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; is the host up
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	cannot resolve the route: librdmacm cannot read it: Cannot allocate memory	0x subnet manager
-	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: is the subnet manager running?
-	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x is the peer up	rdma_reject=1
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; check that the host is up
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
+	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: check that the subnet manager runs
+	client	1	write ESTABLISHED=CONNECT_ERROR:-1 refused:9	$connect: Invalid argument	0x check that the peer is up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:110	$connect: Connection timed out	rdma_reject=1
-	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer went away	0x cannot be set up	rdma_reject=1
+	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot be set up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
 	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address   not resolved: librdmacm failed and does not say why, or the kernel does not permit it*ibv_devices	!> Operation not permitted
@@ -1151,7 +1151,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 @test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
-	local few="  -> more open files have to be allowed: raise the limit ('ulimit -n')"
+	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
 	3	fail:getaddrinfo:1:1	> name      '192.0.2.1' not resolved: Temporary failure in name resolution
 	3	fail:getaddrinfo:1:24	> name      '192.0.2.1' not resolved: Too many open files
@@ -1161,7 +1161,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_create_id:1:24	> leads to: Too many open files*$few
 	3	fail:rdma_create_id:4:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
-	3	fail:rdma_resolve_route:1:110	> route     not resolved: Connection timed out?  -> InfiniBand: is the subnet manager running?
+	3	fail:rdma_resolve_route:1:110	> route     not resolved: Connection timed out?  -> InfiniBand: check that the subnet manager runs
 	3	addresses:127.0.0.1	> route     not resolved: No such device?  -> $loopback
 	3	iwarp addresses:127.0.0.1	> address   not resolved: Invalid argument?  -> $loopback
 	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
@@ -1200,7 +1200,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 # bats test_tags=memory
 @test "--check with PORT: sessions until one fails, whose end is the exit status, and how far each direction came" {
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
-	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="nothing happened"
+	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
 	outcomes check 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> $latency*$ready	!> server to client 0.000
 	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
@@ -1252,7 +1252,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 @test "device events: those of the connection end it, others do not" {
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
 	# QP_REQ_ERR QP_ACCESS_ERR: what the peer asked for
-	printf '7\tsent-MR+async:%d\tthe peer sent RDMA device double0 a request that it cannot accept: device event %d\n' 2 2 3 3 |
+	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
 		outcomes both
 	# COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
 	printf '0\tsent-MR+async:%d\n' 4 9 10 17 18 | outcomes both
@@ -1339,8 +1339,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=memory
 @test "the device of the address that a server is bound to goes: it ends when its sessions have, status 1, and says so" {
 	outcomes server --bind 192.0.2.1 <<-END
-	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen any more on an address of --bind '192.0.2.1': its RDMA device was removed
-	1	clients:2 sent-MR+leave by-itself	cannot listen any more on an address of --bind '192.0.2.1': its RDMA device was removed
+	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
+	1	clients:2 sent-MR+leave by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	END
 }
 
@@ -1550,7 +1550,7 @@ unread() {
 		status=0
 		FAKE_VERBS=$script "$programs/rdma-server" -t 1000 read >"$pipe" 2>"$read" || status=$?
 		[ "$status $(calls served)" = "1 100" ]
-		grep -q 'the last [0-9]* lines are lost: nobody read them in time' "$read"
+		grep -q 'the last [0-9]* lines are lost: the output was not read in time' "$read"
 		status=0
 		FAKE_VERBS=$script "$programs/rdma-server" -t 1000 read --verbose >"$read" 2>"$pipe" || status=$?
 		[ "$status $(calls served)" = "1 100" ]
@@ -1632,7 +1632,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	client -o $long/file	1	write unknown	$missing
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
 	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
-	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	from --bind '$shown': No such device; is that an address of this host
+	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	from --bind '$shown': No such device; give an address of this host
 	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: another program does; choose another --port
 	server -B $long	3	$taken:19	listen on $shown port any	: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
 	END
@@ -1702,7 +1702,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 
 # Who sends it cannot read it again. What the operation of either side carries counts, and no pipe that goes the other way.
 @test "a pipe is sent once: who is to send it again, or to receive it again, refuses in words" {
-	local once="a pipe can be sent once, and --iters or --duration asks for it again"
+	local once="a pipe can be sent once, but --iters or --duration repeats it"
 	outcomes <<-END
 	client -n 5	4	unknown	$once
 	client -n 5	0	write unknown
@@ -1829,7 +1829,7 @@ drawn() {
 	client --min-rate 9K	7	corrupt-in operation@1000	contents are wrong
 	one-off --min-rate 90G	8	operation@1000 write	slower than --min-rate
 	server --min-rate 90G	0	operation@1000 write	slower than --min-rate
-	one-off --min-rate 1	8	one-way write	with the client's --one-way this side has no operation
+	one-off --min-rate 1	8	one-way write	with the client's --one-way this side performs no operation
 	client -J --min-rate 9K	8	operation@1000	slower than --min-rate: 8.	e-06 Gbit/s instead of 9e-06
 	END
 	[ "$(values status verified)" = "8 True" ]
@@ -1840,7 +1840,7 @@ drawn() {
 	client -B 192.0.2.2	0	read
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:19	from --bind '192.0.2.3': No such device
-	client -J -B fd00::2	3	read	--bind 'fd00::2' is no IPv4 address, as the one to connect to is
+	client -J -B fd00::2	3	read	--bind 'fd00::2' is not an IPv4 address, but ADDRESS is
 	client -J -B 192.0.2.300	3	read	cannot resolve --bind '192.0.2.300': 	> "status": 3,
 	END
 }
@@ -1914,7 +1914,7 @@ values() {
 	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
 	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	100x no answer to the connect request
 	# what comes behind the end of one changes its reason no more
-	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer went away	0x that it cannot accept
+	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer left	0x that it cannot accept
 	END
 }
 
@@ -1938,21 +1938,21 @@ values() {
 # a session has ended; or just before the end of the first session, and just after that. Two sessions have three pages each.
 # bats test_tags=memory
 @test "more clients than --max-sessions, or than memory for all sessions: refused in words, and served once a session has ended" {
-	local four="clients:4 together 2*received-MR!" silent="2x nothing happened for the time of --timeout"
+	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
 	server	0	together clients:3	served=3
-	one-off	0	together clients:2 refused:4	refused: the server is busy: it has as many sessions as it takes; try again later
+	one-off	0	together clients:2 refused:4	refused: the server is busy: it has reached its limit of sessions; try again later
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
-	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, as many as --max-sessions allows	$silent	served=1	rdma_reject=1
+	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, the limit of --max-sessions	$silent	served=1	rdma_reject=1
 	# each ends at its own time: they stand still from 0 and from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END
 	sed "s/^/server\t0\t$four CONNECT_REQUEST@5000 refused:7 /; s/\$/, a quarter\t$silent\tserved=1\trdma_reject=1/" <<-END | outcomes
-	machine:917504	1x cannot register 1024 bytes of memory: 3 sessions have 224 KiB, and all may have 224 KiB
-	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: 3 sessions have 220 KiB, and all may have 220 KiB
-	machine:884736	1x cannot register 2496 bytes of memory: 3 sessions have 216 KiB, and all may have 216 KiB
+	machine:917504	1x cannot register 1024 bytes of memory: the sessions use 224 KiB of the 224 KiB for all sessions
+	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: the sessions use 220 KiB of the 220 KiB for all sessions
+	machine:884736	1x cannot register 2496 bytes of memory: the sessions use 216 KiB of the 216 KiB for all sessions
 	END
 	# long rings of the first clients leave memory that may be locked for 64 at a time; the adapter counts whole pages
 	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 memory:8388608 limited	served=64"
@@ -1964,8 +1964,8 @@ values() {
 	local hung
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
-	0	clients:34${hung% *}	31x storing it did not move for the time of --timeout	served=3
-	0	clients:34$hung refused:9	32x storing it did not move	2x refused: 32 threads of sessions that are over still wait for a disk	rdma_reject=2
+	0	clients:34${hung% *}	31x storing it made no progress for	served=3
+	0	clients:34$hung refused:9	32x storing it made no progress	2x refused: 32 threads of ended sessions still wait for a disk	rdma_reject=2
 	END
 }
 
@@ -1982,7 +1982,7 @@ values() {
 # 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
 # bats test_tags=memory
 @test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {
-	local still="nothing happened for the time of --timeout"
+	local still="no progress for"
 	outcomes <<-END
 	server -t 10	0	clients:201 together 200*received-MR!	200x $still	served=1	ibv_post_send=$((200 * 6 + 4))
 	one-off -t 20	0	received-MR@3000 received-DONE@9000	ibv_post_send=$((3 + 5 + 4))
@@ -1991,9 +1991,9 @@ values() {
 
 # bats test_tags=memory
 @test "a session that gets no more completion events ends at once, and no other does" {
-	local lost="1x cannot get completion events: Input/output error; is the RDMA device gone"
+	local lost="1x cannot get completion events: Input/output error; check that the RDMA device still exists"
 	outcomes server -t 10 <<-END
-	0	until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5	$lost	3x nothing happened for the time of --timeout
+	0	until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5	$lost	3x no progress for
 	END
 }
 
@@ -2038,7 +2038,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	outcomes client <<-END
 	1	received-MR=4	192.0.2.1 port 20000: receive failed
 	6	operation=12	192.0.2.1 port 20000: RDMA READ failed: completion status 12 (status 12, vendor error 0x5a)
-	6	iwarp sent-MR=2	peer went away
+	6	iwarp sent-MR=2	peer left
 	1	iwarp sent-MR=4	MSG_MR failed
 	7	iwarp received-MR=2	no message of this protocol
 	END

@@ -7,8 +7,8 @@
 
 load helpers
 
-GONE="the peer went away before the session was complete"
-SILENT="nothing happened for the time of --timeout"
+GONE="the peer left before the session was complete"
+SILENT="no progress for [0-9]+ s \\(--timeout\\): check that the peer is running"
 NO_MESSAGE="that are no message of this protocol"
 STOPPED="interrupted before the session was complete"
 # siw reports to the side that requested the access only that the connection is gone

@@ -79,12 +79,12 @@ ours_asks() {
 # They speak other protocols: both sides end, ours says why, and our server serves the next client.
 # bats file_tags=slow
 
-GONE="the peer went away before the session was complete"
-SILENT="nothing happened for the time of --timeout"
+GONE="the peer left before the session was complete"
+SILENT="no progress for"
 NO_MESSAGE="no message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="no rdma-server of this project"
-AT_ONCE="cannot connect: Cannot allocate memory; .* that is no rdma-server, and sends at once"
+AT_ONCE="cannot connect: Cannot allocate memory; .* another program listens on that port and sends at once"
 # What the server, or the client, of a row about silence waits for. All others wait for $LIMIT: what they notice, they
 # notice at once.
 SERVER_SILENCE=5 CLIENT_SILENCE=3

@@ -55,7 +55,7 @@ keys_of() {
 
 # named FILE...: the keys that the source gives to JSON objects.
 named() {
-	cat "$@" | tr -d '\n\t' | grep -Eo '(json_add_text|json_object_object_add|report|add_(count|flag|number|known|finding))\([^;]*' |
+	cat "$@" | tr -d '\n\t' | grep -Eo '(json_add_text|json_object_object_add|report(_finding)?|add_(count|flag|number|known|finding))\([^;]*' |
 		sed -En 's/^[a-z_]+\([^",]+, ("[a-z_0-9]+").*/\1/p' | tr -d '"'
 }
 

@@ -28,15 +28,15 @@ usage_error() {
 
 # One of each kind; options-test has all the numbers and sizes, and which options go together.
 @test "what cannot be read is a usage error: arguments, options, numbers" {
-	usage_error 'there is one argument at most' rdma-server read write
+	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
 	usage_error '--check takes ADDRESS, or ADDRESS and PORT, or neither' rdma-client --check read 192.0.2.1 1
-	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
-	usage_error '--bind and --tos are of a path: give --check an ADDRESS' rdma-client --check --tos 0
+	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --bind 192.0.2.1
+	usage_error '--bind and --tos apply to a path: give --check an ADDRESS' rdma-client --check --tos 0
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --min-rate 1G 192.0.2.1
 	usage_error '--min-rate and --connections need a server: give --check ADDRESS and PORT' rdma-client --check --connections 2
-	usage_error '--min-rate needs a rate, and --duration 0 measures none' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
+	usage_error '--min-rate needs a measured rate: leave --duration 0 out' rdma-client --check --min-rate 1G --duration 0 192.0.2.1 1
 	usage_error 'ADDRESS is empty' rdma-client --check ''
 	usage_error 'ADDRESS is empty' rdma-client read '' 1
 	usage_error "PORT is a number from 1 to 65535, not 'x'" rdma-client --check 192.0.2.1 x
@@ -104,7 +104,7 @@ without_input() {
 	usage_error "'-' is a pipe or a device, which can be sent once" rdma-server -1 --duration 5 -f - write < <(echo)
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --connections out" \
 		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
-	usage_error "--connections and --output exclude each other: all sessions would store in 'x'" \
+	usage_error "--connections and --output exclude each other: each session would store in 'x'" \
 		rdma-client --connections 2 -o x read 192.0.2.1 1
 	usage_error "both need standard output" rdma-client -J -o /dev/stdout read 192.0.2.1 1
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
@@ -112,5 +112,5 @@ without_input() {
 
 @test "fewer than 32 descriptors: that is the reason, whatever a library says: exit status 1" {
 	run -1 bash -c 'ulimit -n 31 && exec "$@"' - "$BATS_TEST_DIRNAME/../rdma-client" -t 1 read 192.0.2.1 1
-	[[ $output == *"raise the limit ('ulimit -n')"* ]]
+	[[ $output == *"raise the limit of open files ('ulimit -n')"* ]]
 }

@@ -264,24 +264,24 @@ seen_from_ports() {
 @test "a server that does the other operation refuses in words: exit status 4" {
 	start_server write
 	client read 192.0.2.1 "$port"
-	refused 'the server refused: mismatched modes, one side reads and the other writes'
+	refused 'the server refused: the modes differ, one side reads and the other writes'
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
-	grep -q '192.0.2.2 port .*: refused: mismatched modes, one side reads and the other writes; start both with the same word' "$server_err"
+	grep -q '192.0.2.2 port .*: refused: the modes differ, one side reads and the other writes; start both with the same word' "$server_err"
 }
 
 @test "a port where nobody listens: exit status 4" {
 	local text='connection rejected (nobody listens)'
 	[ "$LAB_TRANSPORT" != siw ] || text='cannot connect: Connection refused'
 	client -t "$LIMIT" write 192.0.2.1 4799
-	expect 4 "$text; is rdma-server running there, on that port?"
+	expect 4 "$text; check that rdma-server runs there, on that port"
 }
 
 @test "an address that nobody has: exit status 3, within the time given" {
 	start=$(milliseconds)
 	client -t 2 write 192.0.2.99 4799
-	expect 3 'the address or route was not resolved in time; is the host up?'
+	expect 3 'the address or route was not resolved within 2 s (--timeout): check that the host is up'
 	within 3 "$start" client 2
 }
 
@@ -307,7 +307,7 @@ seen_from_ports() {
 }
 
 @test "a connect request that a firewall swallows: exit status 5, within the time given" {
-	local text='nothing happened for the time of --timeout'
+	local text='no progress for 3 s (--timeout)'
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'
 	lab run b ip neighbour replace 192.0.2.98 lladdr 02:00:00:00:00:62 dev eth0 nud permanent
 	start=$(milliseconds)

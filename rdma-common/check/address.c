@@ -142,7 +142,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
 		return unresolved(path, "route", "", reason_of(id, errno),
 				  loopback ? loopback
-					   : "InfiniBand: is the subnet manager running?");
+					   : "InfiniBand: check that the subnet manager runs");
 	path->mtu = path_mtu(id);
 	strbuf_addf(&path->findings->found, "resolved");
 	if (path->mtu > 0)

@@ -296,14 +296,17 @@ TEST(a_refusal_is_explained_in_words)
 		uint8_t refusal;
 		const char *words;
 	} cases[] = {
-		{ REFUSAL_SESSIONS, "the server is busy: it has as many sessions as it takes; try again later" },
-		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again when others have ended, or raise the "
-				  "limit that its own messages name" },
-		{ REFUSAL_STORAGE, "the server cannot store what it would receive; its own messages say why, and no other try helps "
-				   "before that is mended" },
-		{ REFUSAL_SETUP, "the server could not set up the session; its own messages say why" },
-		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's --max-size; send less, or raise that" },
-		{ 99, "for a reason that this release does not know; the server's own messages say more" },
+		{ REFUSAL_SESSIONS, "the server is busy: it has reached its limit of sessions; "
+				    "try again later" },
+		{ REFUSAL_MEMORY, "the server is out of memory for another session; try again "
+				  "when others have ended, or raise the limit named in its "
+				  "messages" },
+		{ REFUSAL_STORAGE, "the server cannot store the payload; see its messages, and "
+				   "try again when that is repaired" },
+		{ REFUSAL_SETUP, "the server could not set up the session; see its messages" },
+		{ REFUSAL_LENGTH, "the client sends nothing, or more than the server's "
+				  "--max-size; send less, or raise --max-size" },
+		{ 99, "for a reason that this release does not know; see the server's messages" },
 	};
 	/* clang-format on */
 

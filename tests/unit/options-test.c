@@ -292,7 +292,7 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0", "--duration 0 goes with the client's --check alone" },
+		{ "--duration", "0", "--duration 0, which measures nothing, is for the client's --check alone" },
 		{ "--duration", "1000001", "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
@@ -366,8 +366,8 @@ TEST(check_rejects_options_of_sessions)
 		client_parses(i % 2 ? other : "--check", i % 2 ? "--check" : other,
 			      goes ? PARSED_RUN : PARSED_FAILED,
 			      goes ? NULL
-				   : "--check goes with --bind, --connections, --duration, "
-				     "--json, --min-rate, --timeout, --tos and --verbose alone");
+				   : "--check accepts only --bind, --connections, --duration, "
+				     "--json, --min-rate, --timeout, --tos and --verbose");
 	}
 }
 
@@ -418,7 +418,7 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { .output = "-", .json = true }, "--json and --output - both need" },
 		{ { .one_way = true, .pattern_size = 1 }, "this side sends no payload" },
 		{ { .one_way = true, WRITES, .pattern_size = 1 }, NULL },
-		{ { .one_way = true, WRITES, .output = "file" }, "nothing is received that --output could store" },
+		{ { .one_way = true, WRITES, .output = "file" }, "this side receives no payload to store with --output" },
 		{ { .one_way = true, .output = "file" }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2 }, one_pass },
 		{ { .file = "fifo", .iterations = 2 }, NULL },

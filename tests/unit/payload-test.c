@@ -402,7 +402,7 @@ TEST(file_on_standard_input_begins_at_its_offset)
 	}
 	assert_int_equal(lseek(STDIN_FILENO, 0, SEEK_END), LARGE);
 	assert_int_equal(load(&payload, options_for(ROLE_CLIENT, "-")), STATUS_LOCAL_FAILURE);
-	assert_string_equal(cause, "cannot read '-': it is empty; a payload has one byte at least");
+	assert_string_equal(cause, "cannot read '-': it is empty; a payload has at least one byte");
 	payload_free(&payload);
 	set_input("/dev/null", 0);
 	assert_int_equal(unlink("file"), 0);
@@ -469,14 +469,14 @@ TEST(failing_pipe_is_an_error_and_its_wait_can_be_cancelled)
 /* ---- Payloads that cannot be sent ---- */
 
 /* clang-format off */
-#define COPY "cannot keep a copy of '-' in "
+#define COPY "cannot copy '-' to "
 #define FAIL(with) { .fail = true, .error = (with) }
 /* clang-format on */
 
 /* Each failing call gives a reason, and no descriptor stays open. */
 TEST(failure_to_read_or_copy_names_the_source)
 {
-	static const char empty[] = ": it is empty; a payload has one byte at least";
+	static const char empty[] = ": it is empty; a payload has at least one byte";
 	static const struct {
 		enum role role;
 		const char *name;

@@ -341,8 +341,8 @@ TEST(not_even_a_page_is_a_failure_in_words)
 	assert_int_equal(register_outgoing(&owner, &outgoing, &plan, &failure),
 			 STATUS_LOCAL_FAILURE);
 	assert_string_equal(failure.cause,
-			    "cannot register 4096 bytes of memory: 1 sessions have 64 KiB, and "
-			    "all may have 67 KiB, a quarter of a pie");
+			    "cannot register 4096 bytes of memory: the sessions use 64 "
+			    "KiB of the 67 KiB for all sessions, a quarter of a pie");
 	assert_int_equal(kernel.calls, 0);
 }
 

@@ -709,33 +709,33 @@ static void tell_middle(const char *promise)
 TEST(a_peer_may_say_what_the_rules_allow)
 {
 	tell("of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0);
-	region(NULL, 1000, 1000); region("is ready beyond its end", 1000, 1001); region(NULL, MIB, 100000);
-	region("is ready beyond its end", MIB, 100001); region("has no memory", 0, 0);
+	region(NULL, 1000, 1000); region("is smaller than its ready bytes", 1000, 1001); region(NULL, MIB, 100000);
+	region("is smaller than its ready bytes", MIB, 100001); region("has no memory", 0, 0);
 
 	tell("no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
-	region("is ready beyond its end", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
+	region("is smaller than its ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.fits_peer_ring, false);
-	hears("is ready beyond what was agreed", (struct window){ .produced = UINT64_MAX });
-	hears("is ready beyond what was agreed", (struct window){ .produced = UINT64_MAX, .end = true });
+	hears("produces more bytes than agreed", (struct window){ .produced = UINT64_MAX });
+	hears("produces more bytes than agreed", (struct window){ .produced = UINT64_MAX, .end = true });
 	hears(NULL, (struct window){ .produced = UINT64_MAX - 1 });
 	sink_ends(LENGTH_UNKNOWN);
 
 	tell_middle("a window that breaks a rule is refused");
-	hears("goes backwards in what is ready", (struct window){ 1, 49999, 40000, 30000, false });
-	hears("goes backwards in what is taken", (struct window){ 1, 50000, 39999, 30000, false });
-	hears("goes backwards in what is kept", (struct window){ 1, 50000, 40000, 29999, false });
-	hears("goes backwards in what it has received", (struct window){ 0, 50001, 40000, 30000, false });
+	hears("goes backwards in produced bytes", (struct window){ 1, 49999, 40000, 30000, false });
+	hears("goes backwards in consumed bytes", (struct window){ 1, 50000, 39999, 30000, false });
+	hears("goes backwards in stored bytes", (struct window){ 1, 50000, 40000, 29999, false });
+	hears("goes backwards in its count of received windows", (struct window){ 0, 50001, 40000, 30000, false });
 	hears("confirms more windows than were sent", (struct window){ 2, 50001, 40000, 30000, false });
-	hears("is ready beyond the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
-	hears("is ready beyond what was agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
-	hears("is ready beyond what was agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
-	hears("takes what was not ready", (struct window){ 1, 50000, 50001, 30000, false });
-	hears("keeps what was not ready", (struct window){ 1, 50000, 40000, 50001, false });
-	hears("ends before what was agreed", (struct window){ 1, 50001, 40000, 30000, true });
+	hears("produces bytes beyond the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
+	hears("produces more bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
+	hears("produces more bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
+	hears("consumes bytes that were not produced", (struct window){ 1, 50000, 50001, 30000, false });
+	hears("stores bytes that were not produced", (struct window){ 1, 50000, 40000, 50001, false });
+	hears("ends before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
 	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
 	tell_middle("nobody is done before all can have been read");
-	peer_done("is done reading what was not ready", MIB);
+	peer_done("is done reading bytes that were not produced", MIB);
 	tell_middle("a window may move what is ready"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
 	tell_middle("up to the ring"); hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
 	tell_middle("or what is taken"); hears(NULL, (struct window){ 1, 50000, 40001, 30000, false });
@@ -746,7 +746,7 @@ TEST(a_peer_may_say_what_the_rules_allow)
 	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
 	hears("ends twice", (struct window){ .produced = 1000, .end = true });
 	hears("goes on after the end", (struct window){ .produced = 1001 });
-	peer_done("is done with other bytes than agreed", 999); peer_done(NULL, 1000);
+	peer_done("is done with another length than agreed", 999); peer_done(NULL, 1000);
 	peer_done("is done twice", 1000);
 
 	tell("nobody is done before all can have been written", BOTH, MIB, 64 * KIB, 0);
