@@ -72,13 +72,13 @@ void json_add_counters(struct json_object *object, const struct counters *growth
 			json_add_known(i < ERROR_COUNTERS ? errors : waits, counter_name(i),
 				       growth->values[i]);
 	}
-	json_object_object_add(object, "errors_counted", errors);
-	json_object_object_add(object, "waits_counted", waits);
+	json_object_object_add(object, "error_counters", errors);
+	json_object_object_add(object, "congestion_counters", waits);
 }
 
 void json_add_peer_errors(struct json_object *object, uint64_t errors)
 {
-	json_object_object_add(object, "errors_counted_by_peer",
+	json_object_object_add(object, "peer_error_count",
 			       errors > 0 ? json_object_new_uint64(errors - 1) : NULL);
 }
 

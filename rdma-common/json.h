@@ -37,13 +37,13 @@ void json_add_known(struct json_object *object, const char *key, uint64_t number
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
 /*
- * Add "errors_counted" and "waits_counted": the counters of each kind that have grown, and by how
+ * Add "error_counters" and "congestion_counters": the counters of each kind that have grown, and by how
  * much. Both are null if the device has no counters.
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
 /*
- * Add "errors_counted_by_peer". `errors` is the peer's count plus 1 (wire.h); 0, the peer reported
+ * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h); 0, the peer reported
  * none, becomes null.
  */
 void json_add_peer_errors(struct json_object *object, uint64_t errors);

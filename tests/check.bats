@@ -26,18 +26,18 @@ says() {
 		from=fd00::2
 		[ "$name" != 192.0.2.1 ] || from=192.0.2.2
 		if [ "$LAB_TRANSPORT" = siw ]; then
-			says "device    rdma0 port 1: iWARP, active"
-			says "address   resolved: from $from by rdma0 port 1"
-			says "route     resolved"
-			[[ $output != *lossless* ]]
+			says "device      rdma0 port 1: iWARP, active"
+			says "address     resolved: from $from by rdma0 port 1"
+			says "route       resolved"
+			[[ $output != *congestion* ]]
 		else
-			says "device    rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
-			says "address   resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
-			says "route     resolved, MTU of the path 4096 bytes"
-			says "lossless  eth0: type of service 0; its driver tells nothing of PFC and ECN"
+			says "device      rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
+			says "address     resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
+			says "route       resolved, MTU of the path 4096 bytes"
+			says "congestion  eth0: type of service 0; its driver tells nothing of PFC and ECN"
 		fi
-		says "name      '$name' is [0-9a-f.:]+"
-		says "memory    (may be locked without limit|[0-9]+ KiB may be locked: .*)"
+		says "name        '$name' is [0-9a-f.:]+"
+		says "memory      (may be locked without limit|[0-9]+ KiB may be locked: .*)"
 		says "  rdma-client read $name PORT"
 	done
 }
@@ -49,26 +49,26 @@ with_addresses() {
 
 @test "--check without ADDRESS: this host, its software device; over RoCE one that has link-local GIDs alone is limited: exit status 8" {
 	check 0
-	says "adapter   rdma0: software device"
-	says "link      rdma0 port 1: Ethernet, ACTIVE.*"
+	says "adapter     rdma0: software device"
+	says "link        rdma0 port 1: Ethernet, ACTIVE.*"
 	says "Ready\. Examine the path to another host next:"
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		[[ $output != *GID* ]]
 		return
 	fi
-	says "gid       rdma0 port 1: GID [0-9]+ is fe80::[0-9a-f:]+, RoCE v2"
+	says "gid         rdma0 port 1: GID [0-9]+ is fe80::[0-9a-f:]+, RoCE v2"
 	index=$(sed -n 's/^gid .* GID \([0-9]*\) is ::ffff:192\.0\.2\.2, RoCE v2$/\1/p' <<<"$output")
-	says "setting   rdma0 port 1: NCCL_IB_HCA==rdma0:1 NCCL_IB_GID_INDEX=$index"
+	says "nccl        rdma0 port 1: NCCL_IB_HCA==rdma0:1 NCCL_IB_GID_INDEX=$index"
 	check 0 --json
-	[ "$(json setting.status setting.advice)" = $'ok\nNone' ]
+	[ "$(json nccl.status nccl.advice)" = $'ok\nNone' ]
 	repair=with_addresses
 	lab run b ip address flush dev eth0 scope global
 	check 8
 	says "  -> a link-local address passes no router: .*"
 	[[ $output != *Ready* ]]
 	check 8 --json
-	[ "$(json setting.status)" = failed ]
-	[[ $(json error) == "setting: rdma0 port 1: "* ]]
+	[ "$(json nccl.status)" = failed ]
+	[[ $(json error) == "nccl: rdma0 port 1: "* ]]
 }
 
 without_device() {
@@ -81,7 +81,7 @@ without_device() {
 	lab run b ip link set lo down
 	lab run b rdma link add aaa0 type "$LAB_TRANSPORT" netdev lo
 	check 0
-	says "device    aaa0 port 1: .*, down.*"
+	says "device      aaa0 port 1: .*, down.*"
 	check 3 --json 203.0.113.9
 	[[ $(json error) == "address: not resolved: Network is unreachable; is the host up"* ]]
 	# "lo" has the same number in both namespaces, and no address of either leads to a device
@@ -89,14 +89,14 @@ without_device() {
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
 	[ "$(grep -c "^  -> no address of this network namespace leads to it: " <<<"$output")" -eq 2 ]
-	[[ $output != *@(gid|setting|MTU [0-9]+$'\n')* ]]
+	[[ $output != *@(gid|nccl|MTU [0-9]+$'\n')* ]]
 	check 0
 	[ "$(grep -c "^  -> no address of this network namespace leads to it: " <<<"$output")" -eq 1 ]
 	[ "$LAB_TRANSPORT" != siw ] || return 0
 	lab run b ip address flush dev eth0 scope global
 	repair="eval with_addresses && without_device"
 	check 8 --json
-	[[ $(json error) == "setting: rdma0 port 1: "*"; a link-local address passes no router: "* ]]
+	[[ $(json error) == "nccl: rdma0 port 1: "*"; a link-local address passes no router: "* ]]
 }
 
 # check_without ADDRESS FOLDER...: --check on host b with nothing in these folders; exit status 3.
@@ -106,7 +106,7 @@ check_without() {
 		for folder; do mount -t tmpfs none "$folder" || exit; done
 		exec "$program" --check $address' sh "$PROGRAMS/rdma-client" "$@"
 	expect 3
-	says "device    none"
+	says "device      none"
 }
 
 @test "--check: without a device, or access to the connection manager: exit status 3" {
@@ -118,12 +118,12 @@ check_without() {
 
 @test "--check --bind: the address is resolved from it, in the same family, and the sessions come from it as well" {
 	check 3 --bind fd00::2 192.0.2.1
-	says "address   not resolved: cannot connect from 'fd00::2': .*"
+	says "address     not resolved: cannot connect from 'fd00::2': .*"
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
 	lab run b ip address add 192.0.2.9/24 dev eth0
 	start_server -J write
 	check 0 --bind 192.0.2.9 192.0.2.1 "$port"
-	says "address   resolved: from 192.0.2.9 by rdma0 .*"
+	says "address     resolved: from 192.0.2.9 by rdma0 .*"
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
 	run ! grep -q refused "$server_err" # where the client asked for reads first
@@ -131,7 +131,7 @@ check_without() {
 
 # transfers SIZE...: each was verified in both directions, and nothing else was tried.
 transfers() {
-	diff <(printf 'transfer  %s: client to server verified, server to client verified\n' "$@" | sed 's/  1:/  1 byte:/; s/\([0-9][0-9]\):/\1 bytes:/') \
+	diff <(printf 'transfer    %s: client to server verified, server to client verified\n' "$@" | sed 's/  1:/  1 byte:/; s/\([0-9][0-9]\):/\1 bytes:/') \
 		<(grep '^transfer' <<<"$output")
 }
 
@@ -142,10 +142,10 @@ transfers() {
 	for mode in read ""; do
 		start_server -m "its own payload" -o "$folder/stored" -n 3 $mode
 		check 0 192.0.2.1 "$port"
-		says "server    192.0.2.1 port $port: rdma-server ${mode:-for both modes}, device rdma0$mtu"
+		says "server      192.0.2.1 port $port: rdma-server ${mode:-for both modes}, device rdma0$mtu"
 		transfers "${sizes[@]}"
 		says "Ready. All sizes arrived in both directions, verified."
-		[ "$LAB_TRANSPORT" = siw ] || says "counters  .*"
+		[ "$LAB_TRANSPORT" = siw ] || says "counters    .*"
 		stop_server
 		[ "$(grep -c 'remote buffer: a pattern of' "$server_out")" -eq "${#sizes[@]}" ]
 		[ ! -e "$folder/stored" ]
@@ -168,12 +168,12 @@ full_rate() {
 # bats test_tags=slow,roce
 @test "--check with PORT: how fast each direction is, and how late; one that the network slows down is found, whichever" {
 	local seconds=1 number='[0-9]+\.[0-9]+'
-	local rates="rate      client to server $number Gbit/s, server to client $number Gbit/s; the device is software, without a link's rate"
+	local rates="rate        client to server $number Gbit/s, server to client $number Gbit/s; the device is software, without a link's rate"
 	repair=full_rate
 	start_server -n 2 --min-rate 1T write
 	check 0 --min-rate 1K 192.0.2.1 "$port"
 	says "$rates"
-	says "latency   a READ of 8 bytes takes $number us \(median\), $number us \(99th percentile of [0-9]+\)"
+	says "latency     a READ of 8 bytes takes $number us \(median\), $number us \(99th percentile of [0-9]+\)"
 	says "Ready\..*"
 	limit_rate b
 	check 8 -J --min-rate 20Mbit 192.0.2.1 "$port"
@@ -249,10 +249,10 @@ set_mtu() {
 	set_mtu 1500
 	start_server read
 	check "$LOST" 192.0.2.1 "$port"
-	says "server    192.0.2.1 .*, MTU of its port 1024 bytes"
+	says "server      192.0.2.1 .*, MTU of its port 1024 bytes"
 	says "  -> the MTU is 4096 bytes here and 1024 there: set it the same on both hosts .*"
-	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer  1024 bytes: client to server verified, server to client verified"$'\n'\
-"transfer  4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
+	[[ $(grep '^transfer' <<<"$output" | tail -n 2) =~ ^"transfer    1024 bytes: client to server verified, server to client verified"$'\n'\
+"transfer    4095 bytes: client to server "(arrived|verified)", server to client failed: " ]]
 	says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"
 }
 
@@ -280,8 +280,8 @@ set_mtu() {
 	[ "$LAB_TRANSPORT" = siw ] || binds="may be locked without limit"
 	on b prlimit --memlock=8388608 "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 0
-	says "memory    $binds"
+	says "memory      $binds"
 	on b prlimit --memlock=8192 setpriv --bounding-set -ipc_lock "$PROGRAMS/rdma-client" --check 192.0.2.1
 	expect 1
-	says "memory    12 KiB, which a session needs, cannot be registered: .*; 8 KiB may be locked"
+	says "memory      12 KiB, which a session needs, cannot be registered: .*; 8 KiB may be locked"
 }

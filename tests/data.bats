@@ -48,18 +48,18 @@ setup() {
 		import json, sys
 		transport, server = sys.argv[1], json.loads(sys.argv[3])
 		*intervals, client = map(json.loads, sys.argv[2].splitlines())
-		print(client["errors_counted"], server["errors_counted"])
+		print(client["error_counters"], server["error_counters"])
 		assert (client["local_address"], client["peer"]) == ("192.0.2.2", "192.0.2.1"), client
 		assert transport == "siw" or (client["transport"], client["path_mtu"]) == ("RoCE", 4096), client
 		for one, other in (client, server), (server, client):
 		    if transport == "siw":
-		        assert one["errors_counted"] is None and one["errors_counted_by_peer"] is None
+		        assert one["error_counters"] is None and one["peer_error_count"] is None
 		    else:
-		        assert one["errors_counted_by_peer"] == sum(other["errors_counted"].values()) > 0
+		        assert one["peer_error_count"] == sum(other["error_counters"].values()) > 0
 		if transport != "siw":
-		    assert server["errors_counted"]["out_of_seq_request"] > 0
-		    parts = [sum(interval["errors_counted"].values()) for interval in intervals]
-		    assert 0 < sum(parts) <= sum(client["errors_counted"].values()), parts
+		    assert server["error_counters"]["out_of_seq_request"] > 0
+		    parts = [sum(interval["error_counters"].values()) for interval in intervals]
+		    assert 0 < sum(parts) <= sum(client["error_counters"].values()), parts
 	END
 	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" here, "[0-9]+" there" ]]
 }

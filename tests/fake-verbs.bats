@@ -978,17 +978,17 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 withdrawn:22	peer left	0x cannot be set up	rdma_reject=1
 	client	1	ESTABLISHED=CONNECT_ERROR:-1 library:12 withdrawn:22	$connect: Cannot allocate memory
 	client	6	ESTABLISHED=CONNECT_ERROR:-1 library:0	cannot connect: CONNECT_ERROR, status -1 (Operation not permitted)	rdma_reject=0
-	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address   not resolved: librdmacm failed and does not say why, or the kernel does not permit it*ibv_devices	!> Operation not permitted
-	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route     not resolved: librdmacm failed and does not say why, or the kernel does not permit it	!> Operation not permitted
+	check 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-1	> address     not resolved: librdmacm failed and does not say why, or the kernel does not permit it*ibv_devices	!> Operation not permitted
+	check 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-1	> route       not resolved: librdmacm failed and does not say why, or the kernel does not permit it	!> Operation not permitted
 	END
 }
 
 @test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
-	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route     not resolved: Connection timed out
+	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out
 	check -t 1 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-110
-	check -t 9 192.0.2.1	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	> address   not resolved: Connection timed out
+	check -t 9 192.0.2.1	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	> address     not resolved: Connection timed out
 	check -t 9 192.0.2.1	0	4*ADDR_RESOLVED=ADDR_ERROR:-110	rdma_resolve_addr=5
 	END
 }
@@ -1004,40 +1004,40 @@ found() {
 @test "--check: all that it prints of a path, line for line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
-	local lossless="lossless  lo: type of service 0; its driver tells nothing of PFC and ECN"
+	local congestion="congestion  lo: type of service 0; its driver tells nothing of PFC and ECN"
 	found 0 "" 192.0.2.1 <<-END
-		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
-		name      '192.0.2.1' is 192.0.2.1
-		address   resolved: from 192.0.2.2 by double0 port 1, $gid
-		route     resolved, MTU of the path 4096 bytes
-		$lossless
-		memory    $memory
+		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		name        '192.0.2.1' is 192.0.2.1
+		address     resolved: from 192.0.2.2 by double0 port 1, $gid
+		route       resolved, MTU of the path 4096 bytes
+		$congestion
+		memory      $memory
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
 	found 0 "iwarp mtu:3" 192.0.2.1 <<-END
-		device    double0 port 1: iWARP, active
-		name      '192.0.2.1' is 192.0.2.1
-		address   resolved: from 192.0.2.2 by double0 port 1
-		route     resolved
-		memory    $memory
+		device      double0 port 1: iWARP, active
+		name        '192.0.2.1' is 192.0.2.1
+		address     resolved: from 192.0.2.2 by double0 port 1
+		route       resolved
+		memory      $memory
 		Ready. Start 'rdma-server read' on the other host, then here:
 		  rdma-client read 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
-		device    double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
+		device      double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
 		  -> it carries nothing; plug the cable in, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
-		name      '192.0.2.1' is 192.0.2.1
-		address   not resolved: Cannot assign requested address
+		name        '192.0.2.1' is 192.0.2.1
+		address     not resolved: Cannot assign requested address
 		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
-		name      '192.0.2.1' is 192.0.2.3
-		address   not resolved: Cannot assign requested address
+		name        '192.0.2.1' is 192.0.2.3
+		address     not resolved: Cannot assign requested address
 		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
-		name      '192.0.2.1' is 192.0.2.5
-		address   resolved: from 192.0.2.2 by double0 port 1, $gid
-		route     resolved, MTU of the path 256 bytes
-		$lossless
-		memory    $memory
+		name        '192.0.2.1' is 192.0.2.5
+		address     resolved: from 192.0.2.2 by double0 port 1, $gid
+		route       resolved, MTU of the path 256 bytes
+		$congestion
+		memory      $memory
 	END
 }
 
@@ -1045,24 +1045,24 @@ found() {
 @test "--check without ADDRESS: the devices, and what memory each can register; the exit status says what stops" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
-		device    double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
-		memory    8789 KiB may be locked: the rings of longer payloads are made to fit
+		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
+		memory      8789 KiB may be locked: the rings of longer payloads are made to fit
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
 	outcomes check <<-END
 	0	fail:getaddrinfo:1:1	> Ready
 	0	fail:rdma_create_id:4:12	> Ready	rdma_create_id=3
-	3	fail:rdma_create_id:1:12	> device    double0 port 1: RoCE, active*device    not known which port an address of this host leads to: Cannot allocate memory
-	3	no-device	> device    none?  -> *$software
-	3	fail:rdma_get_devices:1:24	> device    none: Too many open files
-	3	down	> device    double0 port 1: RoCE, not active
+	3	fail:rdma_create_id:1:12	> device      double0 port 1: RoCE, active*device      not known which port an address of this host leads to: Cannot allocate memory
+	3	no-device	> device      none?  -> *$software
+	3	fail:rdma_get_devices:1:24	> device      none: Too many open files
+	3	down	> device      double0 port 1: RoCE, not active
 	3	no-gids	> -> no address of this network namespace leads to it
 	3	no-gids memory:8192	> -> no address of this network namespace leads to it
 	3	[iwarp] elsewhere	> -> no address of this network namespace leads to it
 	0	iwarp no-gids	> Ready
-	1	memory:8192	> memory    12 KiB, which a session needs, cannot be registered
-	0	unbound memory:8388608	> memory    may be locked without limit
+	1	memory:8192	> memory      12 KiB, which a session needs, cannot be registered
+	0	unbound memory:8388608	> memory      may be locked without limit
 	END
 	outcomes check --json <<<'3	down	> "peer": null*"error": "device: double0 port 1'
 }
@@ -1070,17 +1070,17 @@ found() {
 # bats test_tags=memory
 @test "--check: as many ports as a device can have" {
 	outcomes check 192.0.2.1 <<<"0	ports:255"
-	[ "$(grep -c '^device    double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
+	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
 # The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
 @test "--check: not ready where no session can register its memory: status 1; what binds is what is reported" {
-	local needs="memory    12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
+	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
 	local advice="  -> raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
 	outcomes check 192.0.2.1 <<-END
 	1	memory:0	> $needs; 0 KiB may be locked*$advice
 	1	memory:8192	> $needs; 8 KiB may be locked*$advice
-	0	memory:12288	> memory    12 KiB may be locked: the rings of longer payloads are made to fit
+	0	memory:12288	> memory      12 KiB may be locked: the rings of longer payloads are made to fit
 	1	fail:ibv_alloc_pd:1:12	> $needs
 	END
 	outcomes client <<-END
@@ -1113,7 +1113,7 @@ found() {
 	1	fail:rdma_create_qp:1:11	rdma_create_qp failed: $cgroup	rdma_create_qp=1
 	1	fail:ibv_reg_mr:1:11	$bytes: $cgroup
 	END
-	bytes="memory    12 KiB, which a session needs, cannot be registered"
+	bytes="memory      12 KiB, which a session needs, cannot be registered"
 	outcomes check 192.0.2.1 <<-END
 	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
 	1	memory:8388608 limited fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
@@ -1121,11 +1121,11 @@ found() {
 	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
 	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
 	# more than a quarter of the memory is not tried
-	0	memory:8388608 unbound machine:16777216	> memory    8192 KiB may be locked
-	0	memory:8388608 unbound machine:67108864	> memory    may be locked without limit
+	0	memory:8388608 unbound machine:16777216	> memory      8192 KiB may be locked
+	0	memory:8388608 unbound machine:67108864	> memory      may be locked without limit
 	# without a route no memory was tried
 	3	memory:8388608 unbound ADDR_RESOLVED=ADDR_ERROR:-99	!> memory
-	3	memory:8388608 limited ADDR_RESOLVED=ADDR_ERROR:-99	> memory    8192 KiB may be locked
+	3	memory:8388608 limited ADDR_RESOLVED=ADDR_ERROR:-99	> memory      8192 KiB may be locked
 	END
 }
 
@@ -1153,33 +1153,33 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 @test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
 	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
-	3	fail:getaddrinfo:1:1	> name      '192.0.2.1' not resolved: Temporary failure in name resolution
-	3	fail:getaddrinfo:1:24	> name      '192.0.2.1' not resolved: Too many open files
-	3	fail:getaddrinfo:2:1	> address   not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
-	3	fail:getifaddrs:1:12	> device    not known which port an address of this host leads to: Cannot allocate memory
-	3	fail:rdma_create_id:1:13	> device    not known which port an address of this host leads to: Permission denied
+	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
+	3	fail:getaddrinfo:1:24	> name        '192.0.2.1' not resolved: Too many open files
+	3	fail:getaddrinfo:2:1	> address     not resolved: cannot connect from '192.0.2.2': Temporary failure in name resolution
+	3	fail:getifaddrs:1:12	> device      not known which port an address of this host leads to: Cannot allocate memory
+	3	fail:rdma_create_id:1:13	> device      not known which port an address of this host leads to: Permission denied
 	3	fail:rdma_create_id:1:24	> leads to: Too many open files*$few
-	3	fail:rdma_create_id:4:12	> address   not resolved: cannot use the connection manager: Cannot allocate memory
+	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
-	3	fail:rdma_resolve_route:1:110	> route     not resolved: Connection timed out?  -> InfiniBand: check that the subnet manager runs
-	3	addresses:127.0.0.1	> route     not resolved: No such device?  -> $loopback
-	3	iwarp addresses:127.0.0.1	> address   not resolved: Invalid argument?  -> $loopback
-	3	fail:ibv_query_device:1:5	> device    double0: cannot be queried: Input/output error
-	3	fail:ibv_query_port:1:5	> device    double0 port 1: cannot be queried: Input/output error
-	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address   not resolved: Cannot assign requested address?  -> give --bind an address of this host
-	3	fail:rdma_get_devices:1:19	> device    none*$software
-	3	fail:rdma_get_devices:1:24	> device    none: Too many open files*$few
-	3	no-device	> device    none
+	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> InfiniBand: check that the subnet manager runs
+	3	addresses:127.0.0.1	> route       not resolved: No such device?  -> $loopback
+	3	iwarp addresses:127.0.0.1	> address     not resolved: Invalid argument?  -> $loopback
+	3	fail:ibv_query_device:1:5	> device      double0: cannot be queried: Input/output error
+	3	fail:ibv_query_port:1:5	> device      double0 port 1: cannot be queried: Input/output error
+	3	ADDR_RESOLVED=ADDR_ERROR:-99	> address     not resolved: Cannot assign requested address?  -> give --bind an address of this host
+	3	fail:rdma_get_devices:1:19	> device      none*$software
+	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
+	3	no-device	> device      none
 	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready
 	END
 }
 
 @test "--check --tos: the path has that type of service; over iWARP nobody asks for it" {
 	outcomes check --tos 0x68 192.0.2.1 <<-END
-	0	read	> lossless  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
-	0	iwarp	> route     resolved?memory
-	0	roce-v1 addresses:fe80::1%lo	> (::ffff:192.0.2.2, RoCE v1, lo)	!> lossless
-	3	fail:rdma_set_option:1:12	> address   not resolved: cannot set --tos: Cannot allocate memory
+	0	read	> congestion  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
+	0	iwarp	> route       resolved?memory
+	0	roce-v1 addresses:fe80::1%lo	> (::ffff:192.0.2.2, RoCE v1, lo)	!> congestion
+	3	fail:rdma_set_option:1:12	> address     not resolved: cannot set --tos: Cannot allocate memory
 	END
 	outcomes check --tos 0x68 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> type of service 104;*Ready. All sizes arrived
@@ -1199,8 +1199,8 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 
 # bats test_tags=memory
 @test "--check with PORT: sessions until one fails, whose end is the exit status, and how far each direction came" {
-	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer  1 byte: client to server"
-	local latency="latency   a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
+	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
+	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
 	outcomes check 192.0.2.1 20000 <<-END
 	0	check payload:1048576	> $latency*$ready	!> server to client 0.000
 	0	write check payload:1048576 immediate iwarp set:verdict.bytes=9000000	> $latency
@@ -1227,15 +1227,15 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
 	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
-		[ "$(grep -E -c "^path      source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
+		[ "$(grep -E -c "^path        source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
 	while IFS=$'\t' read -r script text; do
 		fake check "check payload:1048576 $script" --connections 3 --duration 0 192.0.2.1 20000
 		[ "$status" -eq 1 ]
-		[ "$(grep -c '^path      source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
+		[ "$(grep -c '^path        source port 499[0-9]*: verified in both directions$' <<<"$output")" -eq 2 ]
 		grep -x "$text" <<<"$output"$'\n'"$stderr"
 	done <<-END
-	fail:ibv_alloc_pd:10:12	path      source port not known: ibv_alloc_pd failed: Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter
+	fail:ibv_alloc_pd:10:12	path        source port not known: ibv_alloc_pd failed: Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter
 	fail:rdma_create_id:14:24	rdma-client: cannot create a connection identifier: Too many open files
 	END
 	for script in "fail:rdma_connect:9:101" "iwarp fail:rdma_connect:7:101"; do
@@ -1744,7 +1744,7 @@ device_that_counts() {
 		amounts = [i["bytes"] for i in intervals]
 		assert amounts[0] == amounts[1] > 0 and sum(amounts) == session["bytes"] > 20 * amounts[0], amounts
 		assert [i["begin"] for i in intervals] == [0, 1, 2] and [i["end"] for i in intervals[:2]] == [1, 2], intervals
-		assert 2.1 < intervals[2]["end"] < 3 and all(i["errors_counted"] == {} for i in intervals), intervals
+		assert 2.1 < intervals[2]["end"] < 3 and all(i["error_counters"] == {} for i in intervals), intervals
 		assert abs(intervals[2]["bits_per_second"] - 8 * intervals[2]["bytes"] / (intervals[2]["end"] - 2)) < 1
 		END
 		fake one-off "$script peer-operation@10 operation@2500" --interval 2 -n 40 -t 5 -s 10000
@@ -1786,13 +1786,13 @@ device_that_counts() {
 	one-off	0	write iwarp counts
 	client --report	0	set:verdict.errors=1	> ?no errors counted by double0, nor by the peer's device
 	client --report	0	set:verdict.errors=18446744073709551615	> no errors counted by double0?errors counted: 0 here, 18446744073709551614 there
-	client -J	0	read	disconnected.	> "errors_counted": { }
+	client -J	0	read	disconnected.	> "error_counters": { }
 	END
-	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters  no errors counted by this host's device meanwhile"
+	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device meanwhile"
 	rm -r "$FAKE_VERBS_DEVICE"
 	outcomes <<-END
 	client --report	0	uncounted
-	client -J	0	read	disconnected.	> "errors_counted": null
+	client -J	0	read	disconnected.	> "error_counters": null
 	END
 }
 

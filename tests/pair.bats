@@ -191,7 +191,7 @@ stop_sniffer() {
 		[[ $output == *'"tos": null'* ]]
 		client --tos 104 --check 192.0.2.1 "$port"
 		expect 0
-		[[ $output != *lossless* ]]
+		[[ $output != *congestion* ]]
 		stop_server
 		return
 	fi

@@ -120,7 +120,7 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 	if (congestion_describe(name, (unsigned int)tos, &path->findings->found) &&
 	    path->options->tos != DEFAULT_TOS)
 		congestion_advise(name, (unsigned int)tos, &path->findings->advice);
-	findings_report(path->findings, "lossless", true);
+	findings_report(path->findings, "congestion", true);
 }
 
 /*

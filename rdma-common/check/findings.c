@@ -37,7 +37,7 @@ bool findings_report(struct findings *findings, const char *step, bool good)
 			    findings->advice.length > 0 ? "; " : "", findings->advice.text);
 	findings->latest = add_object(findings, step, good);
 	if (!findings->json)
-		print_result(findings->console, "%-9s %s", step, findings->found.text);
+		print_result(findings->console, "%-11s %s", step, findings->found.text);
 	if (!findings->json && findings->advice.length > 0)
 		print_result(findings->console, "  -> %s", findings->advice.text);
 	findings->found = findings->advice = (struct strbuf){ 0 };

@@ -345,7 +345,7 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 			"connections use RoCE v1, which passes no router: 'echo RoCE v2 >" ROCE_MODE
 			"'",
 			"", host->name, host->port);
-	report_finding(host, "setting");
+	report_finding(host, "nccl");
 }
 
 /*

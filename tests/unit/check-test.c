@@ -981,7 +981,7 @@ TEST(errors_are_counted_here_and_there)
 		play(BROKEN);
 		expect("counters", cases[i].found);
 		if (*cases[i].found)
-			expect_key("counters", "errors_counted_by_peer", cases[i].sum);
+			expect_key("counters", "peer_error_count", cases[i].sum);
 	}
 }
 

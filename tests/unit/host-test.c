@@ -283,7 +283,7 @@ TEST(healthy_adapter_has_no_advice)
 		"gid mlx5_0 port 1: GID 1 is fe80::ac0:ebff:fe12:3456, RoCE v2\n"
 		"gid mlx5_0 port 1: GID 2 is ::ffff:192.0.2.1, IB/RoCE v1\n"
 		"gid mlx5_0 port 1: GID 3 is ::ffff:192.0.2.1, RoCE v2\n"
-		"setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1 NCCL_IB_GID_INDEX=3\n");
+		"nccl mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1 NCCL_IB_GID_INDEX=3\n");
 }
 
 /* clang-format off */
@@ -493,11 +493,11 @@ TEST(best_gid_is_routable_roce_v2)
 		 */
 		{ GID("4", "2001:0db8:0000:0000:0000:0000:0000:0002", "RoCE v2"), false, "NCCL_IB_GID_INDEX=3\n", "GID 4" },
 		{ "ports/1/gid_attrs/ndevs/3=eth0", true, "NCCL_IB_GID_INDEX=1\n", "GID 3" },
-		{ "@", false, "100 Gb/sec (4X EDR)\n", "setting" },
+		{ "@", false, "100 Gb/sec (4X EDR)\n", "nccl" },
 		/* EFA has GIDs of a different kind of network */
 		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
-		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "setting" },
-		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "setting mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
+		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "nccl" },
+		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "nccl mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
 		{ "+siw0|node_type=4: RNIC", false, "link siw0 port 1: ", "siw0 port 1: GID" },
 		{ "+siw0|node_type=4: RNIC", false, "link siw0 port 1: ", "HCA==siw0" },
 	};

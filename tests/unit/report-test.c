@@ -540,9 +540,9 @@ TEST(json_result_has_each_measured_value)
 		"\"depth\": 3, "
 		"\"latency_us\": { \"min\": 0.05, \"p50\": 0.1, \"p99\": 0.15, \"p999\": 0.2, \"max\": 0.25 }, "
 		"\"received_bytes\": 77, "
-		"\"verified\": true, \"verified_bytes\": 154, \"errors_counted\": { \"duplicate_request\": 3, "
+		"\"verified\": true, \"verified_bytes\": 154, \"error_counters\": { \"duplicate_request\": 3, "
 		"\"rcvd_rnr_err\": 1 }, "
-		"\"waits_counted\": { \"rx_pause_frames\": 5 }, \"errors_counted_by_peer\": 120, \"status\": 0, "
+		"\"congestion_counters\": { \"rx_pause_frames\": 5 }, \"peer_error_count\": 120, \"status\": 0, "
 		"\"error\": null }\n",
 		"");
 	/* clang-format on */
@@ -638,7 +638,7 @@ TEST(program_without_a_session_prints_its_json_object)
 		"\"ops_per_second\": null, "
 		"\"request_bytes\": 0, \"depth\": 0, \"latency_us\": null, \"received_bytes\": 0, "
 		"\"verified\": false, \"verified_bytes\": 0, "
-		"\"errors_counted\": null, \"waits_counted\": null, \"errors_counted_by_peer\": null, \"status\": 143, "
+		"\"error_counters\": null, \"congestion_counters\": null, \"peer_error_count\": null, \"status\": 143, "
 		"\"error\": \"no /dev \\\\xff\" }\n",
 		"");
 	/* clang-format on */
@@ -691,9 +691,9 @@ TEST(interval_has_its_own_rate_and_errors)
 	assert_object("interval",
 		      "\"role\": \"server\", \"session\": 42, \"begin\": 2, \"end\": 2.5, \"bytes\": 6250000, "
 		      "\"bytes_per_second\": 12500000, "
-		      "\"bits_per_second\": 100000000, \"errors_counted\": { \"duplicate_request\": 3, "
+		      "\"bits_per_second\": 100000000, \"error_counters\": { \"duplicate_request\": 3, "
 		      "\"rcvd_rnr_err\": 1 }, "
-		      "\"waits_counted\": { \"rx_pause_frames\": 5 } }\n", line);
+		      "\"congestion_counters\": { \"rx_pause_frames\": 5 } }\n", line);
 	/* clang-format on */
 }
 
