@@ -19,7 +19,7 @@ says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
 
-@test "--check: ready" {
+@test "--check reports that a healthy path is ready" {
 	local name from
 	for name in host-a 192.0.2.1 fd00::1; do
 		check 0 "$name"
@@ -47,7 +47,7 @@ with_addresses() {
 	lab run b ip address replace fd00::2/64 dev eth0 nodad
 }
 
-@test "--check without ADDRESS: this host, its software device; over RoCE one that has link-local GIDs alone is limited: exit status 8" {
+@test "--check without ADDRESS reports this host's software device; with link-local GIDs alone: exit status 8" {
 	check 0
 	says "adapter     rdma0: software device"
 	says "link        rdma0 port 1: Ethernet, ACTIVE.*"
@@ -76,7 +76,7 @@ without_device() {
 	lab run b ip link set lo up
 }
 
-@test "--check: a device that cannot be used, beside one that can, is no reason; one whose interface is elsewhere cannot" {
+@test "--check: an unusable device beside a usable one is no failure; a device with its interface elsewhere is unusable" {
 	repair=without_device
 	lab run b ip link set lo down
 	lab run b rdma link add aaa0 type "$LAB_TRANSPORT" netdev lo
@@ -109,14 +109,14 @@ check_without() {
 	says "device      none"
 }
 
-@test "--check: without a device, or access to the connection manager: exit status 3" {
+@test "--check without a device, or without access to the connection manager: exit status 3" {
 	check_without "" /dev/infiniband /sys/class/infiniband
 	[[ $output != *adapter* ]]
 	check_without 192.0.2.1 /dev/infiniband
 	says "  -> this user may not open /dev/infiniband/rdma_cm, or it is not there: .*"
 }
 
-@test "--check --bind: the address is resolved from it, in the same family, and the sessions come from it as well" {
+@test "--check --bind resolves the address from it, in the same family, and connects from it" {
 	check 3 --bind fd00::2 192.0.2.1
 	says "address     not resolved: cannot connect from 'fd00::2': .*"
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
@@ -135,7 +135,7 @@ transfers() {
 		<(grep '^transfer' <<<"$output")
 }
 
-@test "--check with PORT: every size arrives in both directions, whatever the server's mode and payload" {
+@test "--check with PORT passes every size in both directions, whatever the server's mode and payload" {
 	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
 	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
 	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
@@ -166,7 +166,7 @@ full_rate() {
 
 # The server performs whichever operation measures, whatever its word.
 # bats test_tags=slow,roce
-@test "--check with PORT: how fast each direction is, and how late; one that the network slows down is found, whichever" {
+@test "--check with PORT measures rates and latency, and finds the direction that the network slows down" {
 	local seconds=1 number='[0-9]+\.[0-9]+'
 	local rates="rate        client to server $number Gbit/s, server to client $number Gbit/s; the device is software, without a link's rate"
 	repair=full_rate
@@ -210,7 +210,7 @@ start_and_stop() {
 }
 
 # bats test_tags=slow,roce
-@test "--check with PORT, --connections 8, where the network drops the packets of one: that is named by its source port" {
+@test "--check with --connections 8 names the session whose packets are dropped by its source port" {
 	local dropped
 	start_server
 	start_and_stop -v --json --check --duration 3 -t 20 --connections 8 192.0.2.1 "$port"
@@ -243,7 +243,7 @@ set_mtu() {
 # A server that writes would take longer, and its host's processor: Soft-RoCE tries again and again to send what is too
 # large for its own Ethernet, and the server there has been seen to give up 20 s late.
 # bats test_tags=roce,slow
-@test "--check with PORT: a server's MTU that is smaller than the client's is found" {
+@test "--check with PORT finds a server whose MTU is smaller than the client's" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair="set_mtu 4200"
 	set_mtu 1500
@@ -260,7 +260,7 @@ set_mtu() {
 # netem has no room for them, of which only netem hears; alone it would tell Soft-RoCE, which then tries again at once, and
 # keeps its host busy with that.
 # bats test_tags=roce,slow
-@test "--check with PORT: packets above a size vanish on the way to the server: that is named, and what to change" {
+@test "--check with PORT finds lost packets above a size, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP keeps to the MTU of the route"
 	repair="lab run b tc qdisc del dev eth0 root"
 	start_server write
@@ -275,7 +275,7 @@ set_mtu() {
 }
 
 # Root keeps to no limit, but with siw.
-@test "--check: how much memory may be locked is reported" {
+@test "--check reports how much memory may be locked" {
 	local binds="8192 KiB may be locked: .*"
 	[ "$LAB_TRANSPORT" = siw ] || binds="may be locked without limit"
 	on b prlimit --memlock=8388608 "$PROGRAMS/rdma-client" --check 192.0.2.1

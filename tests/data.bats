@@ -9,7 +9,7 @@ setup() {
 }
 
 # bats test_tags=roce
-@test "a reader that does not read holds up its own session, and no signal" {
+@test "a reader that does not read blocks only its own session, and no signal" {
 	local start
 	mkfifo "$folder/pipe"
 	start_server -t "$LIMIT" -o "$folder/pipe" read
@@ -26,7 +26,7 @@ setup() {
 
 # Adapters of soft-iWARP wait for each other for ever, now and then, when both have more posted than they may ask for.
 # bats test_tags=slow
-@test "reads in both directions, more than the adapters ask for at a time" {
+@test "READs in both directions exceed the adapters' limit without loss" {
 	start_server -s 64K -n 1000 --depth 65536 read
 	client -s 64K -n 1000 --depth 65536 -J --report read 192.0.2.1 "$port"
 	expect 0
@@ -36,7 +36,7 @@ setup() {
 
 # Of WRITEs that are lost on their way from host b, a alone sees that some are missing.
 # bats test_tags=slow
-@test "which side lost it: each side counts its port's errors, and tells the other how many" {
+@test "each side counts the errors of its port, and reports them to the other one" {
 	# shellcheck disable=SC2034 # teardown uses it
 	repair='lab run b tc qdisc del dev eth0 root'
 	start_server -J write
@@ -64,7 +64,7 @@ setup() {
 	[ "$LAB_TRANSPORT" = siw ] || [[ $stderr =~ "errors counted: "[0-9]+" here, "[0-9]+" there" ]]
 }
 
-@test "--busy-poll: sessions are right, with several clients" {
+@test "--busy-poll: sessions with several clients are verified" {
 	start_server -t "$LIMIT" --busy-poll -n 50 -m "from a server that spins" read
 	# shellcheck disable=SC2016 # expanded on the host
 	on b bash -ec 'for i in {1..4}; do "$0" -t "$1" --busy-poll -n 50 read 192.0.2.1 "$2" & pids+=" $!"; done

@@ -10,15 +10,15 @@ documents() {
 	[ "$status" -eq 0 ]
 }
 
-@test "every link inside the documents leads somewhere, every picture has a source and a text for who cannot see it" {
+@test "every internal link has a target, every picture a source and an alternative text" {
 	documents links
 }
 
-@test "the drawings are made from their sources as they are" {
+@test "the drawings match their sources" {
 	documents pictures
 }
 
-@test "functions, files, options and targets that the documents name are there, and make help lists all targets" {
+@test "functions, files, options and targets in the documents exist, and make help lists all targets" {
 	documents names
 }
 
@@ -26,11 +26,11 @@ documents() {
 	documents maps
 }
 
-@test "each word of the script of the fake library is in the table, and no other; the recipe has rows of the tests" {
+@test "the table lists exactly the script words of the fake library; the recipe shows real rows" {
 	documents script
 }
 
-@test "no document grows into a handbook again" {
+@test "no document exceeds its number of lines" {
 	documents lengths
 }
 
@@ -67,7 +67,7 @@ ci() {
 	[ "${lines[-1]}" = "0 passed, 1 failed" ]
 }
 
-@test "tests/run prints the sum alone on its last line; a skipped test is shown with its reason, and not counted" {
+@test "tests/run prints only the sum on its last line; a skipped test is shown with its reason and not counted" {
 	local results=$BATS_TEST_TMPDIR/results end
 	end=$(sed -n '/^show_failures "\$results/,$p' "$BATS_TEST_DIRNAME/run")
 	mkdir "$results"

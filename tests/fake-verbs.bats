@@ -130,17 +130,17 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "both programs, both operations, both kinds of transport: transcripts, exit status 0" {
+@test "both programs, operations and transports print their transcripts: exit status 0" {
 	local leaks=yes
 	happy_path
 }
 
-@test "--verbose prints verbs and states on standard error; without it no key and no address of memory is printed" {
+@test "--verbose prints verbs and states on standard error; without it, no key and no memory address is printed" {
 	outcomes client -v <<<"0	read	RDMA READ of 1024 bytes	PHASE_EXCHANGING, LOCAL_MR_POSTED	!> rkey	!> 0x"
 	diff <(transcript client read "text of the scripted peer") - <<<"$output"
 }
 
-@test "--one-way: the client writes or reads, the server only serves" {
+@test "with --one-way the client writes or reads, and the server only serves" {
 	outcomes <<-END
 	client --one-way	0	one-way write	!> remote buffer
 	one-off	0	one-way write	> remote buffer	!> writing message
@@ -148,7 +148,7 @@ happy_path() {
 	END
 }
 
-@test "a server without a word does what the client asks for; one that does not say so is refused, and the server says why" {
+@test "a server without a mode serves either operation; a client that states none is refused, and the server says why" {
 	local word=""
 	outcomes <<-END
 	one-off	0	[iwarp] read	> reading message
@@ -166,7 +166,7 @@ happy_path() {
 }
 
 # But one that measures is served, for as long as it says.
-@test "a client that examines the path, and asks for the other operation first, is refused without a word of it" {
+@test "a --check client that asks for the other operation first is refused silently" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
 	0	[iwarp] read	: refused: the modes differ, one side reads
@@ -181,7 +181,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "long payloads, in many work requests" {
+@test "long payloads are sent in many work requests" {
 	outcomes <<-END
 	client	0	iwarp payload:5000 max_msg:64 coalesce
 	client	0	write payload:200000
@@ -193,7 +193,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a client that examines the path gets a pattern as long as what it sends, and nothing of that is stored" {
+@test "a --check client gets a pattern as long as its own payload, which is not stored" {
 	local leaks=yes
 	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
 	0	check
@@ -210,7 +210,7 @@ happy_path() {
 	outcomes one-off --max-size 1K <<<"143	check payload:1025	refused"
 }
 
-@test "for a client that examines the path the server operates once, whatever its options say, and no rate is too slow" {
+@test "for a --check client the server operates once, whatever its options say, and no rate is too slow" {
 	local words
 	for words in "check" "iwarp check-short" "write check payload:200000"; do
 		outcomes <<-END
@@ -226,7 +226,7 @@ happy_path() {
 
 # The last ones with lists of work requests that are as long as there may be at a time, then shorter, then longer again.
 # bats test_tags=memory
-@test "many operations, few of whose completions are asked for" {
+@test "many operations ask for few completions" {
 	outcomes <<-END
 	client -n 100	0	inline:0
 	client -n 100	0	write iwarp
@@ -245,12 +245,12 @@ happy_path() {
 	END
 }
 
-@test "--busy-poll asks for no completion event but when the queue is created" {
+@test "--busy-poll arms the completion queue only once, at the beginning" {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
 # A thread that spins asks for one event, when its queue is created. Linux can be built for 8,192 processors.
-@test "--busy-poll spins with as many sessions as the program may use processors, and sleeps with more" {
+@test "--busy-poll polls with at most as many sessions as processors, and sleeps with more" {
 	outcomes client --busy-poll --connections 2 <<-END
 	0	immediate processors:2	ibv_req_notify_cq=2
 	0	immediate processors:8192	ibv_req_notify_cq=2
@@ -263,7 +263,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "completions that keep coming are all handled, whether their events are waited for or not" {
+@test "a flood of completions is handled completely, with and without events" {
 	outcomes <<-END
 	every -n 1000 --depth 1	0	immediate
 	every -n 1000 --depth 64 --busy-poll	0	immediate
@@ -275,7 +275,7 @@ happy_path() {
 
 # Rings of different length on both sides, which do not divide each other; the rest is how late things come.
 # bats test_tags=memory
-@test "streams: any number of bytes through rings of bounded memory" {
+@test "streams: any number of bytes passes through rings of bounded memory" {
 	outcomes <<-END
 	every -s 20000	0	payload:30000 ring:3000
 	every -s 20000	0	payload:500000 memory:300000 request:1000
@@ -311,7 +311,7 @@ happy_path() {
 # What the peer gets is compared byte by byte, and what the program keeps with what the peer sent; lengths that 8, or the
 # 256 KiB that are kept at a time, do not divide.
 # bats test_tags=memory
-@test "streams: files, pipes and patterns, through rings and from whole ones, are the bytes that were sent" {
+@test "streams: files, pipes and patterns arrive as they were sent, through rings and from complete ones" {
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
 	head -c 600001 <(seq 200000) >"$file"
 	for script in "" "memory:100000" "write memory:100000" "ring:4097 unknown" "write ring:70000 coalesce"; do
@@ -345,7 +345,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: --max-size holds for what the hello says, and for an unknown length whose end comes together with MSG_DONE" {
+@test "streams: --max-size limits the length in the hello, and an unknown length that ends with MSG_DONE" {
 	outcomes <<-END
 	client --max-size 1K	4	payload:1025	the server sends 1025 bytes, more than the 1024 that --max-size allows here
 	one-off --max-size 8K	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
@@ -357,7 +357,7 @@ happy_path() {
 
 # The peer's adapter takes what the pipe gives, bit by bit, and its program says nothing of it.
 # bats test_tags=memory
-@test "streams: a pipe that trickles does not keep a session with a peer that stands still" {
+@test "streams: a trickling pipe does not extend a session with a stopped peer" {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
 	exec {endless}< <(yes)
 	outcomes <<-END
@@ -375,7 +375,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: what is damaged on the way is found, what stands still is given up" {
+@test "streams: damaged bytes are found, and a stopped stream is given up" {
 	outcomes every -s 20000 <<-END
 	7	payload:30000 ring:3000 corrupt-in	contents are wrong
 	7	payload:30000 ring:3000 corrupt-out	contents are wrong
@@ -387,7 +387,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: rings that cannot be deregistered stay mapped" {
+@test "streams: a ring that cannot be deregistered stays mapped" {
 	outcomes <<-END
 	client -s 500000	0	payload:500000 memory:300000 fail:ibv_dereg_mr:1+:16	cannot deregister 32768 bytes of memory: Device or resource busy
 	server -s 500000	0	write clients:2 payload:500000 memory:900000 fail:ibv_dereg_mr:1+:16	bytes of memory: Device or resource busy
@@ -395,7 +395,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: a peer that gives up, at any moment: both sides end, in words" {
+@test "streams: both sides end and report a peer that gives up, at any moment" {
 	local step
 	for step in 1 2 5 13; do
 		outcomes every -s 20000 <<-END
@@ -407,7 +407,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: a side that gets an early bad verdict sends none of its own, and disconnects" {
+@test "streams: a side that receives an early bad verdict sends none, and disconnects" {
 	outcomes every -v -s 20000 <<-END
 	4	payload:30000 ring:3000 gives-up:5	the peer gave up	0x SEND MSG_VERDICT
 	END
@@ -419,7 +419,7 @@ happy_path() {
 # A helper reads a file that is longer than what is kept in memory, and one stores. A session's thread, or helper, that does
 # not start is a reason to refuse a client: the one-off server takes the next one.
 # bats test_tags=memory
-@test "no memory or no thread for a session, or for a helper: it ends in words, its rings go last" {
+@test "a session without memory or a thread ends with the reason, and frees its rings last" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
 	local looks="cannot start a thread that looks at '$BATS_TEST_TMPDIR/stored'"
@@ -456,7 +456,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: a file that cannot be read on, whichever pread(2) it is: both sides end, in words" {
+@test "streams: both sides end and report a failed pread(2), whichever it is" {
 	local number file=$BATS_TEST_TMPDIR/file
 	truncate -s 9000000 "$file"
 	for number in 1 2 9 35; do
@@ -469,7 +469,7 @@ happy_path() {
 
 # What the program prints is shorter than the least that it may write.
 # bats test_tags=memory
-@test "streams: what is received cannot be stored, at the beginning, half-way and at the end: nothing is left" {
+@test "streams: a failure to store leaves no file, at the beginning, half-way and at the end" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
@@ -492,7 +492,7 @@ happy_path() {
 
 # Simulated time: --timeout, and where all is received a second to close. Of 1.7 MB the first MiB is synced meanwhile.
 # bats test_tags=memory
-@test "a disk that does not answer: the session ends after --timeout, and says what did not move" {
+@test "a session with a disk that does not answer ends after --timeout and reports what made no progress" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
@@ -509,7 +509,7 @@ happy_path() {
 
 # Each type of message, in which a number is wrong. Which rules there are besides is in transfer-test and protocol-test.
 # bats test_tags=memory
-@test "a peer whose numbers cannot be: the rule that it breaks is reported, status 7" {
+@test "a peer with impossible numbers is reported by the rule that it breaks: exit status 7" {
 	outcomes <<-END
 	both	7	set:mr.produced=+1	the peer's memory region is smaller than its ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
@@ -533,7 +533,7 @@ happy_path() {
 }
 
 # A confirmation, or a byte, every 900 ms, and --timeout is a second.
-@test "bytes must move: who only confirms is given up in time, who moves a byte a message is waited for" {
+@test "a peer that only confirms is given up in time, a peer that moves one byte per message is waited for" {
 	outcomes every -s 500000 <<-END
 	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	no progress
 	5	payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	no progress
@@ -541,7 +541,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a device whose driver leaves a limit out, or states nonsense" {
+@test "a device whose driver leaves a limit out, or states nonsense, works" {
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
 		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
@@ -553,7 +553,7 @@ happy_path() {
 }
 
 # librdmacm keeps the low byte of the numbers, and lets no more READs through.
-@test "a device that states no READ, or 256: a write succeeds, a read fails with the number as its reason" {
+@test "with a device that states 0 or 256 READs, a write succeeds and a read fails with that reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
 	outcomes <<-END
@@ -571,7 +571,7 @@ happy_path() {
 	END
 }
 
-@test "--depth is halved until the device takes such a queue pair, and --verbose says so" {
+@test "--depth is halved until the device accepts the queue pair, and --verbose says so" {
 	local only="the device has no queue pair of depth 1000, only one of"
 	outcomes <<-END
 	both -v -n 3 --depth 1000	0	write blocks:8192 inline:64 einval	0x the device takes no	rdma_create_qp=1
@@ -588,7 +588,7 @@ happy_path() {
 }
 
 # A driver that leaves a limit out of a connect request (irdma) has READs served all the same.
-@test "no more reads are posted than the peer serves" {
+@test "at most as many READs are posted as the peer serves" {
 	outcomes <<-END
 	both -n 100 --depth 128	0	reads:1
 	both -n 100 --depth 128	0	reads:3 iwarp payload:5000 max_msg:64
@@ -603,7 +603,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a peer that follows the tutorial gets a text of 1023 bytes, and nothing else; what it sends is not stored" {
+@test "a peer that follows the tutorial gets at most 1023 bytes of text, and its payload is not stored" {
 	local longest stored=$BATS_TEST_TMPDIR/stored
 	longest=$(printf 'x%.0s' {1..1023})
 	outcomes <<-END
@@ -629,7 +629,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a damaged byte is found, in either direction, by either program" {
+@test "either program finds a damaged byte, in either direction" {
 	outcomes every <<-END
 	7	corrupt-in	contents are wrong
 	7	corrupt-out	contents are wrong
@@ -637,7 +637,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "what is shown is all that came, damaged or of unknown length, and not what the peer writes later, or of which a part came" {
+@test "the complete payload is shown, even if damaged, but no later write of the peer and no incomplete payload" {
 	outcomes <<-END
 	both	0	read	> remote buffer: text of the scripted peer
 	both	7	corrupt-in	contents are wrong	> remote buffer: 
@@ -649,18 +649,18 @@ happy_path() {
 }
 
 # bats test_tags=slow
-@test "every call of the client fails" {
+@test "each failing call of the client is reported" {
 	faults client read
 	programs=${every_build% *} faults client "iwarp write payload:3000 max_msg:64" # many work requests
 }
 
 # bats test_tags=slow
-@test "every call of a one-off server fails" {
+@test "each failing call of a one-off server is reported" {
 	faults one-off iwarp
 }
 
 # bats test_tags=slow
-@test "every call of a server fails, it goes on serving, also one whose device goes and comes back" {
+@test "a server goes on serving after each failing call, also after its device went and came back" {
 	programs=${every_build% *}
 	faults server write
 	# of these calls those that follow the device's leaving: each waits, or takes down
@@ -686,7 +686,7 @@ happy_path() {
 }
 
 # From some call on: the sessions end all the same, and nothing spins.
-@test "a main thread that cannot wait any more says so once, and why" {
+@test "a main thread that cannot wait any more reports the reason, once" {
 	local number
 	for number in 2 3 4; do
 		outcomes <<-END
@@ -696,7 +696,7 @@ happy_path() {
 	done
 }
 
-@test "a driver that gives no reason" {
+@test "a driver that gives no reason is reported as such" {
 	outcomes client <<-END
 	1	no-cq	ibv_create_cq failed, and the driver gives no reason
 	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
@@ -706,13 +706,13 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "what was posted of a list that is refused half-way comes back" {
+@test "the posted part of a list that is refused half-way completes" {
 	printf '1\twrite max_msg:64 fail:ibv_post_send:%d:12\tibv_post_send failed\t0x never completed\n' {1..9} |
 		outcomes client -v -n 5 --depth 3
 }
 
 # bats test_tags=memory
-@test "a provider that does not say what it has posted costs that session alone" {
+@test "a provider that does not say what it has posted costs only that session" {
 	outcomes <<-END
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:99 abandons fail:ibv_post_send:4:107	127.0.0.1 port 40000: ibv_post_send failed: Transport endpoint is not connected	served=2
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:0 abandons fail:ibv_post_send:6:107	ibv_post_send failed: Transport endpoint is not connected	served=2
@@ -721,7 +721,7 @@ happy_path() {
 }
 
 # A session can do without one of its receives. What fails behind a refused post is the reason of both.
-@test "a refused post is this host's failure only if the peer has not left, and the session has no outcome" {
+@test "a refused post is this host's failure only if the peer has not left and the session has no result" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
 	one-off -s 100000	6	iwarp write stores:5000 abandons peer-left fail:ibv_post_recv:37:22	the peer left
@@ -740,7 +740,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "completions in unusual orders" {
+@test "completions in unusual orders change no result" {
 	outcomes <<-END
 	both	0	coalesce
 	both	0	coalesce sent-MR>received-DONE operation+spurious
@@ -761,7 +761,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "disconnections at odd times" {
+@test "disconnections at unusual times are classified correctly" {
 	local repeated="repeat-DONE received-DONE>sent-DONE received-DONE+DISCONNECTED"
 	outcomes <<-END
 	both	0	DISCONNECTED@600
@@ -803,7 +803,7 @@ happy_path() {
 
 # The kernel answers with the same errno if the client has taken its request back. A rejection succeeds only if it has not.
 # bats test_tags=memory
-@test "a call that fails although the client's request stands is this host's failure, and the client learns that" {
+@test "a call that fails while the client's request stands is this host's failure, and the client learns that" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
 	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
@@ -822,7 +822,7 @@ happy_path() {
 
 # What was found counts, and not what ends the session behind it.
 # bats test_tags=memory
-@test "a finding is the reason of a session that a deadline or a signal ends" {
+@test "an established result is the reason, even if a deadline or a signal ends the session" {
 	outcomes both <<-END
 	7	corrupt-in sent-VERDICT!	contents are wrong
 	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
@@ -835,7 +835,7 @@ happy_path() {
 
 # --timeout for each thing that the peer owes; then a second to close, and where nothing is flushed another by force: they
 # become due earlier than what was waited for before.
-@test "each ending takes the time that it should" {
+@test "each kind of end takes its time, neither less nor more" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
 	# a number of work requests that signals do not divide: all are heard of, whoever gives up
@@ -891,7 +891,7 @@ software="rdma link add rdma0 type rxe netdev eth0"
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
 # Which reasons a server has for a refusal, and how each is told, is negotiation-test's.
-@test "the connection manager says no" {
+@test "each failure of the connection manager has its exit status, reason and advice" {
 	local no_server="check that rdma-server runs there, on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
 	client	3	fail:getaddrinfo:1:1	cannot resolve the host name '192.0.2.1': Temporary failure in name resolution
@@ -983,7 +983,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-@test "--check: a neighbour that does not answer is asked again, for the seconds of --timeout" {
+@test "--check: a neighbor that does not answer is asked again until --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
 	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out
@@ -1001,7 +1001,7 @@ found() {
 	diff - <(echo "$output")
 }
 
-@test "--check: all that it prints of a path, line for line" {
+@test "--check prints a path line by line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
 	local congestion="congestion  lo: type of service 0; its driver tells nothing of PFC and ECN"
@@ -1042,7 +1042,7 @@ found() {
 }
 
 # What Linux has of adapters is host-test's; here is none, and nothing is resolved.
-@test "--check without ADDRESS: the devices, and what memory each can register; the exit status says what stops" {
+@test "--check without ADDRESS prints the devices and the memory that each can register; the exit status says what fails" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
@@ -1068,13 +1068,13 @@ found() {
 }
 
 # bats test_tags=memory
-@test "--check: as many ports as a device can have" {
+@test "--check examines as many ports as a device can have" {
 	outcomes check 192.0.2.1 <<<"0	ports:255"
 	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
 # The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
-@test "--check: not ready where no session can register its memory: status 1; what binds is what is reported" {
+@test "--check reports the limit that prevents a session from registering memory: exit status 1" {
 	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
 	local advice="  -> raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
 	outcomes check 192.0.2.1 <<-END
@@ -1143,14 +1143,14 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
 
-@test "--check keeps memory that it cannot deregister, and names the call that failed" {
+@test "--check keeps memory that it cannot deregister, and names the failed call" {
 	outcomes check <<-END
 	0	fail:ibv_dereg_mr:1:16	cannot deregister	cannot free a protection domain: Device or resource busy
 	0	negative fail:ibv_dealloc_pd:1:16	cannot free a protection domain: Device or resource busy
 	END
 }
 
-@test "--check: each call that fails has a finding, status 3, and advice; what could be better is advised" {
+@test "--check: each failing call has a finding with advice, exit status 3" {
 	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
@@ -1174,7 +1174,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-@test "--check --tos: the path has that type of service; over iWARP nobody asks for it" {
+@test "--check --tos sets the type of service of the path, except over iWARP" {
 	outcomes check --tos 0x68 192.0.2.1 <<-END
 	0	read	> congestion  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
 	0	iwarp	> route       resolved?memory
@@ -1188,7 +1188,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # A GID may be of no network interface that is known; a link-local address names its own.
-@test "--check: the GID is the one that the connection would use, with its type and network interface; without one, status 3" {
+@test "--check names the GID that the connection would use, with its type and network interface; without one, exit status 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
@@ -1198,7 +1198,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # bats test_tags=memory
-@test "--check with PORT: sessions until one fails, whose end is the exit status, and how far each direction came" {
+@test "--check with PORT runs sessions until one fails, and reports its end and the progress of each direction" {
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
 	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
 	outcomes check 192.0.2.1 20000 <<-END
@@ -1223,7 +1223,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 
 # One domain is for the memory, 7 sessions are of a size each, 5 over iWARP. That one is slow check-test says.
 # bats test_tags=memory
-@test "--check with PORT, --connections: each by its source port; one that fails is named, and is the exit status" {
+@test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9]+\.[0-9]{3} Gbit/s'
 	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
@@ -1249,7 +1249,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "device events: those of the connection end it, others do not" {
+@test "device events of the connection end it, others do not" {
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
 	# QP_REQ_ERR QP_ACCESS_ERR: what the peer asked for
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
@@ -1267,7 +1267,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # unless it is the tutorial's. The server does not wait for its own completion if the client leaves: its last message has
 # arrived, or the client would not have left.
 # bats test_tags=memory
-@test "the smallest pair: both programs, both kinds of transport" {
+@test "the smallest pair works, over both transports" {
 	printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] read" "[iwarp] coalesce" operation@300 \
 		"iwarp received-MR@5000" received-DONE@5000 "2*ESTABLISHED+UNREACHABLE:-110" "[iwarp] tutorial" \
 		"[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500" | outcomes smallest
@@ -1284,7 +1284,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=slow
-@test "every call of the smallest pair fails" {
+@test "each failing call of the smallest pair is reported" {
 	local role
 	for role in smallest-client smallest-server; do # a failure ends them, and with them what they have
 		faults "$role" read
@@ -1294,7 +1294,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # A failure ends it, and the kernel frees what it had.
 # bats test_tags=slow
-@test "the smallest pair ends with the reason, whatever does not come or comes wrong" {
+@test "the smallest pair ends with the reason if a message is missing or wrong" {
 	sed 's/\t1\t/&abandons until:30000 /' <<-END | outcomes
 	smallest-client	1	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
 	smallest-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
@@ -1316,7 +1316,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # Three clients, one after the other, and a device that goes and comes back twice.
-@test "a device that goes and comes back under a server for all addresses: it serves again" {
+@test "a server for all addresses serves again after its device went and came back" {
 	local step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
 	for programs in $every_build; do
 		outcomes server <<-END
@@ -1337,7 +1337,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "the device of the address that a server is bound to goes: it ends when its sessions have, status 1, and says so" {
+@test "a server whose bound address loses its device ends after its sessions, and says so: exit status 1" {
 	outcomes server --bind 192.0.2.1 <<-END
 	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	1	clients:2 sent-MR+leave by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
@@ -1389,7 +1389,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # For process 1 the kernel ignores each signal whose disposition is the default one (pid_namespaces(7)). The rows run in an
 # ordinary process first: the statuses are the same.
-@test "a signal ends process 1 of a container, too, with 128 plus the signal's number" {
+@test "a signal ends process 1 of a container, too, with exit status 128 plus its number" {
 	local launcher=() rows
 	rows=$(cat <<-END
 		both	143	sent-MR+signal	interrupted
@@ -1423,7 +1423,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	[ "$status" -eq 143 ]
 }
 
-@test "nohup(1): a signal that is ignored stays so" {
+@test "an ignored signal stays ignored (nohup(1))" {
 	local mode
 	for mode in "sent-MR+signal:1" "ROUTE_RESOLVED+signal:1"; do
 		FAKE_VERBS="$mode read" nohup "$programs/rdma-client" read 192.0.2.1 20000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1
@@ -1431,7 +1431,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-@test "sessions at a time have their numbers in front of each line, sessions one after the other none" {
+@test "lines of simultaneous sessions begin with their numbers, those of a single session do not" {
 	local number
 	outcomes server <<<"0	together clients:3"
 	for number in 2 3; do
@@ -1445,7 +1445,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # Not there are EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV. With EADDRINUSE, or what the kernel reports for a wildcard's, another
 # port is tried. A program has room for 16 addresses of a name, and no more.
-@test "a server listens on every address that there is, IPv4 and IPv6, or of a name, on the same port" {
+@test "a server listens on every address, IPv4 and IPv6, or on each one of a name, with the same port" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="another program does; choose another --port"
 	for errno in 99 97 19; do
 		outcomes <<-END
@@ -1504,7 +1504,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The first address is of no use, so that each call is made of the last one, too.
 # bats test_tags=slow
-@test "whichever call fails, a client of a name with two addresses prints one object, with the failure in words" {
+@test "a client of a name with two addresses prints one object with the failure, whichever call fails" {
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
@@ -1514,7 +1514,7 @@ without_descriptor() {
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 }
 
-@test "without standard input, output or error: only what cannot be printed is a failure" {
+@test "without standard input, output or error, only output that cannot be printed is a failure" {
 	local redirection
 	for redirection in "<&-" "2>&-" "<&- 2>&-"; do
 		without_descriptor "$redirection" rdma-client 192.0.2.1 1
@@ -1543,7 +1543,7 @@ unread() {
 
 # The servers have 100 clients, one after the other, or at a time, and then SIGTERM. The library ends what waits for --timeout.
 # bats test_tags=slow
-@test "nobody reads standard output, or error: sessions succeed, SIGTERM ends the server, lines are lost with a word" {
+@test "with unread standard output or error, sessions succeed, SIGTERM ends the server, and lost lines are counted" {
 	local programs=${every_build#* } script read=$BATS_TEST_TMPDIR/read
 	unread
 	for script in "clients:100" "clients:100 together"; do
@@ -1568,7 +1568,7 @@ taken() {
 	grep -q '^ShdPnd:.0*$' "/proc/$client/status"
 }
 
-@test "nobody reads the end of what a client prints: --timeout, a signal or a second one ends it" {
+@test "a client whose output is not read ends by --timeout, a signal or a second signal" {
 	local signals start
 	unread
 	head -c 4096 /dev/zero >&"$unread"
@@ -1591,7 +1591,7 @@ taken() {
 }
 
 # The clock of the fake begins a second after the epoch.
-@test "--json: where a server listens, then each session, with its number, its time, both ends and its failure" {
+@test "--json prints where a server listens, then each session with number, time, both ends and failure" {
 	outcomes server -J -n 3 <<<"0	clients:3 fail:ibv_alloc_pd:2:12	ibv_alloc_pd failed"
 	python3 - "$output" "$(hostname)" <<-'END'
 	import json, sys
@@ -1607,7 +1607,7 @@ taken() {
 	outcomes server -J <<<'0	version:2	refused	> "status": 4,*"error": "refused: client and server speak different versions of the protocol; use'
 }
 
-@test "--json: what was measured, in bits as well, and how much was verified" {
+@test "--json prints measurements, in bits as well, and the verified bytes" {
 	outcomes client -J -s 100 -n 5 --depth 4 <<<$'0\twrite every-pass passes:3 payload:1000 operation@10\tdisconnected.'
 	[ "$(values role operation transport device bytes operations request_bytes depth received_bytes verified verified_bytes latency_us)" = \
 		"client write RoCE double0 500 5 100 4 1000 True 3000 None" ]
@@ -1620,7 +1620,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 }
 
 # bats test_tags=memory
-@test "a long name leaves room for the reason and for the advice: it is shown without its middle" {
+@test "a long name is shown without its middle, so that reason and advice fit" {
 	local long shown missing="x//file': No such file or directory" taken="addresses:192.0.2.2 fail:rdma_bind_addr:1"
 	printf -v long 'x/%.0s' {1..600}
 	shown="${long:0:62}...${long: -62}"
@@ -1639,7 +1639,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 }
 
 # Who goes on until the time is up, and with a whole pass, whose bytes are the first column; or reads until its source says so.
-@test "--duration: passes that repeat, and a WRITE of a stream, end with a pass when the time is up; a READ with its source" {
+@test "--duration ends repeated passes, and a WRITE of a stream, with a pass; a READ of a stream with its source" {
 	local pass options script
 	while IFS=$'\t' read -r pass options script; do
 		# shellcheck disable=SC2086 # several options
@@ -1671,7 +1671,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 }
 
 # Simulated time: what is to be read is there after 5 s, and then takes a few milliseconds; of three verified passes the second is.
-@test "the time of an operation begins when it is posted, not while it waits for the source; so does that of each pass" {
+@test "the time of an operation and of each pass begins when it is posted, not while it waits for the source" {
 	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
 	local script options least most
 	while IFS=$'\t' read -r least most options script; do
@@ -1701,7 +1701,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 }
 
 # Who sends it cannot read it again. What the operation of either side carries counts, and no pipe that goes the other way.
-@test "a pipe is sent once: who is to send it again, or to receive it again, refuses in words" {
+@test "a request to send a pipe twice is refused by either side with the reason" {
 	local once="a pipe can be sent once, but --iters or --duration repeats it"
 	outcomes <<-END
 	client -n 5	4	unknown	$once
@@ -1731,7 +1731,7 @@ device_that_counts() {
 
 # Simulated time: of 40 passes the first three take 0.7 s each, the others a little: one ends in the first second, one in
 # the next, and what follows is an interval that is short.
-@test "--interval: one after the other, each with its bytes and errors, and all together are the operation" {
+@test "--interval reports each interval with its bytes and errors, and together they are the operation" {
 	local script
 	device_that_counts
 	for script in "" "write iwarp" "payload:30000 memory:25000"; do
@@ -1763,7 +1763,7 @@ device_that_counts() {
 }
 
 # Simulated time: of 200 READs of 5000 bytes three take a second each, or one does. How they are printed is in report-test.
-@test "--report: amounts, rates and percentiles are those of what happened" {
+@test "--report prints the amounts, rates and percentiles of the session" {
 	local count quantiles
 	while read -r count quantiles; do
 		outcomes client --report -t 2 -n 200 --depth 1 <<<"0	payload:5000 $count*operation@1000"
@@ -1775,7 +1775,7 @@ device_that_counts() {
 	END
 }
 
-@test "the counters of the port are read before a session and behind it, and told to the peer if it wants to know them" {
+@test "the port's counters are read before and after a session, and sent to a peer that asks for them" {
 	device_that_counts
 	outcomes <<-END
 	client	0	uncounted
@@ -1805,7 +1805,7 @@ drawn() {
 	tr '\r' '\n' <<<"$text" | sed -n 's/, [^,]*\(, .* left\)\x1b\[K$/\1/p' | uniq | head -n 2 | paste -s -d ' '
 }
 
-@test "progress is drawn on a terminal, of the operation, or the peer's, of one session alone, and is gone in the end" {
+@test "progress of a single session is drawn on a terminal, and removed in the end" {
 	local -x TERM=xterm ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 	local late="request:1000 99*peer-operation@1200" mode
 	outcomes client -t 10 --depth 1 -n 2 <<<"0	2*operation@1500" # without a terminal
@@ -1823,7 +1823,7 @@ drawn() {
 }
 
 # Of what is worse than slow that counts. A server that goes on reports it.
-@test "--min-rate: a slower operation has exit status 8, and its contents are verified all the same" {
+@test "--min-rate: a slower operation ends with exit status 8, and is verified nevertheless" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
 	client --min-rate 9K	7	corrupt-in operation@1000	contents are wrong
@@ -1835,7 +1835,7 @@ drawn() {
 	[ "$(values status verified)" = "8 True" ]
 }
 
-@test "--bind of a client: addresses of both families, and those that it cannot have" {
+@test "--bind of a client works with both address families, and refuses addresses of other hosts" {
 	outcomes <<-END
 	client -B 192.0.2.2	0	read
 	client -B 192.0.2.3	3	fail:rdma_resolve_addr:1:99	from --bind '192.0.2.3': Cannot assign requested address
@@ -1866,7 +1866,7 @@ values() {
 }
 
 # Columns: exit status, those of the sessions, how many of them succeeded, options and script.
-@test "several connections of a client: each is a whole session, and the worst decides" {
+@test "several connections: each is a complete session, and the worst one decides the exit status" {
 	local expected statuses succeeded options script found
 	while IFS=$'\t' read -r expected statuses succeeded options script; do
 		# shellcheck disable=SC2086 # several options
@@ -1891,7 +1891,7 @@ values() {
 	END
 }
 
-@test "several connections of a client: numbers, source ports, the sum, the slowest and the fastest" {
+@test "several connections: numbers, source ports, sum, slowest and fastest are printed" {
 	fake client "2*operation@100 write 5*sent-MR@1" --connections 3 --report
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
@@ -1904,7 +1904,7 @@ values() {
 
 # Over iWARP rdma_connect(3) waits; the first one does so for all of --timeout.
 # bats test_tags=memory
-@test "several connections of a client: one that does not come about, or waits, or fails twice does not change the others" {
+@test "several connections: one that fails, waits or fails twice does not affect the others" {
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
@@ -1920,7 +1920,7 @@ values() {
 
 # What the client reads, of which it takes its advice. Of two clients the other one is served, if there is enough for that.
 # bats test_tags=memory
-@test "a server that is out of something says of what" {
+@test "a server without a resource tells the client which one" {
 	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
 	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate another connection	served=1	rdma_reject=1
@@ -1937,7 +1937,7 @@ values() {
 # Two sessions stand still until --timeout; of two more clients one comes meanwhile, is refused, and the other is served, once
 # a session has ended; or just before the end of the first session, and just after that. Two sessions have three pages each.
 # bats test_tags=memory
-@test "more clients than --max-sessions, or than memory for all sessions: refused in words, and served once a session has ended" {
+@test "clients above --max-sessions, or above the memory for sessions, are refused with the reason, and served later" {
 	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
@@ -1960,7 +1960,7 @@ values() {
 
 # Sessions are over after --timeout, and the threads that store for them are not.
 # bats test_tags=memory
-@test "threads that a disk holds up: no more than 32" {
+@test "at most 32 threads may be blocked by a disk" {
 	local hung
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
@@ -1970,7 +1970,7 @@ values() {
 }
 
 # Besides main and those of the sessions: two of the console's, and one that looks at the place of --output.
-@test "a session has one thread, and a helper for each file that may have to be waited for" {
+@test "a session has one thread, and a helper for each file that may block" {
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	server	0	clients:20 together	served=20	pthread_create=$((2 + 20))
@@ -1981,7 +1981,7 @@ values() {
 # Each after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, and what the other session sends; and when a session has moved anew, after
 # 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
 # bats test_tags=memory
-@test "what an event costs does not depend on the number of sessions, and probes of silent peers get rarer" {
+@test "the cost of an event is independent of the number of sessions, and probes of silent peers get rarer" {
 	local still="no progress for"
 	outcomes <<-END
 	server -t 10	0	clients:201 together 200*received-MR!	200x $still	served=1	ibv_post_send=$((200 * 6 + 4))
@@ -1990,7 +1990,7 @@ values() {
 }
 
 # bats test_tags=memory
-@test "a session that gets no more completion events ends at once, and no other does" {
+@test "a session without completion events ends at once, and no other one does" {
 	local lost="1x cannot get completion events: Input/output error; check that the RDMA device still exists"
 	outcomes server -t 10 <<-END
 	0	until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5	$lost	3x no progress for
@@ -2011,7 +2011,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 
 # A verdict that has arrived would make the session a success.
 # bats test_tags=memory
-@test "every error status, and some of them on every kind of work request" {
+@test "every error status is reported, some of them on every kind of work request" {
 	local work code also codes
 	for work in sent-MR operation sent-DONE sent-VERDICT received-MR received-DONE received-VERDICT; do
 		codes="1 4 5 10 12"
@@ -2025,7 +2025,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 }
 
 # LOC_LEN_ERR, what Soft-RoCE makes of it, and soft-iWARP's way to report that the connection has broken.
-@test "a failed completion says whose, of what, and which; what a peer of another protocol sends is called that first" {
+@test "a failed completion names its side, its request and its status; a message of another protocol is called that first" {
 	local code other="the peer sent something that is no message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END
@@ -2045,7 +2045,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 }
 
 # bats test_tags=slow
-@test "no data race: everything at once, and one after the other" {
+@test "ThreadSanitizer finds no data race" {
 	local script i
 	programs=build/fake-verbs/thread
 	happy_path
@@ -2070,7 +2070,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 }
 
 # bats test_tags=slow
-@test "valgrind finds nothing" {
+@test "valgrind finds no error" {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
 	programs=build/fake-verbs/none
 	local memcheck=(valgrind -q --error-exitcode=98 --leak-check=full)

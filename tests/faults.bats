@@ -70,7 +70,7 @@ server_against() {
 @test "client: killed before it accepts"        { client_against both  4 2 "connection rejected" --at connect=kill; }
 @test "client: killed after its MR"             { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
 @test "client: killed before the disconnection" { client_against read  0 2 ""            --at disconnect=kill; }
-@test "client: killed while much is read"       { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "client: killed during a long read"       { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
 @test "client: short message"                   { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
 @test "client: long message"                    { client_against read  "$BROKEN" 2 ""    --at mr=long; }
 @test "client: region at a foreign address"     { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
@@ -78,10 +78,10 @@ server_against() {
 
 # ---- The other side: our server and a client that ... ----
 #                                                 modes s  text          what the client does
-@test "server: killed when it has asked"        { server_against both  4 "$GONE"       --at connect=kill; }
-@test "server: killed after its MR"             { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
-@test "server: killed while much is read"       { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "server: wrong rkey"                      { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
+@test "server: killed after its request"  { server_against both  4 "$GONE"       --at connect=kill; }
+@test "server: killed after its MR"       { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
+@test "server: killed during a long read" { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "server: wrong rkey"                { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
 # ---- What happens while a session stands still: signals, hosts, links ----
 
@@ -164,14 +164,14 @@ add_link() {
 }
 
 #                                                         who    mode  options         st    s             text                 the other side                     what happens
-@test "client: SIGINT while connecting"            { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
-@test "client: the server's host stops"            { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
-@test "client: it stops, in the middle of much"    { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
-@test "client: the server's MAC address is lost"   { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
-@test "client: the server's RDMA link goes"        { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
-@test "client: its own RDMA link goes"             { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
-@test "one-off: the client's host stops"           { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
-@test "one-off: its own RDMA link goes"            { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
+@test "client: SIGINT while connecting"           { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
+@test "client: the server's host stops"           { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
+@test "client: stopped during a long transfer"    { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
+@test "client: the server's MAC address is lost"  { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
+@test "client: the server's RDMA link is removed" { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
+@test "client: its own RDMA link is removed"      { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
+@test "one-off: the client's host stops"          { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
+@test "one-off: its own RDMA link is removed"     { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
 # discarded HOST: how many packets a checksum has discarded there so far. Soft-RoCE does not count those themselves, but
 # that one was missing when the next came, and what was sent again; nothing else is lost here.
@@ -193,7 +193,7 @@ good_or_failed() {
 }
 
 # bats test_tags=slow
-@test "a bit that the network flips ends in no good verdict for wrong bytes" {
+@test "a bit that the network flips never gets a good verdict" {
 	local mode memory before
 	folder=$(mktemp -d "$LAB/share/faults.XXXXXX")
 	random_file there 524288
@@ -218,7 +218,7 @@ good_or_failed() {
 
 # Over soft-iWARP the client's kernel fails a connect whose answer comes with more behind it, so the server, which has
 # accepted, must have nothing to say until the client has spoken; TCP has sent the answer twice by then.
-@test "a connect succeeds although the answer to it is lost" {
+@test "a connect succeeds although its answer is lost once" {
 	start_server -1 -v -t "$LIMIT" -m "all is here" read
 	lab run a pkill -STOP -x rdma-server
 	start_client -t "$LIMIT" read 192.0.2.1 "$port"
@@ -245,7 +245,7 @@ good_or_failed() {
 
 # The client's verdict is lost. Over soft-iWARP it leaves nevertheless, and TCP goes on sending for it: it has sent twice
 # again, or has given up, when packets get through again. Over Soft-RoCE it does not leave before the verdict has arrived.
-@test "a client's last message arrives although it is lost, and sent again when the client has left" {
+@test "a client's last message arrives although it is lost, and repeated after the client has left" {
 	start_server -1 -v -t "$LIMIT" write
 	start_peer b client write --hello --at verdict=stop 192.0.2.1 "$port"
 	wait_for_line "$server_err" "EVENT_VERDICT_SENT" "$server"
@@ -267,7 +267,7 @@ good_or_failed() {
 
 # ---- This side ----
 
-@test "no RDMA device" {
+@test "without an RDMA device the exit status is 3" {
 	lab run a rdma link del rdma0
 	repair="add_link a"
 	on a "$PROGRAMS/rdma-server" read

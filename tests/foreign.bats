@@ -36,12 +36,12 @@ ours_asks() {
 	[ ! -s "$server_err" ]
 }
 
-@test "our server serves tutorial clients" {
+@test "our server serves the tutorial's client" {
 	ours_serves read "message from legacy side" "$PEER" client read
 	ours_serves write "message from legacy side" "$PEER" client write
 }
 
-@test "our client works with a tutorial server" {
+@test "our client works with the tutorial's server" {
 	ours_asks read "message from legacy side" "$PEER" server read
 	ours_asks write "message from legacy side" "$PEER" server write
 }
@@ -145,37 +145,37 @@ FLUSHED=no
 
 # Clients at our server.
 
-@test "rping at our server" {
+@test "our server survives rping" {
 	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
 }
 
-@test "ib_send_lat at our server" {
+@test "our server survives ib_send_lat" {
 	asks read 1 yes "$NO_READ" ib_send_lat -R -d rdma0 -n 5 -p PORT 192.0.2.1
 	asks write 1 $FLUSHED "$NO_MESSAGE" ib_send_lat -R -d rdma0 -n 5 -p PORT 192.0.2.1
 }
 
-@test "ucmatose, which waits for the server to begin, at our server" {
+@test "our server survives ucmatose, which waits for the server to begin" {
 	asks read 1 $FLUSHED "$SILENT" ucmatose -s 192.0.2.1 -p PORT
 }
 
-@test "rcopy at our server" {
+@test "our server survives rcopy" {
 	asks read 1 yes "$NO_READ" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
 	asks write 1 yes "$GONE" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
 }
 
-@test "cmtime, which connects and leaves, at our server" {
+@test "our server survives cmtime, which connects and leaves" {
 	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
 }
 
 # Our client at servers.
 
-@test "our client at rping" {
+@test "our client ends with a reason at rping" {
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
 }
 
 # Over Soft-RoCE a server that has no more to serve than RDMA WRITEs is left by a client that wants to read before the
 # connection stands, and waits for another.
-@test "our client at ib_write_bw" {
+@test "our client ends with a reason at ib_write_bw" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
 	else
@@ -186,18 +186,18 @@ FLUSHED=no
 
 # It sends as soon as it has accepted, which over soft-iWARP can break the connection, or leave the client's kernel without
 # the memory that it sets aside to connect.
-@test "our client at ucmatose, which sends first" {
+@test "our client ends with a reason at ucmatose, which sends first" {
 	local expected=7 text=$NO_MESSAGE
 	[ "$LAB_TRANSPORT" != siw ] || expected="1|6|7" text="$NO_MESSAGE|CONNECT_ERROR|$AT_ONCE"
 	serves read "$expected" no "$text" ucmatose -b 0.0.0.0 -p 7471
 }
 
-@test "our client at rcopy, which goes on to listen" {
+@test "our client ends with a reason at rcopy, which goes on listening" {
 	serves read 4 no "$NO_SERVER" rcopy -p 7471
 }
 
 # It accepts and waits; over soft-iWARP the adapter ends a connection without a receive for what comes in.
-@test "our client at cmtime, which goes on to listen" {
+@test "our client ends with a reason at cmtime, which goes on listening" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 6 no "$GONE" cmtime -p 7471
 	else

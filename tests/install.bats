@@ -78,7 +78,7 @@ copied() {
 }
 
 # bats test_tags=slow
-@test "root builds nothing in somebody else's folder, and installs what is built there" {
+@test "root builds nothing in another user's folder, and installs what is built there" {
 	[ "$(id -u)" -eq 0 ] || skip "root alone can do that"
 	copied
 	chmod -R go=rX "$BATS_TEST_TMPDIR" "$copy"

@@ -23,7 +23,7 @@ opcodes() {
 	END
 }
 
-@test "lab up --capture: the READ and WRITE packets of a session are in the file" {
+@test "lab up --capture records the READ and WRITE packets of a session" {
 	local capture=$BATS_TEST_TMPDIR/wire.pcap
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --capture "$capture" -- bash -o pipefail -c '
@@ -40,7 +40,7 @@ opcodes() {
 	done
 }
 
-@test "lab up --hosts: each host reaches all others, also when one is off, and host a sees what they send" {
+@test "lab up --hosts connects all hosts, also when one is off, and host a sees all packets" {
 	local capture=$BATS_TEST_TMPDIR/wire.pcap
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --hosts 3 --transport none --capture "$capture" -- sh -c '
@@ -60,7 +60,7 @@ opcodes() {
 # One pair of hosts for all three. The neighbour is known from the first ping on: one that is still being looked for while
 # all is lost is given up behind that, and takes the packet with it that waits for it. The memory of what is killed makes
 # its end take a while; it is all written when it says so.
-@test "lab disturb: late or lost, and no more when it is over; what a killed lab run has left is gone; why a host went down" {
+@test "lab disturb delays or drops packets until it ends; a killed lab run leaves nothing; a crashed host says why" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
 		lab disturb delay 200ms && lab run b sh -c "busybox ping -c 1 -W 120 host-a && busybox ping -c 1 -W 120 host-a" && echo over
@@ -89,7 +89,7 @@ opcodes() {
 }
 
 # The shortest part of it; the samples of the others are taken in the same ways.
-@test "bench: a pair of samples of each stream" {
+@test "bench prints a pair of samples of each stream" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -7,7 +7,7 @@ load helpers
 # soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client
 # gets CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
 # and then a client gets a port that an earlier connection holds. All others are served.
-@test "a server serves 256 clients at once (24 over soft-iWARP), and then one more" {
+@test "a server serves 256 clients at once (24 over soft-iWARP), then another one" {
 	local start served given_up over count=256 least=256
 	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16
 	start_server -t "$LIMIT" -m "from the server" read
@@ -39,7 +39,7 @@ ten_sessions() {
 # Each window moves a number, and no more are under way than there are credits: it is the thread of the session that they
 # keep busy. Over iWARP the transport ends what comes without a receive.
 # bats test_tags=roce
-@test "a peer that floods with windows does not keep other sessions from their own" {
+@test "a peer that floods a session with windows does not delay other sessions" {
 	local start mode
 	for mode in write read; do
 		start_server -t "$LIMIT" "$mode"

@@ -13,7 +13,7 @@ usage_error() {
 }
 
 # What --help has to say, manuals.bats compares with the pages.
-@test "--help goes to standard output, and fits a screen; --version names the program and the version" {
+@test "--help fits a screen on standard output; --version names the program and the version" {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
 		[[ $output == "Usage: $program [OPTION]... "*"read|write"* ]]
@@ -27,7 +27,7 @@ usage_error() {
 }
 
 # One of each kind; options-test has all the numbers and sizes, and which options go together.
-@test "what cannot be read is a usage error: arguments, options, numbers" {
+@test "wrong arguments, options and numbers are usage errors" {
 	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1 1 2
@@ -53,7 +53,7 @@ usage_error() {
 }
 
 # A pipe that is copied, since a server of several clients needs it for each: it has not ended yet.
-@test "standard output that is closed at the start is nobody's place, least of all a payload's" {
+@test "a standard output that is closed at the start is never reused, least of all for a payload" {
 	local pid status=0
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	"$BATS_TEST_DIRNAME/../rdma-server" --json -f - write <"$BATS_TEST_TMPDIR/pipe" >&- 2>/dev/null 3>&- &
@@ -70,7 +70,7 @@ usage_error() {
 }
 
 # As sh(1) has ignore what it starts by '&'. The pipe, which nobody writes to, holds it up.
-@test "a signal ends it while it opens what it sends, though whoever started it ignored that signal" {
+@test "a signal ends a program that is opening its payload, even if its parent ignored that signal" {
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	# shellcheck disable=SC2016 # expanded by that shell
 	run timeout 10 bash -c 'trap "" "$1"; rdma-server -f "$2" read &
@@ -87,7 +87,7 @@ without_input() {
 	"$@" <&-
 }
 
-@test "what is closed at the start cannot be named on the command line" {
+@test "a descriptor that is closed at the start cannot be named on the command line" {
 	usage_error "descriptor 1 is not open for writing" without_output rdma-client -o - read 192.0.2.1 1
 	usage_error "descriptor 1 is not open for writing" without_output rdma-server -o /dev/stdout read
 	usage_error "--output '/dev/stderr' is standard error" rdma-client -o /dev/stderr read 192.0.2.1 1
@@ -97,7 +97,7 @@ without_input() {
 	[[ $stderr == *"cannot read '-': Bad file descriptor"* ]]
 }
 
-@test "a payload or an output that cannot be used as asked is a usage error" {
+@test "an unusable payload or output is a usage error" {
 	mkfifo "$BATS_TEST_TMPDIR/fifo"
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --iters and --duration out" \
 		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1
@@ -110,7 +110,7 @@ without_input() {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }
 
-@test "fewer than 32 descriptors: that is the reason, whatever a library says: exit status 1" {
+@test "fewer than 32 descriptors are the reported reason, whatever a library says: exit status 1" {
 	run -1 bash -c 'ulimit -n 31 && exec "$@"' - "$BATS_TEST_DIRNAME/../rdma-client" -t 1 read 192.0.2.1 1
 	[[ $output == *"raise the limit of open files ('ulimit -n')"* ]]
 }

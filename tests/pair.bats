@@ -72,7 +72,7 @@ some_sessions() {
 	wait_for_line "$server_out" 'peer disconnected' "$server" "$2"
 }
 
-@test "$SESSIONS sessions: every buffer right, nothing left behind in the server" {
+@test "$SESSIONS sessions have right buffers, and leave nothing in the server" {
 	local idle held before after
 	start_server -m 'from the server'
 	idle=$(server_holds)
@@ -105,7 +105,7 @@ check_sessions() {
 }
 
 # With as much memory as an ordinary user may lock.
-@test "$CLIENTS clients at once, each line attributable" {
+@test "$CLIENTS clients at once have lines with their session's number" {
 	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
 		for i in $(seq "$4"); do
@@ -123,7 +123,7 @@ check_sessions() {
 	[ "$(grep -c 'peer disconnected\.$' "$server_out")" -eq "$CLIENTS" ]
 }
 
-@test "over IPv6, and by a host name; --bind of a server listens on that address only" {
+@test "sessions work over IPv6 and by a host name; --bind of a server listens on that address only" {
 	local address
 	start_server write
 	for address in fd00::1 host-a 192.0.2.1; do
@@ -139,7 +139,7 @@ check_sessions() {
 	stop_server
 }
 
-@test "--bind of a client: the server sees that address; one of another host: exit status 3" {
+@test "--bind of a client is the address that the server sees; an address of another host: exit status 3" {
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
 	lab run b ip address add 192.0.2.9/24 dev eth0
 	start_server write
@@ -182,7 +182,7 @@ stop_sniffer() {
 }
 
 # bats test_tags=slow
-@test "--tos: over RoCE the client's is in the IP headers of both directions, with --check too; soft-iWARP takes it and has none" {
+@test "--tos of the client is in the IP headers of both directions over RoCE; soft-iWARP accepts and ignores it" {
 	local command
 	start_server -v --tos 72 write
 	if [ "$LAB_TRANSPORT" = siw ]; then
@@ -222,7 +222,7 @@ seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]
 }
 
-@test "--connections 8: eight verified sessions at once, by the source ports that they report" {
+@test "--connections 8 runs eight verified sessions with the source ports that they report" {
 	start_server -m "from the server" write
 	wire=$port
 	[ "$LAB_TRANSPORT" = siw ] || wire=4791
@@ -243,7 +243,7 @@ seen_from_ports() {
 }
 
 # bats test_tags=slow
-@test "--connections 8 where the network drops the packets of one: that one fails alone, named by its source port" {
+@test "--connections 8: a session whose packets are dropped fails alone, named by its source port" {
 	local dropped
 	start_server write
 	repair=drop_nothing
@@ -261,7 +261,7 @@ seen_from_ports() {
 
 # ---- what can go wrong, and the exit status ----
 
-@test "a server that does the other operation refuses in words: exit status 4" {
+@test "a server of the other mode refuses with the reason: exit status 4" {
 	start_server write
 	client read 192.0.2.1 "$port"
 	refused 'the server refused: the modes differ, one side reads and the other writes'
@@ -271,21 +271,21 @@ seen_from_ports() {
 	grep -q '192.0.2.2 port .*: refused: the modes differ, one side reads and the other writes; start both with the same word' "$server_err"
 }
 
-@test "a port where nobody listens: exit status 4" {
+@test "a port without a listener is reported: exit status 4" {
 	local text='connection rejected (nobody listens)'
 	[ "$LAB_TRANSPORT" != siw ] || text='cannot connect: Connection refused'
 	client -t "$LIMIT" write 192.0.2.1 4799
 	expect 4 "$text; check that rdma-server runs there, on that port"
 }
 
-@test "an address that nobody has: exit status 3, within the time given" {
+@test "an unused address is reported within --timeout: exit status 3" {
 	start=$(milliseconds)
 	client -t 2 write 192.0.2.99 4799
 	expect 3 'the address or route was not resolved within 2 s (--timeout): check that the host is up'
 	within 3 "$start" client 2
 }
 
-@test "an address to which no route leads, or one by no RDMA device: exit status 3" {
+@test "an address without a route, or with a route over another device, is reported: exit status 3" {
 	client write 203.0.113.5 4799
 	expect 3 'cannot resolve the address: Network is unreachable'
 	lab run b ip route add 203.0.113.0/24 dev lo
@@ -294,7 +294,7 @@ seen_from_ports() {
 	expect 3 'cannot resolve the address: No such device'
 }
 
-@test "a loopback address: exit status 3, and what to give instead; the host's own address works" {
+@test "a loopback address is reported with advice: exit status 3; the host's own address works" {
 	local address text="cannot resolve the route: No such device"
 	[ "$LAB_TRANSPORT" != siw ] || text="cannot resolve the address: Invalid argument"
 	for address in 127.0.0.1 ::1; do
@@ -306,7 +306,7 @@ seen_from_ports() {
 	expect 0
 }
 
-@test "a connect request that a firewall swallows: exit status 5, within the time given" {
+@test "a connect request that a firewall drops is reported within --timeout: exit status 5" {
 	local text='no progress for 3 s (--timeout)'
 	[ "$LAB_TRANSPORT" != siw ] || text='no answer to the connect request'
 	lab run b ip neighbour replace 192.0.2.98 lladdr 02:00:00:00:00:62 dev eth0 nud permanent
@@ -316,7 +316,7 @@ seen_from_ports() {
 	within 5 "$start" client 3
 }
 
-@test "a port in use: exit status 1; --bind to an address of another host: 3" {
+@test "a port in use is reported with exit status 1, --bind to an address of another host with 3" {
 	local also
 	start_server write
 	for also in "" "-B 192.0.2.1"; do

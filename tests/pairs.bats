@@ -46,7 +46,7 @@ undisturbed() {
 }
 
 # Nothing is said of the others: emulated hosts that have one machine's processors differ by more than 10 %.
-@test "all pairs of four hosts, one behind a rate limit: it is named, and each of its paths, and nothing failed" {
+@test "pairs names a host behind a rate limit, and each of its paths, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
 	all_pairs host-a host-b host-c host-d
@@ -60,7 +60,7 @@ undisturbed() {
 }
 
 # As behind a port of the switch with an MTU of 1500 bytes (check.bats): what host d sends in larger packets is lost.
-@test "all pairs of three hosts, one behind a smaller MTU: what it sends fails, and it is named" {
+@test "pairs names a host behind a smaller MTU, whose paths fail, among three hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root handle 1: netem
 	lab run d tc qdisc replace dev eth0 parent 1: bfifo limit 1514
@@ -71,7 +71,7 @@ undisturbed() {
 	[ "$(grep -c '^failed: host-d to host-[ab], rail 1: ' <<<"$output")" -eq 2 ]
 }
 
-@test "all pairs: a host that does not answer is named, the others are measured, no server is left, and odd is even" {
+@test "pairs names a host that does not answer, measures the others, and leaves no server" {
 	all_pairs host-a host-b host-nowhere
 	[ "$status" -eq 1 ]
 	[[ $stderr == *"pairs: no server on host-nowhere: what was to start it has ended; see pairs.log"* ]]
@@ -121,7 +121,7 @@ stub_pairs() {
 	ON=$STUB/on LIMIT=3 WAIT=1 run --separate-stderr timeout -k 1 40 "$top/tests/pairs" "$@" 3>&-
 }
 
-@test "all pairs: a path that is slow only while both directions run is slow in the second look, too" {
+@test "pairs finds a path that is slow only while both directions run, in the second look, too" {
 	stub_pairs a b c
 	[ "$status" -eq 2 ]
 	[ "$(paths '.verdict == "slow"')" = "a c" ]
@@ -129,7 +129,7 @@ stub_pairs() {
 	grep -x 'slow: a to c, rail 1: 0.1 Gbit/s, 10 % of the median' <<<"$output"
 }
 
-@test "all pairs: a dead host delays the end by LIMIT at most, and is named" {
+@test "pairs names a dead host, which delays the end by at most LIMIT" {
 	# shellcheck disable=SC2016 # expanded when it is run
 	repair='eval kill "$(<"$STUB/dead")" 2>/dev/null || true'
 	stub_pairs a dead
@@ -138,7 +138,7 @@ stub_pairs() {
 	run ! kill -0 "$(<dead)"
 }
 
-@test "all pairs: 5s is as good as 5; other times, and a host given twice, are refused at once" {
+@test "pairs accepts 5s as 5; it refuses other times, and a host given twice" {
 	DURATION=2s stub_pairs a b
 	[ "$status" -eq 0 ]
 	grep -q '^a rdma-client .* --timeout 1 .* --duration 2 ' asked

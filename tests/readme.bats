@@ -49,7 +49,7 @@ transcript() {
 	block README.md '## The two commands' 2 | sed -n "/^host $1/,/^host [^$1]/p" | shape
 }
 
-@test "README: a session prints on both sides what the transcript shows" {
+@test "README: a session prints the transcript on both sides" {
 	serve "$(typed A 1 'The two commands' | sed 's/ write/ --one-off write/')"
 	connect "$(typed B 1 'The two commands')"
 	await_end server
@@ -85,7 +85,7 @@ transcript() {
 
 # Over iWARP there are other sizes.
 # bats test_tags=roce
-@test "README: --check prints the steps, the sizes and the end that are shown" {
+@test "README: --check prints the steps, the sizes and the end as shown" {
 	serve "$PROGRAMS/rdma-server write"
 	# shellcheck disable=SC2016 # a heading
 	connect "$(typed B 1 'When it fails: `--check`')"

@@ -41,7 +41,7 @@ exchange() {
 # ---- Lengths ----
 
 # Around a terminated text, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): short ones against long ones.
-@test "files of any length arrive byte for byte, both ways" {
+@test "files of any length arrive byte for byte, in both directions" {
 	exchange read 1 8388609
 	exchange write 1025 8388608
 	exchange read 2097153 1048575
@@ -59,7 +59,7 @@ peak_below() {
 # With one of the two files whole in memory, beside the other's ring, it would be more. The memory of the hosts is faster
 # than what they share with this machine.
 # bats test_tags=roce,slow
-@test "16 MiB both ways take less than 24 MiB of memory on each side" {
+@test "16 MiB in both directions take less than 24 MiB of memory on each side" {
 	random_file there 16777216
 	start_server -t "$LIMIT" -f "$folder/there" -o /run/arrived write
 	shell_client '"$CLIENT" -t "$1" -f "$2/there" -o /run/arrived write 192.0.2.1 "$3" &
@@ -76,7 +76,7 @@ peak_below() {
 
 # ---- Pipes ----
 
-@test "pipes that are longer than a ring, both ways; standard output gets the bytes alone" {
+@test "pipes longer than a ring arrive in both directions; standard output gets only the bytes" {
 	random_file there 8500000
 	random_file back 9000001
 	start_command sh -c 'cat "$1/back" | "$2" -1 -f - -o "$1/arrived-there" read' - "$folder" "$PROGRAMS/rdma-server"
@@ -88,7 +88,7 @@ peak_below() {
 
 # The second line is written when the first has arrived.
 # bats test_tags=roce
-@test "a trickling pipe is sent as it comes" {
+@test "a trickling pipe is sent without delay" {
 	start_server -1 -t "$LIMIT" -o - write
 	{ await grep -q first "$server_out" && touch "$folder/arrived"; } 3>&- &
 	shell_client '{
@@ -103,7 +103,7 @@ peak_below() {
 
 # ---- Little memory ----
 
-@test "each side may lock as much as it may: 64 KiB, 1 MiB, all" {
+@test "transfers work with 64 KiB, 1 MiB and unlimited lockable memory on either side" {
 	exchange read 300000 200000 64 unlimited
 	exchange write 300000 200000 1024 64
 	exchange read 300000 200000 64 64
@@ -159,7 +159,7 @@ unmount_slowly() {
 
 # The ring takes most of it at once: that it is kept, bit by bit, is then all that the sender hears of.
 # bats test_tags=roce
-@test "a disk of 1 MB/s, and a file that takes longer than --timeout" {
+@test "a file on a disk of 1 MB/s may take longer than --timeout" {
 	local start
 	mount_slowly
 	random_file there 4000000
@@ -174,7 +174,7 @@ unmount_slowly() {
 
 # Of a file system without O_TMPFILE. The server's thread that stores is in write(2) when the session ends, and the server.
 # bats test_tags=roce
-@test "what a slow disk has of a stream whose sender is killed is removed before the receiver ends" {
+@test "an incomplete file on a slow disk is removed before the receiver of a killed sender ends" {
 	mount_slowly
 	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
 	start_client --one-way -v -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
@@ -185,7 +185,7 @@ unmount_slowly() {
 }
 
 # bats test_tags=slow,roce
-@test "a wire of 2 Mbit/s, and a transfer that takes longer than --timeout" {
+@test "a transfer over a wire of 2 Mbit/s may take longer than --timeout" {
 	local start
 	repair="lab disturb"
 	random_file there 1600000
@@ -204,7 +204,7 @@ unmount_slowly() {
 
 # Through rings of a few pages, so that what is late or comes again is always some that all the rest waits for.
 # bats test_tags=slow
-@test "a stream over a network that loses and reorders packets" {
+@test "a stream arrives over a network that loses and reorders packets" {
 	repair="lab disturb"
 	lab disturb loss 2% delay 1ms reorder 75%
 	exchange read 50000 35000 64
@@ -213,7 +213,7 @@ unmount_slowly() {
 
 # With the standard --timeout on both sides.
 # bats test_tags=slow
-@test "a pipe that is silent, and a reader that does not read: who has it gives the reason, though both sides wait as long" {
+@test "the side with a silent pipe, or with a reader that does not read, reports the reason, though both sides wait as long" {
 	start_server -1 -o /run/arrived write
 	# shellcheck disable=SC2016 # expanded on the host
 	on b bash -c '"$0" --one-way -f <(head -c 300000 /dev/zero; exec sleep 30) write 192.0.2.1 "$1"' "$PROGRAMS/rdma-client" "$port"
