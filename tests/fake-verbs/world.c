@@ -699,6 +699,21 @@ static int64_t next_moment(void)
 	return moment;
 }
 
+static void finish(void);
+
+/* Deliver SIGALRM. A program without a handler ends here. */
+static void deliver_alarm(void)
+{
+	struct sigaction action;
+
+	world.alarm = 0;
+	unlock();
+	if (sigaction(SIGALRM, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+		finish();
+	kill(getpid(), SIGALRM);
+	lock();
+}
+
 /* Deliver the next stimulus. */
 static void advance(void)
 {
@@ -706,6 +721,8 @@ static void advance(void)
 	int64_t moment;
 	bool delivered = false;
 
+	if (world.alarm && world.alarm <= world.clock)
+		deliver_alarm();
 	check_notification();
 	if (scripted("together") && next_client())
 		return;
@@ -722,7 +739,11 @@ static void advance(void)
 	moment = next_moment();
 	if (moment < INT64_MAX) {
 		world.clock = moment;
-	} else if (!next_client()) {
+	} else if (next_client()) {
+		return;
+	} else if (world.alarm) {
+		world.clock = world.alarm;
+	} else {
 		forbid(world.signalled || scripted("by-itself"), "waits for ever");
 		happen("signal", deliver_signal, NULL, SIGTERM);
 	}
