@@ -37,7 +37,7 @@ help: ## this list
 
 clean: ## remove what was built
 	$(RM) -r build
-	$(RM) $(PROGRAMS) *.o rdma-common/*.o rdma-common/check/*.o
+	$(RM) $(PROGRAMS) *.o rdma-common/*.o rdma-common/check/*.o $(LESSON_FILES:.c=)
 
 # ---- installation ----
 
@@ -170,12 +170,13 @@ build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
-# A pair that includes nothing of this project.
-SMALLEST = build/smallest/client build/smallest/server
+# Each file is a program, which includes nothing of this project.
+LESSON_FILES = $(wildcard tests/lessons/*/*.c)
+LESSONS = $(LESSON_FILES:tests/%.c=build/%)
 
-smallest: $(SMALLEST) ## a client and a server of 200 lines each, to learn from
+lessons: $(LESSONS) ## small programs, from the first device to a server, to learn from
 
-$(SMALLEST): build/smallest/%: tests/smallest/%.c
+$(LESSONS): build/%: tests/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
@@ -185,7 +186,7 @@ FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 $(FAKE_VERBS): fake-verbs-%:
 	@$(MAKE) --no-print-directory -f tests/fake-verbs/fake-verbs.mk SANITIZE=$*
 
-tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(SMALLEST)
+tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(LESSONS)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
 check: ## what is quick: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
@@ -255,7 +256,7 @@ pictures:
 	gnuplot $< | sed '/^<desc>Produced by GNUPLOT/d' >$@.new
 	mv $@.new $@
 
-C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] rdma-common/check/*.[ch] tests/*/*.[ch])
+C_FILES = $(wildcard *.[ch] rdma-common/*.[ch] rdma-common/check/*.[ch] tests/*/*.[ch]) $(LESSON_FILES)
 SCRIPTS = .ci/run $(wildcard tests/*.bash tests/*.bats) tests/run tests/setup tests/demo tests/pairs tests/soak tests/fresh \
 	tests/portability \
 	tests/fake-verbs/faults tests/fuzz/run tests/lab/init tests/lab/kernel
@@ -266,14 +267,14 @@ format: ## format the C files
 lint: ## compilers' warnings, formatter, static checkers, layers
 	tests/setup build check check-all lint
 	clang-format --dry-run --Werror $(C_FILES)
-	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
+	printf '%s\n' $(SOURCES) $(wildcard tests/*/*.c) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} sh -ec 'for compiler in gcc clang; do \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror -O2 -I. -c -o /dev/null {}; \
 	done'
-	printf '%s\n' $(SOURCES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT)
+	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} clang-tidy --quiet {} -- $(DIALECT)
 	cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability \
 		--include=/usr/include/$(shell $(CC) -print-multiarch)/sys/queue.h \
-		--suppress=missingIncludeSystem $(SOURCES)
-	for file in tests/smallest/*.c; do test "$$(wc -l <$$file)" -le 200 || exit 1; done
+		--suppress=missingIncludeSystem $(SOURCES) $(LESSON_FILES)
+	tests/documents lessons
 	shellcheck $(SCRIPTS)
 	$(MAKE) --no-print-directory all
 	tests/layers
@@ -285,11 +286,11 @@ ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 compilers: ## gcc and clang with other options, and gcc's analyzer
 	tests/setup build check-all
 	@mkdir -p build/compilers
-	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) tests/smallest/client tests/smallest/server; do \
+	for compiler in gcc clang; do for flags in $(FLAGS_TO_TRY); do for program in $(PROGRAMS) $(LESSON_FILES:.c=); do \
 		case $$program in tests/*) modules= ;; rdma-client) modules="$(MODULES) $(CHECK)" ;; *) modules="$(MODULES)" ;; esac; \
 		$$compiler $(DIALECT) $(WARNINGS) -Werror $$flags -o build/compilers/$${program##*/} $$program.c $$modules \
 			$(LIBRARIES) || exit 1; \
 	done; done; done
-	printf '%s\n' $(SOURCES) tests/smallest/*.c | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
+	printf '%s\n' $(SOURCES) $(LESSON_FILES) | xargs -P "$$(nproc)" -I {} $(ANALYZE) {}
 
-.PHONY: $(FAKE_VERBS) all help smallest install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint
+.PHONY: $(FAKE_VERBS) all help lessons install uninstall deb clean tests tests-all check check-all portability compilers fuzz soak mutate demo bench lab fresh format pictures lint

@@ -34,6 +34,10 @@ documents() {
 	documents lengths
 }
 
+@test "every lesson compiles as it says, has its headings and marked steps, and keeps to its limit of lines" {
+	documents lessons
+}
+
 @test "every command in the documents is run by a test, accepted by the program, or listed as not run" {
 	documents run_or_listed
 }

@@ -31,7 +31,7 @@ calls() {
 	awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$FAKE_VERBS_RECORD"
 }
 
-# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, of the smallest pair, or of rdma-client --check, among
+# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, of a lesson (write-client, read-server, ...), or of rdma-client --check, among
 # whose options are ADDRESS and PORT; sets $status, $output and $stderr. Leaks are looked for where they add up, in a server that
 # goes on and in --check, and in all that a test sets $leaks for: the search takes three times as long as the run. A signal that
 # ends it is not ignored because it is where the tests were started, by nohup(1) or in the background. The operation of the
@@ -42,10 +42,11 @@ fake() {
 	shift 2
 	[[ $script != *signal:* ]] || command+=(env --default-signal)
 	[[ ${leaks:-} || $role = server || $role = check ]] || options=$options:detect_leaks=0
+	[[ $role != write-* ]] || script="write $script"
 	[[ " $script " != *" write "* ]] || operation="write"
 	read -ra words <<<"${word-$operation}"
 	case $role in
-	smallest-*) command+=("$programs/$role") script="no-hello write $script" ;;
+	write-* | read-*) command+=("$programs"/lessons/??-"${role%-*}/${role%-*}") script="no-hello $script" ;;
 	one-off) command+=("$programs/rdma-server" -t 1 -1 "$@" "${words[@]}") ;;
 	check) command+=("$programs/rdma-client" -t 1 --check "$@") ;;
 	*) command+=("$programs/rdma-$role" -t 1 "$@" "${words[@]}") ;;
@@ -70,7 +71,7 @@ read_text() {
 #	> PATTERN	standard output has it
 #	!> PATTERN	it has not
 #	NAME=2	that function was called twice, or that many clients were "served"
-# Who is a role, as above; or both, a client and a one-off server; or smallest, both programs of that pair; or every, each
+# Who is a role, as above; or both, a client and a one-off server; or write, or read, both sides of that lesson; or every, each
 # operation over each transport, half of them by a client. A script with [iwarp] is run without that word and with it. A line
 # that begins with # is a comment.
 every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
@@ -83,7 +84,7 @@ outcomes() {
 		[ $# -gt 0 ] || { read -ra who <<<"${columns[0]}" && columns=("${columns[@]:1}"); }
 		local variants=("${who[0]}:")
 		[ "${who[0]}" != both ] || variants=(client: one-off:)
-		[ "${who[0]}" != smallest ] || variants=(smallest-client: smallest-server:)
+		[[ ${who[0]} != @(write|read) ]] || variants=("${who[0]}-client:" "${who[0]}-server:")
 		[ "${who[0]}" != every ] || variants=("${every[@]}")
 		[[ ${columns[1]} != *"[iwarp]"* ]] || variants+=("${variants[@]/%/ iwarp}")
 		for variant in "${variants[@]}"; do
@@ -1263,56 +1264,63 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The smallest pair includes nothing of this project. A server's client that sends no hello leaves the disconnecting to it,
-# unless it is the tutorial's. The server does not wait for its own completion if the client leaves: its last message has
-# arrived, or the client would not have left.
+# The lessons include nothing of this project. A server's client that sends no hello leaves the disconnecting to it, unless it
+# is the tutorial's. The server does not wait for its own completion if the client leaves: its last message has arrived, or
+# the client would not have left.
 # bats test_tags=memory
-@test "the smallest pair works, over both transports" {
-	printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] read" "[iwarp] coalesce" operation@300 \
-		"iwarp received-MR@5000" received-DONE@5000 "2*ESTABLISHED+UNREACHABLE:-110" "[iwarp] tutorial" \
-		"[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500" | outcomes smallest
-	outcomes smallest-server <<<"0	[iwarp] tutorial sent-DONE@500	> listening on port 20000."
-}
-
-@test "the smallest pair fails if its output is lost" {
-	local arguments
-	for arguments in "client 192.0.2.1 20000" server; do
-		run sh -c "FAKE_VERBS='no-hello write abandons' $programs/smallest-$arguments >/dev/full"
-		[ "$status" -eq 1 ]
-		[[ $output == *"cannot write the output: No space left on device"* ]]
+@test "lessons: both sides, both kinds of transport" {
+	local lesson lessons=(write)
+	for lesson in "${lessons[@]}"; do
+		printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] " "[iwarp] coalesce" operation@300 \
+			"iwarp received-MR@5000" received-DONE@5000 "2*ESTABLISHED+UNREACHABLE:-110" "[iwarp] tutorial" \
+			"[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500" | outcomes "$lesson"
+		outcomes "$lesson-server" <<<"0	[iwarp] tutorial sent-DONE@500	> listening on port 20000."
 	done
 }
 
-# bats test_tags=slow
-@test "each failing call of the smallest pair is reported" {
+@test "a lesson fails if its output is lost" {
 	local role
-	for role in smallest-client smallest-server; do # a failure ends them, and with them what they have
-		faults "$role" read
-		faults "$role" "iwarp tutorial"
+	for role in write-client write-server; do
+		launcher=(sh -c '"$@" >/dev/full' -)
+		fake "$role" abandons
+		expect 1 "cannot write the output: No space left on device"
 	done
 }
 
-# A failure ends it, and the kernel frees what it had.
 # bats test_tags=slow
-@test "the smallest pair ends with the reason if a message is missing or wrong" {
-	sed 's/\t1\t/&abandons until:30000 /' <<-END | outcomes
-	smallest-client	1	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
-	smallest-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
-	smallest-client	1	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
-	smallest-client	1	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
-	smallest-client	1	[iwarp] refuse:255	cannot connect: Connection refused
-	smallest-client	1	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
-	smallest-client	1	received-MR!	cannot use a message: Protocol error
-	smallest-client	1	received-MR! received-DONE!	cannot complete the exchange: Connection timed out
-	smallest	1	[iwarp] received-DONE!	cannot complete the exchange: Connection timed out
-	smallest-client	1	DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
-	smallest	1	sent-MR=12	cannot complete a request: completion status 12
-	smallest	1	operation=10	cannot complete a request: completion status 10
-	smallest	1	[iwarp] received-MR+DISCONNECTED	cannot complete
-	smallest-server	1	ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
-	smallest-server	1	received-MR!	cannot complete the exchange: Connection timed out
-	smallest-server	1	sent-DONE!	cannot complete the exchange: Connection timed out
-	END
+@test "every call of a lesson fails" {
+	local role
+	for role in write-client write-server; do # a failure ends them, and with them what they have
+		faults "$role" ""
+		faults "$role" "iwarp tutorial"
+		functions="ibv_post_*" faults "$role" negative
+	done
+}
+
+# A failure, or SIGALRM after 30 s, ends it, and the kernel frees what it had.
+# bats test_tags=slow
+@test "a lesson ends with the reason, or after 30 s, whatever is missing or wrong" {
+	local lesson lessons=(write)
+	for lesson in "${lessons[@]}"; do
+		sed "s/\t1\t/&abandons until:30000 /; s/\t142\t/&abandons from:30000 until:30000 /; s/^lesson/$lesson/" <<-END | outcomes
+		lesson-client	1	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
+		lesson-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device
+		lesson-client	1	ROUTE_RESOLVED=ROUTE_ERROR:-110	cannot resolve the route: Connection timed out
+		lesson	1	fail:getaddrinfo:1:12	cannot resolve the name: Cannot allocate memory
+		lesson-client	1	[iwarp] refuse:255	cannot connect: Connection refused
+		lesson-client	1	ESTABLISHED=UNREACHABLE:-110	cannot connect: Connection timed out
+		lesson-client	1	received-MR!	cannot use a message: Protocol error
+		lesson-client	142	received-MR! received-DONE!
+		lesson	142	[iwarp] received-DONE!
+		lesson-client	1	DISCONNECTED=DISCONNECTED:-110	cannot disconnect: Connection timed out
+		lesson	1	sent-MR=12	cannot complete a request: completion status 12
+		lesson	1	operation=10	cannot complete a request: completion status 10
+		lesson	1	[iwarp] received-MR+DISCONNECTED	cannot complete
+		lesson-server	1	ESTABLISHED=CONNECT_ERROR:-110	cannot accept the connection: Connection timed out
+		lesson-server	142	received-MR!
+		lesson-server	142	sent-DONE!
+		END
+	done
 }
 
 # Three clients, one after the other, and a device that goes and comes back twice.

@@ -6,7 +6,7 @@ load helpers
 # ---- The tutorial's program ----
 
 # It has no hello and no digest, sends 1024 bytes each way, and its MSG_DONE does not wait for its reads. tests/peer plays
-# it; so does the smallest pair, which shares no line with the programs.
+# it.
 
 # ours_serves MODE TEXT COMMAND...: two clients that send TEXT, one after the other, and what the server prints.
 ours_serves() {
@@ -44,34 +44,6 @@ ours_asks() {
 @test "our client works with the tutorial's server" {
 	ours_asks read "message from legacy side" "$PEER" server read
 	ours_asks write "message from legacy side" "$PEER" server write
-}
-
-@test "our server serves the smallest client" {
-	ours_serves write "message from the smallest client" "$SMALLEST/client"
-}
-
-@test "our server serves the smallest client over IPv6" {
-	start_server write
-	on b "$SMALLEST/client" fd00::1 "$port"
-	expect 0
-}
-
-@test "our client works with the smallest server" {
-	ours_asks write "message from the smallest server" "$SMALLEST/server"
-}
-
-@test "the smallest client and the smallest server work with each other" {
-	local address
-	for address in 192.0.2.1 host-a; do # the first address of host-a is an IPv6 one
-		start_command "$SMALLEST/server"
-		on b "$SMALLEST/client" "$address" "$port"
-		expect 0
-		[ "$output" = "remote buffer: message from the smallest server" ]
-		[ -z "$stderr" ]
-		expect_end server 0
-		[ "$(tail -n 1 "$server_out")" = "remote buffer: message from the smallest client" ]
-		[ ! -s "$server_err" ]
-	done
 }
 
 # ---- Programs of rdmacm-utils and perftest ----

@@ -12,8 +12,8 @@ PATH=$top/tests/lab:/usr/bin:$PATH
 PROGRAMS=${PROGRAMS:-$top}
 # A proper program of this project but for what it is ordered to do wrong.
 PEER=${PEER:-$top/build/peer}
-# The folder of a client and a server of 200 lines each, which include nothing of this project.
-SMALLEST=${SMALLEST:-$top/build/smallest}
+# A folder for each lesson, with its programs, which include nothing of this project.
+LESSONS=${LESSONS:-$top/build/lessons}
 
 # Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
 # that are busy with other things take long. A program that is expected to succeed gets as much for its --timeout.
@@ -253,7 +253,7 @@ transcript() {
 # each start, which takes longer than all else that a short session does. By one busybox: each other program, with its
 # libraries, a host would read for the first time.
 setup_file() {
-	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER" "$SMALLEST/client" "$SMALLEST/server") version
+	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER") version
 	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"
 	version=$(stat -c '%n %i %Z' "${programs[@]}" 2>&1 | cksum)
 	for host in a b; do

@@ -34,7 +34,8 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
-smallest = $(OUTPUT)/smallest-client $(OUTPUT)/smallest-server
+# The lessons that need no more of the libraries than the fake has.
+lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04)))
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 check_objects = $(patsubst %.c,$(OUTPUT)/%.o,$(wildcard rdma-common/check/*.c))
@@ -42,7 +43,7 @@ fake_objects = $(patsubst %,$(FAKE)/%.o,world verbs cm peer)
 peer_objects = $(patsubst %,$(FAKE)/%.o,scripted-peer lies transfer wire)
 fake_headers = $(FAKE_VERBS)/fake-verbs.h tests/peer/deviation.h rdma-common/transfer.h rdma-common/wire.h
 
-fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(smallest)
+fake-verbs: $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client $(lessons)
 
 $(OUTPUT)/rdma-client: $(check_objects)
 $(OUTPUT)/rdma-server $(OUTPUT)/rdma-client: $(OUTPUT)/%: $(OUTPUT)/%.o $(module_objects) \
@@ -60,10 +61,10 @@ $(OUTPUT)/rdma-common.o $(OUTPUT)/rdma-common/helper.o $(OUTPUT)/rdma-common/pro
 # read is not the same in each run: none of those calls is made to fail.
 $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dpthread_create=create_console_thread -Dread=__real_read
 
-$(smallest): %: %.o $(fake_objects)
+$(lessons): %: %.o $(fake_objects)
 	$(link)
 
-$(smallest:%=%.o): $(OUTPUT)/smallest-%.o: tests/smallest/%.c
+$(lessons:%=%.o): $(OUTPUT)/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) -c -o $@ $<
 

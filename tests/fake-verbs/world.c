@@ -834,7 +834,7 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int maximum, int ti
 }
 
 /*
- * Replace poll(2) in the threads of connections and in the smallest pair. A thread that spins waits
+ * Replace poll(2) in the threads of connections and in the lessons. A thread that spins waits
  * here for a millisecond, because nothing happens unless all threads wait.
  */
 int simulated_poll(struct pollfd *descriptors, nfds_t count, int timeout)

@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Each lesson between two hosts, by the commands that its README shows; and lessons 3 and 4 with other programs.
+# shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
+
+load helpers
+
+# transcripts LESSON: the blocks below "Run it" with a command of a host, each after a line "block".
+transcripts() {
+	awk '/^## / { here = $0 == "## Run it" }
+		!here || !/^    / { inside = 0; next }
+		/^    host [AB]\$ / && !inside { inside = 1; print "block" }
+		inside { print substr($0, 5) }' "$top/tests/lessons/$1/README.md"
+}
+
+# transcript LESSON: the block for this transport. A lesson that has two shows iWARP in the second.
+transcript() {
+	transcripts "$1" | awk -v siw="$([ "$LAB_TRANSPORT" != siw ] || echo 1)" '
+		/^block$/ { if (++number > 1 && siw) text = ""; next }
+		number == 1 || siw { text = text $0 "\n" }
+		END { printf "%s", text }'
+}
+
+# expected HOST: what that host prints in $shown, without its commands.
+expected() {
+	awk -v host="host $1\$" '/^host [AB]\$ / { here = index($0, host) == 1; next } here' <<<"$shown" | shape
+}
+
+# typed HOST NUMBER: that command of a host in $shown, for this session's port.
+typed() {
+	local line
+	line=$(sed -n "s/^host $1\\$ //p" <<<"$shown" | sed -n "$2p")
+	line=${line//ADDRESS/192.0.2.1}
+	echo "${line//PORT/${port:-}}"
+}
+
+# shape: standard input without what differs from run to run.
+shape() {
+	sed -E 's/^(listening on port )[0-9]+/\1N/'
+}
+
+# lesson NAME: type what the README shows, and compare what both hosts print.
+lesson() {
+	local shown folder_of=$LESSONS/$1 number=1 printed=
+	shown=$(transcript "$1")
+	[ "$shown" ]
+	if ! grep -q '^listening on port' <<<"$shown"; then
+		on a sh -c "cd $folder_of && { $(typed A 1); } 2>&1"
+		expect 0
+		diff <(expected A) <(shape <<<"$output")
+		return
+	fi
+	start_command sh -c "cd $folder_of && exec $(typed A 1) 2>&1"
+	while [ "$(typed B "$number")" ]; do
+		on b sh -c "cd $folder_of && { $(typed B "$number"); } 2>&1"
+		expect 0
+		printed+=$output$'\n'
+		number=$((number + 1))
+	done
+	[ "$number" -gt 1 ]
+	expect_end server 0
+	diff <(expected A) <(shape <"$server_out")
+	diff <(expected B) <(shape <<<"${printed%$'\n'}")
+}
+
+# exchange SERVER_TEXT CLIENT_TEXT SERVER... -- CLIENT...: both programs end well, and print what the other one had.
+exchange() {
+	local server_text=$1 client_text=$2 server_command=()
+	shift 2
+	while [ "$1" != -- ]; do
+		server_command+=("$1")
+		shift
+	done
+	start_command "${server_command[@]}"
+	on b "${@:2}" "${address:-192.0.2.1}" "$port"
+	expect 0
+	[ -z "$stderr" ]
+	grep -qx "remote buffer: $server_text" <<<"$output"
+	expect_end server 0
+	[ -z "$stderr" ]
+	grep -qx "remote buffer: $client_text" "$server_out"
+}
+
+# interoperates MODE LESSON TEXT: the lesson, whose two sides have TEXT and their role, with our programs and with one
+# that behaves like the tutorial's.
+interoperates() {
+	local mode=$1 lesson=$LESSONS/$2 text=$3
+	exchange "of rdma-server" "$text client" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -m "of rdma-server" "$mode" -- "$lesson"
+	exchange "$text server" "of rdma-client" "$lesson" -- \
+		"$PROGRAMS/rdma-client" -t "$LIMIT" -m "of rdma-client" "$mode"
+	exchange "message from legacy side" "$text client" "$PEER" server "$mode" -- "$lesson"
+	exchange "$text server" "message from legacy side" "$lesson" -- "$PEER" client "$mode"
+}
+
+@test "every lesson has a row here" {
+	local folder
+	for folder in "$top"/tests/lessons/*/; do
+		folder=${folder%/}
+		grep -q "^	lesson ${folder##*/}\$" "$BATS_TEST_FILENAME" || { echo "no row runs ${folder##*/}" && return 1; }
+	done
+}
+
+@test "03-write prints what its README shows" {
+	lesson 03-write
+}
+
+@test "03-write works over IPv6" {
+	address=fd00::1
+	exchange "written by the server" "written by the client" "$LESSONS/03-write/write" :: -- "$LESSONS/03-write/write"
+}
+
+@test "03-write works with rdma-server, rdma-client and the tutorial's programs" {
+	interoperates write 03-write/write "written by the"
+}
