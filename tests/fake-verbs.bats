@@ -1269,8 +1269,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # the client would not have left.
 # bats test_tags=memory
 @test "lessons: both sides, both kinds of transport" {
-	local lesson lessons=(write)
-	for lesson in "${lessons[@]}"; do
+	local lesson
+	for lesson in write read; do
 		printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] " "[iwarp] coalesce" operation@300 \
 			"iwarp received-MR@5000" received-DONE@5000 "2*ESTABLISHED+UNREACHABLE:-110" "[iwarp] tutorial" \
 			"[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500" | outcomes "$lesson"
@@ -1280,7 +1280,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 @test "a lesson fails if its output is lost" {
 	local role
-	for role in write-client write-server; do
+	for role in write-client write-server read-client read-server; do
 		launcher=(sh -c '"$@" >/dev/full' -)
 		fake "$role" abandons
 		expect 1 "cannot write the output: No space left on device"
@@ -1290,7 +1290,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=slow
 @test "every call of a lesson fails" {
 	local role
-	for role in write-client write-server; do # a failure ends them, and with them what they have
+	for role in write-client write-server read-client read-server; do # a failure ends them, and with them what they have
 		faults "$role" ""
 		faults "$role" "iwarp tutorial"
 		functions="ibv_post_*" faults "$role" negative
@@ -1300,8 +1300,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # A failure, or SIGALRM after 30 s, ends it, and the kernel frees what it had.
 # bats test_tags=slow
 @test "a lesson ends with the reason, or after 30 s, whatever is missing or wrong" {
-	local lesson lessons=(write)
-	for lesson in "${lessons[@]}"; do
+	local lesson
+	for lesson in write read; do
 		sed "s/\t1\t/&abandons until:30000 /; s/\t142\t/&abandons from:30000 until:30000 /; s/^lesson/$lesson/" <<-END | outcomes
 		lesson-client	1	ADDR_RESOLVED=ADDR_ERROR:-110	cannot resolve the address: Connection timed out
 		lesson-client	1	ADDR_RESOLVED=ADDR_ERROR:-19	cannot resolve the address: No such device

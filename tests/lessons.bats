@@ -112,3 +112,16 @@ interoperates() {
 @test "03-write works with rdma-server, rdma-client and the tutorial's programs" {
 	interoperates write 03-write/write "written by the"
 }
+
+@test "04-read prints what its README shows" {
+	lesson 04-read
+}
+
+@test "04-read works over IPv6" {
+	address=fd00::1
+	exchange "memory of the server" "memory of the client" "$LESSONS/04-read/read" :: -- "$LESSONS/04-read/read"
+}
+
+@test "04-read works with rdma-server, rdma-client and the tutorial's programs" {
+	interoperates read 04-read/read "memory of the"
+}

@@ -215,8 +215,7 @@ static void exchange(void)
 	check(le32toh(messages[RECEIVE_DONE].type) == MSG_DONE ? 0 : EPROTO, "use a message");
 }
 
-/* Step 8. The server gives the client a second to disconnect: rdma-client expects it of the server.
- */
+/* Step 8. The client disconnects. Unless it does so within a second, the server does. */
 static void disconnect(void)
 {
 	if (listener && !disconnected)

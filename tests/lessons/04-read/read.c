@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Read 1024 bytes from the memory of another host with RDMA READ, while that host reads as many
+ * from the memory of this program; then print them.
+ *   cc read.c -o read -lrdmacm -libverbs && ./read [ADDRESS]
+ * serves one client, on any IPv4 address unless ADDRESS is given; './read ADDRESS PORT' is the
+ * client. The other side may also be 'rdma-client read' or 'rdma-server read'.
+ *
+ *   1. create an identifier; client: resolve the address; server: listen, get a request
+ *   2. allocate a protection domain, register memory
+ *   3. create a completion queue and a queue pair
+ *   4. post a receive for each message
+ *   5. client: resolve the route, connect; server: accept; both: permit one READ at a time
+ *   6. SEND MSG_MR, await the peer's: each side learns where it may read
+ *   7. RDMA READ, await its completion: only then the bytes are here
+ *   8. SEND MSG_DONE: the peer may free its memory; await the peer's MSG_DONE
+ *   9. disconnect, destroy in the reverse order, print
+ *
+ * The connection manager's calls block until they end. alarm(30) bounds them and every other wait:
+ * after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel then
+ * frees everything that the program had.
+ */
+#include <endian.h>
+#include <err.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIZE     1024 /* bytes that each side reads */
+#define MSG_MR   0
+#define MSG_DONE 1
+
+/* A message: 56 bytes, little-endian. Fields without a meaning are zero. */
+struct message {
+	uint32_t type, unused[5];
+	uint64_t address, length, reserved; /* MSG_MR: the memory to read from, and its key */
+	uint32_t rkey, padding;
+};
+
+/* The work requests. Each has its number as wr_id, which its completion returns. */
+enum work {
+	RECEIVE_MR,
+	RECEIVE_DONE,
+	SEND_MR,
+	SEND_DONE,
+	READ,
+	NUDGE /* for soft-iWARP alone */
+};
+#define WR_ID(work) ((void *)(uintptr_t)(work))
+
+static struct rdma_cm_id *listener, *id; /* the client has no listener */
+static struct ibv_pd *pd;
+static struct ibv_mr *messages_mr, *outgoing_mr, *incoming_mr;
+static struct ibv_cq *cq;
+static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
+static char outgoing[SIZE], incoming[SIZE];
+static bool completed[NUDGE + 1], disconnected;
+
+static void nudge_soft_iwarp(int milliseconds); /* a workaround: the last function */
+
+/*
+ * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
+ */
+static void check(int result, const char *what)
+{
+	int error = result == -1 ? errno : result;
+
+	if (result != 0)
+		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
+}
+
+/* Wait for an event. Each ends the connection, except UNREACHABLE, which can be temporary. */
+static void wait_for_event(int milliseconds)
+{
+	struct pollfd ready = { .fd = id->channel->fd, .events = POLLIN };
+	struct rdma_cm_event *event;
+	int count = poll(&ready, 1, milliseconds);
+
+	check(count < 0 ? -1 : 0, "wait");
+	if (count == 0)
+		return;
+	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
+	disconnected |= event->event != RDMA_CM_EVENT_UNREACHABLE;
+	rdma_ack_cm_event(event); /* frees it */
+}
+
+/* Poll the completion queue each millisecond until a work request is complete. */
+static void await(enum work work)
+{
+	for (int time = 1; !completed[work]; time++) {
+		struct ibv_wc wc;
+		int count = ibv_poll_cq(cq, 1, &wc);
+
+		check(count < 0 ? EIO : 0, "poll the completion queue");
+		if (count > 0 && wc.status != IBV_WC_SUCCESS)
+			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
+		if (count > 0) {
+			completed[wc.wr_id] = true;
+			continue;
+		}
+		check(disconnected ? ECONNRESET : 0, "complete the exchange");
+		if (work == RECEIVE_MR && !listener)
+			nudge_soft_iwarp(time);
+		wait_for_event(1);
+	}
+}
+
+static void send_message(enum work work, uint32_t type)
+{
+	messages[work].type = htole32(type);
+	check(rdma_post_send(id, WR_ID(work), &messages[work], sizeof(struct message), messages_mr,
+			     IBV_SEND_SIGNALED),
+	      "post a send");
+}
+
+/* Steps 2 to 4, on the device that leads to the peer. */
+static void prepare(void)
+{
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC /* reliable connection */ };
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
+
+	/* Step 2. Objects work together only if they belong to one protection domain (PD). */
+	pd = ibv_alloc_pd(id->verbs);
+	check(pd ? 0 : -1, "allocate a protection domain");
+
+	/* A memory region (MR): memory that the adapter may use, and the permitted accesses. */
+	messages_mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE);
+	outgoing_mr = ibv_reg_mr(pd, outgoing, SIZE, IBV_ACCESS_REMOTE_READ);
+	/* over iWARP the peer's adapter writes the answer to a READ, as an RDMA WRITE */
+	if (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	incoming_mr = ibv_reg_mr(pd, incoming, SIZE, access);
+	check(messages_mr && outgoing_mr && incoming_mr ? 0 : -1, "register memory");
+
+	/* Step 3. The completion queue (CQ) gets an entry when a work request has ended. */
+	cq = ibv_create_cq(id->verbs, 36, NULL, NULL, 0);
+	check(cq ? 0 : -1, "create a completion queue");
+
+	/* The queue pair (QP) is this end of the connection: 34 sends and 2 receives at a time. */
+	attributes.send_cq = attributes.recv_cq = cq;
+	attributes.cap = (struct ibv_qp_cap){ 34, 2, 1, 1, 0 };
+	check(rdma_create_qp(id, pd, &attributes), "create a queue pair");
+
+	/* Step 4. A message fills the oldest posted receive; without one it cannot arrive. */
+	for (enum work work = RECEIVE_MR; work <= RECEIVE_DONE; work++)
+		check(rdma_post_recv(id, WR_ID(work), &messages[work], sizeof(struct message),
+				     messages_mr),
+		      "post a receive");
+}
+
+static struct addrinfo *find(const char *address, const char *port)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found;
+	int error = getaddrinfo(address, port, &hints, &found);
+
+	if (error)
+		errx(1, "cannot resolve the name: %s",
+		     error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+	return found;
+}
+
+/*
+ * How many READs the adapter has outstanding, and how many of the peer's it answers, at a time. The
+ * queue pair gets both numbers as max_rd_atomic and max_dest_rd_atomic. The default is 0: no READ.
+ */
+static struct rdma_conn_param parameters = { .initiator_depth = 1,
+					     .responder_resources = 1,
+					     .retry_count = 7, /* for a lost packet */
+					     .rnr_retry_count = 7 /* no limit */ };
+
+static void connect_to(const char *address, const char *port)
+{
+	struct addrinfo *server = find(address, port);
+
+	/* Step 1. Without an event channel each call of this identifier waits for its end. */
+	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
+	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
+	freeaddrinfo(server);
+	prepare();
+	check(rdma_resolve_route(id, 5000), "resolve the route"); /* step 5 */
+	check(rdma_connect(id, &parameters), "connect");
+}
+
+/* Serve the first client that comes, on a free port. */
+static void accept_client(const char *address)
+{
+	struct addrinfo *own = find(address, "0");
+
+	check(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "open the connection manager");
+	check(rdma_bind_addr(listener, own->ai_addr), "bind to an address");
+	freeaddrinfo(own);
+	check(rdma_listen(listener, 1), "listen");
+	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
+	check(fflush(stdout) ? -1 : 0, "write the output");
+	/* The request has an identifier of its own: the connection. */
+	check(rdma_get_request(listener, &id), "get a connection request");
+	prepare();
+	check(rdma_accept(id, &parameters), "accept the connection");
+}
+
+static void exchange(void)
+{
+	if (listener)
+		await(RECEIVE_MR); /* step 6; over iWARP the client has to send first */
+	messages[SEND_MR].address = htole64((uintptr_t)outgoing);
+	messages[SEND_MR].length = htole64(SIZE);
+	messages[SEND_MR].rkey = htole32(outgoing_mr->rkey);
+	send_message(SEND_MR, MSG_MR);
+	await(RECEIVE_MR);
+	check(le32toh(messages[RECEIVE_MR].type) == MSG_MR ? 0 : EPROTO, "use a message");
+	check(le64toh(messages[RECEIVE_MR].length) < SIZE ? EMSGSIZE : 0, "use a memory region");
+
+	check(rdma_post_read(id, WR_ID(READ), incoming, SIZE, incoming_mr, IBV_SEND_SIGNALED,
+			     le64toh(messages[RECEIVE_MR].address),
+			     le32toh(messages[RECEIVE_MR].rkey)),
+	      "post a read"); /* step 7 */
+	await(READ);
+	send_message(SEND_DONE, MSG_DONE); /* step 8 */
+	await(RECEIVE_DONE);
+	check(le32toh(messages[RECEIVE_DONE].type) == MSG_DONE ? 0 : EPROTO, "use a message");
+}
+
+/* Step 9. The client disconnects. Unless it does so within a second, the server does. */
+static void disconnect(void)
+{
+	if (listener && !disconnected)
+		wait_for_event(1000);
+	if (!disconnected)
+		await(SEND_DONE);
+	if (!disconnected)
+		check(rdma_disconnect(id), "disconnect");
+}
+
+int main(int argc, char **argv)
+{
+	bool client = argc == 3;
+
+	if (argc > 3)
+		errx(2, "usage: %s [ADDRESS [PORT]]", argv[0]);
+	alarm(30);
+	snprintf(outgoing, SIZE, "memory of the %s", client ? "client" : "server");
+	if (client)
+		connect_to(argv[1], argv[2]);
+	else
+		accept_client(argc == 2 ? argv[1] : "0.0.0.0");
+	exchange();
+	disconnect();
+	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor memory */
+	check(ibv_destroy_cq(cq), "destroy the completion queue");
+	check(ibv_dereg_mr(incoming_mr), "deregister memory");
+	check(ibv_dereg_mr(outgoing_mr), "deregister memory");
+	check(ibv_dereg_mr(messages_mr), "deregister memory");
+	check(ibv_dealloc_pd(pd), "free the protection domain");
+	check(rdma_destroy_id(id), "destroy an identifier");
+	check(listener ? rdma_destroy_id(listener) : 0, "destroy an identifier");
+	printf("remote buffer: ");
+	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
+		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* no escape sequences */
+	putchar('\n');
+	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
+	return 0;
+}
+
+/*
+ * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
+ * accepts can stay unnoticed until more data arrives. So write zero bytes each second.
+ */
+static void nudge_soft_iwarp(int milliseconds)
+{
+	if (milliseconds % 1000 == 0)
+		check(rdma_post_writev(id, WR_ID(NUDGE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
+		      "post a write of zero bytes");
+}
