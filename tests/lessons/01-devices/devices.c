@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+/*
+ * List the RDMA devices of this host, and create on each of them the objects that every connection
+ * needs. No peer is involved.
+ *   cc devices.c -o devices -libverbs && ./devices
+ *
+ *   1. list the devices, open each
+ *   2. query the device; query the ports and the first address (GID) of each
+ *   3. allocate a protection domain
+ *   4. register memory three times, each time with other permissions
+ *   5. create a completion channel, a completion queue with it, and one without
+ *   6. destroy everything in the reverse order
+ *
+ * alarm(30) ends the program by SIGALRM after 30 s, should a driver not answer. A call that fails
+ * ends it with status 1. The kernel then frees everything that the program had.
+ */
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the adapter may do with memory. It may always read it for its own host. */
+static const struct {
+	const char *name;
+	unsigned int access;
+} permissions[] = {
+	{ "local read", 0 },
+	{ "local write", IBV_ACCESS_LOCAL_WRITE },
+	{ "remote write", IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE },
+};
+#define REGIONS (sizeof(permissions) / sizeof(permissions[0]))
+
+static char memory[REGIONS][4096];
+
+/*
+ * Exit if a call failed. A call that returns a pointer sets errno; pass -1 for NULL. The others
+ * return the errno value.
+ */
+static void check(int result, const char *what)
+{
+	if (result != 0)
+		errx(1, "cannot %s: %s", what, strerror(result == -1 ? errno : result));
+}
+
+/* Step 2. A GID has 128 bits, as an IPv6 address has, and is written like one. */
+static void show_ports(struct ibv_context *context)
+{
+	struct ibv_device_attr attributes;
+	char text[INET6_ADDRSTRLEN];
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+
+	check(ibv_query_device(context, &attributes), "query the device");
+	for (int number = 1; number <= attributes.phys_port_cnt; number++) { /* from 1 */
+		check(ibv_query_port(context, (uint8_t)number, &port), "query a port");
+		check(ibv_query_gid(context, (uint8_t)number, 0, &gid), "query a GID");
+		check(inet_ntop(AF_INET6, &gid, text, sizeof(text)) ? 0 : -1, "print a GID");
+		printf("  port %d is %s, its GID 0 is %s\n", number, ibv_port_state_str(port.state),
+		       text);
+	}
+}
+
+/* Steps 3 to 6. */
+static void create_and_destroy(struct ibv_context *context)
+{
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *polled, *notified;
+	struct ibv_mr *regions[REGIONS];
+	struct ibv_pd *pd;
+
+	pd = ibv_alloc_pd(context); /* step 3: only objects of one domain work together */
+	check(pd ? 0 : -1, "allocate a protection domain");
+
+	for (size_t i = 0; i < REGIONS; i++) { /* step 4 */
+		regions[i] = ibv_reg_mr(pd, memory[i], sizeof(memory[i]), permissions[i].access);
+		check(regions[i] ? 0 : -1, "register memory");
+	}
+
+	channel = ibv_create_comp_channel(context); /* step 5: a descriptor to sleep on */
+	check(channel ? 0 : -1, "create a completion channel");
+	notified = ibv_create_cq(context, 1, NULL, channel, 0);
+	check(notified ? 0 : -1, "create a completion queue");
+	polled = ibv_create_cq(context, 1, NULL, NULL, 0);
+	check(polled ? 0 : -1, "create a completion queue");
+	printf("  memory regions: %s, %s, %s\n", permissions[0].name, permissions[1].name,
+	       permissions[2].name);
+	printf("  completion queues: with a channel, without a channel\n");
+
+	check(ibv_destroy_cq(polled), "destroy a completion queue"); /* step 6 */
+	check(ibv_destroy_cq(notified), "destroy a completion queue");
+	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
+	for (size_t i = REGIONS; i-- > 0;)
+		check(ibv_dereg_mr(regions[i]), "deregister memory");
+	check(ibv_dealloc_pd(pd), "free the protection domain");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **devices;
+	int count;
+
+	if (argc != 1)
+		errx(2, "usage: %s", argv[0]);
+	alarm(30);
+	devices = ibv_get_device_list(&count); /* step 1 */
+	check(devices ? 0 : -1, "list the devices");
+	if (count == 0)
+		errx(1, "this host has no RDMA device");
+	for (int i = 0; i < count; i++) {
+		struct ibv_context *context = ibv_open_device(devices[i]);
+
+		check(context ? 0 : -1, "open a device");
+		printf("%s: %s\n", ibv_get_device_name(devices[i]),
+		       ibv_node_type_str(devices[i]->node_type));
+		show_ports(context);
+		create_and_destroy(context);
+		check(ibv_close_device(context) ? -1 : 0, "close a device");
+	}
+	ibv_free_device_list(devices);
+	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
+	return 0;
+}
