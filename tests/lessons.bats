@@ -105,6 +105,11 @@ interoperates() {
 	lesson 01-devices
 }
 
+# bats test_tags=slow
+@test "02-send prints what its README shows" {
+	lesson 02-send
+}
+
 @test "03-write prints what its README shows" {
 	lesson 03-write
 }

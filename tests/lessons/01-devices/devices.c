@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the adapter may do with memory. It may always read it for its own host. */
+/* The permitted accesses. The adapter may always read memory for its own host. */
 static const struct {
 	const char *name;
 	unsigned int access;

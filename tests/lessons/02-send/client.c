@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Send a number to a server and receive its answer, three times.
+ *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
+ *
+ *   1. resolve the address
+ *   2. create an endpoint: identifier, completion queues, queue pair
+ *   3. register memory
+ *   4. connect
+ *   5. post a receive for the answer, then the SEND of the number
+ *   6. get the completion of each; go on with step 5
+ *   7. disconnect, destroy
+ *
+ * rdma_create_ep(3), rdma_connect(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds them
+ * all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The kernel
+ * then frees everything that the program had.
+ */
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROUNDS 3
+
+static struct rdma_cm_id *id;
+static uint32_t outgoing, incoming; /* in network byte order */
+static struct ibv_mr *outgoing_mr, *incoming_mr;
+
+static void nudge_soft_iwarp(void); /* a workaround: the last function */
+
+/*
+ * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
+ * Some drivers return it negated when a request is posted; rdma_post_*() then store that in errno.
+ */
+static void check(int result, const char *what)
+{
+	int error = result == -1 ? errno : result;
+
+	if (result != 0)
+		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
+}
+
+/* Exit unless a request has completed with success. */
+static void check_completion(int count, const struct ibv_wc *wc)
+{
+	check(count < 0 ? -1 : 0, "get a completion");
+	if (wc->status != IBV_WC_SUCCESS)
+		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc->status));
+}
+
+static void connect_to(const char *address, const char *port)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
+	/* 32 sends (2, and 30 for the workaround) and 1 receive, of 1 piece of memory each */
+	struct ibv_qp_init_attr attributes = { .cap = { 32, 1, 1, 1, 0 } };
+	/* retransmit a lost packet 7 times; retry without limit where no receive is posted */
+	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
+	int error = rdma_getaddrinfo(address, port, &hints, &server); /* step 1 */
+
+	if (error)
+		errx(1, "cannot resolve the name: %s",
+		     error == -1 ? strerror(errno) : gai_strerror(error));
+	check(rdma_create_ep(&id, server, NULL, &attributes), "create an endpoint"); /* step 2 */
+	rdma_freeaddrinfo(server);
+
+	outgoing_mr = rdma_reg_msgs(id, &outgoing, sizeof(outgoing)); /* step 3 */
+	incoming_mr = rdma_reg_msgs(id, &incoming, sizeof(incoming));
+	check(outgoing_mr && incoming_mr ? 0 : -1, "register memory");
+	check(ibv_req_notify_cq(id->recv_cq, 0), "arm a queue"); /* for nudge_soft_iwarp() */
+
+	check(rdma_connect(id, &parameters), "connect"); /* step 4 */
+}
+
+static void ping(uint32_t number)
+{
+	struct ibv_wc wc;
+
+	check(rdma_post_recv(id, NULL, &incoming, sizeof(incoming), incoming_mr),
+	      "post a receive"); /* step 5 */
+	outgoing = htonl(number);
+	check(rdma_post_send(id, NULL, &outgoing, sizeof(outgoing), outgoing_mr, IBV_SEND_SIGNALED),
+	      "post a send");
+	printf("ping %u\n", number);
+
+	if (number == 1)
+		nudge_soft_iwarp();
+	check_completion(rdma_get_send_comp(id, &wc), &wc); /* step 6: outgoing is free again */
+	check_completion(rdma_get_recv_comp(id, &wc), &wc); /* incoming is filled */
+	printf("pong %u\n", ntohl(incoming));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		errx(2, "usage: %s ADDRESS PORT", argv[0]);
+	alarm(30);
+	connect_to(argv[1], argv[2]);
+	for (uint32_t number = 1; number <= ROUNDS; number++)
+		ping(number);
+	check(rdma_disconnect(id), "disconnect"); /* step 7 */
+	rdma_destroy_qp(id); /* first: from now on the adapter does not use the memory */
+	check(rdma_dereg_mr(incoming_mr), "deregister memory");
+	check(rdma_dereg_mr(outgoing_mr), "deregister memory");
+	rdma_destroy_ep(id);
+	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
+	return 0;
+}
+
+/*
+ * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
+ * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
+ * first answer is reported. The receive queue was armed before, or an early answer would not be.
+ */
+static void nudge_soft_iwarp(void)
+{
+	struct pollfd answer = { .fd = id->recv_cq_channel->fd, .events = POLLIN };
+	int count;
+
+	while ((count = poll(&answer, 1, 1000)) == 0)
+		check(rdma_post_writev(id, NULL, NULL, 0, 0, 0, 0), "post a write of zero bytes");
+	check(count < 0 ? -1 : 0, "wait");
+}
