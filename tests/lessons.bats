@@ -39,7 +39,7 @@ shape() {
 	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC)$)/NAME\1/; s/(GID 0 is ).*/\1GID/'
 }
 
-# lesson NAME: type what the README shows, and compare what both hosts print.
+# lesson NAME: type what the README shows, and compare what both hosts print. A server that goes on is ended by $signal.
 lesson() {
 	local shown folder_of=$LESSONS/$1 number=1 printed=
 	shown=$(transcript "$1")
@@ -50,7 +50,7 @@ lesson() {
 		diff <(expected A) <(shape <<<"$output")
 		return
 	fi
-	start_command sh -c "cd $folder_of && exec $(typed A 1) 2>&1"
+	start_command sh -c "exec 2>&1; cd $folder_of && exec $(typed A 1)"
 	while [ "$(typed B "$number")" ]; do
 		on b sh -c "cd $folder_of && { $(typed B "$number"); } 2>&1"
 		expect 0
@@ -58,6 +58,7 @@ lesson() {
 		number=$((number + 1))
 	done
 	[ "$number" -gt 1 ]
+	[ -z "${signal:-}" ] || kill -s "$signal" "$server"
 	expect_end server 0
 	diff <(expected A) <(shape <"$server_out")
 	diff <(expected B) <(shape <<<"${printed%$'\n'}")
@@ -134,4 +135,8 @@ interoperates() {
 
 @test "04-read works with rdma-server, rdma-client and the tutorial's programs" {
 	interoperates read 04-read/read "memory of the"
+}
+
+@test "06-events prints what its README shows" {
+	lesson 06-events
 }
