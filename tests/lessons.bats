@@ -140,3 +140,7 @@ interoperates() {
 @test "06-events prints what its README shows" {
 	lesson 06-events
 }
+
+@test "07-stream prints what its README shows" {
+	lesson 07-stream
+}
