@@ -41,11 +41,12 @@ fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
 	shift 2
 	[[ $script != *signal:* ]] || command+=(env --default-signal)
-	[[ ${leaks:-} || $role = server || $role = check ]] || options=$options:detect_leaks=0
+	[[ ${leaks:-} || $role = @(server|08-server) || $role = check ]] || options=$options:detect_leaks=0
 	[[ $role != write-* ]] || script="write $script"
 	[[ " $script " != *" write "* ]] || operation="write"
 	read -ra words <<<"${word-$operation}"
 	case $role in
+	08-server) command+=("$programs/lessons/08-server/server") script="no-hello write $script" ;;
 	write-* | read-*) command+=("$programs"/lessons/??-"${role%-*}/${role%-*}") script="no-hello $script" ;;
 	one-off) command+=("$programs/rdma-server" -t 1 -1 "$@" "${words[@]}") ;;
 	check) command+=("$programs/rdma-client" -t 1 --check "$@") ;;
@@ -1320,6 +1321,42 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		lesson-server	142	received-MR!
 		lesson-server	142	sent-DONE!
 		END
+	done
+}
+
+# Lesson 8: a failure costs one client at most, and the server ends well at SIGTERM.
+# bats test_tags=memory
+@test "lesson 8 serves many clients, one after the other and at once" {
+	local programs
+	for programs in $every_build; do
+		printf '0\t%s\tserved=%s\t> remote buffer: text of the scripted peer\t!> failed\n' "[iwarp] clients:3" 3 \
+			"[iwarp] clients:3 tutorial" 3 "[iwarp] clients:2 tutorial sent-DONE@500" 2 \
+			"[iwarp] clients:40 together" 40 "clients:3 coalesce together" 3 \
+			"clients:3 slow-events together" 3 "clients:2 2*ESTABLISHED+UNREACHABLE:-110" 2 \
+			"clients:2 spurious sent-MR+spurious" 2 | outcomes 08-server
+	done
+}
+
+# bats test_tags=memory
+@test "lesson 8 survives a client that dies, is silent or lies" {
+	outcomes 08-server <<-END
+	0	[iwarp] clients:2 sent-MR+DISCONNECTED	cannot receive a message	> a client failed.	> remote buffer
+	0	[iwarp] clients:2 received-MR+DISCONNECTED	cannot	> a client failed.	> remote buffer
+	0	clients:2 ESTABLISHED!	cannot accept a client: Connection timed out	> a client failed.	> remote buffer
+	0	clients:2 ESTABLISHED=CONNECT_ERROR:-110	cannot accept a client: Connection reset	> a client failed.	> remote buffer
+	0	[iwarp] clients:2 received-MR!	cannot receive a message: Connection timed out	> a client failed.	> remote buffer
+	0	[iwarp] clients:2 received-DONE!	cannot receive a message: Connection timed out	> a client failed.	> remote buffer
+	0	clients:2 sent-DONE!	cannot send: Connection timed out	> a client failed.	> remote buffer
+	0	clients:2 sent-MR=12	a request failed: completion status 12	> a client failed.	> remote buffer
+	0	clients:2 operation=10	a request failed: completion status 10	> a client failed.	> remote buffer
+	END
+}
+
+# bats test_tags=slow
+@test "every call of lesson 8 fails" {
+	local script
+	for script in "" "iwarp tutorial" together; do
+		faults 08-server "abandons $script"
 	done
 }
 

@@ -144,3 +144,8 @@ interoperates() {
 @test "07-stream prints what its README shows" {
 	lesson 07-stream
 }
+
+@test "08-server prints what its README shows" {
+	signal=TERM
+	lesson 08-server
+}

@@ -2,6 +2,10 @@
 /* The connection manager: the objects of librdmacm, their rules, and their events. */
 #include "fake-verbs.h"
 
+#include <fcntl.h>
+
+REDIRECTED(fcntl);
+
 #define PORT         20000
 #define REQUEST_SIZE 56 /* private data over InfiniBand and RoCE, padded with zeros */
 #define REPLY_SIZE   196
@@ -354,6 +358,41 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
+/*
+ * Events that the program has not taken go to the new channel, as in the kernel. The library waits
+ * for those that are taken and not acknowledged.
+ */
+int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
+{
+	struct channel *from = (struct channel *)base->channel, *to = (struct channel *)target;
+	struct fake_id *id = (struct fake_id *)base;
+	struct pending_event *pending, *next;
+	int error = enter("rdma_migrate_id");
+
+	if (error)
+		return leave(error);
+	id->taken -= base->event != NULL;
+	free(base->event);
+	base->event = NULL;
+	forbid(id->taken, "%u events of the id are not acknowledged", id->taken);
+	for (pending = TAILQ_FIRST(&from->events); pending; pending = next) {
+		next = TAILQ_NEXT(pending, link);
+		if (pending->event.id != base)
+			continue;
+		TAILQ_REMOVE(&from->events, pending, link);
+		lower_counter(from->channel.fd);
+		TAILQ_INSERT_TAIL(&to->events, pending, link);
+		raise_counter(to->channel.fd);
+	}
+	from->object.users--;
+	to->object.users++;
+	base->channel = target;
+	if (id->synchronous)
+		free_channel(from);
+	id->synchronous = false;
+	return leave(0);
+}
+
 /* ---- Calls of an id without an event channel: they wait ---- */
 
 static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
@@ -361,7 +400,8 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 	if (id->event)
 		rdma_ack_cm_event(id->event);
 	id->event = NULL;
-	wait_for_descriptor(id->channel->fd);
+	if (!(__real_fcntl(id->channel->fd, F_GETFL) & O_NONBLOCK))
+		wait_for_descriptor(id->channel->fd);
 	return rdma_get_cm_event(id->channel, event);
 }
 

@@ -35,7 +35,7 @@ link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
 # The lessons that need no more of the libraries than the fake has.
-lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04)))
+lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04 08)))
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
 check_objects = $(patsubst %.c,$(OUTPUT)/%.o,$(wildcard rdma-common/check/*.c))
@@ -66,7 +66,7 @@ $(lessons): %: %.o $(fake_objects)
 
 $(lessons:%=%.o): $(OUTPUT)/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(fake_flags) -Dpoll=simulated_poll $(flags_$(SANITIZE)) -c -o $@ $<
+	$(CC) $(fake_flags) -Dpoll=simulated_poll -Dpthread_join=simulated_join $(flags_$(SANITIZE)) -c -o $@ $<
 
 vpath %.c $(FAKE_VERBS) rdma-common
 $(FAKE)/%.o: %.c $(fake_headers)

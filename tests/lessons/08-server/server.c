@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Serve the client of lesson 03, and 'rdma-client write': many clients at the same time.
+ *   cc server.c -o server -pthread -lrdmacm -libverbs && ./server
+ *
+ *   1. main thread: block the signals that end the server, so that poll(2) can wait for them
+ *   2. main thread: listen, start THREADS threads, wait until they have ended
+ *   3. each thread: wait for a connection request, serve it by steps 4 to 8, and wait again
+ *   4. create protection domain, memory regions, completion channel, completion queue, queue pair
+ *   5. give the connection an event channel of its own: no other thread sees its events
+ *   6. post the receives, accept, wait until the connection is established
+ *   7. exchange keys, RDMA WRITE, exchange DONE, as in lesson 03; disconnect
+ *   8. destroy everything, in the one right order
+ *
+ * A client that is silent for SILENCE seconds loses its connection. A failure ends one connection,
+ * never the server; standard error says why. Ctrl-C or SIGTERM ends the server, once the
+ * connections that stand have ended. Exit status 1: it cannot serve anybody.
+ */
+#include <endian.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_verbs.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define SIZE     1024 /* bytes that each side writes */
+#define THREADS  16   /* connections at a time; a further client waits until one has ended */
+#define SILENCE  10   /* seconds */
+#define MSG_MR   0
+#define MSG_DONE 1
+
+/* On the wire: 56 bytes, little-endian. Unused bytes are zero. */
+struct message {
+	uint32_t type, unused[5];
+	uint64_t address, length, reserved; /* MSG_MR: the memory to write to, and its rkey */
+	uint32_t rkey, padding;
+};
+
+/* One connection. Its thread alone uses it. */
+struct connection {
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *events;
+	struct ibv_pd *pd;
+	struct ibv_mr *local_mr, *incoming_mr;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct message receive[2], send[2]; /* indexed by MSG_MR and MSG_DONE */
+	bool received[2], sent[2], written; /* completed; the address of each is a wr_id */
+	bool established, disconnected;
+	char outgoing[SIZE], incoming[SIZE + 1];
+};
+
+/* All that the threads share. Nobody changes it once they run. */
+static struct rdma_cm_id *listener;
+static int stop; /* can be read once the server is to end */
+
+/* Return true if a call succeeded, else print why it failed: -1 means that errno says it. */
+static bool good(int result, const char *what)
+{
+	if (result != 0)
+		warnx("cannot %s: %s", what, strerror(result == -1 ? errno : result));
+	return result == 0;
+}
+
+/* Steps 4 and 5. A domain for each client: no client can use the rkey of another one. */
+static bool create_resources(struct connection *c)
+{
+	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 3, 2, 1, 1, 0 } };
+	const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
+
+	c->pd = ibv_alloc_pd(c->id->verbs);                                   /* step 4 */
+	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* no peer uses it */
+	c->incoming_mr = c->local_mr ? ibv_reg_mr(c->pd, c->incoming, SIZE, remote) : NULL;
+	c->channel = c->incoming_mr ? ibv_create_comp_channel(c->id->verbs) : NULL;
+	c->cq = c->channel ? ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0) : NULL;
+	c->events = c->cq ? rdma_create_event_channel() : NULL; /* step 5 */
+	attributes.send_cq = attributes.recv_cq = c->cq;
+	return good(c->incoming_mr ? 0 : -1, "register memory") &&
+	       good(c->cq ? 0 : -1, "create a completion queue") &&
+	       good(c->events ? rdma_migrate_id(c->id, c->events) : -1, "move events") &&
+	       good(rdma_create_qp(c->id, c->pd, &attributes), "create a queue pair");
+}
+
+/* Sleep until something happens, and take the event. Return 0, an errno value, or -1 with errno. */
+static int take_event(struct connection *c, int seconds)
+{
+	struct pollfd ready[] = { { c->channel->fd, POLLIN, 0 }, { c->events->fd, POLLIN, 0 } };
+	int count = poll(ready, 2, seconds * 1000);
+	struct rdma_cm_event *event;
+	struct ibv_cq *cq;
+	void *context;
+
+	if (count <= 0)
+		return count == 0 ? ETIMEDOUT : -1;
+	if (ready[0].revents) {
+		if (ibv_get_cq_event(c->channel, &cq, &context))
+			return -1;
+		ibv_ack_cq_events(cq, 1); /* ibv_destroy_cq(3) waits for this */
+		return 0;
+	}
+	if (rdma_get_cm_event(c->events, &event))
+		return -1;
+	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+		c->established = true;
+	else if (event->event != RDMA_CM_EVENT_UNREACHABLE) /* which can pass */
+		c->disconnected = true;
+	return rdma_ack_cm_event(event); /* rdma_destroy_id(3) waits for this */
+}
+
+/* Sleep until the condition holds. Return 0, or why it does not, as take_event() does. */
+static int await(struct connection *c, const bool *condition, int seconds)
+{
+	struct ibv_wc wc;
+	int count, error = 0;
+
+	while (!*condition && !error) {
+		error = ibv_req_notify_cq(c->cq, 0); /* before polling: no completion is missed */
+		count = error ? 0 : ibv_poll_cq(c->cq, 1, &wc);
+		if (count > 0 && wc.status == IBV_WC_SUCCESS)
+			*(bool *)(uintptr_t)wc.wr_id = true;
+		else if (count > 0 && wc.status != IBV_WC_WR_FLUSH_ERR) /* an event says why */
+			error = EIO, warnx("a request failed: %s", ibv_wc_status_str(wc.status));
+		else if (count < 0)
+			error = EIO;
+		else if (count == 0 && !error)
+			error = c->disconnected ? ECONNRESET : take_event(c, seconds);
+	}
+	return error;
+}
+
+static bool receives(struct connection *c, uint32_t type)
+{
+	return good(await(c, &c->received[type], SILENCE), "receive a message") &&
+	       good(le32toh(c->receive[type].type) == type ? 0 : EPROTO, "use a message");
+}
+
+static bool sends(struct connection *c, uint32_t type)
+{
+	c->send[type].type = htole32(type);
+	return good(rdma_post_send(c->id, &c->sent[type], &c->send[type], sizeof(struct message),
+				   c->local_mr, IBV_SEND_SIGNALED),
+		    "post a SEND");
+}
+
+/* Steps 6 and 7. */
+static bool exchange(struct connection *c)
+{
+	struct message *own = c->send, *peer = c->receive; /* both MSG_MR */
+	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
+	int ret = 0;
+
+	for (int i = MSG_MR; i <= MSG_DONE; i++) /* step 6 */
+		ret |= rdma_post_recv(c->id, &c->received[i], &peer[i], sizeof(*own), c->local_mr);
+	own->address = htole64((uintptr_t)c->incoming); /* step 7 */
+	own->length = htole64(SIZE);
+	own->rkey = htole32(c->incoming_mr->rkey);
+	if (!good(ret, "post a receive") ||
+	    !good(rdma_accept(c->id, &parameters), "accept a client") ||
+	    !good(await(c, &c->established, SILENCE), "accept a client") ||
+	    !receives(c, MSG_MR) || /* over iWARP the client sends first */
+	    !good(le64toh(peer->length) < SIZE ? EMSGSIZE : 0, "use a memory region") ||
+	    !sends(c, MSG_MR) ||
+	    !good(rdma_post_write(c->id, &c->written, c->outgoing, SIZE, c->local_mr,
+				  IBV_SEND_SIGNALED, le64toh(peer->address), le32toh(peer->rkey)),
+		  "post a WRITE") ||
+	    !sends(c, MSG_DONE) || !receives(c, MSG_DONE))
+		return false;
+	await(c, &c->disconnected, 1); /* the client may leave first, or wait for the server to */
+	return c->disconnected || good(await(c, &c->sent[MSG_DONE], SILENCE), "send");
+}
+
+/* Step 8. The queue pair is first: without it no adapter uses the rest. */
+static void destroy(struct connection *c)
+{
+	if (c->id->qp)
+		rdma_destroy_qp(c->id);
+	good(c->cq ? ibv_destroy_cq(c->cq) : 0, "destroy a completion queue");
+	good(c->channel ? ibv_destroy_comp_channel(c->channel) : 0, "destroy a completion channel");
+	good(c->incoming_mr ? ibv_dereg_mr(c->incoming_mr) : 0, "deregister memory");
+	good(c->local_mr ? ibv_dereg_mr(c->local_mr) : 0, "deregister memory");
+	good(c->pd ? ibv_dealloc_pd(c->pd) : 0, "free a protection domain");
+	good(rdma_destroy_id(c->id), "destroy an identifier"); /* rejects what is not accepted */
+	if (c->events)
+		rdma_destroy_event_channel(c->events);
+}
+
+/* Serve one client. */
+static void serve(struct rdma_cm_id *id)
+{
+	struct connection c = { .id = id, .outgoing = "message from the server" };
+	bool done = create_resources(&c) && exchange(&c);
+
+	if (c.established && !c.disconnected)
+		good(rdma_disconnect(id), "disconnect");
+	destroy(&c);
+	/* the client cannot write now; a terminal would obey control characters */
+	for (char *character = c.incoming; *character; character++)
+		*character = (char)(*character < ' ' || *character > '~' ? '?' : *character);
+	printf(done ? "remote buffer: %s\n" : "a client failed.\n", c.incoming);
+}
+
+/* Step 3. All threads wait for the same requests, so another one may have taken it (EAGAIN). */
+static void *run(void *unused)
+{
+	struct pollfd ready[] = { { stop, POLLIN, 0 }, { listener->channel->fd, POLLIN, 0 } };
+	struct rdma_cm_id *id;
+
+	while (good(poll(ready, 2, -1) < 0 ? -1 : 0, "wait") && !ready[0].revents) {
+		if (rdma_get_request(listener, &id) == 0)
+			serve(id);
+		else if (!good(errno == EAGAIN ? 0 : -1, "get a connection request"))
+			break;
+	}
+	return unused;
+}
+
+int main(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	pthread_t threads[THREADS];
+	sigset_t signals;
+
+	setvbuf(stdout, NULL, _IOLBF, 0); /* show each line at once, in a file too */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	stop = sigprocmask(SIG_BLOCK, &signals, NULL) ? -1 : signalfd(-1, &signals, 0); /* step 1 */
+	if (!good(stop < 0 ? -1 : 0, "wait for signals") ||
+	    !good(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), "create a listener") ||
+	    !good(rdma_bind_addr(listener, (struct sockaddr *)&any), "bind to an address") ||
+	    !good(fcntl(listener->channel->fd, F_SETFL, O_NONBLOCK), "create a listener") ||
+	    !good(rdma_listen(listener, THREADS), "listen")) /* step 2 */
+		return 1;
+	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
+	for (int i = 0; i < THREADS; i++)
+		if (!good(pthread_create(&threads[i], NULL, run, NULL), "start a thread"))
+			return 1;
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	good(rdma_destroy_id(listener), "destroy an identifier");
+	if (!good(fclose(stdout), "write the output") ||
+	    poll(&(struct pollfd){ stop, POLLIN, 0 }, 1, 0) == 0)
+		return 1;
+	return close(stop);
+}
