@@ -1269,7 +1269,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # is the tutorial's. The server does not wait for its own completion if the client leaves: its last message has arrived, or
 # the client would not have left.
 # bats test_tags=memory
-@test "lessons: both sides, both kinds of transport" {
+@test "the lessons of the exchange work on both sides, over both transports" {
 	local lesson
 	for lesson in write read; do
 		printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] " "[iwarp] coalesce" operation@300 \
@@ -1289,7 +1289,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=slow
-@test "every call of a lesson fails" {
+@test "each failing call of a lesson is reported" {
 	local role
 	for role in write-client write-server read-client read-server; do # a failure ends them, and with them what they have
 		faults "$role" ""
@@ -1300,7 +1300,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # A failure, or SIGALRM after 30 s, ends it, and the kernel frees what it had.
 # bats test_tags=slow
-@test "a lesson ends with the reason, or after 30 s, whatever is missing or wrong" {
+@test "a lesson ends with the reason, or after 30 s, if a message is missing or wrong" {
 	local lesson
 	for lesson in write read; do
 		sed "s/\t1\t/&abandons until:30000 /; s/\t142\t/&abandons from:30000 until:30000 /; s/^lesson/$lesson/" <<-END | outcomes
@@ -1353,7 +1353,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=slow
-@test "every call of lesson 8 fails" {
+@test "each failing call of lesson 8 is reported" {
 	local script
 	for script in "" "iwarp tutorial" together; do
 		faults 08-server "abandons $script"
