@@ -367,7 +367,7 @@ static enum status check_output(struct connection *connection, struct failure *f
 				   "cannot store the incoming payload in '%s': %s",
 				   ellipsize(output).text, reason);
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot store %" PRIu64 " bytes in '%s': %s", size,
+			   "cannot store %" PRIu64 " byte%s in '%s': %s", size, plural(size),
 			   ellipsize(output).text, reason);
 }
 

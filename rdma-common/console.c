@@ -94,9 +94,8 @@ static void write_line(struct outlet *outlet, const struct line *line)
 		write_text(outlet, "\r\033[K");
 	if (line->lost) {
 		snprintf(notice, sizeof(notice),
-			 "(%u lines were dropped here: the output was not "
-			 "read)\n",
-			 line->lost);
+			 "(%u line%s dropped here: the output was not read)\n", line->lost,
+			 line->lost == 1 ? " was" : "s were");
 		write_text(outlet, notice);
 	}
 	if (line->drawn)

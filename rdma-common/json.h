@@ -37,8 +37,8 @@ void json_add_known(struct json_object *object, const char *key, uint64_t number
 void json_add_number(struct json_object *object, const char *key, double number, bool measured);
 
 /*
- * Add "error_counters" and "congestion_counters": the counters of each kind that have grown, and by how
- * much. Both are null if the device has no counters.
+ * Add "error_counters" and "congestion_counters": the counters of each kind that have grown, and by
+ * how much. Both are null if the device has no counters.
  */
 void json_add_counters(struct json_object *object, const struct counters *growth);
 

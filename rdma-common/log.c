@@ -99,9 +99,8 @@ enum status flush_output(const struct log *log, struct process *process)
 					    "disk, or a reader that has exited");
 	if (left)
 		print_warning(log->console,
-			      "the last %" PRIu64 " lines are lost: the output was not read in "
-			      "time",
-			      left);
+			      "the output was not read in time: its last %" PRIu64 " line%s lost",
+			      left, left == 1 ? " is" : "s are");
 	return STATUS_LOCAL_FAILURE;
 }
 
@@ -178,7 +177,8 @@ void print_payload(const struct log *log, const struct excerpt *excerpt)
 	char *text;
 
 	if (excerpt->is_pattern) {
-		print_status(log, "remote buffer: a pattern of %" PRIu64 " bytes", excerpt->size);
+		print_status(log, "remote buffer: a pattern of %" PRIu64 " byte%s", excerpt->size,
+			     plural(excerpt->size));
 		return;
 	}
 	while (!excerpt->goes_on && length > 0 && !excerpt->head[length - 1])

@@ -52,17 +52,18 @@ static void print_figures(const struct connection *connection)
 
 	if (speed.operations)
 		print_status(log,
-			     "%s %" PRIu64 " bytes in %" PRIu64 " operations and %.6f s: "
+			     "%s %" PRIu64 " byte%s in %" PRIu64 " operation%s and %.6f s: "
 			     "%.2f MB/s (%.2f MiB/s, %.3f Gbit/s), %.0f operations/s",
-			     writes ? "wrote" : "read", figures->bytes, speed.operations,
-			     speed.seconds, speed.bytes_per_second / 1e6,
-			     speed.bytes_per_second / 1048576, speed.bytes_per_second * 8 / 1e9,
-			     speed.operations_per_second);
+			     writes ? "wrote" : "read", figures->bytes, plural(figures->bytes),
+			     speed.operations, plural(speed.operations), speed.seconds,
+			     speed.bytes_per_second / 1e6, speed.bytes_per_second / 1048576,
+			     speed.bytes_per_second * 8 / 1e9, speed.operations_per_second);
 	if (speed.operations)
 		print_status(log,
 			     "measured with one queue pair, work requests of at most %" PRIu64
-			     " bytes, and at most %u of them outstanding",
-			     figures->request_bytes, connection->limits.depth);
+			     " byte%s, and at most %u of them outstanding",
+			     figures->request_bytes, plural(figures->request_bytes),
+			     connection->limits.depth);
 	if (latency && latency->total)
 		print_status(log,
 			     "latency in us: minimum %.2f, median %.2f, 99th percentile %.2f, "

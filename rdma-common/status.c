@@ -15,6 +15,11 @@ enum status failure_set(struct failure *failure, enum status status, const char 
 	return status;
 }
 
+const char *plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 void strbuf_addf(struct strbuf *buf, const char *format, ...)
 {
 	va_list arguments;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * The result of a session, and the exit status of a program. --help documents the numbers. A
@@ -47,6 +48,9 @@ struct strbuf {
 	char text[1024];
 	size_t length;
 };
+
+/* Return the ending of the noun for `count` things: "" for one, else "s". Static. */
+const char *plural(uint64_t count);
 
 /* Append formatted text (printf(3)). */
 void strbuf_addf(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
