@@ -308,8 +308,7 @@ TEST(number_of_waiting_lines_is_limited)
 	sem_post(&writes.go);
 	read_until(readers[1], LAST_THAT_WAITS);
 	print(STREAM_ERROR, "behind");
-	assert_reads(readers[1],
-		     "(1 line was dropped here: the output was not read)\n> behind\n");
+	assert_reads(readers[1], "(1 line was dropped here: the output was not read)\n> behind\n");
 	stop();
 }
 
