@@ -666,8 +666,10 @@ void connection_handle(struct connection *connection, enum event_type type, enum
 
 /* ---- Which reason wins ---- */
 
-static void record_cause_list(struct connection *connection, enum cause_rank rank,
-			      const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void record_cause_list(struct connection *connection,
+								    enum cause_rank rank,
+								    const char *format,
+								    va_list arguments)
 {
 	if (rank <= connection->cause_rank)
 		return;
