@@ -19,6 +19,7 @@ installed() {
 		644 $1/share/bash-completion/completions/rdma-server
 		644 $1/share/man/man1/rdma-client.1
 		644 $1/share/man/man1/rdma-server.1
+		644 $1/share/man/man7/rdma-faq.7
 		644 $1/share/man/man7/rdma-pair.7
 		644 $1/share/rdma-pair/rdma-pair.schema.json
 	END
