@@ -103,7 +103,7 @@ enum notification {
 
 /*
  * The rank of a cause. The state machine decides the status of a session (counts_as_reason()); the
- * cause is its reason in words. record_cause() lets a cause replace one of a lower rank; of two
+ * cause is the text of its reason. record_cause() lets a cause replace one of a lower rank; of two
  * with the same rank the first one stays.
  */
 enum cause_rank {
@@ -252,8 +252,8 @@ void handle_notifications(struct connection *connection);
 void connection_handle(struct connection *connection, enum event_type type, enum status status);
 
 /*
- * Record the cause of the session's status, in words, unless one of the same or of a higher rank is
- * recorded. As connection_handle(), or once the thread has ended.
+ * Record the cause of the session's status, unless one of the same or of a higher rank is recorded.
+ * As connection_handle(), or once the thread has ended.
  */
 void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

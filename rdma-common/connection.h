@@ -91,7 +91,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 /* Notify all connections. Their threads may run. */
 void engine_notify(struct engine *engine, enum notification notifications);
 
-/* Begin the wait for the next event anew. */
+/* Restart the wait for the next event. */
 void connection_extend_deadline(struct connection *connection);
 
 /*

@@ -250,8 +250,8 @@ static int find_place(const char *name, struct place *place)
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
-		return fail(ENXIO); /* as open(2) reports it: nobody can read from a socket by its
-				       name */
+		return fail(ENXIO); /* as open(2) reports it: no program can read from a socket by
+				       its name */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
 }
@@ -437,7 +437,7 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 }
 
 /*
- * Use standard output or another open descriptor. Open a pipe or a terminal anew, so that write(2)
+ * Use standard output or another open descriptor. Open a pipe or a terminal again, so that write(2)
  * cannot block this thread and no other process finds the descriptor non-blocking. If this user may
  * not do that, as after sudo(8), and for a socket, write at a time only what a pipe or a socket
  * accepts after POLLOUT (pipe(7)).

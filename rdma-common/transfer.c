@@ -823,7 +823,7 @@ bool transfer_verified_in_place(const struct transfer *transfer)
 	return transfer->sink.stream.plan.present && transfer->sink.stream.fits_ring;
 }
 
-/* Return the position up to which nobody else touches the bytes in the sink's ring. */
+/* Return the position up to which the peer no longer touches the bytes in the sink's ring. */
 static uint64_t copy_limit(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
