@@ -13,6 +13,7 @@
 #include "rdma-common/check/check.h"
 #include "rdma-common/connection.h"
 #include "rdma-common/output.h"
+#include "rdma-common/reasons.h"
 #include "rdma-common/report.h"
 
 static const char usage[] =
@@ -29,6 +30,8 @@ struct client {
 	struct session_parameters parameters; /* all zero without --check */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
+	enum status status;             /* STATUS_LOCAL_FAILURE if a session could not be started */
+	unsigned int retries; /* number of stale connections that may still be tried again */
 	bool settled; /* a server of this project has answered, or no address can: try no other */
 };
 
@@ -130,12 +133,16 @@ static void start_resolving(const struct client *client, struct connection *conn
 static void address_failed(const struct client *client, struct connection *connection,
 			   const struct cm_event *event)
 {
+	const char *advice = cgroup_advice(event->library_error);
+
 	if (event->library_error)
 		connection_fail(connection, STATUS_UNRESOLVED,
 				"the address is resolved, but librdmacm cannot use the RDMA "
-				"device for it: %s; check that 'ibv_devices' lists the device and "
-				"that this user may open the files in /dev/infiniband",
-				strerror(event->library_error));
+				"device for it: %s; %s",
+				strerror(event->library_error),
+				advice ? advice
+				       : "check that 'ibv_devices' lists the device and that this "
+					 "user may open the files in /dev/infiniband");
 	else if (event->status == -ETIMEDOUT) /* the first packets to a new neighbor may be lost */
 		start_resolving(client, connection);
 	else
@@ -172,6 +179,7 @@ static void connect_failed(struct connection *connection, int error)
 	enum status status = STATUS_LOCAL_FAILURE;
 	const char *advice = "";
 
+	connection->answer = -error;
 	switch (error) {
 	case EINTR: /* a signal, which ends the session */
 		return;
@@ -238,7 +246,18 @@ static void route_resolved(struct connection *connection)
 		connect_failed(connection, error);
 }
 
-/* The server rejected the request, or no program listens. */
+/* Return true if the connection has no thread yet, and has neither failed nor been interrupted. */
+static bool is_starting(const struct connection *connection)
+{
+	return !connection->running && !connection_is_over(connection);
+}
+
+static void start_session(struct client *client);
+
+/*
+ * The server rejected the request, or no program listens. Replace a connection that was rejected as
+ * stale: another queue pair has another number.
+ */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
 {
@@ -248,6 +267,15 @@ static void rejected(struct client *client, struct connection *connection,
 		connection_cm_event(connection, event);
 		return;
 	}
+	if (event->status == REJECTION_STALE_CONNECTION && client->retries > 0 &&
+	    is_starting(connection)) {
+		client->retries--;
+		print_trace(&connection->log, "rejected as a stale connection: trying again");
+		connection_destroy(connection);
+		start_session(client);
+		return;
+	}
+	connection->answer = event->status;
 	connection->rejected = true;
 	connection->rejection = decode_peer_hello(event);
 	if (explain_rejection(&connection->rejection, event->status, &failure))
@@ -267,12 +295,6 @@ static void established(struct client *client, struct connection *connection,
 	connection_cm_event(connection, event);
 	connection_negotiate(connection, event);
 	connection_start(connection); /* the thread also closes a connection that failed */
-}
-
-/* Return true if the connection has no thread yet, and has neither failed nor been interrupted. */
-static bool is_starting(const struct connection *connection)
-{
-	return !connection->running && !connection_is_over(connection);
 }
 
 /* Handle an event that completes a step of the connection's setup. */
@@ -382,8 +404,8 @@ static void wait_for_sessions(struct client *client)
 	}
 }
 
-/* Begin a session with client->address. Return false after a message if that fails. */
-static bool start_session(const struct client *client)
+/* Begin a session with client->address. Set client->status after a message if that fails. */
+static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
 	struct connection *connection;
@@ -392,15 +414,17 @@ static bool start_session(const struct client *client)
 	if (rdma_create_id(engine->process.event_channel, &id, NULL, RDMA_PS_TCP)) {
 		process_fail(&engine->process, STATUS_LOCAL_FAILURE,
 			     "cannot create a connection identifier: %s", strerror(errno));
-		return false;
+		client->status = STATUS_LOCAL_FAILURE;
+		return;
 	}
 	connection = connection_create(engine, id, client->options, client->address->ai_addr);
-	if (!connection)
-		return false;
+	if (!connection) {
+		client->status = STATUS_LOCAL_FAILURE;
+		return;
+	}
 	connection->parameters = client->parameters;
 	if (connection_set_tos(connection) == STATUS_SUCCESS)
 		start_resolving(client, connection);
-	return true;
 }
 
 /*
@@ -409,14 +433,15 @@ static bool start_session(const struct client *client)
  */
 static enum status run_sessions(struct client *client)
 {
-	enum status status = STATUS_SUCCESS;
 	struct connection *connection;
+	enum status status;
 
-	for (unsigned int i = 0; i < client->options->connections; i++) {
-		if (!start_session(client))
-			status = STATUS_LOCAL_FAILURE;
-	}
+	client->status = STATUS_SUCCESS;
+	client->retries = client->options->connections;
+	for (unsigned int i = 0; i < client->options->connections; i++)
+		start_session(client);
 	wait_for_sessions(client);
+	status = client->status;
 	TAILQ_FOREACH (connection, &client->engine->connections, link)
 		status = worse_status(status, connection_join(connection));
 	return status;
@@ -502,7 +527,7 @@ static void wait_until(struct engine *engine, int64_t time)
 		;
 }
 
-/* Run the sessions of --check with PORT (session_function). */
+/* Run the sessions of --check with ADDRESS (session_function). */
 static void run_check_sessions(struct probe *probe, void *argument)
 {
 	struct engine *engine = argument;
@@ -532,11 +557,13 @@ static enum status run_check(struct engine *engine)
 
 	check_init(&check, engine->options, &engine->process);
 	status = check_path(&check);
-	if (status == STATUS_SUCCESS && engine->options->port) {
+	if (status == STATUS_SUCCESS && engine->options->address) {
 		fflush(stdout); /* before the console's thread writes to the same file */
 		status = engine_open(engine);
-		if (status == STATUS_SUCCESS)
+		if (status == STATUS_SUCCESS && engine->options->port)
 			status = probe_server(&check.probe, run_check_sessions, engine);
+		if (status == STATUS_SUCCESS || engine->options->port)
+			status = check_reach(&check, status, run_check_sessions, engine);
 	}
 	return check_finish(&check, status);
 }

@@ -158,6 +158,7 @@ struct connection {
 	pthread_t thread;
 	/* The main thread alone reads and changes these fields, at any time: */
 	bool resolved; /* client: address and route are resolved */
+	int answer;    /* client: status of a rejection, or negative errno of rdma_connect(3) */
 	bool rejected; /* client: the server rejected the connection, with this reason: */
 	struct peer_hello rejection;
 	enum status status;  /* result of the session, after connection_join() */

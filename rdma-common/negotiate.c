@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "reasons.h"
 
 /* A message or a small payload is sent inline: the adapter need not read memory for it. */
 #define INLINE_SIZE 64
@@ -22,12 +23,6 @@
 /* Longest attempt to resolve a neighbor, and the shortest that is worth starting. */
 #define RESOLVE_MILLISECONDS          2000
 #define SHORTEST_RESOLVE_MILLISECONDS 200
-/*
- * The reason of a rejection over InfiniBand and RoCE when no program listens: "invalid service ID"
- * (InfiniBand Architecture Specification, volume 1, 12.6.7.2).
- */
-#define REJECTED_INVALID_SERVICE_ID 8
-
 /* ---- The path ---- */
 
 /* Return the size in bytes of an IPv4 or IPv6 address. */
@@ -217,15 +212,6 @@ unsigned int source_port(struct rdma_cm_id *id)
 }
 
 /* ---- Shortages ---- */
-
-const char *shortage_advice(int error)
-{
-	if (error == EAGAIN)
-		return "one of: the rdma cgroup of this process allows no more objects (compare "
-		       "rdma.current with rdma.max there), the adapter has no more";
-	return error == ENOMEM ? "memory is short on this host, in this cgroup or on the adapter"
-			       : NULL;
-}
 
 /*
  * Report why an attempt failed. `exceeds`: it needs more than the locked-memory limit has left.
@@ -677,21 +663,20 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {
-	if (status == REJECTED_INVALID_SERVICE_ID)
-		failure_set(
-			failure, STATUS_REFUSED,
-			"connection rejected (nobody listens); check that rdma-server runs there, "
-			"on that port");
+	const char *name = rejection_describe(status), *advice = rejection_advice(status);
+
+	if (status == REJECTION_INVALID_SERVICE_ID)
+		failure_set(failure, STATUS_REFUSED,
+			    "connection rejected: no program listens there; %s", advice);
 	else if (status == -ECONNREFUSED) /* iWARP: from TCP, or from the program */
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: no program listens there, or one that is not "
-			    "this project's rdma-server");
+			    "this project's rdma-server; %s",
+			    advice);
 	else
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected (status %d), no reason arrived: a program listens "
-			    "there, but it is no rdma-server of this project, or it could not "
-			    "say why; look at its own messages",
-			    status);
+			    "connection rejected (status %d%s%s), no reason arrived; %s", status,
+			    name ? ": " : "", name ? name : "", advice);
 }
 
 enum refusal rejection_reason(const struct peer_hello *server)

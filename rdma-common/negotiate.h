@@ -184,14 +184,6 @@ int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *c
 /* How to raise RLIMIT_MEMLOCK, for messages. */
 #define RAISE_LOCK_LIMIT "('ulimit -l', or memlock in /etc/security/limits.conf)"
 
-/*
- * Return the meaning of an error of ibv_reg_mr(3), or of a call that creates an object of the
- * device; NULL: only that of strerror(3). The rdma cgroup returns EAGAIN for every object
- * (rdmacg_try_charge() in the kernel), and so does mlx5 when it has no more
- * (MLX5_CMD_STAT_NO_RES_ERR).
- */
-const char *shortage_advice(int error);
-
 /* Fill in why `call`, which creates a queue or another object of the device, set errno. */
 enum status creation_failed(struct failure *failure, const char *call, bool queue);
 

@@ -5,6 +5,7 @@
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 #include <net/if.h>
+#include <rdma/rdma_netlink.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -114,6 +115,22 @@ static size_t ask(int family, uint8_t command, const void *attributes, size_t si
 
 	memcpy(question.attributes, attributes, size);
 	return netlink_ask(NETLINK_GENERIC, &question, HEADERS_SIZE + size, answer);
+}
+
+bool netlink_rdma_is_exclusive(void)
+{
+	const struct nlmsghdr question = {
+		.nlmsg_len = sizeof(question),
+		.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET),
+		.nlmsg_flags = NLM_F_REQUEST,
+	};
+	uint8_t answer[NETLINK_ANSWER_SIZE], shared = 1;
+	size_t size = netlink_ask(NETLINK_RDMA, &question, sizeof(question), answer);
+	struct span system =
+		netlink_attributes(answer, size, question.nlmsg_type, sizeof(question));
+
+	netlink_copy(netlink_find(system, RDMA_NLDEV_SYS_ATTR_NETNS_MODE), &shared, sizeof(shared));
+	return !shared;
 }
 
 /* Linux before 5.6 does not have this family. */

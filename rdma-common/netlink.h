@@ -47,6 +47,12 @@ struct span netlink_next(struct span *attributes, uint16_t type);
 /* Copy the beginning of an attribute. Return false if it is shorter. */
 bool netlink_copy(struct span attribute, void *value, size_t size);
 
+/*
+ * Return true if the RDMA subsystem is in exclusive mode, in which each device belongs to one
+ * network namespace; false if it is not, or if the kernel does not answer.
+ */
+bool netlink_rdma_is_exclusive(void);
+
 /* Pause frames (IEEE 802.3, annex 31B) that a network interface has received and sent. */
 struct pause_frames {
 	uint64_t received, sent;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "netlink.h"
+#include "reasons.h"
 
 /* Signals this close together count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
@@ -200,9 +203,26 @@ const char *rdma_cm_advice(void)
 	       "module rdma_ucm, and check the file's mode";
 }
 
+/*
+ * Count the files that `pattern` names. Set `*openable` to true if this user may open all of them.
+ */
+static size_t count_files(const char *pattern, bool *openable)
+{
+	glob_t files;
+	size_t count;
+
+	*openable = true;
+	count = glob(pattern, 0, NULL, &files) ? 0 : files.gl_pathc;
+	for (size_t i = 0; i < count; i++)
+		*openable = *openable && !access(files.gl_pathv[i], R_OK | W_OK);
+	globfree(&files);
+	return count;
+}
+
 const char *device_advice(int error)
 {
 	const char *advice = descriptor_advice(error);
+	bool openable, ignored;
 
 	if (advice)
 		return advice;
@@ -214,9 +234,9 @@ const char *device_advice(int error)
 	advice = rdma_cm_advice();
 	if (advice)
 		return advice;
-	return "see 'rdma link'; load the driver's modules, or create a software device ('rdma "
-	       "link add rdma0 type rxe netdev eth0'); check that this user may open "
-	       "/dev/infiniband/uverbs0";
+	openable = count_files("/dev/infiniband/uverbs*", &openable) > 0 && openable;
+	return missing_device_advice(count_files("/sys/class/infiniband/*", &ignored) > 0, openable,
+				     netlink_rdma_is_exclusive());
 }
 
 /* Explain what to do when librdmacm does not start. */

@@ -922,10 +922,16 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
-	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28), no reason arrived: a program listens there, but
-	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4), no reason arrived
+	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
+	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; look at the messages of the server
+	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
+	# a stale connection is tried again with a new queue pair, once
+	client	0	ESTABLISHED=REJECTED:10	rdma_connect=2
+	client	4	2*ESTABLISHED=REJECTED:10	connection rejected (status 10: stale connection), no reason arrived; that host still has	rdma_connect=2
+	client --connections 2	0	2*ESTABLISHED=REJECTED:10	rdma_connect=4
+	client	1	ESTABLISHED=REJECTED:10 fail:rdma_create_id:2:24	cannot create a connection identifier
 	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
-	client	4	refuse:255	connection rejected (nobody listens); $no_server
+	client	4	refuse:255	connection rejected: no program listens there; $no_server
 	client	4	iwarp refuse:255	connection rejected: no program listens there, or one that is not this project's rdma-server
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
@@ -972,6 +978,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; check that	0x check that the host is up
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:110	$device: Connection timed out	rdma_resolve_addr=1
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:-22	$device: Invalid argument
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:1	$device: Operation not permitted; the rdma cgroup of this process may allow no more objects	0x ibv_devices
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; check that the host is up
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: check that the subnet manager runs
@@ -991,7 +998,47 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out
 	check -t 1 192.0.2.1	3	ADDR_RESOLVED=ADDR_ERROR:-110
 	check -t 9 192.0.2.1	3	5*ADDR_RESOLVED=ADDR_ERROR:-110	> address     not resolved: Connection timed out
-	check -t 9 192.0.2.1	0	4*ADDR_RESOLVED=ADDR_ERROR:-110	rdma_resolve_addr=5
+	check -t 9 192.0.2.1	0	4*ADDR_RESOLVED=ADDR_ERROR:-110	rdma_resolve_addr=6
+	END
+}
+
+# The kernel tells nothing here: causes that need its answers are reach-test's, and those of a real path causes.bats'.
+@test "--check ADDRESS: one request to a port that nobody uses shows if the address answers" {
+	local unknown="192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it"
+	outcomes check 192.0.2.1 <<-END
+	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
+	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
+	# a program answers: another port is tried, and then that is an answer, too
+	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
+	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
+	4	unused:4	> reach       $unknown	!> Ready
+	0	ESTABLISHED+signal ROUTE_RESOLVED+ADDR_CHANGE	> Ready
+	5	unused:0	> reach       $unknown?  -> run 'rdma-client --check 192.0.2.2' on that host	!> Ready
+	0	addresses:192.0.2.1,192.0.2.3	> Ready	rdma_connect=1
+	5	addresses:192.0.2.1,192.0.2.3 unused:0	> name        '192.0.2.1' is 192.0.2.3*reach       192.0.2.3 was not reached	rdma_connect=2
+	3	fail:sendto:1:1	> reach       this host's own firewall forbids UDP port 4791 to 192.0.2.1 ?C5??  -> see 'nft list ruleset'	!> Ready	rdma_connect=0
+	3	fail:sendto:1:105	> reach       this host cannot send to UDP port 4791 of 192.0.2.1: ENOBUFS; one of: *?C5?	rdma_connect=0
+	0	iwarp fail:sendto:1:1	> Ready
+	1	fail:rdma_create_qp:1:13	> reach       no connect request was sent: rdma_create_qp failed: Permission denied	!> Ready
+	END
+	outcomes check --json 192.0.2.1 <<-END
+	0	read	> "reach": ? { "status": "ok"*"rule": null, "evidence": { "address": "192.0.2.1"*"request": "8"*"causes": ? ? }
+	4	unused:28	> "rule": "B3"*"udp_other": "silent"*"error": "reach: 192.0.2.1 rejects the request
+	END
+}
+
+@test "--check with PORT: the same request distinguishes a stopped program from a broken path" {
+	outcomes check 192.0.2.1 20000 <<-END
+	4	refuse:255	> reach       192.0.2.1 answers, and no program listens on port 20000 ?B1??  -> start rdma-server there	!> Ready	rdma_connect=2
+	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, and the program on port 20000 does not ?C2?	!> firewall
+	5	iwarp ESTABLISHED!	> reach       192.0.2.1 answers TCP, and port 20000 does not; one of: *?C2?
+	5	ESTABLISHED! unused:0	> reach       192.0.2.1 was not reached, and no rule	!> ?C2?
+	4	ESTABLISHED=REJECTED:10 ESTABLISHED=REJECTED:10 refuse:255	> ?B1?
+	0	check payload:1048576	!> reach
+	4	write refuse:8	!> reach
+	END
+	outcomes check --tos 104 192.0.2.1 20000 <<-END
+	5	ESTABLISHED! unused:0	> no rule of	rdma_connect=3
 	END
 }
 
@@ -1014,8 +1061,9 @@ found() {
 		route       resolved, MTU of the path 4096 bytes
 		$congestion
 		memory      $memory
-		Ready. Start 'rdma-server read' on the other host, then here:
-		  rdma-client read 192.0.2.1 PORT
+		reach       192.0.2.1 answers connect requests (it rejects port 47893): the way leads there and back
+		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
+		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 0 "iwarp mtu:3" 192.0.2.1 <<-END
 		device      double0 port 1: iWARP, active
@@ -1023,8 +1071,9 @@ found() {
 		address     resolved: from 192.0.2.2 by double0 port 1
 		route       resolved
 		memory      $memory
-		Ready. Start 'rdma-server read' on the other host, then here:
-		  rdma-client read 192.0.2.1 PORT
+		reach       192.0.2.1 answers TCP (it refuses port 47893); iWARP is not established
+		Ready. Start 'rdma-server' on the other host, and go on here with the PORT that it prints:
+		  rdma-client --check 192.0.2.1 PORT
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
@@ -1049,6 +1098,7 @@ found() {
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
 		memory      8789 KiB may be locked: the rings of longer payloads are made to fit
+		reach       other hosts reach this one at 192.0.2.2 (double0, lo)
 		Ready. Examine the path to another host next:
 		  rdma-client --check ADDRESS
 	END
@@ -1131,7 +1181,7 @@ found() {
 	END
 }
 
-@test "--check --json: the error is the first finding that fails, with its advice" {
+@test "--check --json: the error is the cause, or else the first finding that fails, with its advice" {
 	local script
 	for script in down "down ADDR_RESOLVED=ADDR_ERROR:-99" fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" \
 		"fail:rdma_get_devices:1:24" "fail:ibv_query_device:1:5"; do
@@ -1139,7 +1189,8 @@ found() {
 		python3 -c 'import json, sys
 outcome = json.loads(sys.argv[2])
 assert outcome["status"] == int(sys.argv[1]) != 0, outcome
-step, first = next((step, one) for step in outcome if type(outcome[step]) is list for one in outcome[step] if one["status"] != "ok")
+failed = [(step, one) for step in outcome if type(outcome[step]) is list for one in outcome[step] if one["status"] != "ok"]
+step, first = next((one for one in failed if one[0] == "reach"), failed[0])
 assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["advice"]] if first["advice"] else [])), outcome' "$status" "$output"
 	done
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
@@ -1172,7 +1223,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_get_devices:1:19	> device      none*$software
 	3	fail:rdma_get_devices:1:24	> device      none: Too many open files*$few
 	3	no-device	> device      none
-	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?Ready
+	0	mtu:3 memory:67108864	> MTU 1024 of 4096 bytes?  -> larger packets are faster*65536 KiB may be locked: the rings of longer payloads are made to fit?reach *Ready
 	END
 }
 

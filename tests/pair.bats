@@ -272,7 +272,7 @@ seen_from_ports() {
 }
 
 @test "a port without a listener is reported: exit status 4" {
-	local text='connection rejected (nobody listens)'
+	local text='connection rejected: no program listens there'
 	[ "$LAB_TRANSPORT" != siw ] || text='cannot connect: Connection refused'
 	client -t "$LIMIT" write 192.0.2.1 4799
 	expect 4 "$text; check that rdma-server runs there, on that port"

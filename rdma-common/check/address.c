@@ -43,6 +43,13 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 			    inet_ntop(AF_INET6, &gid.gid, text, sizeof(text)),
 			    gid_type_name(gid.gid_type), named ? ", " : "", named ? name : "");
 	}
+	evidence_set(path->evidence, FACT_source, "%s",
+		     endpoint_of(rdma_get_local_addr(id)).address);
+	evidence_set(path->evidence, FACT_transport, "%s",
+		     id->verbs->device->transport_type == IBV_TRANSPORT_IWARP ? "iwarp"
+		     : path->infiniband                                       ? "infiniband"
+									      : "roce");
+	evidence_set(path->evidence, FACT_device, "%s", ibv_get_device_name(id->verbs->device));
 	strbuf_addf(&path->findings->advice, "%s", advice ? advice : "");
 	findings_report(path->findings, "address", true);
 }
@@ -134,6 +141,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	struct ibv_port_attr port;
 	int64_t remaining;
 
+	evidence_set_error(path->evidence, FACT_error, error);
 	if (error)
 		return unresolved(path, "address", "", reason_of(id, error),
 				  address_advice(path, id, error));
@@ -152,6 +160,21 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	findings_report(path->findings, "route", true);
 	report_congestion(path, id);
 	return true;
+}
+
+/*
+ * Send one datagram to RoCE's port, and return false if this host cannot. A request that this
+ * host's own filter drops would never end, in the kernel.
+ */
+static bool can_send(struct path *path)
+{
+	int error = 0;
+
+	if (!path->iwarp && !path->infiniband && !path->roce_v1)
+		error = evidence_send(path->address->ai_addr,
+				      choose_source(path->sources, path->address));
+	evidence_set_error(path->evidence, FACT_send_error, error);
+	return !error;
 }
 
 /* Reports why no connection can be made from the address of --bind. False. */
@@ -190,6 +213,7 @@ static bool check_address(struct path *path)
 		const char *device = id->verbs->device->ibdev_path;
 
 		path->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+		found = can_send(path);
 		path->gid[0] = '\0';
 		if (!path->iwarp)
 			inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.dgid, path->gid,
@@ -231,6 +255,11 @@ bool path_find_next(struct path *path)
 			    ellipsize(path->options->address).text,
 			    endpoint_of(path->address->ai_addr).address);
 		findings_report(path->findings, "name", true);
+		memset(path->evidence, 0, sizeof(*path->evidence));
+		evidence_set(path->evidence, FACT_address, "%s",
+			     endpoint_of(path->address->ai_addr).address);
+		evidence_set(path->evidence, FACT_tos, "%u",
+			     path->options->tos == DEFAULT_TOS ? 0 : path->options->tos);
 		found = check_address(path);
 	}
 	return found;

@@ -14,11 +14,13 @@
 
 #include "../options.h"
 #include "device.h"
+#include "evidence.h"
 
 struct path {
 	const struct options *options; /* of the program */
 	struct findings *findings;
 	struct devices *devices;
+	struct evidence *evidence;            /* about the latest address */
 	struct addrinfo *addresses, *untried; /* of the host; those behind the one below */
 	struct addrinfo *address;   /* the latest that was tried, and if a route leads there: */
 	struct addrinfo *sources;   /* those of --bind; NULL: any */

@@ -1,11 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "check.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+
+#include <arpa/inet.h>
 
 #include "../json.h"
 #include "../log.h"
 #include "host.h"
+#include "reach.h"
+
+/*
+ * A port that nobody uses: its number is in the range of dynamic ports of some systems, but no
+ * service has it. If a program answers there, the next one is tried, up to so many.
+ */
+#define UNUSED_PORT  47893
+#define UNUSED_PORTS 4
+/* The time in seconds for one more request where others failed: a lost one is sent again after 4.
+ */
+#define CONTROL_SECONDS 6
 
 void check_init(struct check *check, const struct options *options, const struct process *process)
 {
@@ -18,6 +33,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	check->path.options = options;
 	check->path.findings = &check->findings;
 	check->path.devices = &check->devices;
+	check->path.evidence = &check->evidence;
 	probe_init(&check->probe, options, process, &check->findings, &check->path);
 }
 
@@ -29,26 +45,203 @@ static bool forgive(struct check *check, bool good)
 	return good;
 }
 
+/* Collect facts about this host, and report the first rule that holds. */
+static void explain(struct check *check, bool required)
+{
+	const struct addrinfo *address = check->path.address;
+
+	if (check->options->port)
+		evidence_set(&check->evidence, FACT_port, "%s", check->options->port);
+	evidence_collect(&check->evidence, address ? address->ai_addr : NULL,
+			 address ? choose_source(check->path.sources, address) : NULL);
+	if (!required && !reach_judge(&check->evidence))
+		return;
+	check->explained = reach_report(&check->findings, &check->evidence);
+}
+
+/* Explain why no session can be tried: without usable devices, an address, or memory. */
+static void explain_path(struct check *check, bool devices, bool usable)
+{
+	if (usable) /* memory is short, which no fact about the address explains */
+		check->path.address = NULL;
+	evidence_set_error(&check->evidence, FACT_error, check->devices.memory_error);
+	if (devices) {
+		evidence_set(&check->evidence, FACT_devices, "some");
+	} else if (!check->devices.error || check->devices.error == ENODEV) {
+		evidence_set(&check->evidence, FACT_devices, "none");
+		evidence_set_error(&check->evidence, FACT_error, ENODEV);
+	}
+	explain(check, false);
+}
+
 enum status check_path(struct check *check)
 {
 	const bool to_address = check->options->address;
 	bool usable = forgive(check, devices_check(&check->devices, !to_address));
-	bool limited = false;
+	bool devices = check->devices.view.device_count > 0;
+	bool limited = false, enough;
 
 	if (to_address)
 		usable = forgive(check, path_look_up(&check->path) &&
 						path_find_next(&check->path) && usable);
 	else
 		limited = host_examine("", &check->devices.view, &check->findings);
-	devices_release(&check->devices);
 	if (usable && check->devices.memory_error) /* counts for more than what limits this host */
 		check->findings.first_failure.length = 0;
-	if (!devices_check_memory(&check->devices) && usable)
+	enough = devices_check_memory(&check->devices);
+	if (!to_address && usable) {
+		devices_describe_addresses(&check->devices, &check->findings.found);
+		if (check->findings.found.length > 0)
+			reach_report_text(&check->findings, &check->evidence, true);
+	}
+	devices_release(&check->devices);
+	if (!enough && usable) {
+		explain_path(check, devices, usable);
 		return STATUS_LOCAL_FAILURE;
+	}
+	if (!usable)
+		explain_path(check, devices, usable);
 	if (!usable)
 		return STATUS_UNRESOLVED;
 	return limited ? STATUS_TOO_SLOW : STATUS_SUCCESS;
 }
+
+/* ---- One request ---- */
+
+/* Return the answer to the latest request, as a fact. */
+static struct strbuf answer_of(const struct outcome *outcome)
+{
+	struct strbuf text = { 0 };
+
+	if (outcome->connected || outcome->rejection.hello_kind != HELLO_ABSENT)
+		strbuf_addf(&text, "answered");
+	else if (outcome->answer > 0)
+		strbuf_addf(&text, "%d", outcome->answer);
+	else if (outcome->end.status == STATUS_TIMED_OUT)
+		strbuf_addf(&text, "silent");
+	else if (outcome->answer == -ECONNREFUSED)
+		strbuf_addf(&text, "refused");
+	else
+		strbuf_addf(&text, "failed");
+	return text;
+}
+
+/* Send a connect request to a port, and set a fact to the answer. False: it did not come about. */
+static bool send_request(struct check *check, enum fact fact, uint16_t port)
+{
+	struct probe *probe = &check->probe;
+	/* both families have the port at the same place */
+	struct sockaddr_in *address = (void *)check->path.address->ai_addr;
+	in_port_t before = address->sin_port;
+
+	address->sin_port = htons(port);
+	probe->session.pattern_size = 1;
+	probe->session.connections = 1;
+	probe->parameters = (struct session_parameters){ 0 };
+	probe->start = 0;
+	probe->outcome_count = 0;
+	probe->run(probe, probe->argument);
+	address->sin_port = before;
+	if (probe->outcome_count == 0)
+		return false;
+	evidence_set(&check->evidence, fact, "%s", answer_of(probe->outcome).text);
+	return true;
+}
+
+/* The same with a port that nobody uses. */
+static bool send_to_unused(struct check *check, enum fact fact)
+{
+	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {
+		uint16_t port = (uint16_t)(UNUSED_PORT + i);
+
+		if (!send_request(check, fact, port))
+			return false;
+		evidence_set(&check->evidence, FACT_control_port, "%u", port);
+		if (strcmp(evidence_get(&check->evidence, fact), "answered") != 0)
+			return true;
+	}
+	return true;
+}
+
+static bool is_fact(const struct check *check, enum fact fact, const char *text)
+{
+	return !strcmp(evidence_get(&check->evidence, fact), text);
+}
+
+/* Ask by other requests and by UDP why the request got no good answer, and report a rule. */
+static void explain_request(struct check *check)
+{
+	const struct addrinfo *address = check->path.address;
+	struct options *session = &check->probe.session;
+
+	if (session->timeout_seconds > CONTROL_SECONDS)
+		session->timeout_seconds = CONTROL_SECONDS;
+	if (check->options->port && is_fact(check, FACT_request, "silent") &&
+	    !send_to_unused(check, FACT_control))
+		return;
+	if (check->options->tos != DEFAULT_TOS && is_fact(check, FACT_request, "silent")) {
+		session->tos = DEFAULT_TOS;
+		if (!send_to_unused(check, FACT_plain))
+			return;
+	}
+	change_ending_signals(SIG_UNBLOCK);
+	evidence_probe(&check->evidence, address->ai_addr,
+		       choose_source(check->path.sources, address));
+	evidence_set(&check->evidence, FACT_devices, "some");
+	explain(check, true);
+	change_ending_signals(SIG_BLOCK);
+}
+
+/* Without PORT: try the addresses in turn until one answers. */
+static enum status reach_address(struct check *check)
+{
+	enum status status;
+	bool more;
+
+	do {
+		if (!send_to_unused(check, FACT_request))
+			return STATUS_INTERRUPTED;
+		if (is_fact(check, FACT_request, "8") || is_fact(check, FACT_request, "refused") ||
+		    is_fact(check, FACT_request, "answered")) {
+			reach_report_good(&check->findings, &check->evidence);
+			return STATUS_SUCCESS;
+		}
+		status = check->probe.outcome->end.status;
+		change_ending_signals(SIG_UNBLOCK);
+		more = check->path.untried && path_find_next(&check->path);
+		change_ending_signals(SIG_BLOCK);
+	} while (more);
+	if (status == STATUS_REFUSED || status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST) {
+		explain_request(check);
+	} else {
+		strbuf_addf(&check->findings.found, "no connect request was sent: %s",
+			    check->probe.outcome->end.cause);
+		reach_report_text(&check->findings, &check->evidence, false);
+	}
+	return status;
+}
+
+enum status check_reach(struct check *check, enum status status, session_function run,
+			void *argument)
+{
+	struct probe *probe = &check->probe;
+
+	probe->run = run;
+	probe->argument = argument;
+	if (!check->options->port) {
+		status = reach_address(check);
+		evidence_collect_listeners(&check->evidence);
+		if (status != STATUS_INTERRUPTED)
+			reach_report_listeners(&check->findings, &check->evidence);
+	} else if ((status == STATUS_REFUSED || status == STATUS_TIMED_OUT) && !probe->reached &&
+		   probe->verified == 0 && !probe->outcome->connected) {
+		evidence_set(&check->evidence, FACT_request, "%s", answer_of(probe->outcome).text);
+		explain_request(check);
+	}
+	return check->process->signal_number ? STATUS_INTERRUPTED : status;
+}
+
+/* ---- The end ---- */
 
 /* The last line, when all is right. */
 static void print_ready(const struct check *check)
@@ -61,10 +254,12 @@ static void print_ready(const struct check *check)
 		print_result(console, "Ready. Examine the path to another host next:\n"
 				      "  rdma-client --check ADDRESS");
 	else
-		print_result(console,
-			     "Ready. Start 'rdma-server read' on the other host, then here:\n"
-			     "  rdma-client read %s PORT",
-			     check->options->address);
+		print_result(
+			console,
+			"Ready. Start 'rdma-server' on the other host, and go on here with the "
+			"PORT that it prints:\n"
+			"  rdma-client --check %s PORT",
+			check->options->address);
 }
 
 /* Why it ends with this status: what a message or a finding says; NULL: all is right. */
@@ -72,6 +267,8 @@ static const char *cause_of(const struct check *check, enum status status)
 {
 	if (status == STATUS_SUCCESS)
 		return NULL;
+	if (check->explained && status != STATUS_INTERRUPTED)
+		return check->findings.first_failure.text;
 	if (check->probe.failure.cause[0])
 		return check->probe.failure.cause;
 	if (check->process->failure[0])
@@ -85,7 +282,8 @@ enum status check_finish(struct check *check, enum status status)
 {
 	struct json_object *findings = check->findings.all;
 
-	probe_report_counters(&check->probe);
+	if (check->options->port)
+		probe_report_counters(&check->probe);
 	path_release(&check->path);
 	json_add_status(findings, status, check->process->signal_number);
 	json_add_text(findings, "error", cause_of(check, status));

@@ -16,6 +16,8 @@ struct check {
 	const struct process *process;
 	struct findings findings;
 	struct devices devices;
+	struct evidence evidence; /* why no connection stands */
+	bool explained;           /* a rule that holds was reported */
 	struct path path;
 	struct probe probe;
 };
@@ -30,6 +32,14 @@ void check_init(struct check *check, const struct options *options, const struct
  * STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
+
+/*
+ * Without PORT: send one connect request to a port that nobody uses, with `run` and `argument` as
+ * probe_server() has them, and report if the address answers, and the listeners on this host. With
+ * PORT: if no connection stood, report why. `status` is the result so far. Return the new one.
+ */
+enum status check_reach(struct check *check, enum status status, session_function run,
+			void *argument);
 
 /*
  * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as

@@ -15,6 +15,7 @@
 #include "../negotiate.h"
 #include "../memory.h"
 #include "../process.h"
+#include "../reasons.h"
 
 /* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
  */
@@ -47,6 +48,8 @@ static int bind_address(struct host_view *view, const struct ifaddrs *one)
 		snprintf(found->interface, sizeof(found->interface), "%.*s",
 			 (int)strcspn(one->ifa_name, ":"), one->ifa_name);
 		found->interface_index = if_nametoindex(found->interface);
+		snprintf(found->address, sizeof(found->address), "%s",
+			 endpoint_of(one->ifa_addr).address);
 		view->address_count++;
 	}
 	rdma_destroy_id(id);
@@ -203,6 +206,7 @@ bool devices_check(struct devices *devices, bool with_memory)
 	errno = 0;
 	view->devices = rdma_get_devices(&count);
 	error = view->devices ? 0 : errno;
+	devices->error = error;
 	view->device_count = view->devices ? (size_t)count : 0;
 	if (view->device_count > 0)
 		devices->view_error = find_own_addresses(view);
@@ -220,6 +224,46 @@ bool devices_check(struct devices *devices, bool with_memory)
 		strbuf_addf(&devices->findings->found, ": %s", strerror(error));
 	strbuf_addf(&devices->findings->advice, "%s", device_advice(error));
 	return findings_report(devices->findings, "device", false);
+}
+
+/* Return true if an address leads to a port over the same interface as the one before it. */
+static bool is_same_group(const struct host_address *one, const struct host_address *other)
+{
+	return one->verbs == other->verbs && one->interface_index == other->interface_index;
+}
+
+/* A link-local address (RFC 4291, RFC 3927) does not lead here from every host. */
+static bool is_link_local_text(const char *address)
+{
+	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);
+}
+
+void devices_describe_addresses(const struct devices *devices, struct strbuf *found)
+{
+	const struct host_view *view = &devices->view;
+
+	for (size_t i = 0; i < view->address_count; i++) {
+		const struct host_address *first = &view->addresses[i];
+		size_t count = 0;
+
+		/* one group for each device and interface, at its first address */
+		for (size_t j = 0; j < view->address_count; j++) {
+			const struct host_address *other = &view->addresses[j];
+
+			if (!is_same_group(first, other) || is_link_local_text(other->address))
+				continue;
+			if (j < i)
+				break;
+			strbuf_addf(found, "%s%s",
+				    count++         ? ", "
+				    : found->length ? "; "
+						    : "other hosts reach this one at ",
+				    other->address);
+		}
+		if (count > 0)
+			strbuf_addf(found, " (%s, %s)", ibv_get_device_name(first->verbs->device),
+				    first->interface);
+	}
 }
 
 void devices_release(struct devices *devices)

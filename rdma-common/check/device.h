@@ -17,6 +17,7 @@
 struct devices {
 	struct findings *findings;
 	struct host_view view; /* this host's devices */
+	int error;             /* of listing the devices, an errno value; 0: none */
 	int view_error;        /* of finding its addresses, an errno value; 0: none */
 	int memory_error;      /* of registering what a session needs; 0: none */
 	bool memory_tried;     /* it was tried to register memory, */
@@ -29,6 +30,9 @@ struct devices {
  */
 bool devices_check(struct devices *devices, bool with_memory);
 void devices_release(struct devices *devices);
+
+/* Append the addresses at which other hosts reach this one, if there are any. */
+void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*
  * Find out by trying what can be registered: what the smallest session needs, and more than the

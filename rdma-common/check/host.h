@@ -16,6 +16,7 @@
 
 #include <infiniband/verbs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,7 @@ struct host_address {
 	union ibv_gid gid; /* the address as RoCE has it */
 	char interface[IF_NAMESIZE];
 	unsigned int interface_index;
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE]; /* as text */
 };
 
 /* The devices in sysfs that this process can use, and the addresses that lead to them. */

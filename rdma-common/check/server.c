@@ -60,6 +60,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	*outcome = (struct outcome){
 		.rejected = connection->rejected,
 		.rejection = connection->rejection,
+		.answer = connection->answer,
 		.connected = protocol->connected,
 		.hello = connection->agreement.peer,
 		.port = source_port(connection->id),
@@ -142,11 +143,6 @@ static void advise_connecting(struct probe *probe)
 			    "it took sessions before: the server has ended or stands "
 			    "still, or the path to it is down; see to that, and begin "
 			    "again");
-	else if (silent && probe->path->iwarp)
-		strbuf_addf(&probe->findings->advice,
-			    "the host answers, but not this TCP port: open it in the "
-			    "firewalls of both hosts and between ('nft list ruleset'); "
-			    "is the server running?");
 	else if (silent && probe->path->infiniband)
 		strbuf_addf(
 			&probe->findings->advice,
@@ -159,12 +155,6 @@ static void advise_connecting(struct probe *probe)
 			"check that the server runs and is not stopped, that the address belongs to "
 			"its RDMA device, and that no router is on the path: RoCE v1 (Ethernet type "
 			"0x8915) passes none");
-	else if (silent)
-		strbuf_addf(
-			&probe->findings->advice,
-			"is the server running, and not stopped? Else open UDP port 4791 in the "
-			"firewalls of both hosts and between ('nft list ruleset'); does the "
-			"address belong to the server's RDMA device?");
 }
 
 /* What the server told of itself. */

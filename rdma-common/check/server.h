@@ -29,6 +29,7 @@ struct outcome {
 	struct failure end; /* its status, and the cause */
 	bool rejected;      /* by the server, which said this: */
 	struct peer_hello rejection;
+	int answer;         /* as connection->answer */
 	bool connected;     /* a connection stood */
 	struct hello hello; /* the server's, if so */
 	char peer[sizeof(((struct endpoint *)NULL)->text)];

@@ -745,6 +745,24 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 		qp->read_depth = peer_serves_reads();
 }
 
+/* Return true if the destination is a port that --check takes for unused. */
+static bool is_unused_port(const struct rdma_cm_id *id)
+{
+	uint16_t port = ntohs(id->route.addr.dst_sin.sin_port);
+
+	return port >= 47893 && port < 47897;
+}
+
+/* Answer a request to such a port: with the reason of unused:N; 0: not at all. */
+static int reject_unused(struct fake_id *id)
+{
+	int reason = (int)scripted_number("unused", 8);
+
+	if (reason)
+		produce(new_event(id, "REJECTED", is_iwarp() ? -ECONNREFUSED : reason));
+	return leave(0);
+}
+
 int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 {
 	struct fake_id *id = (struct fake_id *)base;
@@ -767,6 +785,8 @@ int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *parameters)
 		return leave(error);
 	check_parameters(id, parameters, REQUEST_SIZE);
 	id->asked = true;
+	if (is_unused_port(base) && !scripted("answers-everywhere"))
+		return reject_unused(id);
 	peer_start(&id->peer, id);
 	peer_reads_hello(&id->peer, false, parameters->private_data, parameters->private_data_len);
 	if (!refusal) {

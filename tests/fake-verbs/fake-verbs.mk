@@ -29,7 +29,7 @@ fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
-	clock_gettime nanosleep alarm raise syscall sem_wait sem_post
+	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto
 # In two steps, so that none but the program's own calls become the fake's: not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
@@ -55,7 +55,7 @@ $(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h rdma-commo
 	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
 # Who waits in poll(2) for what the fake does has to wait in simulated time.
-$(OUTPUT)/rdma-common.o $(OUTPUT)/rdma-common/helper.o $(OUTPUT)/rdma-common/process.o: CPPFLAGS += -Dpoll=simulated_poll
+$(OUTPUT)/rdma-common.o $(patsubst %,$(OUTPUT)/rdma-common/%.o,check/evidence helper process): CPPFLAGS += -Dpoll=simulated_poll
 
 # The threads of the console wait for readers, which are real: the simulated time goes on without them. How often they
 # read is not the same in each run: none of those calls is made to fail.

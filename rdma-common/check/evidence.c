@@ -1,0 +1,777 @@
+// SPDX-License-Identifier: MIT
+#include "evidence.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <ifaddrs.h>
+#include <infiniband/verbs.h>
+#include <limits.h>
+#include <linux/errqueue.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netinet/icmp6.h>
+#include <netinet/in.h>
+#include <netinet/ip_icmp.h>
+#include <poll.h>
+#include <rdma/rdma_netlink.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../netlink.h"
+#include "../sysfs.h"
+#include "host.h"
+
+#define ROCE_PORT 4791
+/* A UDP port that nobody uses. */
+#define UNUSED_UDP_PORT 47891
+/* A UDP datagram may be lost: so many are sent, and each is waited for so long. */
+#define UDP_TRIES        2
+#define UDP_MILLISECONDS 400
+/*
+ * The length of a datagram. One that is shorter than the base transport header, 12 bytes, over IPv6
+ * makes the receiving kernel panic if it has Soft-RoCE (rxe_rcv() of Linux 6.1 then uses
+ * pkt->qp before it is set). A longer one of zeros is for queue pair 0, and is dropped.
+ */
+#define DATAGRAM_SIZE 64
+/* The kernel's state of an identifier that listens (enum rdma_cm_state in its cma_priv.h). */
+#define STATE_LISTEN 8
+/* The size of a part of the kernel's answer to a dump. */
+#define DUMP_SIZE 32768
+
+/* Source address failed the policy (RFC 4443, 3.1). */
+#define ICMP6_POLICY_FAIL 5
+
+#define DEVICES "/sys/class/infiniband/"
+
+/* ---- Facts ---- */
+
+const char *evidence_name(enum fact fact)
+{
+	static const char *const names[] = {
+#define NAME(name) #name,
+		FACTS(NAME)
+#undef NAME
+	};
+
+	return names[fact];
+}
+
+const char *evidence_get(const struct evidence *evidence, enum fact fact)
+{
+	return evidence->facts[fact].text;
+}
+
+void evidence_set(struct evidence *evidence, enum fact fact, const char *format, ...)
+{
+	char *text = evidence->facts[fact].text;
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(evidence->facts[fact].text), format, arguments);
+	va_end(arguments);
+	for (size_t size = strlen(text); size > 0 && text[size - 1] == ' '; size--)
+		text[size - 1] = '\0'; /* as in rdma.max */
+}
+
+void evidence_set_error(struct evidence *evidence, enum fact fact, int error)
+{
+	if (error)
+		evidence_set(evidence, fact, "%s", strerrorname_np(error));
+}
+
+static bool is_known(const struct evidence *evidence, enum fact fact)
+{
+	return evidence_get(evidence, fact)[0];
+}
+
+/* ---- Addresses ---- */
+
+/* An address without its port: 4 bytes, or 16. */
+struct raw_address {
+	uint8_t bytes[16];
+	uint16_t size;
+};
+
+static struct raw_address raw_address(const struct sockaddr *address)
+{
+	struct raw_address raw = { .size = 0 };
+
+	if (address && address->sa_family == AF_INET) {
+		raw.size = 4;
+		memcpy(raw.bytes, &((const struct sockaddr_in *)(const void *)address)->sin_addr,
+		       4);
+	} else if (address && address->sa_family == AF_INET6) {
+		raw.size = 16;
+		memcpy(raw.bytes, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr,
+		       16);
+	}
+	return raw;
+}
+
+/* Set a fact to an address of 4 or 16 bytes. */
+static void set_address(struct evidence *evidence, enum fact fact, struct span raw)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if ((raw.size == 4 || raw.size == 16) &&
+	    inet_ntop(raw.size == 4 ? AF_INET : AF_INET6, raw.bytes, text, sizeof(text)))
+		evidence_set(evidence, fact, "%s", text);
+}
+
+/* ---- Network interfaces, routes and neighbours ---- */
+
+/* A question about an address, or about an interface by its name. */
+struct question {
+	struct nlmsghdr header;
+	union {
+		struct ifinfomsg link;
+		struct rtmsg route;
+		struct ndmsg neighbour;
+		uint8_t none;
+	} body;
+	uint8_t attributes[96];
+};
+
+/* Begin a question of this type, whose body has `size` bytes. */
+static void begin(struct question *question, int type, size_t size)
+{
+	memset(question, 0, sizeof(*question));
+	question->header.nlmsg_type = (uint16_t)type;
+	question->header.nlmsg_flags = NLM_F_REQUEST;
+	question->header.nlmsg_len = (uint32_t)(NLMSG_HDRLEN + size);
+}
+
+static uint32_t align(uint32_t size)
+{
+	return (size + NLMSG_ALIGNTO - 1) & ~(NLMSG_ALIGNTO - 1U);
+}
+
+static void add_attribute(struct question *question, uint16_t type, const void *value,
+			  uint16_t size)
+{
+	const struct nlattr attribute = { .nla_len = (uint16_t)(sizeof(struct nlattr) + size),
+					  .nla_type = type };
+	uint8_t *end = (uint8_t *)question + align(question->header.nlmsg_len);
+
+	memcpy(end, &attribute, sizeof(attribute));
+	memcpy(end + sizeof(struct nlattr), value, size);
+	question->header.nlmsg_len = align(question->header.nlmsg_len) + attribute.nla_len;
+}
+
+/* Ask, and return the attributes of the answer behind a body of `size` bytes. */
+static struct span ask_route(const struct question *question, int type, size_t size,
+			     uint8_t answer[NETLINK_ANSWER_SIZE])
+{
+	size_t length = netlink_ask(NETLINK_ROUTE, question, question->header.nlmsg_len, answer);
+
+	return netlink_attributes(answer, length, type, NLMSG_HDRLEN + size);
+}
+
+/* Store the kind of an interface, such as "vlan" or "ipip"; "plain" if it has none. */
+static void link_kind(const char *interface, char kind[IF_NAMESIZE])
+{
+	uint8_t answer[NETLINK_ANSWER_SIZE];
+	struct question question;
+	struct span name;
+
+	kind[0] = '\0';
+	begin(&question, RTM_GETLINK, sizeof(struct ifinfomsg));
+	question.body.link.ifi_index = (int)if_nametoindex(interface);
+	name = ask_route(&question, RTM_NEWLINK, sizeof(struct ifinfomsg), answer);
+	if (name.size == 0)
+		return;
+	name = netlink_find(netlink_find(name, IFLA_LINKINFO), IFLA_INFO_KIND);
+	snprintf(kind, IF_NAMESIZE, "%.*s", name.size ? (int)name.size : 5,
+		 name.size ? (const char *)name.bytes : "plain");
+}
+
+/* Describe the interface of the route: rdma_cm resolves addresses by ARP or by IPoIB. */
+static void describe_route_interface(struct evidence *evidence)
+{
+	const char *name = evidence_get(evidence, FACT_route_interface);
+	struct sysfs_line type = sysfs_read_line("/sys/class/net/%s/type", name);
+	char kind[IF_NAMESIZE];
+
+	if (!type.text[0])
+		return;
+	switch (strtol(type.text, NULL, 10)) {
+	case ARPHRD_ETHER:
+		evidence_set(evidence, FACT_route_kind, "ethernet");
+		break;
+	case ARPHRD_INFINIBAND:
+		evidence_set(evidence, FACT_route_kind, "infiniband");
+		break;
+	case ARPHRD_LOOPBACK:
+		evidence_set(evidence, FACT_route_kind, "loopback");
+		break;
+	default:
+		link_kind(name, kind);
+		evidence_set(evidence, FACT_route_kind, "%s", kind);
+	}
+}
+
+/* Name a VRF of this host, whose routes are in a table of its own. */
+static void find_vrf(struct evidence *evidence)
+{
+	struct if_nameindex *all = if_nameindex();
+	char kind[IF_NAMESIZE];
+
+	for (struct if_nameindex *one = all; one && one->if_name; one++) {
+		link_kind(one->if_name, kind);
+		if (!strcmp(kind, "vrf"))
+			evidence_set(evidence, FACT_vrf, "%s", one->if_name);
+	}
+	if (all)
+		if_freenameindex(all);
+}
+
+/* Set the facts of a route that the kernel has found. */
+static void describe_route(struct evidence *evidence, const uint8_t *answer, struct span route,
+			   const struct raw_address *address)
+{
+	struct span gateway = netlink_find(route, RTA_GATEWAY);
+	char name[IF_NAMESIZE];
+	struct rtmsg head;
+	uint32_t index;
+
+	if (route.size == 0)
+		return;
+	memcpy(&head, answer + NLMSG_HDRLEN, sizeof(head));
+	evidence_set(evidence, FACT_route, "found");
+	evidence_set(evidence, FACT_own_address, head.rtm_type == RTN_LOCAL ? "yes" : "no");
+	if (!is_known(evidence, FACT_source))
+		set_address(evidence, FACT_source, netlink_find(route, RTA_PREFSRC));
+	set_address(evidence, FACT_next_hop,
+		    gateway.size ? gateway : (struct span){ address->bytes, address->size });
+	if (!netlink_copy(netlink_find(route, RTA_OIF), &index, sizeof(index)) ||
+	    !if_indextoname(index, name))
+		return;
+	evidence_set(evidence, FACT_route_interface, "%s", name);
+	describe_route_interface(evidence);
+}
+
+/* Ask the kernel for the route to `address`. */
+static void find_route(struct evidence *evidence, const struct sockaddr *address,
+		       const struct sockaddr *source)
+{
+	struct raw_address target = raw_address(address), from = raw_address(source);
+	uint8_t answer[NETLINK_ANSWER_SIZE];
+	struct nlmsgerr failure;
+	struct question question;
+	size_t length;
+
+	begin(&question, RTM_GETROUTE, sizeof(struct rtmsg));
+	question.body.route.rtm_family = (uint8_t)address->sa_family;
+	question.body.route.rtm_dst_len = (uint8_t)(8 * target.size);
+	add_attribute(&question, RTA_DST, target.bytes, target.size);
+	if (from.size == target.size) {
+		question.body.route.rtm_src_len = (uint8_t)(8 * from.size);
+		add_attribute(&question, RTA_SRC, from.bytes, from.size);
+	}
+	length = netlink_ask(NETLINK_ROUTE, &question, question.header.nlmsg_len, answer);
+	if (length >= NLMSG_HDRLEN + sizeof(failure) &&
+	    ((struct nlmsghdr *)(void *)answer)->nlmsg_type == NLMSG_ERROR) {
+		memcpy(&failure, answer + NLMSG_HDRLEN, sizeof(failure));
+		evidence_set_error(evidence, FACT_route, -failure.error);
+		find_vrf(evidence);
+		return;
+	}
+	describe_route(evidence, answer,
+		       netlink_attributes(answer, length, RTM_NEWROUTE,
+					  NLMSG_HDRLEN + sizeof(struct rtmsg)),
+		       &target);
+}
+
+/* Find out whether the next hop has a hardware address. IPoIB and tunnels have other entries. */
+static void find_neighbour(struct evidence *evidence)
+{
+	unsigned int interface = if_nametoindex(evidence_get(evidence, FACT_route_interface));
+	const char *hop = evidence_get(evidence, FACT_next_hop);
+	int family = strchr(hop, ':') ? AF_INET6 : AF_INET;
+	uint8_t answer[NETLINK_ANSWER_SIZE], raw[16];
+	struct question question;
+	struct ndmsg head;
+
+	if (!interface || inet_pton(family, hop, raw) != 1)
+		return;
+	begin(&question, RTM_GETNEIGH, sizeof(head));
+	question.body.neighbour.ndm_family = (uint8_t)family;
+	question.body.neighbour.ndm_ifindex = (int)interface;
+	add_attribute(&question, NDA_DST, raw, family == AF_INET ? 4 : 16);
+	if (ask_route(&question, RTM_NEWNEIGH, sizeof(head), answer).size == 0)
+		return;
+	memcpy(&head, answer + NLMSG_HDRLEN, sizeof(head));
+	if (head.ndm_state & (NUD_FAILED | NUD_INCOMPLETE))
+		evidence_set(evidence, FACT_neighbour, "failed");
+	else if (head.ndm_state != NUD_NONE && head.ndm_state != NUD_NOARP)
+		evidence_set(evidence, FACT_neighbour, "resolved");
+}
+
+/* ---- RDMA devices ---- */
+
+/* Return true if this network namespace has the address on an interface of this name. */
+static bool has_address(const char *interface, const struct in6_addr *gid)
+{
+	struct ifaddrs *all;
+	bool found = false;
+
+	if (getifaddrs(&all))
+		return false;
+	for (const struct ifaddrs *one = all; one && !found; one = one->ifa_next) {
+		struct raw_address raw = raw_address(one->ifa_addr);
+
+		/* a GID is an IPv6 address, or a mapped IPv4 address */
+		found = raw.size > 0 && !strcmp(one->ifa_name, interface) &&
+			!memcmp(gid->s6_addr + 16 - raw.size, raw.bytes, raw.size) &&
+			(raw.size == 16 || IN6_IS_ADDR_V4MAPPED(gid));
+	}
+	freeifaddrs(all);
+	return found;
+}
+
+/* Return the source as a GID; all zero if it is not known. */
+static struct in6_addr source_gid(const struct evidence *evidence)
+{
+	const char *source = evidence_get(evidence, FACT_source);
+	struct in6_addr gid = IN6ADDR_ANY_INIT;
+
+	if (inet_pton(AF_INET6, source, &gid) != 1 &&
+	    inet_pton(AF_INET, source, gid.s6_addr + 12) == 1)
+		gid.s6_addr[10] = gid.s6_addr[11] = 0xff;
+	return gid;
+}
+
+/* Look for the source among the GIDs of a port of the device in this folder. */
+static bool find_source(struct evidence *evidence, const char *device, unsigned int port,
+			const struct in6_addr *source)
+{
+	struct in6_addr gid;
+
+	for (unsigned int i = 0;; i++) {
+		struct sysfs_line line = sysfs_read_line("%s/ports/%u/gids/%u", device, port, i);
+
+		if (inet_pton(AF_INET6, line.text, &gid) != 1)
+			return false;
+		if (memcmp(&gid, source, sizeof(gid)) != 0)
+			continue;
+		line = sysfs_read_line("%s/ports/%u/gid_attrs/ndevs/%u", device, port, i);
+		if (!has_address(line.text, &gid))
+			continue;
+		evidence_set(evidence, FACT_gid_interface, "%s", line.text);
+		evidence_set(evidence, FACT_device, "%s", device + strlen(DEVICES));
+		return true;
+	}
+}
+
+/* Describe the device of the evidence. */
+static void describe_device(struct evidence *evidence)
+{
+	char device[PATH_MAX], kind[IF_NAMESIZE];
+	struct sysfs_line layer, node;
+
+	snprintf(device, sizeof(device), DEVICES "%s", evidence_get(evidence, FACT_device));
+	layer = sysfs_read_line("%s/ports/1/link_layer", device);
+	node = sysfs_read_line("%s/node_type", device);
+	if (is_known(evidence, FACT_transport))
+		; /* by the connection manager */
+	else if (strstr(node.text, "RNIC"))
+		evidence_set(evidence, FACT_transport, "iwarp");
+	else if (layer.text[0])
+		evidence_set(evidence, FACT_transport, "%s",
+			     strcmp(layer.text, "Ethernet") ? "infiniband" : "roce");
+	evidence_set(evidence, FACT_software, host_is_software(device) ? "yes" : "no");
+	evidence_set(evidence, FACT_device_interface, "%s",
+		     sysfs_read_line("%s/parent", device).text);
+	link_kind(evidence_get(evidence, FACT_gid_interface), kind);
+	evidence_set(evidence, FACT_gid_kind, "%s", kind);
+}
+
+/* Find the device that has the source, and the network interfaces of it. */
+static void find_devices(struct evidence *evidence)
+{
+	const struct in6_addr source = source_gid(evidence);
+	bool found = false;
+	glob_t all;
+
+	if (access("/sys/class/net", F_OK)) /* no sysfs */
+		return;
+	evidence_set(evidence, FACT_kernel_device, "none");
+	if (glob(DEVICES "*", 0, NULL, &all) == 0 && all.gl_pathc > 0) {
+		const char *first = all.gl_pathv[0] + strlen(DEVICES);
+
+		evidence_set(evidence, FACT_kernel_device, "%s", first);
+		if (!is_known(evidence, FACT_device))
+			evidence_set(evidence, FACT_device, "%s", first);
+		for (size_t i = 0; i < all.gl_pathc && is_known(evidence, FACT_source); i++) {
+			for (unsigned int port = 1;
+			     !found && host_port_rate(all.gl_pathv[i], port) >= 0; port++)
+				found = find_source(evidence, all.gl_pathv[i], port, &source);
+		}
+		if (!found && is_known(evidence, FACT_source))
+			evidence_set(evidence, FACT_gid_interface, "none");
+		describe_device(evidence);
+		evidence_set(evidence, FACT_gid_is_below, "no");
+		for (size_t i = 0; i < all.gl_pathc; i++) {
+			if (found && !strcmp(sysfs_read_line("%s/parent", all.gl_pathv[i]).text,
+					     evidence_get(evidence, FACT_gid_interface)))
+				evidence_set(evidence, FACT_gid_is_below, "yes");
+		}
+	}
+	globfree(&all);
+}
+
+/* Find the cgroup of this process, or one above it, that limits what it may have of the device. */
+static void find_cgroup(struct evidence *evidence)
+{
+	const char *device = evidence_get(evidence, FACT_device), *root = "/sys/fs/cgroup";
+	struct sysfs_line own = sysfs_find_line("0::", "/proc/self/cgroup"), limit;
+	char path[PATH_MAX + 32], key[160], *slash;
+
+	if (!own.text[0] || !device[0])
+		return;
+	snprintf(path, sizeof(path), "%s%s", root, own.text + strlen("0::"));
+	snprintf(key, sizeof(key), "%s ", device);
+	for (; strlen(path) >= strlen(root); *slash = '\0') {
+		limit = sysfs_find_line(key, "%s/rdma.max", path);
+		if (limit.text[0] && !strstr(limit.text, "hca_handle=max hca_object=max")) {
+			evidence_set(evidence, FACT_cgroup, "%s", path);
+			evidence_set(evidence, FACT_cgroup_limit, "%s", limit.text + strlen(key));
+			limit = sysfs_find_line(key, "%s/rdma.current", path);
+			evidence_set(evidence, FACT_cgroup_use, "%s",
+				     limit.text[0] ? limit.text + strlen(key) : "");
+		}
+		slash = strrchr(path, '/');
+	}
+}
+
+/* ---- The RDMA subsystem ---- */
+
+typedef void (*message_function)(struct evidence *evidence, struct span attributes);
+
+/* Call `function` for each message of the answer to a dump about a device, or about all: -1. */
+static void dump_rdma(struct evidence *evidence, unsigned int command, int64_t device,
+		      message_function function)
+{
+	int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+	int type = (int)RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
+	uint32_t index = (uint32_t)device;
+	struct question question;
+	uint8_t answer[DUMP_SIZE];
+	ssize_t length = -1;
+
+	begin(&question, type, 0);
+	question.header.nlmsg_flags |= NLM_F_DUMP;
+	if (device >= 0)
+		add_attribute(&question, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+	if (descriptor >= 0 && send(descriptor, &question, question.header.nlmsg_len, 0) > 0)
+		length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
+	while (length > 0) {
+		struct nlmsghdr *message = (void *)answer;
+
+		for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
+			if (message->nlmsg_type == type)
+				function(evidence,
+					 (struct span){ NLMSG_DATA(message),
+							message->nlmsg_len - NLMSG_HDRLEN });
+		}
+		length = recv(descriptor, answer, sizeof(answer), MSG_DONTWAIT);
+	}
+	if (descriptor >= 0)
+		close(descriptor);
+}
+
+/* Note that a port has a network interface in this namespace. */
+static void note_interface(struct evidence *evidence, struct span port)
+{
+	if (netlink_find(port, RDMA_NLDEV_ATTR_NDEV_NAME).size > 0)
+		evidence_set(evidence, FACT_interface_here, "yes");
+}
+
+static void note_interfaces(struct evidence *evidence, struct span device)
+{
+	uint32_t index;
+
+	if (!netlink_copy(netlink_find(device, RDMA_NLDEV_ATTR_DEV_INDEX), &index, sizeof(index)))
+		return;
+	if (!is_known(evidence, FACT_interface_here))
+		evidence_set(evidence, FACT_interface_here, "no");
+	dump_rdma(evidence, RDMA_NLDEV_CMD_PORT_GET, index, note_interface);
+}
+
+/* Describe one identifier if a program listens with it: the program, its state, its address. */
+static void examine_cm_id(struct evidence *evidence, struct span id)
+{
+	struct span name = netlink_find(id, RDMA_NLDEV_ATTR_RES_SRC_ADDR);
+	union {
+		struct sockaddr_storage storage;
+		struct sockaddr_in ipv4;
+		struct sockaddr_in6 ipv6;
+	} address;
+	struct sysfs_line state, program;
+	char text[INET6_ADDRSTRLEN] = "", entry[200];
+	const char *known = evidence_get(evidence, FACT_listeners);
+	uint8_t number;
+	uint32_t process;
+	bool any;
+
+	if (!netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_STATE), &number, sizeof(number)) ||
+	    number != STATE_LISTEN || !netlink_copy(name, &address.storage, sizeof(address.ipv6)) ||
+	    !netlink_copy(netlink_find(id, RDMA_NLDEV_ATTR_RES_PID), &process, sizeof(process)))
+		return;
+	any = address.storage.ss_family == AF_INET6
+		      ? IN6_IS_ADDR_UNSPECIFIED(&address.ipv6.sin6_addr)
+		      : address.ipv4.sin_addr.s_addr == INADDR_ANY;
+	inet_ntop(address.storage.ss_family,
+		  address.storage.ss_family == AF_INET6 ? (void *)&address.ipv6.sin6_addr
+							: (void *)&address.ipv4.sin_addr,
+		  text, sizeof(text));
+	program = sysfs_read_line("/proc/%u/comm", process);
+	state = sysfs_find_line("State:", "/proc/%u/status", process);
+	/* both families have the port at the same place */
+	snprintf(entry, sizeof(entry), "%.20s (process %u%s) on port %u of %s", program.text,
+		 process, strstr(state.text, "T (") ? ", stopped" : "",
+		 ntohs(address.ipv4.sin_port), any ? "every address" : text);
+	if (strstr(state.text, "T ("))
+		evidence_set(evidence, FACT_stopped, "%u", process);
+	if (strstr(known, entry)) /* a listener has an identifier for each device and family */
+		return;
+	if (!strcmp(known, "none"))
+		evidence_set(evidence, FACT_listeners, "%s", entry);
+	else
+		snprintf(evidence->facts[FACT_listeners].text + strlen(known),
+			 sizeof(evidence->facts[FACT_listeners].text) - strlen(known), ", %s",
+			 entry);
+}
+
+static void examine_resources(struct evidence *evidence, struct span resources)
+{
+	struct span table = netlink_find(resources, RDMA_NLDEV_ATTR_RES_CM_ID), entry;
+
+	while ((entry = netlink_next(&table, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY)).size > 0)
+		examine_cm_id(evidence, entry);
+}
+
+static void examine_listeners(struct evidence *evidence, struct span device)
+{
+	uint32_t index;
+
+	if (!netlink_copy(netlink_find(device, RDMA_NLDEV_ATTR_DEV_INDEX), &index, sizeof(index)))
+		return;
+	if (!is_known(evidence, FACT_listeners))
+		evidence_set(evidence, FACT_listeners, "none");
+	dump_rdma(evidence, RDMA_NLDEV_CMD_RES_CM_ID_GET, index, examine_resources);
+}
+
+/* Add up a counter of the connection manager over the ports of all devices. */
+static uint64_t sum_counter(const char *pattern, bool *known)
+{
+	uint64_t sum = 0, number;
+	glob_t files;
+
+	if (glob(pattern, 0, NULL, &files) == 0) {
+		for (size_t i = 0; i < files.gl_pathc; i++) {
+			if (sysfs_read_number(AT_FDCWD, files.gl_pathv[i], &number)) {
+				sum += number;
+				*known = true;
+			}
+		}
+	}
+	globfree(&files);
+	return sum;
+}
+
+void evidence_collect_listeners(struct evidence *evidence)
+{
+	bool known = false;
+	uint64_t received = sum_counter(DEVICES "*/ports/*/cm_rx_msgs/req", &known);
+	uint64_t answered = sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rep", &known) +
+			    sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rej", &known);
+
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_listeners);
+	if (!known)
+		return;
+	evidence_set(evidence, FACT_requests_received, "%llu", (unsigned long long)received);
+	evidence_set(evidence, FACT_requests_answered, "%llu", (unsigned long long)answered);
+}
+
+/* ---- All facts of this host ---- */
+
+/* Name the other interfaces whose addresses are in the same IPv4 subnet as the source. */
+static void find_same_subnet(struct evidence *evidence)
+{
+	const struct ifaddrs *own = NULL;
+	struct in_addr source;
+	struct ifaddrs *all;
+
+	if (inet_pton(AF_INET, evidence_get(evidence, FACT_source), &source) != 1 ||
+	    getifaddrs(&all))
+		return;
+	for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+		struct raw_address raw = raw_address(one->ifa_addr);
+
+		if (raw.size == 4 && !memcmp(raw.bytes, &source, 4))
+			own = one;
+	}
+	for (const struct ifaddrs *one = all; own && one; one = one->ifa_next) {
+		struct raw_address raw = raw_address(one->ifa_addr);
+		struct raw_address mask = raw_address(own->ifa_netmask);
+		in_addr_t other, bits;
+
+		if (raw.size != 4 || mask.size != 4 || !strcmp(one->ifa_name, own->ifa_name))
+			continue;
+		memcpy(&other, raw.bytes, sizeof(other));
+		memcpy(&bits, mask.bytes, sizeof(bits));
+		if ((other & bits) == (source.s_addr & bits))
+			evidence_set(evidence, FACT_same_subnet, "%s", one->ifa_name);
+	}
+	freeifaddrs(all);
+}
+
+void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
+		      const struct sockaddr *source)
+{
+	struct ibv_device **drivers;
+	int count = 0;
+
+	if (address)
+		find_route(evidence, address, source);
+	find_devices(evidence);
+	find_cgroup(evidence);
+	find_same_subnet(evidence);
+	if (netlink_rdma_is_exclusive())
+		evidence_set(evidence, FACT_mode, "exclusive");
+	if (!access("/proc/sys/net/core", F_OK))
+		evidence_set(evidence, FACT_first_namespace, "%s",
+			     access("/proc/sys/net/core/netdev_max_backlog", F_OK) ? "no" : "yes");
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, note_interfaces);
+	drivers = ibv_get_device_list(&count);
+	if (drivers)
+		ibv_free_device_list(drivers);
+	evidence_set(evidence, FACT_drivers, "%s", count > 0 ? "some" : "none");
+	find_neighbour(evidence);
+}
+
+/* ---- UDP ---- */
+
+/* Open a UDP socket that gets errors from the network, for one address; -1: errno says why. */
+static int open_udp(const struct sockaddr *address, const struct sockaddr *source)
+{
+	int on = 1, descriptor = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool ipv6 = address->sa_family == AF_INET6;
+
+	if (descriptor < 0)
+		return -1;
+	setsockopt(descriptor, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_RECVERR : IP_RECVERR,
+		   &on, sizeof(on));
+	if (source && bind(descriptor, source,
+			   ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in))) {
+		close(descriptor);
+		return -1;
+	}
+	return descriptor;
+}
+
+/* Send a datagram of zeros. Return 0, or an errno value. */
+static int send_udp(int descriptor, const struct sockaddr *address, uint16_t port)
+{
+	static const uint8_t zeros[DATAGRAM_SIZE];
+	struct sockaddr_storage target = { 0 };
+	socklen_t size = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+							: sizeof(struct sockaddr_in);
+
+	memcpy(&target, address, size);
+	/* both families have the port at the same place */
+	((struct sockaddr_in *)(void *)&target)->sin_port = htons(port);
+	return sendto(descriptor, zeros, sizeof(zeros), 0, (void *)&target, size) < 0 ? errno : 0;
+}
+
+int evidence_send(const struct sockaddr *address, const struct sockaddr *source)
+{
+	int descriptor = open_udp(address, source);
+	int error = descriptor < 0 ? 0 : send_udp(descriptor, address, ROCE_PORT);
+
+	if (descriptor >= 0)
+		close(descriptor);
+	return error;
+}
+
+/* Return the answer that an ICMP message gives: a closed port, or a firewall. */
+static const char *icmp_answer(const struct sock_extended_err *error)
+{
+	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
+	uint8_t code = error->ee_code;
+
+	if (error->ee_type != (ipv6 ? ICMP6_DST_UNREACH : ICMP_DEST_UNREACH))
+		return NULL;
+	if (code == (ipv6 ? ICMP6_DST_UNREACH_NOPORT : ICMP_PORT_UNREACH))
+		return "refused";
+	if (ipv6 ? code == ICMP6_DST_UNREACH_ADMIN || code == ICMP6_POLICY_FAIL
+		 : code == ICMP_NET_ANO || code == ICMP_HOST_ANO || code == ICMP_PKT_FILTERED)
+		return "prohibited";
+	return "unreachable";
+}
+
+/* Take the ICMP message that arrived for a datagram, if there is one. */
+static const char *take_icmp(struct evidence *evidence, int descriptor, enum fact from)
+{
+	_Alignas(struct cmsghdr) uint8_t control[512];
+	struct msghdr message = { .msg_control = control, .msg_controllen = sizeof(control) };
+	struct sock_extended_err error;
+
+	if (recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+		return NULL;
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part;
+	     part = CMSG_NXTHDR(&message, part)) {
+		bool ipv6 = part->cmsg_level == IPPROTO_IPV6;
+		struct raw_address offender;
+
+		if (part->cmsg_type != (ipv6 ? IPV6_RECVERR : IP_RECVERR))
+			continue;
+		memcpy(&error, CMSG_DATA(part), sizeof(error));
+		if (error.ee_origin != SO_EE_ORIGIN_ICMP && error.ee_origin != SO_EE_ORIGIN_ICMP6)
+			continue;
+		offender = raw_address(
+			SO_EE_OFFENDER((struct sock_extended_err *)(void *)CMSG_DATA(part)));
+		set_address(evidence, from, (struct span){ offender.bytes, offender.size });
+		return icmp_answer(&error);
+	}
+	return NULL;
+}
+
+/* Find out how `address` answers a UDP port. */
+static void probe_udp(struct evidence *evidence, enum fact fact, uint16_t port,
+		      const struct sockaddr *address, const struct sockaddr *source)
+{
+	int descriptor = open_udp(address, source);
+	struct pollfd wait = { .fd = descriptor };
+	const char *answer = NULL;
+	int error = 0;
+
+	if (descriptor < 0)
+		return;
+	for (int i = 0; i < UDP_TRIES && !answer && !error; i++) {
+		error = send_udp(descriptor, address, port);
+		if (!error && poll(&wait, 1, UDP_MILLISECONDS) > 0)
+			answer = take_icmp(evidence, descriptor,
+					   fact == FACT_udp_roce ? FACT_udp_from : fact);
+	}
+	close(descriptor);
+	if (error)
+		evidence_set_error(evidence, fact, error);
+	else
+		evidence_set(evidence, fact, "%s", answer ? answer : "silent");
+}
+
+void evidence_probe(struct evidence *evidence, const struct sockaddr *address,
+		    const struct sockaddr *source)
+{
+	probe_udp(evidence, FACT_udp_roce, ROCE_PORT, address, source);
+	probe_udp(evidence, FACT_udp_other, UNUSED_UDP_PORT, address, source);
+	find_neighbour(evidence);
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+#include "reach.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../json.h"
+
+#define ROCE_SILENT "transport=roce request=silent "
+
+#define ASK_THERE "run 'rdma-client --check {source}' on that host"
+
+static const struct rule rules[] = {
+	/* ---- This host: no packet is needed ---- */
+	{ "L1",
+	  "devices=none kernel_device=none mode=exclusive",
+	  "the RDMA subsystem is in exclusive mode: a device belongs to one network namespace, and "
+	  "none to this one",
+	  { 0 },
+	  "move a device here: 'rdma dev set DEVICE netns NAME' in the namespace that has it ('rdma "
+	  "system' shows the mode)" },
+	{ "L1",
+	  "devices=none kernel_device=none",
+	  "this host, or this network namespace, has no RDMA device",
+	  { 0 },
+	  "load the driver of the adapter ('rdma link'), or make a software device ('rdma link add "
+	  "rdma0 type rxe netdev eth0')" },
+	{ "L2",
+	  "devices=none kernel_device!=none drivers=none",
+	  "the kernel has the RDMA device {kernel_device}, but libibverbs has no driver for it",
+	  { 0 },
+	  "install ibverbs-providers of the same release as libibverbs, look into "
+	  "/etc/libibverbs.d, and run 'IBV_SHOW_WARNINGS=1 ibv_devices'" },
+	{ "L3",
+	  "cgroup=* error=EAGAIN|EPERM|ENODEV",
+	  "the rdma cgroup {cgroup} allows {device} {cgroup_limit}; in use: {cgroup_use}",
+	  { 0 },
+	  "raise rdma.max of this cgroup" },
+	{ "L4",
+	  "software=yes transport=roce first_namespace=no",
+	  "this is not the first network namespace, and Soft-RoCE of many kernels works in the "
+	  "first one alone",
+	  { 0 },
+	  "run this on the host itself ('--network host' of a container), or give the container a "
+	  "function of an adapter" },
+	{ "L5",
+	  "devices=some interface_here=no transport=roce|iwarp",
+	  "no RDMA device has its network interface in this network namespace",
+	  { 0 },
+	  "move the interface of {device}, or a virtual function, into this namespace" },
+	{ "L6",
+	  "route!=found vrf=*",
+	  "there is no route to {address} in the main table ({route}); the VRF {vrf} has a table of "
+	  "its own",
+	  { 0 },
+	  "see 'ip route get {address}', and use an interface outside of the VRF: Soft-RoCE takes "
+	  "nothing that arrives through one" },
+	{ "L6",
+	  "route!=found",
+	  "there is no route to {address} ({route})",
+	  { 0 },
+	  "see 'ip route get {address}'; give the interface an address of that network, or add a "
+	  "route" },
+	{ "L7",
+	  "route_kind!=ethernet|infiniband|loopback",
+	  "the route to {address} leads over {route_interface} ({route_kind}), a tunnel, where the "
+	  "RDMA connection manager resolves no address",
+	  { 0 },
+	  "use the address of an Ethernet interface of that host" },
+	{ "L8",
+	  "transport=roce software=yes gid_interface!=none gid_interface!=@device_interface "
+	  "gid_kind!=vlan gid_is_below=no",
+	  "{source} is an address of {gid_interface} ({gid_kind}), and Soft-RoCE {device} is on "
+	  "{device_interface}: it drops packets that arrive by {gid_interface}",
+	  { 0 },
+	  "put the device on that interface: 'rdma link del {device}', 'rdma link add {device} type "
+	  "rxe netdev {gid_interface}'" },
+	{ "L9",
+	  "transport=roce own_address=no gid_interface!=none route_interface!=@gid_interface",
+	  "the route to {address} leads over {route_interface}, and {source} belongs to the RDMA "
+	  "device on {gid_interface}",
+	  { 0 },
+	  "see 'ip route get {address}'; add a route over {gid_interface}, or give '--bind' an "
+	  "address of the interface that leads there" },
+	{ "L9",
+	  "transport=roce own_address=no gid_interface=none",
+	  "the route to {address} leads over {route_interface} from {source}, which is no address "
+	  "of an RDMA device",
+	  { 0 },
+	  "see 'ip route get {address}' and 'rdma link'; add a route over the interface of "
+	  "{device}, or give '--bind' an address of that" },
+	/* ---- This host's firewall: sendto(2) fails, and no request is made ---- */
+	{ "C5",
+	  "send_error=EPERM",
+	  "this host's own firewall forbids UDP port 4791 to {address}",
+	  { 0 },
+	  "see 'nft list ruleset' on this host, and open UDP port 4791" },
+	{ "C5",
+	  "send_error=*",
+	  "this host cannot send to UDP port 4791 of {address}: {send_error}",
+	  { "an egress filter of this host drops it", "a rule of 'ip rule' rejects it" },
+	  "see 'tc filter show dev {route_interface} egress', 'ip rule' and 'nft list ruleset' on "
+	  "this host" },
+	/* ---- The host answers ---- */
+	{ "B1",
+	  "transport!=iwarp request=8 port=*",
+	  "{address} answers, and no program listens on port {port}",
+	  { 0 },
+	  "start rdma-server there, and use the port that it prints" },
+	{ "B2",
+	  "request=28 udp_other=refused",
+	  "{address} rejects the request (reason 28, consumer defined), and answers UDP to {source}",
+	  { "the program on port {port} listens at another address of that host (--bind)",
+	    "the program on port {port} is no rdma-server of this project",
+	    "it ended before it could say why" },
+	  "see 'rdma resource show cm_id' there, and start rdma-server without --bind" },
+	{ "B3",
+	  "request=28 udp_other=silent",
+	  "{address} rejects the request (reason 28, consumer defined), and no UDP comes back to "
+	  "{source}",
+	  { "that host has no route to {source} over the interface that has {address}",
+	    "the program on port {port} listens at another address of that host (--bind)",
+	    "the program there is no rdma-server of this project" },
+	  "see 'ip route get {source} from {address}' there; " ASK_THERE },
+	{ "B4",
+	  "request=10",
+	  "{address} has rejected two requests as stale connections (reason 10)",
+	  { 0 },
+	  "try again in a minute" },
+	{ "B5",
+	  "transport=iwarp request=refused udp_roce=refused",
+	  "{address} answers TCP, and no program listens on port {port}",
+	  { 0 },
+	  "start rdma-server there, and use the port that it prints" },
+	{ "B5",
+	  "transport=iwarp request=refused",
+	  "{address} answers TCP, and nobody accepts iWARP on port {port}",
+	  { "no program listens on this port", "that host uses RoCE, and this one iWARP" },
+	  "see 'rdma link' there; start rdma-server there, and use the port that it prints" },
+	/* ---- The host is silent ---- */
+	{ "C1",
+	  "request=silent tos!=0 plain=8|refused|28",
+	  "{address} answers packets with type of service 0, and none with {tos}",
+	  { 0 },
+	  "see how the network treats this class (QoS, access lists), or leave --tos out" },
+	{ "C2",
+	  "transport=roce request=silent control=8",
+	  "{address} answers connect requests, and the program on port {port} does not",
+	  { 0 },
+	  "see 'rdma resource show cm_id' and 'ps -o stat PROCESS' there: T is stopped" },
+	{ "C2",
+	  "transport=iwarp request=silent control=refused",
+	  "{address} answers TCP, and port {port} does not",
+	  { "the program on this port is stopped or busy", "a firewall drops this port" },
+	  "see 'rdma resource show cm_id', 'ps -o stat PROCESS' (T is stopped) and 'nft list "
+	  "ruleset' there" },
+	{ "C3",
+	  "neighbour=failed",
+	  "nobody on the network of {route_interface} answers for {next_hop}",
+	  { "that host is down, or its link is", "no host has this address",
+	    "that host has no route back to {source}" },
+	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
+	{ "C6",
+	  ROCE_SILENT "udp_roce=prohibited",
+	  "{udp_from} forbids UDP port 4791 of {address}: its firewall",
+	  { 0 },
+	  "open UDP port 4791 on {udp_from} ('nft list ruleset')" },
+	{ "C7",
+	  ROCE_SILENT "udp_roce=refused",
+	  "{address} is up, and takes no RoCE: its UDP port 4791 is closed",
+	  { "it has no RoCE device, or one of iWARP",
+	    "its Soft-RoCE is behind a VRF, or outside of the first network namespace",
+	    "its firewall rejects UDP port 4791" },
+	  "see 'rdma link' there; " ASK_THERE },
+	{ "C9",
+	  ROCE_SILENT "udp_roce=silent udp_other=refused",
+	  "UDP port 4791 of {address} answers nothing, and another port is refused: the host is up, "
+	  "and RoCE packets vanish",
+	  { "a firewall of one of the hosts, or between them, drops UDP port 4791",
+	    "no RoCE device is on the interface that takes the packets there (bridge, bond, two "
+	    "interfaces in one subnet)",
+	    "addresses are translated on the way (NAT)" },
+	  ASK_THERE },
+	{ "C9",
+	  "transport=iwarp request=silent control=silent udp_other=refused",
+	  "TCP port {port} of {address} answers nothing, and a UDP port is refused: the host is up, "
+	  "and TCP packets vanish",
+	  { "a firewall of one of the hosts, or between them, drops TCP",
+	    "addresses are translated on the way (NAT)" },
+	  ASK_THERE },
+	{ "C10",
+	  "request=silent neighbour=resolved udp_other=silent",
+	  "{next_hop} has a hardware address, and no packet of {address} comes back",
+	  { "a firewall drops all that it does not know",
+	    "that host has no route back to {source}, or another interface takes it",
+	    "another host has this address, or hardware address" },
+	  "see 'ip neighbour show {next_hop}'; " ASK_THERE },
+};
+
+const struct rule *reach_rule(size_t index)
+{
+	return index < sizeof(rules) / sizeof(rules[0]) ? &rules[index] : NULL;
+}
+
+/* Return the text of the fact whose name is the `size` characters of `name`; NULL: there is none.
+ */
+static const char *find_fact(const struct evidence *evidence, const char *name, size_t size)
+{
+	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
+		if (strlen(evidence_name(fact)) == size &&
+		    !strncmp(evidence_name(fact), name, size))
+			return evidence_get(evidence, fact);
+	}
+	return NULL;
+}
+
+/* Return true if one of the values, `size` characters, is `text`. */
+static bool is_one_of(const char *text, const char *values, size_t size)
+{
+	for (const char *end = values + size, *value = values; value < end;) {
+		size_t length = strcspn(value, "| ");
+
+		if (length == strlen(text) && !strncmp(value, text, length))
+			return true;
+		value += length + 1;
+	}
+	return false;
+}
+
+/* Return true if a word of a condition holds. */
+static bool word_holds(const struct evidence *evidence, const char *word, size_t size)
+{
+	size_t name = strcspn(word, "!=");
+	bool differs = word[name] == '!';
+	const char *value = word + name + 1 + differs;
+	size_t length = size - (size_t)(value - word);
+	const char *text = find_fact(evidence, word, name);
+
+	if (!text || !*text)
+		return false;
+	if (*value == '*')
+		return true;
+	if (*value == '@') {
+		value = find_fact(evidence, value + 1, length - 1);
+		if (!value || !*value)
+			return false;
+		length = strlen(value);
+	}
+	return is_one_of(text, value, length) != differs;
+}
+
+static bool rule_holds(const struct evidence *evidence, const struct rule *rule)
+{
+	for (const char *word = rule->condition; *word;) {
+		size_t size = strcspn(word, " ");
+
+		if (!word_holds(evidence, word, size))
+			return false;
+		word += size;
+		word += strspn(word, " ");
+	}
+	return true;
+}
+
+const struct rule *reach_judge(const struct evidence *evidence)
+{
+	for (size_t i = 0; reach_rule(i); i++) {
+		if (rule_holds(evidence, reach_rule(i)))
+			return reach_rule(i);
+	}
+	return NULL;
+}
+
+/* Append a text of a rule with the facts that it names. */
+static void expand(const struct evidence *evidence, const char *text, struct strbuf *buf)
+{
+	while (*text) {
+		size_t plain = strcspn(text, "{");
+		const char *fact;
+
+		strbuf_addf(buf, "%.*s", (int)plain, text);
+		text += plain;
+		if (!*text)
+			break;
+		fact = find_fact(evidence, text + 1, strcspn(text + 1, "}"));
+		strbuf_addf(buf, "%s", fact && *fact ? fact : "?");
+		text += strcspn(text, "}") + 1;
+	}
+}
+
+/* ---- Findings ---- */
+
+/* Add the rule, the facts that are known, and the causes to the latest finding. */
+static void add_objects(struct findings *findings, const struct evidence *evidence,
+			const struct rule *rule)
+{
+	struct json_object *facts = json_object_new_object(), *causes = json_object_new_array();
+
+	json_add_text(findings->latest, "rule", rule ? rule->name : NULL);
+	for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
+		if (evidence_get(evidence, fact)[0])
+			json_add_text(facts, evidence_name(fact), evidence_get(evidence, fact));
+	}
+	json_object_object_add(findings->latest, "evidence", facts);
+	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
+		struct strbuf cause = { 0 };
+
+		expand(evidence, rule->causes[i], &cause);
+		json_object_array_add(causes, json_object_new_string(cause.text));
+	}
+	json_object_object_add(findings->latest, "causes", causes);
+}
+
+bool reach_report(struct findings *findings, const struct evidence *evidence)
+{
+	const struct rule *rule = reach_judge(evidence);
+
+	expand(evidence,
+	       rule ? rule->text
+		    : "{address} was not reached, and no rule of rdma-pair(7) explains it",
+	       &findings->found);
+	for (size_t i = 0; rule && i < MAX_CAUSES && rule->causes[i]; i++) {
+		strbuf_addf(&findings->found, "%s", i ? "; " : "; one of: ");
+		expand(evidence, rule->causes[i], &findings->found);
+	}
+	if (rule)
+		strbuf_addf(&findings->found, " (%s)", rule->name);
+	expand(evidence, rule ? rule->advice : ASK_THERE, &findings->advice);
+	if (rule) /* the cause counts for more than the symptom */
+		findings->first_failure.length = 0;
+	findings_report(findings, "reach", false);
+	add_objects(findings, evidence, rule);
+	return rule;
+}
+
+void reach_report_text(struct findings *findings, const struct evidence *evidence, bool good)
+{
+	findings_report(findings, "reach", good);
+	add_objects(findings, evidence, NULL);
+}
+
+void reach_report_good(struct findings *findings, const struct evidence *evidence)
+{
+	bool iwarp = !strcmp(evidence_get(evidence, FACT_transport), "iwarp");
+
+	expand(evidence,
+	       iwarp ? "{address} answers TCP (it refuses port {control_port}); iWARP is not "
+		       "established"
+		     : "{address} answers connect requests (it rejects port {control_port}): "
+		       "the way leads there and back",
+	       &findings->found);
+	reach_report_text(findings, evidence, true);
+}
+
+void reach_report_listeners(struct findings *findings, const struct evidence *evidence)
+{
+	const char *listeners = evidence_get(evidence, FACT_listeners);
+
+	if (!*listeners)
+		return;
+	strbuf_addf(&findings->found, "on this host ");
+	if (strcmp(listeners, "none") != 0)
+		strbuf_addf(&findings->found, "listens: %s", listeners);
+	else
+		strbuf_addf(&findings->found, "no RDMA program listens");
+	if (evidence_get(evidence, FACT_requests_received)[0])
+		expand(evidence, "; {requests_received} connect requests have arrived",
+		       &findings->found);
+	if (strtoll(evidence_get(evidence, FACT_requests_answered), NULL, 10) <
+	    strtoll(evidence_get(evidence, FACT_requests_received), NULL, 10))
+		expand(evidence, ", {requests_answered} were answered", &findings->found);
+	if (evidence_get(evidence, FACT_stopped)[0])
+		expand(evidence, "continue it: 'kill -CONT {stopped}'", &findings->advice);
+	reach_report_text(findings, evidence, true);
+}

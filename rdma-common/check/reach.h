@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules that name why no connection stands: a table of condition, text, causes and advice. The
+ * first rule whose condition holds is the finding. Pure, but for reach_report().
+ *
+ * Threads: the main thread.
+ */
+#ifndef RDMA_COMMON_REACH_H
+#define RDMA_COMMON_REACH_H
+
+#include "evidence.h"
+#include "findings.h"
+
+#define MAX_CAUSES 3
+
+/*
+ * A rule. Its letters are those of rdma-pair(7), and stay. In the texts {name} stands for a fact.
+ * Causes are listed with the likeliest first; none: the text is the cause.
+ */
+struct rule {
+	const char *name;
+	/*
+	 * Words that all have to hold: name=value or name!=value. Several values are separated by
+	 * '|', '*' is any value, and '@name' is the value of another fact. A word about a fact that
+	 * is not known does not hold.
+	 */
+	const char *condition;
+	const char *text;
+	const char *causes[MAX_CAUSES];
+	const char *advice;
+};
+
+/* Return rule number `index` of the table, NULL behind the last one. */
+const struct rule *reach_rule(size_t index);
+
+/* Return the first rule that holds; NULL: none does. */
+const struct rule *reach_judge(const struct evidence *evidence);
+
+/*
+ * Report the first rule that holds, or that none does, as a finding that is not good. Return true
+ * if one holds.
+ */
+bool reach_report(struct findings *findings, const struct evidence *evidence);
+
+/* Report findings->found as a finding of the step, with the facts, and without a rule. */
+void reach_report_text(struct findings *findings, const struct evidence *evidence, bool good);
+
+/* Report that the address answers, and the facts that show it. */
+void reach_report_good(struct findings *findings, const struct evidence *evidence);
+
+/* Report the listeners on this host, and if connect requests have arrived: for the other host's
+ * check. */
+void reach_report_listeners(struct findings *findings, const struct evidence *evidence);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text for the reasons that the connection manager, the kernel or the libraries give if no
+ * connection can be set up. Pure: nothing is read or asked here. Every string is static.
+ *
+ * Threads: any.
+ */
+#ifndef RDMA_COMMON_REASONS_H
+#define RDMA_COMMON_REASONS_H
+
+#include <stdbool.h>
+
+/*
+ * Reasons to reject a connect request over InfiniBand and RoCE, as the status of the event
+ * RDMA_CM_EVENT_REJECTED (InfiniBand Architecture Specification, volume 1, 12.6.7.2). Over iWARP
+ * the status is a negative errno value.
+ */
+enum rejection {
+	REJECTION_INVALID_SERVICE_ID = 8,
+	REJECTION_STALE_CONNECTION = 10,
+	REJECTION_CONSUMER_DEFINED = 28,
+};
+
+/* Return the name of a rejection reason; NULL: it is not known, or 0. */
+const char *rejection_describe(int status);
+
+/* Return what to check or to change after a rejection without a hello. */
+const char *rejection_advice(int status);
+
+/*
+ * Return what an error of ibv_reg_mr(3), or of a call that creates an object of the device, means;
+ * NULL: no more than strerror(3) says. The rdma cgroup answers EAGAIN for every object
+ * (rdmacg_try_charge() in the kernel), and so does mlx5 that has no more
+ * (MLX5_CMD_STAT_NO_RES_ERR).
+ */
+const char *shortage_advice(int error);
+
+/*
+ * Return what an error means that librdmacm reports while it opens the device of an address; NULL:
+ * the rdma cgroup causes no such error.
+ */
+const char *cgroup_advice(int error);
+
+/*
+ * Return what to change where librdmacm finds no device. `present`: sysfs has one. `openable`: this
+ * process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device to
+ * one network namespace.
+ */
+const char *missing_device_advice(bool present, bool openable, bool exclusive);
+
+#endif

@@ -1,0 +1,314 @@
+# 'rdma-client --check' where no connection stands: the rule that names the cause, between two hosts.
+# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # variables come from and go to bats and helpers.bash
+
+load helpers
+
+# Seconds for a request that nothing answers: the kernel sends it again after four.
+SILENT=6
+
+# check STATUS ARGUMENT...: on host b, or on $host; ends with STATUS, and nothing goes to standard error.
+check() {
+	on "${host:-b}" "$PROGRAMS/rdma-client" -t "${limit:-$LIMIT}" --check --duration 0 "${@:2}"
+	expect "$1"
+	[ -z "$stderr" ]
+}
+
+# says LINE: as a whole line of the output, an extended regular expression.
+says() {
+	grep -E -x -q -e "$1" <<<"$output"
+}
+
+# names RULE TEXT: the cause is this rule's, with TEXT, an extended regular expression; and an arrow says what to do. Nothing
+# is called ready, and no cause is stated that another rule has.
+names() {
+	says "reach       $2 \($1\)"
+	[ "$(grep -c '^reach .*([LBC][0-9]*)$' <<<"$output")" -eq 1 ]
+	grep -A 1 "^reach .*($1)\$" <<<"$output" | grep -q '^  -> '
+	[[ $output != *Ready* ]]
+}
+
+# well ARGUMENT...: a healthy path: status 0, and no arrow.
+well() {
+	check 0 "$@"
+	[[ $output != *"  -> "* ]]
+	says "reach       .* answers (connect requests|TCP) .*"
+	[[ $output == *$'\nReady.'* ]]
+}
+
+# rule HOST ARGUMENT...: ip(8) rules for what the host sends and receives; rules for local addresses come later then.
+rule() {
+	# shellcheck disable=SC2016 # expanded on the host
+	lab run "$1" sh -e -c 'for family in -4 -6; do
+			ip $family rule show | grep -q "^100:" || { ip $family rule add pref 100 lookup local; ip $family rule del pref 0; }
+		done
+		echo 0 >/proc/sys/net/ipv4/tcp_early_demux' -
+	lab run "$1" ip "${@:2}"
+}
+
+# restore_rules: ends what rule() has changed, on both hosts.
+restore_rules() {
+	local host
+	for host in a b; do
+		# shellcheck disable=SC2016 # expanded on the host
+		lab run "$host" sh -c 'for family in -4 -6; do
+				if ip $family rule show | grep -q "^100:"; then
+					ip $family rule add pref 0 lookup local
+					ip $family rule del pref 100
+				fi
+				while ip $family rule del pref 50; do :; done
+			done 2>/dev/null
+			echo 0 >/proc/sys/net/ipv4/conf/eth0/forwarding
+			echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
+	done
+}
+
+@test "a healthy path has no arrow, over either family; nor if all but RoCE is dropped" {
+	well 192.0.2.1
+	well fd00::1
+	[ "$LAB_TRANSPORT" != siw ] || return 0
+	repair=restore_rules
+	rule a rule add pref 50 iif eth0 ipproto tcp blackhole
+	rule a rule add pref 50 iif eth0 ipproto icmp blackhole
+	rule a rule add pref 50 iif eth0 ipproto udp dport 1-4790 blackhole
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4792-65534 blackhole
+	well 192.0.2.1
+}
+
+@test "B1, B5: nobody listens on the port, over either family; and on its host no program listens at all" {
+	local name text
+	for name in 192.0.2.1 fd00::1; do
+		check 4 "$name" 4711
+		if [ "$LAB_TRANSPORT" = siw ]; then
+			names B5 "$name answers TCP, and nobody accepts iWARP on port 4711; one of: .*"
+		else
+			names B1 "$name answers, and no program listens on port 4711"
+			[[ $output != *"a program listens there"* ]]
+		fi
+	done
+	host=a check 0 192.0.2.2
+	says "reach       on this host no RDMA program listens(; .*)?"
+}
+
+# bats test_tags=roce,slow
+@test "B2: the program listens at another address; its host says at which" {
+	repair="lab run a ip address del 192.0.2.77/24 dev eth0"
+	lab run a ip address add 192.0.2.77/24 dev eth0
+	start_server --bind 192.0.2.1 write
+	check 4 192.0.2.77 "$port"
+	names B2 "192.0.2.77 rejects the request \(reason 28, consumer defined\), and answers UDP to 192.0.2.2; one of: the program on port $port listens at another address of that host \(--bind\); .*"
+	host=a check 0 192.0.2.2
+	says "reach       on this host listens: rdma-server \(process [0-9]+\) on port $port of 192.0.2.1; .*"
+}
+
+with_addresses() {
+	lab run b ip address flush dev eth0
+	lab run b ip address add 192.0.2.2/24 dev eth0
+	lab run b ip address add fd00::2/64 dev eth0 nodad
+}
+
+# bats test_tags=roce,slow
+@test "B3: the server's host has no route back; the client's address is unknown there" {
+	repair=with_addresses
+	start_server write
+	lab run b ip address add 198.51.100.5/24 dev eth0
+	lab run b ip address del 192.0.2.2/24 dev eth0
+	lab run b ip route add 192.0.2.0/24 dev eth0 src 198.51.100.5
+	check 4 192.0.2.1 "$port"
+	names B3 "192.0.2.1 rejects the request \(reason 28, consumer defined\), and no UDP comes back to 198.51.100.5; one of: that host has no route to 198.51.100.5 over the interface that has 192.0.2.1; .*"
+	host=a check 3 198.51.100.5
+	names L6 "there is no route to 198.51.100.5 \(ENETUNREACH\)"
+}
+
+@test "C2: the program on the port is stopped; its host says which" {
+	local process
+	start_server write
+	process=$(lab run a pidof rdma-server)
+	lab run a kill -STOP "$process"
+	limit=$SILENT check 5 192.0.2.1 "$port"
+	if [ "$LAB_TRANSPORT" = siw ]; then
+		names C2 "192.0.2.1 answers TCP, and port $port does not; one of: .*"
+	else
+		names C2 "192.0.2.1 answers connect requests, and the program on port $port does not"
+		[[ $output != *firewall* ]]
+	fi
+	host=a check 0 192.0.2.2
+	says "reach       on this host listens: rdma-server \(process $process, stopped\) on port $port of every address.*"
+	says "  -> continue it: 'kill -CONT $process'"
+	lab run a kill -CONT "$process"
+}
+
+# bats test_tags=slow
+@test "C3: nobody has the address" {
+	limit=$SILENT check 3 192.0.2.99
+	names C3 "nobody on the network of eth0 answers for 192.0.2.99; one of: .*"
+	[[ $output != *firewall* ]]
+}
+
+# bats test_tags=slow
+@test "C3: nobody has the IPv6 address" {
+	limit=$SILENT check 3 fd00::99
+	names C3 "nobody on the network of eth0 answers for fd00::99; one of: .*"
+}
+
+# bats test_tags=slow
+@test "C3: the server's link is down; its host says that there is no route" {
+	repair="lab run a sh -c 'ip link set eth0 up; ip address replace 192.0.2.1/24 dev eth0; ip address replace fd00::1/64 dev eth0 nodad'"
+	lab run a ip link set eth0 down
+	lab run b ip neighbour flush dev eth0
+	limit=$SILENT check 3 192.0.2.1
+	names C3 "nobody on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
+	host=a check 3 192.0.2.2
+	names L6 "there is no route to 192.0.2.2 \(ENETUNREACH\)"
+	lab run a ip link set eth0 up
+	lab run a ip address replace fd00::1/64 dev eth0 nodad
+}
+
+# bats test_tags=slow
+@test "L6: there is no route" {
+	check 3 203.0.113.9
+	names L6 "there is no route to 203.0.113.9 \(ENETUNREACH\)"
+	check 3 2001:db8::9
+	names L6 "there is no route to 2001:db8::9 \(ENETUNREACH\)"
+}
+
+# bats test_tags=slow
+@test "L6: a route that forbids the address" {
+	repair="lab run b ip route del prohibit 203.0.113.0/24"
+	lab run b ip route add prohibit 203.0.113.0/24
+	check 3 203.0.113.9
+	names L6 "there is no route to 203.0.113.9 \(EACCES\)"
+}
+
+# bats test_tags=roce,slow
+@test "C5: this host forbids UDP port 4791: no request is made" {
+	repair=restore_rules
+	rule b rule add pref 50 ipproto udp dport 4791 prohibit
+	check 3 192.0.2.1
+	names C5 "this host cannot send to UDP port 4791 of 192.0.2.1: EACCES; one of: .*"
+	rule b -6 rule add pref 50 ipproto udp dport 4791 prohibit
+	check 3 fd00::1
+	names C5 "this host cannot send to UDP port 4791 of fd00::1: EACCES; one of: .*"
+}
+
+# bats test_tags=roce,slow
+@test "C6: a firewall says that UDP port 4791 is forbidden" {
+	repair=restore_rules
+	lab run a sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/forwarding'
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 prohibit
+	limit=$SILENT check 5 192.0.2.1
+	names C6 "192.0.2.1 forbids UDP port 4791 of 192.0.2.1: its firewall"
+}
+
+# without_roce COMMAND...: host a without its device, and afterwards with it.
+with_roce() {
+	lab run a rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
+}
+
+# bats test_tags=roce,slow
+@test "C9, L1: the server's host has no RDMA device, but Soft-RoCE is loaded; it says so itself" {
+	repair=with_roce
+	lab run a rdma link del rdma0
+	limit=$SILENT check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing, and another port is refused: the host is up, and RoCE packets vanish; one of: .*; no RoCE device is on the interface .*"
+	host=a check 3 192.0.2.2
+	names L1 "this host, or this network namespace, has no RDMA device"
+}
+
+# bats test_tags=roce,slow
+@test "C9: UDP port 4791 is dropped at the server's host, over either family; no request has arrived there" {
+	local name
+	repair=restore_rules
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
+	rule a -6 rule add pref 50 iif eth0 ipproto udp dport 4791 blackhole
+	start_server write
+	for name in 192.0.2.1 fd00::1; do
+		limit=$SILENT check 5 "$name" "$port"
+		names C9 "UDP port 4791 of $name answers nothing, and another port is refused: the host is up, and RoCE packets vanish; one of: a firewall .*"
+		limit=$SILENT check 5 "$name"
+		names C9 "UDP port 4791 of $name answers nothing.*"
+	done
+	limit=$SILENT host=a check 5 192.0.2.2
+	names C9 "UDP port 4791 of 192.0.2.2 answers nothing.*"
+	says "reach       on this host listens: rdma-server .*"
+}
+
+# bats test_tags=roce,slow
+@test "C9: the answers are dropped at the client's host: requests have arrived at the server's" {
+	repair=restore_rules
+	rule b rule add pref 50 from 192.0.2.1 ipproto udp dport 4791 blackhole
+	limit=$SILENT check 5 192.0.2.1
+	names C9 "UDP port 4791 of 192.0.2.1 answers nothing.*"
+	limit=$SILENT host=a check 5 192.0.2.2
+	says "reach       on this host no RDMA program listens; [1-9][0-9]* connect requests have arrived.*"
+}
+
+# bats test_tags=slow
+@test "C10: every UDP and TCP packet from the client is dropped" {
+	repair=restore_rules
+	rule a rule add pref 50 iif eth0 ipproto udp blackhole
+	rule a rule add pref 50 iif eth0 ipproto tcp blackhole
+	lab run b ip neighbour flush dev eth0
+	start_server write
+	limit=$SILENT check 5 192.0.2.1 "$port"
+	names C10 "192.0.2.1 has a hardware address, and no packet of 192.0.2.1 comes back; one of: .*"
+}
+
+# bats test_tags=slow
+@test "C9, C10 over iWARP: every TCP packet is dropped" {
+	[ "$LAB_TRANSPORT" = siw ] || skip "RoCE uses UDP"
+	repair=restore_rules
+	start_server write
+	rule a rule add pref 50 iif eth0 ipproto tcp blackhole
+	limit=$SILENT check 5 192.0.2.1 "$port"
+	names C9 "TCP port $port of 192.0.2.1 answers nothing, and a UDP port is refused: the host is up, and TCP packets vanish; one of: .*"
+}
+
+# bats test_tags=roce,slow
+@test "C1: packets of one class are dropped" {
+	repair=restore_rules
+	rule a rule add pref 50 iif eth0 ipproto udp dport 4791 tos 0x10 blackhole
+	limit=$SILENT check 5 --tos 0x10 192.0.2.1
+	names C1 "192.0.2.1 answers packets with type of service 0, and none with 16"
+	well 192.0.2.1
+}
+
+# bats test_tags=roce,slow
+@test "L9: the route leads over another interface than the device's" {
+	repair="lab run b ip route del 203.0.113.0/24"
+	lab run b ip route add 203.0.113.0/24 dev lo src 192.0.2.2
+	check 3 203.0.113.9
+	names L9 "the route to 203.0.113.9 leads over lo, and 192.0.2.2 belongs to the RDMA device on eth0"
+}
+
+# bats test_tags=roce,slow
+@test "L4, L5: another network namespace" {
+	on b unshare --net "$PROGRAMS/rdma-client" --check 192.0.2.1
+	expect 3
+	says "reach       .* \((L4|L5|L6)\)"
+	on b unshare --net "$PROGRAMS/rdma-client" --check
+	expect 3
+	names L4 "this is not the first network namespace, and Soft-RoCE of many kernels works in the first one alone"
+}
+
+# bats test_tags=slow
+@test "L2: libibverbs has no driver for the device" {
+	# shellcheck disable=SC2016 # expanded on the host
+	on b unshare --mount sh -c 'mount -t tmpfs none /etc/libibverbs.d; exec "$@"' - "$PROGRAMS/rdma-client" --check
+	expect 3
+	names L2 "the kernel has the RDMA device rdma0, but libibverbs has no driver for it"
+}
+
+# bats test_tags=slow
+@test "L3: the rdma cgroup allows too little" {
+	# shellcheck disable=SC2016 # expanded on the host
+	on b unshare --mount sh -c 'mount -t cgroup2 none /sys/fs/cgroup || exit
+		echo +rdma >/sys/fs/cgroup/cgroup.subtree_control || exit
+		mkdir -p /sys/fs/cgroup/little
+		echo "rdma0 hca_handle=9 hca_object=0" >/sys/fs/cgroup/little/rdma.max || exit
+		echo $$ >/sys/fs/cgroup/little/cgroup.procs
+		"$@"; status=$?
+		echo $$ >/sys/fs/cgroup/cgroup.procs
+		exit "$status"' - "$PROGRAMS/rdma-client" --check 192.0.2.1
+	[ "$status" -ne 0 ]
+	names L3 "the rdma cgroup /sys/fs/cgroup/little allows rdma0 hca_handle=9 hca_object=0; in use: .*"
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Which rule names the cause, on facts as they were recorded between two hosts, and what no rule
+ * may conclude from facts that are missing.
+ */
+#include <json-c/json.h>
+
+#include "rdma-common/check/reach.h"
+
+#include "unit.h"
+
+/* Fill in facts from words: name=value. */
+static struct evidence facts(const char *words)
+{
+	struct evidence evidence = { 0 };
+	char copy[1024], *rest = copy;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *word; (word = strsep(&rest, " "));) {
+		char *name = strsep(&word, "=");
+		enum fact fact = 0;
+
+		while (fact < FACT_COUNT && strcmp(evidence_name(fact), name) != 0)
+			fact++;
+		assert_true(fact < FACT_COUNT);
+		evidence_set(&evidence, fact, "%s", word);
+	}
+	return evidence;
+}
+
+/* Two hosts between which all is well, as seen from the client's over Soft-RoCE. */
+#define ROCE                                                                                    \
+	"address=192.0.2.1 source=192.0.2.2 transport=roce device=rdma0 software=yes "          \
+	"devices=some drivers=some kernel_device=rdma0 first_namespace=yes interface_here=yes " \
+	"device_interface=eth0 route=found own_address=no next_hop=192.0.2.1 tos=0 "
+#define ON_ETH0 \
+	"route_interface=eth0 route_kind=ethernet gid_interface=eth0 gid_kind=plain gid_is_below=yes "
+#define IWARP                                                                                    \
+	"address=192.0.2.1 source=192.0.2.2 transport=iwarp device=rdma0 software=yes "          \
+	"devices=some first_namespace=yes interface_here=yes device_interface=eth0 route=found " \
+	"own_address=no route_interface=eth0 route_kind=ethernet next_hop=192.0.2.1 tos=0 "
+
+struct row {
+	const char *facts;
+	const char *rule; /* NULL: none holds */
+};
+
+static const struct row rows[] = {
+	/* this host */
+	{ "devices=none kernel_device=none drivers=none mode=exclusive", "L1" },
+	{ "devices=none kernel_device=none drivers=none", "L1" },
+	{ "devices=none kernel_device=mlx5_0 drivers=none", "L2" },
+	{ "devices=none kernel_device=mlx5_0 drivers=some error=ENODEV", NULL },
+	{ "devices=none kernel_device=rdma0 drivers=some error=ENODEV cgroup=/x", "L3" },
+	{ ROCE ON_ETH0 "error=EAGAIN cgroup=/sys/fs/cgroup/x", "L3" },
+	{ ROCE ON_ETH0 "error=EPERM cgroup=/sys/fs/cgroup/x", "L3" },
+	{ ROCE ON_ETH0 "error=ENOMEM cgroup=/sys/fs/cgroup/x", NULL },
+	{ ROCE ON_ETH0 "cgroup=/sys/fs/cgroup/x", NULL },
+	{ "devices=some transport=roce software=yes first_namespace=no", "L4" },
+	{ "devices=some transport=roce software=no first_namespace=no interface_here=no", "L5" },
+	{ "devices=some transport=iwarp software=yes first_namespace=no interface_here=no", "L5" },
+	{ "devices=some transport=infiniband interface_here=no", NULL },
+	{ "devices=some transport=roce software=no interface_here=yes", NULL },
+	{ "transport=roce route=ENETUNREACH vrf=red", "L6" },
+	{ "transport=roce route=ENETUNREACH", "L6" },
+	{ "transport=iwarp route=EHOSTUNREACH", "L6" },
+	{ ROCE "route_interface=t0 route_kind=ipip gid_interface=none", "L7" },
+	{ ROCE
+	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=no",
+	  "L8" },
+	{ ROCE
+	  "route_interface=v0 route_kind=ethernet gid_interface=v0 gid_kind=macvlan gid_is_below=no",
+	  "L8" },
+	{ ROCE
+	  "route_interface=v5 route_kind=ethernet gid_interface=v5 gid_kind=vlan gid_is_below=no",
+	  NULL },
+	/* a bond, or a bridge, with a device of its own beside that of the host */
+	{ ROCE
+	  "route_interface=br0 route_kind=ethernet gid_interface=br0 gid_kind=bridge gid_is_below=yes",
+	  NULL },
+	/* that of an adapter may be any interface */
+	{ ROCE
+	  "software=no route_interface=bond0 route_kind=ethernet gid_interface=bond0 gid_kind=bond gid_is_below=no",
+	  NULL },
+	{ ROCE
+	  "route_interface=mgmt route_kind=ethernet gid_interface=eth0 gid_kind=plain gid_is_below=yes",
+	  "L9" },
+	{ ROCE "route_interface=mgmt route_kind=ethernet gid_interface=none", "L9" },
+	{ ROCE
+	  "own_address=yes route_interface=lo route_kind=loopback gid_interface=eth0 gid_kind=plain gid_is_below=yes",
+	  NULL },
+	{ IWARP "gid_interface=none", NULL },
+	/* this host's filters */
+	{ ROCE ON_ETH0 "send_error=EPERM", "C5" },
+	{ ROCE ON_ETH0 "send_error=ENOBUFS", "C5" },
+	/* the host answers */
+	{ ROCE ON_ETH0 "port=4711 request=8 udp_roce=silent udp_other=refused", "B1" },
+	{ ROCE ON_ETH0 "port=4711 request=28 udp_roce=silent udp_other=refused", "B2" },
+	{ ROCE ON_ETH0 "port=4711 request=28 udp_roce=silent udp_other=silent", "B3" },
+	{ ROCE ON_ETH0 "port=4711 request=28", NULL },
+	{ ROCE ON_ETH0 "port=4711 request=10 udp_other=refused", "B4" },
+	{ IWARP "port=4711 request=refused udp_roce=refused udp_other=refused", "B5" },
+	{ IWARP "port=4711 request=refused udp_roce=silent udp_other=refused", "B5" },
+	/* the host is silent */
+	{ ROCE ON_ETH0 "tos=104 request=silent control=silent plain=8", "C1" },
+	{ ROCE ON_ETH0 "tos=0 request=silent control=silent plain=8", NULL },
+	{ ROCE ON_ETH0
+	  "port=4711 request=silent control=8 neighbour=resolved udp_other=refused udp_roce=silent",
+	  "C2" },
+	{ IWARP "port=4711 request=silent control=refused", "C2" },
+	{ ROCE ON_ETH0 "neighbour=failed error=ETIMEDOUT", "C3" },
+	{ ROCE ON_ETH0 "request=silent udp_roce=silent udp_other=silent neighbour=failed", "C3" },
+	{ ROCE ON_ETH0 "request=silent udp_roce=prohibited udp_from=192.0.2.1 udp_other=refused",
+	  "C6" },
+	{ ROCE ON_ETH0 "request=silent udp_roce=refused udp_other=refused", "C7" },
+	{ ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=refused",
+	  "C9" },
+	{ IWARP "port=4711 request=silent control=silent neighbour=resolved udp_other=refused",
+	  "C9" },
+	{ ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=silent",
+	  "C10" },
+	{ IWARP "port=4711 request=silent control=silent neighbour=resolved udp_other=silent",
+	  "C10" },
+	{ ROCE ON_ETH0 "request=silent udp_roce=silent", NULL },
+	{ ROCE ON_ETH0 "request=failed udp_roce=silent udp_other=refused", NULL },
+	/* nothing is known */
+	{ "address=192.0.2.1", NULL },
+	{ "address=192.0.2.1 request=silent", NULL },
+};
+
+TEST(recorded_facts_have_the_rule_that_names_their_cause)
+{
+	for (size_t i = 0; i < ENTRIES(rows); i++) {
+		const struct evidence evidence = facts(rows[i].facts);
+		const struct rule *rule = reach_judge(&evidence);
+
+		if (!rule != !rows[i].rule || (rule && strcmp(rule->name, rows[i].rule) != 0))
+			fail_msg("%s: %s instead of %s", rows[i].facts, rule ? rule->name : "none",
+				 rows[i].rule ? rows[i].rule : "none");
+	}
+}
+
+TEST(every_rule_is_the_finding_of_a_row)
+{
+	for (size_t i = 0; reach_rule(i); i++) {
+		bool found = false;
+
+		for (size_t j = 0; j < ENTRIES(rows) && !found; j++) {
+			const struct evidence evidence = facts(rows[j].facts);
+
+			found = reach_judge(&evidence) == reach_rule(i);
+		}
+		if (!found)
+			fail_msg("no row has rule %s: %s", reach_rule(i)->name,
+				 reach_rule(i)->condition);
+	}
+}
+
+/* A rule is about facts that are known: each of them is needed. */
+TEST(a_missing_fact_lets_no_rule_hold)
+{
+	for (size_t i = 0; i < ENTRIES(rows); i++) {
+		struct evidence evidence = facts(rows[i].facts);
+		const struct rule *rule = reach_judge(&evidence);
+
+		for (const char *word = rule ? rule->condition : ""; *word;) {
+			size_t name = strcspn(word, "!=");
+
+			evidence = facts(rows[i].facts);
+			for (enum fact fact = 0; fact < FACT_COUNT; fact++) {
+				if (strlen(evidence_name(fact)) == name &&
+				    !strncmp(evidence_name(fact), word, name))
+					evidence_set(&evidence, fact, "%s", "");
+			}
+			assert_ptr_not_equal(reach_judge(&evidence), rule);
+			word += strcspn(word, " ");
+			word += strspn(word, " ");
+		}
+	}
+}
+
+/* Return the finding of these facts, as an object. */
+static struct json_object *report(const char *words)
+{
+	static struct console console;
+	const struct evidence evidence = facts(words);
+	struct findings findings;
+
+	console_init(&console, true);
+	findings_init(&findings, &console, true);
+	reach_report(&findings, &evidence);
+	json_object_get(findings.latest);
+	json_object_put(findings.all);
+	return findings.latest;
+}
+
+static void assert_text(struct json_object *finding, const char *key, const char *text)
+{
+	struct json_object *value;
+
+	assert_true(json_object_object_get_ex(finding, key, &value));
+	if (text)
+		assert_string_equal(json_object_get_string(value), text);
+	else
+		assert_null(value);
+}
+
+TEST(a_finding_has_the_facts_and_at_most_three_causes)
+{
+	struct json_object *finding = report(
+		ROCE ON_ETH0 "request=silent neighbour=resolved udp_roce=silent udp_other=refused");
+	struct json_object *value, *fact;
+
+	assert_text(finding, "rule", "C9");
+	assert_text(finding, "advice", "run 'rdma-client --check 192.0.2.2' on that host");
+	assert_true(json_object_object_get_ex(finding, "causes", &value));
+	assert_int_equal(json_object_array_length(value), 3);
+	assert_true(json_object_object_get_ex(finding, "evidence", &value));
+	assert_true(json_object_object_get_ex(value, "udp_other", &fact));
+	assert_string_equal(json_object_get_string(fact), "refused");
+	assert_false(json_object_object_get_ex(value, "vrf", &fact));
+	json_object_put(finding);
+	finding = report("address=192.0.2.1 source=192.0.2.2");
+	assert_text(finding, "rule", NULL);
+	assert_text(finding, "text",
+		    "192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it");
+	assert_true(json_object_object_get_ex(finding, "causes", &value));
+	assert_int_equal(json_object_array_length(value), 0);
+	json_object_put(finding);
+}
+
+/* Every text stands for something, and names no fact that is missing. */
+TEST(texts_name_only_facts_that_are_known)
+{
+	for (size_t i = 0; i < ENTRIES(rows); i++) {
+		struct json_object *finding, *value;
+
+		if (!rows[i].rule)
+			continue;
+		finding = report(rows[i].facts);
+		assert_true(json_object_object_get_ex(finding, "text", &value));
+		if (strchr(json_object_get_string(value), '?') &&
+		    !strstr("L3 L4 L5 L6", rows[i].rule))
+			fail_msg("%s: %s", rows[i].facts, json_object_get_string(value));
+		assert_null(strchr(json_object_get_string(value), '{'));
+		assert_true(json_object_object_get_ex(finding, "advice", &value));
+		assert_null(strchr(json_object_get_string(value), '{'));
+		json_object_put(finding);
+	}
+}
+
+RUN_TESTS(NULL, NULL)
