@@ -33,6 +33,7 @@ struct client {
 	enum status status;             /* STATUS_LOCAL_FAILURE if a session could not be started */
 	unsigned int retries; /* number of stale connections that may still be tried again */
 	bool settled; /* a server of this project has answered, or no address can: try no other */
+	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds()) */
 };
 
 /* Parse read|write ADDRESS PORT, or with --check optional words ADDRESS and PORT. */
@@ -383,6 +384,12 @@ static void wait_for_sessions(struct client *client)
 	int64_t deadline;
 
 	while ((deadline = next_deadline(engine)) >= 0) {
+		if (now_milliseconds() >= client->stop_time) {
+			client->stop_time = INT64_MAX;
+			engine_notify(engine, NOTIFY_INTERRUPTED);
+		}
+		if (deadline > client->stop_time)
+			deadline = client->stop_time;
 		switch (engine_wait(engine, deadline, &event, &ended)) {
 		case WAKEUP_CM_EVENT:
 			handle_client_event(client, &event);
@@ -493,7 +500,7 @@ static enum status try_addresses(struct client *client, const struct addrinfo *a
 static enum status run_client(struct engine *engine)
 {
 	const struct options *options = engine->options;
-	struct client client = { .engine = engine, .options = options };
+	struct client client = { .engine = engine, .options = options, .stop_time = INT64_MAX };
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
 
@@ -535,7 +542,8 @@ static void run_check_sessions(struct probe *probe, void *argument)
 				 .options = &probe->session,
 				 .parameters = probe->parameters,
 				 .address = probe->path->address,
-				 .sources = probe->path->sources };
+				 .sources = probe->path->sources,
+				 .stop_time = probe->stop_time };
 	struct connection *connection;
 
 	wait_until(engine, probe->start);

@@ -288,6 +288,7 @@ static struct options options_for(const struct server *server, const struct peer
 		options.operation = (enum operation)hello->operation;
 	if (!checks)
 		return options;
+	options.check = true;
 	options.iterations = options.interval_seconds = 0;
 	options.duration_seconds = sends_back ? hello->seconds : 0;
 	options.verify_all = false;

@@ -56,6 +56,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->setup_refusal = REFUSAL_SETUP; /* unless a step knows more */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
+	connection->log.options = connection->options; /* status lines of a check are traces */
 	if (!alone)
 		snprintf(connection->log.prefix, sizeof(connection->log.prefix), "[%u] ",
 			 connection->number);
@@ -661,11 +662,9 @@ static enum status judge_rate(struct connection *connection, enum status status)
 			     "--min-rate cannot be applied: with the client's --one-way this side "
 			     "performs no operation; give --min-rate to the client");
 	else if (rate < wanted)
-		record_cause(
-			connection, CAUSE_RATE,
-			"slower than --min-rate: %.6g Gbit/s instead of %.6g; the contents are "
-			"right",
-			rate / 1e9, wanted / 1e9);
+		record_cause(connection, CAUSE_RATE,
+			     "slower than --min-rate: %s instead of %s; the contents are right",
+			     rate_describe(rate).text, rate_describe(wanted).text);
 	else
 		return STATUS_SUCCESS;
 	return STATUS_TOO_SLOW;

@@ -124,6 +124,45 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	read_folder(counters, "%s/ports/%u/hw_counters", device, port);
 }
 
+/*
+ * Counters of lost packets. A responder counts a gap in the sequence numbers and answers with a
+ * NAK, which the requester counts (InfiniBand Architecture Specification, 9.7.5.2.8 and 9.9.2.1).
+ * rxe counts a retry for each NAK as well.
+ */
+static const struct loss_counter {
+	const char *name;
+	size_t field; /* offset in struct losses */
+} loss_counters[] = {
+	{ "out_of_seq_request", offsetof(struct losses, incoming) }, /* rdma_rxe */
+	{ "rcvd_seq_err", offsetof(struct losses, outgoing) },
+	{ "completer_retry_err", offsetof(struct losses, either) },
+	{ "out_of_sequence", offsetof(struct losses, incoming) }, /* mlx5 */
+	{ "packet_seq_err", offsetof(struct losses, outgoing) },
+	{ "implied_nak_seq_err", offsetof(struct losses, either) },
+	{ "local_ack_timeout_err", offsetof(struct losses, either) },
+	{ "oos_drop_count", offsetof(struct losses, incoming) }, /* bnxt_re */
+	{ "seq_err_naks_rcvd", offsetof(struct losses, outgoing) },
+	{ "to_retransmits", offsetof(struct losses, either) },
+	{ "missing_resp", offsetof(struct losses, either) },
+	{ "tcpRetransSegs", offsetof(struct losses, outgoing) }, /* irdma and cxgb4 */
+	{ "ip4RetransSegs", offsetof(struct losses, outgoing) },
+	{ "ip6RetransSegs", offsetof(struct losses, outgoing) },
+};
+
+struct losses counters_losses(const struct counters *growth)
+{
+	uint64_t nak_retries = growth->values[number_of("rcvd_seq_err")];
+	struct losses losses = { 0 };
+
+	for (size_t i = 0; i < sizeof(loss_counters) / sizeof(loss_counters[0]); i++) {
+		uint64_t *sum = (void *)((char *)&losses + loss_counters[i].field);
+
+		*sum += growth->values[number_of(loss_counters[i].name)];
+	}
+	losses.either -= nak_retries < losses.either ? nak_retries : losses.either;
+	return losses;
+}
+
 struct counters counters_growth(const struct counters *before, const struct counters *after)
 {
 	struct counters growth = { .any = before->any && after->any };

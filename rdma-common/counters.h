@@ -43,6 +43,15 @@ void counters_keep_latest(struct counters *latest, const struct counters *other)
 /* Return the sum of the error counters that have grown. */
 uint64_t counters_errors(const struct counters *growth);
 
+/* Packets that were lost, by what a port has counted. */
+struct losses {
+	uint64_t incoming; /* gaps in what the port received */
+	uint64_t outgoing; /* the peer's answers about gaps, and retransmitted TCP segments */
+	uint64_t either;   /* other retransmissions: a packet or its acknowledgement was lost */
+};
+
+struct losses counters_losses(const struct counters *growth);
+
 /* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty: no counter has grown. */
 struct strbuf counters_describe(const struct counters *growth);
 

@@ -28,7 +28,7 @@ struct log {
 
 /*
  * Print one status line: on standard output, or on standard error if --json, --check or --output
- * takes standard output. In a session of --check a status line is a trace.
+ * takes standard output. In a session of --check, on either side, a status line is a trace.
  */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -575,7 +575,8 @@ enum status negotiate(const struct options *options, const struct session_parame
 				   "the server accepted with a hello that does not fit: "
 				   "operation %u, %" PRIu64 " bytes",
 				   hello->operation, hello->length);
-	if (options->check && !sends_wanted_pattern(parameters, hello, outgoing_length))
+	if (options->check && options->role == ROLE_CLIENT &&
+	    !sends_wanted_pattern(parameters, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
 				   "the server does not support --check with PORT; start this "
 				   "project's rdma-server there");

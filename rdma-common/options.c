@@ -102,6 +102,7 @@ enum kind {
 	PORT,    /* text for getaddrinfo(3); const char * */
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
+	SHARE,   /* percent, also with decimals; double */
 	HELP,    /* no argument, no field: printed at once */
 	VERSION, /* as HELP */
 };
@@ -136,7 +137,7 @@ static const struct row rows[] = {
 { TEXT,    SERVER,          'B', "bind",         "ADDRESS", AT(bind),             .help = "listen on ADDRESS only, not on all addresses" },
 { TEXT,    CLIENT | CHECK,  'B', "bind",         "ADDRESS", AT(bind),             .help = "connect from ADDRESS, an address of this host" },
 { NUMBER,  CLIENT | CHECK,   0,  "connections",  "N",       AT(connections),      .help = "N sessions at once, each with a queue pair", .standard = "1", .least = 1, .most = MAX_CONNECTIONS },
-{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (104, 0x68)", .least = 0, .most = 255 },
+{ BYTE,    BOTH | CHECK,     0,  "tos",          "N",       AT(tos),              .help = "type of service in IP headers: DSCP times 4 (0x68)", .least = 0, .most = 255 },
 { FLAG,    SERVER,          '1', "one-off",      NULL,      AT(one_off),          .help = "exit after the first session, with its status" },
 { FLAG,    CLIENT | CHECK,   0,  "check",        NULL,      AT(check),            .help = "check this host, or the path to ADDRESS" },
 { TITLE,   BOTH,             0,  .name = "Payloads, outgoing and incoming:" },
@@ -150,6 +151,7 @@ static const struct row rows[] = {
 { FLAG,    BOTH,             0,  "verify-all",   NULL,      AT(verify_all),       .help = "verify each pass, not only the last" },
 { NUMBER,  BOTH,             0,  "depth",        "D",       AT(depth),            .help = "at most D work requests outstanding", .standard = "16", .least = 1, .most = 65536 },
 { RATE,    BOTH | CHECK,     0,  "min-rate",     "RATE",    AT(minimum_rate),     .help = "fail below RATE bit/s (800M, 10Gbit)", .least = 1, .most = UINT64_MAX },
+{ SHARE,   CLIENT | CHECK,   0,  "max-loss",     "PERCENT", AT(max_loss),         .help = "fail --check if more packets are lost", .standard = "0.1", .least = 0, .most = 100 },
 { FLAG,    BOTH,             0,  "busy-poll",    NULL,      AT(busy_poll),        .help = "poll for completions instead of sleeping" },
 { FLAG,    CLIENT,           0,  "one-way",      NULL,      AT(one_way),          .help = "only the client reads or writes" },
 { TITLE,   BOTH,             0,  .name = "Output:" },
@@ -200,9 +202,9 @@ static const struct row *find_row(enum role role, int value)
 	"  1  unexpected failure on this host          2  wrong usage\n"             \
 	"  3  no usable RDMA device, address or route  4  refused by the peer\n"     \
 	"  5  timed out                                6  peer lost\n"               \
-	"  7  contents wrong                           8  slower than --min-rate\n"
+	"  7  contents wrong                           8  too slow, or packets lost\n"
 
-/* Print `usage` and the options of a program; the descriptions begin in column 25. */
+/* Print `usage` and the options of a program; the descriptions begin in column 26. */
 static void print_help(enum role role, const char *usage)
 {
 	fputs(usage, stdout);
@@ -214,7 +216,7 @@ static void print_help(enum role role, const char *usage)
 			continue;
 		}
 		printf(row->letter ? "  -%c, " : "      ", row->letter);
-		printf("--%s %-*s %s", row->name, 15 - (int)strlen(row->name),
+		printf("--%s %-*s %s", row->name, 16 - (int)strlen(row->name),
 		       row->argument ? row->argument : "", row->help);
 		printf(row->standard ? " (default %s)\n" : "\n", row->standard);
 	}
@@ -298,6 +300,22 @@ static enum parsed take_number(const struct row *row, const char *argument, void
 	return PARSED_RUN;
 }
 
+/* Parse a percentage with decimals, such as 0.05, into its field. */
+static enum parsed take_share(const struct row *row, const char *argument, double *field)
+{
+	size_t digits = strspn(argument, "0123456789");
+	const char *end = argument + digits;
+
+	if (end[0] == '.' && end[1])
+		end += 1 + strspn(end + 1, "0123456789");
+	*field = strtod(argument, NULL);
+	if (digits == 0 || *end || *field > (double)row->most)
+		return usage_error("--%s takes percent from %" PRIu64 " to %" PRIu64
+				   ", also with decimals (0.05), not '%s'",
+				   row->name, row->least, row->most, argument);
+	return PARSED_RUN;
+}
+
 /* Set the field of an option, or print what the option asks for. */
 static enum parsed take_option(struct options *options, const struct row *row, const char *argument,
 			       const char *usage)
@@ -311,6 +329,8 @@ static enum parsed take_option(struct options *options, const struct row *row, c
 	case TEXT:
 		*(const char **)field = argument;
 		return PARSED_RUN;
+	case SHARE:
+		return take_share(row, argument, field);
 	case HELP:
 		print_help(options->role, usage);
 		return PARSED_EXIT;
@@ -358,6 +378,7 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	char letters[2 * ROWS + 1] = { 0 };
 	bool of_sessions = false; /* an option was given that --check does not use */
 	bool timed = false;       /* --duration was given */
+	bool of_check = false;    /* an option was given that belongs to --check alone */
 	int value;
 
 	list_options(options->role, names, letters);
@@ -372,11 +393,14 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 			return parsed;
 		of_sessions |= !(row->programs & CHECK);
 		timed |= row->field == AT(duration_seconds) && row->kind == TIME;
+		of_check |= row->kind == SHARE;
 	}
 	if (options->check && of_sessions)
 		return usage_error(
 			"--check accepts only --bind, --connections, --duration, --json, "
-			"--min-rate, --timeout, --tos and --verbose");
+			"--max-loss, --min-rate, --timeout, --tos and --verbose");
+	if (of_check && !options->check)
+		return usage_error("--max-loss is for --check alone");
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)

@@ -45,7 +45,7 @@ bool sends_payload(enum role role, enum operation operation, bool one_way);
 
 /*
  * The command line of either program. The strings belong to argv. The table in options.c refers to
- * the fields by type: numbers are unsigned int, sizes and rates uint64_t.
+ * the fields by type: numbers are unsigned int, sizes and rates uint64_t, shares double.
  */
 struct options {
 	enum role role;
@@ -58,12 +58,14 @@ struct options {
 	unsigned int duration_seconds; /* time to repeat the operation; 0: not given. With --check:
 					  the time of each measurement; 0: no measurement */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
-	unsigned int depth;       /* the most work requests of the operation that are outstanding */
-	bool verify_all;          /* verify each pass of the operation, not the last one alone */
-	uint64_t minimum_rate;    /* bit/s: the session fails if this side is slower; 0: none */
-	bool one_way;             /* client: the server performs no operation */
+	unsigned int depth;    /* the most work requests of the operation that are outstanding */
+	bool verify_all;       /* verify each pass of the operation, not the last one alone */
+	uint64_t minimum_rate; /* bit/s: the session fails if this side is slower; 0: none */
+	double max_loss; /* client: --check fails above this share of lost packets, in percent */
+	bool one_way;    /* client: the server performs no operation */
 	unsigned int connections; /* client: number of sessions, all at once */
-	bool check;               /* client: only check the path to the address */
+	bool check;               /* client: only check this host, or the path to the address;
+				     server: the session belongs to a client's --check */
 	bool busy_poll;           /* poll the completion queue without sleeping during a session */
 	bool report;              /* print amounts, rates and latencies */
 	bool json;                /* print figures and outcome as a JSON object */

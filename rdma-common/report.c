@@ -171,6 +171,7 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "iters", operation_passes(options));
 	json_add_known(object, "duration", options->duration_seconds);
 	json_add_flag(object, "one_way", connection->one_way);
+	json_add_flag(object, "check", options->check);
 	json_add_flag(object, "verify_all", options->verify_all);
 	json_add_known(object, "min_rate", options->minimum_rate);
 	json_add_known(object, "timeout", options->timeout_seconds);
@@ -329,6 +330,27 @@ void report_sum(const struct engine *engine, enum status status)
 
 /* ---- The end of a session ---- */
 
+/*
+ * Print the one status line of a server's session of --check that succeeded. The warning about a
+ * session that failed says more.
+ */
+static void print_check(const struct connection *connection)
+{
+	const struct hello *client = &connection->agreement.peer;
+	bool writes = connection->options->operation == OPERATION_WRITE;
+	struct log log = connection->log;
+	char text[64];
+
+	log.options = connection->engine->options; /* they do not make it a trace */
+	if (client->flags & HELLO_CHECK_RATE)
+		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
+	else
+		snprintf(text, sizeof(text), "%" PRIu64 " byte%s", client->length,
+			 client->length == 1 ? "" : "s");
+	print_status(&log, "check from %s: %s, verified in both directions",
+		     connection->peer.address, text);
+}
+
 void report_session(const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -346,6 +368,8 @@ void report_session(const struct connection *connection)
 	if (sends || connection->outstanding_receives)
 		print_trace(log, "%" PRIu64 " sends and %u receives never completed", sends,
 			    connection->outstanding_receives);
+	if (connection->status == STATUS_SUCCESS && options->check && options->role == ROLE_SERVER)
+		print_check(connection);
 	if (connection->status != STATUS_SUCCESS)
 		print_warning(log->console, "%s%s: %s", log->prefix, connection->peer.text,
 			      connection->cause);

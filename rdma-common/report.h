@@ -10,7 +10,10 @@
 
 #include "../rdma-common.h"
 
-/* Print the end of the connection, the figures and, if the session failed, the reason. */
+/*
+ * Print the end of the connection, the figures and, if the session failed, the reason. A server
+ * prints one status line for a session of --check.
+ */
 void report_session(const struct connection *connection);
 
 /* Print the port on which the server listens; with --json, also as an object. */

@@ -4,6 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
+struct rate_text rate_describe(double rate)
+{
+	static const char *const units[] = { "bit/s", "kbit/s", "Mbit/s", "Gbit/s" };
+	struct rate_text text;
+	size_t unit = 0;
+
+	for (; rate >= 999.95 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		rate /= 1000;
+	snprintf(text.text, sizeof(text.text), "%.4g %s", rate, units[unit]);
+	return text;
+}
+
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)
 {
 	va_list arguments;

@@ -27,7 +27,7 @@ enum status {
 	STATUS_PEER_LOST = 6,      /* the peer left in the middle of a session */
 	STATUS_CONTENTS_WRONG = 7, /* damaged payload, or a message that violates the protocol */
 	STATUS_TOO_SLOW = 8,    /* verified, but slower than --min-rate; with --check: this host is
-				   slower than its hardware */
+				   slower than its hardware, or packets are lost */
 	STATUS_INTERRUPTED = 9, /* SIGINT, SIGTERM or SIGHUP */
 };
 
@@ -54,6 +54,12 @@ const char *plural(uint64_t count);
 
 /* Append formatted text (printf(3)). */
 void strbuf_addf(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A rate in the unit that suits it, as in "355 Mbit/s". */
+struct rate_text {
+	char text[24];
+};
+struct rate_text rate_describe(double bits_per_second);
 
 /* Fill in `failure` with formatted text (printf(3)). Return `status`. */
 enum status failure_set(struct failure *failure, enum status status, const char *format, ...)

@@ -18,7 +18,7 @@ usage_error() {
 		run -0 --separate-stderr "$program" --help
 		[[ $output == "Usage: $program [OPTION]... "*"read|write"* ]]
 		[ -z "$stderr" ]
-		[ "${#lines[@]}" -le 38 ]
+		[ "${#lines[@]}" -le 39 ]
 		[ "$(wc -L <<<"$output")" -le 80 ]
 		[ "$("$program" -h)" = "$output" ]
 		run -0 "$program" --version

@@ -248,9 +248,7 @@ static void print_ready(const struct check *check)
 {
 	struct console *console = check->process->console;
 
-	if (check->options->port)
-		print_result(console, "Ready. All sizes arrived in both directions, verified.");
-	else if (!check->options->address)
+	if (!check->options->address)
 		print_result(console, "Ready. Examine the path to another host next:\n"
 				      "  rdma-client --check ADDRESS");
 	else
@@ -283,14 +281,16 @@ enum status check_finish(struct check *check, enum status status)
 	struct json_object *findings = check->findings.all;
 
 	if (check->options->port)
-		probe_report_counters(&check->probe);
+		status = probe_report_counters(&check->probe, status);
 	path_release(&check->path);
 	json_add_status(findings, status, check->process->signal_number);
 	json_add_text(findings, "error", cause_of(check, status));
 	if (check->options->json) {
 		print_json(check->process->console, findings);
 	} else {
-		if (status == STATUS_SUCCESS)
+		if (check->options->port)
+			probe_print_end(&check->probe, status);
+		else if (status == STATUS_SUCCESS)
 			print_ready(check);
 		json_object_put(findings);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of --check: for each a line, with --json an object, and the first that is not good.
+ * The findings of --check: a line each, with --json an object, and the text of the first failure.
  *
  * Threads: the main thread.
  */
@@ -16,20 +16,18 @@
 struct findings {
 	struct console *console;
 	bool json;                   /* print no lines */
-	struct json_object *all;     /* an array for each step */
-	struct json_object *latest;  /* the latest finding in it */
-	struct strbuf found, advice; /* of the next one: findings_report() takes both */
-	struct strbuf
-		first_failure; /* the first finding that is not good, with its advice; empty: none
-				*/
+	struct json_object *all;     /* object with an array for each step */
+	struct json_object *latest;  /* the latest finding, in one of its arrays */
+	struct strbuf found, advice; /* texts of the next finding, until findings_report() */
+	struct strbuf first_failure; /* the first failed finding with its advice; empty: none */
 };
 
-/* Begin without findings. The caller frees `all`. */
+/* Initialize `findings`. The caller frees findings->all. */
 void findings_init(struct findings *findings, struct console *console, bool json);
 
 /*
- * Reports what findings->found says of a step, and what to change. Returns whether that is `good`;
- * findings->latest is its object of JSON, be that wanted or not.
+ * Report findings->found and findings->advice for a step, and clear both. Set findings->latest to
+ * the JSON object of the finding, also without --json. Return `good`.
  */
 bool findings_report(struct findings *findings, const char *step, bool good);
 

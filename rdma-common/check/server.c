@@ -11,27 +11,35 @@
 #include "../json.h"
 #include "../log.h"
 
-/* The RDMA MTU of Ethernet's usual 1500 bytes: a limit on the path is below that or above. */
+/* RDMA MTU of an Ethernet MTU of 1500 bytes, the most common limit of a path */
 #define USUAL_MTU 1024
-/* A busy server, where a session ends a little later than here, is asked again so soon. */
+/* Pause before another request to a busy server: sessions end a little later there than here. */
 #define BUSY_MILLISECONDS 100
 /*
- * How many times as fast as the other a direction has to be to be called slow: emulated hosts, and
- * those that share processors, differ by less. Each is measured twice before that is said.
- * And how many times as fast others have to be of the sessions that run at once.
+ * A direction is slow if the other one is this many times as fast in two measurements: emulated
+ * hosts, and hosts that share processors, differ by less. A session is slow if half of those that
+ * run beside it are this many times as fast.
  */
 #define MUCH_SLOWER 3
-/*
- * To measure latency so many bytes are read so often; where that takes long, less often, but not
- * less than so often.
- */
+/* Latency is measured with MAX_READS of READ_SIZE bytes; with fewer if a READ takes long. */
 #define READ_SIZE 8
 #define MAX_READS 1000
 #define MIN_READS 10
+/*
+ * Packets of a session in each direction besides those of the operations: those of the connection
+ * manager, messages and acknowledgements. Soft-RoCE sends about that many.
+ */
+#define SESSION_PACKETS 12
+/*
+ * On a path that loses packets a session waits for retransmission timers. No session begins there
+ * after LOSSY_MILLISECONDS, and one that runs is interrupted after STOP_MILLISECONDS.
+ */
+#define LOSSY_MILLISECONDS 10000
+#define STOP_MILLISECONDS  15000
 
 /* ---- The outcome of a session ---- */
 
-/* Nanoseconds until the server's verdict had come, which is behind all that either side sent. */
+/* Return the nanoseconds until the server's verdict came, which follows all other data. */
 static int64_t elapsed(const struct connection *connection)
 {
 	int64_t time = connection->verdict_time - connection->figures.started;
@@ -40,9 +48,9 @@ static int64_t elapsed(const struct connection *connection)
 }
 
 /*
- * Of a session of WRITEs. Bytes that have arrived are counted, by this side's clock: until the
- * server's verdict comes, which is behind them, since over iWARP a completion does not say that
- * they have.
+ * Return the rates of a session of WRITEs: bytes that arrived, by this side's clock. It stops at
+ * the server's verdict, which follows the bytes: over iWARP a completion does not show that they
+ * arrived.
  */
 static struct rates rates_of(const struct connection *connection)
 {
@@ -50,6 +58,18 @@ static struct rates rates_of(const struct connection *connection)
 
 	return (struct rates){ (double)connection->figures.bytes * scale,
 			       (double)connection->peer_verdict.length * scale };
+}
+
+/* Count the packets of a session in each direction. */
+static void count_packets(struct probe *probe, const struct connection *connection)
+{
+	unsigned int mtu = probe->path->mtu > 0 ? probe->path->mtu : USUAL_MTU;
+	uint64_t ours = connection->figures.bytes / mtu;
+	uint64_t peers = connection->peer_verdict.length / mtu;
+	bool writes = probe->session.operation == OPERATION_WRITE;
+
+	probe->packets_to_server += SESSION_PACKETS + (writes ? ours : peers);
+	probe->packets_to_client += SESSION_PACKETS + (writes ? peers : ours);
 }
 
 void probe_take(struct probe *probe, const struct connection *connection)
@@ -75,6 +95,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 	};
 	failure_set(&outcome->end, connection->status, "%s", connection->cause);
 	snprintf(outcome->peer, sizeof(outcome->peer), "%s", connection->peer.text);
+	count_packets(probe, connection);
 	if (connection->figures.latency)
 		probe->latency = *connection->figures.latency;
 	if (connection->counting) {
@@ -82,7 +103,7 @@ void probe_take(struct probe *probe, const struct connection *connection)
 			probe->before = connection->counting->before;
 		counters_keep_latest(&probe->after, &connection->counting->after);
 	}
-	/* of sessions at once each port counts the errors of all */
+	/* if sessions run at once, the port counts the errors of all in each */
 	if (probe->outcome_count == 1 || connection->peer_verdict.errors > probe->advertised_errors)
 		probe->advertised_errors = connection->peer_verdict.errors;
 	if (probe->outcome_count > 1) {
@@ -96,15 +117,15 @@ void probe_take(struct probe *probe, const struct connection *connection)
 
 /* ---- What a session shows ---- */
 
-/* True if packets may have been lost: the peer is silent, or its adapter. */
+/* Return true if packets may have been lost: the peer, or its adapter, does not answer. */
 static bool is_silence(enum status status)
 {
 	return status == STATUS_TIMED_OUT || status == STATUS_PEER_LOST;
 }
 
 /*
- * How far one direction came. Digests are compared once both operations are done; of one alone the
- * adapters say that it has completed.
+ * Return the result of one direction. Digests are compared once both operations are done; a
+ * completed operation alone shows that the adapters delivered it.
  */
 static enum direction_result classify_direction(bool verified, bool completed)
 {
@@ -113,7 +134,7 @@ static enum direction_result classify_direction(bool verified, bool completed)
 	return completed ? PASSAGE_ARRIVED : PASSAGE_UNKNOWN;
 }
 
-/* How far both directions of the session came. */
+/* Set the results of both directions of the latest session. */
 static void judge(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -121,13 +142,13 @@ static void judge(struct probe *probe)
 
 	probe->to_client = classify_direction(outcome->verified,
 					      writes ? outcome->peer_operated : outcome->operated);
-	/* over iWARP the completion of a WRITE says no more than that TCP has the bytes */
+	/* over iWARP the completion of a WRITE shows only that TCP has the bytes */
 	probe->to_server = classify_direction(outcome->accepted,
 					      writes ? outcome->operated && !probe->path->iwarp
 						     : outcome->peer_operated);
 }
 
-/* What to change where no connection stood, unless the cause says all. */
+/* Advise what to change if no connection was established, unless the cause says it. */
 static void advise_connecting(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
@@ -136,19 +157,18 @@ static void advise_connecting(struct probe *probe)
 
 	if (probe->verified == 1 && !told && (silent || outcome->end.status == STATUS_REFUSED))
 		strbuf_addf(&probe->findings->advice,
-			    "the server took a session, and no other behind it: start "
-			    "it without --one-off");
+			    "the server accepted one session and no other: if it runs with "
+			    "--one-off, start it without");
 	else if (silent && probe->verified > 0)
 		strbuf_addf(&probe->findings->advice,
-			    "it took sessions before: the server has ended or stands "
-			    "still, or the path to it is down; see to that, and begin "
-			    "again");
+			    "the server accepted sessions before: it has ended or hangs, or "
+			    "the path to it is down; repair that and run this again");
 	else if (silent && probe->path->infiniband)
 		strbuf_addf(
 			&probe->findings->advice,
-			"the RDMA connection manager there does not answer: does the address belong "
-			"to the server's RDMA device, is the server running, and are both hosts in "
-			"one partition ('ibdiagnet')?");
+			"the RDMA connection manager there does not answer: check that the server "
+			"runs, that the address belongs to its RDMA device, and that both hosts are "
+			"in one partition ('ibdiagnet')");
 	else if (silent && probe->path->roce_v1)
 		strbuf_addf(
 			&probe->findings->advice,
@@ -157,12 +177,12 @@ static void advise_connecting(struct probe *probe)
 			"0x8915) passes none");
 }
 
-/* What the server told of itself. */
+/* Report what the server's hello says. */
 static void report_server(struct probe *probe)
 {
 	const struct outcome *outcome = probe->outcome;
 	const char *name = outcome->hello.device;
-	/* over InfiniBand the subnet manager has seen to that of the path */
+	/* over InfiniBand the subnet manager chooses the MTU of the path */
 	unsigned int mtu = probe->path->iwarp || probe->path->infiniband
 				   ? 0
 				   : mtu_bytes((enum ibv_mtu)outcome->hello.mtu);
@@ -178,7 +198,7 @@ static void report_server(struct probe *probe)
 		strbuf_addf(&probe->findings->found, ", GID %s", probe->path->gid);
 	if (mtu > 0)
 		strbuf_addf(&probe->findings->found, ", MTU of its port %u bytes", mtu);
-	/* both sides send packets of the client's MTU: its request carries that */
+	/* both sides send packets of the client's MTU, which its request carries */
 	if (mtu > 0 && mtu < probe->path->mtu)
 		strbuf_addf(
 			&probe->findings->advice,
@@ -191,10 +211,10 @@ static void report_server(struct probe *probe)
 }
 
 /*
- * The size for ping(8) that makes packets as long as an RDMA WRITE of the size in question. Behind
- * the IP header, RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload in words of 4, and
- * 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH in place of IP and UDP. Over iWARP,
- * TCP cuts as it likes.
+ * Return the size for ping(8) whose packets are as long as those of an RDMA WRITE of probe->size
+ * bytes. After the IP header RoCE v2 has 8 bytes of UDP, 12 of BTH, 16 of RETH, the payload in
+ * words of 4, and 4 of ICRC; ping has 8 of ICMP. RoCE v1 has 40 bytes of GRH instead of IP and UDP.
+ * Over iWARP, TCP chooses the length of packets.
  */
 static uint64_t ping_size(const struct probe *probe)
 {
@@ -215,7 +235,7 @@ static const char *advise_opening(const struct probe *probe)
 		       : "let the firewalls pass UDP port 4791 whatever the other port is";
 }
 
-/* What to change where a connection stood, but packets of this size are lost. */
+/* Advise what to change if a connection stood, but packets of this size are lost. */
 static void advise_size(struct probe *probe)
 {
 	const char *direction = "in one direction at least";
@@ -229,14 +249,14 @@ static void advise_size(struct probe *probe)
 	if (probe->path->infiniband)
 		strbuf_addf(
 			&probe->findings->advice,
-			"though the connection stands, packets are lost %s: look at the path that "
-			"the subnet manager has made, at its MTU, and at the counters of its links "
+			"the connection is established, but packets are lost %s: look at the path "
+			"that the subnet manager has made, at its MTU, and at the counters of its links "
 			"('ibdiagnet', 'ibtracert', 'perfquery')",
 			direction);
 	else if (probe->verified == 0)
 		strbuf_addf(&probe->findings->advice,
-			    "not a byte passes %s, though the connection stands: %s", direction,
-			    advise_opening(probe));
+			    "no byte arrives %s, though the connection is established: %s",
+			    direction, advise_opening(probe));
 	else if (probe->verified <
 		 probe->path->mtu) /* else one of the largest packets has passed */
 		strbuf_addf(
@@ -250,12 +270,12 @@ static void advise_size(struct probe *probe)
 			ping_size(probe));
 	else
 		strbuf_addf(&probe->findings->advice,
-			    "packets of every size pass, but not so many of them %s: look at the "
+			    "packets of every size arrive, but not in this number %s: look at the "
 			    "counters, at flow control (PFC, ECN), and at cables and switches",
 			    direction);
 }
 
-/* The result of a size, in each direction. */
+/* Report the result of a size in each direction. */
 static void report_transfer(struct probe *probe)
 {
 	static const char *const names[] = { "not known", "failed", "arrived", "verified" };
@@ -275,9 +295,9 @@ static void report_transfer(struct probe *probe)
 /* ---- Sessions ---- */
 
 /*
- * True if a server that rejected the connection may accept one in a moment: a session ends, and the
- * memory of one of these, which ends a little later there than here. Over iWARP the reason may be
- * lost: the reset of the connection overtakes it.
+ * Return true if a server that rejected the connection may accept one in a moment: when a session,
+ * which ends a little later there than here, has ended and released its memory. Over iWARP the
+ * reason may be lost: the reset of the connection overtakes it.
  */
 static bool may_accept_soon(const struct probe *probe, const struct peer_hello *server)
 {
@@ -290,7 +310,7 @@ static bool may_accept_soon(const struct probe *probe, const struct peer_hello *
 	return refusal == REFUSAL_SESSIONS;
 }
 
-/* True if the rejection shows nothing yet: the server does the other operation, or is busy. */
+/* Return true if the server may accept another attempt: with the other operation, or later. */
 static bool may_be_accepted(struct probe *probe, const struct peer_hello *server,
 			    int64_t busy_deadline)
 {
@@ -309,9 +329,78 @@ static bool may_be_accepted(struct probe *probe, const struct peer_hello *server
 	return probe->start < busy_deadline && may_accept_soon(probe, server);
 }
 
+/* Judge the packets that were lost so far. */
+static void judge_loss(struct probe *probe)
+{
+	const struct counters growth = counters_growth(&probe->before, &probe->after);
+
+	probe->loss = loss_judge(&growth, probe->packets_to_server, probe->packets_to_client,
+				 probe->options->max_loss);
+}
+
+/* Return true if a session failed, other than by its rate. */
+static bool has_failed(const struct probe *probe)
+{
+	return probe->failure.status != STATUS_SUCCESS && probe->failure.status != STATUS_TOO_SLOW;
+}
+
 /*
- * A session in which the client sends so many bytes, and the server as many or one. False: it did
- * not come about.
+ * Return false if packets are lost and the sessions have taken long enough. Set the time at which
+ * the next session is interrupted: one lost packet is enough to limit a session of few bytes.
+ */
+static bool may_begin(struct probe *probe)
+{
+	bool transfers = !strcmp(probe->step, "transfer");
+	int64_t now = now_milliseconds(), begun;
+
+	if (probe->begun == 0)
+		probe->begun = now;
+	begun = probe->begun + probe->measuring;
+	judge_loss(probe);
+	probe->stop_time = INT64_MAX;
+	if (probe->needs_explaining)
+		return true;
+	if (probe->loss.excessive ||
+	    (transfers && probe->loss.share * 100 > probe->options->max_loss))
+		probe->stop_time = begun + STOP_MILLISECONDS;
+	probe->stopped = probe->loss.excessive && now >= begun + LOSSY_MILLISECONDS;
+	return !probe->stopped;
+}
+
+/* Return true if the latest session was interrupted at probe->stop_time. */
+static bool was_stopped(const struct probe *probe)
+{
+	return probe->outcome->end.status == STATUS_INTERRUPTED &&
+	       now_milliseconds() >= probe->stop_time && !probe->process->signal_number;
+}
+
+/* Report the session that is left out or was interrupted because packets are lost. */
+static void report_stopped(struct probe *probe)
+{
+	bool transfers = !strcmp(probe->step, "transfer");
+	double seconds = (double)(now_milliseconds() - probe->begun) / 1e3;
+
+	judge_loss(probe);
+	if (!probe->loss.excessive)
+		failure_set(&probe->failure, STATUS_TIMED_OUT,
+			    "the sessions have taken %.0f s, and packets seem to be lost", seconds);
+	if (transfers)
+		strbuf_addf(&probe->findings->found, "%" PRIu64 " byte%s: ", probe->size,
+			    probe->size == 1 ? "" : "s");
+	strbuf_addf(&probe->findings->found,
+		    "not %s: packets are lost, and the sessions have taken %.0f s",
+		    transfers ? "verified" : "measured", seconds);
+	findings_report(probe->findings, probe->step, false);
+	if (!transfers)
+		return;
+	json_add_count(probe->findings->latest, "bytes", probe->size);
+	json_add_text(probe->findings->latest, "client_to_server", "not known");
+	json_add_text(probe->findings->latest, "server_to_client", "not known");
+}
+
+/*
+ * Run a session in which the client sends `size` bytes, and the server as many, or one byte with
+ * `short_reply`. Return false if it did not run.
  */
 static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 {
@@ -322,28 +411,34 @@ static bool try_session(struct probe *probe, uint64_t size, bool short_reply)
 	probe->session.pattern_size = size;
 	probe->parameters.short_reply = short_reply;
 	do {
+		if (!may_begin(probe))
+			return false;
 		probe->outcome_count = 0;
 		probe->run(probe, probe->argument);
 		complete = probe->outcome_count == probe->session.connections;
 		if (probe->outcome_count == 0)
 			return false;
 		outcome = probe->outcome;
+		probe->stopped = was_stopped(probe);
+		if (probe->stopped)
+			return false;
 	} while (complete && outcome->rejected &&
 		 may_be_accepted(probe, &outcome->rejection, busy_deadline));
 	if (outcome->connected)
 		probe->mode_is_known = true;
-	if (probe->advertised_errors > 0) /* one more than there are: that counts once */
+	if (probe->advertised_errors > 0) /* the count plus 1: add that 1 once */
 		probe->peer_errors += probe->advertised_errors - (probe->peer_errors > 0);
 	if (outcome->end.status != STATUS_SUCCESS &&
-	    (probe->failure.status == STATUS_SUCCESS || probe->failure.status == STATUS_TOO_SLOW ||
-	     outcome->end.status == STATUS_INTERRUPTED))
+	    (!has_failed(probe) || outcome->end.status == STATUS_INTERRUPTED)) {
+		probe->needs_explaining = probe->stop_time == INT64_MAX;
 		failure_set(&probe->failure, outcome->end.status, "%s", outcome->end.cause);
+	}
 	return complete;
 }
 
 /*
- * After silence in both directions, this size to the server, and one byte back. True: what is known
- * now shows what to change.
+ * After silence in both directions, send this size to the server, and let it send one byte. Return
+ * true if the results are enough for advice.
  */
 static bool find_direction(struct probe *probe)
 {
@@ -359,8 +454,8 @@ static bool find_direction(struct probe *probe)
 }
 
 /*
- * After silence, one byte each way: if that fails as well, no size is to blame. True: what is known
- * now shows what to change.
+ * After silence, send one byte each way: if that fails as well, the size is not the cause. Return
+ * true if the results are enough for advice.
  */
 static bool find_server(struct probe *probe)
 {
@@ -376,15 +471,15 @@ static bool find_server(struct probe *probe)
 	if (is_silence(status) || status == STATUS_REFUSED || status == STATUS_UNRESOLVED)
 		strbuf_addf(
 			&probe->findings->advice,
-			"not even 1 byte passes any more (%s): the server has ended, or the path to "
-			"it is down; see to that, and begin again",
+			"a session of 1 byte fails now as well (%s): the server has ended, or the "
+			"path to it is down; repair that and run this again",
 			outcome->end.cause);
 	return false;
 }
 
 /*
- * A size to the server is silent: finds out by other sessions which direction fails, and what to
- * change. If one direction came that far, it is the other that does not work.
+ * Find out by other sessions why a size got no answer, which direction fails, and what to change.
+ * If one direction arrived, the other one fails.
  */
 static void explain_silence(struct probe *probe)
 {
@@ -399,13 +494,14 @@ static void explain_silence(struct probe *probe)
 	advise_size(probe);
 }
 
-/* So many bytes in both directions. False: that failed, and the findings say so. */
+/* Transfer `size` bytes in each direction. Return false if that failed; a finding says why. */
 static bool try_size(struct probe *probe, uint64_t size)
 {
 	const struct outcome *outcome;
 	bool good;
 
 	probe->size = size;
+	probe->step = "transfer";
 	if (!try_session(probe, size, false))
 		return false;
 	outcome = probe->outcome;
@@ -430,8 +526,8 @@ static bool try_size(struct probe *probe, uint64_t size)
 }
 
 /*
- * Sizes around the length of a packet, to which over iWARP messages do not keep, and of many
- * packets. False: one has failed.
+ * Try sizes around the length of a packet, and of many packets. Over iWARP messages do not keep to
+ * packets. Return false if a size failed.
  */
 static bool try_sizes(struct probe *probe)
 {
@@ -448,12 +544,13 @@ static bool try_sizes(struct probe *probe)
 		if (sizes[i] && !try_size(probe, sizes[i]))
 			return false;
 	}
+	probe->all_verified = true;
 	return true;
 }
 
 /* ---- Rates ---- */
 
-/* The direction that is slower, and how many times as fast the other one is. */
+/* Name the slower direction. Return how many times as fast the other one is. */
 static double skew(const struct rates *rates, const char **slower)
 {
 	bool server = rates->to_server < rates->to_client;
@@ -464,7 +561,7 @@ static double skew(const struct rates *rates, const char **slower)
 	return most > 0 ? most / (least > 1 ? least : 1) : 1;
 }
 
-/* True if that would be said of them: then they are measured once more, and that counts. */
+/* Return true if the rates would be reported as slow: then a second measurement decides. */
 static bool look_slow(const struct probe *probe, const struct rates *rates)
 {
 	double wanted = (double)probe->options->minimum_rate;
@@ -475,12 +572,13 @@ static bool look_slow(const struct probe *probe, const struct rates *rates)
 }
 
 /*
- * Runs a session that measures, with the options and parameters in `probe`. False: it failed, and
- * the findings of `step` say why.
+ * Run a session that measures, with the options and parameters in `probe`. Return false if it
+ * failed; a finding of `step` says why.
  */
 static bool run_measurement(struct probe *probe, const char *step, uint64_t size, bool short_reply)
 {
 	probe->parameters.measured = true;
+	probe->step = step;
 	if (!try_session(probe, size, short_reply))
 		return false;
 	if (probe->outcome->end.status == STATUS_SUCCESS)
@@ -489,7 +587,7 @@ static bool run_measurement(struct probe *probe, const char *step, uint64_t size
 	return findings_report(probe->findings, step, false);
 }
 
-/* WRITEs in one direction, and of the other a byte. False: it failed. */
+/* Measure WRITEs in one direction; the other one sends a byte. Return false if that failed. */
 static bool measure_rate(struct probe *probe, bool back, double *rate)
 {
 	unsigned int seconds = probe->options->duration_seconds;
@@ -498,6 +596,7 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	probe->session.operation = OPERATION_WRITE;
 	probe->session.duration_seconds = back ? 0 : seconds;
 	probe->parameters.reverse_seconds = back ? seconds : 0;
+	probe->measuring += (int64_t)seconds * 1000;
 	if (!run_measurement(probe, "rate", back ? 1 : BACK_SIZE, !back))
 		return false;
 	arrived = probe->outcome->rates;
@@ -505,24 +604,26 @@ static bool measure_rate(struct probe *probe, bool back, double *rate)
 	return true;
 }
 
-/* One direction in words; where it is slower than --min-rate, that is how --check fails. */
+/* Add the rate of a direction to the finding. A rate below --min-rate is a failure. */
 static void append_rate(struct probe *probe, const char *direction, double rate)
 {
 	double wanted = (double)probe->options->minimum_rate;
 
-	strbuf_addf(&probe->findings->found, "%s%s %.3f Gbit/s",
-		    probe->findings->found.length > 0 ? ", " : "", direction, rate / 1e9);
+	strbuf_addf(&probe->findings->found, "%s%s %s",
+		    probe->findings->found.length > 0 ? ", " : "", direction,
+		    rate_describe(rate).text);
 	if (probe->path->link_rate > 0)
-		strbuf_addf(&probe->findings->found, " (%.0f %% of the link's %.6g)",
-			    rate * 100 / probe->path->link_rate, probe->path->link_rate / 1e9);
+		strbuf_addf(&probe->findings->found, " (%.0f %% of the link's %s)",
+			    rate * 100 / probe->path->link_rate,
+			    rate_describe(probe->path->link_rate).text);
 	if (rate < wanted && probe->failure.status == STATUS_SUCCESS)
 		failure_set(&probe->failure, STATUS_TOO_SLOW,
-			    "slower than --min-rate from %s: %.6g Gbit/s instead of %.6g; the "
-			    "contents are right",
-			    direction, rate / 1e9, wanted / 1e9);
+			    "slower than --min-rate from %s: %s instead of %s; the contents are "
+			    "right",
+			    direction, rate_describe(rate).text, rate_describe(wanted).text);
 }
 
-/* Adds both to the finding. */
+/* Add both rates to the finding's object. */
 static void add_rates(struct probe *probe, const struct rates *rates)
 {
 	json_add_number(probe->findings->latest, "client_to_server_bits_per_second",
@@ -531,18 +632,20 @@ static void add_rates(struct probe *probe, const struct rates *rates)
 			rates->to_client, true);
 }
 
-/* Both rates, what share of the link they are, and which is too slow. */
+/* Report both rates, their share of the link, and which one is too slow. */
 static void report_rates(struct probe *probe, const struct rates *rates)
 {
 	const char *slower;
 	double factor = skew(rates, &slower);
-	bool skewed = factor >= MUCH_SLOWER;
+	bool skewed;
 
+	judge_loss(probe);
+	skewed = factor >= MUCH_SLOWER && !probe->loss.excessive; /* a loss explains it */
 	append_rate(probe, "client to server", rates->to_server);
 	append_rate(probe, "server to client", rates->to_client);
 	if (probe->path->is_software)
 		strbuf_addf(&probe->findings->found,
-			    "; the device is software, without a link's rate");
+			    "; a software device has no link rate to compare with");
 	if (probe->failure.status == STATUS_TOO_SLOW)
 		strbuf_addf(&probe->findings->found, "; %s", probe->failure.cause);
 	if (skewed)
@@ -552,6 +655,11 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			"queue of the host that sends ('tc qdisc'), at the counters, at flow control "
 			"(PFC), and at cables, switches and PCIe on both sides",
 			slower, factor);
+	else if (probe->failure.status == STATUS_TOO_SLOW)
+		strbuf_addf(
+			&probe->findings->advice,
+			"'rdma-client --check' on either host names what limits it (PCIe, "
+			"NUMA, the speed of its port); other traffic on the path limits it, too");
 	findings_report(probe->findings, "rate",
 			!skewed && probe->failure.status == STATUS_SUCCESS);
 	add_rates(probe, rates);
@@ -559,8 +667,7 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 			probe->path->link_rate > 0);
 }
 
-/* READs that take no more than some seconds: an exchange is several times as long as one of them.
- */
+/* Return a number of READs that takes some seconds: an exchange takes longer than a READ. */
 static unsigned int count_reads(const struct probe *probe)
 {
 	int64_t fit = INT64_C(10000000000) / probe->exchange;
@@ -570,7 +677,7 @@ static unsigned int count_reads(const struct probe *probe)
 	return fit < MIN_READS ? MIN_READS : (unsigned int)fit;
 }
 
-/* How long a READ takes: one after the other, spinning for completions, as such tools do. */
+/* Measure how long a READ takes: one after another, spinning for completions. */
 static bool try_latency(struct probe *probe)
 {
 	const struct latency *latency = &probe->latency;
@@ -597,7 +704,7 @@ static bool try_latency(struct probe *probe)
 	return true;
 }
 
-/* How fast each direction is, and how late; nothing with --duration 0. */
+/* Measure the rate of each direction, and latency; nothing with --duration 0. */
 static bool try_rates(struct probe *probe)
 {
 	struct rates rates = { 0 };
@@ -605,6 +712,9 @@ static bool try_rates(struct probe *probe)
 	if (probe->options->duration_seconds == 0)
 		return true;
 	for (int look = 1; look == 1 || (look == 2 && look_slow(probe, &rates)); look++) {
+		judge_loss(probe);
+		if (look == 2 && probe->loss.excessive) /* that explains it */
+			break;
 		if (!measure_rate(probe, false, &rates.to_server) ||
 		    !measure_rate(probe, true, &rates.to_client))
 			return false;
@@ -615,7 +725,7 @@ static bool try_rates(struct probe *probe)
 
 /* ---- Several connections at once ---- */
 
-/* True if half of the sessions that delivered all, or more, are much faster in one direction. */
+/* Return true if half of the successful sessions, or more, are much faster in a direction. */
 static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 {
 	unsigned int good = 0, to_server = 0, to_client = 0;
@@ -631,7 +741,7 @@ static bool is_slow(const struct probe *probe, const struct outcome *outcome)
 	return to_server * 2 >= good || to_client * 2 >= good;
 }
 
-/* One of the sessions, by the port that names its path. */
+/* Report one of the sessions by the source port that selects its path. */
 static bool report_source_port(struct probe *probe, const struct outcome *outcome)
 {
 	bool good = outcome->end.status == STATUS_SUCCESS;
@@ -643,9 +753,9 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 	else
 		strbuf_addf(&probe->findings->found, "source port not known: ");
 	if (measured)
-		strbuf_addf(&probe->findings->found,
-			    "client to server %.3f Gbit/s, server to client %.3f Gbit/s",
-			    outcome->rates.to_server / 1e9, outcome->rates.to_client / 1e9);
+		strbuf_addf(&probe->findings->found, "client to server %s, server to client %s",
+			    rate_describe(outcome->rates.to_server).text,
+			    rate_describe(outcome->rates.to_client).text);
 	else
 		strbuf_addf(&probe->findings->found, "%s",
 			    good ? "verified in both directions" : outcome->end.cause);
@@ -653,7 +763,7 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 		strbuf_addf(
 			&probe->findings->advice,
 			"%swhere several paths lead to the server, switches choose one by this port "
-			"(ECMP): look at the links and switches of that",
+			"(ECMP): look at the links and switches of that path",
 			slow ? "half of the others, or more, are three times as fast; " : "");
 	findings_report(probe->findings, "path", good && !slow);
 	json_add_known(probe->findings->latest, "source_port", outcome->port);
@@ -663,8 +773,8 @@ static bool report_source_port(struct probe *probe, const struct outcome *outcom
 }
 
 /*
- * Sessions at once, by different paths perhaps, in which both sides write as in those that measured
- * the rates, if there were any. False: one has failed.
+ * Run sessions at once, perhaps on different paths. Both sides write for as long as in the
+ * measurement of rates, if there was one. Return false if a session failed.
  */
 static bool try_paths(struct probe *probe)
 {
@@ -672,6 +782,7 @@ static bool try_paths(struct probe *probe)
 	bool good;
 
 	session->connections = probe->options->connections;
+	probe->step = "path";
 	if (session->connections == 1)
 		return true;
 	if (probe->parameters.measured) {
@@ -679,19 +790,20 @@ static bool try_paths(struct probe *probe)
 		session->iterations = 0;
 		session->duration_seconds = probe->options->duration_seconds;
 		probe->parameters.reverse_seconds = probe->options->duration_seconds;
+		probe->measuring += (int64_t)probe->options->duration_seconds * 1000;
 		session->depth = probe->options->depth;
 		session->busy_poll = false;
 	}
-	/* where one did not come about the others are reported all the same */
+	/* if one did not run, report the others all the same */
 	good = try_session(probe, BACK_SIZE, false);
 	for (unsigned int i = 0; i < probe->outcome_count && !probe->process->signal_number; i++)
 		good &= report_source_port(probe, &probe->outcomes[i]);
 	return good;
 }
 
-/* ---- All with the server ---- */
+/* ---- All sessions ---- */
 
-/* Nobody answered: as in an ordinary session the next address is tried. False: there is none. */
+/* Go on with the next address, as an ordinary session does. Return false if none is left. */
 static bool go_on(struct probe *probe)
 {
 	bool found;
@@ -703,6 +815,7 @@ static bool go_on(struct probe *probe)
 		return false;
 	probe->mode_is_known = false;
 	probe->before.any = probe->after.any = false;
+	probe->packets_to_server = probe->packets_to_client = 0;
 	memset(&probe->failure, 0, sizeof(probe->failure));
 	return true;
 }
@@ -716,9 +829,10 @@ void probe_init(struct probe *probe, const struct options *options, const struct
 	probe->findings = findings;
 	probe->path = path;
 	probe->session = *options;
-	probe->session.minimum_rate = 0; /* of rates alone, which are judged here */
+	probe->session.minimum_rate = 0; /* report_rates() judges the rates */
 	probe->session.duration_seconds = 0;
-	probe->session.connections = 1; /* but at the end */
+	probe->session.connections = 1; /* until try_paths() */
+	probe->stop_time = INT64_MAX;   /* until may_begin() */
 }
 
 enum status probe_server(struct probe *probe, session_function run, void *argument)
@@ -731,32 +845,88 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 		good = try_sizes(probe) && try_rates(probe) && try_paths(probe);
 	while (probe->failure.status != STATUS_SUCCESS && !probe->reached &&
 	       !probe->process->signal_number && go_on(probe));
-	if (probe->process->signal_number) /* perhaps when the session had succeeded */
+	if (probe->process->signal_number) /* also if all sessions succeeded before it */
 		return STATUS_INTERRUPTED;
+	if (probe->stopped && !has_failed(probe))
+		report_stopped(probe);
 	if (probe->failure.status != STATUS_SUCCESS)
 		return probe->failure.status;
-	return good ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
+	return good || probe->stopped ? STATUS_SUCCESS : STATUS_LOCAL_FAILURE;
 }
 
-void probe_report_counters(struct probe *probe)
-{
-	const struct counters growth = counters_growth(&probe->before, &probe->after);
-	uint64_t here = counters_errors(&growth), there = probe->peer_errors;
-	const struct strbuf grown = counters_describe(&growth);
+/* ---- Lost packets ---- */
 
-	if (!growth.any)
+/* Add the packets that were lost to the finding, and where to look for the place. */
+static void add_loss(struct probe *probe)
+{
+	const struct loss *loss = &probe->loss;
+	const struct strbuf text = loss_describe(loss), share = loss_describe_share(loss->share);
+
+	if (loss->share <= 0)
 		return;
+	strbuf_addf(&probe->findings->found, "%s, %s of them; ", text.text, share.text);
+	if (!loss->excessive || probe->needs_explaining) /* that finding has the advice */
+		return;
+	strbuf_addf(&probe->findings->advice, "one of: %s",
+		    loss_advice(probe->path->is_software, probe->path->infiniband));
+	if (probe->failure.status == STATUS_SUCCESS)
+		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them; --max-loss is %g %%",
+			    text.text, share.text, probe->options->max_loss);
+}
+
+/* Add the counters that have grown to the finding. */
+static void add_counters(struct probe *probe, const struct counters *growth)
+{
+	uint64_t here = counters_errors(growth), there = probe->peer_errors;
+	const struct strbuf grown = counters_describe(growth);
+	struct strbuf *found = &probe->findings->found;
+
 	if (there > 0 && (here > 0 || there > 1))
-		strbuf_addf(&probe->findings->found,
-			    "errors counted: %" PRIu64 " here, %" PRIu64 " there", here, there - 1);
+		strbuf_addf(found, "errors counted: %" PRIu64 " here, %" PRIu64 " there", here,
+			    there - 1);
 	else if (here == 0)
-		strbuf_addf(&probe->findings->found,
-			    "no errors counted by this host's device%s meanwhile",
+		strbuf_addf(found, "no errors counted by this host's device%s meanwhile",
 			    there > 0 ? ", nor by the server's," : "");
 	if (grown.length > 0)
-		strbuf_addf(&probe->findings->found, "%s%s",
-			    probe->findings->found.length > 0 ? "; " : "", grown.text);
-	findings_report(probe->findings, "counters", here == 0 && there <= 1);
+		strbuf_addf(found, "%s%s", here == 0 || there > 0 ? "; " : "", grown.text);
+}
+
+enum status probe_report_counters(struct probe *probe, enum status status)
+{
+	const struct counters growth = counters_growth(&probe->before, &probe->after);
+	const struct loss *loss = &probe->loss;
+
+	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
+		return status; /* no session */
+	judge_loss(probe);
+	add_loss(probe);
+	if (growth.any)
+		add_counters(probe, &growth);
+	else
+		strbuf_addf(&probe->findings->found,
+			    "this host's device counts no errors: packets that are lost do not "
+			    "show");
+	findings_report(probe->findings, "counters", !loss->excessive);
 	json_add_counters(probe->findings->latest, &growth);
-	json_add_peer_errors(probe->findings->latest, there);
+	json_add_peer_errors(probe->findings->latest, probe->peer_errors);
+	json_add_number(probe->findings->latest, "lost_share", loss->share, growth.any);
+	json_add_text(probe->findings->latest, "lost_direction",
+		      loss->share > 0 && !loss->direction ? "not known" : loss->direction);
+	return loss->excessive && status == STATUS_SUCCESS ? STATUS_TOO_SLOW : status;
+}
+
+void probe_print_end(const struct probe *probe, enum status status)
+{
+	static const char verified[] = "All sizes arrived in both directions, verified";
+	struct console *console = probe->process->console;
+	const struct strbuf lost = loss_describe(&probe->loss);
+
+	if (probe->loss.excessive && status == STATUS_TOO_SLOW)
+		print_result(console, "%s %s.",
+			     probe->all_verified ? "Ready, but" : "Not ready:", lost.text);
+	else if (status == STATUS_SUCCESS && probe->loss.share > 0)
+		print_result(console, "Ready. %s; %s of the packets are lost.", verified,
+			     loss_describe_share(probe->loss.share).text);
+	else if (status == STATUS_SUCCESS)
+		print_result(console, "Ready. %s.", verified);
 }

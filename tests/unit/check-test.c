@@ -7,6 +7,7 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <sys/mman.h>
 
 #include "rdma-common/check/check.h"
 
@@ -44,7 +45,8 @@ struct turn {
 	enum measured measured;
 	uint64_t to_server, to_client; /* bit/s that come of that, in half a second */
 	uint64_t errors_there;
-	uint16_t port; /* TCP's; 0: it is not known */
+	uint16_t port;        /* TCP's; 0: it is not known */
+	int64_t milliseconds; /* duration, as the limits of a lossy path see it */
 };
 
 /* The connection stood. */
@@ -224,6 +226,8 @@ static struct {
 	enum ibv_mtu mtu;
 	unsigned int reads;
 	int64_t exchange; /* milliseconds of a session that measures no rate */
+	bool lines;       /* the end is printed as a line, without --json */
+	char printed[256];
 } path;
 
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
@@ -339,6 +343,7 @@ static void run_one(struct probe *probe)
 		return;
 	id.route.addr.src_sin = (struct sockaddr_in){ AF_INET, .sin_port = htons(turn->port) };
 	measure(&connection, turn);
+	probe->begun -= turn->milliseconds;
 	memmove(path.counters, path.counters + 1, 3 * sizeof(path.counters[0]));
 	snprintf(connection.agreement.peer.device, HELLO_DEVICE_SIZE, "%s", path.device);
 	snprintf(connection.cause, sizeof(connection.cause), "cause %d", turn->status);
@@ -352,20 +357,27 @@ static void run(struct probe *probe, UNUSED void *argument)
 		run_one(probe);
 }
 
-/* Runs all that the script has, prints that to nobody, and keeps the findings. How it ended. */
+/*
+ * Run the whole script and expect this status at its end. Keep the findings, and what is printed at
+ * the end: the JSON object, or with path.lines the last line.
+ */
 static void play(enum status expected)
 {
-	int nobody = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int output = memfd_create("output", MFD_CLOEXEC);
 	struct json_object *findings = json_object_get(path.check.findings.all);
+	enum status status = probe_server(&path.check.probe, run, NULL);
 	bool failed;
 
-	assert_int_equal(probe_server(&path.check.probe, run, NULL), expected);
+	if (status != STATUS_SUCCESS || expected != STATUS_TOO_SLOW) /* lost packets come later */
+		assert_int_equal(status, expected);
 	assert_int_equal(path.turns->size, 0);
-	assert_int_equal(console_open(&path.console, nobody, nobody), 0);
-	assert_int_equal(check_finish(&path.check, expected), expected);
+	path.options.json = !path.lines;
+	assert_int_equal(console_open(&path.console, output, output), 0);
+	assert_int_equal(check_finish(&path.check, status), expected);
 	assert_true(console_drain(&path.console, 10000, -1));
 	assert_int_equal(console_close(&path.console, &failed), 0);
-	close(nobody);
+	assert_true(pread(output, path.printed, sizeof(path.printed) - 1, 0) >= 0);
+	close(output);
 	assert_null(path.check.findings.all);
 	path.check.findings.all = findings;
 }
@@ -507,23 +519,23 @@ static const char *vanish(const char *from, const char *to, int above, int at)
 
 static const char *gone(enum status cause)
 {
-	return text_of(" -> not even 1 byte passes any more (cause %d): the server has ended, or "
-		       "the path to it is down; see to that, and begin again",
+	return text_of(" -> a session of 1 byte fails now as well (cause %d): the server has "
+		       "ended, or the path to it is down; repair that and run this again",
 		       cause);
 }
 
 static const char *no_byte(const char *advice)
 {
-	return text_of(" -> not a byte passes in one direction at least, though the connection "
-		       "stands: %s",
+	return text_of(" -> no byte arrives in one direction at least, though the connection is "
+		       "established: %s",
 		       advice);
 }
 
 static const char many[] =
-	" -> packets of every size pass, but not so many of them from client to server: look at "
+	" -> packets of every size arrive, but not in this number from client to server: look at "
 	"the counters, at flow control (PFC, ECN), and at cables and switches";
 static const char of_the_subnet[] =
-	" -> though the connection stands, packets are lost in one direction at least: look at "
+	" -> the connection is established, but packets are lost in one direction at least: look at "
 	"the path that the subnet manager has made, at its MTU, and at the counters of its links "
 	"('ibdiagnet', 'ibtracert', 'perfquery')";
 static const char one_at_least[] =
@@ -606,7 +618,7 @@ TEST(a_size_that_does_not_pass_is_explained)
 		{ OVER_INFINIBAND, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, of_the_subnet) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
-		  .found = ended("failed", "arrived", SILENCE, " -> though the connection stands, packets are lost from client to server: *") },
+		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
 		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
@@ -643,12 +655,12 @@ static const char *no_session(unsigned int size, enum status cause, const char *
 }
 
 static const char one_off[] =
-	" -> the server took a session, and no other behind it: start it without --one-off";
+	" -> the server accepted one session and no other: if it runs with --one-off, start it without";
 static const char roce_v1_silent[] =
 	" -> check that the server runs and is not stopped, that the address belongs to its RDMA "
 	"device, and that no router is on the path: RoCE v1 (Ethernet type 0x8915) passes none";
 static const char ended_since[] =
-	" -> it took sessions before: the server has ended or stands still, or the path to it is "
+	" -> the server accepted sessions before: it has ended or hangs, or the path to it is "
 	"down; *";
 static const char subnet_silent[] = " -> the RDMA connection manager there does not answer: *";
 
@@ -773,7 +785,7 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 
 static const char *rates(const char *to_server, const char *to_client)
 {
-	return text_of("client to server %s Gbit/s, server to client %s Gbit/s", to_server,
+	return text_of("client to server %s Mbit/s, server to client %s Mbit/s", to_server,
 		       to_client);
 }
 
@@ -786,8 +798,8 @@ static const char *found_slow(const char *rates, const char *direction, const ch
 
 static const char *found_below(const char *rates, const char *direction)
 {
-	return text_of("failed: %s; slower than --min-rate from %s: 0.199 Gbit/s instead of 0.2; "
-		       "the contents are right",
+	return text_of("failed: %s; slower than --min-rate from %s: 199 Mbit/s instead of 200 "
+		       "Mbit/s; the contents are right -> 'rdma-client --check' on either host *",
 		       rates, direction);
 }
 
@@ -796,35 +808,35 @@ TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.300", "0.300")) },
+		  .found = text_of("ok: %s", rates("300", "300")) },
 		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.299", "0.100")) },
+		  .found = text_of("ok: %s", rates("299", "100")) },
 		/* twice is said; once is not, and the second look counts */
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
-		  .found = found_slow(rates("0.400", "0.100"), "server to client", "4.0") },
+		  .found = found_slow(rates("400", "100"), "server to client", "4.0") },
 		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,
-		  .found = found_slow(rates("0.100", "0.350"), "client to server", "3.5") },
+		  .found = found_slow(rates("100", "350"), "client to server", "3.5") },
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(250), to_client(100), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.250", "0.100")) },
+		  .found = text_of("ok: %s", rates("250", "100")) },
 		{ RATED, all_sizes, { to_server(100), to_client(0), to_server(100), to_client(0), reads() }, GOOD,
-		  .found = text_of("failed: %s -> server to client is *", rates("0.100", "0.000")) },
+		  .found = "failed: client to server 100 Mbit/s, server to client 0 bit/s -> server to client is *" },
 		{ RATED, all_sizes, { to_server(0), to_client(0), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.000", "0.000")) },
+		  .found = "ok: client to server 0 bit/s, server to client 0 bit/s" },
 		/* so is a rate below the least that is wanted, of either direction */
 		{ RATED, all_sizes, { to_server(200), to_client(200), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.200", "0.200")), .minimum_rate = 200 * MBIT },
+		  .found = text_of("ok: %s", rates("200", "200")), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(200), to_client(200), reads() }, GOOD,
-		  .found = text_of("ok: %s", rates("0.200", "0.200")), .minimum_rate = 200 * MBIT },
+		  .found = text_of("ok: %s", rates("200", "200")), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(199), to_client(200), reads() }, STATUS_TOO_SLOW,
-		  .found = found_below(rates("0.199", "0.200"), "client to server"), .minimum_rate = 200 * MBIT },
+		  .found = found_below(rates("199", "200"), "client to server"), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(200), to_client(199), to_server(200), to_client(199), reads() }, STATUS_TOO_SLOW,
-		  .found = found_below(rates("0.200", "0.199"), "server to client"), .minimum_rate = 200 * MBIT },
+		  .found = found_below(rates("200", "199"), "server to client"), .minimum_rate = 200 * MBIT },
 		/* there may be no link, or one whose rate is not known */
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
-		  .found = text_of("ok: %s; the device is software, without a link's rate", rates("0.300", "0.300")),
+		  .found = text_of("ok: %s; a software device has no link rate to compare with", rates("300", "300")),
 		  .is_software = true },
 		{ RATED, all_sizes, { to_server(90000), to_client(93000), reads() }, GOOD,
-		  .found = "ok: client to server 90.000 Gbit/s (90 % of the link's 100), server to client 93.000 Gbit/s (93 % of the link's 100)",
+		  .found = "ok: client to server 90 Gbit/s (90 % of the link's 100 Gbit/s), server to client 93 Gbit/s (93 % of the link's 100 Gbit/s)",
 		  .link = 1e11 },
 	};
 
@@ -892,7 +904,7 @@ TEST(nothing_is_measured_without_a_duration)
 
 static const char several_paths[] =
 	"where several paths lead to the server, switches choose one by this port (ECMP): look at "
-	"the links and switches of that";
+	"the links and switches of that path";
 
 static const char *slower(const char *rates)
 {
@@ -906,13 +918,13 @@ TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
 			   port_measured(5, 300, 300), port_measured(6, 101, 104), port_measured(7, 290, 310), port_measured(8, 900, 900) }, GOOD,
-		  .found = text_of("ok: source port 5: * | ok: source port 6: %s | ok: source port 7: * | ok: source port 8: *", rates("0.101", "0.104")),
+		  .found = text_of("ok: source port 5: * | ok: source port 6: %s | ok: source port 7: * | ok: source port 8: *", rates("101", "104")),
 		  .connections = 4 },
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 96, 300), port_measured(7, 290, 310) }, GOOD,
-		  .found = text_of("ok: source port 5: * | failed: source port 6: %s | ok: source port 7: *", slower(rates("0.096", "0.300"))),
+		  .found = text_of("ok: source port 5: * | failed: source port 6: %s | ok: source port 7: *", slower(rates("96", "300"))),
 		  .connections = 3 },
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
-		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("0.300", "0.099"))),
+		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("300", "99"))),
 		  .connections = 2 },
 		/* of what has failed there is no rate */
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
@@ -950,16 +962,16 @@ TEST(errors_are_counted_here_and_there)
 	} cases[] = {
 		/* clang-format off */
 		{ 1, 1, 0, 0, 0, { 0, 0 }, "ok: no errors counted by this host's device meanwhile", NULL },
-		{ 1, 1, 0, 3, 0, { 0, 0 }, "failed: VL15_dropped 6", NULL },
-		{ 1, 1, 1, 2, 0, { 0, 0 }, "failed: duplicate_request 2, VL15_dropped 4", NULL },
-		{ 0, 1, 3, 0, 0, { 0, 0 }, "", NULL },
-		{ 1, 0, 3, 0, 0, { 0, 0 }, "", NULL },
+		{ 1, 1, 0, 3, 0, { 0, 0 }, "ok: VL15_dropped 6", NULL },
+		{ 1, 1, 1, 2, 0, { 0, 0 }, "ok: duplicate_request 2, VL15_dropped 4", NULL },
+		{ 0, 1, 3, 0, 0, { 0, 0 }, "ok: this host's device counts no errors: packets that are lost do not show", NULL },
+		{ 1, 0, 3, 0, 0, { 0, 0 }, "ok: this host's device counts no errors: packets that are lost do not show", NULL },
 		{ 1, 1, 0, 0, 0, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile", "0" },
 		{ 1, 1, 0, 0, 5, { 1, 1 }, "ok: no errors counted by this host's device, nor by the server's, meanwhile; tx_pause_frames 5", "0" },
 		{ 1, 1, 0, 0, 5, { 0, 0 }, "ok: no errors counted by this host's device meanwhile; tx_pause_frames 5", NULL },
-		{ 1, 1, 2, 0, 0, { 101, 21 }, "failed: errors counted: 4 here, 120 there; duplicate_request 4", "120" },
-		{ 1, 1, 0, 0, 0, { 0, 121 }, "failed: errors counted: 0 here, 120 there", "120" },
-		{ 1, 1, 2, 0, 0, { 1, 0 }, "failed: errors counted: 4 here, 0 there; duplicate_request 4", "0" },
+		{ 1, 1, 2, 0, 0, { 101, 21 }, "ok: errors counted: 4 here, 120 there; duplicate_request 4", "120" },
+		{ 1, 1, 0, 0, 0, { 0, 121 }, "ok: errors counted: 0 here, 120 there", "120" },
+		{ 1, 1, 2, 0, 0, { 1, 0 }, "ok: errors counted: 4 here, 0 there; duplicate_request 4", "0" },
 		/* clang-format on */
 	};
 
@@ -980,6 +992,171 @@ TEST(errors_are_counted_here_and_there)
 		expect("counters", cases[i].found);
 		if (*cases[i].found)
 			expect_key("counters", "peer_error_count", cases[i].sum);
+	}
+}
+
+/* Return the number of a counter. */
+static unsigned int counter_number(const char *name)
+{
+	unsigned int number = 0;
+
+	while (strcmp(counter_name(number), name) != 0)
+		number++;
+	return number;
+}
+
+static const char in_doubt[] = "packets are lost or late, in a direction that is not known";
+static const char of_software[] = " -> one of: a rate limit or a full queue on the way *";
+
+/* Three sessions have 36 packets in each direction. */
+TEST(lost_packets_are_a_verdict_with_share_and_direction)
+{
+	const struct {
+		const char *counter, *other; /* growth in the last session */
+		uint64_t count;
+		double max_loss; /* percent */
+		enum status status;
+		const char *found, *share, *direction;
+	} cases[] = {
+		/* clang-format off */
+		{ "rcvd_seq_err", "completer_retry_err", 2, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, about 5.6 % of them; rcvd_seq_err 2, completer_retry_err 2", "0.0555555556", "client to server" },
+		{ "out_of_seq_request", NULL, 2, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from server to client, about 5.6 % of them; out_of_seq_request 2", "0.0555555556", "server to client" },
+		{ "rcvd_seq_err", "out_of_seq_request", 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 25 % of them; out_of_seq_request 9, rcvd_seq_err 9", "0.25", "both" },
+		{ "packet_seq_err", "out_of_sequence", 48, 0.1, STATUS_TOO_SLOW, "failed: packets are lost in both directions, about 100 % of them; out_of_sequence 48, packet_seq_err 48", "1", "both" },
+		{ "seq_err_naks_rcvd", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
+		{ "tcpRetransSegs", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from client to server, *", "0.25", "client to server" },
+		{ "oos_drop_count", NULL, 9, 0.1, STATUS_TOO_SLOW, "failed: packets are lost from server to client, *", "0.25", "server to client" },
+		{ "local_ack_timeout_err", NULL, 3, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 4.2 %% of them; local_ack_timeout_err 3", in_doubt), "0.0416666667", "not known" },
+		{ "out_of_sequence", "packet_seq_err", 1, 0.1, STATUS_TOO_SLOW, text_of("failed: %s, about 2.8 %% of them; *", in_doubt), "0.0277777778", "not known" },
+		/* the largest share that is allowed, and a single packet, are no failure */
+		{ "rcvd_seq_err", NULL, 9, 25, GOOD, "ok: packets are lost from client to server, about 25 % of them; rcvd_seq_err 9", "0.25", "client to server" },
+		{ "rcvd_seq_err", NULL, 9, 24.9, STATUS_TOO_SLOW, "failed: *", "0.25", "client to server" },
+		{ "out_of_seq_request", NULL, 1, 0.1, GOOD, "ok: packets are lost from server to client, about 2.8 % of them; out_of_seq_request 1", "0.0277777778", "server to client" },
+		/* soft-RoCE counts a retry for each NAK */
+		{ "rcvd_seq_err", "completer_retry_err", 1, 0.1, GOOD, "ok: packets are lost from client to server, about 2.8 % of them; rcvd_seq_err 1, completer_retry_err 1", "0.0277777778", "client to server" },
+		/* other errors, and what the peer has received twice, are no loss */
+		{ "duplicate_request", "np_ecn_marked_roce_packets", 9, 0.1, GOOD, "ok: duplicate_request 9, np_ecn_marked_roce_packets 9", "0", NULL },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		const struct turn none[] = { { 0 } };
+		const char *advice = cases[i].status == GOOD ? "" : of_software;
+		struct counters *after = &path.counters[3];
+
+		start(UNKNOWN, all_sizes, none);
+		path.options.max_loss = cases[i].max_loss;
+		path.check.path.is_software = true;
+		for (unsigned int session = 0; session < 4; session++)
+			path.counters[session].any = true;
+		after->values[counter_number(cases[i].counter)] = cases[i].count;
+		if (cases[i].other)
+			after->values[counter_number(cases[i].other)] = cases[i].count;
+		play(cases[i].status);
+		expect("counters", text_of("%s%s", cases[i].found, advice));
+		expect_key("counters", "lost_share", cases[i].share);
+		expect_key("counters", "lost_direction", cases[i].direction);
+	}
+}
+
+static struct turn takes(int64_t milliseconds, struct turn turn)
+{
+	turn.milliseconds = milliseconds;
+	return turn;
+}
+
+/* Three sessions have 36 packets in each direction. */
+TEST(last_line_says_that_packets_are_lost)
+{
+	const struct {
+		struct turn turns[5];
+		const char *counter;
+		uint64_t count;
+		enum status status;
+		const char *line;
+	} cases[] = {
+		/* clang-format off */
+		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 0, GOOD, "Ready. All sizes arrived in both directions, verified.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 1, GOOD, "Ready. All sizes arrived in both directions, verified; about 2.8 % of the packets are lost.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from server to client.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "packet_seq_err", 2, STATUS_TOO_SLOW, "Ready, but packets are lost from client to server.\n" },
+		{ { passes(1), passes(65536), passes(1048576) }, "to_retransmits", 2, STATUS_TOO_SLOW, "Ready, but packets are lost or late, in a direction that is not known.\n" },
+		/* not if sizes were left out; a session that failed is the last finding */
+		{ { passes(1), takes(11000, passes(65536)) }, "out_of_sequence", 2, STATUS_TOO_SLOW, "Not ready: packets are lost from server to client.\n" },
+		{ { passes(1), passes(65536), { 1048576, .status = BROKEN, .connected = true } }, "out_of_sequence", 2, BROKEN, "" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		start(UNKNOWN, no_size, cases[i].turns);
+		path.row = cases[i].line;
+		path.options.max_loss = 0.1;
+		path.options.port = "7";
+		path.lines = true;
+		for (unsigned int session = 0; session < 4; session++)
+			path.counters[session].any = true;
+		for (unsigned int session = 2; session < 4; session++)
+			path.counters[session].values[counter_number(cases[i].counter)] =
+				cases[i].count;
+		play(cases[i].status);
+		assert_string_equal(path.printed, cases[i].line);
+	}
+}
+
+/* Return a session that was interrupted. */
+static struct turn interrupted(uint64_t size)
+{
+	return ends(size, STOPPED, POSTED, REMOTE_MR);
+}
+
+/* Its time begins with the first session, and does not include what was to be measured. */
+TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
+{
+	static const char left_out[] =
+		"*failed: 1024 bytes: not verified: packets are lost, and the sessions have taken *";
+	const struct {
+		struct turn turns[8];
+		unsigned int kind;
+		int64_t milliseconds; /* since the first session */
+		unsigned int lossy;   /* the session that loses packets, from 1 on */
+		uint64_t gaps;
+		enum status status;
+		const char *step, *found, *error;
+	} cases[] = {
+		/* clang-format off */
+		{ { passes(1), { 0 } }, OVER_ROCE, 10000, 1, 2, GOOD, "transfer", left_out, "packets are lost from server to client, *--max-loss is 0.1 %" },
+		{ { passes(1), absent(1024) }, OVER_ROCE, 9000, 1, 2, BROKEN, "transfer", "ok: 1 byte: *", "packets are lost from server to client, *" },
+		{ { passes(1), absent(1024) }, OVER_ROCE, 60000, 1, 0, BROKEN, "transfer", "ok: 1 byte: *", "unexpected failure" },
+		/* a session is interrupted; of few packets one that is lost is enough for that, but no verdict */
+		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 1, SILENCE, "transfer", left_out, "the sessions have taken * s, and packets seem to be lost" },
+		/* the sessions that explain a failure take their time */
+		{ { passes(1), silent(1024, DONE, REMOTE_MR), there() }, WRITES, 11000, 2, 9, SILENCE, "transfer", "ok: 1 byte: * | failed: 1024 bytes: * -> packets above 1 bytes vanish from server to client, *", "cause 5" },
+		/* unless packets were lost before */
+		{ { passes(1), passes(65536), takes(11000, silent(1048576, DONE, REMOTE_MR)), { 0 } }, WRITES | UNKNOWN, 0, 1, 9, SILENCE, "transfer", "ok: 1 byte: * | ok: 65536 *| failed: 1048576 bytes: client to server arrived, server to client not known: cause 5", "cause 5" },
+		{ { passes(1), interrupted(1024) }, OVER_ROCE, 15000, 1, 0, STOPPED, "transfer", "ok: 1 byte: * | failed: 1024 bytes: *", "cause 9" },
+		{ { passes(1), passes(65536), passes(1048576), { 0 } }, RATED, 12000, 3, 200, GOOD, "rate", "failed: not measured: packets are lost, and the sessions have taken 12 s", "packets are lost *" },
+		{ { passes(1), passes(65536), passes(1048576), to_server(300), to_client(300), reads() }, RATED, 11000, 3, 200, GOOD, "rate", "ok: client to server 300 *", "packets are lost *" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		enum status status = cases[i].status == GOOD ? STATUS_TOO_SLOW : cases[i].status;
+		const char *error;
+
+		start(cases[i].kind, no_size, cases[i].turns);
+		path.row = cases[i].found;
+		path.options.max_loss = 0.1;
+		path.check.probe.begun = now_milliseconds() - cases[i].milliseconds;
+		for (unsigned int session = 0; session < 4; session++)
+			path.counters[session].any = true;
+		for (unsigned int session = cases[i].lossy; session < 4; session++)
+			path.counters[session].values[counter_number("out_of_sequence")] =
+				cases[i].gaps;
+		play(status);
+		expect(cases[i].step, cases[i].found);
+		error = value_of(path.check.findings.all, "error");
+		if (fnmatch(cases[i].error, error, 0) != 0)
+			fail_msg("'%s' is not '%s'", error, cases[i].error);
 	}
 }
 

@@ -343,7 +343,7 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	static const char wrong[] = "--no-such-option";
 
 	client_parses("-h", wrong, PARSED_EXIT, "usage\nConnecting:\n");
-	client_parses("--help", wrong, PARSED_EXIT, "  -B, --bind ADDRESS     connect from");
+	client_parses("--help", wrong, PARSED_EXIT, "  -B, --bind ADDRESS      connect from");
 	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
@@ -353,7 +353,7 @@ TEST(check_rejects_options_of_sessions)
 	/* clang-format off */
 	static const char *const others[] = {
 		/* these are accepted, no other */
-		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2",
+		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", "--max-loss=0.1",
 		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way",
 		"--busy-poll", "--max-size=1", "--interval=1",
 	};
@@ -361,14 +361,48 @@ TEST(check_rejects_options_of_sessions)
 
 	for (size_t i = 0; i < 2 * ENTRIES(others); i++) {
 		const char *other = others[i / 2];
-		bool goes = i / 2 < 8;
+		bool goes = i / 2 < 9;
 
 		client_parses(i % 2 ? other : "--check", i % 2 ? "--check" : other,
 			      goes ? PARSED_RUN : PARSED_FAILED,
 			      goes ? NULL
 				   : "--check accepts only --bind, --connections, --duration, "
-				     "--json, --min-rate, --timeout, --tos and --verbose");
+				     "--json, --max-loss, --min-rate, --timeout, --tos and "
+				     "--verbose");
 	}
+}
+
+TEST(max_loss_is_a_percentage_and_belongs_to_check)
+{
+	static const struct {
+		const char *argument;
+		double percent;
+		const char *error;
+	} cases[] = {
+		/* clang-format off */
+		{ "--max-loss=0", 0, NULL },
+		{ "--max-loss=0.05", 0.05, NULL },
+		{ "--max-loss=100", 100, NULL },
+		{ "--max-loss=100.1", 0, "--max-loss takes percent from 0 to 100, also with decimals (0.05), not '100.1'" },
+		{ "--max-loss=.5", 0, "not '.5'" },
+		{ "--max-loss=1.", 0, "not '1.'" },
+		{ "--max-loss=1e1", 0, "not '1e1'" },
+		{ "--max-loss=0x1", 0, "not '0x1'" },
+		{ "--max-loss=nan", 0, "not 'nan'" },
+		{ "--max-loss=-1", 0, "not '-1'" },
+		{ "--max-loss=1%", 0, "not '1%'" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		const char *error = cases[i].error;
+		struct options options = client_parses("--check", cases[i].argument,
+						       error ? PARSED_FAILED : PARSED_RUN, error);
+
+		if (!error)
+			assert_memory_equal(&options.max_loss, &cases[i].percent, sizeof(double));
+	}
+	client_parses("-v", "--max-loss=1", PARSED_FAILED, "--max-loss is for --check alone");
 }
 
 TEST(check_measures_for_a_second_without_duration)

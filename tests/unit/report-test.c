@@ -510,6 +510,50 @@ TEST(end_of_a_session_names_the_side_that_left_and_the_reason)
 		       "report-test: [42] 192.0.2.1 port 7: it \"failed\"\n");
 }
 
+TEST(server_prints_one_status_line_for_a_session_of_a_check)
+{
+	static const struct {
+		uint16_t flags;
+		uint64_t length;
+		enum operation operation;
+		bool verbose;
+		enum status status;
+		const char *expected, *error;
+	} cases[] = {
+		/* clang-format off */
+		{ 0, 1, OPERATION_READ, false, STATUS_SUCCESS, "1 byte, verified in both directions\n", "" },
+		{ HELLO_CHECK_SHORT, 4096, OPERATION_WRITE, false, STATUS_SUCCESS, "4096 bytes, verified in both directions\n", "" },
+		{ HELLO_CHECK_RATE, 65536, OPERATION_WRITE, false, STATUS_SUCCESS, "rate measured, verified in both directions\n", "" },
+		{ HELLO_CHECK_RATE, 8, OPERATION_READ, false, STATUS_SUCCESS, "latency measured, verified in both directions\n", "" },
+		{ 0, 8, OPERATION_READ, true, STATUS_SUCCESS, "8 bytes, verified in both directions\n", "[3] peer disconnected.\n" },
+		{ 0, 8, OPERATION_READ, false, STATUS_PEER_LOST, NULL, "report-test: [3] 192.0.2.1 port 7: it \"failed\"\n" },
+		/* clang-format on */
+	};
+
+	for (size_t i = 0; i < ENTRIES(cases); i++) {
+		struct connection *connection = &session.connection;
+		struct options own;
+		char expected[128] = "";
+
+		begin(ROLE_SERVER, 3);
+		measure();
+		own = session.options;
+		own.check = true;
+		own.operation = cases[i].operation;
+		session.options.verbose = own.verbose = cases[i].verbose;
+		connection->options = connection->log.options = &own;
+		connection->agreement.peer =
+			(struct hello){ .flags = cases[i].flags, .length = cases[i].length };
+		connection->outstanding_messages = 0;
+		connection->status = cases[i].status;
+		report_session(connection);
+		if (cases[i].expected)
+			snprintf(expected, sizeof(expected), "[3] check from 192.0.2.1: %s",
+				 cases[i].expected);
+		assert_printed(expected, cases[i].error);
+	}
+}
+
 TEST(json_result_has_each_measured_value)
 {
 	static struct ibv_sa_path_rec path = { .mtu = IBV_MTU_2048 };
@@ -525,7 +569,7 @@ TEST(json_result_has_each_measured_value)
 	session.options.verify_all = true;
 	session.options.minimum_rate = 9;
 	report_json(&session.connection); /* not requested */
-	session.options.json = true;
+	session.options.json = session.options.check = true;
 	report_json(&session.connection);
 	/* clang-format off */
 	assert_object("session",
@@ -533,7 +577,7 @@ TEST(json_result_has_each_measured_value)
 		"\"peer_port\": 7, "
 		"\"local_address\": \"fd00::2\", \"transport\": \"RoCE\", \"device\": \"rxe0\", \"path_mtu\": 2048, "
 		"\"tos\": 104, "
-		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"verify_all\": true, "
+		"\"size\": 1572864, \"iters\": null, \"duration\": 2, \"one_way\": true, \"check\": true, \"verify_all\": true, "
 		"\"min_rate\": 9, \"timeout\": 10, "
 		"\"bytes\": 3145728000, \"operations\": 2000, \"seconds\": 2, \"bytes_per_second\": 1.572864e+09, "
 		"\"bits_per_second\": 1.2582912e+10, \"ops_per_second\": 1000, \"request_bytes\": 131072, "
@@ -632,7 +676,7 @@ TEST(program_without_a_session_prints_its_json_object)
 		"\"peer_port\": 8, "
 		"\"local_address\": null, \"transport\": null, \"device\": null, \"path_mtu\": null, \"tos\": null, "
 		"\"size\": null, "
-		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"verify_all\": false, \"min_rate\": null, "
+		"\"iters\": 1, \"duration\": null, \"one_way\": false, \"check\": false, \"verify_all\": false, \"min_rate\": null, "
 		"\"timeout\": 10, \"bytes\": 0, "
 		"\"operations\": 0, \"seconds\": null, \"bytes_per_second\": null, \"bits_per_second\": null, "
 		"\"ops_per_second\": null, "
