@@ -384,7 +384,7 @@ static void wait_for_sessions(struct client *client)
 	int64_t deadline;
 
 	while ((deadline = next_deadline(engine)) >= 0) {
-		if (now_milliseconds() >= client->stop_time) {
+		if (now_milliseconds() >= client->stop_time) { /* as by a signal, but once */
 			client->stop_time = INT64_MAX;
 			engine_notify(engine, NOTIFY_INTERRUPTED);
 		}

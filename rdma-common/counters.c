@@ -126,8 +126,8 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 
 /*
  * Counters of lost packets. A responder counts a gap in the sequence numbers and answers with a
- * NAK, which the requester counts (InfiniBand Architecture Specification, 9.7.5.2.8 and 9.9.2.1).
- * rxe counts a retry for each NAK as well.
+ * NAK, which the requester counts. rxe counts a retry for each NAK as well (Linux, rxe_resp.c and
+ * rxe_comp.c).
  */
 static const struct loss_counter {
 	const char *name;

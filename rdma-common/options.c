@@ -393,7 +393,7 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 			return parsed;
 		of_sessions |= !(row->programs & CHECK);
 		timed |= row->field == AT(duration_seconds) && row->kind == TIME;
-		of_check |= row->kind == SHARE;
+		of_check |= row->kind == SHARE && row->field == AT(max_loss);
 	}
 	if (options->check && of_sessions)
 		return usage_error(

@@ -388,8 +388,9 @@ static void report_stopped(struct probe *probe)
 		strbuf_addf(&probe->findings->found, "%" PRIu64 " byte%s: ", probe->size,
 			    probe->size == 1 ? "" : "s");
 	strbuf_addf(&probe->findings->found,
-		    "not %s: packets are lost, and the sessions have taken %.0f s",
-		    transfers ? "verified" : "measured", seconds);
+		    "not %s: packets %s lost, and the sessions have taken %.0f s",
+		    transfers ? "verified" : "measured",
+		    probe->loss.excessive ? "are" : "seem to be", seconds);
 	findings_report(probe->findings, probe->step, false);
 	if (!transfers)
 		return;
@@ -658,8 +659,8 @@ static void report_rates(struct probe *probe, const struct rates *rates)
 	else if (probe->failure.status == STATUS_TOO_SLOW)
 		strbuf_addf(
 			&probe->findings->advice,
-			"'rdma-client --check' on either host names what limits it (PCIe, "
-			"NUMA, the speed of its port); other traffic on the path limits it, too");
+			"run 'rdma-client --check' on both hosts, which reports PCIe, NUMA and the "
+			"speed of ports; look for other traffic on the path");
 	findings_report(probe->findings, "rate",
 			!skewed && probe->failure.status == STATUS_SUCCESS);
 	add_rates(probe, rates);
@@ -816,6 +817,7 @@ static bool go_on(struct probe *probe)
 	probe->mode_is_known = false;
 	probe->before.any = probe->after.any = false;
 	probe->packets_to_server = probe->packets_to_client = 0;
+	probe->begun = probe->measuring = 0;
 	memset(&probe->failure, 0, sizeof(probe->failure));
 	return true;
 }
@@ -857,7 +859,7 @@ enum status probe_server(struct probe *probe, session_function run, void *argume
 /* ---- Lost packets ---- */
 
 /* Add the packets that were lost to the finding, and where to look for the place. */
-static void add_loss(struct probe *probe)
+static void add_loss(struct probe *probe, enum status status)
 {
 	const struct loss *loss = &probe->loss;
 	const struct strbuf text = loss_describe(loss), share = loss_describe_share(loss->share);
@@ -869,7 +871,7 @@ static void add_loss(struct probe *probe)
 		return;
 	strbuf_addf(&probe->findings->advice, "one of: %s",
 		    loss_advice(probe->path->is_software, probe->path->infiniband));
-	if (probe->failure.status == STATUS_SUCCESS)
+	if (status == STATUS_SUCCESS)
 		failure_set(&probe->failure, STATUS_TOO_SLOW, "%s, %s of them; --max-loss is %g %%",
 			    text.text, share.text, probe->options->max_loss);
 }
@@ -899,7 +901,7 @@ enum status probe_report_counters(struct probe *probe, enum status status)
 	if (probe->begun == 0 || (!growth.any && probe->verified == 0))
 		return status; /* no session */
 	judge_loss(probe);
-	add_loss(probe);
+	add_loss(probe, status);
 	if (growth.any)
 		add_counters(probe, &growth);
 	else
