@@ -1885,7 +1885,9 @@ device_that_counts() {
 	client -J	0	read	disconnected.	> "error_counters": { }
 	END
 	outcomes check 192.0.2.1 20000 <<<"0	check payload:1048576	> counters    no errors counted by this host's device meanwhile"
+	outcomes check --json 192.0.2.1 20000 <<<'0	check payload:1048576	> "lost_share": 0, "lost_direction": null }'
 	rm -r "$FAKE_VERBS_DEVICE"
+	outcomes check --json 192.0.2.1 20000 <<<"0	check payload:1048576	> this host's device counts no errors: packets that are lost do not show*\"lost_share\": null, \"lost_direction\": null }"
 	outcomes <<-END
 	client --report	0	uncounted
 	client -J	0	read	disconnected.	> "error_counters": null
