@@ -586,22 +586,6 @@ static uint64_t sum_counter(const char *pattern, bool *known)
 	return sum;
 }
 
-void evidence_collect_listeners(struct evidence *evidence)
-{
-	bool known = false;
-	uint64_t received = sum_counter(DEVICES "*/ports/*/cm_rx_msgs/req", &known);
-	uint64_t answered = sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rep", &known) +
-			    sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rej", &known);
-
-	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_listeners);
-	if (!known)
-		return;
-	evidence_set(evidence, FACT_requests_received, "%llu", (unsigned long long)received);
-	evidence_set(evidence, FACT_requests_answered, "%llu", (unsigned long long)answered);
-}
-
-/* ---- All facts of this host ---- */
-
 /* Name the other interfaces whose addresses are in the same IPv4 subnet as the source. */
 static void find_same_subnet(struct evidence *evidence)
 {
@@ -633,6 +617,23 @@ static void find_same_subnet(struct evidence *evidence)
 	freeifaddrs(all);
 }
 
+void evidence_collect_listeners(struct evidence *evidence)
+{
+	bool known = false;
+	uint64_t received = sum_counter(DEVICES "*/ports/*/cm_rx_msgs/req", &known);
+	uint64_t answered = sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rep", &known) +
+			    sum_counter(DEVICES "*/ports/*/cm_tx_msgs/rej", &known);
+
+	dump_rdma(evidence, RDMA_NLDEV_CMD_GET, -1, examine_listeners);
+	find_same_subnet(evidence);
+	if (!known)
+		return;
+	evidence_set(evidence, FACT_requests_received, "%llu", (unsigned long long)received);
+	evidence_set(evidence, FACT_requests_answered, "%llu", (unsigned long long)answered);
+}
+
+/* ---- All facts of this host ---- */
+
 void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
 		      const struct sockaddr *source)
 {
@@ -643,7 +644,6 @@ void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
 		find_route(evidence, address, source);
 	find_devices(evidence);
 	find_cgroup(evidence);
-	find_same_subnet(evidence);
 	if (netlink_rdma_is_exclusive())
 		evidence_set(evidence, FACT_mode, "exclusive");
 	if (!access("/proc/sys/net/core", F_OK))
