@@ -181,8 +181,10 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits);
 
-/* How to raise RLIMIT_MEMLOCK, for messages. */
-#define RAISE_LOCK_LIMIT "('ulimit -l', or memlock in /etc/security/limits.conf)"
+/* How to raise RLIMIT_MEMLOCK, for messages */
+#define RAISE_LOCK_LIMIT                                                                        \
+	"('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit, " \
+	"'--ulimit memlock=-1' of a container, PropagateResourceLimitsExcept=MEMLOCK of Slurm)"
 
 /* Fill in why `call`, which creates a queue or another object of the device, set errno. */
 enum status creation_failed(struct failure *failure, const char *call, bool queue);

@@ -74,12 +74,12 @@ restore_rules() {
 	well 192.0.2.1
 }
 
-@test "B1, B5: no program listens on the port, over either family; and on its host no program listens at all" {
+@test "B1, B5: no program listens on the port, over either family; and none on that host" {
 	local name text
 	for name in 192.0.2.1 fd00::1; do
 		check 4 "$name" 4711
 		if [ "$LAB_TRANSPORT" = siw ]; then
-			names B5 "$name answers TCP, and nobody accepts iWARP on port 4711; one of: .*"
+			names B5 "$name answers TCP, and no program accepts iWARP on port 4711; one of: .*"
 		else
 			names B1 "$name answers, and no program listens on port 4711"
 			[[ $output != *"a program listens there"* ]]
@@ -138,16 +138,16 @@ with_addresses() {
 }
 
 # bats test_tags=slow
-@test "C3: nobody has the address" {
+@test "C3: no host has the address" {
 	limit=$SILENT check 3 192.0.2.99
-	names C3 "nobody on the network of eth0 answers for 192.0.2.99; one of: .*"
+	names C3 "no host on the network of eth0 answers for 192.0.2.99; one of: .*"
 	[[ $output != *firewall* ]]
 }
 
 # bats test_tags=slow
-@test "C3: nobody has the IPv6 address" {
+@test "C3: no host has the IPv6 address" {
 	limit=$SILENT check 3 fd00::99
-	names C3 "nobody on the network of eth0 answers for fd00::99; one of: .*"
+	names C3 "no host on the network of eth0 answers for fd00::99; one of: .*"
 }
 
 # bats test_tags=slow
@@ -156,7 +156,7 @@ with_addresses() {
 	lab run a ip link set eth0 down
 	lab run b ip neighbour flush dev eth0
 	limit=$SILENT check 3 192.0.2.1
-	names C3 "nobody on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
+	names C3 "no host on the network of eth0 answers for 192.0.2.1; one of: that host is down, or its link is; .*"
 	host=a check 3 192.0.2.2
 	names L6 "there is no route to 192.0.2.2 \(ENETUNREACH\)"
 	lab run a ip link set eth0 up
@@ -210,7 +210,7 @@ with_addresses() {
 	names C6 "192.0.2.1 forbids UDP port 4791 of 192.0.2.1: its firewall"
 }
 
-# without_roce COMMAND...: host a without its device, and afterwards with it.
+# with_roce: host a has its device again.
 with_roce() {
 	lab run a rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
 }

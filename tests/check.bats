@@ -35,7 +35,7 @@ says() {
 			says "device      rdma0 port 1: RoCE, active, MTU 4096 of 4096 bytes"
 			says "address     resolved: from $from by rdma0 port 1, GID [0-9]+ \((::ffff:)?$from, RoCE v2, eth0\)"
 			says "route       resolved, MTU of the path 4096 bytes"
-			says "congestion  eth0: type of service 0; its driver tells nothing of PFC and ECN"
+			says "congestion  eth0: type of service 0; the driver does not report PFC or ECN"
 		fi
 		says "name        '$name' is [0-9a-f.:]+"
 		says "memory      (may be locked without limit|[0-9]+ KiB may be locked: .*)"

@@ -1002,8 +1002,8 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# The kernel tells nothing here: causes that need its answers are reach-test's, and those of a real path causes.bats'.
-@test "--check ADDRESS: one request to a port that nobody uses shows if the address answers" {
+# The fake kernel answers no questions: reach-test has the causes that need answers, and causes.bats those of a real path.
+@test "--check ADDRESS: one request to an unused port shows if the address answers" {
 	local unknown="192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it"
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
@@ -1053,7 +1053,7 @@ found() {
 @test "--check prints a path line by line" {
 	local gid="GID 5 (::ffff:192.0.2.2, RoCE v2, lo)"
 	local memory="8789 KiB may be locked: the rings of longer payloads are made to fit"
-	local congestion="congestion  lo: type of service 0; its driver tells nothing of PFC and ECN"
+	local congestion="congestion  lo: type of service 0; the driver does not report PFC or ECN"
 	found 0 "" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
 		name        '192.0.2.1' is 192.0.2.1
@@ -1077,13 +1077,13 @@ found() {
 	END
 	found 3 "down mtu:1 addresses:192.0.2.1,192.0.2.3,192.0.2.5 2*ADDR_RESOLVED=ADDR_ERROR:-99" 192.0.2.1 <<-END
 		device      double0 port 1: RoCE, not active, MTU 256 of 4096 bytes
-		  -> it carries nothing; plug the cable in, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
+		  -> the port carries nothing: plug in the cable, set the network interface up ('ip link'), or start the subnet manager of InfiniBand
 		name        '192.0.2.1' is 192.0.2.1
 		address     not resolved: Cannot assign requested address
-		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
+		  -> check that the host is up ('ping'), and that 'ip route get' leads over a network interface that 'rdma link' names
 		name        '192.0.2.1' is 192.0.2.3
 		address     not resolved: Cannot assign requested address
-		  -> is the host up ('ping')? Does 'ip route get' lead over a network interface that 'rdma link' names?
+		  -> check that the host is up ('ping'), and that 'ip route get' leads over a network interface that 'rdma link' names
 		name        '192.0.2.1' is 192.0.2.5
 		address     resolved: from 192.0.2.2 by double0 port 1, $gid
 		route       resolved, MTU of the path 256 bytes
@@ -1128,7 +1128,7 @@ found() {
 # The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
 @test "--check reports the limit that prevents a session from registering memory: exit status 1" {
 	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
-	local advice="  -> raise it ('ulimit -l', or memlock in /etc/security/limits.conf)"
+	local advice="  -> raise it ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
 	outcomes check 192.0.2.1 <<-END
 	1	memory:0	> $needs; 0 KiB may be locked*$advice
 	1	memory:8192	> $needs; 8 KiB may be locked*$advice
@@ -1214,7 +1214,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	3	fail:rdma_create_id:1:24	> leads to: Too many open files*$few
 	3	fail:rdma_create_id:4:12	> address     not resolved: cannot use the connection manager: Cannot allocate memory
 	3	fail:rdma_create_id:4:24	> cannot use the connection manager: Too many open files*$few
-	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> InfiniBand: check that the subnet manager runs
+	3	fail:rdma_resolve_route:1:110	> route       not resolved: Connection timed out?  -> over InfiniBand, check that the subnet manager runs
 	3	addresses:127.0.0.1	> route       not resolved: No such device?  -> $loopback
 	3	iwarp addresses:127.0.0.1	> address     not resolved: Invalid argument?  -> $loopback
 	3	fail:ibv_query_device:1:5	> device      double0: cannot be queried: Input/output error
@@ -1229,7 +1229,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 
 @test "--check --tos sets the type of service of the path, except over iWARP" {
 	outcomes check --tos 0x68 192.0.2.1 <<-END
-	0	read	> congestion  lo: type of service 104; its driver tells nothing of PFC and ECN?memory
+	0	read	> congestion  lo: type of service 104; the driver does not report PFC or ECN?memory
 	0	iwarp	> route       resolved?memory
 	0	roce-v1 addresses:fe80::1%lo	> (::ffff:192.0.2.2, RoCE v1, lo)	!> congestion
 	3	fail:rdma_set_option:1:12	> address     not resolved: cannot set --tos: Cannot allocate memory

@@ -21,7 +21,7 @@ static const char *gid_type_name(uint32_t type)
 	return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "InfiniBand";
 }
 
-/* Reports from where the address is reached: the GID is the one that a connection would use. */
+/* Report the source, the device and the GID that a connection to the address would use. */
 static void report_address(struct path *path, struct rdma_cm_id *id)
 {
 	char text[INET6_ADDRSTRLEN], name[IF_NAMESIZE];
@@ -54,7 +54,7 @@ static void report_address(struct path *path, struct rdma_cm_id *id)
 	findings_report(path->findings, "address", true);
 }
 
-/* Why an address or a route is not: what failed, if that is not the resolving itself. False. */
+/* Report why an address or a route is not resolved. `attempt`: the call that failed before. */
 static bool unresolved(struct path *path, const char *step, const char *attempt, const char *reason,
 		       const char *advice)
 {
@@ -91,13 +91,13 @@ static const char *address_advice(const struct path *path, const struct rdma_cm_
 		return "give --bind an address of this host ('ip address')";
 	if (loopback)
 		return loopback;
-	return "is the host up ('ping')? Does 'ip route get' lead over a network interface that "
-	       "'rdma link' names?";
+	return "check that the host is up ('ping'), and that 'ip route get' leads over a network "
+	       "interface that 'rdma link' names";
 }
 
 /*
- * Resolves the address, from that of --bind if there is one, in as many attempts as fit in before
- * `deadline`. 0 or an errno value.
+ * Resolve the address, from the address of --bind if there is one, in as many attempts as fit
+ * before `deadline`. Return 0 or an errno value.
  */
 static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -111,8 +111,8 @@ static int resolve(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 }
 
 /*
- * How the network interface keeps RoCE's packets from being dropped where the network is full. RoCE
- * v1 has no IP header, and so no DSCP.
+ * Report whether the network interface keeps RoCE's packets from being dropped in a full network.
+ * RoCE v1 has no IP header, so it has no DSCP.
  */
 static void report_congestion(struct path *path, struct rdma_cm_id *id)
 {
@@ -131,8 +131,8 @@ static void report_congestion(struct path *path, struct rdma_cm_id *id)
 }
 
 /*
- * Resolves the address and then the route, before `deadline` as now_milliseconds() counts, and
- * keeps what sessions are judged by. False: the findings say why not.
+ * Resolve the address and then the route before `deadline` (now_milliseconds()), and keep the MTU.
+ * Return false after a finding.
  */
 static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadline)
 {
@@ -150,7 +150,7 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
 	if (rdma_resolve_route(id, remaining > 1 ? (int)remaining : 1))
 		return unresolved(path, "route", "", reason_of(id, errno),
 				  loopback ? loopback
-					   : "InfiniBand: check that the subnet manager runs");
+					   : "over InfiniBand, check that the subnet manager runs");
 	path->mtu = path_mtu(id);
 	strbuf_addf(&path->findings->found, "resolved");
 	if (path->mtu > 0)
@@ -177,7 +177,7 @@ static bool can_send(struct path *path)
 	return !error;
 }
 
-/* Reports why no connection can be made from the address of --bind. False. */
+/* Report why no connection can be made from the address of --bind. Return false. */
 static bool refuse_source(struct path *path, const char *reason)
 {
 	strbuf_addf(&path->findings->found, "not resolved: cannot connect from '%s': %s",
@@ -188,7 +188,7 @@ static bool refuse_source(struct path *path, const char *reason)
 	return findings_report(path->findings, "address", false);
 }
 
-/* Finds the route to path->address. False: it has none, and the findings say why. */
+/* Find the route to path->address. Return false after a finding if there is none. */
 static bool check_address(struct path *path)
 {
 	int64_t deadline = now_milliseconds() + timeout_milliseconds(path->options);
@@ -203,7 +203,7 @@ static bool check_address(struct path *path)
 
 		return unresolved(path, "address",
 				  "cannot use the connection manager: ", strerror(error),
-				  advice ? advice : "is the module rdma_ucm loaded?");
+				  advice ? advice : "load the module rdma_ucm");
 	}
 	if (set_type_of_service(id, path->options))
 		found = unresolved(path, "address", "cannot set --tos: ", strerror(errno), "");

@@ -13,8 +13,8 @@
 #include "reach.h"
 
 /*
- * A port that nobody uses: its number is in the range of dynamic ports of some systems, but no
- * service has it. If a program answers there, the next one is tried, up to so many.
+ * An unused port: its number is in the range of dynamic ports of some systems, but no
+ * service has it. If a program answers there, the next port is tried.
  */
 #define UNUSED_PORT  47893
 #define UNUSED_PORTS 4
@@ -37,7 +37,7 @@ void check_init(struct check *check, const struct options *options, const struct
 	probe_init(&check->probe, options, process, &check->findings, &check->path);
 }
 
-/* Whether a step is `good` in all: what is not good in it can be done without then. */
+/* Return `good`, the result of a step; true discards its findings that are not good. */
 static bool forgive(struct check *check, bool good)
 {
 	if (good)
@@ -126,7 +126,7 @@ static struct strbuf answer_of(const struct outcome *outcome)
 	return text;
 }
 
-/* Send a connect request to a port, and set a fact to the answer. False: it did not come about. */
+/* Send a connect request to a port, and set a fact to the answer. Return false if interrupted. */
 static bool send_request(struct check *check, enum fact fact, uint16_t port)
 {
 	struct probe *probe = &check->probe;
@@ -148,7 +148,7 @@ static bool send_request(struct check *check, enum fact fact, uint16_t port)
 	return true;
 }
 
-/* The same with a port that nobody uses. */
+/* Send a connect request to an unused port, and set a fact to the answer. */
 static bool send_to_unused(struct check *check, enum fact fact)
 {
 	for (unsigned int i = 0; i < UNUSED_PORTS; i++) {
@@ -243,7 +243,7 @@ enum status check_reach(struct check *check, enum status status, session_functio
 
 /* ---- The end ---- */
 
-/* The last line, when all is right. */
+/* Print the last line after a success. */
 static void print_ready(const struct check *check)
 {
 	struct console *console = check->process->console;
@@ -260,7 +260,7 @@ static void print_ready(const struct check *check)
 			check->options->address);
 }
 
-/* Why it ends with this status: what a message or a finding says; NULL: all is right. */
+/* Return the reason for the status, from a message or a finding; NULL: success. */
 static const char *cause_of(const struct check *check, enum status status)
 {
 	if (status == STATUS_SUCCESS)

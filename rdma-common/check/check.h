@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * 'rdma-client --check [ADDRESS [PORT]]': this host, or the path to an address, step by step, and
- * what to change. With PORT, by sessions with the server there (server.h).
+ * Examine this host, or the path to an address, step by step, and advise what to change:
+ * 'rdma-client --check [ADDRESS [PORT]]'. With PORT, run sessions with the server (server.h).
  *
  * Threads: the main thread.
  */
@@ -10,7 +10,7 @@
 
 #include "server.h"
 
-/* What was found so far. The parts point to each other: it stays where it was initialized. */
+/* The state of a check. The parts point to each other, so it must not be moved. */
 struct check {
 	const struct options *options; /* of the program */
 	const struct process *process;
@@ -22,19 +22,19 @@ struct check {
 	struct probe probe;
 };
 
-/* Begins without findings. `options` and `process` must outlive `check`. */
+/* Begin without findings. `options` and `process` must outlive `check`. */
 void check_init(struct check *check, const struct options *options, const struct process *process);
 
 /*
- * Finds out which devices there are, how options->address is reached, or without one what limits
- * this host, whether there is memory for a session, and what to change. STATUS_SUCCESS if one could
- * be tried, STATUS_TOO_SLOW if the host is limited; STATUS_LOCAL_FAILURE without the memory, else
+ * Report the devices, the route to options->address, or without an address the limits of this
+ * host, and the memory for a session. Return STATUS_SUCCESS if a session could be tried,
+ * STATUS_TOO_SLOW if the host is limited, STATUS_LOCAL_FAILURE without the memory, else
  * STATUS_UNRESOLVED.
  */
 enum status check_path(struct check *check);
 
 /*
- * Without PORT: send one connect request to a port that nobody uses, with `run` and `argument` as
+ * Without PORT: send one connect request to an unused port, with `run` and `argument` as
  * probe_server() has them, and report if the address answers, and the listeners on this host. With
  * PORT: if no connection stood, report why. `status` is the result so far. Return the new one.
  */
@@ -42,8 +42,8 @@ enum status check_reach(struct check *check, enum status status, session_functio
 			void *argument);
 
 /*
- * Reports what the sessions have in common. With --json: prints the findings, and how all ended, as
- * one object. Frees what the others made. Returns how it ended: `status`, which comes from them.
+ * Report the counters of all sessions, and the result. With --json: print the findings as one
+ * object. Free the path. Return `status`, the result of the other functions.
  */
 enum status check_finish(struct check *check, enum status status);
 

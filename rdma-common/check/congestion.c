@@ -14,10 +14,10 @@
 
 /* Bytes in front of the attributes of question and answer. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct dcbmsg))
-/* Of RoCE v2 in UDP. */
+/* UDP port of RoCE v2 */
 #define ROCE_PORT 4791
 
-/* What an answer has of IEEE's with this type. */
+/* Return the attribute of IEEE with this type. */
 static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 {
 	struct span dcb = netlink_attributes(answer, size, RTM_GETDCB, HEADERS_SIZE);
@@ -25,7 +25,7 @@ static struct span find_ieee(const uint8_t *answer, size_t size, uint16_t type)
 	return netlink_find(netlink_find(dcb, DCB_ATTR_IEEE), type);
 }
 
-/* The priorities for which PFC is on, a bit each; -1: nothing of that is in the answer. */
+/* Return the priorities for which PFC is on, a bit each; -1: the answer has none. */
 static int decode_pfc(const uint8_t *answer, size_t size)
 {
 	struct ieee_pfc pfc;
@@ -36,8 +36,8 @@ static int decode_pfc(const uint8_t *answer, size_t size)
 }
 
 /*
- * The priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives what the
- * selector says: the highest, if there are several; -1: none.
+ * Return the priority, 0 to 7, that the application table (IEEE 802.1Qaz, D.2.11.3) gives to a
+ * protocol of the selector: the highest of several; -1: none.
  */
 static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, unsigned int protocol)
 {
@@ -54,8 +54,8 @@ static int decode_rule(const uint8_t *answer, size_t size, uint8_t selector, uns
 }
 
 /*
- * That of RoCE's packets with a DSCP: where no rule names it, those for RoCE's UDP port count, as
- * bnxt_re has them, and the one for all that none names (dcb-app(8)).
+ * Return the priority of RoCE's packets with a DSCP. If no rule names the DSCP, the rules for
+ * RoCE's UDP port count, as bnxt_re has them, and then the default rule (dcb-app(8)).
  */
 static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp)
 {
@@ -69,7 +69,7 @@ static int decode_priority(const uint8_t *answer, size_t size, unsigned int dscp
 			    : priority;
 }
 
-/* Asks the kernel for an interface's DCB; the bytes of `answer`, 0: there is none. */
+/* Ask the kernel for the DCB state of an interface. Return the size of the answer; 0: none. */
 static size_t ask_dcb(const char *interface, uint8_t answer[NETLINK_ANSWER_SIZE])
 {
 	struct {
@@ -91,8 +91,8 @@ static size_t ask_dcb(const char *interface, uint8_t answer[NETLINK_ANSWER_SIZE]
 }
 
 /*
- * The priorities for which ECN is on, both for who notifies and for who reacts, a bit each; -1: the
- * driver tells nothing of it.
+ * Return the priorities for which ECN is on at the notification point and at the reaction point, a
+ * bit each; -1: the driver does not report ECN.
  */
 static int read_ecn(const char *interface)
 {
@@ -113,7 +113,7 @@ static int read_ecn(const char *interface)
 	return known ? (int)priorities : -1;
 }
 
-/* Appends for which priorities something is on. */
+/* Append the priorities for which a feature is on. */
 static void describe(const char *name, int priorities, struct strbuf *buf)
 {
 	const char *known = priorities ? "on for priority" : "off";
@@ -125,7 +125,7 @@ static void describe(const char *name, int priorities, struct strbuf *buf)
 	}
 }
 
-/* Appends what becomes of packets with this DSCP; true if PFC is off for them. */
+/* Append the priority of packets with this DSCP. Return true if PFC is off for it. */
 static bool describe_class(unsigned int dscp, int priority, int pfc, struct strbuf *buf)
 {
 	bool lossless = pfc == UINT8_MAX || (priority >= 0 && pfc >> priority & 1);
@@ -142,11 +142,11 @@ bool congestion_text(const uint8_t *answer, size_t answer_size, int ecn, unsigne
 		     struct strbuf *buf)
 {
 	int pfc = decode_pfc(answer, answer_size);
-	unsigned int dscp = tos >> 2; /* behind it are two bits of ECN */
+	unsigned int dscp = tos >> 2; /* followed by two bits of ECN */
 	bool lossy = false;
 
 	if (pfc < 0 && ecn < 0) {
-		strbuf_addf(buf, "its driver tells nothing of PFC and ECN");
+		strbuf_addf(buf, "the driver does not report PFC or ECN");
 		return false;
 	}
 	if (pfc >= 0)
@@ -170,8 +170,8 @@ void congestion_advise(const char *interface, unsigned int tos, struct strbuf *a
 
 	if (dscp == 0)
 		strbuf_addf(advice,
-			    "DSCP 0 is what all other traffic has: give packets that must not "
-			    "be lost one of their own ('--tos 104')");
+			    "all other traffic has DSCP 0, too: give packets that must not be lost "
+			    "a DSCP of their own ('--tos 104')");
 	else
 		strbuf_addf(
 			advice,

@@ -17,8 +17,7 @@
 #include "../process.h"
 #include "../reasons.h"
 
-/* A limit of locked memory below this does not do for much: an ordinary user has 8 MiB on Debian.
- */
+/* A limit of locked memory below this may be the cause of a failure; Debian gives users 8 MiB. */
 #define MODEST_LOCKED_MEMORY ((uint64_t)64 * 1024 * 1024)
 
 /* ---- Addresses of this host that lead to a device ---- */
@@ -56,7 +55,7 @@ static int bind_address(struct host_view *view, const struct ifaddrs *one)
 	return 0;
 }
 
-/* Find all addresses of this network namespace that lead to a device. 0 or an errno value. */
+/* Find all addresses of this namespace that lead to a device. Return 0 or an errno value. */
 static int find_own_addresses(struct host_view *view)
 {
 	struct ifaddrs *all;
@@ -78,7 +77,7 @@ static int find_own_addresses(struct host_view *view)
 
 /* ---- Devices ---- */
 
-/* One port of a device; whether it can be used. */
+/* Report a port of a device. Return true if it can be used. */
 static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8_t number)
 {
 	enum ibv_transport_type transport = verbs->device->transport_type;
@@ -102,12 +101,12 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	reached = devices->view_error || host_find_address(&devices->view, verbs, number);
 	if (!reliable) /* EFA */
 		strbuf_addf(&devices->findings->advice,
-			    "it has no reliable connections, which all sessions need");
+			    "the device has no reliable connections, which every session needs");
 	else if (!active)
 		strbuf_addf(
 			&devices->findings->advice,
-			"it carries nothing; plug the cable in, set the network interface up ('ip "
-			"link'), or start the subnet manager of InfiniBand");
+			"the port carries nothing: plug in the cable, set the network interface up "
+			"('ip link'), or start the subnet manager of InfiniBand");
 	else if (!reached)
 		strbuf_addf(
 			&devices->findings->advice,
@@ -123,7 +122,7 @@ static bool check_port(struct devices *devices, struct ibv_context *verbs, uint8
 	return findings_report(devices->findings, "device", reliable && active && reached);
 }
 
-/* The ports of a device; whether one can be used. */
+/* Report the ports of a device. Return true if one can be used. */
 static bool check_device(struct devices *devices, struct ibv_context *verbs)
 {
 	struct ibv_device_attr attributes;
@@ -135,7 +134,7 @@ static bool check_device(struct devices *devices, struct ibv_context *verbs)
 			    ibv_get_device_name(verbs->device), strerror(error));
 		return findings_report(devices->findings, "device", false);
 	}
-	/* as many as a uint8_t counts: it would be 0 behind the last one */
+	/* a uint8_t would become 0 after port 255 */
 	for (unsigned int port = 1; port <= attributes.phys_port_cnt; port++)
 		usable |= check_port(devices, verbs, (uint8_t)port);
 	return usable;
@@ -143,7 +142,7 @@ static bool check_device(struct devices *devices, struct ibv_context *verbs)
 
 /* ---- Memory ---- */
 
-/* Registers so much with the device, for a moment. 0 or an errno value. */
+/* Register `size` bytes with the device for a moment. Return 0 or an errno value. */
 static int try_to_register(const struct devices *devices, struct ibv_context *verbs, size_t size)
 {
 	void *memory = memory_map(size);
@@ -226,14 +225,14 @@ bool devices_check(struct devices *devices, bool with_memory)
 	return findings_report(devices->findings, "device", false);
 }
 
-/* Return true if an address leads to a port over the same interface as the one before it. */
+/* Return true if both addresses lead to the same device over the same interface. */
 static bool is_same_group(const struct host_address *one, const struct host_address *other)
 {
 	return one->verbs == other->verbs && one->interface_index == other->interface_index;
 }
 
-/* A link-local address (RFC 4291, RFC 3927) does not lead here from every host. */
-static bool is_link_local_text(const char *address)
+/* Return true for a link-local address, which does not lead here from every host. */
+static bool is_local_to_link(const char *address)
 {
 	return !strncmp(address, "fe80:", 5) || !strncmp(address, "169.254.", 8);
 }
@@ -250,7 +249,7 @@ void devices_describe_addresses(const struct devices *devices, struct strbuf *fo
 		for (size_t j = 0; j < view->address_count; j++) {
 			const struct host_address *other = &view->addresses[j];
 
-			if (!is_same_group(first, other) || is_link_local_text(other->address))
+			if (!is_same_group(first, other) || is_local_to_link(other->address))
 				continue;
 			if (j < i)
 				break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The devices of this host that --check finds: their ports, the addresses that lead to them, and
- * the memory that can be registered.
+ * Report the devices of this host: their ports, the addresses that lead to them, and the memory
+ * that can be registered.
  *
  * Threads: the main thread.
  */
@@ -17,11 +17,11 @@
 struct devices {
 	struct findings *findings;
 	struct host_view view; /* this host's devices */
-	int error;             /* of listing the devices, an errno value; 0: none */
-	int view_error;        /* of finding its addresses, an errno value; 0: none */
-	int memory_error;      /* of registering what a session needs; 0: none */
-	bool memory_tried;     /* it was tried to register memory, */
-	bool lock_limited;     /* and the locked-memory limit is in force */
+	int error;             /* errno value of listing the devices; 0: success */
+	int view_error;        /* errno value of finding its addresses; 0: success */
+	int memory_error;      /* errno value of registering memory for a session; 0: success */
+	bool memory_tried;     /* an attempt to register memory was made */
+	bool lock_limited;     /* the locked-memory limit is in force */
 };
 
 /*
@@ -35,15 +35,15 @@ void devices_release(struct devices *devices);
 void devices_describe_addresses(const struct devices *devices, struct strbuf *found);
 
 /*
- * Find out by trying what can be registered: what the smallest session needs, and more than the
- * locked-memory limit, if there is memory for that: a driver may apply the limit where the kernel
- * does not, or not at all. What fails although it is below the limit does not fail because of it.
+ * Try to register the memory of the smallest session, and more than the locked-memory limit if
+ * there is memory for it: a driver may apply the limit where the kernel does not, or not at all. A
+ * failure below the limit has another cause.
  */
 void devices_try_memory(struct devices *devices, struct ibv_context *verbs);
 
 /*
- * Report what may be locked. Where no device was tried, the kernel's limit alone is known. False:
- * there is not enough for a session.
+ * Report how much memory may be locked. If no device was tried, only the kernel's limit is known.
+ * Return false if it is too little for a session.
  */
 bool devices_check_memory(struct devices *devices);
 

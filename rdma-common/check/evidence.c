@@ -28,9 +28,9 @@
 #include "host.h"
 
 #define ROCE_PORT 4791
-/* A UDP port that nobody uses. */
+/* An unused UDP port. */
 #define UNUSED_UDP_PORT 47891
-/* A UDP datagram may be lost: so many are sent, and each is waited for so long. */
+/* A UDP datagram may be lost: number of tries, and time to wait for the answer to each. */
 #define UDP_TRIES        2
 #define UDP_MILLISECONDS 400
 /*
@@ -164,7 +164,7 @@ static void add_attribute(struct question *question, uint16_t type, const void *
 	question->header.nlmsg_len = align(question->header.nlmsg_len) + attribute.nla_len;
 }
 
-/* Ask, and return the attributes of the answer behind a body of `size` bytes. */
+/* Ask, and return the attributes of the answer after a body of `size` bytes. */
 static struct span ask_route(const struct question *question, int type, size_t size,
 			     uint8_t answer[NETLINK_ANSWER_SIZE])
 {

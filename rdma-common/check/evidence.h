@@ -49,7 +49,7 @@
 	X(tos)               /* type of service of --tos */                                   \
 	X(udp_roce)          /* answer to UDP port 4791: "refused", "prohibited", "silent" */ \
 	X(udp_from)          /* address of the host that sent this answer */                  \
-	X(udp_other)         /* answer to a UDP port that nobody uses */                      \
+	X(udp_other)         /* answer to an unused UDP port */                               \
 	X(listeners)         /* programs of this host that listen; "none" */                  \
 	X(stopped)           /* one that is stopped, its process */                           \
 	X(requests_received) /* connect requests that this host's devices have received */    \
@@ -94,7 +94,7 @@ void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
 		      const struct sockaddr *source);
 
 /*
- * Find out how `address` answers UDP port 4791 and a port that nobody uses, and whether the next
+ * Find out how `address` answers UDP port 4791 and an unused port, and whether the next
  * hop has a hardware address. Takes 1.6 s if nothing answers.
  */
 void evidence_probe(struct evidence *evidence, const struct sockaddr *address,

@@ -12,28 +12,28 @@
 
 #include "../sysfs.h"
 
-/* A file of the port that is examined: its arguments begin with the device and the port. */
+/* Path of a port's folder; its arguments are the device and the port */
 #define PORT "%s/ports/%u/"
 
-/* Where it looks, at which device and port, and the next finding. */
+/* The place to examine, the device and the port, and the next finding. */
 struct host {
 	const char *root;
 	const struct host_view *view;
-	struct findings *findings; /* with the texts of the next one */
+	struct findings *findings; /* with the texts of the next finding */
 	glob_t devices;            /* their folders in sysfs */
-	const char *device;        /* one of these, */
-	const char *name;          /* its name, */
-	bool software;             /* and whether no adapter stands behind it */
+	const char *device;        /* folder of the device that is examined */
+	const char *name;          /* its name */
+	bool software;             /* it has no adapter */
 	struct ibv_context *verbs;
 	unsigned int port;
-	bool counts;      /* the port does, or any port of the device: as host_examine() says */
+	bool counts;      /* the port counts, or any port of the device (host_examine()) */
 	bool limited;     /* the next finding is slower than the hardware, or ends at a router */
-	bool any_limited; /* one of all findings is */
+	bool any_limited; /* one of all findings is limited */
 };
 
 /* ---- Files and findings ---- */
 
-/* A file of an adapter's PCI function: of an auxiliary device (irdma, mana) that is the parent. */
+/* Read a file of an adapter's PCI function, the parent of an auxiliary device (irdma, mana). */
 static struct sysfs_line read_pci(const struct host *host, const char *name)
 {
 	struct sysfs_line line = sysfs_read_line("%s/device/%s", host->device, name);
@@ -73,7 +73,7 @@ double host_port_rate(const char *device, unsigned int port)
 	return strtod(sysfs_read_line(PORT "rate", device, port).text, NULL);
 }
 
-/* Of all ports of the device. */
+/* Return the sum of the rates of all ports of the device. */
 static double device_rate(const char *device)
 {
 	double sum = 0, rate;
@@ -84,8 +84,9 @@ static double device_rate(const char *device)
 }
 
 /*
- * The folder of a device's PCI function, but for the function's number: that of the adapter. False:
- * it has none, or is software, a virtual function or a subfunction, whose ports are the adapter's.
+ * Store the folder of the device's PCI function without the function's number: the adapter. Return
+ * false if there is none, for software, and for a virtual function or a subfunction, whose ports
+ * are the adapter's.
  */
 static bool find_adapter(const char *device, char adapter[PATH_MAX])
 {
@@ -100,7 +101,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	name = strrchr(adapter, '/');
 	if (strstr(name, ".sf."))
 		return false;
-	if (!strchr(name, ':')) /* an auxiliary device, whose parent that is */
+	if (!strchr(name, ':')) /* an auxiliary device: its parent */
 		*name = '\0';
 	number = strrchr(adapter, '.');
 	if (number > strrchr(adapter, '/'))
@@ -108,7 +109,7 @@ static bool find_adapter(const char *device, char adapter[PATH_MAX])
 	return true;
 }
 
-/* Of all ports of the adapter, each of which may have a device of its own. */
+/* Return the sum of the rates of all ports of the adapter; each may have a device of its own. */
 static double adapter_rate(const struct host *host)
 {
 	char own[PATH_MAX], other[PATH_MAX];
@@ -125,7 +126,7 @@ static double adapter_rate(const struct host *host)
 	return sum;
 }
 
-/* The highest that a port has of all devices of this model, which all of them support. */
+/* Return the highest rate of this port among all devices of the model: each supports it. */
 static double model_rate(const struct host *host)
 {
 	struct sysfs_line model = sysfs_read_line("%s/board_id", host->device);
@@ -141,7 +142,7 @@ static double model_rate(const struct host *host)
 	return most;
 }
 
-/* Of a PCIe link: 8 of 10 bits are data, and later 128 of 130. */
+/* Return the rate of a PCIe link: 8 of 10 bits are data, and above 5 GT/s 128 of 130. */
 static double link_rate(double gigatransfers, double lanes)
 {
 	return gigatransfers * lanes * (gigatransfers < 8 ? 0.8 : 128.0 / 130);
@@ -150,8 +151,8 @@ static double link_rate(double gigatransfers, double lanes)
 /* ---- Adapters ---- */
 
 /*
- * The adapter's PCIe link. One below its maximum is a limit if it carries less than the ports do: a
- * slot may have fewer lanes than the adapter, and suffice. A virtual function tells nothing.
+ * Describe the adapter's PCIe link. A link below its maximum is a limit if it carries less than the
+ * ports do: a slot with fewer lanes than the adapter may suffice. A virtual function has no link.
  */
 static void describe_link(struct host *host)
 {
@@ -176,7 +177,7 @@ static void describe_link(struct host *host)
 		rate < ports ? "too slow" : "but fast enough", ports);
 }
 
-/* The next range of a list like "0-3,8". False: there is none. */
+/* Take the next range of a list such as "0-3,8". Return false at its end. */
 static bool next_range(const char **list, unsigned long *first, unsigned long *last)
 {
 	char *end;
@@ -190,7 +191,7 @@ static bool next_range(const char **list, unsigned long *first, unsigned long *l
 	return true;
 }
 
-/* True if a number is in both lists. */
+/* Return true if a number is in both lists. */
 static bool lists_overlap(const char *one, const char *other)
 {
 	unsigned long first, last, low, high;
@@ -204,7 +205,7 @@ static bool lists_overlap(const char *one, const char *other)
 	return false;
 }
 
-/* The adapter's part of the machine, and whether this process may run there. */
+/* Describe the adapter's NUMA node, and whether this process may run there. */
 static void describe_node(struct host *host)
 {
 	struct sysfs_line node = read_pci(host, "numa_node");
@@ -213,7 +214,7 @@ static void describe_node(struct host *host)
 		sysfs_find_line("Cpus_allowed_list:", "%s/proc/self/status", host->root);
 	const char *allowed = status.text + strcspn(status.text, "0123456789");
 
-	if (node.text[0] < '0' || node.text[0] > '9') /* -1: the machine does not say */
+	if (node.text[0] < '0' || node.text[0] > '9') /* -1: not known */
 		return;
 	strbuf_addf(&host->findings->found,
 		    ", NUMA node %.9s (processors %.99s; this process may use %.99s)", node.text,
@@ -247,7 +248,7 @@ static void examine_adapter(struct host *host)
 
 /* ---- Ports ---- */
 
-/* The port's network interface in this namespace, and the bond that it is, or is in. */
+/* Describe the port's network interface in this namespace, and its bond. */
 static void describe_interface(struct host *host)
 {
 	const struct host_address *address = host_find_address(host->view, host->verbs, host->port);
@@ -263,12 +264,12 @@ static void describe_interface(struct host *host)
 	bond = sysfs_read_line("%s/bonding/mode", folder);
 	if (!bond.text[0])
 		bond = sysfs_read_line("%s/master/bonding/mode", folder);
-	if (bond.text[0]) /* behind the mode's name is its number */
+	if (bond.text[0]) /* the name of the mode, then its number */
 		strbuf_addf(&host->findings->found, ", bond %.*s", (int)strcspn(bond.text, " "),
 			    bond.text);
 }
 
-/* The rate that software says is none. */
+/* Report a port. A software device has no rate of its own. */
 static void examine_port(struct host *host)
 {
 	struct sysfs_line state = sysfs_read_line(PORT "state", host->device, host->port);
@@ -292,7 +293,7 @@ static void examine_port(struct host *host)
 
 /* ---- GIDs ---- */
 
-/* In IPv6 (RFC 4291, 2.5.6), or in IPv4 (RFC 3927). */
+/* Return true for a link-local address of IPv6 (RFC 4291, 2.5.6) or IPv4 (RFC 3927). */
 static bool is_link_local(const struct in6_addr *gid)
 {
 	return IN6_IS_ADDR_LINKLOCAL(gid) ||
@@ -313,7 +314,7 @@ const char *host_gid_advice(const uint8_t gid[16], bool version_2)
 		       : NULL;
 }
 
-/* The higher the better: RoCE v2 with an address that is routed, IPv4 first, as NCCL has it. */
+/* Rank a GID as NCCL does: RoCE v2 with a routed address is best, IPv4 first. */
 static int rank_gid(const struct in6_addr *gid, bool version_2)
 {
 	if (host_gid_advice(gid->s6_addr, version_2))
@@ -321,14 +322,13 @@ static int rank_gid(const struct in6_addr *gid, bool version_2)
 	return IN6_IS_ADDR_V4MAPPED(gid) ? 4 : 3;
 }
 
-/* The file of configfs with the RoCE version of connections: root, device, port. */
+/* File of configfs with the RoCE version of connections; arguments: root, device, port */
 #define ROCE_MODE "%s/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode"
 
-/* Reports what NCCL is to be told; over InfiniBand any entry is right. */
+/* Report the settings of NCCL for the port; over InfiniBand any entry is right. */
 static void report_setting(struct host *host, bool roce, unsigned int index, const char *advice)
 {
-	/* there as long as somebody has set it, or looked (configfs-rdma_cm of Documentation/ABI)
-	 */
+	/* exists once it was set or read (configfs-rdma_cm of Documentation/ABI) */
 	struct sysfs_line mode = sysfs_read_line(ROCE_MODE, host->root, host->name, host->port);
 	bool version_1 = !strcmp(mode.text, "IB/RoCE v1");
 
@@ -349,9 +349,10 @@ static void report_setting(struct host *host, bool roce, unsigned int index, con
 }
 
 /*
- * True if an entry of a port's GIDs is that of an address of this network namespace. Interfaces of
- * two namespaces may have an address in common, and the name: a VLAN has the MAC address of the
- * interface below it, and so its link-local address, and a container calls it "eth0".
+ * Return true if an entry of a port's GIDs belongs to an address of this network namespace.
+ * Interfaces of two namespaces may have the same address and the same name: a VLAN has the MAC
+ * address, and so the link-local address, of the interface below it, and a container may call it
+ * "eth0".
  */
 static bool is_own_gid(const struct host *host, unsigned int index)
 {
@@ -370,7 +371,7 @@ static bool is_own_gid(const struct host *host, unsigned int index)
 	return false;
 }
 
-/* The GIDs of a port, and the best one of them. */
+/* Report the GIDs of a port, and the best of them. */
 static void examine_gids(struct host *host)
 {
 	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, host->port);
@@ -408,7 +409,7 @@ static void examine_gids(struct host *host)
 		report_setting(host, roce, best, advice);
 }
 
-/* ---- All of it ---- */
+/* ---- All devices ---- */
 
 const struct host_address *host_find_address(const struct host_view *view,
 					     const struct ibv_context *verbs, unsigned int port)
@@ -420,7 +421,7 @@ const struct host_address *host_find_address(const struct host_view *view,
 	return NULL;
 }
 
-/* The context of a device; NULL: it cannot be opened. */
+/* Return the context of a device; NULL: it cannot be opened. */
 static struct ibv_context *find_device(const struct host_view *view, const char *name)
 {
 	for (size_t i = 0; i < view->device_count; i++) {
@@ -430,7 +431,7 @@ static struct ibv_context *find_device(const struct host_view *view, const char 
 	return NULL;
 }
 
-/* True if a port of the device counts, as host_examine() says. */
+/* Return true if a port of the device counts (host_examine()). */
 static bool port_counts(const struct host *host, unsigned int port)
 {
 	struct sysfs_line layer = sysfs_read_line(PORT "link_layer", host->device, port);
@@ -442,7 +443,7 @@ static bool port_counts(const struct host *host, unsigned int port)
 static void examine_device(struct host *host)
 {
 	struct sysfs_line type = sysfs_read_line("%s/node_type", host->device);
-	bool iwarp = strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* with GIDs in name only */
+	bool iwarp = strtoul(type.text, NULL, 10) == IBV_NODE_RNIC; /* its GIDs mean nothing */
 	double rate;
 
 	host->name = strrchr(host->device, '/') + 1;

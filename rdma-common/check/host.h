@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This host's RDMA devices, by what Linux has of them in sysfs (Documentation/ABI:
- * stable/sysfs-class-infiniband, testing/sysfs-bus-pci): adapters and their PCIe link, ports and
- * their rate, GIDs. It finds what makes a path slower than the hardware is, or lets it end at a
- * router. Nothing is opened that needs a permission, and nothing is set.
+ * Report this host's RDMA devices from sysfs (Documentation/ABI: stable/sysfs-class-infiniband,
+ * testing/sysfs-bus-pci): adapters and their PCIe link, ports and their rate, GIDs. Find limits
+ * that make a path slower than the hardware, or end it at a router. Nothing that needs a permission
+ * is opened, and nothing is set.
  *
  * A container may see in sysfs the adapters and GIDs of all network namespaces. Adapters that it
  * cannot open are left out, and ports that it cannot use limit nothing: struct host_view has both.
  *
- * Threads: the main thread. A driver may ask the adapter's firmware for what is read: not to be
- * done beside a session.
+ * Threads: the main thread. A driver may ask the adapter's firmware for a file that is read, so
+ * do not call these functions during a session.
  */
 #ifndef RDMA_COMMON_HOST_H
 #define RDMA_COMMON_HOST_H
@@ -36,7 +36,7 @@ struct host_address {
 /* The devices in sysfs that this process can use, and the addresses that lead to them. */
 struct host_view {
 	struct ibv_context **devices;   /* those that can be opened, by rdma_get_devices(3) */
-	struct host_address *addresses; /* whose `verbs` are among these */
+	struct host_address *addresses; /* their `verbs` are among these */
 	size_t device_count, address_count;
 };
 
@@ -56,16 +56,16 @@ const struct host_address *host_find_address(const struct host_view *view,
  */
 bool host_examine(const char *root, const struct host_view *view, struct findings *findings);
 
-/* Of the device with this folder in sysfs (ibv_device's ibdev_path): true if it is no adapter's. */
+/* Return true if the device with this folder in sysfs (ibdev_path) has no adapter. */
 bool host_is_software(const char *device);
 
 /*
- * The rate of its port's link in Gbit/s, by width and speed; 0: the port is not active; -1: there
- * is no such port. What software says is none.
+ * Return the rate of the link of a port of the same device in Gbit/s, by width and speed; 0: the
+ * port is not active; -1: there is no such port. The number of a software device is no rate.
  */
 double host_port_rate(const char *device, unsigned int port);
 
-/* What to change where RoCE, of version 2 or 1, uses this GID; NULL: nothing. Static. */
+/* Return what to change if RoCE of version 2 or 1 uses this GID; NULL: nothing. Static. */
 const char *host_gid_advice(const uint8_t gid[16], bool version_2);
 
 #endif

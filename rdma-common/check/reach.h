@@ -30,7 +30,7 @@ struct rule {
 	const char *advice;
 };
 
-/* Return rule number `index` of the table, NULL behind the last one. */
+/* Return rule number `index` of the table, NULL after the last one. */
 const struct rule *reach_rule(size_t index);
 
 /* Return the first rule that holds; NULL: none does. */

@@ -78,7 +78,7 @@ static struct strbuf describe(const struct answer *answer, size_t size, int ecn,
 #define AS_IT_IS  0, 0, 0
 #define PFC(bits) SET(contents.pfc_en, bits)
 #define NO_PFC    SET(pfc.nla_type, DCB_ATTR_IEEE_MAXRATE)
-#define NOTHING   "its driver tells nothing of PFC and ECN"
+#define NOTHING   "the driver does not report PFC or ECN"
 #define LOSSLESS  "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known"
 
 TEST(pfc_of_the_dscps_highest_priority_is_described)
