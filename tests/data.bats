@@ -1,5 +1,5 @@
-# Repeated operations, readers that stand still, errors that a device counts. Payloads of all lengths are in streams.bats.
-# Files lie in $LAB/share, where hosts may write.
+# Repeated operations, readers that pause, error counters of a device. streams.bats has payloads of all lengths.
+# The files are in $LAB/share, where hosts may write.
 # shellcheck shell=bash disable=SC2030,SC2031,SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -24,7 +24,7 @@ setup() {
 	[ "$status" -ne 0 ]
 }
 
-# Adapters of soft-iWARP wait for each other for ever, now and then, when both have more posted than they may ask for.
+# If both sides post more READs than the adapter sends at a time, soft-iWARP's adapters sometimes wait for each other forever.
 # bats test_tags=slow
 @test "READs in both directions exceed the adapters' limit without loss" {
 	start_server -s 64K -n 1000 --depth 65536 read
@@ -34,7 +34,7 @@ setup() {
 	[[ $stderr =~ "digests took 0."0*[1-9][0-9]*" s for the outgoing payload, 0."0*[1-9] ]]
 }
 
-# Of WRITEs that are lost on their way from host b, a alone sees that some are missing.
+# If WRITEs from host b are lost on their way, only host a sees the gap.
 # bats test_tags=slow
 @test "each side counts the errors of its port, and reports them to the other one" {
 	# shellcheck disable=SC2034 # teardown uses it

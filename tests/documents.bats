@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What the documents say is there. Needs no RDMA device; tests/documents does the work.
+# The documents are true. Needs no RDMA device; tests/documents does the work.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $lines
 
 bats_require_minimum_version 1.5.0
@@ -47,12 +47,12 @@ documents() {
 	[ "$(grep -Ec '`make check` runs the tests in [0-9]+ minutes; .* installs [0-9]+ packages .* and a kernel' "$BATS_TEST_DIRNAME/../README.md")" -eq 1 ]
 }
 
-# ci CODE: run .ci/run in a folder of its own, where 'make' prints its arguments and runs this shell code.
+# ci CODE: run .ci/run in a temporary folder, where 'make' prints its arguments and runs this shell code.
 ci() {
 	local folder=$BATS_TEST_TMPDIR/ci
 	mkdir -p "$folder/.ci" "$folder/bin" "$folder/build/check"
 	cp "$BATS_TEST_DIRNAME/../.ci/run" "$folder/.ci"
-	echo "6 passed, 6 failed" >"$folder/build/check/sum" # a former run's
+	echo "6 passed, 6 failed" >"$folder/build/check/sum" # from an earlier run
 	printf '#!/bin/sh\necho make "$@"\n%s\n' "$1" >"$folder/bin/make"
 	chmod +x "$folder/bin/make"
 	PATH=$folder/bin:$PATH run "$folder/.ci/run"
@@ -88,7 +88,7 @@ ci() {
 	[ "${lines[-1]}" = "1 passed, 1 failed" ]
 }
 
-# parts [all]: print what tests/run would run, a line for each file: "TRANSPORT FILE TAGS", where TAGS is bats' filter.
+# parts [all]: print the files that tests/run would run, one per line: "TRANSPORT FILE TAGS", where TAGS is bats' filter.
 parts() {
 	# shellcheck disable=SC2317 # the code of tests/run calls it
 	begin() {
@@ -105,7 +105,7 @@ parts() {
 	eval "$(grep -E '^(sessions|faults)=' "$BATS_TEST_DIRNAME/run" && sed -n '/^case /,/^esac/p' "$BATS_TEST_DIRNAME/run")"
 }
 
-# is_among TRANSPORT FILE TAGS LIST: the list has that file on that transport, with no other tag in its filter.
+# is_among TRANSPORT FILE TAGS LIST: return true if LIST runs FILE on TRANSPORT with exactly the filter TAGS.
 is_among() {
 	local transport file tags tag
 	while read -r transport file tags; do

@@ -1,8 +1,7 @@
-# What the programs do when something goes wrong: on the other side, in between, on this side. Read it
-# as a table: a line is a fault, in which modes, what the program under test must print on standard
-# error, with which status and within how many seconds it must end. The other side is tests/peer, a
-# proper program of this project but for the fault that is named. Here stand faults that need a kernel, or a
-# wire; what a peer may say wrong is in the unit tests, and in fake-verbs.bats, row by row.
+# Faults on the other side, on the path and on this side. Read this file as a table: each line has a fault, the modes, and
+# the standard error, the exit status and the time limit of the program under test. The other side is tests/peer, which
+# behaves correctly except for the named fault. This file has the faults that need a kernel or a wire; the unit tests and
+# fake-verbs.bats have the invalid messages of a peer, row by row.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -11,20 +10,20 @@ GONE="the peer left before the session was complete"
 SILENT="no progress for [0-9]+ s \\(--timeout\\): check that the peer is running"
 NO_MESSAGE="that are no message of this protocol"
 STOPPED="interrupted before the session was complete"
-# siw reports to the side that requested the access only that the connection is gone
+# siw reports an access error only to the side that requested the access; the other side sees its connection end
 ACCESS="remote access error" DENIED=4
-# siw ends an unanswered request after ten seconds, and the kernel lets no program end before
+# siw ends an unanswered request after ten seconds, and the kernel lets no program exit before that
 CONNECTING=4
-# over iWARP a server that sends first breaks the connection; a message that is too long does so too
+# over iWARP the connection breaks if the server sends first, or if a message is too long
 BROKEN=7
 [ "$LAB_TRANSPORT" != siw ] || { ACCESS=$GONE DENIED=6 CONNECTING=11 BROKEN="6|7"; }
-# An operation that is still under way when something happens to it, however fast hosts are and however busy their machine.
+# An operation that still runs when the fault happens, on a fast host as on a busy one.
 ENDLESS="-n 1000000"
 
-# ---- What the rows are made of ----
+# ---- Helpers of the rows ----
 
-# ends STATUS TEXT: the program ended with this status, or one of them (5|6), and its standard error
-# fits TEXT (an extended regular expression); with status 0 and an empty TEXT it is empty.
+# ends STATUS TEXT: check that the program ended with this status, or with one of several (5|6), and that its standard error
+# matches TEXT (an extended regular expression). With status 0 and an empty TEXT, standard error must be empty.
 ends() {
 	expect "$1"
 	if [ "$status" -eq 0 ] && [ -z "$2" ]; then
@@ -35,7 +34,7 @@ ends() {
 	fi
 }
 
-# client_against MODES STATUS SECONDS TEXT PEER-OPTION...: our client at such a server.
+# client_against MODES STATUS SECONDS TEXT PEER-OPTION...: run our client against such a server.
 client_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -48,8 +47,8 @@ client_against() {
 	done
 }
 
-# server_against MODES SECONDS TEXT PEER-OPTION...: our server and such a client. The server says TEXT
-# and nothing else, serves the next client well, with the right contents both ways, and ends well.
+# server_against MODES SECONDS TEXT PEER-OPTION...: run our server against such a client. The server prints TEXT and
+# nothing else, then serves another client with the right contents in both directions, and exits with 0.
 server_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -65,7 +64,7 @@ server_against() {
 	done
 }
 
-# ---- The other side: our client at a server that ... ----
+# ---- Our client and a faulty server ----
 #                                                 modes st s  text          what the server does
 @test "client: killed before it accepts"        { client_against both  4 2 "connection rejected" --at connect=kill; }
 @test "client: killed after its MR"             { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
@@ -76,17 +75,17 @@ server_against() {
 @test "client: region at a foreign address"     { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
 @test "client: wrong rkey"                      { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
 
-# ---- The other side: our server and a client that ... ----
+# ---- Our server and a faulty client ----
 #                                                 modes s  text          what the client does
 @test "server: killed after its request"  { server_against both  4 "$GONE"       --at connect=kill; }
 @test "server: killed after its MR"       { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
 @test "server: killed during a long read" { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
 @test "server: wrong rkey"                { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
-# ---- What happens while a session stands still: signals, hosts, links ----
+# ---- Signals, hosts and links that fail during a session ----
 
-# when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: how our client, or our server with --one-off, run with
-# OPTIONS, ends if COMMAND is run when the other side hangs, or when the operation of ours flows.
+# when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: run COMMAND when the other side hangs, or when our operation
+# is under way, and check how our client, or our server with --one-off, ends. It runs with OPTIONS.
 when() {
 	local who=$1 mode=$2 start
 	# shellcheck disable=SC2086 # several options
@@ -105,12 +104,12 @@ when() {
 	ends "$4" "$6"
 }
 
-# signal NAME WHO: a command for the rows.
+# signal NAME WHO: send a signal to the program of a row.
 signal() {
 	kill -s "$1" "${!2}"
 }
 
-# The completions of so many operations never cease.
+# With this many operations there are always completions.
 @test "SIGTERM ends either program in the middle of many operations" {
 	local mode who start
 	local -A other=([client]=server [server]=client)
@@ -131,27 +130,27 @@ signal() {
 	done
 }
 
-# retransmits HOST COUNT: whether its kernel has sent so often again what TCP carries, or has given up.
+# retransmits HOST COUNT: return true if the host's TCP has retransmitted COUNT times in a row, or has given up.
 retransmits() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run "$1" sh -c 'state=$(ss -Htno state established state fin-wait-1)
 		[ -z "$state" ] || echo "$state" | grep -Eq "timer:\(on,[^,]*,([$1-9]|[1-9][0-9]+)\)"' - "$2"
 }
 
-# forget_neighbour HOST ADDRESS: its kernel takes ADDRESS to be at a wrong MAC address, then at none, and asks again.
+# forget_neighbour HOST ADDRESS: give ADDRESS a wrong MAC address in the host's kernel, then none, so that it asks again.
 forget_neighbour() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run "$1" sh -ec 'ip neighbour replace "$1" lladdr 02:00:00:00:00:99 dev eth0 nud reachable
 		ip neighbour del "$1" dev eth0' - "$2"
 }
 
-# stop_host HOST: to everybody else that is as if it had lost power, or its cable, and it need not boot.
+# stop_host HOST: stop the emulator. The other hosts see a host without power or cable, and it can resume without a boot.
 stop_host() {
 	repair="lab resume $1"
 	lab pause "$1"
 }
 
-# remove_link HOST: its RDMA device. Ends when no program has the device open any more.
+# remove_link HOST: remove the host's RDMA device. Returns once no program has the device open.
 remove_link() {
 	repair="add_link $1"
 	lab run -w "$LIMIT" "$1" rdma link del rdma0 3>&- &
@@ -173,8 +172,8 @@ add_link() {
 @test "one-off: the client's host stops"          { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
 @test "one-off: its own RDMA link is removed"     { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
-# discarded HOST: how many packets a checksum has discarded there so far. Soft-RoCE does not count those themselves, but
-# that one was missing when the next came, and what was sent again; nothing else is lost here.
+# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE has no counter for them, so
+# add the gaps in the sequence and the retransmitted packets that it counts; nothing else is lost here.
 discarded() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run "$1" nstat -asz TcpInCsumErrors | sed -n 's/^TcpInCsumErrors *\([0-9]*\).*/\1/p'
@@ -185,8 +184,8 @@ discarded() {
 	fi
 }
 
-# good_or_failed STATUS SENT ARRIVED: a program that ended with STATUS has stored all of SENT, or says that it has not;
-# and never has it stored anything else.
+# good_or_failed STATUS SENT ARRIVED: check that a program with this status has stored all of SENT, or has reported a
+# failure and stored nothing else.
 good_or_failed() {
 	[[ $1 =~ ^[0-7]$ ]] || { echo "exit status $1"; return 1; }
 	if [ "$1" -eq 0 ] || [ -e "$3" ]; then cmp "$2" "$3"; fi
@@ -201,7 +200,7 @@ good_or_failed() {
 	before=$(($(discarded a) + $(discarded b)))
 	repair="lab disturb"
 	lab disturb corrupt 1%
-	while read -r mode memory; do # little memory: a ring that is filled over and over
+	while read -r mode memory; do # little memory: a ring that is reused many times
 		start_command "${LIMITED[@]}" "$memory" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
 		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
 		good_or_failed "$status" "$folder/back" "$folder/arrived-back"
@@ -216,15 +215,15 @@ good_or_failed() {
 	[ $(($(discarded a) + $(discarded b))) -gt "$before" ]
 }
 
-# Over soft-iWARP the client's kernel fails a connect whose answer comes with more behind it, so the server, which has
-# accepted, must have nothing to say until the client has spoken; TCP has sent the answer twice by then.
+# Over soft-iWARP the client's kernel fails a connect if more data arrives together with the answer. The server has accepted by
+# then, so it must send nothing until the client has sent its first message; TCP has sent the answer twice by then.
 @test "a connect succeeds although its answer is lost once" {
 	start_server -1 -v -t "$LIMIT" -m "all is here" read
 	lab run a pkill -STOP -x rdma-server
 	start_client -t "$LIMIT" read 192.0.2.1 "$port"
 	await_requests 1
 	repair="lab run a tc qdisc del dev eth0 root"
-	if [ "$LAB_TRANSPORT" = siw ]; then # at once: its kernel gives a connect up after ten seconds
+	if [ "$LAB_TRANSPORT" = siw ]; then # at once: its kernel gives up a connect after ten seconds
 		lab run -w "$LIMIT" a sh -c 'tc qdisc add dev eth0 root netem loss 100%
 			pkill -CONT -x rdma-server
 			until ss -Htno state established | grep -Eq "timer:\(on,[^,]*,[1-9]"; do
@@ -243,8 +242,8 @@ good_or_failed() {
 	expect_end server 0
 }
 
-# The client's verdict is lost. Over soft-iWARP it leaves nevertheless, and TCP goes on sending for it: it has sent twice
-# again, or has given up, when packets get through again. Over Soft-RoCE it does not leave before the verdict has arrived.
+# The client's verdict is lost. Over soft-iWARP the client exits nevertheless, and its kernel's TCP goes on sending: it has
+# retransmitted twice, or has given up, before packets pass again. Over Soft-RoCE the client waits until the verdict arrives.
 @test "a client's last message arrives although it is lost, and repeated after the client has left" {
 	start_server -1 -v -t "$LIMIT" write
 	start_peer b client write --hello --at verdict=stop 192.0.2.1 "$port"
@@ -265,7 +264,7 @@ good_or_failed() {
 	ends 0 ""
 }
 
-# ---- This side ----
+# ---- Faults on this side ----
 
 @test "without an RDMA device the exit status is 3" {
 	lab run a rdma link del rdma0

@@ -1,14 +1,14 @@
-# Our programs with programs of others on the other side.
+# Our programs with other projects' programs as the peer.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
 
 # ---- The tutorial's program ----
 
-# It has no hello and no digest, sends 1024 bytes each way, and its MSG_DONE does not wait for its reads. tests/peer plays
-# it.
+# It has no hello and no digest, sends 1024 bytes each way, and sends MSG_DONE before its reads have ended. tests/peer
+# imitates it.
 
-# ours_serves MODE TEXT COMMAND...: two clients that send TEXT, one after the other, and what the server prints.
+# ours_serves MODE TEXT COMMAND...: serve two clients that send TEXT, one after the other, and check the server's output.
 ours_serves() {
 	local round
 	start_server -t "$LIMIT" -m "ours" "$1"
@@ -24,7 +24,7 @@ ours_serves() {
 	[ ! -s "$server_err" ]
 }
 
-# ours_asks MODE TEXT COMMAND...: our client with a server that sends TEXT, and what both print.
+# ours_asks MODE TEXT COMMAND...: run our client with a server that sends TEXT, and check the output of both.
 ours_asks() {
 	start_command "${@:3}"
 	client -t "$LIMIT" -m "ours" "$1" 192.0.2.1 "$port"
@@ -48,7 +48,7 @@ ours_asks() {
 
 # ---- Programs of rdmacm-utils and perftest ----
 
-# They speak other protocols: both sides end, ours says why, and our server serves the next client.
+# They speak other protocols: both sides end, ours reports why, and our server serves the next client.
 # bats file_tags=slow
 
 GONE="the peer left before the session was complete"
@@ -57,29 +57,28 @@ NO_MESSAGE="no message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="no rdma-server of this project"
 AT_ONCE="cannot connect: Cannot allocate memory; .* another program listens on that port and sends at once"
-# What the server, or the client, of a row about silence waits for. All others wait for $LIMIT: what they notice, they
-# notice at once.
+# --timeout of our program in rows about a silent peer. All other rows use $LIMIT, because they notice the fault at once.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
-# end_foreign yes|no: it ends by itself; or it would go on for ever, and is killed.
+# end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).
 end_foreign() {
 	[ "$1" = no ] || timeout "$LIMIT" tail --pid="$peer" -s 0.1 -f /dev/null
 	end peer
 }
 
-# says_only TEXT: each line of the server is about a client, with this reason.
+# says_only TEXT: check that each line of the server is about a client, with this reason.
 says_only() {
 	! grep -Ev "^rdma-server: (\[[0-9]+\] )?192\.0\.2\.2 port [0-9]+: .*($1)" "$server_err"
 }
 
-# asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: such a client at our server, whose port is PORT among the arguments.
-# The server says TEXT for each of its sessions.
+# asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: run such a client with our server, whose port replaces PORT in the arguments.
+# The server prints TEXT for each session.
 asks() {
 	local mode=$1 sessions=$2 ends=$3 text=$4 patience=$LIMIT least=0 most=2 start
 	shift 4
 	if [ "$text" = "$SILENT" ]; then
 		patience=$SERVER_SILENCE least=$patience most=$((patience + 2))
-	elif [ "$LAB_TRANSPORT" = siw ]; then # the first message may be overlooked until more arrives, which does not
+	elif [ "$LAB_TRANSPORT" = siw ]; then # its kernel may overlook the first message until more arrives, and nothing more does
 		text="$text|$SILENT" patience=$((2 * SERVER_SILENCE)) most=$((patience + 2))
 	fi
 	start_server -t "$patience" -m "from the server" "$mode"
@@ -94,8 +93,8 @@ asks() {
 	says_only "$text"
 }
 
-# serves MODE STATUS ENDS TEXT PROGRAM ARGUMENT...: our client at such a server, on port 7471, ends with STATUS and
-# TEXT, which are extended regular expressions.
+# serves MODE STATUS ENDS TEXT PROGRAM ARGUMENT...: run our client with such a server, on port 7471. The client ends with
+# STATUS and TEXT, which are extended regular expressions.
 serves() {
 	local mode=$1 expected=$2 ends=$3 text=$4 patience=$LIMIT least=0 start
 	shift 4
@@ -110,12 +109,12 @@ serves() {
 	end_foreign "$ends"
 }
 
-# Programs that poll a completion queue, which nobody tells them to leave, see the end of their connection over soft-iWARP
-# only, where it flushes their receives. Over Soft-RoCE they poll for ever.
+# Programs that only poll a completion queue notice the end of their connection over soft-iWARP alone, where it flushes their
+# receives. Over Soft-RoCE they poll forever.
 FLUSHED=no
 [ "$LAB_TRANSPORT" != siw ] || FLUSHED=yes
 
-# Clients at our server.
+# Foreign clients, our server.
 
 @test "our server survives rping" {
 	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
@@ -139,14 +138,14 @@ FLUSHED=no
 	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
 }
 
-# Our client at servers.
+# Foreign servers, our client.
 
 @test "our client ends with a reason at rping" {
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
 }
 
-# Over Soft-RoCE a server that has no more to serve than RDMA WRITEs is left by a client that wants to read before the
-# connection stands, and waits for another.
+# A server that only serves RDMA WRITEs accepts no READ. Over Soft-RoCE a client that wants to read leaves it before the
+# connection is established, and the server waits for another client.
 @test "our client ends with a reason at ib_write_bw" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
@@ -156,8 +155,8 @@ FLUSHED=no
 	serves write 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
 }
 
-# It sends as soon as it has accepted, which over soft-iWARP can break the connection, or leave the client's kernel without
-# the memory that it sets aside to connect.
+# It sends as soon as it has accepted. Over soft-iWARP that can break the connection, or exhaust the memory that the client's
+# kernel reserves for connecting.
 @test "our client ends with a reason at ucmatose, which sends first" {
 	local expected=7 text=$NO_MESSAGE
 	[ "$LAB_TRANSPORT" != siw ] || expected="1|6|7" text="$NO_MESSAGE|CONNECT_ERROR|$AT_ONCE"
@@ -168,7 +167,7 @@ FLUSHED=no
 	serves read 4 no "$NO_SERVER" rcopy -p 7471
 }
 
-# It accepts and waits; over soft-iWARP the adapter ends a connection without a receive for what comes in.
+# It accepts and waits. Over soft-iWARP the adapter ends the connection when a message arrives and no receive is posted.
 @test "our client ends with a reason at cmtime, which goes on listening" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 6 no "$GONE" cmtime -p 7471

@@ -6,11 +6,11 @@ bats_require_minimum_version 1.5.0
 
 setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR PREFIX # those of 'make check'
+	unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR PREFIX # set by 'make check'
 	tree=$BATS_TEST_TMPDIR/tree
 }
 
-# installed PREFIX: the files that belong there, with their rights, sorted by name.
+# installed PREFIX: print the files that must be installed, with their permissions, sorted by name.
 installed() {
 	cat <<-END
 		755 $1/bin/rdma-client
@@ -25,7 +25,7 @@ installed() {
 	END
 }
 
-# files FOLDER: the files there, with their rights.
+# files FOLDER: print the files in FOLDER, with their permissions.
 files() {
 	find "$1" -type f -printf '%m /%P\n' | LC_ALL=C sort -k 2
 }
@@ -47,11 +47,11 @@ files() {
 	find "$tree" >"$BATS_TEST_TMPDIR/before"
 	make install "DESTDIR=$tree"
 	make uninstall "DESTDIR=$tree"
-	diff "$BATS_TEST_TMPDIR/before" <(find "$tree") # empty folders, too: somebody has made them
+	diff "$BATS_TEST_TMPDIR/before" <(find "$tree") # also empty folders, which may be the user's
 	make uninstall "DESTDIR=$tree" # there is nothing left to remove
 }
 
-# without COMMAND...: a folder in front of PATH that has all but these; sets $elsewhere.
+# without COMMAND...: put a folder with all commands except these in front of PATH; sets $elsewhere.
 without() {
 	local unwanted=()
 	elsewhere=$BATS_TEST_TMPDIR/bin
@@ -60,12 +60,12 @@ without() {
 	find /usr/bin -maxdepth 1 -xtype f "${unwanted[@]}" -exec cp -s -t "$elsewhere" {} +
 }
 
-# copied: a copy of what is committed, of what has changed since, and of what is built, all but one program; sets $copy.
+# copied: copy the committed and the changed files, and what is built except one program; sets $copy.
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
 	{ git ls-files -z && printf '%s\0' rdma-client rdma-server ./*.o rdma-common/*.o rdma-common/check/*.o; } |
-		xargs -0 cp --preserve=timestamps --parents -t "$copy" 2>/dev/null || true # some may be removed, or not built
+		xargs -0 cp --preserve=timestamps --parents -t "$copy" 2>/dev/null || true # some files may be deleted, or not built
 	touch "$copy/rdma-client.c"
 }
 
@@ -117,8 +117,8 @@ copied() {
 	[ -z "$output" ]
 }
 
-# new_debian UID: sets $elsewhere to the commands of a Debian where no package is installed, there is no sudo, and apt-get can
-# install nothing; the user has this id. Each call of apt-get adds a line to the file $given.
+# new_debian UID: fill $elsewhere with the commands of a Debian without any package or sudo, whose apt-get cannot install
+# anything; the user has this id. Each call of apt-get adds a line to the file $given.
 new_debian() {
 	[ "$(uname -m)" = x86_64 ] || skip "the emulated hosts need amd64"
 	without 'apt*' dpkg-query sudo id
@@ -138,7 +138,7 @@ new_debian() {
 	: >"$given"
 }
 
-# stub NAME TEXT: a command in $elsewhere.
+# stub NAME TEXT: write a command to $elsewhere.
 stub() {
 	printf '#!/bin/sh\n%s\n' "$2" >"$elsewhere/$1"
 	chmod +x "$elsewhere/$1"
@@ -199,8 +199,8 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$output" = "$cache/current/vmlinux" ]
 }
 
-# Types in an interactive bash: a command line with a Tab at its end; then, to see what became of it, Ctrl-A
-# and a command in front of it.
+# Types a command line and a Tab in an interactive bash. To show the completed line, it then types Ctrl-A and a command in
+# front of it.
 @test "bash completes the options of the installed programs" {
 	make install "DESTDIR=$tree"
 	cat >"$BATS_TEST_TMPDIR/bashrc" <<-END

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# The lab for a learner: more hosts, a capture of the wire, disturbing it, and why a host went down. Boots its own hosts.
+# The lab for learners: more hosts, capturing and disturbing packets, and the reason why a host went down. Boots its own hosts.
 
 bats_require_minimum_version 1.5.0
 
 cd "$BATS_TEST_DIRNAME/.." || exit
 PATH=$PWD/tests/lab:$PATH
 
-# opcodes FILE: those of the InfiniBand packets (UDP port 4791) in a capture, a line each.
+# opcodes FILE: print the opcodes of the InfiniBand packets (UDP port 4791) in a capture, one per line.
 opcodes() {
 	/usr/bin/python3 - "$1" <<-'END'
 	import struct, sys
@@ -57,9 +57,9 @@ opcodes() {
 	LC_ALL=C grep -qaP '\xc0\x00\x02\x03\xc0\x00\x02\x02' "$capture" # from host c to host b
 }
 
-# One pair of hosts for all three. The neighbour is known from the first ping on: one that is still being looked for while
-# all is lost is given up behind that, and takes the packet with it that waits for it. The memory of what is killed makes
-# its end take a while; it is all written when it says so.
+# One pair of hosts for all three. The first ping resolves the neighbor: an entry that is being resolved while all packets are
+# lost fails later, and drops the packet that waits for it. A killed host takes a while to release its memory; once it reports
+# its end, everything is written.
 @test "lab disturb delays or drops packets until it ends; a killed lab run leaves nothing; a crashed host says why" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
@@ -77,7 +77,7 @@ opcodes() {
 		lab run a sh -c "echo c >/proc/sysrq-trigger"'
 	echo "$output"
 	[ "$status" -eq 125 ]
-	# late on both ways, and later if the machine is busy
+	# the delay applies to both directions; a busy machine adds to it
 	[ "$(sed '/^over$/,$d' <<<"$output" | grep -Ec 'time=([4-9][0-9]{2}|[0-9]{4,})\.')" -eq 2 ]
 	[[ $output == *"the host went down by itself; its console ends with"*"Kernel panic"* ]]
 }
@@ -88,11 +88,11 @@ opcodes() {
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
 
-# The shortest part of it; the samples of the others are taken in the same ways.
+# The shortest part of the benchmark; the other parts take their samples in the same ways.
 @test "bench prints a pair of samples of each stream" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"
 	[ "$status" -eq 0 ]
-	# the medians and their ratio, with its spread of one
+	# the medians, and their ratio with its spread
 	[ "$(grep -Ec '^\|.* s \| [0-9.]+ \| [0-9.]+ \| ([0-9.]+) \| \1\.\.\1 \|  \|$' <<<"$output")" -eq 3 ]
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Each lesson between two hosts, by the commands that its README shows; and lessons 3 and 4 with other programs.
+# Each lesson between two hosts, by the commands of its README; lessons 3 and 4 also with other programs.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
 
-# transcripts LESSON: the blocks below "Run it" with a command of a host, each after a line "block".
+# transcripts LESSON: print the blocks below "Run it" that have a command of a host, each after a line "block".
 transcripts() {
 	awk '/^## / { here = $0 == "## Run it" }
 		!here || !/^    / { inside = 0; next }
@@ -13,7 +13,7 @@ transcripts() {
 		inside { print substr($0, 5) }' "$top/tests/lessons/$1/README.md"
 }
 
-# transcript LESSON: the block for this transport. A lesson that has two shows iWARP in the second.
+# transcript LESSON: print the block for this transport. If a lesson has two, the second one is for iWARP.
 transcript() {
 	transcripts "$1" | awk -v siw="$([ "$LAB_TRANSPORT" != siw ] || echo 1)" '
 		/^block$/ { if (++number > 1 && siw) text = ""; next }
@@ -21,12 +21,12 @@ transcript() {
 		END { printf "%s", text }'
 }
 
-# expected HOST: what that host prints in $shown, without its commands.
+# expected HOST: print the host's output in $shown, without its commands.
 expected() {
 	awk -v host="host $1\$" '/^host [AB]\$ / { here = index($0, host) == 1; next } here' <<<"$shown" | shape
 }
 
-# typed HOST NUMBER: that command of a host in $shown, for this session's port.
+# typed HOST NUMBER: print the host's command with that number in $shown, with this session's port.
 typed() {
 	local line
 	line=$(sed -n "s/^host $1\\$ //p" <<<"$shown" | sed -n "$2p")
@@ -34,12 +34,12 @@ typed() {
 	echo "${line//PORT/${port:-}}"
 }
 
-# shape: standard input without the differences between runs and hosts: ports, names of devices, GIDs.
+# shape: replace what differs between runs and hosts in standard input: ports, device names, GIDs.
 shape() {
 	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC)$)/NAME\1/; s/(GID 0 is ).*/\1GID/'
 }
 
-# lesson NAME: type what the README shows, and compare what both hosts print. A server that goes on is ended by $signal.
+# lesson NAME: run the commands of the README, and compare the output of both hosts. $signal ends a server that goes on.
 lesson() {
 	local shown folder_of=$LESSONS/$1 number=1 printed=
 	shown=$(transcript "$1")
@@ -64,7 +64,7 @@ lesson() {
 	diff <(expected B) <(shape <<<"${printed%$'\n'}")
 }
 
-# exchange SERVER_TEXT CLIENT_TEXT SERVER... -- CLIENT...: both programs end well, and print what the other one had.
+# exchange SERVER_TEXT CLIENT_TEXT SERVER... -- CLIENT...: check that both programs succeed and print each other's text.
 exchange() {
 	local server_text=$1 client_text=$2 server_command=()
 	shift 2
@@ -82,8 +82,8 @@ exchange() {
 	grep -qx "remote buffer: $client_text" "$server_out"
 }
 
-# interoperates MODE LESSON TEXT: the lesson, whose two sides have TEXT and their role, with our programs and with one
-# that behaves like the tutorial's.
+# interoperates MODE LESSON TEXT: run the lesson with our programs and with one that behaves like the tutorial's. The lesson's
+# sides send TEXT and their role.
 interoperates() {
 	local mode=$1 lesson=$LESSONS/$2 text=$3
 	exchange "of rdma-server" "$text client" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -m "of rdma-server" "$mode" -- "$lesson"

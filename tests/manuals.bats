@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The manual pages say what the programs do: options, exit statuses, JSON keys, messages; both ways. Needs no RDMA device.
+# The manual pages match the programs: options, exit statuses, JSON keys, messages, in both directions. Needs no RDMA device.
 
 bats_require_minimum_version 1.5.0
 
@@ -7,12 +7,12 @@ setup() {
 	cd "$BATS_TEST_DIRNAME/.." || return
 }
 
-# section TITLE PAGE: its lines.
+# section TITLE PAGE: print the lines of a section.
 section() {
 	sed -n "/^\.Sh $1\$/,/^\.Sh /p" ".man/$2"
 }
 
-# same WHAT ONE OTHER: fails, with what only one of them has, unless both have the same lines, and some.
+# same WHAT ONE OTHER: fail, and print the difference, unless both have the same lines, and at least one.
 same() {
 	[ -n "$2" ]
 	diff <(sort -u <<<"$2") <(sort -u <<<"$3") || { echo "$1 (<) and its manual page (>) differ"; return 1; }
@@ -29,7 +29,7 @@ same() {
 	done
 }
 
-# A line of a page is ".It Fl p , Fl -port Ar PORT", of --help "  -p, --port PORT        listen".
+# A line of a page is ".It Fl p , Fl -port Ar PORT"; the line of --help is "  -p, --port PORT        listen".
 @test "the pages have the options of --help, with their letters and arguments, and no others" {
 	local program
 	for program in rdma-client rdma-server; do
@@ -48,12 +48,12 @@ same() {
 	done
 }
 
-# keys_of PAGE: of the lists in its part about JSON, and within .Va of a list.
+# keys_of PAGE: print the keys of the lists in its part about JSON, and those within .Va of a list.
 keys_of() {
 	sed -n '/^\.Ss JSON$/,/^\.Sh /s/^\.\(It \)\?Va //p' ".man/$1" | sed 's/ [.,:]$//; s/ , /\n/g'
 }
 
-# named FILE...: the keys that the source gives to JSON objects.
+# named FILE...: print the keys that the source gives to JSON objects.
 named() {
 	cat "$@" | tr -d '\n\t' | grep -Eo '(json_add_text|json_object_object_add|report(_finding)?|add_(count|flag|number|known|finding))\([^;]*' |
 		sed -En 's/^[a-z_]+\([^",]+, ("[a-z_0-9]+").*/\1/p' | tr -d '"'
@@ -61,9 +61,9 @@ named() {
 
 @test "the pages have the keys of the source's JSON objects, and no others" {
 	local session=(rdma-common/report.c rdma-common/json.c)
-	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # which a client alone has
+	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # of several connections, which only a client has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
-	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # which is where a server listens
+	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # the port on which a server listens
 }
 
 @test "what --json prints has the keys of the pages" {

@@ -1,12 +1,12 @@
-# Many clients at once, floods.
+# Many clients at the same time; floods.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 # bats file_tags=slow
 
 load helpers
 
-# soft-iWARP gives a connect request up that is not answered in time: the server's host after five seconds (the client
-# gets CONNECT_ERROR), the client's after ten (UNREACHABLE). How many that are depends on how fast the machine is. And now
-# and then a client gets a port that an earlier connection holds. All others are served.
+# soft-iWARP gives up a connect request that is not answered in time: the server's host after five seconds (the client
+# gets CONNECT_ERROR), the client's host after ten (UNREACHABLE). Their number depends on the speed of the machine.
+# Sometimes a client gets a port that an earlier connection still holds. All other clients are served.
 @test "a server serves 256 clients at once (24 over soft-iWARP), then another one" {
 	local start served given_up over count=256 least=256
 	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16
@@ -21,7 +21,7 @@ load helpers
 		-e "over at connect: RDMA_CM_EVENT_UNREACHABLE" \
 		-e "over at ask: Cannot assign requested address" <<<"$output") || true
 	over=$(grep -c "^over at" <<<"$output") || true
-	output=$(sort <<<"$output" | uniq -c) # short, if it has to be shown
+	output=$(sort <<<"$output" | uniq -c) # short enough to be shown
 	within 200 "$start" "$count clients"
 	[ "$((served + given_up))" -eq "$count" ]
 	[ "$served" -ge "$least" ]
@@ -29,15 +29,15 @@ load helpers
 	[ "$(wc -l <"$server_err")" -le "$over" ]
 }
 
-# ten_sessions MODE: one after the other.
+# ten_sessions MODE: run ten sessions, one after the other.
 ten_sessions() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run b bash -ec 'for i in {1..10}; do "$0" -t "$2" "$3" 192.0.2.1 "$1" >/dev/null; done' \
 		"$PROGRAMS/rdma-client" "$port" "$LIMIT" "$1"
 }
 
-# Each window moves a number, and no more are under way than there are credits: it is the thread of the session that they
-# keep busy. Over iWARP the transport ends what comes without a receive.
+# Each window moves a number, and the peer sends no more windows than it has credits, so they only keep the session's thread
+# busy. Over iWARP the transport ends the connection if a message arrives without a receive.
 # bats test_tags=roce
 @test "a peer that floods a session with windows does not delay other sessions" {
 	local start mode
@@ -47,7 +47,7 @@ ten_sessions() {
 		start=$(milliseconds)
 		ten_sessions "$mode"
 		within 10 "$start" "ten sessions beside floods"
-		kill -0 "$peer" # it was under way all the time
+		kill -0 "$peer" # it ran all the time
 		end peer
 		stop_server
 		[ "$(grep -c "remote buffer: message from active" "$server_out")" -eq 10 ]

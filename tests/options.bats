@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# The command lines. Needs no RDMA device: a command line is read before anything is opened.
+# The command lines. Needs no RDMA device: the programs parse the command line before they open anything.
 
 bats_require_minimum_version 1.5.0
 PATH=$BATS_TEST_DIRNAME/..:$PATH
 
-# usage_error MESSAGE COMMAND...: the message, a hint, and exit status 2.
+# usage_error MESSAGE COMMAND...: check for the message, a hint, and exit status 2.
 usage_error() {
 	run -2 --separate-stderr "${@:2}"
 	[[ $stderr == *"$1"* ]]
@@ -12,7 +12,7 @@ usage_error() {
 	[ -z "$output" ]
 }
 
-# What --help has to say, manuals.bats compares with the pages.
+# manuals.bats compares --help with the pages.
 @test "--help fits a screen on standard output; --version names the program and the version" {
 	for program in rdma-server rdma-client; do
 		run -0 --separate-stderr "$program" --help
@@ -26,7 +26,7 @@ usage_error() {
 	done
 }
 
-# One of each kind; options-test has all the numbers and sizes, and which options go together.
+# One option of each kind; options-test has all numbers and sizes, and which options go together.
 @test "wrong arguments, options and numbers are usage errors" {
 	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
@@ -52,7 +52,7 @@ usage_error() {
 	[[ $stderr == "rdma-server: "* ]]
 }
 
-# A pipe that is copied, since a server of several clients needs it for each: it has not ended yet.
+# A server of several clients copies the pipe, since each client needs it. The pipe has not ended yet.
 @test "a standard output that is closed at the start is never reused, least of all for a payload" {
 	local pid status=0
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
@@ -65,11 +65,11 @@ usage_error() {
 	[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ]
 	kill "$pid"
 	exec 8>&-
-	wait "$pid" || status=$? # not by run, whose subshell is nobody's parent
+	wait "$pid" || status=$? # not by run: $pid is no child of its subshell
 	[ "$status" -eq 143 ]
 }
 
-# As sh(1) has ignore what it starts by '&'. The pipe, which nobody writes to, holds it up.
+# sh(1) ignores SIGINT in a command that it starts with '&'. The server waits for the pipe, which has no writer.
 @test "a signal ends a program that is opening its payload, even if its parent ignored that signal" {
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	# shellcheck disable=SC2016 # expanded by that shell
