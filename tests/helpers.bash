@@ -1,25 +1,25 @@
-# What the tests that run the pair in the lab share. Loaded by every .bats file here.
+# Shared by the tests that run the pair in the lab. Loaded by every .bats file here.
 # A server runs on host a in the background, clients run on host b in the foreground.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables go to and from bats and the tests
 
 bats_require_minimum_version 1.5.0
 
 top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
-# Before anything else the system's programs, with what tests/setup has installed. A Python of the user's own may lack
-# that, and a script that chooses one of several takes longer than it, most of all on the emulated hosts.
+# Put the system's programs first, with the packages of tests/setup. A user's own Python may lack those packages, and a
+# script that selects one of several versions takes longer than Python itself, above all on the emulated hosts.
 PATH=$top/tests/lab:/usr/bin:$PATH
 # The folder of the programs under test; the sanitizer runs set another one.
 PROGRAMS=${PROGRAMS:-$top}
-# A proper program of this project but for what it is ordered to do wrong.
+# A program of this project that behaves correctly except for the faults in its options.
 PEER=${PEER:-$top/build/peer}
 # A folder for each lesson, with its programs, which include nothing of this project.
 LESSONS=${LESSONS:-$top/build/lessons}
 
-# Seconds that anything here is waited for. What a test waits for comes in a small part of that, or never; only machines
-# that are busy with other things take long. A program that is expected to succeed gets as much for its --timeout.
+# Seconds to wait for anything here. An expected event takes a small part of that, or never comes; only busy machines take
+# longer. A program that is expected to succeed gets the same --timeout.
 LIMIT=${LIMIT:-120}
 
-# await COMMAND...: until it succeeds.
+# await COMMAND...: repeat the command until it succeeds.
 await() {
 	local end=$((SECONDS + LIMIT))
 	until "$@"; do
@@ -28,8 +28,8 @@ await() {
 	done
 }
 
-# wait_for_line FILE PATTERN PID [COUNT]: until as many lines (one by default) fit the extended regular expression. Fails
-# when the process that writes the file ends before that.
+# wait_for_line FILE PATTERN PID [COUNT]: wait until COUNT lines (1) match the extended regular expression. Fail if the process
+# that writes the file ends before that.
 wait_for_line() {
 	local count=${4:-1} found
 	[ -e "$1" ] || { echo "$1 is looked at before it is there"; return 1; }
@@ -40,7 +40,7 @@ wait_for_line() {
 	return 1
 }
 
-# await_listener HOST PORT: until somebody listens there, who cannot say so; over iWARP TCP has to know it as well.
+# await_listener HOST PORT: wait for a listener that does not report itself; over iWARP TCP has to list it as well.
 await_listener() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run -w "$LIMIT" "$1" sh -c 'until rdma resource show cm_id | grep -q "state LISTEN .* 0.0.0.0:$1 " &&
@@ -49,7 +49,7 @@ await_listener() {
 	done' - "$2" "$LAB_TRANSPORT"
 }
 
-# await_requests COUNT: until host a's kernel has as many connect requests that its program has not answered.
+# await_requests COUNT: wait until host a's kernel has COUNT connect requests that the program has not answered.
 await_requests() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run -w "$LIMIT" a sh -c 'until [ "$(rdma resource show cm_id | grep -c "state CONNECT ")" -ge "$1" ]; do
@@ -61,18 +61,18 @@ milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# within SECONDS START WHAT [LEAST]: fails if more time has passed since START (or less than LEAST seconds), by far: this
-# is to distinguish a program that notices from one that waits for a --timeout of $LIMIT, not to measure. SECONDS is what a
-# machine with nothing else to do needs; hosts that are emulated on one that has take several times that; but no more
-# than 74, when a kernel gives up a connect request. What each ending takes exactly, the tests with simulated time can see.
+# within SECONDS START WHAT [LEAST]: fail if far more than SECONDS, or less than LEAST seconds, have passed since START. This
+# distinguishes a program that notices an event from one that waits for a --timeout of $LIMIT; it measures nothing. SECONDS is
+# the time that an idle machine needs. Emulated hosts may take several times that, but no more than 74 seconds, after which a
+# kernel gives up a connect request. The tests with simulated time check the exact times.
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
 	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
 }
 
-# start WHO HOST COMMAND...: the server, the client or the peer of a test, in the background; sets $WHO to its process here,
-# $WHO_out and $WHO_err to what it prints. Both files are there, and empty, before it starts. No test takes five minutes.
+# start WHO HOST COMMAND...: start the server, the client or the peer of a test in the background. Sets $WHO to its local
+# process, $WHO_out and $WHO_err to its output files, which exist, empty, before it starts. No test takes five minutes.
 start() {
 	local -n process=$1 out=$1_out err=$1_err
 	out=$BATS_TEST_TMPDIR/$1.out err=$BATS_TEST_TMPDIR/$1.err
@@ -82,14 +82,14 @@ start() {
 	process=$!
 }
 
-# await_port WHO: until it listens, and says so, on standard error if its output is for something else; sets $port.
+# await_port WHO: wait until it reports its port, on standard error if its output has another use; sets $port.
 await_port() {
 	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p;T;q' < <(exec timeout "$LIMIT" \
 		tail --pid="${!1}" -q -s 0.1 -n +1 -f "$BATS_TEST_TMPDIR/$1".{out,err} 3>&-))
 	[ "$port" ] || { echo "the $1 does not listen"; return 1; }
 }
 
-# await_end WHO: until it ends by itself; sets $status and $stderr.
+# await_end WHO: wait until it ends by itself; sets $status and $stderr.
 await_end() {
 	status=0
 	wait "${!1}" || status=$?
@@ -97,13 +97,13 @@ await_end() {
 	stderr=$(<"$BATS_TEST_TMPDIR/$1.err")
 }
 
-# expect_end WHO STATUS [TEXT]: the same, and what expect() has to say.
+# expect_end WHO STATUS [TEXT]: wait until it ends, and check the result with expect().
 expect_end() {
 	await_end "$1"
 	expect "${@:2}"
 }
 
-# end WHO: it and what is left of it, if it runs.
+# end WHO: kill it, if it runs, and its children.
 end() {
 	[ "${!1:-}" ] || return 0
 	kill -s KILL "${!1}" 2>/dev/null || true
@@ -111,7 +111,7 @@ end() {
 	printf -v "$1" ''
 }
 
-# start_command COMMAND...: a server by a command of its own, on host a, until it listens; sets $port, too.
+# start_command COMMAND...: start a server by a command line on host a, and wait until it listens; sets $port, too.
 start_command() {
 	start server a "$@"
 	await_port server
@@ -122,7 +122,7 @@ start_server() {
 	start_command "$PROGRAMS/rdma-server" "$@"
 }
 
-# stop_server: it takes SIGTERM, outside of sessions, for no error.
+# stop_server: send SIGTERM, and check that the server, which has no session, exits without an error.
 stop_server() {
 	kill -s TERM "$server"
 	expect_end server 0
@@ -133,24 +133,24 @@ start_peer() {
 	start peer "$1" "$PEER" "${@:2}"
 }
 
-# start_peer_server MODE OPTION...: on host a; sets $port, too.
+# start_peer_server MODE OPTION...: start it on host a; sets $port, too.
 start_peer_server() {
 	start_peer a server "$@"
 	await_port peer
 }
 
-# client OPTION... ARGUMENT...: on host b; sets $status, $output and $stderr.
+# client OPTION... ARGUMENT...: run it on host b; sets $status, $output and $stderr.
 client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@" </dev/null
 }
 
-# start_client OPTION... ARGUMENT...: on host b, in the background.
+# start_client OPTION... ARGUMENT...: start it on host b, in the background.
 start_client() {
 	start client b "$PROGRAMS/rdma-client" "$@"
 }
 
-# serves_well MODE: the server that runs, whose payload is "from the server", serves a client of ours, with the right contents
-# both ways, and ends well.
+# serves_well MODE: check that the running server, whose payload is "from the server", serves our client with the right contents
+# in both directions, and exits with 0.
 serves_well() {
 	client -t "$LIMIT" -m "a good client" "$1" 192.0.2.1 "$port"
 	expect 0
@@ -160,8 +160,8 @@ serves_well() {
 	stop_server
 }
 
-# drop_from_port PORT: what host a receives from this source port is lost. Rules are asked behind the one for local
-# addresses, unless that comes later; and TCP keeps the answer of a connection. drop_nothing() ends it, and delays.
+# drop_from_port PORT: drop the packets that host a receives from this source port. The kernel uses its rule for local addresses
+# first unless that moves down, and TCP caches a connection's route. drop_nothing() ends this, and delays.
 drop_from_port() {
 	local protocol=udp
 	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
@@ -180,27 +180,27 @@ drop_nothing() {
 		echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
 }
 
-# on HOST COMMAND...: sets $status, $output and $stderr.
+# on HOST COMMAND...: run it there; sets $status, $output and $stderr.
 on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
 
-# In front of a number of KiB and a command: that many it may lock, without the right to exceed it.
+# A prefix for a number of KiB and a command, which may lock that much and has no right to exceed it.
 # shellcheck disable=SC2016 # expanded on the host
 LIMITED=(setpriv --bounding-set "-ipc_lock,-sys_resource" --inh-caps "-ipc_lock,-sys_resource"
 	sh -c 'ulimit -l "$0" && exec "$@"')
 
-# random_file NAME LENGTH: in $folder.
+# random_file NAME LENGTH: create a file in $folder.
 random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"
 }
 
-# count FOLDER: what is in it.
+# count FOLDER: print the number of its entries.
 count() {
 	find "$1" -mindepth 1 | wc -l
 }
 
-# valid_json: each line of standard input is an object as the schema beside the manual pages says, or it tells what is wrong.
+# valid_json: check that each line of standard input is an object that fits the schema of the manual pages; report errors.
 valid_json() {
 	python3 -c '
 import json, jsonschema, sys
@@ -210,14 +210,14 @@ for line in sys.stdin:
     wrong and sys.exit(f"{wrong}\n{line}")' "$top/.man/rdma-pair.schema.json"
 }
 
-# expect_json: each line of standard input has to be such an object. teardown() looks at all of them in one go: Python with
-# what it needs for that takes longer to start than many runs.
+# expect_json: queue standard input for valid_json. teardown() checks all lines at once, because starting Python with its
+# schema module takes longer than many runs.
 expect_json() {
 	cat >>"$BATS_TEST_TMPDIR/objects"
 }
 
-# json KEY...: their values in the object in $output, which is a valid one, a line each, as Python writes them. Of --check
-# STEP.KEY is that of the last finding of a step.
+# json KEY...: print their values in the object in $output, one per line, as Python writes them; the object must be valid. With
+# --check, STEP.KEY is the value in the last finding of a step.
 json() {
 	expect_json <<<"$output"
 	python3 -c '
@@ -228,7 +228,7 @@ for key in sys.argv[2:]:
     print((outcome[step[0]][-1] if step else outcome)[key])' "$output" "$@"
 }
 
-# transcript ROLE MODE BUFFER PORT: what a program prints, line for line.
+# transcript ROLE MODE BUFFER PORT: print the expected output of a program.
 transcript() {
 	local verb='writing message to'
 	[ "$2" = write ] || verb='reading message from'
@@ -247,11 +247,11 @@ transcript() {
 	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
 }
 
-# Before the first test of a file, for hosts a and b; the files that need others have their own. All that is started there may
-# lock all memory: large payloads and many clients lock much, and siw keeps to the limit even for root. And they get copies of
-# the programs in their memory, at the same paths, unless they have them. In the project's folder a program is read anew at
-# each start, which takes longer than all else that a short session does. By one busybox: each other program, with its
-# libraries, a host would read for the first time.
+# Runs before the first test of a file and prepares hosts a and b; files that need other hosts have their own. All programs there
+# may lock all memory: large payloads and many clients lock much, and siw applies the limit even to root. The hosts get copies of
+# the programs in their memory, at the same paths, unless they have them: a host reads a program in the project's folder again at
+# each start, which takes longer than the rest of a short session. One busybox does this, because a host would also read each
+# other program, with its libraries, for the first time.
 setup_file() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER") version
 	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"
@@ -263,7 +263,7 @@ setup_file() {
 			[ ! -e "$kept" ] || exit 0
 			shift
 			for file; do
-				[ -e "$file" ] || continue # not built: the rows that need it say so
+				[ -e "$file" ] || continue # not built: the rows that need it report that
 				while umount -l "$file" 2>/dev/null; do :; done
 				copy=/run/programs$file
 				mkdir -p "${copy%/*}"
@@ -275,8 +275,8 @@ setup_file() {
 	done
 }
 
-# Ends what a failed test left running, restores what one has changed, and shows what was printed. A test sets $repair
-# to a command, $folder to a folder that is its own.
+# Ends the programs that a failed test left running, restores the host, and shows the output. A test sets $repair to a command
+# that restores, and $folder to its temporary folder.
 teardown() {
 	local who file
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"
@@ -291,7 +291,7 @@ teardown() {
 	[ ! -e "$BATS_TEST_TMPDIR/objects" ] || valid_json <"$BATS_TEST_TMPDIR/objects"
 }
 
-# expect STATUS [TEXT]: of the last command, this one or one of several (5|6); TEXT stands somewhere in its standard error.
+# expect STATUS [TEXT]: check the last command's status, one or several (5|6), and that its standard error contains TEXT.
 expect() {
 	if [[ ! $status =~ ^($1)$ ]]; then
 		echo "exit status $status instead of $1"
@@ -303,8 +303,8 @@ expect() {
 	fi
 }
 
-# refused TEXT: after client(), exit status 4 and the server's reason; over soft-iWARP the end of the connection may
-# overtake that, so what asks for more looks at the server's own messages.
+# refused TEXT: check that client() got exit status 4 and the server's reason. Over soft-iWARP the end of the connection may
+# overtake the reason, so other rows look at the server's own messages.
 refused() {
 	[[ $LAB_TRANSPORT = siw && $stderr = *"no reason arrived"* ]] || expect 4 "$1"
 	expect 4

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The two programs against each other, on the two hosts of the lab.
-# PROGRAMS is the folder of the build under test, SESSIONS how many are held one after another, CLIENTS how many at once:
-# soft-iWARP's kernel gives up a connect request that is not answered in ten seconds.
+# PROGRAMS is the folder of the build under test, SESSIONS the number of sessions one after another, CLIENTS the number at the
+# same time: soft-iWARP's kernel gives up a connect request that is not answered in ten seconds.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # what $ means inside is for the shell there; helpers set and use variables
 load helpers
@@ -10,10 +10,10 @@ SESSIONS=${SESSIONS:-12}
 [ "${LAB_TRANSPORT:-}" != siw ] || CLIENTS=${CLIENTS:-8}
 CLIENTS=${CLIENTS:-20}
 
-# a sanitizer's report becomes an exit status that no test expects
+# turn a sanitizer's report into an exit status that no test expects
 export ASAN_OPTIONS=exitcode=99 TSAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 
-# check_transcripts MODE: one session with default options, both sides compared line for line.
+# check_transcripts MODE: run one session with default options, and compare the output of both sides line by line.
 check_transcripts() {
 	start_server "$1"
 	server_pid=$(lab run a pidof -s rdma-server)
@@ -36,31 +36,31 @@ check_transcripts() {
 	check_transcripts read
 }
 
-# server_holds: how many descriptors the server has, and the device's objects.
+# server_holds: print the number of the server's descriptors and of the device's objects.
 server_holds() {
 	lab run a sh -c 'ls "/proc/$(pidof -s rdma-server)/fd" | wc -l; rdma resource show rdma0'
 }
 
-# server_memory: the server's resident KiB, without what it has of its files.
+# server_memory: print the server's resident KiB, without file-backed pages.
 server_memory() {
 	lab run a sh -c 'sed -n "s/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$(pidof -s rdma-server)/status"'
 }
 
-# holds_only WHAT: whether the server holds this, and nothing else.
+# holds_only WHAT: return true if the server holds exactly this.
 holds_only() {
 	held=$(server_holds)
 	[ "$held" = "$1" ]
 }
 
-# holds_one_more_pd WHAT: whether the server holds this, and one protection domain more; sets $held. librdmacm keeps one
-# for a device, once a connection has used it.
+# holds_one_more_pd WHAT: return true if the server holds this and one more protection domain; sets $held. librdmacm keeps one
+# for each device that a connection has used.
 holds_one_more_pd() {
 	local pd=${1#*: pd }
 	held=$(server_holds)
 	[ "$held" = "${1%%: pd *}: pd $((${pd%% *} + 1)) ${pd#* }" ]
 }
 
-# some_sessions FIRST LAST: on host b, one after another, that read and write in turn; each got the server's buffer.
+# some_sessions FIRST LAST: run these sessions on host b, read and write in turn; each one must get the server's buffer.
 some_sessions() {
 	lab run b sh -c 'i=$1; while [ $i -le $2 ]; do
 		[ $((i % 2)) -eq 0 ] && mode=read || mode=write
@@ -85,16 +85,16 @@ some_sessions() {
 	await holds_only "$idle" || { printf 'idle:\n%s\nafter all sessions:\n%s\n' "$idle" "$held"; return 1; }
 	after=$(server_memory)
 	echo "KiB before $before, after $after"
-	# sanitizers keep freed memory for a while
+	# sanitizers delay the release of freed memory
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
-	# a client may come before the one before it is seen to have left, and is then distinguished by a number
+	# if a client connects before the server sees the previous one leave, its name gets a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
 	[ ! -s "$server_err" ]
 }
 
-# check_sessions FILE MODE: each session in a server's output is a complete transcript by itself.
+# check_sessions FILE MODE: check that each session in a server's output is a complete transcript.
 check_sessions() {
 	local number message
 	while read -r number; do
@@ -104,7 +104,7 @@ check_sessions() {
 	done < <(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1")
 }
 
-# With as much memory as an ordinary user may lock.
+# With as much locked memory as an ordinary user may have.
 @test "$CLIENTS clients at once have lines with their session's number" {
 	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
@@ -153,8 +153,8 @@ check_sessions() {
 	stop_server
 }
 
-# start_sniffer PORT: on host a, of the packets to or from the port: "SENDER TYPE-OF-SERVICE SOURCE-PORT", a line for each that
-# differs, but for what the connection manager sends with "manager" behind it. Sets $packets to the file, $sniffer to its process.
+# start_sniffer PORT: on host a, record the packets to or from the port: each different "SENDER TYPE-OF-SERVICE SOURCE-PORT" once;
+# lines about the connection manager's packets end with "manager". Sets $packets to the file, $sniffer to its process.
 start_sniffer() {
 	packets=$BATS_TEST_TMPDIR/packets
 	: >"$packets"
@@ -210,14 +210,14 @@ stop_sniffer() {
 	[ "$(grep -c 'type of service 104' "$server_err")" -ge 2 ]
 }
 
-# members KEY: of the objects of sessions in $output, in order.
+# members KEY: print the value of KEY in each session object of $output, in order.
 members() {
 	python3 -c '
 import json, sys
 print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"] == "session"), sep="\n")' "$1" <<<"$output"
 }
 
-# seen_from_ports COUNT: packets of the client's from so many ports at least; two sessions in eight may have the same.
+# seen_from_ports COUNT: return true if the client's packets came from at least COUNT ports. Two of eight sessions may share one.
 seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]
 }
@@ -247,7 +247,7 @@ seen_from_ports() {
 	local dropped
 	start_server write
 	repair=drop_nothing
-	lab disturb delay 50ms # most of the time nothing moves: no session waits for its turn on a busy processor
+	lab disturb delay 50ms # most of the time no packet moves, so no session waits for a busy processor
 	start_client -v --connections 8 -s 4K --depth 1 --one-way --duration 25 -t 10 write 192.0.2.1 "$port"
 	wait_for_line "$client_err" 'received MSG_MR|MSG_MR: ' "$client" 8
 	dropped=$(sed -n 's/^\[3\] source port \([0-9]*\)$/\1/p' "$client_err")
@@ -259,7 +259,7 @@ seen_from_ports() {
 	grep '^7 of 8 sessions succeeded: ' "$client_out"
 }
 
-# ---- what can go wrong, and the exit status ----
+# ---- Failures, and their exit statuses ----
 
 @test "a server of the other mode refuses with the reason: exit status 4" {
 	start_server write

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a; and on this machine, with a script in the place of ssh
-# that answers as hosts would.
+# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a; and on this machine, where a script that answers
+# like hosts replaces ssh.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
 
-# root gets a home and a shell of this test's own: this machine's home is seen on the hosts, too.
+# Root gets a temporary home and a shell here, because the hosts also see this machine's home.
 # shellcheck disable=SC2016 # expanded on the host
 prepare='set -e
 	cp "$1/rdma-server" "$1/rdma-client" /usr/bin
@@ -28,7 +28,7 @@ setup_file() {
 	done
 }
 
-# all_pairs HOST...: sets $status and $output; shows the last messages.
+# all_pairs HOST...: run tests/pairs; sets $status and $output, and shows the last messages.
 all_pairs() {
 	cd "$LAB/share" || return
 	rm -f pairs.json
@@ -36,7 +36,7 @@ all_pairs() {
 	tail -n 40 pairs.log
 }
 
-# paths FILTER: "client server" of each session in pairs.json that fits.
+# paths FILTER: print "client server" of each matching session in pairs.json.
 paths() {
 	jq -r ".sessions[] | select($1) | \"\(.client) \(.server)\"" pairs.json | sort
 }
@@ -45,7 +45,7 @@ undisturbed() {
 	lab run d tc qdisc del dev eth0 root
 }
 
-# Nothing is said of the others: emulated hosts that have one machine's processors differ by more than 10 %.
+# The row ignores the other hosts: emulated hosts that share one machine's processors differ by more than 10 %.
 @test "pairs names a host behind a rate limit, and each of its paths, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
@@ -59,7 +59,7 @@ undisturbed() {
 	grep -Ex 'host-d( +0.00[0-9]* slow){3} +-' <<<"$output"
 }
 
-# As behind a port of the switch with an MTU of 1500 bytes (check.bats): what host d sends in larger packets is lost.
+# Host d's port has an MTU of 1500 bytes, as in a switch (check.bats): its larger packets are lost.
 @test "pairs names a host behind a smaller MTU, whose paths fail, among three hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root handle 1: netem
@@ -81,11 +81,11 @@ undisturbed() {
 		await lab run "$host" sh -c '! pgrep rdma-server'
 	done
 	all_pairs host-nowhere host-neither
-	[ "$status" -eq 125 ] # nothing was measured
+	[ "$status" -eq 125 ] # no path was measured
 }
 
-# The server of host "dead" does not notice the end of its input, as that of a host without power. A client of host a gets a
-# tenth of the rate while host c writes back. Each look at a path has a number, by which the clients of both directions meet.
+# The server of host "dead" ignores the end of its input, like a host without power. A client of host a gets a tenth of the
+# rate while host c writes back. Each measurement of a path has a number, with which the clients of both directions meet.
 # shellcheck disable=SC2016 # a script
 stub='#!/bin/sh
 host=$1
@@ -111,7 +111,7 @@ done
 [ "$host $peer" != "a c" ] || [ "$tries" -eq 0 ] || rate=100000000
 echo "{\"status\": 0, \"bits_per_second\": $rate}"'
 
-# stub_pairs HOST...: sets $status, $output and $stderr; the file "asked" lists the commands that hosts got.
+# stub_pairs HOST...: run tests/pairs with the script; sets $status, $output and $stderr; the file "asked" lists the commands.
 stub_pairs() {
 	export STUB=$BATS_TEST_TMPDIR
 	cd "$STUB" || return

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# README's sessions between two hosts, typed as it says, and what they print compared with what it shows: all but the numbers.
-# And what tests/README.md types on two hosts.
+# README's sessions between two hosts: run its commands, and compare the output with README's, except for the numbers.
+# Also the commands that tests/README.md shows on two hosts.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
 
-# block DOCUMENT HEADING NUMBER: the block of code that is so many blocks below a heading; a blank line ends none.
+# block DOCUMENT HEADING NUMBER: print the block of code with that number below a heading; a blank line does not end a block.
 block() {
 	awk -v heading="$2" -v wanted="$3" '
 		/^#/ { here = $0 == heading; number = 0; inside = 0 }
@@ -13,7 +13,7 @@ block() {
 		inside && !/^$/ { inside = 0 }' "$top/$1"
 }
 
-# typed HOST NUMBER HEADING: README's command of that host below a heading, for this session's port.
+# typed HOST NUMBER HEADING: print README's command of that host below a heading, with this session's port.
 typed() {
 	local line
 	line=$(awk -v heading="## $3" '/^#/ { here = $0 == heading } here && /^    host / { print substr($0, 5) }' "$top/README.md" |
@@ -23,28 +23,28 @@ typed() {
 	echo "${line//PORT/${port:-}}"
 }
 
-# serve COMMAND: on host a, in the share, without a shell that a signal would end instead; sets $server, $server_out and $port.
+# serve COMMAND: run it on host a, in the share, with exec so that signals reach it; sets $server, $server_out and $port.
 serve() {
 	start_command sh -c "cd '$LAB/share' && exec $1"
 }
 
-# connect COMMAND: on host b, in the share; sets $status and $output.
+# connect COMMAND: run it on host b, in the share; sets $status and $output.
 connect() {
 	on b sh -c "cd '$LAB/share' && $1"
 	expect 0
 }
 
-# shape: standard input without what differs from run to run: numbers, addresses, and which packets a host that is emulated sent twice.
+# shape: replace what differs between runs in standard input: numbers, addresses, and which packets were retransmitted.
 shape() {
 	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^counted by .* meanwhile:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
 }
 
-# shows HEADING [FIRST]: whether the client printed what README shows there, from a line that begins with FIRST on.
+# shows HEADING [FIRST]: check that the client printed README's output below HEADING, from a line that begins with FIRST on.
 shows() {
 	diff <(block README.md "## $1" 1 | shape) <(sed -n "/^${2:-}/,\$p" <<<"$output" | shape)
 }
 
-# transcript HOST: what that host's program prints there.
+# transcript HOST: print that host's output there.
 transcript() {
 	block README.md '## The two commands' 2 | sed -n "/^host $1/,/^host [^$1]/p" | shape
 }
@@ -83,7 +83,7 @@ transcript() {
 	shows Measure 'read '
 }
 
-# Over iWARP there are other sizes.
+# Over iWARP the sizes differ.
 # bats test_tags=roce
 @test "README: --check prints the steps, the sizes and the end as shown" {
 	serve "$PROGRAMS/rdma-server write"
@@ -93,7 +93,7 @@ transcript() {
 	shows 'When it fails: `--check`'
 }
 
-# Debian 12's kernel takes 71 MB, that of Debian 13 63 MB.
+# Debian 12's kernel package takes 71 MB, Debian 13's 63 MB.
 @test "README and the plan of the demonstration state how much of Debian's kernel is kept, within 10 MB" {
 	local kept text sizes=()
 	kept=$(du -s --apparent-size -B 1MB "$(realpath "${XDG_CACHE_HOME:-$HOME/.cache}/rdma-lab/current")" | cut -f 1)
@@ -107,8 +107,8 @@ transcript() {
 	[ "${sizes[0]}" = "${sizes[1]}" ]
 }
 
-# Typed there on Soft-RoCE. Soft-iWARP may overlook what a client sends just when its connect request is answered, until more
-# arrives (rdma-common.c, probe()), and from rping nothing more does: it waits for ever.
+# Soft-RoCE only. Soft-iWARP may overlook a message that arrives just when the connect request is answered, until more data
+# arrives (rdma-common.c, probe()). rping sends no more, so it would wait forever.
 # bats test_tags=roce
 @test "tests/README.md: rping runs on the two hosts as typed there" {
 	local lines=()
@@ -122,5 +122,5 @@ transcript() {
 	on ${lines[1]}
 	[ "$status" -eq 0 ]
 	[[ $output == *"ping data"* ]]
-	await_end server # Debian's has the disconnection's error as its status
+	await_end server # Debian's rping exits with the error of the disconnection
 }

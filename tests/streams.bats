@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Payloads of any size, through rings of bounded memory: files and pipes, little memory, slow and full disks, slow wires.
-# Files lie in $LAB/share, where hosts may write. Small limits on locked memory make short rings: long streams of few bytes.
-# Scripts in single quotes are expanded on the hosts.
+# The files are in $LAB/share, where hosts may write. Small limits on locked memory make short rings, so that few bytes make
+# a long stream. Scripts in single quotes are expanded on the hosts.
 # shellcheck shell=bash disable=SC2016,SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set and use the variables
 
 load helpers
@@ -11,18 +11,18 @@ setup() {
 	folder=$(mktemp -d "$LAB/share/streams.XXXXXX")
 }
 
-# shell_client SCRIPT ARGUMENT...: a shell on host b, whose $CLIENT is the program; sets $status and $stderr.
+# shell_client SCRIPT ARGUMENT...: run a shell on host b, in which $CLIENT is the program; sets $status and $stderr.
 shell_client() {
 	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
 }
 
-# both_arrived: what either side has stored is what the other one sent.
+# both_arrived: check that each side has stored the bytes that the other side sent.
 both_arrived() {
 	cmp "$folder/there" "$folder/arrived-there" && cmp "$folder/back" "$folder/arrived-back"
 }
 
-# exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: random files, from the client to the server and back, by
-# a server, and a client, that may lock so many KiB.
+# exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: exchange random files, from the client to the server and
+# back. The limits are the KiB that the server and the client may lock.
 exchange() {
 	random_file there "$2"
 	random_file back "$3"
@@ -34,13 +34,13 @@ exchange() {
 	[ -z "$stderr" ]
 	expect_end server 0
 	both_arrived
-	[ "$(count "$folder")" -eq 4 ] # nothing temporary is left
+	[ "$(count "$folder")" -eq 4 ] # no temporary file is left
 	rm "$folder"/*
 }
 
 # ---- Lengths ----
 
-# Around a terminated text, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): short ones against long ones.
+# Around the sizes of a text with its NUL, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): short against long.
 @test "files of any length arrive byte for byte, in both directions" {
 	exchange read 1 8388609
 	exchange write 1025 8388608
@@ -48,7 +48,7 @@ exchange() {
 	exchange write 1048577 2097151
 }
 
-# peak_below KIB: of resident memory, by the last line of standard input, as in /proc/PID/status.
+# peak_below KIB: check the peak of resident memory in the last line of standard input, which is as in /proc/PID/status.
 peak_below() {
 	local peak
 	peak=$(sed -n '$s/^VmHWM:[^0-9]*\([0-9]*\) kB$/\1/p')
@@ -56,8 +56,8 @@ peak_below() {
 	[ "$peak" -le "$1" ]
 }
 
-# With one of the two files whole in memory, beside the other's ring, it would be more. The memory of the hosts is faster
-# than what they share with this machine.
+# It would be more if one of the two files were in memory as a whole, next to the other's ring. The files are in the hosts'
+# memory, which is faster than the share.
 # bats test_tags=roce,slow
 @test "16 MiB in both directions take less than 24 MiB of memory on each side" {
 	random_file there 16777216
@@ -109,12 +109,12 @@ peak_below() {
 	exchange read 300000 200000 64 64
 }
 
-# It runs the hosts' copies: the project's own folder may be below one that is not for everybody, either.
+# It runs the hosts' copies: other users may not be allowed to enter the project's folder.
 @test "an ordinary user, who may lock 8 MiB, sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
 	random_file there 10000000
-	lab run b cp "$folder/there" /run/there # $folder is not for everybody
+	lab run b cp "$folder/there" /run/there # other users cannot enter $folder
 	start_command "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-server" -o /tmp/arrived write
 	on b "${ordinary[@]}" "/run/programs$PROGRAMS/rdma-client" -f /run/there write 192.0.2.1 "$port"
 	expect 0
@@ -127,9 +127,9 @@ peak_below() {
 	lab run a rm /tmp/arrived
 }
 
-# ---- What is left of a receiver that is killed ----
+# ---- Files that a killed receiver leaves ----
 
-# On a file system with O_TMPFILE: the folders of this machine are shared without.
+# On a file system with O_TMPFILE, which this machine's shared folders lack.
 @test "a receiver that is killed in the middle of a stream leaves no file" {
 	lab run a mkdir /run/to
 	start_server -1 -t "$LIMIT" -o /run/to/file write
@@ -138,26 +138,26 @@ peak_below() {
 	await lab run a sh -c 'ls -l "/proc/$(pidof rdma-server)/fd" | grep "/run/to/.*(deleted)"'
 	end server
 	touch "$folder/over"
-	expect_end client "4|6" # an operation may be refused first
-	lab run a rmdir /run/to # begins when nothing is left of the server
+	expect_end client "4|6" # an operation may be rejected first
+	lab run a rmdir /run/to # fails until the server has left no file
 }
 
-# ---- What is slow, but moves ----
+# ---- Slow disks and pipes ----
 
-# mount_slowly: the disk of 1 MB/s, on host a; it has no O_TMPFILE.
+# mount_slowly: mount the disk of 1 MB/s on host a; its file system has no O_TMPFILE.
 mount_slowly() {
 	lab run a mkdir /run/disk
 	repair=unmount_slowly
 	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
 }
 
-# unmount_slowly: waits until what the disk has begun to write is written.
+# unmount_slowly: unmount it, after the disk has finished the writes that it has begun.
 unmount_slowly() {
 	lab run -w "$LIMIT" a umount /run/disk
 	lab run a rmdir /run/disk
 }
 
-# The ring takes most of it at once: that it is kept, bit by bit, is then all that the sender hears of.
+# The ring holds most of the payload at once: after that, confirmations of stored bytes are the only progress that the sender sees.
 # bats test_tags=roce
 @test "a file on a disk of 1 MB/s may take longer than --timeout" {
 	local start
@@ -172,7 +172,7 @@ unmount_slowly() {
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
-# Of a file system without O_TMPFILE. The server's thread that stores is in write(2) when the session ends, and the server.
+# On a file system without O_TMPFILE. The server's storing thread is in write(2) when the session and the server end.
 # bats test_tags=roce
 @test "an incomplete file on a slow disk is removed before the receiver of a killed sender ends" {
 	mount_slowly
@@ -200,9 +200,9 @@ unmount_slowly() {
 	cmp "$folder/there" "$folder/arrived-back"
 }
 
-# ---- What is lost on the way ----
+# ---- Packets lost on the way ----
 
-# Through rings of a few pages, so that what is late or comes again is always some that all the rest waits for.
+# The rings have only a few pages, so that all other data soon waits for a packet that is late or retransmitted.
 # bats test_tags=slow
 @test "a stream arrives over a network that loses and reorders packets" {
 	repair="lab disturb"
@@ -211,7 +211,7 @@ unmount_slowly() {
 	exchange write 50000 35000 64
 }
 
-# With the standard --timeout on both sides.
+# Both sides use the default --timeout.
 # bats test_tags=slow
 @test "the side with a silent pipe, or with a reader that does not read, reports the reason, though both sides wait as long" {
 	start_server -1 -o /run/arrived write
