@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and
-# orders of events that a real network shows once in a thousand runs. A row is tagged as memory that takes payload or messages
-# through it, or frees it in unusual orders: it runs with AddressSanitizer, which takes four times as long.
+# The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and orders of events that are
+# rare on a real network. Rows tagged as memory move payload or messages through memory, or free it in unusual orders: they
+# run with AddressSanitizer, which takes four times as long.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
 load helpers
@@ -11,7 +11,7 @@ shopt -s extglob
 
 setup_file() {
 	cd "$BATS_TEST_DIRNAME/.." || return
-	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0 # built for another machine: tests/portability
+	[ -z "${FAKE_VERBS_PROGRAMS:-}" ] || return 0 # tests/portability has built them for another machine
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=address
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=thread
 	make -s -f tests/fake-verbs/fake-verbs.mk SANITIZE=none
@@ -26,17 +26,17 @@ setup() {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 }
 
-# calls FUNCTION: how often the last run called it; "served" are the clients of which all was right.
+# calls FUNCTION: print how often the last run called it; "served" is the number of clients that were served without an error.
 calls() {
 	awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$FAKE_VERBS_RECORD"
 }
 
-# fake ROLE SCRIPT [OPTION...]: a run of rdma-ROLE, of a one-off server, of a lesson (write-client, read-server, ...), or of rdma-client --check, among
-# whose options are ADDRESS and PORT; sets $status, $output and $stderr. Leaks are looked for where they add up, in a server that
-# goes on and in --check, and in all that a test sets $leaks for: the search takes three times as long as the run. A signal that
-# ends it is not ignored because it is where the tests were started, by nohup(1) or in the background. The operation of the
-# program is that of the peer, unless $word is set, to another one or to none. A test may set $launcher to a command that starts
-# the program.
+# fake ROLE SCRIPT [OPTION...]: run rdma-ROLE, a one-off server, a lesson (write-client, read-server, ...), or rdma-client
+# --check, whose options include ADDRESS and PORT; sets $status, $output and $stderr. The search for leaks takes three times
+# as long as the run, so it is limited to programs in which leaks add up (a server that goes on, --check) and to tests that
+# set $leaks. Signals have their default action, even if the tests were started by nohup(1) or in the background. The
+# program's operation is the peer's, unless $word is set, to another operation or to the empty string. A test may set
+# $launcher to a command that starts the program.
 fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
 	shift 2
@@ -60,25 +60,25 @@ fake() {
 	[[ " $* " != *" "@(-J|--json)" "* ]] || expect_json <"$BATS_TEST_TMPDIR/out"
 }
 
-# read_text VARIABLE FILE: what stands in the file, without the end of its last line; without a process for that.
+# read_text VARIABLE FILE: read the file without its last newline; starts no process.
 read_text() {
 	IFS= read -r -d '' "$1" <"$2" || printf -v "$1" '%s' "${!1%$'\n'}"
 }
 
-# outcomes [WHO [OPTION...]]: runs, and what comes of them. Lines of standard input are, with a tab or two between: who and
-# options, unless given; exit status; script; and what is expected besides, in columns of its own:
-#	TEXT	standard error has it; without any such column it is empty
-#	2x TEXT	two of its lines have it
-#	> PATTERN	standard output has it
-#	!> PATTERN	it has not
+# outcomes [WHO [OPTION...]]: run programs and check their results. Each line of standard input has columns separated by tabs:
+# WHO and options, unless given as arguments; the exit status; the script; then any number of expectations:
+#	TEXT	standard error contains it; without any such column it is empty
+#	2x TEXT	two of its lines contain it
+#	> PATTERN	standard output matches it
+#	!> PATTERN	standard output does not match it
 #	NAME=2	that function was called twice, or that many clients were "served"
-# Who is a role, as above; or both, a client and a one-off server; or write, or read, both sides of that lesson; or every, each
-# operation over each transport, half of them by a client. A script with [iwarp] is run without that word and with it. A line
+# WHO is a role, as above; or both: a client and a one-off server; or write, or read: both sides of that lesson; or every: each
+# operation over each transport, half of them by a client. A script with [iwarp] runs without that word and with it. A line
 # that begins with # is a comment.
 every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
 outcomes() {
 	local - columns who=("$@") variant failed=0 count=0
-	set +T # or bats notes each command of the functions that are called here, which takes as long as the runs
+	set +T # otherwise bats traces each command of the functions called here, which takes as long as the runs
 	while IFS=$'\t' read -ra columns; do
 		[[ ${columns[0]} != "#"* ]] || continue
 		[[ ${columns[1]:-} != *"> "* ]] || { echo "a row without a script: ${columns[*]}" && return 1; }
@@ -100,7 +100,7 @@ outcomes() {
 	[ "$failed" -eq 0 ]
 }
 
-# came_true STATUS EXPECTATION...: of the last run, or it prints what did not. What fails calls nothing "Ready", as --check does.
+# came_true STATUS EXPECTATION...: check the last run, and print what differs. --check prints "Ready" only if it succeeds.
 came_true() {
 	local expectation speaks='' wrong=''
 	[ "$status" -eq "$1" ] || wrong=$1
@@ -118,7 +118,7 @@ came_true() {
 	[ -z "$wrong" ] || { echo "not $wrong:" && return 1; }
 }
 
-# The same for any build of the programs.
+# Check the same for any build of the programs.
 happy_path() {
 	local script role
 	for script in read write "iwarp read" "iwarp write"; do
@@ -167,7 +167,7 @@ happy_path() {
 	[[ $stderr == *"a pipe can be sent once, but --iters or --duration repeats it"* ]]
 }
 
-# But one that measures is served, for as long as it says.
+# A client that measures is served for the time that it announces.
 @test "a --check client that asks for the other operation first is refused silently" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
@@ -226,7 +226,7 @@ happy_path() {
 	done
 }
 
-# The last ones with lists of work requests that are as long as there may be at a time, then shorter, then longer again.
+# The last rows have lists of work requests of the greatest length, then shorter ones, then longer ones again.
 # bats test_tags=memory
 @test "many operations ask for few completions" {
 	outcomes <<-END
@@ -251,7 +251,7 @@ happy_path() {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
-# A thread that spins asks for one event, when its queue is created. Linux can be built for 8,192 processors.
+# A spinning thread requests one event, when its queue is created. Linux can be built for 8,192 processors.
 @test "--busy-poll polls with at most as many sessions as processors, and sleeps with more" {
 	outcomes client --busy-poll --connections 2 <<-END
 	0	immediate processors:2	ibv_req_notify_cq=2
@@ -275,7 +275,7 @@ happy_path() {
 	END
 }
 
-# Rings of different length on both sides, which do not divide each other; the rest is how late things come.
+# The rings of the two sides have different lengths, which do not divide each other; the other words delay events.
 # bats test_tags=memory
 @test "streams: any number of bytes passes through rings of bounded memory" {
 	outcomes <<-END
@@ -296,22 +296,22 @@ happy_path() {
 	every -s 9000 -n 5	0	ring:1000 payload:50 passes:7
 	client --one-way -s 30000	0	[iwarp] write one-way ring:700
 	one-off -s 30000	0	[iwarp] one-way ring:700
-	# what MSG_DONE alone says to be ready: it overtakes the MSG_WINDOW that would have said it, and comes when all before is read
+	# MSG_DONE alone announces the last produced bytes: it overtakes their MSG_WINDOW, and is complete after all earlier reads
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
-	# a peer that stores slowly after MSG_DONE is waited for: the program confirms a hundred MSG_WINDOW after its verdict
+	# the program waits for a peer that stores slowly after MSG_DONE, and confirms a hundred MSG_WINDOW after its verdict
 	every -s 100000	0	stores:1000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000
-	# the ring of this side is shorter than the payload, and passes repeat; a damaged first pass is written over
+	# the ring of this side is shorter than the payload, and passes repeat; the next pass overwrites a damaged first one
 	client -n 3	0	memory:100000 payload:300000
 	client -n 3	7	memory:100000 payload:300000 corrupt-in	the contents are wrong
 	client -n 3 -s 300001	0	write memory:100000
 	END
 }
 
-# What the peer gets is compared byte by byte, and what the program keeps with what the peer sent; lengths that 8, or the
-# 256 KiB that are kept at a time, do not divide.
+# The rows compare the bytes at the peer and the stored bytes with the sent ones. The lengths are no multiples of 8, nor of the
+# 256 KiB that are stored at a time.
 # bats test_tags=memory
 @test "streams: files, pipes and patterns arrive as they were sent, through rings and from complete ones" {
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
@@ -326,7 +326,7 @@ happy_path() {
 		wait $!
 		cmp "$file" "$kept.pipe"
 	done
-	# several passes in a ring; and of a pipe all in memory, which is longer than the ring
+	# several passes in a ring; a pipe that is held in memory as a whole and is longer than the ring
 	text=$(head -c 1500 "$file" | tr '\n' .)
 	printf '%s\0' "$text" >"$kept"
 	outcomes client --verify-all -n 99 -m "$text" <<<"0	write memory:50000 payload:1501 file:$kept same"
@@ -340,7 +340,7 @@ happy_path() {
 	one-off	0	write check payload:300001 same memory:100000
 	END
 	for script in 1 2 3 4; do cmp "$file" "$kept.$script"; done
-	# a pipe takes 64 KiB, and then the byte that is left
+	# a pipe holds 64 KiB, and then takes the byte that is left
 	outcomes client -o >(cat >"$kept.pipe") <<<"0	payload:65537 file:$file"
 	wait $!
 	cmp <(head -c 65537 "$file") "$kept.pipe"
@@ -357,7 +357,7 @@ happy_path() {
 	END
 }
 
-# The peer's adapter takes what the pipe gives, bit by bit, and its program says nothing of it.
+# The peer's adapter accepts the pipe's bytes in small pieces, and its program confirms none.
 # bats test_tags=memory
 @test "streams: a trickling pipe does not extend a session with a stopped peer" {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
@@ -418,8 +418,8 @@ happy_path() {
 	END
 }
 
-# A helper reads a file that is longer than what is kept in memory, and one stores. A session's thread, or helper, that does
-# not start is a reason to refuse a client: the one-off server takes the next one.
+# One helper reads a file that is longer than the part in memory, and another one stores. If a session's thread or helper does
+# not start, the server refuses the client; a one-off server then serves the next client.
 # bats test_tags=memory
 @test "a session without memory or a thread ends with the reason, and frees its rings last" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
@@ -445,7 +445,7 @@ happy_path() {
 	END
 }
 
-# A client that leaves before it has the answer can close a listener of soft-iWARP.
+# A client that leaves before the answer arrives can close a listener of soft-iWARP.
 @test "streams: a client registers no ring before the server answers" {
 	local leaks=yes
 	sed 's/$/\trdma_connect\t0x ibv_reg_mr: 8388608 bytes/' <<-END | outcomes client -v -s 8388609
@@ -469,7 +469,7 @@ happy_path() {
 	done
 }
 
-# What the program prints is shorter than the least that it may write.
+# The output is shorter than the smallest allowed limit.
 # bats test_tags=memory
 @test "streams: a failure to store leaves no file, at the beginning, half-way and at the end" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
@@ -492,7 +492,7 @@ happy_path() {
 	[ "$(count "$folder")" -eq 0 ]
 }
 
-# Simulated time: --timeout, and where all is received a second to close. Of 1.7 MB the first MiB is synced meanwhile.
+# Simulated time: --timeout; if all is received, one more second to close. The first MiB of 1.7 MB is synced meanwhile.
 # bats test_tags=memory
 @test "a session with a disk that does not answer ends after --timeout and reports what made no progress" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
@@ -501,7 +501,7 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload had no more bytes for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	# one that says nothing before: a server waits for that once, and less long
+	# no progress report comes before this one: the server waits only once, and for a shorter time
 	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
 	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
 	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
@@ -509,7 +509,7 @@ happy_path() {
 	[ ! -e "$stored" ]
 }
 
-# Each type of message, in which a number is wrong. Which rules there are besides is in transfer-test and protocol-test.
+# Each type of message with a wrong number. transfer-test and protocol-test have the other rules.
 # bats test_tags=memory
 @test "a peer with impossible numbers is reported by the rule that it breaks: exit status 7" {
 	outcomes <<-END
@@ -522,7 +522,7 @@ happy_path() {
 	both	7	write set:done.bytes=+1	the peer is done with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
-	# a verdict that may not come is none
+	# a verdict that is not allowed at this time is ignored
 	both	4	lie:verdict-bad	the peer gave up
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
@@ -534,7 +534,7 @@ happy_path() {
 	END
 }
 
-# A confirmation, or a byte, every 900 ms, and --timeout is a second.
+# The peer sends a confirmation, or a byte, every 900 ms, and --timeout is one second.
 @test "a peer that only confirms is given up in time, a peer that moves one byte per message is waited for" {
 	outcomes every -s 500000 <<-END
 	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	no progress
@@ -554,7 +554,7 @@ happy_path() {
 	done
 }
 
-# librdmacm keeps the low byte of the numbers, and lets no more READs through.
+# librdmacm stores only the low byte of the two numbers, and 0 permits no READs.
 @test "with a device that states 0 or 256 READs, a write succeeds and a read fails with that reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
@@ -589,7 +589,7 @@ happy_path() {
 	END
 }
 
-# A driver that leaves a limit out of a connect request (irdma) has READs served all the same.
+# If a driver leaves the limit out of a connect request (irdma), the peer serves READs nevertheless.
 @test "at most as many READs are posted as the peer serves" {
 	outcomes <<-END
 	both -n 100 --depth 128	0	reads:1
@@ -665,13 +665,13 @@ happy_path() {
 @test "a server goes on serving after each failing call, also after its device went and came back" {
 	programs=${every_build% *}
 	faults server write
-	# of these calls those that follow the device's leaving: each waits, or takes down
+	# only the calls after the device has been removed: those that wait, and those that release
 	functions='@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)' \
 		faults server "DISCONNECTED+leave leave@100 leave+return return@500"
 }
 
-# libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr.
-# Each role with each script, and each of both over either transport. That the peer has left is about posts.
+# libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
+# script, over one transport or the other. Only posts fail because the peer has left.
 @test "a verb that breaks its contract is reported with its errno, or as a peer that left" {
 	local role script verbs turn=0
 	for role in client one-off server; do
@@ -687,7 +687,7 @@ happy_path() {
 	done
 }
 
-# From some call on: the sessions end all the same, and nothing spins.
+# All later calls fail as well: the sessions end nevertheless, and no thread spins.
 @test "a main thread that cannot wait any more reports the reason, once" {
 	local number
 	for number in 2 3 4; do
@@ -722,7 +722,7 @@ happy_path() {
 	END
 }
 
-# A session can do without one of its receives. What fails behind a refused post is the reason of both.
+# A session can do without one of its receives. A failure after a refused post has the same reason.
 @test "a refused post is this host's failure only if the peer has not left and the session has no result" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
@@ -769,7 +769,7 @@ happy_path() {
 	both	0	DISCONNECTED@600
 	both	0	DISCONNECTED!
 	both	0	DISCONNECTED+TIMEWAIT_EXIT
-	# the client has taken its request back
+	# the client has withdrawn its request
 	one-off	6	withdrawn:22	peer left	0x failed
 	one-off	6	iwarp withdrawn:104	peer left	0x failed
 	one-off	6	iwarp withdrawn:32	peer left	0x failed
@@ -791,7 +791,7 @@ happy_path() {
 	one-off	6	iwarp ESTABLISHED+DISCONNECTED received-MR>DISCONNECTED	peer left
 	one-off	6	[iwarp] received-MR+DISCONNECTED	peer left
 	one-off	6	received-VERDICT!	peer left
-	# what is wrong is reported, not that the peer left behind it
+	# the protocol violation is reported, not the peer's later departure
 	both	7	$repeated	contents are wrong
 	one-off	7	write $repeated	contents are wrong
 	client	7	slow-events coalesce payload:30000 ring:3000 set:window.received=+32 received-WINDOW+DISCONNECTED	window confirms more windows
@@ -803,7 +803,7 @@ happy_path() {
 	END
 }
 
-# The kernel answers with the same errno if the client has taken its request back. A rejection succeeds only if it has not.
+# The kernel returns the same errno if the client has withdrawn its request. A rejection succeeds only if it has not.
 # bats test_tags=memory
 @test "a call that fails while the client's request stands is this host's failure, and the client learns that" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
@@ -815,14 +815,14 @@ happy_path() {
 	one-off	1	iwarp fail:rdma_accept:1:104 refused:9	rdma_accept failed: Connection reset by peer	rdma_reject=1
 	one-off	1	[iwarp] fail:rdma_accept:1:12 refused:9	rdma_accept failed: Cannot allocate memory	rdma_reject=1
 	one-off	1	withdrawn:12	rdma_accept failed: Cannot allocate memory
-	# over iWARP a failed rdma_accept ends the request, whatever failed; but a driver does not say EINVAL of a client that left
+	# over iWARP a failed rdma_accept ends the request, whatever failed; but no driver returns EINVAL if the client has left
 	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
 	server -J	0	[iwarp] write blocks:16 refused:9	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
 	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; see its messages
 	END
 }
 
-# What was found counts, and not what ends the session behind it.
+# An earlier result outranks the event that ends the session later.
 # bats test_tags=memory
 @test "an established result is the reason, even if a deadline or a signal ends the session" {
 	outcomes both <<-END
@@ -835,12 +835,12 @@ happy_path() {
 	END
 }
 
-# --timeout for each thing that the peer owes; then a second to close, and where nothing is flushed another by force: they
-# become due earlier than what was waited for before.
+# The program waits --timeout for each thing that the peer owes, then one second to close, and one more if it must force the
+# flush of its requests. Some of these deadlines are earlier than the one before.
 @test "each kind of end takes its time, neither less nor more" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
-	# a number of work requests that signals do not divide: all are heard of, whoever gives up
+	# the period of signaled requests does not divide the number of requests: all are reported, whichever side gives up
 	client -t 10 -n 100000 --depth 9 -s 64 -o /dev/full	1	until:1000 write unknown payload:30000 ring:3000	No space left on device
 	client -t 10 -n 100000 --depth 9 -s 64	4	until:1000 write payload:300000 ring:3000 gives-up:5	the peer gave up
 	client -t 10 -n 100000 --depth 9 -s 64	143	until:1000 write payload:300000 ring:3000 operation+signal	interrupted before
@@ -887,12 +887,12 @@ happy_path() {
 	END
 }
 
-# The advice of a session, and of --check, where this host has no RDMA device.
+# The advice of a session, and of --check, on a host without an RDMA device.
 software="rdma link add rdma0 type rxe netdev eth0"
-# The advice of the client, and of --check, where a loopback address is not resolved.
+# The advice of the client, and of --check, for a loopback address that does not resolve.
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
-# Which reasons a server has for a refusal, and how each is told, is negotiation-test's.
+# negotiation-test has the server's reasons for a refusal, and how it sends each of them.
 @test "each failure of the connection manager has its exit status, reason and advice" {
 	local no_server="check that rdma-server runs there, on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
@@ -937,7 +937,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
 	client	4	iwarp refuse:8	the server cannot store the payload
-	# over iWARP a short hello stays short; else zeros follow it, and are its version
+	# over iWARP a short hello stays short; otherwise zeros follow it, and become its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
 	client	4	iwarp hello-size:47	$versions
@@ -958,7 +958,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
-	# behind the event that decides, others mean nothing, or that the peer is gone
+	# after the event that decides, other events mean nothing, or that the peer is gone
 	client	0	sent-MR+UNREACHABLE:-110
 	client	0	received-DONE+UNREACHABLE:-110
 	client	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	no progress
@@ -970,7 +970,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# librdmacm makes an error of an event whose own part fails, with status -1 and the reason in errno (rdma_get_cm_event(3)).
+# librdmacm returns status -1 and the reason in errno if its own part of an event fails (rdma_get_cm_event(3)).
 @test "an event with status -1 is a failure of this host, with errno as the reason" {
 	local device="the address is resolved, but librdmacm cannot use the RDMA device for it"
 	local connect="the server accepted, but this host cannot set up the connection"
@@ -1042,7 +1042,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# found EXPECTED-STATUS SCRIPT [ADDRESS]: that and no other is what --check prints, line for line: standard input.
+# found EXPECTED-STATUS SCRIPT [ADDRESS]: check that --check prints exactly standard input, line by line.
 found() {
 	fake check "memory:9000000 $2" "${@:3}"
 	[ "$status" -eq "$1" ]
@@ -1092,7 +1092,7 @@ found() {
 	END
 }
 
-# What Linux has of adapters is host-test's; here is none, and nothing is resolved.
+# host-test reads Linux's adapter files; this host has no adapter, and no name resolves.
 @test "--check without ADDRESS prints the devices and the memory that each can register; the exit status says what fails" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
@@ -1125,7 +1125,7 @@ found() {
 	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
-# The smallest session has a page of messages and one for each ring; a limit that does not bind is none.
+# The smallest session has a page of messages and one for each ring; a limit that does not bind counts as none.
 @test "--check reports the limit that prevents a session from registering memory: exit status 1" {
 	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
 	local advice="  -> raise it ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
@@ -1145,7 +1145,7 @@ found() {
 	outcomes check 192.0.2.1 20000 <<<"1	memory:8192	!> server"
 }
 
-# A limit of 0 is EPERM; memory that is short is ENOMEM, too; the rdma cgroup answers EAGAIN for every object.
+# A limit of 0 is EPERM; missing memory is ENOMEM, too; the rdma cgroup returns EAGAIN for every object.
 @test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
 	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; one of: the rdma cgroup of this process"
 	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
@@ -1172,10 +1172,10 @@ found() {
 	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise it
 	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
 	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
-	# more than a quarter of the memory is not tried
+	# it does not try more than a quarter of the memory
 	0	memory:8388608 unbound machine:16777216	> memory      8192 KiB may be locked
 	0	memory:8388608 unbound machine:67108864	> memory      may be locked without limit
-	# without a route no memory was tried
+	# it tried no memory without a route
 	3	memory:8388608 unbound ADDR_RESOLVED=ADDR_ERROR:-99	!> memory
 	3	memory:8388608 limited ADDR_RESOLVED=ADDR_ERROR:-99	> memory      8192 KiB may be locked
 	END
@@ -1240,7 +1240,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-# A GID may be of no network interface that is known; a link-local address names its own.
+# A GID may belong to no known network interface; a link-local address names its interface.
 @test "--check names the GID that the connection would use, with its type and network interface; without one, exit status 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
@@ -1274,7 +1274,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
-# One domain is for the memory, 7 sessions are of a size each, 5 over iWARP. That one is slow check-test says.
+# One domain is for the memory, 7 sessions have a size each (5 over iWARP). check-test has the row for a slow one.
 # bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9.]+ [kMG]?bit/s'
@@ -1304,7 +1304,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=memory
 @test "device events of the connection end it, others do not" {
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
-	# QP_REQ_ERR QP_ACCESS_ERR: what the peer asked for
+	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request is at fault
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
 		outcomes both
 	# COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
@@ -1316,9 +1316,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The lessons include nothing of this project. A server's client that sends no hello leaves the disconnecting to it, unless it
-# is the tutorial's. The server does not wait for its own completion if the client leaves: its last message has arrived, or
-# the client would not have left.
+# The lessons include nothing of this project. If a client sends no hello, the server disconnects, unless the client is the
+# tutorial's. The server does not wait for its own completion if the client leaves: the client leaves only after the server's
+# last message has arrived.
 # bats test_tags=memory
 @test "the lessons of the exchange work on both sides, over both transports" {
 	local lesson
@@ -1342,14 +1342,14 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=slow
 @test "each failing call of a lesson is reported" {
 	local role
-	for role in write-client write-server read-client read-server; do # a failure ends them, and with them what they have
+	for role in write-client write-server read-client read-server; do # a failure ends them, and releases their objects with them
 		faults "$role" ""
 		faults "$role" "iwarp tutorial"
 		functions="ibv_post_*" faults "$role" negative
 	done
 }
 
-# A failure, or SIGALRM after 30 s, ends it, and the kernel frees what it had.
+# A failure, or SIGALRM after 30 s, ends it, and the kernel releases its objects.
 # bats test_tags=slow
 @test "a lesson ends with the reason, or after 30 s, if a message is missing or wrong" {
 	local lesson
@@ -1375,7 +1375,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# Lesson 8: a failure costs one client at most, and the server ends well at SIGTERM.
+# Lesson 8: a failure costs at most one client, and the server exits without an error on SIGTERM.
 # bats test_tags=memory
 @test "lesson 8 serves many clients, one after the other and at once" {
 	local programs
@@ -1411,7 +1411,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-# Three clients, one after the other, and a device that goes and comes back twice.
+# Three clients, one after the other, and a device that is removed and returns twice.
 @test "a server for all addresses serves again after its device went and came back" {
 	local step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
 	for programs in $every_build; do
@@ -1420,9 +1420,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		0	$twice 2*DISCONNECTED+leave	served=3
 		0	$twice 2*DISCONNECTED+leave iwarp leave@100	served=3
 		0	$twice 2*DISCONNECTED+leave write leave@2000 leave@700	served=3
-		# and is back before the server has seen either: nothing of the closed one is used
+		# it returns before the server has seen either event: nothing of the closed device is used
 		0	[iwarp] coalesce CONNECT_REQUEST+leave leave+return
-		# under several sessions at a time: each ends
+		# several sessions run at the same time: each ends
 		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone	3x rdma link
 		END
 		for step in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE; do
@@ -1454,11 +1454,11 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	both	0	DISCONNECTED+signal
 	server	0	DISCONNECTED+signal:2 by-itself
 	one-off	143	clients:0
-	# one ends all sessions of a server, each in words
+	# a signal ends all sessions of a server, each with its reason
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:15 until:500	3x interrupted before the session was complete
-	# over iWARP rdma_connect(3) sleeps; and before the call the signals are let in; of several the first counts, not the alarm
+	# over iWARP rdma_connect(3) sleeps; signals are unblocked before the call; the first signal counts, not the alarm
 	client	143	connect-signal:15	interrupted
 	client	130	connect-signal:2	interrupted
 	client	5	connect-signal:14	no answer to the connect request
@@ -1468,7 +1468,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	client -t 10	130	connect-early:2 connect-signal:15	interrupted
 	client -t 10	5	connect-early:14 until:1100	no answer to the connect request
 	client -t 10	143	connect-early:14 connect-signal:15	interrupted
-	# an interrupted client does not connect when the route is resolved after all, nor tries another address
+	# an interrupted client does not connect when the route resolves late, and does not try another address
 	client -v	143	ADDR_RESOLVED+signal flush@100	EVENT_INTERRUPTED	0x rdma_connect	!> route resolved
 	client -v	143	addresses:192.0.2.1,192.0.2.3 ROUTE_RESOLVED+signal ESTABLISHED@500	1x rdma_resolve_addr
 	END
@@ -1483,7 +1483,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# For process 1 the kernel ignores each signal whose disposition is the default one (pid_namespaces(7)). The rows run in an
+# The kernel ignores a signal of process 1 whose disposition is the default one (pid_namespaces(7)). The rows run in an
 # ordinary process first: the statuses are the same.
 @test "a signal ends process 1 of a container, too, with exit status 128 plus its number" {
 	local launcher=() rows
@@ -1495,7 +1495,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		client	143	connect-signal:15	interrupted
 		one-off	143	clients:0
 		server	0	DISCONNECTED+signal:2 by-itself
-		# at once: before a session, between two addresses, and where a signal has come already
+		# at once: before a session, between two addresses, and after a signal has arrived
 		client	143	signal:getaddrinfo:1:15
 		server -B 192.0.2.1	130	signal:getaddrinfo:1:2
 		client	129	signal:getaddrinfo:1:1
@@ -1539,8 +1539,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	outcomes server <<<"0	clients:3	!> ["
 }
 
-# Not there are EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV. With EADDRINUSE, or what the kernel reports for a wildcard's, another
-# port is tried. A program has room for 16 addresses of a name, and no more.
+# EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, or the kernel's error for a
+# wildcard address, the server tries another port. A program has room for 16 addresses of a name, and no more.
 @test "a server listens on every address, IPv4 and IPv6, or on each one of a name, with the same port" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="another program does; choose another --port"
 	for errno in 99 97 19; do
@@ -1570,7 +1570,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# One outcome is reported, in one object.
+# One result is reported, in one object.
 # bats test_tags=memory
 @test "a client tries the next address of a name until a server of this project answers" {
 	local times expected script next="trying the next address of '192.0.2.1'"
@@ -1598,13 +1598,13 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The first address is of no use, so that each call is made of the last one, too.
+# The first address is useless, so that the run repeats each call with the last address.
 # bats test_tags=slow
 @test "a client of a name with two addresses prints one object with the failure, whichever call fails" {
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
-# without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: one that is started so; sets $status.
+# without_descriptor REDIRECTION PROGRAM [ARGUMENT...]: run the program without that descriptor; sets $status.
 without_descriptor() {
 	FAKE_VERBS='' sh -c "exec \"\$@\" $1" sh "$programs/$2" -t 1 read "${@:3}" \
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
@@ -1629,7 +1629,7 @@ without_descriptor() {
 	[ "$status" -eq 1 ]
 }
 
-# unread: a pipe of a page that is open for reading, but nobody reads it; sets $pipe, and $unread to what holds it open.
+# unread: open a pipe of one page for reading, and never read it; sets $pipe, and $unread to the descriptor that keeps it open.
 unread() {
 	pipe=$BATS_TEST_TMPDIR/pipe
 	mkfifo "$pipe"
@@ -1637,7 +1637,7 @@ unread() {
 	python3 -c 'import fcntl, sys; fcntl.fcntl(int(sys.argv[1]), fcntl.F_SETPIPE_SZ, 4096)' "$unread"
 }
 
-# The servers have 100 clients, one after the other, or at a time, and then SIGTERM. The library ends what waits for --timeout.
+# The servers have 100 clients, one after the other, or all at once, then SIGTERM. The library ends waits for --timeout early.
 # bats test_tags=slow
 @test "with unread standard output or error, sessions succeed, SIGTERM ends the server, and lost lines are counted" {
 	local programs=${every_build#* } script read=$BATS_TEST_TMPDIR/read
@@ -1654,12 +1654,12 @@ unread() {
 	done
 }
 
-# over: the client has disconnected; it waits for the reader of its standard output.
+# over: return true if the client has disconnected, and waits for the reader of its standard output.
 over() {
 	grep -q rdma_disconnect "$BATS_TEST_TMPDIR/err"
 }
 
-# taken: the client has taken the signal that it was sent; two that wait for it are one.
+# taken: return true if the client has received the signal. A second one sent before that would be merged with it.
 taken() {
 	grep -q '^ShdPnd:.0*$' "/proc/$client/status"
 }
@@ -1686,7 +1686,7 @@ taken() {
 	done
 }
 
-# The clock of the fake begins a second after the epoch.
+# The fake's clock starts at one second after the epoch.
 @test "--json prints where a server listens, then each session with number, time, both ends and failure" {
 	outcomes server -J -n 3 <<<"0	clients:3 fail:ibv_alloc_pd:2:12	ibv_alloc_pd failed"
 	python3 - "$output" "$(hostname)" <<-'END'
@@ -1734,7 +1734,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	END
 }
 
-# Who goes on until the time is up, and with a whole pass, whose bytes are the first column; or reads until its source says so.
+# A WRITE goes on until the time is up and ends with a whole pass, whose bytes are the first column; a READ ends with its source.
 @test "--duration ends repeated passes, and a WRITE of a stream, with a pass; a READ of a stream with its source" {
 	local pass options script
 	while IFS=$'\t' read -r pass options script; do
@@ -1766,7 +1766,8 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 }
 
-# Simulated time: what is to be read is there after 5 s, and then takes a few milliseconds; of three verified passes the second is.
+# Simulated time: the source has its bytes after 5 s, and the operation then takes a few milliseconds; with three verified
+# passes, those of the second one are late.
 @test "the time of an operation and of each pass begins when it is posted, not while it waits for the source" {
 	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
 	local script options least most
@@ -1796,7 +1797,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	outcomes one-off -t 10 --min-rate 1M <<<"0	from:5000 iwarp $stream"
 }
 
-# Who sends it cannot read it again. What the operation of either side carries counts, and no pipe that goes the other way.
+# The sender cannot read a pipe again. Only the payload that the operation carries counts, not a pipe in the other direction.
 @test "a request to send a pipe twice is refused by either side with the reason" {
 	local once="a pipe can be sent once, but --iters or --duration repeats it"
 	outcomes <<-END
@@ -1813,20 +1814,20 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	one-off -n 5 -s 1	0	one-way write passes:1
 	END
 	outcomes one-off -f <(echo short) <<<"143	clients:1 passes:5	refused: $once	served=0"
-	outcomes server -f <(echo short) <<<"0	clients:2 passes:5	served=2" # which has a copy
+	outcomes server -f <(echo short) <<<"0	clients:2 passes:5	served=2" # it has a copy
 	outcomes client -f <(echo short) <<<"0	write passes:5"
 	outcomes client -f <(echo short) <<<"4	passes:5	port 20000: $once"
 }
 
-# device_that_counts: errors, of which there are 7; sets what the programs read instead of /sys.
+# device_that_counts: create a device with 7 errors, which the programs read instead of /sys.
 device_that_counts() {
 	export FAKE_VERBS_DEVICE=$BATS_TEST_TMPDIR/device
 	mkdir -p "$FAKE_VERBS_DEVICE/ports/1/hw_counters"
 	echo 7 >"$FAKE_VERBS_DEVICE/ports/1/hw_counters/duplicate_request"
 }
 
-# Simulated time: of 40 passes the first three take 0.7 s each, the others a little: one ends in the first second, one in
-# the next, and what follows is an interval that is short.
+# Simulated time: the first three of 40 passes take 0.7 s each, the others a little: one ends in the first second, one in the
+# next, and the last interval is short.
 @test "--interval reports each interval with its bytes and errors, and together they are the operation" {
 	local script
 	device_that_counts
@@ -1847,18 +1848,18 @@ device_that_counts() {
 		[ "$status" -eq 0 ]
 		[ "$(grep -cE '^[0-9.]+ to [0-9.]+ s: [0-9]+ bytes, ' <<<"$output")" -eq 2 ]
 	done
-	fake client "" -J --interval 1 --duration 3 -s 10000 # no line for the moment behind the last second
+	fake client "" -J --interval 1 --duration 3 -s 10000 # no line for the time after the last second
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 3 ]
 	fake client "write memory:25000 5*operation@700" -J --interval 1 --duration 1 -t 5 -s 30000 # a pass may take longer
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 2 ]
 	fake client "write 5*operation@700" -J --interval 2 --duration 1 -t 5 --depth 1 -s 3000000
-	grep '"begin": 0, "end": 2[.,]' <<<"$output" # no interval ended with --duration
+	grep '"begin": 0, "end": 2[.,]' <<<"$output" # --duration did not end an interval
 	fake client "memory:25000 peer-operation@2500" -J --interval 1 -t 5 -s 30000 # it ends with the operation of this side
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 1 ]
-	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # and has no operation
+	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # it has no operation
 }
 
-# Simulated time: of 200 READs of 5000 bytes three take a second each, or one does. How they are printed is in report-test.
+# Simulated time: three of 200 READs of 5000 bytes take a second each, or one does. report-test has their format.
 @test "--report prints the amounts, rates and percentiles of the session" {
 	local count quantiles
 	while read -r count quantiles; do
@@ -1894,8 +1895,8 @@ device_that_counts() {
 	END
 }
 
-# drawn ROLE SCRIPT ARGUMENT...: a program on a terminal; prints what it draws there but for the rates, the first two of it,
-# and fails unless the last one is taken away again.
+# drawn ROLE SCRIPT ARGUMENT...: run a program on a terminal and print the first two progress lines, without the rates. Fail
+# unless it removes the last one.
 drawn() {
 	local text
 	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "stty cols 80; exec $programs/rdma-$1 -t 10 ${*:3}" /dev/null)
@@ -1920,7 +1921,7 @@ drawn() {
 		"2.9 KiB of 29.3 KiB, 9 s left 5.9 KiB of 29.3 KiB, 6 s left" ]
 }
 
-# Of what is worse than slow that counts. A server that goes on reports it.
+# The status of a slow operation yields to that of any worse failure. A server that goes on reports a slow operation.
 @test "--min-rate: a slower operation ends with exit status 8, and is verified nevertheless" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
@@ -1943,7 +1944,7 @@ drawn() {
 	END
 }
 
-# Over RoCE the client decides, over iWARP that is the driver's affair; without the option it is the path's.
+# Over RoCE the client decides, over iWARP the driver does; without the option the path's value applies.
 @test "--tos is set before an address is resolved, on listeners and before a client is accepted" {
 	outcomes <<-END
 	client -J --tos 104	0	read	disconnected.	> "tos": 104,
@@ -1953,17 +1954,17 @@ drawn() {
 	client -v --tos 8	0	read	type of service 8
 	client --tos 8	1	fail:rdma_set_option:1:12	cannot set --tos: Cannot allocate memory
 	one-off --tos 8	1	fail:rdma_set_option:1:12	Cannot allocate memory
-	# a signal then ends it: no session has succeeded
+	# then a signal ends it: no session has succeeded
 	one-off --tos 8	143	fail:rdma_set_option:4:12	cannot set --tos: Cannot allocate memory
 	END
 }
 
-# values KEY...: of the last object in $output, with blanks between.
+# values KEY...: print their values in the last object in $output, separated by spaces.
 values() {
 	output=${output##*$'\n'} json "$@" | paste -s -d ' '
 }
 
-# Columns: exit status, those of the sessions, how many of them succeeded, options and script.
+# Columns: exit status, the sessions' statuses, how many sessions succeeded, options and script.
 @test "several connections: each is a complete session, and the worst one decides the exit status" {
 	local expected statuses succeeded options script found
 	while IFS=$'\t' read -r expected statuses succeeded options script; do
@@ -2000,23 +2001,23 @@ values() {
 	grep '^slowest: \[2\] source port 49975, 0.000 Gbit/s; fastest: \[3\] source port 49974, ' <<<"$output"
 }
 
-# Over iWARP rdma_connect(3) waits; the first one does so for all of --timeout.
+# Over iWARP rdma_connect(3) waits; the first call waits for all of --timeout.
 # bats test_tags=memory
 @test "several connections: one that fails, waits or fails twice does not affect the others" {
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
 	client --connections 3 -J	1	write fail:calloc:2:12	cannot allocate another connection	> "succeeded": 2,*"error": "2 of 3 sessions succeeded"
-	# one that fails, or is established too late, is disconnected while the other goes on
+	# a session that fails, or is established too late, is disconnected while the other goes on
 	client -t 10 -v --connections 2 --duration 5	1	write fail:ibv_reg_mr:3:12	2x rdma_disconnect
 	client -t 10 -v --connections 2 --duration 20 -s 64	5	write ESTABLISHED@12000	2x rdma_disconnect
 	client --connections 100	5	iwarp write coalesce connect-early:14 until:2500	100x no answer to the connect request
-	# what comes behind the end of one changes its reason no more
+	# events after the end of a session do not change its reason
 	client --connections 2	6	received-MR+DISCONNECTED:0 received-MR+async:3 async@300 received-VERDICT@600	[1] 192.0.2.1 port 20000: the peer left	0x that it cannot accept
 	END
 }
 
-# What the client reads, of which it takes its advice. Of two clients the other one is served, if there is enough for that.
+# The client reads this and prints its advice. If enough of the resource is left for the other client, that one is served.
 # bats test_tags=memory
 @test "a server without a resource tells the client which one" {
 	local none=$BATS_TEST_TMPDIR/none/file
@@ -2032,8 +2033,9 @@ values() {
 	END
 }
 
-# Two sessions stand still until --timeout; of two more clients one comes meanwhile, is refused, and the other is served, once
-# a session has ended; or just before the end of the first session, and just after that. Two sessions have three pages each.
+# Two sessions make no progress until --timeout. Of two more clients one arrives meanwhile and is refused; the other is served
+# after a session has ended. Or: one arrives just before the end of the first session, one just after. Two sessions have three
+# pages each.
 # bats test_tags=memory
 @test "clients above --max-sessions, or above the memory for sessions, are refused with the reason, and served later" {
 	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
@@ -2044,7 +2046,7 @@ values() {
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
 	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, the limit of --max-sessions	$silent	served=1	rdma_reject=1
-	# each ends at its own time: they stand still from 0 and from 4000 ms on
+	# each session ends at its own time: they make no progress from 0 and from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END
 	sed "s/^/server\t0\t$four CONNECT_REQUEST@5000 refused:7 /; s/\$/, a quarter\t$silent\tserved=1\trdma_reject=1/" <<-END | outcomes
@@ -2052,11 +2054,11 @@ values() {
 	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: the sessions use 220 KiB of the 220 KiB for all sessions
 	machine:884736	1x cannot register 2496 bytes of memory: the sessions use 216 KiB of the 216 KiB for all sessions
 	END
-	# long rings of the first clients leave memory that may be locked for 64 at a time; the adapter counts whole pages
+	# long rings of the first clients leave enough lockable memory for 64 sessions; the adapter counts whole pages
 	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 memory:8388608 limited	served=64"
 }
 
-# Sessions are over after --timeout, and the threads that store for them are not.
+# The sessions end after --timeout, but the threads that store for them do not.
 # bats test_tags=memory
 @test "at most 32 threads may be blocked by a disk" {
 	local hung
@@ -2067,7 +2069,7 @@ values() {
 	END
 }
 
-# Besides main and those of the sessions: two of the console's, and one that looks at the place of --output.
+# Other threads than main and those of the sessions: two of the console, and one that checks the folder of --output.
 @test "a session has one thread, and a helper for each file that may block" {
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
@@ -2076,8 +2078,8 @@ values() {
 	END
 }
 
-# Each after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, and what the other session sends; and when a session has moved anew, after
-# 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
+# The probes come after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, next to the other session's messages. After new progress of a
+# session they come after 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
 # bats test_tags=memory
 @test "the cost of an event is independent of the number of sessions, and probes of silent peers get rarer" {
 	local still="no progress for"
@@ -2095,7 +2097,7 @@ values() {
 	END
 }
 
-# The exit status that a completion status calls for (ibv_poll_cq(3)).
+# The exit status for a completion status (ibv_poll_cq(3)).
 exit_status_of() { # ROLE-OF-WORK STATUS
 	case $2 in
 	9 | 10) echo 4 ;; # REM_INV_REQ_ERR REM_ACCESS_ERR
@@ -2107,7 +2109,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	esac
 }
 
-# A verdict that has arrived would make the session a success.
+# A verdict that arrives would make the session a success.
 # bats test_tags=memory
 @test "every error status is reported, some of them on every kind of work request" {
 	local work code also codes
@@ -2122,7 +2124,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	outcomes both <"$BATS_TEST_TMPDIR/table"
 }
 
-# LOC_LEN_ERR, what Soft-RoCE makes of it, and soft-iWARP's way to report that the connection has broken.
+# LOC_LEN_ERR, Soft-RoCE's status for it, and soft-iWARP's way to report a broken connection.
 @test "a failed completion names its side, its request and its status; a message of another protocol is called that first" {
 	local code other="the peer sent something that is no message of this protocol: receive failed"
 	for code in 1 2; do
