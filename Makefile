@@ -9,7 +9,7 @@ TRANSPORT ?= rxe
 PROGRAMS = rdma-server rdma-client
 PAGES = $(wildcard .man/*.[1-9])
 MODULES = rdma-common.c $(wildcard rdma-common/*.c)
-# The modules of --check, which the client alone has.
+# The modules of --check, which only the client has.
 CHECK = $(wildcard rdma-common/check/*.c)
 HEADERS = rdma-common.h $(wildcard rdma-common/*.h rdma-common/check/*.h)
 SOURCES = $(MODULES) $(CHECK) rdma-client.c rdma-server.c
@@ -17,7 +17,7 @@ PACKAGES = libibverbs librdmacm libxxhash json-c
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wformat=2 -Wundef -Wpointer-arith -Wcast-qual \
 	-Wwrite-strings -Wvla
-# Files of more than 2 GiB on 32-bit machines, too.
+# Support files of more than 2 GiB on 32-bit machines.
 DIALECT = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 COMPILE = $(CC) $(DIALECT) $(WARNINGS) $(shell pkg-config --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LIBRARIES = -Wl,--as-needed $(shell pkg-config --libs $(PACKAGES)) $(LDLIBS)
@@ -46,8 +46,8 @@ COMPLETIONS = $(INSTALLED)/share/bash-completion/completions
 MANUALS = $(INSTALLED)/share/man/man
 SCHEMA = rdma-pair.schema.json
 
-# Installs what is built, and nothing else. Whose folder this is not, root perhaps, builds nothing in it: the owner's next
-# 'make' could not replace that. bash-completion reads the options out of --help.
+# Install only. If the folder belongs to another user (root installs), build nothing in it: the owner's next 'make' could not
+# replace root's files. bash-completion reads the options from --help.
 install: ## install below PREFIX (/usr/local); builds nothing as root in another's folder
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
@@ -72,11 +72,11 @@ uninstall: ## remove what install put there
 
 # ---- Debian package ----
 
-# The time of the version rather than of the build: built twice, the package is the same. A tarball's is README's.
+# The time of the version, not of the build: two builds produce the same package. For a tarball, README's time.
 SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y README.md))
 export SOURCE_DATE_EPOCH
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' rdma-common/options.h)
-# Whoever changed it last; without git, in a tarball, whoever builds it.
+# The author of the last change; in a tarball without git, the user who builds.
 MAINTAINER ?= $(shell git log -1 --format='%an <%ae>' 2>/dev/null || echo "$$(id -un) <$$(id -un)@$$(uname -n)>")
 DEB_TREE = build/deb/tree
 DEB_DOC = $(DEB_TREE)/usr/share/doc/rdma-pair
@@ -134,15 +134,15 @@ SANITIZE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 SANITIZE_fuzz = $(SANITIZE_asan) -fsanitize=fuzzer-no-link
 SANITIZED = $(foreach kind,asan tsan,$(PROGRAMS:%=build/$(kind)/%)) $(DECODERS:%=build/asan/%)
 UNIT_TESTS = $(patsubst tests/unit/%.c,build/unit/%,$(wildcard tests/unit/*.c))
-# These give bytes to decoders with nothing behind them that a sanitizer would not see.
+# These give decoders bytes without padding, so that a sanitizer notices any read past the end.
 DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-# What they call, and what that needs.
+# The modules that the fuzzers call, and the modules that those need.
 FUZZED = $(addprefix rdma-common/,clock console log options process status wire)
 FUZZ_SECONDS ?= 600
 
-# The modules once for each way to watch them.
+# The modules, once for each sanitizer.
 define WATCHED
 build/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
@@ -170,7 +170,7 @@ build/peer: tests/peer/peer.c tests/peer/deviation.h $(MODULES:.c=.o)
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $(filter-out %.h,$^) $(LIBRARIES)
 
-# Each file is a program, which includes nothing of this project.
+# Each file is a program, and includes nothing of this project.
 LESSON_FILES = $(wildcard tests/lessons/*/*.c)
 LESSONS = $(LESSON_FILES:tests/%.c=build/%)
 
@@ -180,7 +180,7 @@ $(LESSONS): build/%: tests/%.c
 	@mkdir -p $(@D)
 	$(COMPILE) $(LDFLAGS) -o $@ $< $(LIBRARIES)
 
-# The programs on the fake library; the makefile knows what they are made of.
+# The programs on the fake library; its makefile knows their parts.
 FAKE_VERBS = fake-verbs-none fake-verbs-address fake-verbs-thread
 
 $(FAKE_VERBS): fake-verbs-%:
@@ -213,7 +213,7 @@ soak: ## 100,000 sessions on each transport; SESSIONS=2000 LARGE=64M for less
 	$(MAKE) --no-print-directory all build/peer
 	tests/soak
 
-# MUTANTS=100 SEED=2 make mutate; tests/mutate --help says the rest.
+# MUTANTS=100 SEED=2 make mutate; tests/mutate --help explains more.
 mutate: ## change single lines and see whether a test notices; MUTANTS=30 SEED=1 FILES=
 	tests/setup build check
 	tests/mutate --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(FILES)
@@ -247,7 +247,7 @@ pictures:
 	tests/setup pictures
 	$(MAKE) --no-print-directory $(PICTURES)
 
-# Whatever release of graphviz drew it is no news.
+# Leave out the release of graphviz: another release is no change.
 .pictures/%.svg: .pictures/%.dot
 	dot -Tsvg $< | sed '/^<!-- Generated by/d; /^ -->$$/d' >$@.new
 	mv $@.new $@
@@ -279,7 +279,7 @@ lint: ## compilers' warnings, formatter, static checkers, layers
 	$(MAKE) --no-print-directory all
 	tests/layers
 
-# Not optimized, optimized as a whole, fortified; and gcc's analyzer.
+# Unoptimized, optimized as a whole, fortified; and gcc's analyzer.
 FLAGS_TO_TRY = "-O0" "-O3 -flto=auto" "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
 ANALYZE = gcc $(DIALECT) -O2 -fanalyzer -Werror -c -o /dev/null
 

@@ -73,7 +73,7 @@ def bridge(console, process):
                 if not data:
                     return
             elif ended in sources:
-                return  # Only when the console has nothing more to show.
+                return  # only when the console has no more output
             if 0 in sources:
                 data = os.read(0, 65536)
                 console.sendall(data)
@@ -84,7 +84,7 @@ def bridge(console, process):
 def shells(hosts):
     """lab shells: all hosts in one window of a tmux of its own; ends when all shells end, or on detaching."""
     server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
-    os.environ.pop("TMUX", None)  # It may well run inside the user's own tmux.
+    os.environ.pop("TMUX", None)  # this may run inside the user's own tmux
     first, *others = [shlex.join([LAB, "shell", host]) for host in hosts]
     splits = [word for pane in others for word in ("split-window", "-h", pane, ";", "select-layout", "tiled", ";")]
     hint = " Ctrl-b o: other host. Ctrl-b d, or leaving all shells: stop the lab "

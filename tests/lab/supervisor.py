@@ -16,11 +16,11 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 HEADER = struct.Struct("!cII")  # as in agent
-# Far more than any of it takes: a machine that is busy with other things is no reason to fail.
+# Far more than each step takes: it must not fail because the machine is busy.
 BOOT_SECONDS = 120
 ANSWER_SECONDS = 120
 STOP_SECONDS = 30
-# What waits for a host on the hub; a packet more is lost.
+# Packets that may wait for a host on the hub; further ones are lost.
 HUB_PACKETS = 1000
 FAILED = 125
 HOSTS = "abcdefghi"  # as many as lab up can boot
@@ -58,7 +58,7 @@ class Channel:
         except BlockingIOError:
             pass
         except OSError:
-            self.queue.clear()  # The peer is gone, which receiving shows.
+            self.queue.clear()  # the peer is gone, as receiving reports
         writing = selectors.EVENT_WRITE if self.queue else 0
         self.selector.modify(self.socket, selectors.EVENT_READ | writing, self.ready)
 
@@ -66,7 +66,7 @@ class Channel:
         """Called by the loop. Delivers what was received, empty when the peer is gone."""
         if events & selectors.EVENT_WRITE:
             self.flush()
-        # All that is there: the start of a `lab run` must not overtake the end of the one before.
+        # Read all queued data: the start of a `lab run` must not overtake the end of the one before.
         while events & selectors.EVENT_READ and self.socket.fileno() >= 0:
             try:
                 data = self.socket.recv(1 << 20)
@@ -93,12 +93,12 @@ class Host:
         self.process = None
         self.agent = None
         self.monitor = None
-        self.wire = None  # the hub's end of the cable; where there is none, of nothing
+        self.wire = None  # the hub's end of the cable; without a hub, unconnected
         self.received = bytearray()
         self.ready = False
         self.deadline = None
         self.abandoned = set()  # runs whose `lab run` is gone, and whose processes are being killed
-        self.held = {}  # frames of runs that wait for the end of those, by run
+        self.held = {}  # frames of runs that wait for the end of the abandoned ones, by run
         self.console = f"{lab.folder}/{name}.console"
 
     def start(self):
@@ -110,7 +110,7 @@ class Host:
         inherited = (agent_end.fileno(), monitor_end.fileno(), wire_end.fileno())
         with open(self.console, "ab") as console:
             self.process = subprocess.Popen(
-                # QEMU must not outlive the supervisor, however that ends.
+                # QEMU must end with the supervisor, even if that is killed.
                 ["setpriv", "--pdeathsig", "KILL", *self.command(*inherited)],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -130,26 +130,26 @@ class Host:
         lab = self.lab
         words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
-        # A warning of the kernel belongs on the console, and an oops must end the host rather than hang a test.
-        # Whether timer interrupts arrive the kernel judges within ten ticks, and calls a busy machine's timer broken.
-        # Security modules and accounts of memory and pressure, which nobody here asks for, cost at each system call.
+        # The kernel's warnings go to the console, and an oops ends the host instead of hanging a test.
+        # The kernel tests timer interrupts within ten ticks, and would report a busy machine's timer as broken.
+        # Security modules, and accounting of memory and pressure, take time at each system call and are not used here.
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check cryptomgr.notests"
         append += " lsm=capability psi=0 cgroup_disable=memory"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
-            # QEMU's older machine describes its interrupts in a loop of ACPI's byte code, which the kernel runs through
-            # for each device: a tenth of a second when emulated.
+            # QEMU's older machine describes its interrupts in a loop of ACPI byte code, which the kernel runs for each
+            # device: a tenth of a second when emulated.
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35"),
-            # With room for a second processor QEMU emulates the first one's barriers, too: its virtio devices live in
-            # other threads, and without them a host now and then misses an interrupt and never sends again.
+            # With room for a second processor QEMU also emulates the memory barriers of the first: its virtio devices run in other
+            # threads, and without the barriers a host sometimes misses an interrupt and never sends again.
             *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
             *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
             *("-chardev", f"socket,id=agent,fd={agent}"),
             *("-chardev", f"socket,id=shell,server=on,wait=off,path={escape(f'{lab.folder}/{self.name}.shell')}"),
-            # Without an eventfd for each queue (ioeventfd) QEMU takes a request of a device where the processor makes it, and
-            # need not wake a thread that then polls all of them.
+            # Without an eventfd for each queue (ioeventfd) QEMU serves a device's request on the processor's thread, and
+            # need not wake a thread that then polls all queues.
             *("-device", "virtio-serial-pci,ioeventfd=off", "-device", "virtconsole,chardev=shell,nr=0"),
             *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci,ioeventfd=off"),
             *share("root", "/", ",readonly=on"),
@@ -193,7 +193,7 @@ class Host:
                 return
             payload = bytes(self.received[HEADER.size : HEADER.size + length])
             del self.received[: HEADER.size + length]
-            if kind == b"R":  # the agent is there
+            if kind == b"R":  # the agent runs
                 self.ready = True
                 self.deadline = None
             elif run in self.abandoned:
@@ -325,7 +325,7 @@ class Client:
         if self.lab.runs.pop(self.number, None) and self.host.ready:
             self.host.abandon(self.number)
         self.channel.close()
-        self.channel.send = lambda data: None  # An answer that comes too late.
+        self.channel.send = lambda data: None  # ignore a late answer
 
 
 class Lab:
@@ -467,7 +467,7 @@ def cache_folder():
 
 def prepare_kernel(transport, initramfs):
     """Has the kernel script write the initramfs; returns the kernel's path."""
-    # The guests' files come from a temporary folder, the kernel from the cache: nothing else is written.
+    # The guests' files are in a temporary folder, the kernel in the cache: nothing else is written.
     command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:
@@ -479,7 +479,7 @@ def accelerator_options(accelerator):
     """QEMU options for kvm or tcg."""
     if accelerator == "kvm":
         return ("-accel", "kvm", "-cpu", "host")
-    # Without ERMS, which makes the kernel and the C library copy by "rep movsb": emulated, that goes byte by byte.
+    # Without ERMS, for which the kernel and the C library copy with "rep movsb": emulated, it copies byte by byte.
     return ("-accel", "tcg,thread=multi", "-cpu", "max,-erms")
 
 
