@@ -35,7 +35,7 @@ help: ## this list
 		printf 'make %-12s %s\n' "$$target" "$$text"; \
 	done
 
-clean: ## remove what was built
+clean: ## remove the built files
 	$(RM) -r build
 	$(RM) $(PROGRAMS) *.o rdma-common/*.o rdma-common/check/*.o $(LESSON_FILES:.c=)
 
@@ -52,7 +52,7 @@ install: ## install below PREFIX (/usr/local); builds nothing as root in another
 	@if [ "$$(id -u)" = "$$(stat -c %u .)" ]; then \
 		$(MAKE) --no-print-directory all; \
 	elif ! $(MAKE) -q $(PROGRAMS); then \
-		echo "install: the programs are not built, or older than their sources; run 'make' before, as the owner of this folder" >&2; \
+		echo "install: the programs are not built, or older than their sources; run 'make' first, as the owner of this folder" >&2; \
 		exit 1; \
 	fi
 	install -d "$(INSTALLED)/bin" "$(COMPLETIONS)" "$(MANUALS)1" "$(MANUALS)7" "$(INSTALLED)/share/rdma-pair"
@@ -65,7 +65,7 @@ install: ## install below PREFIX (/usr/local); builds nothing as root in another
 	done
 
 # Folders stay: others may use them as well.
-uninstall: ## remove what install put there
+uninstall: ## remove the installed files
 	for program in $(PROGRAMS); do $(RM) "$(INSTALLED)/bin/$$program" "$(COMPLETIONS)/$$program" || exit 1; done
 	$(RM) "$(INSTALLED)/share/rdma-pair/$(SCHEMA)"
 	for page in $(notdir $(PAGES)); do $(RM) "$(MANUALS)$${page##*.}/$$page" || exit 1; done
@@ -189,7 +189,7 @@ $(FAKE_VERBS): fake-verbs-%:
 tests: all $(UNIT_TESTS) fake-verbs-none build/peer $(LESSONS)
 tests-all: tests $(SANITIZED) $(FUZZERS) $(FAKE_VERBS)
 
-check: ## what is quick: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
+check: ## the quick tests: unit tests, the fake library, sessions and faults over Soft-RoCE, sessions over soft-iWARP
 	tests/setup build lab check
 	$(MAKE) --no-print-directory -j "$$(nproc)" tests
 	tests/run
@@ -203,7 +203,7 @@ portability: ## unit tests and scripted sessions on s390x, i386 and arm64, in em
 	tests/setup build check portability
 	tests/run portability
 
-fuzz: ## whatever a peer controls; FUZZ_SECONDS=600 for each fuzzer
+fuzz: ## fuzz the input that a peer controls; FUZZ_SECONDS=600 for each fuzzer
 	tests/setup build check-all
 	$(MAKE) --no-print-directory $(FUZZERS)
 	for fuzzer in $(FUZZERS); do tests/fuzz/run $$fuzzer $(FUZZ_SECONDS) || exit 1; done
@@ -218,7 +218,7 @@ mutate: ## change single lines and see whether a test notices; MUTANTS=30 SEED=1
 	tests/setup build check
 	tests/mutate --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(FILES)
 
-demo: ## two emulated hosts, the pair on them in both modes, and what came of it; TRANSPORT=siw
+demo: ## two emulated hosts, the pair on them in both modes, and the results; TRANSPORT=siw
 	@tests/demo --plan
 	tests/setup build lab
 	$(MAKE) --no-print-directory all

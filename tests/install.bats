@@ -86,7 +86,7 @@ copied() {
 	chown -R nobody: "$copy"
 	chmod go+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test"
 	run -2 make -C "$copy" install "DESTDIR=$tree"
-	[[ $output == *"install: the programs are not built, or older than their sources; run 'make' before"* ]]
+	[[ $output == *"install: the programs are not built, or older than their sources; run 'make' first"* ]]
 	[ ! -e "$tree" ]
 	[ -z "$(find "$copy" -user root)" ]
 	setpriv --reuid nobody --regid nogroup --clear-groups make -C "$copy"

@@ -134,7 +134,7 @@ stub_pairs() {
 	repair='eval kill "$(<"$STUB/dead")" 2>/dev/null || true'
 	stub_pairs a dead
 	[ "$status" -eq 0 ]
-	[ "$stderr" = "pairs: the server on dead did not end within 3 s: does the host still run?" ]
+	[ "$stderr" = "pairs: the server on dead did not end within 3 s: check that the host still runs" ]
 	run ! kill -0 "$(<dead)"
 }
 

@@ -18,12 +18,12 @@ START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols
 
 
 def lab_run(host, *command):
-    """Starts `lab run` without a time limit."""
+    """Start `lab run` without a time limit."""
     return subprocess.Popen([LAB, "run", "-w", "0", host, *command], stdin=subprocess.DEVNULL)
 
 
 def welcome(host):
-    """Says which host this is, and the command that its user will want to type first."""
+    """Return a text with the name of the host, and a first command for its user."""
     number = ord(host) - ord("a") + 1
     text = f"This is host {host} (192.0.2.{number}, fd00::{number}). Type"
     if host == "a":
@@ -32,13 +32,13 @@ def welcome(host):
 
 
 def size():
-    """Rows and columns of this terminal, as words."""
+    """Return the rows and columns of this terminal as strings."""
     columns, rows = os.get_terminal_size(0)
     return str(rows), str(columns)
 
 
 def shell(host):
-    """lab shell: bridges this terminal, in raw mode, and a shell on the host's console."""
+    """lab shell: connect this terminal, in raw mode, with a shell on the host's console."""
     if not os.isatty(0):
         print("lab: shell: standard input is not a terminal; \"lab run\" runs commands without one", file=sys.stderr)
         return 125
@@ -60,7 +60,7 @@ def shell(host):
 
 
 def bridge(console, process):
-    """Copies bytes both ways until the shell has ended or the host is gone."""
+    """Copy bytes both ways until the shell has ended or the host is gone."""
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector:
         for source in (0, console, ended):
@@ -82,7 +82,7 @@ def bridge(console, process):
 
 
 def shells(hosts):
-    """lab shells: all hosts in one window of a tmux of its own; ends when all shells end, or on detaching."""
+    """lab shells: show all hosts in one window of a new tmux, until all shells end or the user detaches."""
     server = ["tmux", "-S", os.path.join(os.environ["LAB"], "tmux"), "-f", "/dev/null"]
     os.environ.pop("TMUX", None)  # this may run inside the user's own tmux
     first, *others = [shlex.join([LAB, "shell", host]) for host in hosts]

@@ -27,12 +27,12 @@ HOSTS = "abcdefghi"  # as many as lab up can boot
 
 
 class LabError(Exception):
-    """What went wrong, in words for the user."""
+    """The error message for the user."""
 
 
 class Channel:
-    """A non-blocking socket in the supervisor's loop. What its peer does not take yet waits in a queue; the flow control
-    between `lab run` and agent bounds that queue."""
+    """A non-blocking socket in the supervisor's loop. A queue holds the data that its peer does not read yet; the flow
+    control between `lab run` and agent bounds that queue."""
 
     def __init__(self, lab, connection, receive):
         connection.setblocking(False)
@@ -43,12 +43,12 @@ class Channel:
         self.selector.register(connection, selectors.EVENT_READ, self.ready)
 
     def send(self, data):
-        """Queues data, one packet on packet sockets, and sends what the peer takes."""
+        """Queue data, one packet on packet sockets, and send as much as the peer accepts."""
         self.queue.append(data)
         self.flush()
 
     def flush(self):
-        """Sends from the queue; asks to be called again when the peer is full."""
+        """Send from the queue; if the peer is full, have the loop call again."""
         try:
             while self.queue:
                 count = self.socket.send(self.queue[0])
@@ -63,7 +63,7 @@ class Channel:
         self.selector.modify(self.socket, selectors.EVENT_READ | writing, self.ready)
 
     def ready(self, events):
-        """Called by the loop. Delivers what was received, empty when the peer is gone."""
+        """Deliver received data to the owner, empty when the peer is gone. The loop calls this."""
         if events & selectors.EVENT_WRITE:
             self.flush()
         # Read all queued data: the start of a `lab run` must not overtake the end of the one before.
@@ -79,7 +79,7 @@ class Channel:
                 return
 
     def close(self):
-        """Ends the connection."""
+        """End the connection."""
         self.selector.unregister(self.socket)
         self.socket.close()
 
@@ -102,7 +102,7 @@ class Host:
         self.console = f"{lab.folder}/{name}.console"
 
     def start(self):
-        """Switches the host on."""
+        """Switch the host on."""
         agent, agent_end = socket.socketpair()
         self.monitor, monitor_end = socket.socketpair()
         self.monitor.settimeout(ANSWER_SECONDS)
@@ -126,7 +126,7 @@ class Host:
         self.wire = Channel(self.lab, wire, self.spread)
 
     def command(self, agent, monitor, wire):
-        """QEMU's command line."""
+        """Return QEMU's command line."""
         lab = self.lab
         words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
@@ -162,7 +162,7 @@ class Host:
         ]
 
     def cable(self, wire):
-        """Leads straight to the other host if there are two, else to the hub here."""
+        """Return the cable's options: to the other host if there are two, otherwise to the hub here."""
         if len(self.lab.hosts) > 2:
             return f"local.type=fd,local.str={wire}"
         (other,) = self.lab.hosts.keys() - {self.name}
@@ -170,19 +170,19 @@ class Host:
         return f"local.type=unix,local.path={paths[0]},remote.type=unix,remote.path={paths[1]}"
 
     def spread(self, packet):
-        """Repeats what this host sends to all others, as a hub does."""
+        """Repeat this host's packets to all others, as a hub does."""
         for host in self.lab.hosts.values():
             if packet and host is not self and host.process and len(host.wire.queue) < HUB_PACKETS:
                 host.wire.send(packet)
 
     def capture(self):
-        """Host a's end of the wire sees what all hosts send."""
+        """Return the options that capture all packets, at host a's end of the wire."""
         if not self.lab.options.capture or self.name != "a":
             return []
         return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.options.capture)}"]
 
     def receive(self, data):
-        """Takes bytes from the agent; none means that QEMU is gone."""
+        """Handle bytes from the agent; none means that QEMU is gone."""
         if not data:
             self.lost("the host went down by itself", explain=True)
             return
@@ -206,7 +206,7 @@ class Host:
                     del self.lab.runs[run]
 
     def send(self, kind, run, payload):
-        """Sends one frame to the agent. A run that begins while an abandoned one is being killed waits for its end."""
+        """Send one frame to the agent. A run that begins while an abandoned one is being killed waits for its end."""
         frame = HEADER.pack(kind, run, len(payload)) + payload
         if kind == b"S" and self.abandoned:
             self.held[run] = []
@@ -216,13 +216,13 @@ class Host:
             self.agent.send(frame)
 
     def abandon(self, run):
-        """Has what is left of a run killed, if it has begun."""
+        """Have the agent kill the processes of a run, if it has begun."""
         if self.held.pop(run, None) is None:
             self.send(b"A", run, b"")
             self.abandoned.add(run)
 
     def release(self):
-        """Lets the runs begin that have waited, if nothing abandoned is left."""
+        """Start the waiting runs, if no abandoned run is left."""
         if self.abandoned:
             return
         held, self.held = self.held, {}
@@ -231,7 +231,7 @@ class Host:
                 self.agent.send(frame)
 
     def lost(self, reason, explain=False):
-        """The host is off, for whatever reason: ends what depended on it. The console explains what nobody wanted."""
+        """End everything that depended on a host that is off. If that was unexpected, show the console."""
         if self.process is None:
             return
         self.process.kill()
@@ -253,7 +253,7 @@ class Host:
             self.lab.failure = self.lab.failure or reason
 
     def ask_monitor(self, command, **arguments):
-        """Has QEMU do something; fails with QEMU's words."""
+        """Run a command in QEMU; fail with QEMU's message."""
         if self.process is None:
             raise LabError(f"host {self.name} is off")
         try:
@@ -280,7 +280,7 @@ class Client:
         self.channel = Channel(lab, connection, self.receive)
 
     def receive(self, message):
-        """Handles one message; an empty one means that the command has ended."""
+        """Handle one message; an empty one means that the command has ended."""
         kind, payload = message[:1], message[1:]
         if not message:
             self.close()
@@ -292,7 +292,7 @@ class Client:
             self.host.send(kind, self.number, payload)
 
     def start(self, payload):
-        """Begins a run."""
+        """Begin a run."""
         name, words = payload.split(b"\0", 1)
         host = self.lab.hosts[name.decode()]
         if not host.ready:
@@ -303,7 +303,7 @@ class Client:
         host.send(b"S", self.number, words)
 
     def control(self, words):
-        """Does something with a host, and answers when it is done."""
+        """Run a command on a host's machine, and answer when it is done."""
         command, host = words[0], self.lab.hosts[words[1]]
         try:
             if command == "off":
@@ -316,12 +316,12 @@ class Client:
         self.channel.send(b"X")
 
     def fail(self, reason):
-        """Reports to the command that it failed."""
+        """Report to the command that it failed."""
         self.lab.runs.pop(self.number, None)
         self.channel.send(b"F" + reason.encode())
 
     def close(self):
-        """The command has ended; if its process has not, it is killed."""
+        """Handle the end of the command; kill its process if that still runs."""
         if self.lab.runs.pop(self.number, None) and self.host.ready:
             self.host.abandon(self.number)
         self.channel.close()
@@ -351,7 +351,7 @@ class Lab:
         self.listener = self.listen(f"{folder}/control")
 
     def listen(self, path):
-        """The socket that `lab` commands connect to."""
+        """Return the socket that `lab` commands connect to."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(path)
         listener.listen(256)
@@ -359,13 +359,13 @@ class Lab:
         return listener
 
     def register(self, client):
-        """Numbers a run."""
+        """Give a run a number."""
         self.last_run += 1
         self.runs[self.last_run] = client
         return self.last_run
 
     def watch_signals(self):
-        """Lets the loop wake up for signals: children that end, and requests to stop."""
+        """Make signals wake up the loop: children that end, and requests to stop."""
         wake, wakeup = socket.socketpair()
         for end in (wake, wakeup):
             end.setblocking(False)
@@ -377,7 +377,7 @@ class Lab:
         self.selector.register(wake, selectors.EVENT_READ, lambda _: wake.recv(512))
 
     def stop(self, number, _frame):
-        """Signal handler: passes the signal on to the command, which then has STOP_SECONDS to end."""
+        """Handle a signal: pass it on to the command, which then has STOP_SECONDS to end."""
         if self.signal is None:
             self.signal = number
             self.stop_deadline = time.monotonic() + STOP_SECONDS
@@ -385,7 +385,7 @@ class Lab:
                 self.command.send_signal(number)
 
     def turn(self):
-        """One turn of the loop: waits for something to happen, and handles it."""
+        """Run one turn of the loop: wait for events, and handle them."""
         for key, events in self.selector.select(1):
             # An earlier event of this turn may have closed this one's socket.
             if self.selector.get_map().get(key.fd) == key:
@@ -395,7 +395,7 @@ class Lab:
                 host.lost(f"not ready after {BOOT_SECONDS} s")
 
     def boot(self):
-        """Boots all hosts at once."""
+        """Boot all hosts at the same time."""
         for host in self.hosts.values():
             host.start()
         while not self.failure and not self.signal and not all(host.ready for host in self.hosts.values()):
@@ -404,7 +404,7 @@ class Lab:
             raise LabError(self.failure)
 
     def run(self, arguments):
-        """Boots, runs the command, and returns the exit status."""
+        """Boot, run the command, and return the exit status."""
         self.watch_signals()
         self.boot()
         if self.signal:
@@ -424,18 +424,18 @@ class Lab:
         return status if status >= 0 else 128 - status
 
     def close(self):
-        """Takes all hosts down."""
+        """Switch all hosts off."""
         for host in self.hosts.values():
             host.lost("the lab ended")
 
 
 def escape(value):
-    """A value inside a comma-separated QEMU option."""
+    """Return a value for a comma-separated QEMU option."""
     return value.replace(",", ",,")
 
 
 def share(tag, folder, options):
-    """QEMU options for a folder of this machine, seen by the guest as 9p file system `tag`."""
+    """Return the QEMU options for a folder of this machine, which the guest mounts as 9p file system `tag`."""
     return (
         *("-fsdev", f"local,id={tag},path={escape(folder)},security_model=none,multidevs=remap{options}"),
         *("-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag},ioeventfd=off"),
@@ -443,13 +443,13 @@ def share(tag, folder, options):
 
 
 def tail(path):
-    """The last lines of a console log; as many as a kernel prints when it panics."""
+    """Return the last lines of a console log, as many as a kernel prints when it panics."""
     with open(path, errors="replace") as log:
         return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-100:])
 
 
 def require_room(folder, count, memory):
-    """Reports what is missing before a host hangs or is killed for want of it, memory or disk; in MiB."""
+    """Report missing memory or disk, in MiB, before a host hangs or is killed because of it."""
     with open("/proc/meminfo") as lines:
         available = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:"))
     if available < count * memory:
@@ -461,22 +461,22 @@ def require_room(folder, count, memory):
 
 
 def cache_folder():
-    """Where kernels are kept. Without HOME it is below the home folder that passwd(5) names."""
+    """Return the folder of the kernels. Without HOME it is below the home folder in passwd(5)."""
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
 
 
 def prepare_kernel(transport, initramfs):
-    """Has the kernel script write the initramfs; returns the kernel's path."""
+    """Have the kernel script write the initramfs; return the kernel's path."""
     # The guests' files are in a temporary folder, the kernel in the cache: nothing else is written.
     command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:
-        raise LabError("the kernel for the hosts could not be prepared (the reason stands above)")
+        raise LabError("cannot prepare the kernel for the hosts, for the reason above")
     return result.stdout.strip()
 
 
 def accelerator_options(accelerator):
-    """QEMU options for kvm or tcg."""
+    """Return the QEMU options for kvm or tcg."""
     if accelerator == "kvm":
         return ("-accel", "kvm", "-cpu", "host")
     # Without ERMS, for which the kernel and the C library copy with "rep movsb": emulated, it copies byte by byte.
@@ -484,11 +484,11 @@ def accelerator_options(accelerator):
 
 
 def choose_accelerator(kernel):
-    """kvm if it works here, else tcg. The answer holds until this machine boots again."""
+    """Return kvm if it works here, otherwise tcg. The result is valid until this machine boots again."""
     chosen = os.environ.get("LAB_ACCEL")
     if chosen:
         if chosen not in ("tcg", "kvm"):
-            raise LabError(f"LAB_ACCEL is \"{chosen}\": it can be tcg or kvm")
+            raise LabError(f"LAB_ACCEL is \"{chosen}\": set it to tcg or kvm")
         return chosen
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
@@ -504,7 +504,7 @@ def choose_accelerator(kernel):
 
 
 def kvm_works(kernel):
-    """True if a kernel prints anything under KVM: /dev/kvm can be there and hang the guest's first instruction."""
+    """Return True if a kernel prints anything under KVM: /dev/kvm may exist and hang the guest's first instruction."""
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256"]
     command += [*accelerator_options("kvm"), "-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]
     probe = subprocess.run(["timeout", "-s", "KILL", "5", *command], stdin=subprocess.DEVNULL, capture_output=True)
@@ -512,7 +512,7 @@ def kvm_works(kernel):
 
 
 def parse(arguments):
-    """The arguments of `lab up`: options as argparse has them, and the command."""
+    """Parse the arguments of `lab up`: the options, and the command."""
 
     def fail(text):
         raise LabError(f"up: {text}; \"lab help\" shows an example")
@@ -531,7 +531,7 @@ def parse(arguments):
 
 
 def make_folder():
-    """The instance's folder, and a process that removes it even when the supervisor is killed."""
+    """Make the instance's folder, and a process that removes it even if the supervisor is killed."""
     folder = os.path.realpath(tempfile.mkdtemp(prefix="lab-"))
     remover = subprocess.Popen(
         ["sh", "-c", 'read -r _; rm -rf "$1"', "sh", folder], stdin=subprocess.PIPE, start_new_session=True
