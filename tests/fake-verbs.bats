@@ -992,7 +992,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-@test "--check: a neighbor that does not answer is asked again until --timeout" {
+@test "--check: a neighbor that does not answer gets further requests until --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
 	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out

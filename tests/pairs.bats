@@ -46,7 +46,7 @@ undisturbed() {
 }
 
 # The row ignores the other hosts: emulated hosts that share one machine's processors differ by more than 10 %.
-@test "pairs names a host behind a rate limit, and each of its paths, among four hosts" {
+@test "pairs names a host with a rate limit, and each of its paths, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
 	all_pairs host-a host-b host-c host-d
@@ -60,7 +60,7 @@ undisturbed() {
 }
 
 # Host d's port has an MTU of 1500 bytes, as in a switch (check.bats): its larger packets are lost.
-@test "pairs names a host behind a smaller MTU, whose paths fail, among three hosts" {
+@test "pairs names a host with a smaller MTU, whose paths fail, among three hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root handle 1: netem
 	lab run d tc qdisc replace dev eth0 parent 1: bfifo limit 1514

@@ -139,7 +139,7 @@ peak_below() {
 	end server
 	touch "$folder/over"
 	expect_end client "4|6" # an operation may be rejected first
-	lab run a rmdir /run/to # fails until the server has left no file
+	lab run a rmdir /run/to # "lab run" waits for the end of the killed server; fails if it has left a file
 }
 
 # ---- Slow disks and pipes ----
