@@ -1278,7 +1278,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 # bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9.]+ [kMG]?bit/s'
-	for script in immediate "immediate slow-start"; do # the second that is measured is as long as --timeout
+	for script in immediate "immediate slow-start"; do # the measured second lasts as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
 		[ "$(grep -E -c "^path        source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
