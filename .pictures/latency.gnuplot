@@ -1,10 +1,10 @@
-# How long a READ of 8 bytes takes, by percentile, in the pair and in perftest: as tests/bench has measured and written it.
+# The latency of a READ of 8 bytes, by percentile, in the pair and in perftest, as measured by tests/bench.
 set terminal svg size 860,400 background 'white' font 'DejaVu Sans,12' linewidth 1.3 noenhanced
 set multiplot layout 1,2 margins 0.105,0.985,0.235,0.91 spacing 0.02
 set logscale y
 set xlabel "percentile of 2000 READs of 8 bytes, one after the other"
 set xrange [-0.3:4.3]
-set xtics ("least" 0, "50" 1, "99" 2, "99.9" 3, "greatest" 4)
+set xtics ("minimum" 0, "50" 1, "99" 2, "99.9" 3, "maximum" 4)
 set yrange [50:500000]
 set grid linewidth 0.5
 set key at screen 0.49,0.06 center maxrows 1 samplen 4 width -3 font ',11'

@@ -9,11 +9,11 @@ set yrange [22:-1.6]
 blue = 0x0969da; red = 0xcf222e; grey = 0x8c959f; dark = 0x24292f
 colour(kind) = kind eq 'WRITE' ? red : kind eq 'CM' ? dark : kind eq 'SEND' ? blue : grey
 
-# milliseconds, from whom (1: the client), kind, packet, what the client's program does or gets, and the server's
+# milliseconds, sender (1: the client), kind, packet, action or event of the client's program, of the server's program
 $packets << end
 0    1 CM    "CM: ConnectRequest, with the hello"   "rdma_connect()"           "event CONNECT_REQUEST"
 126 -1 CM    "CM: ConnectReply, with the hello"     "event ESTABLISHED"        "rdma_accept()"
-182  1 CM    "CM: ReadyToUse"                       "(librdmacm did it)"       "event ESTABLISHED"
+182  1 CM    "CM: ReadyToUse"                       "(sent by librdmacm)"       "event ESTABLISHED"
 213  1 SEND  "RC Send Only: MSG_MR"                 "posts a SEND"             "its receive completes"
 214 -1 ACK   "RC Acknowledge"                       "its SEND completes"       ""
 217 -1 SEND  "RC Send Only: MSG_MR"                 "its receive completes"    "posts a SEND"

@@ -1,4 +1,4 @@
-# The pair's rate, and perftest's, by the size of an operation, one-way: as tests/bench has measured and written it.
+# The pair's rate, and perftest's, by the size of an operation, one-way, as measured by tests/bench.
 set terminal svg size 860,400 background 'white' font 'DejaVu Sans,12' linewidth 1.3 noenhanced
 set multiplot layout 1,2 margins 0.095,0.985,0.235,0.91 spacing 0.02
 set logscale xy
