@@ -101,7 +101,7 @@ restore_rules() {
 }
 
 with_addresses() {
-	lab run b ip address flush dev eth0
+	lab run b ip address flush dev eth0 scope global # the kernel solicits from the link-local one
 	lab run b ip address add 192.0.2.2/24 dev eth0
 	lab run b ip address add fd00::2/64 dev eth0 nodad
 }
