@@ -137,6 +137,11 @@ interoperates() {
 	interoperates read 04-read/read "memory of the"
 }
 
+# bats test_tags=slow
+@test "05-requests prints what its README shows" {
+	lesson 05-requests
+}
+
 @test "06-events prints what its README shows" {
 	lesson 06-events
 }
