@@ -146,14 +146,17 @@ interoperates() {
 	lesson 05-requests
 }
 
+# bats test_tags=slow
 @test "06-events prints what its README shows" {
 	lesson 06-events
 }
 
+# bats test_tags=slow
 @test "07-stream prints what its README shows" {
 	lesson 07-stream
 }
 
+# bats test_tags=slow
 @test "08-server prints what its README shows" {
 	signal=TERM
 	lesson 08-server
