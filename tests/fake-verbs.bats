@@ -1328,6 +1328,10 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 			"[iwarp] tutorial coalesce" "tutorial DISCONNECTED@500" | outcomes "$lesson"
 		outcomes "$lesson-server" <<<"0	[iwarp] tutorial sent-DONE@500	> listening on port 20000."
 	done
+	outcomes <<-END
+	read-client	0	iwarp tutorial sent-DONE=2	> remote buffer: text of the scripted peer
+	read-client	1	abandons tutorial sent-DONE=2	cannot complete a request: completion status 2
+	END
 }
 
 @test "a lesson fails if its output is lost" {
