@@ -26,7 +26,7 @@ expected() {
 	awk -v host="host $1\$" '/^host [AB]\$ / { here = index($0, host) == 1; next } here' <<<"$shown" | shape
 }
 
-# typed HOST NUMBER: that command of a host in $shown, for this session's port; without a server, any.
+# typed HOST NUMBER: print that command of the host in $shown, with the port of this session, if it has one.
 typed() {
 	local line
 	line=$(sed -n "s/^host $1\\$ //p" <<<"$shown" | sed -n "$2p")
@@ -34,7 +34,7 @@ typed() {
 	echo "${line//PORT/${port:-1}}"
 }
 
-# shape: standard input without the differences between runs and hosts: ports, names of devices, GIDs, limit events.
+# shape: replace what differs between runs and hosts in standard input: ports, device names, GIDs, limit events.
 shape() {
 	sed -E 's/^(listening on port )[0-9]+/\1N/; s/^\S+(: .*(adapter|NIC)$)/NAME\1/; s/(GID 0 is ).*/\1GID/
 		s/[1-9][0-9]*( limit events)/N\1/'
