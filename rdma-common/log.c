@@ -45,12 +45,10 @@ void print_status(const struct log *log, const char *format, ...)
 	va_end(arguments);
 }
 
-void print_trace(const struct log *log, const char *format, ...)
+void print_trace_line(const struct log *log, const char *format, ...)
 {
 	va_list arguments;
 
-	if (!log->options->verbose)
-		return;
 	va_start(arguments, format);
 	console_print(log->console, STREAM_ERROR, log->prefix, format, arguments);
 	va_end(arguments);

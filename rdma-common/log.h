@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 #include "console.h"
+#include "options.h"
 #include "status.h"
 #include "verify.h"
 
-struct options;
 struct process;
 
 /* The origin of a line. */
@@ -33,8 +33,13 @@ struct log {
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Print one line on standard error with --verbose. */
-void print_trace(const struct log *log, const char *format, ...)
+/*
+ * Print one line on standard error with --verbose. A macro, because traces stand in the path of
+ * each operation: without --verbose it evaluates none of the arguments after `log`.
+ */
+#define print_trace(log, ...) \
+	((log)->options->verbose ? print_trace_line(log, __VA_ARGS__) : (void)0)
+void print_trace_line(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Print a line on standard output: a finding of --check, or JSON. */

@@ -63,7 +63,7 @@ enum status worse_status(enum status one, enum status other)
 	return higher == STATUS_TOO_SLOW && lower != STATUS_SUCCESS ? lower : higher;
 }
 
-int verb_result_error(int result)
+int failed_verb_error(int result)
 {
 	if (result == -1 && errno)
 		return errno;

@@ -87,8 +87,12 @@ enum status worse_status(enum status one, enum status other);
  * libsiw negate some of theirs, and libsiw also returns -1 with errno. Any thread.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
-/* Convert a result; errno was 0 before the call. -1 without errno becomes EPERM. */
-int verb_result_error(int result);
+/* Convert a result that is not 0; errno was 0 before the call. -1 without errno becomes EPERM. */
+int failed_verb_error(int result);
+static inline int verb_result_error(int result)
+{
+	return result == 0 ? 0 : failed_verb_error(result);
+}
 
 /* Return the text for a status without a recorded reason. The string is static. */
 const char *status_describe(enum status status);
