@@ -661,6 +661,7 @@ void connection_handle(struct connection *connection, enum event_type type, enum
 	connection->protocol = step.protocol;
 	connection->actions |= step.actions;
 	connection->stepped = true;
+	connection->rings_settled = false;
 	follow_step(connection, &before, type, step.actions);
 }
 
@@ -1394,6 +1395,19 @@ static bool empty_ring(struct connection *connection)
 	}
 }
 
+/*
+ * Return true if neither ring can be filled or emptied before the next step of the state machine:
+ * the source is at its end, nothing of the sink may be copied out meanwhile, and no helper has a
+ * result to fetch. An operation that repeats in memory, as perftest's do, is in this state once its
+ * first pass is in the ring.
+ */
+static bool are_rings_settled(const struct connection *connection)
+{
+	return transfer_source_ended(&connection->transfer) && !may_empty(connection) &&
+	       !helper_busy(connection->outgoing.helper) &&
+	       !helper_busy(connection->incoming.helper);
+}
+
 /* ---- Clocks ---- */
 
 /*
@@ -1594,30 +1608,41 @@ static void advance(struct connection *connection)
 }
 
 /*
- * Handle completions of the queue, at least some. Post the messages that follow from a completion
- * before the next one is handled. Return true if there was any.
+ * Take completions off the completion queue, POLL_SIZE at most. Return how many; 0 also after an
+ * error.
  */
-static bool take_completions(struct connection *connection)
+static int poll_completions(struct connection *connection, struct ibv_wc *completions)
 {
-	struct ibv_wc completions[POLL_SIZE];
-	int count = 0, all = 0;
+	int count =
+		connection->channel_lost ? 0 : ibv_poll_cq(connection->cq, POLL_SIZE, completions);
 
-	do {
-		count = connection->channel_lost
-				? 0
-				: ibv_poll_cq(connection->cq, POLL_SIZE, completions);
-		if (count > 0)
-			read_clock(connection);
+	if (count >= 0)
+		return count;
+	if (connection->protocol.phase < PHASE_CLOSING)
+		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
+	return 0;
+}
+
+/*
+ * Handle `count` completions, and those on the queue behind them: COMPLETIONS_PER_TURN at most. The
+ * messages that a completion leads to are posted before the next one is looked at.
+ */
+static void take_completions(struct connection *connection, struct ibv_wc *completions, int count)
+{
+	int all = 0;
+
+	while (count > 0) {
+		read_clock(connection);
 		for (int i = 0; i < count; i++) {
 			handle_completion(connection, &completions[i]);
 			if (connection->stepped)
 				advance(connection);
 		}
 		all += count;
-	} while (count == POLL_SIZE && all < COMPLETIONS_PER_TURN);
-	if (count < 0 && connection->protocol.phase < PHASE_CLOSING)
-		connection_fail(connection, STATUS_LOCAL_FAILURE, "ibv_poll_cq failed");
-	return all > 0;
+		if (count < POLL_SIZE || all >= COMPLETIONS_PER_TURN)
+			break;
+		count = poll_completions(connection, completions);
+	}
 }
 
 /* Count one completion event; connection_run() acknowledges all at the end. */
@@ -1708,10 +1733,43 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* Run the session from its start to its end. */
+/* Fill and empty a piece of each ring. Return true if something was done. */
+static bool serve_rings(struct connection *connection)
+{
+	bool moved = fill_ring(connection);
+
+	moved |= empty_ring(connection);
+	connection->rings_settled = !moved && are_rings_settled(connection);
+	return moved;
+}
+
+/*
+ * Do all that is due, after `count` completions came. Return true if more may be left to do, so
+ * that the next turn follows without a wait.
+ */
+static bool take_turn(struct connection *connection, struct ibv_wc *completions, int count)
+{
+	bool more = false;
+
+	if (count > 0)
+		take_completions(connection, completions, count);
+	else
+		read_clock(connection);
+	if (atomic_load(&connection->notifications))
+		handle_notifications(connection);
+	connection->stepped = false;
+	if (!connection->rings_settled)
+		more = serve_rings(connection);
+	check_clocks(connection); /* what has come counts before a deadline */
+	advance(connection);
+	return more;
+}
+
+/* The session, from the connection's start to its end. */
 static void run_session(struct connection *connection)
 {
-	bool look = true; /* look at everything in the next turn: more may be due */
+	struct ibv_wc completions[POLL_SIZE];
+	bool look = true; /* at everything, in the next turn: something may be left to do */
 
 	read_clock(connection);
 	begin_wait(connection, connection->now);
@@ -1719,22 +1777,13 @@ static void run_session(struct connection *connection)
 	while (fill_ring(connection))
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
-		bool came = take_completions(connection);
-		bool notifications = atomic_load(&connection->notifications);
+		int count = poll_completions(connection, completions);
 
-		if (!came && !notifications && !look && !connection->stepped) {
+		if (count > 0 || look || connection->stepped ||
+		    atomic_load(&connection->notifications))
+			look = take_turn(connection, completions, count);
+		else
 			look = wait_for_work(connection);
-			continue;
-		}
-		if (!came)
-			read_clock(connection);
-		if (notifications)
-			handle_notifications(connection);
-		connection->stepped = false;
-		look = fill_ring(connection);
-		look |= empty_ring(connection);
-		check_clocks(connection); /* arrivals count before a deadline */
-		advance(connection);
 	}
 	report_refused_post(connection);
 }

@@ -182,8 +182,9 @@ struct connection {
 	 * thread:
 	 */
 	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: requested by steps of the state machine */
-	bool stepped; /* a step of the state machine or a clock has not been followed up yet */
+	unsigned int actions; /* enum action, or-ed: what the steps have asked for */
+	bool stepped; /* a step of the state machine, or of a clock, since all was looked at */
+	bool rings_settled; /* are_rings_settled(), until the next step */
 	struct transfer transfer;
 	struct figures figures;
 	enum cause_rank cause_rank;
