@@ -170,12 +170,7 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
-bool operation_runs(const struct protocol *protocol)
-{
-	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED;
-}
-
-/* Accept a message of the peer in its turn; out of turn it breaks the protocol. */
+/* A message of the peer's: in its turn, or it breaks the protocol. */
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;

@@ -138,7 +138,10 @@ bool counts_as_reason(const struct protocol *protocol, enum status status);
  * Return true while requests of this side's operation may be posted: from both MSG_MR until this
  * side's MSG_DONE. The caller then asks transfer_done_due(), and feeds EVENT_DONE_DUE.
  */
-bool operation_runs(const struct protocol *protocol);
+static inline bool operation_runs(const struct protocol *protocol)
+{
+	return protocol->phase == PHASE_EXCHANGING && protocol->local == LOCAL_OPERATION_POSTED;
+}
 
 /* Return a name for traces and tests. The strings are static. */
 const char *event_name(enum event_type type);

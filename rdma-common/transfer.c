@@ -73,12 +73,6 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->remote_span = stream->repeats ? plan->length : announced;
 }
 
-/* Return the stream that this side's operation moves. */
-static const struct transfer_stream *operated(const struct transfer *transfer)
-{
-	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
-}
-
 /*
  * Set the maximum size of a request, once the announced ring is known, and the bytes in flight. If
  * the stream does not fit into that ring, also set the progress that is reported at once, so that
@@ -87,7 +81,7 @@ static const struct transfer_stream *operated(const struct transfer *transfer)
 static void size_requests(struct transfer *transfer)
 {
 	const struct transfer_plan *plan = &transfer->plan;
-	const struct transfer_stream *stream = operated(transfer);
+	const struct transfer_stream *stream = operated_stream(transfer);
 	struct transfer_operation *operation = &transfer->operation;
 	uint64_t part = larger(stream->quarter, PAGE);
 	uint64_t longest =
@@ -103,6 +97,7 @@ static void size_requests(struct transfer *transfer)
 			smaller(plan->depth,
 				operation->in_flight / (operation->size ? operation->size : 1));
 	}
+	operation->interval = larger(operation->depth / 4, 1);
 	operation->grows = operation->in_flight < TRANSFER_MAX_IN_FLIGHT &&
 			   (operation->size < longest || operation->depth < plan->depth);
 }
@@ -163,21 +158,7 @@ static bool sink_ended(const struct transfer *transfer)
 	return sink->done || sink->produced == produced_end(transfer, &sink->stream);
 }
 
-bool done_follows_at_once(bool writes)
-{
-	return writes;
-}
-
-bool transfer_operated(const struct transfer *transfer)
-{
-	const struct transfer_operation *operation = &transfer->operation;
-	bool posted = done_follows_at_once(transfer->plan.writes);
-	uint64_t position = posted ? operation->posted : operation->completed;
-
-	return position == operated(transfer)->length;
-}
-
-/* ---- Positions that the peer learns ---- */
+/* ---- The numbers that the peer is told ---- */
 
 static uint64_t produced(const struct transfer *transfer)
 {
@@ -226,9 +207,16 @@ static bool has_report(const struct transfer *transfer)
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-/* Reset the age of progress after a message that reported all of it. */
+/* Forget when MSG_WINDOW is due: each message of either side may change that. */
+static void forget_window_time(struct transfer *transfer)
+{
+	transfer->window_time = INT64_MIN;
+}
+
+/* Forget the age of the news if a message has just told all of it: nothing else makes it old. */
 static void forget_told_news(struct transfer *transfer)
 {
+	forget_window_time(transfer);
 	if (!has_report(transfer))
 		transfer->unreported_since = TRANSFER_NEVER;
 }
@@ -326,6 +314,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 		.operation.in_flight = TRANSFER_IN_FLIGHT,
 		.operation.round_started = TRANSFER_NEVER,
 		.unreported_since = TRANSFER_NEVER,
+		.window_time = INT64_MIN,
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
@@ -354,6 +343,7 @@ const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint6
 
 	if (stream->plan.present && ring == 0 && stream->length > 0)
 		return "has no memory";
+	forget_window_time(transfer);
 	if (stream->plan.present) {
 		settle(transfer, stream, ring);
 		size_requests(transfer);
@@ -384,7 +374,19 @@ static bool has_credit(const struct transfer *transfer)
 	return unconfirmed + reserve < transfer->plan.credits;
 }
 
-int64_t transfer_window_time(struct transfer *transfer, int64_t now)
+/*
+ * Return true if the age alone of an unreported move decides when it is reported, so that no
+ * further move on this side changes that time.
+ */
+static bool reports_by_clock(const struct transfer *transfer)
+{
+	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
+
+	return out->fits_peer_ring && in->fits_peer_ring &&
+	       (!refills_when_taken(transfer) || in->fits_ring);
+}
+
+static int64_t find_window_time(struct transfer *transfer, int64_t now)
 {
 	if (transfer->unreported_since == TRANSFER_NEVER && has_report(transfer))
 		transfer->unreported_since = now;
@@ -396,6 +398,15 @@ int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 		return TRANSFER_NEVER;
 	return has_urgent_report(transfer) ? now
 					   : transfer->unreported_since + TRANSFER_MILLISECONDS;
+}
+
+int64_t transfer_find_window_time(struct transfer *transfer, int64_t now)
+{
+	int64_t time = find_window_time(transfer, now);
+
+	if (time != TRANSFER_NEVER && reports_by_clock(transfer))
+		transfer->window_time = time;
+	return time;
 }
 
 struct window transfer_window(struct transfer *transfer)
@@ -418,6 +429,7 @@ struct window transfer_window(struct transfer *transfer)
 	sink->advertised_consumed = window.consumed;
 	sink->advertised_stored = window.stored;
 	transfer->unreported_since = TRANSFER_NEVER;
+	forget_window_time(transfer);
 	return window;
 }
 
@@ -513,15 +525,15 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 		sink->stream.length = window->produced;
 	source->consumed = window->consumed;
 	source->stored = window->stored;
+	forget_window_time(transfer);
 	return NULL;
 }
 
 /* ---- MSG_DONE ---- */
 
-bool transfer_done_due(const struct transfer *transfer)
+bool transfer_source_done(const struct transfer *transfer)
 {
-	return transfer_operated(transfer) && transfer_source_ended(transfer) &&
-	       is_marked(&transfer->source);
+	return transfer_source_ended(transfer) && is_marked(&transfer->source);
 }
 
 /* MSG_DONE reports everything that it implies, so this is no longer unreported. */
@@ -569,6 +581,7 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	if (!transfer->plan.writes)
 		transfer->source.consumed = read_end(transfer);
 	sink->done = true;
+	forget_window_time(transfer);
 	return NULL;
 }
 
@@ -611,9 +624,32 @@ static uint64_t read_limit(const struct transfer *transfer)
 
 static uint64_t operation_limit(const struct transfer *transfer)
 {
-	uint64_t limit = transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
+	return transfer->plan.writes ? write_limit(transfer) : read_limit(transfer);
+}
 
-	return smaller(limit, operated(transfer)->length);
+/*
+ * Return true if each request from now on is one whole pass at the same place in both rings, and
+ * only the end of the stream limits the operation. Once true, it stays true.
+ */
+static bool is_steady(const struct transfer *transfer)
+{
+	const struct transfer_operation *operation = &transfer->operation;
+	const struct transfer_stream *stream = operated_stream(transfer);
+
+	return stream->repeats && operation->size == stream->local_span &&
+	       operation->size == stream->remote_span && operation->local == 0 &&
+	       operation_limit(transfer) == LENGTH_UNKNOWN;
+}
+
+/* Return the bytes that may be operated now: as far as both rings and the stream reach. */
+static uint64_t operable_bytes(const struct transfer *transfer)
+{
+	uint64_t posted = transfer->operation.posted;
+	uint64_t limit = operated_stream(transfer)->length;
+
+	if (!transfer->operation.steady)
+		limit = smaller(limit, operation_limit(transfer));
+	return limit > posted ? limit - posted : 0;
 }
 
 /*
@@ -633,27 +669,31 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 }
 
 /*
- * Return the requests that may be posted now, up to position `limit`, and up to one that asks for a
- * completion.
+ * Plan a run in the next `bytes`: `most` requests at most, whose last one may ask for a completion.
+ * Return how many.
  */
-static struct transfer_run plan_run(const struct transfer *transfer, uint64_t limit, uint64_t most)
+static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64_t most,
+			 struct transfer_run *run)
 {
 	const struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t bytes = limit - operation->posted;
-	uint64_t straight = to_the_end(operation, stream);
-	uint64_t size = smaller(smaller(operation->size, bytes), straight);
-	bool same = size == stream->local_span && size == stream->remote_span;
-	uint64_t alike = (same ? bytes : smaller(bytes, straight)) / size;
+	uint64_t size = operation->size, stride = 0;
 
-	return (struct transfer_run){
-		.number = operation->requests_posted + 1,
-		.local = operation->local,
-		.remote = operation->remote,
-		.size = size,
-		.stride = same ? 0 : size,
-		.count = (unsigned int)smaller(alike, most),
-	};
+	if (!operation->steady) {
+		const struct transfer_stream *stream = operated_stream(transfer);
+		uint64_t straight = to_the_end(operation, stream);
+
+		size = smaller(smaller(size, bytes), straight);
+		if (size != stream->local_span || size != stream->remote_span) {
+			stride = size;
+			bytes = smaller(bytes, straight);
+		}
+	}
+	run->number = operation->requests_posted + 1;
+	run->local = operation->local;
+	run->remote = operation->remote;
+	run->size = size;
+	run->stride = stride;
+	return most * size <= bytes ? most : bytes / size; /* a division takes long */
 }
 
 /*
@@ -665,28 +705,25 @@ static uint64_t advance_offset(uint64_t offset, uint64_t size, uint64_t span)
 	return offset + size == span ? 0 : offset + size;
 }
 
-static void count_run(struct transfer *transfer, const struct transfer_run *run)
+/* Count a run of `bytes` as posted. */
+static void count_run(struct transfer *transfer, const struct transfer_run *run, uint64_t bytes)
 {
 	struct transfer_operation *operation = &transfer->operation;
-	const struct transfer_stream *stream = operated(transfer);
-	uint64_t bytes = run->stride * run->count;
 
-	operation->posted += run->size * run->count;
-	operation->local = advance_offset(operation->local, bytes, stream->local_span);
-	operation->remote = advance_offset(operation->remote, bytes, stream->remote_span);
+	operation->posted += bytes;
 	operation->requests_posted += run->count;
-	operation->unsignaled += run->count;
-	if (!run->signaled)
-		return;
-	operation->unsignaled = 0;
-	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
-		(struct transfer_signal){ operation->requests_posted, operation->posted };
-}
+	if (run->stride > 0) {
+		const struct transfer_stream *stream = operated_stream(transfer);
 
-/* Return true if another request may ask for a completion. */
-static bool has_signal(const struct transfer_operation *operation)
-{
-	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
+		operation->local = advance_offset(operation->local, bytes, stream->local_span);
+		operation->remote = advance_offset(operation->remote, bytes, stream->remote_span);
+	}
+	if (!run->signaled) {
+		operation->unsignaled += run->count;
+		return;
+	}
+	operation->unsignaled = 0;
+	transfer_note_signal(operation);
 }
 
 /*
@@ -694,23 +731,28 @@ static bool has_signal(const struct transfer_operation *operation)
  * request that can be posted now, for lack of bytes or of depth: the next requests may depend on
  * it, or the session's end.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
+bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
-	const struct transfer_operation *operation = &transfer->operation;
-	uint64_t interval = operation->depth < 4 ? 1 : operation->depth / 4;
+	struct transfer_operation *operation = &transfer->operation;
 	uint64_t left = operation->depth - transfer_outstanding(transfer);
-	uint64_t room = smaller(most, left), limit;
+	uint64_t room = smaller(most, left);
+	uint64_t until_signal, bytes, count, planned;
 
-	if (room == 0 || !has_signal(operation))
+	if (room == 0 || !transfer_has_signal(operation))
 		return false;
-	limit = operation_limit(transfer);
-	if (operation->posted >= limit)
+	if (!operation->steady)
+		operation->steady = is_steady(transfer);
+	bytes = operable_bytes(transfer);
+	if (bytes == 0)
 		return false;
-	*run = plan_run(transfer, limit, smaller(room, interval - operation->unsignaled));
-	run->signaled = operation->unsignaled + run->count == interval || run->count == left ||
-			operation->posted + run->size * run->count == limit;
-	count_run(transfer, run);
-	run->more = left > run->count && operation->posted < limit && has_signal(operation);
+	until_signal = operation->interval - operation->unsignaled;
+	count = plan_run(transfer, bytes, smaller(room, until_signal), run);
+	planned = count * run->size;
+	run->count = (unsigned int)count;
+	run->signaled = count == until_signal || count == left || planned == bytes;
+	count_run(transfer, run, planned);
+	run->more = left > count && bytes > planned && transfer_has_signal(operation);
+	operation->steady_count = operation->steady ? run->count : 0;
 	return true;
 }
 
@@ -738,16 +780,6 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 	if (operation->grows)
 		end_round(transfer, now);
 	return true;
-}
-
-uint64_t transfer_pass(const struct transfer *transfer)
-{
-	return operated(transfer)->plan.length;
-}
-
-uint64_t transfer_outstanding(const struct transfer *transfer)
-{
-	return transfer->operation.requests_posted - transfer->operation.requests_completed;
 }
 
 void transfer_stop(struct transfer *transfer)

@@ -131,16 +131,19 @@ struct transfer_operation {
 	uint64_t posted, completed;
 	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the other one */
 	uint64_t requests_posted, requests_completed;
-	uint64_t unsignaled; /* number of latest requests without a completion */
-	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, is at index n modulo
-							     TRANSFER_SIGNALS */
+	uint64_t unsignaled; /* so many of the last ones ask for no completion */
+	bool steady;         /* each request from now on is a whole pass: is_steady() */
+	unsigned int
+		steady_count; /* requests of the last run if it was planned when steady, or 0 */
+	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, at n modulo that */
 	uint64_t signals_posted, signals_completed;
-	uint64_t size;      /* maximum bytes of a request */
-	uint64_t depth;     /* maximum number of outstanding requests; 0: unknown so far */
-	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
-	bool grows;         /* with more bytes in flight, requests would be longer or more */
-	uint64_t round;     /* the measured round ends when this position completes; its start: */
-	int64_t round_started; /* TRANSFER_NEVER: too few bytes to measure */
+	uint64_t size;      /* bytes of a request at most */
+	uint64_t depth;     /* requests that are outstanding at most; 0: not known yet */
+	uint64_t interval;  /* requests for each completion that is asked for */
+	uint64_t in_flight; /* bytes that are, at most, unless one request has more */
+	bool grows;         /* with more in flight, requests would be longer, or more of them */
+	uint64_t round; /* what was in flight once, up to this position, is waited for, since: */
+	int64_t round_started; /* TRANSFER_NEVER: it was too little to go by */
 };
 
 /* MSG_WINDOWs in both directions. */
@@ -159,8 +162,14 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	uint64_t moves; /* MSG_WINDOWs that advanced a position of the peer, or marked its end */
-	int64_t unreported_since; /* time of the first progress that the peer does not know */
+	uint64_t moves; /* MSG_WINDOWs that moved a number of the peer's, or marked its end */
+	int64_t unreported_since; /* since when something has moved that the peer was not told */
+	/*
+	 * The remembered answer of transfer_window_time(). It is valid before that time, and until
+	 * the next message of either side, because it exists only where the age of a move decides.
+	 * INT64_MIN: there is none.
+	 */
+	int64_t window_time;
 };
 
 /* A part of a ring of this side that does not cross the ring's end. */
@@ -199,12 +208,19 @@ uint64_t transfer_announce(struct transfer *transfer);
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
+/* Find the answer of transfer_window_time(), which remembers it. */
+int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
+
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
  * TRANSFER_NEVER: there is nothing to report, or no credit. Call this after every report to this
  * module, after transfer_next(): the age of progress counts from the first such call.
  */
-int64_t transfer_window_time(struct transfer *transfer, int64_t now);
+static inline int64_t transfer_window_time(struct transfer *transfer, int64_t now)
+{
+	return now < transfer->window_time ? transfer->window_time
+					   : transfer_find_window_time(transfer, now);
+}
 
 /*
  * Return the MSG_WINDOW that is posted now. It must be due, after this side's MSG_MR and before
@@ -227,14 +243,39 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
  * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ
  * while a fenced SEND waits for one of its own.
  */
-bool done_follows_at_once(bool writes);
+static inline bool done_follows_at_once(bool writes)
+{
+	return writes;
+}
+
+/* The stream that this side's operation carries. */
+static inline const struct transfer_stream *operated_stream(const struct transfer *transfer)
+{
+	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
+}
+
+/* Whether the operation is at its end; READ: completed. True if this side does not operate. */
+static inline bool transfer_operated(const struct transfer *transfer)
+{
+	const struct transfer_operation *operation = &transfer->operation;
+	bool posted = done_follows_at_once(transfer->plan.writes);
+	uint64_t position = posted ? operation->posted : operation->completed;
+
+	return position == operated_stream(transfer)->length;
+}
+
+/* Return true if the source is at the end, and the peer knows that end if it was not agreed. */
+bool transfer_source_done(const struct transfer *transfer);
 
 /*
  * Return true if MSG_DONE is due while the operation runs (operation_runs()): this side has
  * operated to the end, as done_follows_at_once() says; its source is at the end; and the peer knows
  * that end, if the length was not agreed. A side that does not operate waits for nothing.
  */
-bool transfer_done_due(const struct transfer *transfer);
+static inline bool transfer_done_due(const struct transfer *transfer)
+{
+	return transfer_operated(transfer) && transfer_source_done(transfer);
+}
 
 /* Record that MSG_DONE is posted. Return its byte count: the number of digested bytes. */
 uint64_t transfer_done(struct transfer *transfer);
@@ -253,12 +294,66 @@ void transfer_verdict(struct transfer *transfer);
 
 /* ---- The operation ---- */
 
+/* Work requests of the operation that are posted and have not completed. */
+static inline uint64_t transfer_outstanding(const struct transfer *transfer)
+{
+	return transfer->operation.requests_posted - transfer->operation.requests_completed;
+}
+
+/* Return true if another request may ask for a completion. */
+static inline bool transfer_has_signal(const struct transfer_operation *operation)
+{
+	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
+}
+
+/* Note that the last request that was posted asks for a completion. */
+static inline void transfer_note_signal(struct transfer_operation *operation)
+{
+	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
+		(struct transfer_signal){ operation->requests_posted, operation->posted };
+}
+
+/*
+ * Repeat the last run with new numbers if transfer_plan_next() would plan the same: the operation
+ * is steady, and exactly as many requests as that run had may be posted. Return false otherwise.
+ */
+static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
+				   struct transfer_run *run)
+{
+	struct transfer_operation *operation = &transfer->operation;
+	unsigned int count = operation->steady_count;
+	uint64_t bytes = operation->size * count;
+
+	if (count == 0 || count > most ||
+	    count != operation->depth - transfer_outstanding(transfer) ||
+	    operation->unsignaled > 0 || !transfer_has_signal(operation) ||
+	    operated_stream(transfer)->length - operation->posted < bytes)
+		return false;
+	*run = (struct transfer_run){
+		.number = operation->requests_posted + 1,
+		.size = operation->size,
+		.count = count,
+		.signaled = true,
+	};
+	operation->posted += bytes;
+	operation->requests_posted += count;
+	transfer_note_signal(operation);
+	return true;
+}
+
+/* Plan the run of transfer_next() where the last one cannot be repeated. */
+bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
+
 /*
  * Return the next work requests that may be posted now, at most `most`, and count them as posted.
  * Return false if there are none. Repeat the call until it returns false, or a run without `more`:
  * only the last request of all is certain to have the completion that continues the operation.
  */
-bool transfer_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
+static inline bool transfer_next(struct transfer *transfer, unsigned int most,
+				 struct transfer_run *run)
+{
+	return transfer_repeat(transfer, most, run) || transfer_plan_next(transfer, most, run);
+}
 
 /*
  * Record that ibv_post_send(3) rejected this request and all after it: they are not outstanding.
@@ -276,17 +371,11 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 /* End a repeating operation whose time is over, with the pass that has begun. */
 void transfer_stop(struct transfer *transfer);
 
-/* Return the bytes of one pass of the operation; LENGTH_UNKNOWN: unknown. */
-uint64_t transfer_pass(const struct transfer *transfer);
-
-/* Return the number of outstanding work requests of the operation. */
-uint64_t transfer_outstanding(const struct transfer *transfer);
-
-/*
- * Return true if the operation has ended; a READ must have completed. True for a side that does not
- * operate.
- */
-bool transfer_operated(const struct transfer *transfer);
+/* Bytes of one pass of the operation; LENGTH_UNKNOWN: not known. */
+static inline uint64_t transfer_pass(const struct transfer *transfer)
+{
+	return operated_stream(transfer)->plan.length;
+}
 
 /* ---- Filling and emptying the rings ---- */
 

@@ -81,6 +81,17 @@ static struct transfer_plan plan_of(const struct kind *kind)
 	return plan;
 }
 
+/* Return transfer_window_time(), and fail if the remembered answer is a wrong one. */
+static int64_t window_time(struct transfer *side, int64_t now)
+{
+	struct transfer forgetful = *side;
+	int64_t time = transfer_window_time(side, now);
+
+	if (transfer_find_window_time(&forgetful, now) != time)
+		fail_msg("MSG_WINDOW is not due at the remembered time");
+	return time;
+}
+
 static struct transfer begin(struct kind kind)
 {
 	struct transfer_plan plan = plan_of(&kind);
@@ -89,7 +100,7 @@ static struct transfer begin(struct kind kind)
 	transfer_init(&side, &plan);
 	if (kind.announced)
 		assert_null(transfer_peer_region(&side, kind.announced, 0));
-	transfer_window_time(&side, 0);
+	window_time(&side, 0);
 	return side;
 }
 
@@ -118,7 +129,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 /* Whether MSG_WINDOW is due by now; then it is sent. */
 static bool take_window(struct transfer *side, int64_t now, struct window *window)
 {
-	if (transfer_window_time(side, now) > now)
+	if (window_time(side, now) > now)
 		return false;
 	*window = transfer_window(side);
 	return true;
@@ -160,7 +171,7 @@ static void tell(const char *promise, int flows, uint64_t length, uint64_t ring,
 static void turn(void)
 {
 	it.steps++;
-	transfer_window_time(&it.side, it.now);
+	window_time(&it.side, it.now);
 }
 
 /* End a step, and fail with the promise and the number of the step, from 1, unless it held. */
@@ -348,13 +359,13 @@ static void says(struct window expected)
 
 static void due(int64_t time)
 {
-	expect(transfer_window_time(&it.side, it.now) == time, __func__);
+	expect(window_time(&it.side, it.now) == time, __func__);
 }
 
 /* Check that no MSG_WINDOW is due by now. */
 static void silent(void)
 {
-	expect(transfer_window_time(&it.side, it.now) > it.now, __func__);
+	expect(window_time(&it.side, it.now) > it.now, __func__);
 }
 
 static void done(uint64_t bytes)
@@ -878,18 +889,35 @@ TEST(more_is_in_flight_where_that_takes_little_time)
 	}
 }
 
+/* Return transfer_next(), and fail if a repeated run differs from a planned one. */
+static bool next_run(struct transfer *side, unsigned int most, struct transfer_run *run)
+{
+	struct transfer planner = *side;
+	struct transfer_run planned;
+	bool any = transfer_plan_next(&planner, most, &planned);
+
+	assert_int_equal(transfer_next(side, most, run), any);
+	assert_memory_equal(side, &planner, sizeof(planner));
+	if (any)
+		assert_true(run->number == planned.number && run->local == planned.local &&
+			    run->remote == planned.remote && run->size == planned.size &&
+			    run->stride == planned.stride && run->count == planned.count &&
+			    run->signaled == planned.signaled && run->more == planned.more);
+	return any;
+}
+
 /* Posts all that may be, alone and in runs of at most `most`. */
 static void post_alike(struct transfer *one, struct transfer *many, unsigned int most)
 {
 	struct transfer_run run, alone;
 	bool posted = false, more = true;
 
-	for (; transfer_next(many, most, &run); posted = true) {
+	for (; next_run(many, most, &run); posted = true) {
 		assert_true(more);
 		more = run.more;
 		assert_in_range(run.count, 1, most);
 		for (unsigned int i = 0; i < run.count; i++) {
-			assert_true(transfer_next(one, 1, &alone));
+			assert_true(next_run(one, 1, &alone));
 			assert_true(alone.count == 1 && alone.number == run.number + i);
 			assert_true(alone.local == run.local + i * run.stride);
 			assert_true(alone.remote == run.remote + i * run.stride);
@@ -899,6 +927,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	}
 	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
+	one->operation.steady_count = many->operation.steady_count; /* its last run is shorter */
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
