@@ -180,8 +180,8 @@ static void count_wire_progress(struct connection *connection);
  * CLOSING's second deadline ends the wait for a request that never completes.
  */
 
-/* Read the time of this turn. A turn in which nothing has arrived does not read it. */
-static void read_clock(struct connection *connection)
+/* The time of this turn. One in which nothing has come does not read it: that may take longer. */
+static inline void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
 	connection->now = connection->now_nanoseconds / 1000000;
@@ -310,20 +310,22 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 	uint64_t id = make_wr_id(WR_OPERATION, run->number);
 	uint64_t local = connection->batch->local + run->local;
 	uint64_t remote = connection->batch->remote + run->remote;
+	uint64_t size = run->size, stride = run->stride;
 	unsigned int flags =
-		requests->opcode == IBV_WR_RDMA_WRITE ? inline_flag(connection, run->size) : 0;
+		requests->opcode == IBV_WR_RDMA_WRITE ? inline_flag(connection, size) : 0;
+	struct ibv_send_wr *request = requests, *end = requests + run->count;
 
-	for (struct ibv_send_wr *request = requests; request < requests + run->count; request++) {
+	for (; request < end; request++) {
 		request->wr_id = id++;
 		request->sg_list->addr = local;
-		request->sg_list->length = (uint32_t)run->size;
+		request->sg_list->length = (uint32_t)size;
 		request->wr.rdma.remote_addr = remote;
 		request->send_flags = flags;
-		local += run->stride;
-		remote += run->stride;
+		local += stride;
+		remote += stride;
 	}
 	if (run->signaled)
-		requests[run->count - 1].send_flags |= IBV_SEND_SIGNALED;
+		end[-1].send_flags |= IBV_SEND_SIGNALED;
 }
 
 /*
@@ -334,17 +336,19 @@ static unsigned int make_batch(struct connection *connection, bool *more)
 {
 	struct ibv_send_wr *requests = connection->batch->requests;
 	struct figures *figures = &connection->figures;
-	struct transfer_run run = { .more = true };
+	struct transfer_run run;
 	unsigned int count = 0;
 
-	while (count < BATCH && run.more &&
-	       transfer_next(&connection->transfer, BATCH - count, &run)) {
+	do {
+		*more = transfer_next(&connection->transfer, BATCH - count, &run);
+		if (!*more)
+			break;
 		make_requests(connection, requests + count, &run);
 		count += run.count;
 		if (run.size > figures->request_bytes)
 			figures->request_bytes = run.size;
-	}
-	*more = run.more;
+		*more = run.more;
+	} while (*more && count < BATCH);
 	return count;
 }
 
@@ -436,11 +440,11 @@ static void start_source_clock(struct connection *connection)
 static void note_posting(struct connection *connection, uint64_t position)
 {
 	struct figures *figures = &connection->figures;
-	uint64_t pass = transfer_pass(&connection->transfer);
 
 	if (position == 0)
 		start_clocks(connection);
-	if (figures->latency && (pass == LENGTH_UNKNOWN || position % pass == 0))
+	/* a pass begins where the last one was measured: latencies are measured at depth 1 alone */
+	if (figures->latency && position == figures->bytes)
 		figures->pass_posted = connection->now_nanoseconds;
 }
 
@@ -877,7 +881,9 @@ static int64_t session_due(const struct connection *connection)
 		/* a deadline that has passed without effect: the peer is late, not the disk */
 		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
 	}
-	return window_is_allowed(connection) ? earlier(due, connection->window_time) : due;
+	return connection->window_time < due && window_is_allowed(connection)
+		       ? connection->window_time
+		       : due;
 }
 
 /* ---- What arrives ---- */
@@ -1031,8 +1037,13 @@ static void measure(struct connection *connection)
 	uint64_t pass = transfer_pass(&connection->transfer);
 	uint64_t bytes = connection->transfer.operation.completed;
 
-	if (pass != LENGTH_UNKNOWN && bytes / pass == figures->bytes / pass)
-		return;
+	if (pass != LENGTH_UNKNOWN) {
+		uint64_t since = bytes - figures->passes_bytes;
+
+		if (since < pass)
+			return;
+		figures->passes_bytes += since == pass ? pass : since - since % pass;
+	}
 	if (figures->latency)
 		latency_count(figures->latency, connection->now_nanoseconds - figures->pass_posted);
 	figures->completed = connection->now_nanoseconds;
@@ -1051,8 +1062,9 @@ double operation_rate(const struct connection *connection)
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
-	if (transfer_operated(&connection->transfer) &&
-	    transfer_outstanding(&connection->transfer) == 0)
+	if (connection->interval_time != INT64_MAX &&
+	    transfer_outstanding(&connection->transfer) == 0 &&
+	    transfer_operated(&connection->transfer))
 		end_intervals(connection);
 	connection->wire_time = connection->now;
 	if (connection->protocol.local == LOCAL_DONE_POSTED && operation_completed(connection))
@@ -1123,16 +1135,14 @@ static bool counts_as_sent(const struct connection *connection, const struct ibv
 /* Count one completed or flushed work request, or several of the operation. */
 static void count_completion(struct connection *connection, uint64_t wr_id)
 {
-	switch (wr_kind(wr_id)) {
-	case WR_RECEIVE:
-		connection->outstanding_receives--;
-		break;
-	case WR_OPERATION: /* in order: it stands for all requests before it */
+	enum wr_kind kind = wr_kind(wr_id);
+
+	if (kind == WR_OPERATION) /* in order: all before it have completed as well */
 		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
-		break;
-	default:
+	else if (kind == WR_RECEIVE)
+		connection->outstanding_receives--;
+	else
 		connection->outstanding_messages--;
-	}
 }
 
 static void handle_completion(struct connection *connection, const struct ibv_wc *completion)
@@ -1611,11 +1621,12 @@ static void advance(struct connection *connection)
  * Take completions off the completion queue, POLL_SIZE at most. Return how many; 0 also after an
  * error.
  */
-static int poll_completions(struct connection *connection, struct ibv_wc *completions)
+static inline int poll_completions(struct connection *connection, struct ibv_wc *completions)
 {
-	int count =
-		connection->channel_lost ? 0 : ibv_poll_cq(connection->cq, POLL_SIZE, completions);
+	int count = 0;
 
+	if (!connection->channel_lost)
+		count = ibv_poll_cq(connection->cq, POLL_SIZE, completions);
 	if (count >= 0)
 		return count;
 	if (connection->protocol.phase < PHASE_CLOSING)
@@ -1656,6 +1667,7 @@ static void take_event(struct connection *connection)
 		connection->armed = false;
 	} else if (errno != EAGAIN && errno != EINTR) {
 		connection->channel_lost = true;
+		connection->ready[0].fd = -1;
 		connection_fail(connection, STATUS_LOCAL_FAILURE,
 				"cannot get completion events: %s; check that the RDMA device "
 				"still exists ('rdma link')",
@@ -1674,10 +1686,13 @@ static void arm(struct connection *connection)
 				strerror(error));
 }
 
-/* Return the descriptor of a busy helper; -1: it is idle. */
-static int result_descriptor(const struct helper *helper)
+/* Make `ready` wait for the result of a helper. Return 1; 0 if no result is due. */
+static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 {
-	return helper_busy(helper) ? helper_fd(helper) : -1;
+	if (!helper_busy(helper))
+		return 0;
+	*ready = (struct pollfd){ .fd = helper_fd(helper), .events = POLLIN };
+	return 1;
 }
 
 /* Return the timeout of a wait that begins now. */
@@ -1693,21 +1708,24 @@ static int milliseconds_left(const struct connection *connection)
 /* Wait at most `milliseconds` for a completion event, a notification, or a helper's result. */
 static void wait_for_descriptors(struct connection *connection, int milliseconds)
 {
-	struct pollfd ready[] = {
-		{ .fd = connection->channel_lost ? -1 : connection->channel->fd, .events = POLLIN },
-		{ .fd = connection->wake, .events = POLLIN },
-		{ .fd = result_descriptor(connection->outgoing.helper), .events = POLLIN },
-		{ .fd = result_descriptor(connection->incoming.helper), .events = POLLIN },
-	};
-	eventfd_t count;
+	struct pollfd *ready = connection->ready;
+	nfds_t count = 2;
+	eventfd_t notified;
 
-	if (poll(ready, sizeof(ready) / sizeof(ready[0]), milliseconds) < 0 && errno != EINTR)
-		connection_fail(connection, STATUS_LOCAL_FAILURE,
-				"cannot wait for completion events: %s", strerror(errno));
+	if (connection->outgoing.helper)
+		count += await_result(&ready[count], connection->outgoing.helper);
+	if (connection->incoming.helper)
+		count += await_result(&ready[count], connection->incoming.helper);
+	if (poll(ready, count, milliseconds) < 0) {
+		if (errno != EINTR)
+			connection_fail(connection, STATUS_LOCAL_FAILURE,
+					"cannot wait for completion events: %s", strerror(errno));
+		return;
+	}
 	if (ready[0].revents)
 		take_event(connection);
 	if (ready[1].revents)
-		eventfd_read(connection->wake, &count);
+		eventfd_read(connection->wake, &notified);
 }
 
 /*
@@ -1771,6 +1789,8 @@ static void run_session(struct connection *connection)
 	struct ibv_wc completions[POLL_SIZE];
 	bool look = true; /* at everything, in the next turn: something may be left to do */
 
+	connection->ready[0] = (struct pollfd){ .fd = connection->channel->fd, .events = POLLIN };
+	connection->ready[1] = (struct pollfd){ .fd = connection->wake, .events = POLLIN };
 	read_clock(connection);
 	begin_wait(connection, connection->now);
 	/* before MSG_MR announces it, as far as that needs no helper */
