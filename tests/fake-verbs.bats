@@ -2173,6 +2173,33 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	done
 }
 
+# instructions OPERATION BYTES DEPTH: how many instructions in user space an operation of the client costs, without those of the
+# libraries, which are the fake's: the difference between two runs, so that setting up counts nothing.
+instructions() {
+	local passes sums=() file=$BATS_TEST_TMPDIR/callgrind
+	for passes in 1000 3000; do
+		FAKE_VERBS="$1 one-way payload:$2" valgrind -q --tool=callgrind --callgrind-out-file="$file" \
+			"$programs/rdma-client" -t 1 --one-way -n "$passes" --depth "$3" "$1" 192.0.2.1 20000 >/dev/null
+		sums+=("$(callgrind_annotate --auto=no --threshold=100 "$file" |
+			awk '/rdma-common|rdma-client\.c/ && !/tests\/fake-verbs/ { gsub(",", "", $1); sum += $1 } END { print sum + 0 }')")
+	done
+	echo $(((sums[1] - sums[0]) / 2000))
+}
+
+# The limits are a tenth above what the loop is meant to cost: 500 and 180. They hold for gcc's code for amd64.
+# bats test_tags=slow
+@test "a READ at depth 1 costs at most 550 instructions, a WRITE at depth 16 at most 198" {
+	local reading writing
+	[ "$(uname -m)" = x86_64 ] || skip "instructions are counted on amd64 alone"
+	command -v valgrind >/dev/null || skip "valgrind is not installed"
+	programs=build/fake-verbs/none
+	reading=$(instructions read 8 1)
+	writing=$(instructions write 64 16)
+	echo "READ of 8 bytes at depth 1: $reading, WRITE of 64 bytes at depth 16: $writing"
+	((reading > 50 && reading <= 550)) # fewer: they were not counted
+	((writing > 50 && writing <= 198))
+}
+
 # bats test_tags=slow
 @test "valgrind finds no error" {
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
