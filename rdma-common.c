@@ -180,7 +180,7 @@ static void count_wire_progress(struct connection *connection);
  * CLOSING's second deadline ends the wait for a request that never completes.
  */
 
-/* The time of this turn. One in which nothing has come does not read it: that may take longer. */
+/* Read the time of this turn. A turn in which nothing has arrived does not read it. */
 static inline void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -618,7 +618,8 @@ static void begin_operation(struct connection *connection)
 	read_clock(connection);
 	start_source_clock(connection);
 	if (!connection->protocol.operates) {
-		connection->figures.started = connection->now_nanoseconds; /* for progress */
+		connection->figures.started =
+			connection->now_nanoseconds; /* for the progress line */
 		return;
 	}
 	print_status(&connection->log, "received MSG_MR. %s remote memory...",
@@ -1137,7 +1138,7 @@ static void count_completion(struct connection *connection, uint64_t wr_id)
 {
 	enum wr_kind kind = wr_kind(wr_id);
 
-	if (kind == WR_OPERATION) /* in order: all before it have completed as well */
+	if (kind == WR_OPERATION) /* in order: it stands for all requests before it */
 		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
 	else if (kind == WR_RECEIVE)
 		connection->outstanding_receives--;
@@ -1635,8 +1636,8 @@ static inline int poll_completions(struct connection *connection, struct ibv_wc 
 }
 
 /*
- * Handle `count` completions, and those on the queue behind them: COMPLETIONS_PER_TURN at most. The
- * messages that a completion leads to are posted before the next one is looked at.
+ * Handle `count` completions, and those that follow on the queue, at most COMPLETIONS_PER_TURN.
+ * Post the messages that follow from a completion before the next one is handled.
  */
 static void take_completions(struct connection *connection, struct ibv_wc *completions, int count)
 {
@@ -1778,16 +1779,16 @@ static bool take_turn(struct connection *connection, struct ibv_wc *completions,
 	connection->stepped = false;
 	if (!connection->rings_settled)
 		more = serve_rings(connection);
-	check_clocks(connection); /* what has come counts before a deadline */
+	check_clocks(connection); /* arrivals count before a deadline */
 	advance(connection);
 	return more;
 }
 
-/* The session, from the connection's start to its end. */
+/* Run the session from its start to its end. */
 static void run_session(struct connection *connection)
 {
 	struct ibv_wc completions[POLL_SIZE];
-	bool look = true; /* at everything, in the next turn: something may be left to do */
+	bool look = true; /* look at everything in the next turn: more may be due */
 
 	connection->ready[0] = (struct pollfd){ .fd = connection->channel->fd, .events = POLLIN };
 	connection->ready[1] = (struct pollfd){ .fd = connection->wake, .events = POLLIN };

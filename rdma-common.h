@@ -72,13 +72,13 @@ struct engine {
 
 /* Measurements of this side's operation. Times are those of now_nanoseconds(). */
 struct figures {
-	int64_t started;         /* before the first posting; without an operation: when the peer
-				    may begin its own; 0: never */
-	int64_t completed;       /* at the last completion so far */
-	int64_t pass_posted;     /* before the latest pass was posted; for `latency` alone */
-	uint64_t bytes;          /* have completed by then */
-	uint64_t passes_bytes;   /* those of them that are whole passes */
-	uint64_t request_bytes;  /* of the longest work request */
+	int64_t started; /* before the first posting; without an operation, when the peer may begin
+			    its own; 0: not yet */
+	int64_t completed;       /* at the latest completion */
+	int64_t pass_posted;     /* before the latest pass was posted; only for `latency` */
+	uint64_t bytes;          /* completed by then */
+	uint64_t passes_bytes;   /* the bytes of complete passes among them */
+	uint64_t request_bytes;  /* of the largest work request */
 	struct latency *latency; /* NULL: not measured */
 };
 
@@ -184,8 +184,8 @@ struct connection {
 	 * thread:
 	 */
 	struct protocol protocol;
-	unsigned int actions; /* enum action, or-ed: what the steps have asked for */
-	bool stepped; /* a step of the state machine, or of a clock, since all was looked at */
+	unsigned int actions; /* enum action, or-ed: requested by steps of the state machine */
+	bool stepped; /* a step of the state machine or a clock has not been followed up yet */
 	bool rings_settled; /* are_rings_settled(), until the next step */
 	struct transfer transfer;
 	struct figures figures;
@@ -227,10 +227,10 @@ struct connection {
 	unsigned int outstanding_messages; /* in the send queue, besides the operation */
 	unsigned int outstanding_receives;
 	unsigned int unacknowledged_events; /* completion events */
-	unsigned int helpers_left;          /* that a call held up when the thread ended */
-	unsigned int turns;                 /* without a wait, with --busy-poll */
-	struct pollfd ready[4]; /* completion events, the wake-up, and then busy helpers */
-	struct batch *batch;    /* NULL: nothing is posted yet, or ever */
+	unsigned int helpers_left;          /* stuck helpers when the thread ended */
+	unsigned int turns;                 /* turns without a wait, with --busy-poll */
+	struct pollfd ready[4];             /* completion events, the eventfd, then busy helpers */
+	struct batch *batch;                /* NULL: the operation has not begun */
 };
 
 /*

@@ -170,7 +170,7 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
-/* A message of the peer's: in its turn, or it breaks the protocol. */
+/* Accept a message of the peer in its turn; out of turn it breaks the protocol. */
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;

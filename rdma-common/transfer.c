@@ -158,7 +158,7 @@ static bool sink_ended(const struct transfer *transfer)
 	return sink->done || sink->produced == produced_end(transfer, &sink->stream);
 }
 
-/* ---- The numbers that the peer is told ---- */
+/* ---- Positions that the peer learns ---- */
 
 static uint64_t produced(const struct transfer *transfer)
 {
@@ -202,7 +202,7 @@ static bool source_moved(const struct transfer *transfer, uint64_t bytes)
 }
 
 /* Return true if there is progress that the peer does not know. */
-static bool has_report(const struct transfer *transfer)
+static bool has_unreported_progress(const struct transfer *transfer)
 {
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
@@ -213,11 +213,11 @@ static void forget_window_time(struct transfer *transfer)
 	transfer->window_time = INT64_MIN;
 }
 
-/* Forget the age of the news if a message has just told all of it: nothing else makes it old. */
-static void forget_told_news(struct transfer *transfer)
+/* Reset the age of progress after a message that reported all of it. */
+static void forget_reported(struct transfer *transfer)
 {
 	forget_window_time(transfer);
-	if (!has_report(transfer))
+	if (!has_unreported_progress(transfer))
 		transfer->unreported_since = TRANSFER_NEVER;
 }
 
@@ -233,7 +233,7 @@ static bool may_wait_for_answer(const struct transfer *transfer)
 }
 
 /* Return true if there is enough progress to report it at once. */
-static bool has_urgent_report(const struct transfer *transfer)
+static bool has_urgent_progress(const struct transfer *transfer)
 {
 	const struct transfer_stream *out = &transfer->source.stream, *in = &transfer->sink.stream;
 
@@ -331,7 +331,7 @@ uint64_t transfer_announce(struct transfer *transfer)
 		return 0;
 	source->advertised_produced = source->filled;
 	source->advertised_end = is_marked(source) && transfer_source_ended(transfer);
-	forget_told_news(transfer);
+	forget_reported(transfer);
 	return source->advertised_produced;
 }
 
@@ -388,7 +388,7 @@ static bool reports_by_clock(const struct transfer *transfer)
 
 static int64_t find_window_time(struct transfer *transfer, int64_t now)
 {
-	if (transfer->unreported_since == TRANSFER_NEVER && has_report(transfer))
+	if (transfer->unreported_since == TRANSFER_NEVER && has_unreported_progress(transfer))
 		transfer->unreported_since = now;
 	if (!has_credit(transfer))
 		return TRANSFER_NEVER;
@@ -396,8 +396,8 @@ static int64_t find_window_time(struct transfer *transfer, int64_t now)
 		return now;
 	if (transfer->unreported_since == TRANSFER_NEVER)
 		return TRANSFER_NEVER;
-	return has_urgent_report(transfer) ? now
-					   : transfer->unreported_since + TRANSFER_MILLISECONDS;
+	return has_urgent_progress(transfer) ? now
+					     : transfer->unreported_since + TRANSFER_MILLISECONDS;
 }
 
 int64_t transfer_find_window_time(struct transfer *transfer, int64_t now)
@@ -546,7 +546,7 @@ uint64_t transfer_done(struct transfer *transfer)
 	source->advertised_end = true;
 	if (!transfer->plan.writes)
 		transfer->sink.advertised_consumed = transfer->operation.completed;
-	forget_told_news(transfer);
+	forget_reported(transfer);
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
@@ -591,7 +591,7 @@ void transfer_verdict(struct transfer *transfer)
 
 	sink->advertised_consumed = consumed(transfer);
 	sink->advertised_stored = sink->stored;
-	forget_told_news(transfer);
+	forget_reported(transfer);
 }
 
 /* ---- The operation ---- */

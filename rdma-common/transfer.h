@@ -131,19 +131,19 @@ struct transfer_operation {
 	uint64_t posted, completed;
 	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the other one */
 	uint64_t requests_posted, requests_completed;
-	uint64_t unsignaled; /* so many of the last ones ask for no completion */
-	bool steady;         /* each request from now on is a whole pass: is_steady() */
-	unsigned int
-		steady_count; /* requests of the last run if it was planned when steady, or 0 */
-	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, at n modulo that */
+	uint64_t unsignaled;       /* number of latest requests without a completion */
+	bool steady;               /* each further request is a complete pass: is_steady() */
+	unsigned int steady_count; /* requests of the latest run, if steady; else 0 */
+	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, is at index n modulo
+							     TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
-	uint64_t size;      /* bytes of a request at most */
-	uint64_t depth;     /* requests that are outstanding at most; 0: not known yet */
-	uint64_t interval;  /* requests for each completion that is asked for */
-	uint64_t in_flight; /* bytes that are, at most, unless one request has more */
-	bool grows;         /* with more in flight, requests would be longer, or more of them */
-	uint64_t round; /* what was in flight once, up to this position, is waited for, since: */
-	int64_t round_started; /* TRANSFER_NEVER: it was too little to go by */
+	uint64_t size;      /* maximum bytes of a request */
+	uint64_t depth;     /* maximum number of outstanding requests; 0: unknown so far */
+	uint64_t interval;  /* number of requests per completion */
+	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
+	bool grows;         /* with more bytes in flight, requests would be longer or more */
+	uint64_t round;     /* the measured round ends when this position completes; its start: */
+	int64_t round_started; /* TRANSFER_NEVER: too few bytes to measure */
 };
 
 /* MSG_WINDOWs in both directions. */
@@ -162,8 +162,8 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	uint64_t moves; /* MSG_WINDOWs that moved a number of the peer's, or marked its end */
-	int64_t unreported_since; /* since when something has moved that the peer was not told */
+	uint64_t moves; /* MSG_WINDOWs that advanced a position of the peer, or marked its end */
+	int64_t unreported_since; /* time of the first progress that the peer does not know */
 	/*
 	 * The remembered answer of transfer_window_time(). It is valid before that time, and until
 	 * the next message of either side, because it exists only where the age of a move decides.
@@ -208,7 +208,7 @@ uint64_t transfer_announce(struct transfer *transfer);
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
-/* Find the answer of transfer_window_time(), which remembers it. */
+/* Compute the answer of transfer_window_time(), and remember it. */
 int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
 
 /*
@@ -248,13 +248,16 @@ static inline bool done_follows_at_once(bool writes)
 	return writes;
 }
 
-/* The stream that this side's operation carries. */
+/* Return the stream that this side's operation moves. */
 static inline const struct transfer_stream *operated_stream(const struct transfer *transfer)
 {
 	return transfer->plan.writes ? &transfer->source.stream : &transfer->sink.stream;
 }
 
-/* Whether the operation is at its end; READ: completed. True if this side does not operate. */
+/*
+ * Return true if the operation has ended; a READ must have completed. True for a side that does not
+ * operate.
+ */
 static inline bool transfer_operated(const struct transfer *transfer)
 {
 	const struct transfer_operation *operation = &transfer->operation;
@@ -294,7 +297,7 @@ void transfer_verdict(struct transfer *transfer);
 
 /* ---- The operation ---- */
 
-/* Work requests of the operation that are posted and have not completed. */
+/* Return the number of outstanding work requests of the operation. */
 static inline uint64_t transfer_outstanding(const struct transfer *transfer)
 {
 	return transfer->operation.requests_posted - transfer->operation.requests_completed;
@@ -371,7 +374,7 @@ bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now)
 /* End a repeating operation whose time is over, with the pass that has begun. */
 void transfer_stop(struct transfer *transfer);
 
-/* Bytes of one pass of the operation; LENGTH_UNKNOWN: not known. */
+/* Return the bytes of one pass of the operation; LENGTH_UNKNOWN: unknown. */
 static inline uint64_t transfer_pass(const struct transfer *transfer)
 {
 	return operated_stream(transfer)->plan.length;
