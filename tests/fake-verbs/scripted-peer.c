@@ -17,9 +17,9 @@
 #define TUTORIAL_PAYLOAD 1024
 /* As the programs': a ring is as long as the stream, at most. */
 #define MAX_RING (8U << 20)
-/* What the peer keeps of a stream, which may be longer than a ring. */
+/* The memory of the peer for a stream, which may be longer than a ring. */
 #define MAX_STORED (2 * MAX_RING)
-/* The same of a stream whose length it does not know, and its rings then. */
+/* The same for a stream of unknown length, and its rings then. */
 #define MAX_UNKNOWN     (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
 /* The names of the program's device, and of the peer's. */
@@ -27,7 +27,7 @@
 #define PEER_DEVICE "peer0"
 /* The reserved flags of a hello (rdma-pair(7)). */
 #define RESERVED_FLAGS (1 << 6 | 0xf800)
-/* What is timed, a stream or the peer's operation, has so many passes here. */
+/* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
 /* How often a peer that stores slowly does so. */
@@ -156,7 +156,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	return size;
 }
 
-/* Who sends a stream says how long it is, who reads or writes it how often. */
+/* The sender of a stream states its length, the operating side the number of passes. */
 static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
@@ -234,7 +234,7 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
-/* Whether the program, a client unless the peer is that, has a payload. */
+/* Return true if the program, a client unless the peer is one, has a payload. */
 static bool sends_something(const struct hello *hello, bool passive)
 {
 	return !(hello->flags & HELLO_ONE_WAY) || passive == !hello->operation;
@@ -347,7 +347,7 @@ static void send_region(struct peer *peer)
 	peer_sends_message(peer, &message);
 }
 
-/* The digest of so many bytes of the outgoing stream. */
+/* Return the digest of the first `size` bytes of the outgoing stream. */
 static uint64_t outgoing_digest(const struct peer *peer, uint64_t size)
 {
 	uint8_t *bytes = allocate(size + 1);
@@ -414,7 +414,7 @@ static bool fill(struct peer *peer)
 	return true;
 }
 
-/* Of a stream that repeats, the last pass is what stays. */
+/* The last pass of a repeating stream stays. */
 static bool copy(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -435,7 +435,7 @@ static bool copy(struct peer *peer)
 	return true;
 }
 
-/* What is copied is kept at once, or so much of it at a time. */
+/* Store copied bytes at once, or at most stores:N at a time. */
 static bool store(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -503,7 +503,7 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 	pump(peer);
 }
 
-/* The bytes move when the completion comes or, before that, a message behind the WRITE. */
+/* The bytes move with the completion, or earlier with a message after the WRITE. */
 static bool operate(struct peer *peer)
 {
 	struct transfer_run *request = &peer->requests[peer->posted % PEER_DEPTH];
@@ -749,7 +749,7 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 	       (unsigned long)offset, (unsigned long)peer->accessed);
 	peer->accessed += work->length;
 	forbid(peer->accessed > program_limit(peer),
-	       "it accesses byte %lu of the stream, and was told of %lu",
+	       "it accesses byte %lu of the stream, but only %lu were reported",
 	       (unsigned long)peer->accessed, (unsigned long)program_limit(peer));
 }
 
@@ -791,8 +791,8 @@ static void receive_region(struct peer *peer, const struct message *region)
 }
 
 /*
- * What the program calls done, all of it must have set out: of a timed operation whole passes, of a
- * stream whose length nobody knew before what is marked as its end.
+ * Everything that the program calls done must have started: complete passes of a timed operation,
+ * and a stream of unknown length up to its marked end.
  */
 static void check_operation(const struct peer *peer)
 {
@@ -867,7 +867,7 @@ static void check_order(struct peer *peer, const struct message *message)
 	if (message->type == MSG_WINDOW) {
 		forbid(before == RECEIVED_NOTHING, "MSG_WINDOW before MSG_MR");
 		forbid(before == RECEIVED_VERDICT && peer->verdict_delivered,
-		       "MSG_WINDOW behind both MSG_VERDICT");
+		       "MSG_WINDOW after both MSG_VERDICT");
 		return;
 	}
 	forbid((unsigned int)message->type != before && !early,

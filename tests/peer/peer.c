@@ -56,7 +56,7 @@ static const char help[] =
 	"tutorial does. OPERATION is read or write. Ends with 0 if every session took all its steps.\n"
 	"\n"
 	"  --hello            be a program of this project: hello, digest, verdict\n"
-	"  --length BYTES     send so many bytes (default 1024)\n"
+	"  --length BYTES     number of bytes to send (default 1024)\n"
 	"  --connections N    hold N sessions at once\n"
 	"  --rounds N         all that N times\n"
 	"  --at STEP=ACTION   before STEP do ACTION; as many as wanted, in the order given\n"
@@ -692,7 +692,7 @@ static bool run_round(struct peer *peer)
 
 	peer->sessions = calloc(peer->connections, sizeof(*peer->sessions));
 	if (!peer->sessions)
-		err(1, "cannot keep so many connections");
+		err(1, "too many connections");
 	for (unsigned int i = 0; i < peer->connections; i++) {
 		peer->sessions[i].peer = peer;
 		peer->sessions[i].incoming_length = DEFAULT_PAYLOAD;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What --check with PORT concludes from its sessions, and which it runs next. How each of them ends
- * is scripted: no server is needed.
+ * The conclusions of --check with PORT from its sessions, and the choice of the next one. A script
+ * decides how each session ends: no server is needed.
  */
 
 #include <fnmatch.h>
@@ -18,7 +18,7 @@
 
 /* ---- Sessions that are scripted ---- */
 
-/* What a session measures. Bits of a set. */
+/* The measurements of a session. Bits of a set. */
 enum measured {
 	NOTHING = 0,
 	TO_SERVER = 1,
@@ -28,11 +28,11 @@ enum measured {
 
 /* One of them: which it has to be, and how it ends. Without bytes there is none. */
 struct turn {
-	uint64_t size;    /* it has to be of so many bytes, */
+	uint64_t size;    /* expected size in bytes */
 	bool short_reply; /* of one byte back, */
 	bool other;       /* of the other operation than the first one, */
 	bool later;       /* and to begin after a pause */
-	bool absent;      /* it does not come about */
+	bool absent;      /* it is not started */
 	enum status status;
 	bool connected;
 	bool gave_up; /* this side sent an early bad verdict */
@@ -192,7 +192,7 @@ static struct turn port_failed(uint16_t port, enum status how)
 	return turn;
 }
 
-/* What a path is like. Bits of a set. */
+/* Properties of a path. Bits of a set. */
 enum kind {
 	OVER_ROCE = 0,
 	OVER_IWARP = 1,
@@ -382,7 +382,7 @@ static void play(enum status expected)
 	path.check.findings.all = findings;
 }
 
-/* What is found by a name; NULL: it is not there, or null. */
+/* Return the value of a key; NULL: it is missing, or null. */
 static const char *value_of(struct json_object *object, const char *key)
 {
 	return json_object_get_string(json_object_object_get(object, key));
@@ -410,7 +410,7 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* What the last one has by another name, as it is printed; NULL: null. */
+/* Return the printed value of a key of the last one; NULL: null. */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);
@@ -555,7 +555,7 @@ static struct turn one(void)
 /* clang-format off */
 
 /* How a size ends that does not pass in both directions, and what is concluded from that. */
-TEST(a_size_that_does_not_pass_is_explained)
+TEST(failed_size_is_explained)
 {
 	const struct example examples[] = {
 		/* one direction arrived: it is the other */
@@ -602,7 +602,7 @@ TEST(a_size_that_does_not_pass_is_explained)
 		  .found = ended("arrived", "not known", LOST, gone(SILENCE)) },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STATUS_UNRESOLVED) }, LOST,
 		  .found = ended("arrived", "not known", LOST, gone(STATUS_UNRESOLVED)) },
-		/* what this host could not do says nothing of the server */
+		/* a failure of this host says nothing about the server */
 		{ OVER_ROCE, one_byte, { one(), fails(1, BROKEN) }, LOST,
 		  .found = ended("arrived", "not known", LOST, "") },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STOPPED) }, STOPPED,
@@ -667,7 +667,7 @@ static const char subnet_silent[] = " -> the RDMA connection manager there does 
 /* clang-format off */
 
 /* No session came about: what is reported of the server. */
-TEST(a_connection_that_is_refused_is_explained)
+TEST(refused_connection_is_explained)
 {
 	const struct example examples[] = {
 		{ OVER_ROCE, no_size, { fails(1, SILENCE) }, SILENCE, .found = no_session(1, SILENCE, "") },
@@ -716,7 +716,7 @@ TEST(a_connection_that_is_refused_is_explained)
 /* clang-format on */
 
 /* A session ends a little later there than here. Over iWARP the reason may be lost. */
-TEST(a_busy_server_is_asked_again_until_the_time_is_up)
+TEST(busy_server_is_tried_again_until_the_timeout)
 {
 	const struct turn busy[] = {
 		refused(1, REFUSAL_SESSIONS),
@@ -742,7 +742,7 @@ TEST(a_busy_server_is_asked_again_until_the_time_is_up)
 	}
 }
 
-/* What a server tells of itself in its hello and by its address; packets have `own` bytes. */
+/* The hello of a server, and its address; packets have `own` bytes. */
 TEST(a_server_whose_mtu_differs_is_reported_with_both)
 {
 	static const struct {
@@ -805,14 +805,14 @@ static const char *found_below(const char *rates, const char *direction)
 }
 
 /* clang-format off */
-TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
+TEST(slow_direction_is_measured_twice)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("300", "300")) },
 		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("299", "100")) },
-		/* twice is said; once is not, and the second look counts */
+		/* twice is reported; once is not, and the second measurement counts */
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
 		  .found = found_slow(rates("400", "100"), "server to client", "4.0") },
 		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,
@@ -849,12 +849,12 @@ TEST(each_direction_is_measured_and_once_more_before_one_is_called_slow)
 	expect_key("rate", "link_bits_per_second", NULL);
 }
 
-TEST(a_session_that_measures_and_fails_is_how_it_ends)
+TEST(failed_measurement_decides_the_result)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* or does not come about */
+		/* or is not started */
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
 		  .found = "" },
 		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,
@@ -871,7 +871,7 @@ TEST(a_session_that_measures_and_fails_is_how_it_ends)
 }
 /* clang-format on */
 
-/* Of fewer where an exchange takes long. */
+/* Measure fewer if an exchange takes long. */
 TEST(latency_is_that_of_reads_of_8_bytes)
 {
 	static const struct {
@@ -914,7 +914,7 @@ static const char *slower(const char *rates)
 }
 
 /* clang-format off */
-TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
+TEST(failed_and_slow_sessions_are_named_by_their_ports)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
@@ -939,7 +939,7 @@ TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
 		  .connections = 2 },
 		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(0, GOOD) }, GOOD,
 		  .found = "ok: * | ok: source port not known: verified in both directions", .connections = 2 },
-		/* a server that is busy is asked again, with all of them */
+		/* all sessions are tried again with a busy server */
 		{ UNKNOWN, all_sizes, { refused(65536, REFUSAL_SESSIONS), port_verified(6, GOOD), port_later(5), port_later(6) }, GOOD,
 		  .found = "ok: source port 5: * | ok: source port 6: *", .connections = 2 },
 	};
@@ -951,8 +951,8 @@ TEST(of_several_at_once_those_that_fail_or_are_slow_are_named_by_their_ports)
 
 /* ---- All of it ---- */
 
-/* What both ports have counted in all sessions; the server's are summed, and only printed. */
-TEST(errors_are_counted_here_and_there)
+/* The counts of both ports in all sessions; the server's are summed, and only printed. */
+TEST(errors_of_both_hosts_are_reported)
 {
 	static const struct {
 		bool before, after;   /* the port has counters */
@@ -1161,7 +1161,7 @@ TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
 	}
 }
 
-TEST(the_first_failure_decides_how_it_ends_but_for_a_signal)
+TEST(first_failure_decides_the_result_unless_a_signal_arrives)
 {
 	const struct {
 		struct turn turns[4];
@@ -1225,8 +1225,8 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 	return NULL;
 }
 
-/* Errors counted while nobody answers at one address say nothing of the next; nor does its mode. */
-TEST(the_next_address_is_examined_anew)
+/* Errors counted at an address that does not answer are not those of the next; nor is its mode. */
+TEST(next_address_is_checked_from_the_beginning)
 {
 	const struct turn turns[] = {
 		reset(1),

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * Every order in which a session of two programs can go. Two state machines, each with a send
- * queue, are let run against each other with all that the verbs and the connection manager may do
- * in between.
+ * Every order of events in a session of two programs. Two state machines, each with a send queue,
+ * run against each other, with everything that verbs and connection manager may do in between.
  *
- * What the model takes for granted of the transport, and nothing more:
+ * The model assumes this of the transport, and nothing more:
  * - messages arrive in the order of posting; a WRITE is placed before a later message arrives; a
  *   READ is not ordered with a later message;
  * - completions come in the order of posting, at any time after delivery, or, as soft-iWARP does
  *   it for everything but a READ, as soon as the request was posted;
  * - messages received, own completions and connection manager events come in any order relative to
  *   each other; ESTABLISHED comes before DISCONNECTED, or, to a server, not at all;
- * - what was under way when a side disconnects in good order arrives before the peer learns of it;
- *   what the queue pair still holds is flushed, receives last;
+ * - messages that are on their way when a side disconnects in good order arrive before the peer
+ *   learns of it; requests that are left in the queue pair are flushed, receives last;
  * - acknowledgements are lost only when there is a fault;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
@@ -21,8 +20,8 @@
  * - a source ends sooner or later, so MSG_DONE is due at any time from when done_follows_at_once()
  *   allows it.
  *
- * To see that it can find something, it is run with broken state machines as well. What one of them
- * may post, and when, is for protocol-test.c, whatever events come.
+ * It also runs with broken state machines, to show that it finds violations. protocol-test.c proves
+ * what a single state machine may post, and when.
  */
 #include "rdma-common.h"
 
@@ -354,8 +353,8 @@ static bool outstanding(const struct side *side)
 }
 
 /*
- * The id and all that belongs to it are destroyed. What nobody can observe any more is forgotten,
- * so that there are fewer worlds; what TCP was given and what it carried stays.
+ * Destroy the id and everything that belongs to it. Forget state that can no longer be observed, so
+ * that there are fewer worlds; bytes that TCP was given or has carried stay.
  */
 static void destroy(struct world *world, enum role role)
 {
@@ -653,7 +652,7 @@ static void completions(const struct world *world, enum role role)
 		}
 		if (!missing)
 			failures(world, role, request);
-		return; /* the others come behind it */
+		return; /* the others follow it */
 	}
 }
 
@@ -735,7 +734,7 @@ static void verifications(const struct world *world, enum role role)
 	proceed(&next, role, EVENT_VERIFIED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
-/* The main thread does what it was asked for. */
+/* Execute a request to the main thread. */
 static void disconnections(const struct world *world, enum role role)
 {
 	struct world next = *world;
@@ -944,22 +943,22 @@ static void assert_no_violation(struct setting programs)
 	finish();
 }
 
-TEST(two_of_ours_always_end_and_tell_the_truth)
+TEST(two_of_our_programs_always_end_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .one_way = false });
 }
 
-TEST(a_one_way_session_always_ends_and_tells_the_truth)
+TEST(one_way_session_always_ends_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .one_way = true });
 }
 
-TEST(our_server_gets_on_with_the_tutorials_client)
+TEST(our_server_works_with_the_tutorials_client)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_CLIENT] = true } });
 }
 
-TEST(our_client_gets_on_with_the_tutorials_server)
+TEST(our_client_works_with_the_tutorials_server)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_SERVER] = true } });
 }
@@ -980,7 +979,7 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 	}
 }
 
-/* What it takes state and event for. */
+/* Distort state and event before the step. */
 static void mistake(enum fault fault, struct protocol *protocol, struct event *event)
 {
 	if (event->type == EVENT_GAVE_UP &&
@@ -995,7 +994,7 @@ static void disconnect_early(struct step *step)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* What it makes of the step that follows from `before`. */
+/* Distort the step that follows from `before`. */
 static void spoil(enum fault fault, const struct protocol *before, struct step *step)
 {
 	struct protocol *after = &step->protocol;
@@ -1048,7 +1047,7 @@ static const struct {
 	  VIOLATION_DISCONNECTED_EARLY, EVENT_TYPES },
 	{ "a client does not wait for the verdict", 0, { .fault = FAULT_IMPATIENT_CLIENT }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
 	{ "a side disconnects while the peer works", 0, { .fault = FAULT_DISCONNECTS_DONE }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
-	{ "success that nobody confirmed", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
+	{ "success without a confirmation", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
 	{ "a side waits for what it does not do", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true }, VIOLATION_ENDLESS, EVENT_DONE_DUE },
 	{ "only its deadline would end a session", 0, { .fault = FAULT_NEVER_DISCONNECTS }, VIOLATION_STUCK, EVENT_TYPES },
 	{ "a session may never end", 0, { .fault = FAULT_NO_DEADLINE }, VIOLATION_ENDLESS, EVENT_DEADLINE },

@@ -23,7 +23,7 @@ struct node {
 
 static struct setting setting; /* of the exploration that goes on */
 
-/* They go on one behind the other. */
+/* The worlds of one exploration; explorations follow each other. */
 static struct {
 	struct node *nodes; /* in the order of discovery: also the queue of those to visit */
 	size_t count, capacity;
@@ -135,7 +135,7 @@ static bool explore_from(const struct world *start)
 	return exploration.violation == VIOLATION_NONE;
 }
 
-/* How the violation comes about; returns the number of steps. */
+/* Print the steps that lead to the violation. Return their number. */
 static unsigned int print_history(void)
 {
 	size_t path[1024];

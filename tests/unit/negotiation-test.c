@@ -8,7 +8,7 @@
 
 /* ---- Regions ---- */
 
-TEST(a_region_holds_what_was_agreed_and_does_not_wrap)
+TEST(region_is_large_enough_and_does_not_wrap)
 {
 	static const struct {
 		uint64_t address, length, needed;
@@ -45,7 +45,7 @@ TEST(a_region_holds_what_was_agreed_and_does_not_wrap)
 #define PIPE  HELLO_UNKNOWN
 
 /* --max-size is 9. A side that sends no payload must state that, and no other may. */
-TEST(a_peer_is_refused_for_what_it_says_first)
+TEST(peer_is_refused_for_its_hello)
 {
 	static const struct {
 		enum role role; /* this side's */
@@ -113,7 +113,7 @@ TEST(a_peer_is_refused_for_what_it_says_first)
  * A stream of unknown length flows in the direction of the operation that has more than one pass:
  * this side's, or the peer's.
  */
-TEST(what_has_no_length_has_one_pass)
+TEST(payload_of_unknown_length_has_one_pass)
 {
 	static const struct {
 		const char *who; /* c, this side is a client; s, a server */
@@ -180,13 +180,14 @@ enum {
 };
 
 /*
- * What --check asks for is sent, or the client ends. More than --max-size, of 64 KiB, is the user's
- * to allow; nothing at all is no payload, and what does not fit is no answer. A client that would
- * repeat the pipe of a server ends, even if the server has accepted. A server sends what a client
- * wants to measure if all of it is said; a server that says so of itself must not keep a client
- * from storing what it receives.
+ * The server sends the pattern that --check wants, or the client ends. The user must allow more
+ * than
+ * --max-size, 64 KiB here; zero bytes are no payload, and an unexpected length is no answer. A
+ * client that would repeat the pipe of a server ends, even if the server has accepted. A server
+ * sends for a measurement if the hello has all its flags; the same flags from a server must not
+ * keep a client from storing its payload.
  */
-TEST(what_is_agreed_is_what_was_asked_for)
+TEST(agreement_follows_both_hellos)
 {
 	static const struct {
 		enum role role;
@@ -272,7 +273,7 @@ TEST(a_udp_source_port_follows_from_the_flow_label)
 	assert_int_equal(udp_source_port(0x54321), 0xc000 | (0x0321 ^ 0x15));
 }
 
-TEST(of_two_outcomes_the_worse_one_counts)
+TEST(worse_of_two_results_counts)
 {
 	static const enum status ascending[] = {
 		STATUS_SUCCESS,        STATUS_TOO_SLOW,    STATUS_LOCAL_FAILURE, STATUS_USAGE,
@@ -289,7 +290,7 @@ TEST(of_two_outcomes_the_worse_one_counts)
 }
 
 /* With the right advice: what is full does not mend itself. */
-TEST(a_refusal_is_explained_in_words)
+TEST(refusal_has_a_text)
 {
 	/* clang-format off */
 	static const struct {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The state machine of a session. Single sessions, told as a user would describe them: who does
- * what, and what a peer may not do. Then any events in any order, with what must hold after each of
- * them written once more, in other words. That every order of what two honest sides do ends well is
- * for explore-test.c.
+ * The state machine of a session. Single sessions, as a user would describe them: steps of both
+ * sides, and steps that a peer must not take. Then any events in any order, with independent
+ * conditions that must hold after each one. explore-test.c proves that every order of two honest
+ * sides ends well.
  */
 #include "rdma-common.h"
 
@@ -23,7 +23,7 @@ struct moment {
 enum beginning {
 	NEW,
 	CONNECTED, /* a client has sent its MSG_MR */
-	OPERATING, /* the operation is posted, a WRITE with MSG_DONE behind it */
+	OPERATING, /* the operation is posted, a WRITE with MSG_DONE after it */
 	DONE,      /* MSG_DONE is sent, and the peer's awaited */
 };
 
@@ -69,12 +69,12 @@ static const struct session sessions[] = {
   { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
 { "if it stays it is not waited for for ever", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
-/* What is wrong. */
+/* Sessions that go wrong. */
 { "damaged payload is reported by who finds it", DONE, "c", "rw", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "and by who sent it", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, WRONG },
-{ "giving up behind the verdict breaks the protocol", DONE, "s", "rw", false,
+{ "giving up after the verdict breaks the protocol", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, LOST }, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, LEAVES }, WRONG },
 { "an answer without a question is no check", DONE, "c", "w", false, { { EVENT_VERIFIED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
 { "a completion out of turn is a failure of this side's", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
@@ -124,7 +124,7 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
 { "which is why the peer's message did not come", DONE, "cs", "rw", false,
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
 { "unless the peer had left", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
-/* Giving up: a file has shrunk, or a disk is full; what was posted before completes behind that. */
+/* Giving up: a file has shrunk, or a disk is full; earlier posts complete after that. */
 { "a side that gives up says so and waits for the peer to go", OPERATING, "cs", "w", false,
   { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
     { EVENT_GAVE_UP, 0, WRONG }, IS_LEFT }, FAILED },
@@ -139,7 +139,7 @@ VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
     { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
 { "a client may give up as soon as its MSG_MR is posted", NEW, "c", "rw", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_MR_SENT, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
-{ "who gives up behind its good verdict ends the connection", DONE, "s", "r", false, { CHECKS, { EVENT_GAVE_UP, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
+{ "a side that gives up after its good verdict ends the connection", DONE, "s", "r", false, { CHECKS, { EVENT_GAVE_UP, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
 };
 /* clang-format on */
 
@@ -196,7 +196,7 @@ static void go_as_described(const struct session *session, enum role role, char 
 			 protocol.status);
 }
 
-TEST(sessions_go_as_described)
+TEST(sessions_follow_the_described_steps)
 {
 	for (size_t i = 0; i < ENTRIES(sessions); i++) {
 		for (const char *who = sessions[i].who; *who; who++) {
@@ -207,7 +207,7 @@ TEST(sessions_go_as_described)
 	}
 }
 
-TEST(all_that_came_is_checked_and_perhaps_verified)
+TEST(complete_payload_is_checked_and_verified_if_it_has_a_digest)
 {
 	static const struct {
 		struct protocol protocol;
@@ -228,7 +228,7 @@ TEST(all_that_came_is_checked_and_perhaps_verified)
 	}
 }
 
-TEST(a_session_begins_with_nothing_done)
+TEST(session_begins_in_the_initial_state)
 {
 	const struct protocol protocol = protocol_start(ROLE_SERVER, OPERATION_WRITE);
 	struct protocol_bytes begun, nothing = { .phase = PHASE_CONNECTING };
@@ -442,8 +442,8 @@ static void watch_done(const struct occasion *occasion)
 }
 
 /*
- * Posts come once each, in this order, and only while the connection stands. Whoever gives up sends
- * its verdict at once, and nothing behind it.
+ * Posts come once each, in this order, and only while the connection stands. A side that gives up
+ * sends its verdict at once, and nothing after it.
  */
 static void watch_posts(const struct occasion *occasion)
 {
@@ -603,7 +603,7 @@ static void make_successors(const struct world *world)
 	}
 }
 
-TEST(whatever_events_come_what_must_hold_does)
+TEST(invariants_hold_after_any_events)
 {
 	for (int kind = 0; kind < 16; kind++) {
 		struct protocol beginning;

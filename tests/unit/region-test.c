@@ -65,7 +65,7 @@ TEST(memory_is_zeroed_and_large_from_the_size_of_a_huge_page_on_and_its_size_can
 	}
 }
 
-/* Whether this process may lock memory beyond its limit; false if it cannot be allowed to. */
+/* Return true if this process may lock memory beyond its limit; false if that cannot be set. */
 static bool allow_locking(bool allowed)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -78,8 +78,8 @@ static bool allow_locking(bool allowed)
 	return !syscall(SYS_capset, &header, data);
 }
 
-/* What the kernel does not say limits nothing. */
-TEST(the_budget_is_a_quarter_of_the_memory_and_what_may_be_locked)
+/* A value that the kernel does not report limits nothing. */
+TEST(budget_is_a_quarter_of_memory_within_the_locked_limit)
 {
 	struct memory_budget budget;
 	struct rlimit before, limit;
@@ -135,7 +135,7 @@ TEST(the_budget_is_a_quarter_of_the_limit_of_the_cgroup_if_that_is_less)
 }
 
 /* There a process has every capability, and the kernel wants that of the first one. */
-TEST(in_a_user_namespace_of_its_own_what_may_be_locked_is_limited)
+TEST(locked_memory_is_limited_in_a_user_namespace)
 {
 	struct rlimit limit = { 4096, 0 }, before;
 	int status;
@@ -155,7 +155,7 @@ TEST(in_a_user_namespace_of_its_own_what_may_be_locked_is_limited)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-TEST(what_is_locked_are_whole_pages)
+TEST(whole_pages_are_locked)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -165,7 +165,7 @@ TEST(what_is_locked_are_whole_pages)
 	assert_int_equal(memory_pages(page + 1), 2 * page);
 }
 
-/* ---- A kernel that locks no more than it is told, in the place of libibverbs ---- */
+/* ---- A kernel with a given locked-memory limit, in place of libibverbs ---- */
 
 static struct {
 	size_t most;      /* bytes that it locks at a time */
@@ -318,7 +318,7 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 }
 
 /* And nothing of it is left. */
-TEST(not_even_a_page_is_a_failure_in_words)
+TEST(less_than_a_page_is_a_failure_with_a_reason)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
@@ -478,7 +478,7 @@ TEST(a_region_that_the_adapter_may_still_use_stays_mapped_and_counts)
 	assert_int_equal(memory_unmap(memory, 5000), 0);
 }
 
-TEST(no_side_gives_more_access_than_the_operation_needs)
+TEST(each_side_grants_only_the_needed_access)
 {
 	const unsigned int both = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	const struct {

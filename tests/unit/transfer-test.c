@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * The window: sides that are told what happens, step by step, simulated wires, and every order in
- * which two sides can exchange short streams through tiny rings.
+ * Flow control: single steps of one side, simulated wires, and every order in which two sides can
+ * exchange short streams through tiny rings.
  *
- * In the exploration two sides run against each other, with all that the verbs and the disks may do
- * in between. Each byte of each ring is modelled, and is garbage while anybody may be writing to
- * it.
+ * The exploration runs two sides against each other, with everything that verbs and disks may do in
+ * between. It models each byte of each ring: a byte is garbage while an adapter or a worker may be
+ * writing it.
  *
- * What the model takes for granted of the transport, and nothing more:
+ * The model assumes this of the transport, and nothing more:
  * - WRITEs and messages are executed in the order of posting; READs in order among themselves, and
  *   messages among themselves, but a message may overtake a READ;
  * - the destination of a WRITE or READ holds garbage from the posting on, until it is executed; a
@@ -19,7 +19,7 @@
  * - a worker takes a piece as soon as there is one, reads or writes it at any time until it reports
  *   it, and reports the whole of it or its first byte.
  *
- * To see that it can find something, it is run with programs that use the module wrongly as well.
+ * It also runs with programs that use the module wrongly, to show that it finds violations.
  */
 #include "rdma-common/transfer.h"
 
@@ -34,7 +34,7 @@
 #define GIB   ((uint64_t)1 << 30)
 #define NEVER TRANSFER_NEVER
 
-/* What flows. Bits of a set. */
+/* The streams of a story. Bits of a set. */
 enum {
 	OUT = 1,
 	IN = 2,
@@ -126,7 +126,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	return requests;
 }
 
-/* Whether MSG_WINDOW is due by now; then it is sent. */
+/* Send MSG_WINDOW if it is due by now. Return true if it was. */
 static bool take_window(struct transfer *side, int64_t now, struct window *window)
 {
 	if (window_time(side, now) > now)
@@ -262,7 +262,7 @@ static void posts(unsigned int requests)
 	expect(operate(&it.side, requests, it.now) == requests, __func__);
 }
 
-/* Post a run: it begins behind the last one, in both rings. */
+/* Post a run: it begins after the last one, in both rings. */
 static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool signaled)
 {
 	const struct transfer_operation before = it.side.operation;
@@ -451,7 +451,7 @@ TEST(windows_are_sent_when_they_are_due)
 		tell("a move in a tiny ring is reported", BOTH | READ, MIB, ring, 0);
 		is(it.side.source.stream.quarter, ring < 8 ? 1 : 2);
 	}
-	/* where a source refills its ring only below what is taken, nobody waits for the clock */
+	/* if a source refills only consumed bytes, the peer does not wait for the clock */
 	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
 		tell("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced);
 		region(NULL, announced, 0);
@@ -468,7 +468,7 @@ TEST(windows_are_sent_when_they_are_due)
 	tell("nor is one waited for whose WRITEs complete when they are there", BOTH, MIB, 16 * KIB, 8 * MIB);
 	fills(8 * KIB); posts_all(); silent();
 
-	tell("who has taken all that was told answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
+	tell("a sink that has consumed all reported bytes answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
 	hears(NULL, (struct window){ .produced = 16 * KIB }); copies(16 * KIB - 1); silent(); copies(1);
 	says((struct window){ .received = 1, .consumed = 16 * KIB }); due(NEVER);
 
@@ -521,7 +521,7 @@ TEST(requests_are_posted_and_complete)
 	says((struct window){ .received = 2, .produced = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
 	fills_all(); posts_run(1, 1, 40960, true);
 
-	tell_of("a request that was rejected, and all behind it, was not posted",
+	tell_of("a rejected request, and all after it, were not posted",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(MIB); posts_run(8, 4, 100, true); posts_run(3, 3, 100, false); rejected(6);
 	is(it.side.operation.requests_posted, 5); ignores(6);
@@ -541,7 +541,7 @@ TEST(requests_are_posted_and_complete)
 	is(it.side.operation.completed, 400);
 	completes(8); is(it.side.operation.completed, 800); is(it.side.operation.requests_completed, 8);
 
-	tell("a completion that nobody asked for, or that came before, completes nothing", OUT, MIB, MIB, MIB);
+	tell("an unrequested or repeated completion completes nothing", OUT, MIB, MIB, MIB);
 	fills(MIB); ignores(1); posts_run(1, 1, 64 * KIB, true); ignores(0); ignores(2); completes(1); ignores(1);
 
 	tell_of("a run ends with a completion, and so does what can be posted for now",
@@ -563,7 +563,7 @@ TEST(requests_are_posted_and_complete)
 	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
 
 	/* a pipe of single bytes: each is the last one for now */
-	tell_of("no more completions are asked for than are remembered",
+	tell_of("at most as many completions are requested as are remembered",
 		(struct kind){ OUT, MIB, MIB, MIB, .depth = 128, .request = 100 });
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
 		fills(1); posts_run(32, 1, 1, true); posts_no_run(32);
@@ -600,7 +600,7 @@ TEST(requests_are_posted_and_complete)
 	done((uint64_t)3 << 39);
 }
 
-TEST(a_completion_is_asked_for_now_and_then)
+TEST(completions_are_requested_selectively)
 {
 	static const struct {
 		unsigned int interval, depth;
@@ -623,8 +623,8 @@ TEST(a_completion_is_asked_for_now_and_then)
 	}
 }
 
-/* In a ring of the peer's, of a device that takes so much. */
-TEST(a_request_is_no_longer_than_a_move_that_is_reported)
+/* The size of requests depends on the peer's ring, and on the device. */
+TEST(requests_are_at_most_as_long_as_reported_progress)
 {
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
@@ -657,7 +657,7 @@ static void ends_with_its_pass(void)
 	is(it.side.operation.posted, 50100000); done(100000);
 }
 
-TEST(passes_end_where_they_should)
+TEST(passes_end_at_the_right_position)
 {
 	tell_of("passes that fit are posted from what was filled once",
 		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
@@ -708,7 +708,7 @@ TEST(passes_end_where_they_should)
 	fills(1000); source_ends(100000);
 }
 
-/* Both sides have told that 50000 bytes are ready, and 40000 taken; the peer, that 30000 are kept. */
+/* Both sides have reported 50000 bytes produced and 40000 consumed; the peer, 30000 stored. */
 static void tell_middle(const char *promise)
 {
 	tell(promise, BOTH | READ, MIB, 64 * KIB, 0);
@@ -717,7 +717,7 @@ static void tell_middle(const char *promise)
 	hears(NULL, (struct window){ 1, 50000, 40000, 30000, false });
 }
 
-TEST(a_peer_may_say_what_the_rules_allow)
+TEST(windows_within_the_rules_are_accepted)
 {
 	tell("of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0);
 	region(NULL, 1000, 1000); region("is smaller than its ready bytes", 1000, 1001); region(NULL, MIB, 100000);
@@ -745,7 +745,7 @@ TEST(a_peer_may_say_what_the_rules_allow)
 	hears("stores bytes that were not produced", (struct window){ 1, 50000, 40000, 50001, false });
 	hears("ends before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
 	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
-	tell_middle("nobody is done before all can have been read");
+	tell_middle("a side is not done before all bytes can have been read");
 	peer_done("is done reading bytes that were not produced", MIB);
 	tell_middle("a window may move what is ready"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
 	tell_middle("up to the ring"); hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
@@ -760,11 +760,11 @@ TEST(a_peer_may_say_what_the_rules_allow)
 	peer_done("is done with another length than agreed", 999); peer_done(NULL, 1000);
 	peer_done("is done twice", 1000);
 
-	tell("nobody is done before all can have been written", BOTH, MIB, 64 * KIB, 0);
+	tell("a side is not done before all bytes can have been written", BOTH, MIB, 64 * KIB, 0);
 	peer_done("is done beyond the ring", MIB);
 }
 
-TEST(deadlines_are_of_who_owes)
+TEST(debtor_is_the_side_that_owes_something)
 {
 	/* when the ring is full it is this side that has to copy */
 	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
@@ -782,20 +782,20 @@ TEST(deadlines_are_of_who_owes)
 	hears("moves nothing", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
-	/* how far it came may be told behind that, which is no move any more, nor an end */
+	/* a later window may report how far it came; that is no progress, and no end */
 	tell("a timed WRITE that is done owes nothing", IN | TIMED, 100000, 100000, 0);
 	hears(NULL, (struct window){ .produced = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
 
-	tell("a peer owes to read what it was told to be ready", OUT | READ, MIB, 64 * KIB, 0);
+	tell("a peer owes to read bytes that it knows to be produced", OUT | READ, MIB, 64 * KIB, 0);
 	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
 	at(300); says((struct window){ .received = 1, .produced = 41000 }); owed();
 
 	/* that its adapter completes more does not count meanwhile */
-	tell("a peer owes to take what it was told to be ready", OUT, MIB, 64 * KIB, 64 * KIB);
+	tell("a peer owes to consume bytes that it knows to be produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
 	at(300); says((struct window){ .produced = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
@@ -803,14 +803,14 @@ TEST(deadlines_are_of_who_owes)
 	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); owed();
 	hears(NULL, (struct window){ 1, 0, 10000, 0, false }); nothing_owed();
 
-	tell("who has all of a WRITE need not say what it took", OUT, MIB, MIB, MIB);
+	tell("a side that has a whole WRITE need not report consumption", OUT, MIB, MIB, MIB);
 	peer_done(NULL, 0); fills_all(); posts_all(); operated(true); done(MIB); nothing_owed();
 
-	tell_of("nor need who is written passes", (struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
+	tell_of("nor need a side that receives repeated passes", (struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
 	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .produced = 5000000 });
 	operated(false); nothing_owed();
 	for (unsigned int times = 1; times <= 3; times++) {
-		tell_of("who is done has read all passes, and owes nothing",
+		tell_of("a side that is done has read all passes, and owes nothing",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
 		fills_all(); announces(100000); at(10); owed(); at(20); peer_done(NULL, 0); nothing_owed();
 		is(it.side.source.consumed, times * 100000);
@@ -825,7 +825,7 @@ TEST(deadlines_are_of_who_owes)
 
 /* ---- Sizes ---- */
 
-TEST(a_product_that_overflows_is_no_unknown_length)
+TEST(overflowing_product_is_not_the_unknown_length)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
@@ -852,8 +852,8 @@ static struct transfer_signal next_signal(const struct transfer_operation *opera
 	return operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
 }
 
-/* Carries 64 MiB over a wire of so many bytes a millisecond; what is in flight in the end. */
-TEST(more_is_in_flight_where_that_takes_little_time)
+/* Carry 64 MiB over wires of different rates, and compare the bytes in flight at the end. */
+TEST(more_bytes_are_in_flight_on_a_fast_wire)
 {
 	static const struct {
 		unsigned int depth;
@@ -931,7 +931,7 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
-/* A disk moves most of a piece, the peer takes what it is told, and one completion comes. */
+/* A disk moves most of a piece, the peer consumes all reported bytes, and one completion comes. */
 static void go_on(struct transfer *side, int64_t now)
 {
 	const struct transfer_operation *operation = &side->operation;
@@ -951,7 +951,7 @@ static void go_on(struct transfer *side, int64_t now)
 	}
 }
 
-TEST(requests_one_at_a_time_and_in_runs_are_the_same)
+TEST(single_requests_equal_runs_of_requests)
 {
 	static const struct kind kinds[] = {
 		{ OUT, 64, 64, 64, 128, 5000, .request = 0 }, /* a request is a whole pass */
@@ -994,7 +994,7 @@ enum entry_kind {
 	ENTRY_REQUEST,
 };
 
-/* What has become of it. Bits of a set. */
+/* Its state. Bits of a set. */
 enum fate {
 	FATE_EXECUTED = 1 << 0,  /* bytes where they belong */
 	FATE_COMPLETED = 1 << 1, /* its completion, or a later one, was handled */
@@ -1023,7 +1023,7 @@ struct side {
 	uint8_t done;                /* MSG_DONE was posted */
 	uint8_t filling, copying;    /* bytes that the workers have in hand */
 	uint8_t filled_late;         /* the source's worker has reported the last byte */
-	uint8_t entries;             /* so many are in the queue */
+	uint8_t entries;             /* number of entries in the queue */
 	uint8_t out[RING], in[RING]; /* rings: position in the pass + 1; 0: garbage */
 	struct entry queue[QUEUE];
 };
@@ -1081,7 +1081,7 @@ enum fault {
 	FAULTS /* their number */
 };
 
-/* What does not change during an exploration. Index 0 is the client, whose stream is 0. */
+/* Constants of an exploration. Index 0 is the client, whose stream is 0. */
 struct setting {
 	bool writes;
 	bool completes_early;
@@ -1193,8 +1193,8 @@ static void count_anew(struct world *world, int number)
 }
 
 /*
- * What a MSG_WINDOW moves weighs more than the message; one that only confirms weighs less than the
- * two that it confirms.
+ * Progress in a MSG_WINDOW weighs more than the message; a window that only confirms weighs less
+ * than the two that it confirms.
  */
 static int distance_of_side(const struct side *side)
 {
@@ -1244,7 +1244,7 @@ static void go_to(struct world *world, int number, struct label label)
 
 /* ---- The program of a side, as it should be, and as it should not ---- */
 
-/* Whether the piece at `position` in the sink's ring is what it should be. */
+/* Return true if the piece at `position` in the sink's ring has the right bytes. */
 static bool is_right(const struct world *world, int number, uint64_t position, uint64_t size)
 {
 	const uint8_t *in = world->sides[number].in;
@@ -1343,7 +1343,7 @@ static void post_done(struct world *world, int number)
 	strbuf_addf(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
-/* What a side does after every event. */
+/* Do the work of a side after every event. */
 static void drive(struct world *world, int number)
 {
 	const struct side *side = &world->sides[number];
@@ -1403,7 +1403,7 @@ static void settle(struct world *world, int number, enum fault unless, struct la
 
 /* ---- What can happen next: the adapter ---- */
 
-/* Whether the adapter may execute the request at `place`, or deliver the message. */
+/* Return true if the adapter may execute the request at `place`, or deliver the message. */
 static bool can_execute(const struct side *side, int place)
 {
 	bool message = side->queue[place].kind != ENTRY_REQUEST;
@@ -1578,7 +1578,7 @@ static void clock_ticks(const struct world *before, int number)
 
 /* ---- What can happen next: workers ---- */
 
-/* It reports `size` bytes, and the end with the last one or, if nobody knows the length, later. */
+/* Report `size` bytes, and the end with the last one, or later if the length is unknown. */
 static void fill(const struct world *before, int number, uint8_t size, bool end)
 {
 	struct world next = *before;
@@ -1736,7 +1736,7 @@ static void must_hold(void)
 
 /* ---- Exploring: what must hold ---- */
 
-/* Both streams alike. */
+/* Both streams are the same. */
 static void set_alike(int length, bool unknown, int source_ring, int sink_ring)
 {
 	setting = (struct setting){ .depth = 2, .request_size = 2, .share = 4, .passes = { 1, 1 } };
@@ -1748,7 +1748,7 @@ static void set_alike(int length, bool unknown, int source_ring, int sink_ring)
 	}
 }
 
-TEST(streams_one_way_arrive_in_every_order_of_events)
+TEST(one_way_streams_arrive_in_every_order_of_events)
 {
 	for (int kind = 0; kind < 2 * 16 * 7; kind++) {
 		int source = 1 + kind / 8 % 4, sink = 1 + kind / 2 % 4, length = kind / 32;
@@ -1775,7 +1775,7 @@ static void must_hold_both_ways(int out, int in, const uint8_t rings[4])
 	}
 }
 
-TEST(streams_both_ways_arrive_in_every_order_of_events)
+TEST(two_way_streams_arrive_in_every_order_of_events)
 {
 	static const uint8_t rings[][4] = { { 3, 2, 1, 2 }, { 2, 4, 4, 1 }, { 1, 1, 1, 2 } };
 
@@ -1805,7 +1805,7 @@ TEST(passes_arrive_in_every_order_of_events)
 }
 
 /* Selective signaling, other depths, moves too small to report. */
-TEST(streams_arrive_with_other_numbers_too)
+TEST(streams_arrive_with_other_parameters)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests with cmocka: one is registered where it stands, and they run in that order. To be included
- * behind all other headers.
+ * Tests with cmocka: TEST() registers a test, and tests run in the order of the file. Include this
+ * after all other headers.
  */
 #ifndef UNIT_UNIT_H
 #define UNIT_UNIT_H
@@ -22,7 +22,7 @@
 #define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
 #define UNUSED         __attribute__((unused))
 
-/* A copy with nothing behind its `size` bytes that a sanitizer would not see. To be freed. */
+/* Return a copy of `size` bytes, to be freed. A sanitizer notices each access beyond it. */
 static inline uint8_t *exactly(const void *bytes, size_t size)
 {
 	uint8_t *copy = malloc(size + !size);

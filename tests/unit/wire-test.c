@@ -31,7 +31,7 @@ static const struct message full = { .value = 0x1122334455667788,
 #define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
 #define RKEY_BYTES     0xef, 0xbe, 0xad, 0xde
 
-/* What each type is on the wire, and what of it arrives. */
+/* The wire form of each type, and its decoded fields. */
 static const struct {
 	uint8_t wire[MESSAGE_SIZE];
 	struct message decoded;
@@ -92,7 +92,7 @@ TEST(each_type_has_its_fields_and_no_others_at_the_documented_offsets)
 	}
 }
 
-TEST(any_bit_of_the_end_of_a_window_is_its_end)
+TEST(any_bit_marks_the_end_of_a_window)
 {
 	uint8_t wire[MESSAGE_SIZE] = { MSG_WINDOW };
 	struct message message;
@@ -123,7 +123,7 @@ struct tutorial_message {
  * protection domain in front: what looks like `ready` there means nothing, and the caller has to
  * know it. Its fields are where the layouts above have them, which are encoded and decoded.
  */
-TEST(the_tutorials_program_understands_a_message_and_is_understood)
+TEST(messages_match_the_tutorials_program)
 {
 	struct tutorial_message tutorial;
 
@@ -210,7 +210,7 @@ static void assert_hello(const uint8_t *wire, size_t size, const struct hello *e
  * InfiniBand pads private data to 56 bytes in a request, 196 in a reply, 148 in a rejection.
  * Reserved bytes are ignored.
  */
-TEST(a_hello_has_its_fields_at_the_documented_offsets_whatever_is_behind_them)
+TEST(hello_has_its_fields_at_the_documented_offsets)
 {
 	static const size_t sizes[] = { HELLO_SIZE, 56, 148, 196, 256 };
 
@@ -227,7 +227,7 @@ TEST(a_hello_has_its_fields_at_the_documented_offsets_whatever_is_behind_them)
 	}
 }
 
-TEST(the_name_of_a_device_ends_whatever_either_side_has)
+TEST(device_name_is_always_terminated)
 {
 	struct hello hello = hellos[0].hello;
 	uint8_t wire[HELLO_SIZE];
@@ -260,7 +260,7 @@ TEST(a_peer_without_hello_is_taken_for_the_tutorials_program)
 }
 
 /* A hello begins with the magic. Behind the version nothing is read, unless all of it is there. */
-TEST(a_hello_of_another_version_or_a_short_one_is_of_another_version)
+TEST(short_hello_is_one_of_another_version)
 {
 	uint8_t wire[HELLO_SIZE];
 
