@@ -139,7 +139,7 @@ DECODERS = $(patsubst %,unit/%-test,congestion netlink wire)
 UNIT_LIBRARIES = $(LIBRARIES) $(shell pkg-config --cflags --libs cmocka)
 FUZZERS = $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 # The modules that the fuzzers call, and the modules that those need.
-FUZZED = $(addprefix rdma-common/,clock console log options process status wire)
+FUZZED = $(addprefix rdma-common/,clock console log netlink options process reasons status wire)
 FUZZ_SECONDS ?= 600
 
 # The modules, once for each sanitizer.
