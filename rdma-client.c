@@ -369,7 +369,7 @@ static void check_time(struct engine *engine)
 		if (!is_starting(connection) || now < connection->deadline)
 			continue;
 		if (connection->resolved)
-			connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+			connection_expire(connection);
 		else
 			resolution_timed_out(connection);
 	}

@@ -658,7 +658,12 @@ static void follow_step(struct connection *connection, const struct protocol *be
 		begin_wait(connection, now_milliseconds());
 }
 
-void connection_handle(struct connection *connection, enum event_type type, enum status status)
+/*
+ * Feed an event to the state machine; the next turn of the thread executes the actions. The
+ * connection's thread; while that does not run, the main thread.
+ */
+static void connection_handle(struct connection *connection, enum event_type type,
+			      enum status status)
 {
 	const struct protocol before = connection->protocol;
 	const struct step step = protocol_step(before, (struct event){ type, status });
@@ -825,6 +830,15 @@ static const char *own_delay(const struct connection *connection)
 		       : NULL;
 }
 
+void connection_expire(struct connection *connection)
+{
+	connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
+	if (connection->protocol.status == STATUS_TIMED_OUT)
+		record_cause(connection, CAUSE_FAILURE,
+			     "no progress for %u s (--timeout): check that the peer is running",
+			     connection->options->timeout_seconds);
+}
+
 /* End the session if its wait is over. */
 static void check_deadline(struct connection *connection)
 {
@@ -838,12 +852,7 @@ static void check_deadline(struct connection *connection)
 	if (!delay && connection->now < connection->deadline)
 		return;
 	if (!delay) {
-		connection_handle(connection, EVENT_DEADLINE, STATUS_SUCCESS);
-		if (connection->protocol.status == STATUS_TIMED_OUT)
-			record_cause(
-				connection, CAUSE_FAILURE,
-				"no progress for %u s (--timeout): check that the peer is running",
-				connection->options->timeout_seconds);
+		connection_expire(connection);
 		return;
 	}
 	failure_set(&failure, STATUS_TIMED_OUT,

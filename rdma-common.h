@@ -251,19 +251,20 @@ void *connection_run(void *argument);
 void handle_notifications(struct connection *connection);
 
 /*
- * Feed an event to the state machine; the next turn of the thread executes the actions. The
- * connection's thread; while that does not run, the main thread.
+ * End the session, or its closing, because the wait for --timeout is over, and record that cause.
+ * As connection_fail().
  */
-void connection_handle(struct connection *connection, enum event_type type, enum status status);
+void connection_expire(struct connection *connection);
 
 /*
  * Record the cause of the session's status, unless one of the same or of a higher rank is recorded.
- * As connection_handle(), or once the thread has ended.
+ * As connection_fail(), or once the thread has ended.
  */
 void record_cause(struct connection *connection, enum cause_rank rank, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Record why the session fails, and end it. Return `status`. As connection_handle(). */
+/* Record why the session fails, and end it. Return `status`. The connection's thread; while that
+ * does not run, the main thread. */
 enum status connection_fail(struct connection *connection, enum status status, const char *format,
 			    ...) __attribute__((format(printf, 3, 4)));
 
@@ -279,10 +280,10 @@ void connection_begin_counting(struct connection *connection);
  */
 void connection_end_counting(struct connection *connection);
 
-/* Return the growth of each counter; not `any` if nothing was counted. As connection_handle(). */
+/* Return the growth of each counter; not `any` if nothing was counted. As connection_fail(). */
 struct counters connection_growth(const struct connection *connection);
 
-/* Return the number of outstanding work requests in the send queue. As connection_handle(). */
+/* Return the number of outstanding work requests in the send queue. As connection_fail(). */
 uint64_t outstanding_sends(const struct connection *connection);
 
 /*
@@ -296,7 +297,7 @@ double operation_rate(const struct connection *connection);
 
 /*
  * Release the helper that reads the outgoing payload. Return false if it is stuck; it then keeps
- * the memory of the ring. As connection_handle().
+ * the memory of the ring. As connection_fail().
  */
 bool release_outgoing(struct connection *connection);
 

@@ -118,7 +118,7 @@ check_without() {
 	check_without "" /dev/infiniband /sys/class/infiniband
 	[[ $output != *$'\nadapter'* ]]
 	check_without 192.0.2.1 /dev/infiniband
-	says "  -> this user may not open /dev/infiniband/rdma_cm, or it is not there: .*"
+	says "  -> /dev/infiniband/rdma_cm does not exist, or this user may not open it: .*"
 }
 
 @test "--check --bind resolves the address from it, in the same family, and connects from it" {

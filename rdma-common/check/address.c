@@ -168,11 +168,12 @@ static bool check_route(struct path *path, struct rdma_cm_id *id, int64_t deadli
  */
 static bool can_send(struct path *path)
 {
+	const int tos = path->options->tos == DEFAULT_TOS ? 0 : (int)path->options->tos;
 	int error = 0;
 
 	if (!path->iwarp && !path->infiniband && !path->roce_v1)
 		error = evidence_send(path->address->ai_addr,
-				      choose_source(path->sources, path->address));
+				      choose_source(path->sources, path->address), tos);
 	evidence_set_error(path->evidence, FACT_send_error, error);
 	return !error;
 }

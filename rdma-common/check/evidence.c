@@ -691,13 +691,18 @@ static int send_udp(int descriptor, const struct sockaddr *address, uint16_t por
 	return sendto(descriptor, zeros, sizeof(zeros), 0, (void *)&target, size) < 0 ? errno : 0;
 }
 
-int evidence_send(const struct sockaddr *address, const struct sockaddr *source)
+int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos)
 {
+	bool ipv6 = address->sa_family == AF_INET6;
 	int descriptor = open_udp(address, source);
-	int error = descriptor < 0 ? 0 : send_udp(descriptor, address, ROCE_PORT);
+	int error;
 
-	if (descriptor >= 0)
-		close(descriptor);
+	if (descriptor < 0)
+		return 0;
+	setsockopt(descriptor, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_TCLASS : IP_TOS, &tos,
+		   sizeof(tos));
+	error = send_udp(descriptor, address, ROCE_PORT);
+	close(descriptor);
 	return error;
 }
 

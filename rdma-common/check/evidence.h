@@ -83,11 +83,12 @@ const char *evidence_get(const struct evidence *evidence, enum fact fact);
 void evidence_set_error(struct evidence *evidence, enum fact fact, int error);
 
 /*
- * Send one UDP datagram to port 4791 of `address` from `source` (NULL: any), and do not wait
- * for an answer. Return 0, or the errno value of sendto(2). A kernel that drops the datagram of
- * this program would also drop a connect request, and then never ends the call that withdraws it.
+ * Send one UDP datagram to port 4791 of `address` from `source` (NULL: any) with the type of
+ * service `tos`, and do not wait for an answer. Return 0, or the errno value of sendto(2). A kernel
+ * that drops the datagram of this program would also drop a connect request, and then never ends
+ * the call that withdraws it.
  */
-int evidence_send(const struct sockaddr *address, const struct sockaddr *source);
+int evidence_send(const struct sockaddr *address, const struct sockaddr *source, int tos);
 
 /* Find facts about this host, and about the route to `address` from `source` (NULL: any). */
 void evidence_collect(struct evidence *evidence, const struct sockaddr *address,
