@@ -55,7 +55,7 @@ GONE="the peer left before the session was complete"
 SILENT="no progress for"
 NO_MESSAGE="no message of this protocol"
 NO_READ="the peer serves no RDMA READ"
-NO_SERVER="no rdma-server of this project"
+NO_SERVER="this project's rdma-server|no reason arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* another program listens on that port and sends at once"
 # --timeout of our program in rows about a silent peer. All other rows use $LIMIT, because they notice the fault at once.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
