@@ -2,7 +2,7 @@
 /*
  * The thread of a connection, in the order of a session: posting; events and the state machine
  * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
- * clocks; the loop. The rooms in rdma-common/ have the rest, connection the main thread's part.
+ * clocks; the loop. The rest is in rdma-common/; connection.c has the main thread's part.
  *
  * The libraries have three error conventions. librdmacm and ibv_get_cq_event(3) return -1 and set
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
@@ -388,7 +388,7 @@ static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
 }
 
-/* Return the length of an interval of --interval in milliseconds; 0: none are reported. */
+/* Return --interval in milliseconds; 0: no intervals are reported. */
 static int64_t interval_length(const struct connection *connection)
 {
 	return (int64_t)connection->options->interval_seconds * 1000;

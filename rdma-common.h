@@ -100,7 +100,7 @@ enum notification {
 	NOTIFY_DEVICE_REMOVED = 1 << 5,
 	NOTIFY_DEVICE_EVENT = 1 << 6, /* event in connection->device_event */
 	NOTIFY_INTERRUPTED = 1 << 7,
-	NOTIFY_ABANDONED = 1 << 8, /* no notification follows */
+	NOTIFY_ABANDONED = 1 << 8, /* the main thread ends and sends nothing more */
 };
 
 /*

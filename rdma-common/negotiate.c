@@ -12,7 +12,10 @@
 
 /* A message or a small payload is sent inline: the adapter need not read memory for it. */
 #define INLINE_SIZE 64
-/* Devices limit outstanding READs, too; the software adapters gain up to this number. */
+/*
+ * Maximum number of outstanding READs; a device may have a lower limit. Software adapters get no
+ * faster beyond this.
+ */
 #define READ_DEPTH 128
 /*
  * Assumed if a driver reports an impossible value: mana leaves max_msg_sz 0. Every device with

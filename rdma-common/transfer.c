@@ -495,7 +495,7 @@ static const char *validate_consumed(const struct transfer *transfer, const stru
 	if (is_beyond(transfer, window->consumed))
 		return "consumes bytes that were not produced";
 	if (is_beyond(transfer, window->stored))
-		return "stores bytes that were not produced";
+		return "reports more stored bytes than were produced";
 	return NULL;
 }
 

@@ -119,7 +119,7 @@ with_addresses() {
 	names L6 "there is no route to 198.51.100.5 \(ENETUNREACH\)"
 }
 
-@test "C2: the program on the port is stopped; its host says which" {
+@test "C2: the program on the port is stopped; --check on its host names the process" {
 	local process
 	start_server write
 	process=$(lab run a pidof rdma-server)

@@ -824,7 +824,7 @@ happy_path() {
 
 # An earlier result outranks the event that ends the session later.
 # bats test_tags=memory
-@test "an established result is the reason, even if a deadline or a signal ends the session" {
+@test "a known result stays the reported reason if a deadline or a signal then ends the session" {
 	outcomes both <<-END
 	7	corrupt-in sent-VERDICT!	contents are wrong
 	7	write corrupt-in received-VERDICT! DISCONNECTED!	contents are wrong
@@ -1027,7 +1027,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-@test "--check with PORT: the same request distinguishes a stopped program from a broken path" {
+@test "--check with PORT: a request to an unused port distinguishes a stopped program from a broken path" {
 	outcomes check 192.0.2.1 20000 <<-END
 	4	refuse:255	> reach       192.0.2.1 answers, and no program listens on port 20000 ?B1??  -> start rdma-server there	!> Ready	rdma_connect=2
 	5	ESTABLISHED!	> reach       192.0.2.1 answers connect requests, and the program on port 20000 does not ?C2?	!> firewall
@@ -1270,7 +1270,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # bats test_tags=memory
-@test "--check with PORT: nothing in the name of the server's device reaches a terminal" {
+@test "--check with PORT: control characters in the server's device name are escaped" {
 	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 

@@ -64,8 +64,9 @@ static bool unresolved(struct path *path, const char *step, const char *attempt,
 }
 
 /*
- * Return true if the last call on `id` may have failed in librdmacm, after a good event of the
- * kernel. The call's errno is EPERM then, whatever the reason was (ucma_complete() in its cma.c).
+ * Return true if the last call on `id` may have failed inside librdmacm after the kernel had
+ * reported success. The call's errno is EPERM then, whatever the reason was (ucma_complete() in its
+ * cma.c).
  */
 static bool hides_reason(const struct rdma_cm_id *id)
 {

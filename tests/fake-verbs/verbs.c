@@ -823,7 +823,7 @@ static bool execute(struct fake_qp *qp, struct work *work)
 	if (sends || work->flags & IBV_SEND_INLINE)
 		land(qp, NULL); /* memory of inline data may be reused at once */
 	produce(stimulus);
-	/* soft-iWARP reports a failure for a message that was sent if the peer leaves at once */
+	/* if the peer leaves at once, soft-iWARP reports a failure although the message was sent */
 	if (sends && (good || (is_iwarp() && stimulus->code == IBV_WC_LOC_QP_OP_ERR)))
 		peer_receives(&qp->id->peer, bytes, work->length);
 	return true;

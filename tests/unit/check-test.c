@@ -854,7 +854,7 @@ TEST(failed_measurement_decides_the_result)
 	const struct example examples[] = {
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* or is not started */
+		/* or its session cannot be started */
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
 		  .found = "" },
 		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,

@@ -247,7 +247,7 @@ static void assert_given(const struct given *row, const char *option, const char
 		memcpy(&expected, &options, sizeof(options)); /* and the padding between fields */
 		if (has)
 			set_field(&expected, row, argument, value);
-		if (expected.check) /* see below for the time that a check measures */
+		if (expected.check) /* --check sets a default duration, which another test proves */
 			expected.duration_seconds = 1;
 		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED,
 			      has ? NULL : "--help'.\n");

@@ -128,7 +128,7 @@ static const struct row rows[] = {
 	{ "address=192.0.2.1 request=silent", NULL },
 };
 
-TEST(recorded_facts_have_the_rule_that_names_their_cause)
+TEST(recorded_facts_select_the_rule_for_their_cause)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		const struct evidence evidence = facts(rows[i].facts);
@@ -157,7 +157,7 @@ TEST(every_rule_is_the_finding_of_a_row)
 }
 
 /* A rule is about facts that are known: each of them is needed. */
-TEST(a_missing_fact_lets_no_rule_hold)
+TEST(no_rule_holds_if_a_fact_is_missing)
 {
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		struct evidence evidence = facts(rows[i].facts);

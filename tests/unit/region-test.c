@@ -25,7 +25,7 @@
 
 /* ---- A kernel of which advice and answers are known, in the place of the C library ---- */
 
-static size_t advised; /* bytes that were to be of huge pages */
+static size_t advised; /* bytes for which huge pages were requested */
 static bool hides_its_memory;
 
 int madvise(void *memory, size_t size, int advice)

@@ -742,7 +742,7 @@ TEST(windows_within_the_rules_are_accepted)
 	hears("produces more bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
 	hears("produces more bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
 	hears("consumes bytes that were not produced", (struct window){ 1, 50000, 50001, 30000, false });
-	hears("stores bytes that were not produced", (struct window){ 1, 50000, 40000, 50001, false });
+	hears("reports more stored bytes than were produced", (struct window){ 1, 50000, 40000, 50001, false });
 	hears("ends before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
 	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
 	tell_middle("a side is not done before all bytes can have been read");
@@ -994,7 +994,7 @@ enum entry_kind {
 	ENTRY_REQUEST,
 };
 
-/* Its state. Bits of a set. */
+/* State of a queue entry. Bits of a set. */
 enum fate {
 	FATE_EXECUTED = 1 << 0,  /* bytes where they belong */
 	FATE_COMPLETED = 1 << 1, /* its completion, or a later one, was handled */
@@ -1107,7 +1107,7 @@ static bool has_stream(int stream)
 	return setting.both || stream == (setting.writes ? 0 : 1);
 }
 
-/* Bytes of the position in all. */
+/* Return the bytes of a stream, over all passes. */
 static uint64_t total(int stream)
 {
 	return (uint64_t)setting.length[stream] * setting.passes[stream];
@@ -1354,7 +1354,10 @@ static void drive(struct world *world, int number)
 	post_done(world, number);
 }
 
-/* The source's worker takes a piece as soon as there is one: its memory is garbage from now on. */
+/*
+ * The worker starts to fill a piece as soon as one is free. Until it is done, the bytes of the
+ * piece are garbage.
+ */
 static void begin_to_fill(struct world *world, int number)
 {
 	struct side *side = &world->sides[number];
@@ -1461,7 +1464,7 @@ static void executions(const struct world *before, int number)
 	      (struct label){ "'s adapter executes up to", side->queue[place].end, 0 });
 }
 
-/* The first completion that has not come stands for all requests before it. */
+/* Deliver the next outstanding completion; it also completes all earlier, unsignaled requests. */
 static void completions(const struct world *before, int number)
 {
 	const struct entry *queue = before->sides[number].queue;
@@ -1653,7 +1656,7 @@ static void keepings(const struct world *before, int number)
 
 /* ---- Exploring ---- */
 
-/* Nothing can happen any more: both sides must have all. */
+/* No step is possible any more: both sides must have received everything. */
 static void judge_ending(const struct world *world)
 {
 	for (int number = 0; number < 2; number++) {

@@ -139,9 +139,9 @@ static void handle_connection_event(void)
 }
 
 /*
- * After an error opcode is not valid, so the buffer knows its use. Receives are posted before the
- * answer, which permits the client to send again. The limit event can be late, so this function
- * keeps one receive for each client.
+ * wc->opcode is undefined after an error, so each buffer records its use. Receives are posted
+ * before the answer, which permits the client to send again. The limit event can be late, so this
+ * function keeps one receive for each client.
  */
 static void handle_completion(const struct ibv_wc *wc)
 {
