@@ -112,19 +112,19 @@ copied() {
 	printf '#!/bin/sh\nexit 100\n' | tee "$elsewhere/apt-get" >"$elsewhere/dpkg-query"
 	chmod +x "$elsewhere/apt-get" "$elsewhere/dpkg-query"
 	PATH=$elsewhere OS_RELEASE=$BATS_TEST_TMPDIR/os-release run -1 --separate-stderr tests/demo --plan
-	[[ $stderr == "setup: the two emulated hosts need Debian on amd64, and this is Ubuntu 24.04.1 LTS on "*"docker run"*"Soft-RoCE"* ]]
+	[[ $stderr == "setup: the two emulated hosts need Debian on amd64 or arm64, and this is Ubuntu 24.04.1 LTS on "*"docker run"*"Soft-RoCE"* ]]
 	[ "$(wc -l <<<"$stderr")" -eq 1 ]
 	[ -z "$output" ]
 }
 
-# new_debian UID: fill $elsewhere with the commands of a Debian without any package or sudo, whose apt-get cannot install
-# anything; the user has this id. Each call of apt-get adds a line to the file $given.
+# new_debian UID [ARCHITECTURE]: fill $elsewhere with the commands of a Debian without any package or sudo, whose apt-get
+# cannot install anything; the user has this id. Each call of apt-get adds a line to the file $given.
 new_debian() {
-	[ "$(uname -m)" = x86_64 ] || skip "the emulated hosts need amd64"
-	without 'apt*' dpkg-query sudo id
+	without 'apt*' dpkg dpkg-query sudo id
 	given=$BATS_TEST_TMPDIR/given
 	echo 'ID=debian' >"$BATS_TEST_TMPDIR/os-release"
 	export OS_RELEASE=$BATS_TEST_TMPDIR/os-release XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+	stub dpkg "echo ${2:-amd64}"
 	stub dpkg-query ''
 	stub id "echo $1"
 	stub apt-cache ''
@@ -148,12 +148,54 @@ stub() {
 	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *" packages of Debian's (42 MB to download)"*": "*" qemu-system-x86 "* ]]
-	[[ $output == *"download Debian's kernel (70 to 110 MB)"*" of it in $BATS_TEST_TMPDIR/cache"* ]]
+	[[ $output == *"download Debian's kernel (70 to 110 MB)"*" of it in $BATS_TEST_TMPDIR/cache/rdma-lab/amd64"* ]]
 	[[ $output != *sudo* ]]
 	stub id 'echo 1000'
 	stub sudo 'exit 1'
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *"with sudo, which may ask for your password"* ]]
+}
+
+@test "on arm64 the demo installs QEMU for arm64, and keeps a kernel beside that of amd64" {
+	old_cache
+	new_debian 0 arm64
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *" qemu-system-arm "* ]]
+	[[ $output != *" qemu-system-x86 "* ]]
+	[[ $output == *"download Debian's kernel"*" of it in $BATS_TEST_TMPDIR/cache/rdma-lab/arm64"* ]]
+}
+
+@test "setup rejects an architecture that the emulated hosts do not have" {
+	new_debian 0 riscv64
+	echo 'PRETTY_NAME="Debian GNU/Linux"' >>"$OS_RELEASE"
+	PATH=$elsewhere run -1 --separate-stderr tests/demo --plan
+	[[ $stderr == "setup: the two emulated hosts need Debian on amd64 or arm64, and this is Debian GNU/Linux on riscv64: "* ]]
+}
+
+# old_cache: a kernel where the lab kept it before the cache had a folder for each architecture.
+old_cache() {
+	cache=$BATS_TEST_TMPDIR/cache/rdma-lab
+	mkdir -p "$cache/6.1.1-1/modules"
+	: >"$cache/6.1.1-1/vmlinux"
+	ln -s 6.1.1-1 "$cache/current"
+}
+
+@test "a kernel that an older lab kept is announced by the demo, moved with a message, and used; arm64 leaves it alone" {
+	old_cache
+	new_debian 0
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *"boot Debian's kernel, which is in $cache already"* ]]
+	stub apt-cache 'exit 1'
+	export PATH=$elsewhere:$PATH
+	run -1 tests/lab/kernel rxe "$BATS_TEST_TMPDIR/initramfs" "$cache/arm64"
+	[[ $output != *moving* ]]
+	run -0 --separate-stderr tests/lab/kernel rxe "$BATS_TEST_TMPDIR/initramfs" "$cache/amd64"
+	[ "$output" = "$cache/amd64/6.1.1-1/vmlinux" ]
+	[ "$stderr" = "lab: moving the kernels in $cache to $cache/amd64" ]
+	run -0 --separate-stderr tests/lab/kernel rxe "$BATS_TEST_TMPDIR/initramfs" "$cache/amd64"
+	[ -z "$stderr" ]
+	PATH=$elsewhere run -0 tests/demo --plan
+	[[ $output == *"boot Debian's kernel, which is in $cache/amd64 already"* ]]
 }
 
 @test "without sudo, 'make demo' and 'make check' name the command for root" {
@@ -190,6 +232,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	new_debian 0
 	PATH=$elsewhere run -0 env -u HOME -u XDG_CACHE_HOME tests/demo --plan
 	[[ $output == *" in $cache"* ]]
+	cache+=/$(dpkg --print-architecture)
 	run -0 env -u HOME -u XDG_CACHE_HOME PYTHONPATH=tests/lab python3 -Bc 'import supervisor; print(supervisor.cache_folder())'
 	[ "$output" = "$cache" ]
 	cache=$BATS_TEST_TMPDIR/cache # with a kernel

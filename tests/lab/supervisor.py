@@ -25,6 +25,18 @@ HUB_PACKETS = 1000
 FAILED = 125
 HOSTS = "abcdefghi"  # as many as lab up can boot
 
+Machine = collections.namedtuple("Machine", "qemu board cpu console words")
+# QEMU's options and the kernel's words for each architecture, by dpkg's name of it.
+MACHINES = {
+    # QEMU's older board describes its interrupts in a loop of ACPI's byte code, which the kernel runs through for each
+    # device: a tenth of a second when emulated. With ERMS the kernel and the C library copy with "rep movsb": emulated,
+    # it copies byte by byte. The kernel tests timer interrupts within ten ticks, and would report a busy machine's
+    # timer as broken.
+    "amd64": Machine("qemu-system-x86_64", "q35", "max,-erms", "ttyS0", "no_timer_check"),
+    # Pointer authentication and SVE take a quarter of an emulated boot.
+    "arm64": Machine("qemu-system-aarch64", "virt,gic-version=max", "max,pauth=off,sve=off", "ttyAMA0", ""),
+}
+
 
 class LabError(Exception):
     """The error message for the user."""
@@ -131,18 +143,15 @@ class Host:
         words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # The kernel's warnings go to the console, and an oops ends the host instead of hanging a test.
-        # The kernel tests timer interrupts within ten ticks, and would report a busy machine's timer as broken.
         # Security modules, and accounting of memory and pressure, take time at each system call and are not used here.
-        append = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check cryptomgr.notests"
-        append += " lsm=capability psi=0 cgroup_disable=memory"
+        append = f"console={lab.machine.console} loglevel=5 panic=-1 oops=panic mitigations=off {lab.machine.words}"
+        append += " cryptomgr.notests lsm=capability psi=0 cgroup_disable=memory"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
-            # QEMU's older machine describes its interrupts in a loop of ACPI byte code, which the kernel runs for each
-            # device: a tenth of a second when emulated.
-            *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35"),
+            *qemu_options(lab.machine, lab.accelerator),
             # With room for a second processor QEMU also emulates the memory barriers of the first: its virtio devices run in other
             # threads, and without the barriers a host sometimes misses an interrupt and never sends again.
-            *(*accelerator_options(lab.accelerator), "-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
+            *("-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
             *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
@@ -157,7 +166,8 @@ class Host:
             *share("share", lab.share, ""),
             *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
             *("-netdev", f"dgram,id=wire,{self.cable(wire)}"),
-            *("-device", f"virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:{ord(self.name) - ord('a') + 1:02x}"),
+            # Without its boot ROM (romfile), which is in a package of its own.
+            *("-device", f"virtio-net-pci,netdev=wire,romfile=,host_mtu=9000,mac=52:54:00:00:00:0{HOSTS.index(self.name) + 1}"),
             *self.capture(),
         ]
 
@@ -345,8 +355,9 @@ class Lab:
         os.mkdir(self.share)
         os.mkdir(self.slow)
         require_room(folder, options.hosts, options.memory)
+        self.machine = MACHINES[architecture()]
         self.kernel = prepare_kernel(options.transport, f"{folder}/initramfs")
-        self.accelerator = choose_accelerator(self.kernel)
+        self.accelerator = choose_accelerator(self.machine, self.kernel)
         self.hosts = {name: Host(self, name) for name in HOSTS[: options.hosts]}
         self.listener = self.listen(f"{folder}/control")
 
@@ -460,9 +471,20 @@ def require_room(folder, count, memory):
         raise LabError(f"the lab takes 256 MiB of disk, {folder} has {free} MiB left; free some, or set TMPDIR")
 
 
+def architecture():
+    """Return dpkg's name of this machine's architecture, which the hosts share."""
+    try:
+        name = subprocess.run(["dpkg", "--print-architecture"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    except OSError as error:
+        raise LabError(f"cannot run dpkg: {error.strerror}; the lab needs Debian") from error
+    if name not in MACHINES:
+        raise LabError(f"the lab runs on {' and '.join(MACHINES)}, this machine is {name}")
+    return name
+
+
 def cache_folder():
-    """Return the folder of the kernels. Without HOME it is below the home folder in passwd(5)."""
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab")
+    """Return the folder for kernels of this architecture. Without HOME it is below the home folder that passwd(5) names."""
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab", architecture())
 
 
 def prepare_kernel(transport, initramfs):
@@ -475,15 +497,16 @@ def prepare_kernel(transport, initramfs):
     return result.stdout.strip()
 
 
-def accelerator_options(accelerator):
-    """Return the QEMU options for kvm or tcg."""
-    if accelerator == "kvm":
-        return ("-accel", "kvm", "-cpu", "host")
-    # Without ERMS, for which the kernel and the C library copy with "rep movsb": emulated, it copies byte by byte.
-    return ("-accel", "tcg,thread=multi", "-cpu", "max,-erms")
+def qemu_options(machine, accelerator):
+    """Return QEMU's program and the options that every guest needs, with kvm or tcg."""
+    accelerated = ("kvm", "-cpu", "host") if accelerator == "kvm" else ("tcg,thread=multi", "-cpu", machine.cpu)
+    return (
+        *(machine.qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *("-machine", machine.board, "-accel", *accelerated),
+    )
 
 
-def choose_accelerator(kernel):
+def choose_accelerator(machine, kernel):
     """Return kvm if it works here, otherwise tcg. The result is valid until this machine boots again."""
     chosen = os.environ.get("LAB_ACCEL")
     if chosen:
@@ -498,15 +521,15 @@ def choose_accelerator(kernel):
         for old in cache.glob("accelerator-*"):
             old.unlink(missing_ok=True)
         new = cache / f"new-{os.getpid()}"
-        new.write_text("kvm" if kvm_works(kernel) else "tcg")
+        new.write_text("kvm" if kvm_works(machine, kernel) else "tcg")
         new.replace(answer)
     return answer.read_text()
 
 
-def kvm_works(kernel):
+def kvm_works(machine, kernel):
     """Return True if a kernel prints anything under KVM: /dev/kvm may exist and hang the guest's first instruction."""
-    command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256"]
-    command += [*accelerator_options("kvm"), "-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio"]
+    command = [*qemu_options(machine, "kvm"), "-m", "256", "-kernel", kernel]
+    command += ["-append", f"console={machine.console} panic=-1", "-serial", "stdio"]
     probe = subprocess.run(["timeout", "-s", "KILL", "5", *command], stdin=subprocess.DEVNULL, capture_output=True)
     return bool(probe.stdout)
 
