@@ -8,6 +8,12 @@
  * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
  * an errno value, or in some drivers another number: see verb_error(). ibv_poll_cq(3) returns a
  * negative number and no reason.
+ *
+ * Memory that the adapter writes is read only after a completion. ibv_poll_cq(3) orders the two, on
+ * a weakly ordered processor as well: each provider has a barrier after it has read the entry of
+ * the completion queue (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). A message is
+ * read after its receive; the bytes of a READ after the READ; the bytes of the peer's WRITE after
+ * the receive of a message that the peer posted later.
  */
 #include "rdma-common.h"
 

@@ -169,7 +169,11 @@ struct connection {
 	bool withdrawn;      /* the peer withdrew, so that the call of setup_error failed */
 	TAILQ_ENTRY(connection) link;
 
-	/* 2. Between both threads. The data of a bit is written once, before the bit is set: */
+	/*
+	 * 2. Between both threads. The data of a bit is written once, before the bit is set; the
+	 * atomic operations on `notifications` are sequentially consistent, so the thread that
+	 * reads the bit also reads the data:
+	 */
 	atomic_uint notifications; /* enum notification, or-ed */
 	int wake;                  /* eventfd(2): notifications are waiting */
 	struct cm_failure {
