@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Whatever bytes a peer sends: nothing is read beyond them, what is understood survives encoding
- * and decoding, and nothing reaches the terminal that it would obey.
+ * Decode any bytes that a peer may send: no byte beyond them is read, decoded values survive
+ * encoding and decoding, and no control character reaches the terminal.
  */
 #include "rdma-common.h"
 
@@ -11,7 +11,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
-/* As long as what anybody would want to see; the rest of long inputs shows nothing new. */
+/* Maximum bytes to escape: longer inputs find nothing new. */
 #define SHOWN 4096
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
@@ -43,7 +43,7 @@ static void try_message(const uint8_t *data, size_t size)
 	}
 	require(size == MESSAGE_SIZE);
 	encode_message(&message, wire);
-	/* what is reserved is 0, and any bit of a flag sets it; where fields are, wire-test says */
+	/* reserved bytes are 0, and any bit sets a flag; wire-test checks the offsets */
 	for (size_t i = 0; i < MESSAGE_SIZE; i++)
 		require(wire[i] == data[i] || wire[i] == 0 || (wire[i] == 1 && message.window.end));
 	require(decode_message(wire, sizeof(wire), &again));
@@ -83,7 +83,7 @@ static uint8_t hexadecimal(char digit)
 	return (uint8_t)(found - digits);
 }
 
-/* Checks that what was escaped can be got back: nothing is lost, and nothing can be mistaken. */
+/* Check that the escaped text has exactly one original, which is `data`. */
 static void require_original(const char *text, const uint8_t *data, size_t size)
 {
 	size_t done = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests' peers can be made to say wrong, tests/peer between hosts and the fake library's:
- * "FIELD=VALUE" is sent in place of what would be right; +VALUE is added to that.
+ * The wrong values that a test's peer can send (tests/peer, and the peer in the fake library).
+ * "FIELD=VALUE" replaces the correct value; "FIELD=+VALUE" is added to it.
  */
 #ifndef TESTS_PEER_DEVIATION_H
 #define TESTS_PEER_DEVIATION_H
@@ -14,7 +14,7 @@
 static const struct deviation_field {
 	const char *name;
 	enum message_type type;
-	size_t offset; /* of a number of 64 bits */
+	size_t offset; /* of a 64-bit number */
 } deviation_fields[] = {
 	{ "mr.address", MSG_MR, offsetof(struct message, value) },
 	{ "mr.produced", MSG_MR, offsetof(struct message, produced) },
@@ -28,7 +28,7 @@ static const struct deviation_field {
 	{ "window.consumed", MSG_WINDOW, offsetof(struct message, window.consumed) },
 };
 
-/* Puts the value in the field that `text` names, if the message has that. */
+/* Change the field that `text` names. Return false if the message does not have it. */
 static inline bool deviate(struct message *message, const char *text)
 {
 	size_t length = strcspn(text, "=");

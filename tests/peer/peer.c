@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * The other side of rdma-server or rdma-client for tests: like the tutorial's program or, with
- * --hello, like a program of this project, with exactly the faults of --at and --set. It shares
+ * The other side of rdma-server or rdma-client in tests. It behaves as the tutorial's program or,
+ * with --hello, as a program of this project, with exactly the faults of --at and --set. It shares
  * only the layout of messages and hellos with the programs under test.
  *
- * A session is a row of steps. All connections take a step before any takes the next one: so a
- * single thread can keep many of them open.
+ * A session is a sequence of steps. All connections take a step before any takes the next one, so
+ * that a single thread can serve many of them.
  */
 #include <err.h>
 #include <errno.h>
@@ -28,11 +28,11 @@
 
 /* SIGALRM ends the process after this time. */
 #define DEADLINE_SECONDS 600
-/* The most windows that --at STEP=flood sends. */
+/* Maximum number of windows that --at STEP=flood sends. */
 #define FLOOD_WINDOWS 1000
 /*
- * Each wait is a millisecond longer than the one before, up to this: 256 peers that poll each
- * millisecond would keep their host busy.
+ * Maximum milliseconds of a wait; each wait is a millisecond longer than the one before. If 256
+ * peers polled every millisecond, their host would be busy.
  */
 #define MAX_WAIT 20
 /* After this many waits, a quarter of a second, nudge the other side. */
@@ -101,19 +101,19 @@ struct session {
 	struct ibv_mr *control, *outgoing, *incoming;
 	uint64_t incoming_length;
 	unsigned int resolved;     /* 1: address resolved, 2: route resolved */
-	unsigned int established;  /* 0 or 1, as the counters below */
+	unsigned int established;  /* 0 or 1; counts, as the fields below */
 	unsigned int disconnected; /* the other side disconnected, or answered */
 	unsigned int received[4];  /* messages by type */
 	struct message messages[4];
-	struct window window;           /* the numbers last sent */
+	struct window window;           /* the last window that was sent */
 	unsigned int posted, completed; /* send work requests */
-	const char *over;               /* the reason why the session cannot go on; NULL: it can */
-	bool reported;                  /* reported on standard output */
+	const char *over; /* the reason why the session cannot continue; NULL: it can */
+	bool reported;    /* reported on standard output */
 };
 
 /* ---- Waiting ---- */
 
-/* Learn from the hello, if there is one, how many bytes the other side will send. */
+/* Set the number of bytes that the other side will send from its hello, if there is one. */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
 	struct hello hello;
@@ -126,7 +126,7 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 		printf("rejected for reason %u\n", hello.refusal);
 }
 
-/* A server has one session at a time, and rejects other clients. */
+/* Accept a connect request as the session of a server, or reject it if there is one already. */
 static void take_request(struct peer *peer, const struct rdma_cm_event *event)
 {
 	struct session *session = &peer->sessions[0];
@@ -192,7 +192,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	const uint8_t *slots = session->control->addr;
 	struct message message;
 
-	/* the cause is known, or will be; soft-iWARP uses two statuses for it */
+	/* the cause is known, or will be; soft-iWARP reports a flush with either status */
 	if (completion->status == IBV_WC_WR_FLUSH_ERR || completion->status == IBV_WC_LOC_QP_OP_ERR)
 		return;
 	if (completion->status != IBV_WC_SUCCESS) {
@@ -221,8 +221,8 @@ static void poll_completions(struct session *session)
 }
 
 /*
- * Handle all events and completions. Connection manager events first: messages sent before them
- * have arrived.
+ * Handle all events and completions. Handle connection manager events first: every message that was
+ * sent before such an event has arrived by then.
  */
 static void pump(struct session *session)
 {
@@ -234,9 +234,9 @@ static void pump(struct session *session)
 }
 
 /*
- * Over soft-iWARP in Linux a server's host may miss a message that the client sends just when its
- * request is accepted, until more arrives. The programs under test post an empty WRITE; so does
- * this.
+ * Post an empty WRITE. Over soft-iWARP in Linux a server's host may miss a message that the client
+ * sends just when its request is accepted, until more bytes arrive. The programs under test post an
+ * empty WRITE, too.
  */
 static void nudge(const struct session *session)
 {
@@ -245,7 +245,7 @@ static void nudge(const struct session *session)
 		rdma_post_writev(session->id, NULL, NULL, 0, 0, 0, 0);
 }
 
-/* Wait until `*counter` is at least `value`. Return false if the session ends before. */
+/* Wait until `*counter` is at least `value`. Return false if the session ends earlier. */
 static bool await(struct session *session, const unsigned int *counter, unsigned int value)
 {
 	struct pollfd ready = { .fd = session->peer->channel->fd, .events = POLLIN };
@@ -264,7 +264,7 @@ static bool await(struct session *session, const unsigned int *counter, unsigned
 	}
 }
 
-/* ---- Making and freeing ---- */
+/* ---- Setup and cleanup ---- */
 
 static struct ibv_mr *make_region(struct session *session, uint64_t size)
 {
@@ -290,7 +290,7 @@ static void free_region(struct ibv_mr *mr)
 	free(memory);
 }
 
-/* Create all that a connection needs before the other side can send. */
+/* Create everything that a connection needs before the other side can send. */
 static void prepare(struct session *session)
 {
 	const struct peer *peer = session->peer;
@@ -311,7 +311,7 @@ static void prepare(struct session *session)
 	snprintf(session->outgoing->addr, peer->length, "message from %s side",
 		 peer->hello ? "peer" : "legacy");
 	/*
-	 * the tutorial's program has one receive at a time, which over iWARP is not always enough
+	 * the tutorial's program posts one receive at a time, which is not always enough over iWARP
 	 */
 	for (uint64_t slot = 0; slot < (peer->hello || iwarp ? RECEIVES : 1); slot++)
 		post_receive(session, slot);
@@ -331,7 +331,7 @@ static void free_session(struct session *session)
 
 /* ---- Sending ---- */
 
-/* Count a work request that was posted with this result. */
+/* Count a work request that was posted, or failed with `error`. */
 static void count_posted(struct session *session, int error)
 {
 	if (error)
@@ -368,7 +368,7 @@ static void send_mr(struct session *session)
 {
 	const struct peer *peer = session->peer;
 	bool writing = peer->operation == OPERATION_WRITE;
-	/* the other side writes to, or reads from, the region that it may use */
+	/* the region that the other side may write to, or read from */
 	const struct ibv_mr *exposed = writing ? session->incoming : session->outgoing;
 	uint64_t produced = writing || !peer->hello ? 0 : exposed->length;
 	const struct message message = {
@@ -408,7 +408,7 @@ static void send_verdict(struct session *session)
 	send_message(session, &message);
 }
 
-/* Send a correct window at the time of the operation: then it could advance further. */
+/* Send a window that advances by a byte, which is correct during the operation. */
 static void send_window(struct session *session)
 {
 	struct message message = { .type = MSG_WINDOW };
@@ -456,8 +456,10 @@ static void open_connection(struct session *session,
 		.private_data_len = peer->hello ? HELLO_SIZE : 0,
 		.responder_resources = 1,
 		.initiator_depth = 1,
-		/* not 0, as in the tutorial: a lost packet ends the session then, and Soft-RoCE in
-		 * Linux 6.12 loses some */
+		/*
+		 * the tutorial's 0 ends the session after a lost packet; Soft-RoCE in Linux 6.12
+		 * loses some
+		 */
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
@@ -502,7 +504,7 @@ static void connect_session(struct session *session)
 		session->incoming = make_region(session, session->incoming_length);
 }
 
-/* The client's MSG_MR comes first. */
+/* Exchange MSG_MR, the client first. */
 static void exchange_regions(struct session *session)
 {
 	if (session->peer->role == ROLE_SERVER && !await(session, &session->received[MSG_MR], 1))
@@ -523,9 +525,9 @@ static void post_operation(struct session *session)
 }
 
 /*
- * Return true if the session ended because the other side has left after it had received
- * everything: the completions of the last messages may be missing then. A client leaves with a
- * verdict; of two tutorial programs that WRITE, the faster one leaves first, as here.
+ * Return true if the other side disconnected after it had received everything; the last completions
+ * may be missing then. A client disconnects after the verdict. If two tutorial programs WRITE, the
+ * faster one disconnects first, as here.
  */
 static bool has_all(const struct session *session)
 {
@@ -537,7 +539,7 @@ static bool has_all(const struct session *session)
 	       !strcmp(session->over, "disconnected") && all;
 }
 
-/* Wait for all completions, as long as the other side stays. */
+/* Wait for all completions, unless the other side disconnects. */
 static void await_completions(struct session *session)
 {
 	await(session, &session->completed, session->posted);
@@ -545,7 +547,7 @@ static void await_completions(struct session *session)
 		session->over = NULL;
 }
 
-/* The tutorial's program does not wait for its READ before it sends MSG_DONE. */
+/* Exchange MSG_DONE. The tutorial's program does not wait for its READ before it sends MSG_DONE. */
 static void exchange_done(struct session *session)
 {
 	if (session->peer->hello && !await(session, &session->completed, session->posted))
@@ -568,7 +570,7 @@ static void exchange_verdicts(struct session *session)
 		session->over = "bad verdict";
 }
 
-/* The tutorial's program disconnects in either role, one of this project as the client. */
+/* Disconnect: the tutorial's program in either role, a program of this project as the client. */
 static void disconnect(struct session *session)
 {
 	const struct peer *peer = session->peer;
@@ -617,8 +619,8 @@ static void leave(struct session *session)
 }
 
 /*
- * Wait until the other side's operation moves: its first byte has arrived, or it reports more bytes
- * as consumed, or the end.
+ * Wait until the other side's operation makes progress: its first byte has arrived, or it reports
+ * more consumed bytes, or the end.
  */
 static void await_flow(struct session *session)
 {
@@ -631,9 +633,7 @@ static void await_flow(struct session *session)
 	printf("flowing\n");
 }
 
-/*
- * Send windows one after the other, each moved by a byte, as long as the other side accepts them.
- */
+/* Send windows without a pause, each advanced by a byte, as long as the other side accepts them. */
 static void flood(struct session *session)
 {
 	unsigned int sent;
@@ -665,8 +665,8 @@ static void misbehave(struct session *session, const char *name)
 }
 
 /*
- * Take one step of a session, with its fault before it. The session may be over already: its events
- * are handled while another one waits, too.
+ * Take one step of a session, after its faults. The session may have ended earlier: its events are
+ * also handled while another session waits.
  */
 static void run_step(struct session *session, const struct deed *step)
 {

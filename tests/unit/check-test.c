@@ -16,9 +16,9 @@
 #define MTU  4096
 #define MBIT UINT64_C(1000000) /* bit/s */
 
-/* ---- Sessions that are scripted ---- */
+/* ---- Scripted sessions ---- */
 
-/* The measurements of a session. Bits of a set. */
+/* the measurements of a session: bits of a set */
 enum measured {
 	NOTHING = 0,
 	TO_SERVER = 1,
@@ -26,30 +26,33 @@ enum measured {
 	LATENCY = 4
 };
 
-/* One of them: which it has to be, and how it ends. Without bytes there is none. */
+/*
+ * A session of a script: the parameters that it must have, and how it ends. `size` 0 ends the
+ * script.
+ */
 struct turn {
-	uint64_t size;    /* expected size in bytes */
-	bool short_reply; /* of one byte back, */
-	bool other;       /* of the other operation than the first one, */
-	bool later;       /* and to begin after a pause */
-	bool absent;      /* it is not started */
+	uint64_t size;    /* bytes */
+	bool short_reply; /* the answer has one byte */
+	bool other;       /* the other operation than the first session's */
+	bool later;       /* begins after a pause */
+	bool absent;      /* the session cannot start */
 	enum status status;
 	bool connected;
 	bool gave_up; /* this side sent an early bad verdict */
 	enum local_stage local;
 	enum remote_stage remote;
-	enum status verdict; /* of the server */
+	enum status verdict; /* the server's verdict */
 	bool rejected;
 	enum hello_kind hello_kind;
 	enum refusal refusal;
 	enum measured measured;
-	uint64_t to_server, to_client; /* bit/s that come of that, in half a second */
+	uint64_t to_server, to_client; /* bit/s, from the bytes of half a second */
 	uint64_t errors_there;
-	uint16_t port;        /* TCP's; 0: it is not known */
+	uint16_t port;        /* TCP source port; 0: unknown */
 	int64_t milliseconds; /* duration, as the limits of a lossy path see it */
 };
 
-/* The connection stood. */
+/* A session that was connected and ends with this status, in these stages. */
 static struct turn ends(uint64_t size, enum status how, enum local_stage ours,
 			enum remote_stage theirs)
 {
@@ -68,7 +71,7 @@ static struct turn silent(uint64_t size, enum local_stage ours, enum remote_stag
 	return ends(size, STATUS_TIMED_OUT, ours, theirs);
 }
 
-/* The operation of this side does not end, and it sends an early bad verdict. */
+/* This side gives up: its operation does not end, and it sends an early bad verdict. */
 static struct turn gives_up(uint64_t size, enum remote_stage theirs)
 {
 	struct turn turn = silent(size, LOCAL_VERDICT_SENT, theirs);
@@ -82,13 +85,13 @@ static struct turn absent(uint64_t size)
 	return (struct turn){ .size = size, .absent = true };
 }
 
-/* The session after silence: one byte passes each way. */
+/* The session after a timeout: one byte passes each way. */
 static struct turn there(void)
 {
 	return ends(1, STATUS_SUCCESS, LOCAL_IDLE, REMOTE_SILENT);
 }
 
-/* The same size to the server, and one byte back. */
+/* A session with the same size to the server, and an answer of one byte. */
 static struct turn narrowed(uint64_t size, enum status how, enum local_stage ours,
 			    enum remote_stage theirs)
 {
@@ -98,7 +101,7 @@ static struct turn narrowed(uint64_t size, enum status how, enum local_stage our
 	return turn;
 }
 
-/* No connection came about. */
+/* A session without a connection. */
 static struct turn fails(uint64_t size, enum status how)
 {
 	return (struct turn){ .size = size, .status = how };
@@ -120,7 +123,7 @@ static struct turn refused(uint64_t size, enum refusal why)
 	return turn;
 }
 
-/* A session that measures, and ends so. */
+/* A session that measures this, and ends with this status. */
 static struct turn measures(uint64_t size, enum measured measured, enum status how)
 {
 	return (struct turn){
@@ -133,7 +136,9 @@ static struct turn measures(uint64_t size, enum measured measured, enum status h
 	};
 }
 
-/* A second of WRITEs to the server, and a byte back. Rates are in Mbit/s here and below. */
+/*
+ * A second of WRITEs to the server, with an answer of one byte. Rates are in Mbit/s here and below.
+ */
 static struct turn to_server(uint64_t rate)
 {
 	struct turn turn = measures(65536, TO_SERVER, STATUS_SUCCESS);
@@ -142,7 +147,7 @@ static struct turn to_server(uint64_t rate)
 	return turn;
 }
 
-/* A second of WRITEs from the server, for a byte. */
+/* A second of WRITEs from the server, for one byte. */
 static struct turn to_client(uint64_t rate)
 {
 	struct turn turn = measures(1, TO_CLIENT, STATUS_SUCCESS);
@@ -151,19 +156,19 @@ static struct turn to_client(uint64_t rate)
 	return turn;
 }
 
-/* READs of 8 bytes. */
+/* A session with READs of 8 bytes. */
 static struct turn reads(void)
 {
 	return measures(8, LATENCY, STATUS_SUCCESS);
 }
 
-/* One of several sessions at once, by its port. */
+/* One of several sessions at the same time, with its source port. */
 static struct turn port_verified(uint16_t port, enum status how)
 {
 	return (struct turn){ .size = 65536, .status = how, .connected = true, .port = port };
 }
 
-/* The same, after a pause. */
+/* The same session after a pause. */
 static struct turn port_later(uint16_t port)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -172,7 +177,7 @@ static struct turn port_later(uint16_t port)
 	return turn;
 }
 
-/* The same, measured both ways. */
+/* The same session, measured both ways. */
 static struct turn port_measured(uint16_t port, uint64_t rate, uint64_t back)
 {
 	struct turn turn = port_verified(port, STATUS_SUCCESS);
@@ -192,25 +197,25 @@ static struct turn port_failed(uint16_t port, enum status how)
 	return turn;
 }
 
-/* Properties of a path. Bits of a set. */
+/* the kind of a path: bits of a set */
 enum kind {
 	OVER_ROCE = 0,
 	OVER_IWARP = 1,
-	WRITES = 2,  /* the server does, not READs */
-	UNKNOWN = 4, /* the length of packets is, so that three sizes are tried */
-	RATED = 8,   /* the same, then it is measured for 2 s each way */
+	WRITES = 2,  /* the server's mode is WRITE, not READ */
+	UNKNOWN = 4, /* the packet length is unknown, so three sizes are tried */
+	RATED = 8,   /* the same, then rates are measured for 2 s each way */
 	OVER_INFINIBAND = 16,
 	OVER_ROCE_V1 = 32,
 };
 
-/* Sizes that pass before a script; 0 ends them. */
+/* The sizes that pass before a script; 0 ends them. */
 static const uint64_t no_size[] = { 0 };
 static const uint64_t one_byte[] = { 1, 0 };
 static const uint64_t up_to_1024[] = { 1, 1024, 0 };
 static const uint64_t below_a_packet[] = { 1, 1024, MTU - 1, 0 };
 static const uint64_t up_to_a_packet[] = { 1, 1024, MTU - 1, MTU, 0 };
 static const uint64_t beyond_a_packet[] = { 1, 1024, MTU - 1, MTU, MTU + 1, 0 };
-static const uint64_t all_sizes[] = { 1, 65536, 1048576, 0 }; /* of packets of unknown length */
+static const uint64_t all_sizes[] = { 1, 65536, 1048576, 0 }; /* for an unknown packet length */
 
 /* A path with packets of MTU bytes, examined with --json. */
 static struct {
@@ -219,25 +224,28 @@ static struct {
 	struct process process;
 	struct check check;
 	struct turn script[16];
-	const struct turn *turns;    /* the rest of it */
-	struct counters counters[4]; /* before a session is one of them, after it the next */
-	const char *row;             /* the findings that it is expected to have; "": no row */
-	const char *device;          /* of the server, */
+	const struct turn *turns;    /* the rest of the script */
+	struct counters counters[4]; /* a session takes the first (before) and the second (after) */
+	const char *row;             /* the expected findings; "": no row */
+	const char *device;          /* the server's device */
 	enum ibv_mtu mtu;
 	unsigned int reads;
-	int64_t exchange; /* milliseconds of a session that measures no rate */
+	int64_t exchange; /* milliseconds of a session without a rate */
 	bool lines;       /* the end is printed as a line, without --json */
 	char printed[256];
 } path;
 
 static struct addrinfo ipv4_address = { .ai_family = AF_INET };
 
-/* The least rate and the time are for what is measured: a size is tried once, however slowly. */
+/*
+ * Start a script. --min-rate and --duration only apply to measurements: a size is tried once, at
+ * any rate.
+ */
 static void start(unsigned int kind, const uint64_t *passed, const struct turn *turns)
 {
 	struct turn *turn;
 
-	json_object_put(path.check.findings.all); /* of the last one, if any */
+	json_object_put(path.check.findings.all); /* from the last script */
 	memset(&path, 0, sizeof(path));
 	path.options = default_options(ROLE_CLIENT);
 	path.options.address = "host";
@@ -269,7 +277,7 @@ static void start(unsigned int kind, const uint64_t *passed, const struct turn *
 	path.exchange = 10;
 }
 
-/* A session has to be one that measures this, or none: of a byte nothing is wanted. */
+/* Check that a session measures this and nothing else, without a minimum rate. */
 static void assert_measures(const struct probe *probe, enum measured measured)
 {
 	const struct options *session = &probe->session;
@@ -284,11 +292,14 @@ static void assert_measures(const struct probe *probe, enum measured measured)
 	assert_int_equal(session->minimum_rate, 0);
 }
 
-/* It has taken half a second until what was sent had arrived, though it completed at once. */
+/*
+ * Set the result of a measurement. The requests complete at once; the verdict arrives half a second
+ * after the start.
+ */
 static void measure(struct connection *connection, const struct turn *turn)
 {
 	static struct latency latency;
-	/* of three sizes the second one takes the least time */
+	/* the second one of three sizes takes the shortest time */
 	int64_t factor = turn->size == 1 ? 2 : turn->size < 1048576 ? 1 : 3;
 
 	connection->figures = (struct figures){ .started = 1000, .completed = 2000 };
@@ -357,10 +368,7 @@ static void run(struct probe *probe, UNUSED void *argument)
 		run_one(probe);
 }
 
-/*
- * Run the whole script and expect this status at its end. Keep the findings, and what is printed at
- * the end: the JSON object, or with path.lines the last line.
- */
+/* Run the whole script, discard the output, keep the findings, and check the status. */
 static void play(enum status expected)
 {
 	int output = memfd_create("output", MFD_CLOEXEC);
@@ -382,7 +390,7 @@ static void play(enum status expected)
 	path.check.findings.all = findings;
 }
 
-/* Return the value of a key; NULL: it is missing, or null. */
+/* Return the value of a key as text; NULL: absent, or null. */
 static const char *value_of(struct json_object *object, const char *key)
 {
 	return json_object_get_string(json_object_object_get(object, key));
@@ -393,7 +401,10 @@ static struct json_object *findings_of(const char *step)
 	return json_object_object_get(path.check.findings.all, step);
 }
 
-/* All of a step, each as "status: text", with " -> advice" if there is any, and " | " between. */
+/*
+ * Check the findings of a step: each one is "status: text" or "status: text -> advice", joined by
+ * " | ".
+ */
 static void expect(const char *step, const char *pattern)
 {
 	struct json_object *all = findings_of(step);
@@ -410,7 +421,7 @@ static void expect(const char *step, const char *pattern)
 		fail_msg("'%s' is not '%s'", text, pattern);
 }
 
-/* Return the printed value of a key of the last one; NULL: null. */
+/* Check the value of another key of the last finding, as text; NULL: null. */
 static void expect_key(const char *step, const char *key, const char *expected)
 {
 	struct json_object *all = findings_of(step);
@@ -421,7 +432,7 @@ static void expect_key(const char *step, const char *key, const char *expected)
 		fail_msg("%s is '%s', not '%s'", key, value, expected);
 }
 
-/* Return formatted text, which stays until the program ends, so that tables may hold it. */
+/* Return formatted text, which stays valid until the program ends, so that tables may hold it. */
 __attribute__((format(printf, 1, 2))) static const char *text_of(const char *format, ...)
 {
 	static char texts[1 << 16];
@@ -438,7 +449,7 @@ __attribute__((format(printf, 1, 2))) static const char *text_of(const char *for
 	return text;
 }
 
-/* A script, how it ends, and what is found in a step, as expect() has it. */
+/* A script, its status, and the findings of a step, as in expect(). */
 struct example {
 	unsigned int kind;
 	const uint64_t *passed;
@@ -465,7 +476,7 @@ static void examine(const char *step, const struct example *examples, size_t cou
 	}
 }
 
-/* ---- What they show ---- */
+/* ---- The conclusions ---- */
 
 static const enum status GOOD = STATUS_SUCCESS;
 static const enum status LOST = STATUS_PEER_LOST;
@@ -480,7 +491,7 @@ static const char all_verified[] =
 	"*ok: 1048576 bytes: client to server verified, server to client verified";
 
 /* clang-format off */
-TEST(every_size_is_tried_around_the_length_of_a_packet)
+TEST(sizes_around_the_packet_length_are_tried)
 {
 	const struct example examples[] = {
 		{ OVER_ROCE, up_to_a_packet, { passes(MTU + 1), passes(65536), passes(1048576) }, GOOD,
@@ -541,7 +552,7 @@ static const char of_the_subnet[] =
 static const char one_at_least[] =
 	" -> packets above 1 bytes vanish in one direction at least, at 1024 at the latest: *";
 
-/* The connection is lost before a direction has arrived, or, in one(), after one has. */
+/* The connection is lost before any payload has arrived; in one(), after one direction's has. */
 static struct turn neither(void)
 {
 	return ends(1024, LOST, POSTED, REMOTE_MR);
@@ -554,11 +565,11 @@ static struct turn one(void)
 
 /* clang-format off */
 
-/* How a size ends that does not pass in both directions, and what is concluded from that. */
+/* A size that does not pass in both directions, and the advice. */
 TEST(failed_size_is_explained)
 {
 	const struct example examples[] = {
-		/* one direction arrived: it is the other */
+		/* one direction has arrived: the other one is blamed */
 		{ WRITES, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		{ WRITES, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
@@ -567,7 +578,7 @@ TEST(failed_size_is_explained)
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, POSTED, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
-		/* none did: another session tells */
+		/* neither has arrived: the next session decides */
 		{ WRITES, one_byte, { neither(), there(), narrowed(1024, GOOD, DONE, REMOTE_VERDICT) }, LOST,
 		  .found = ended("verified", "failed", LOST, " -> packets above 1 bytes vanish from server to client, at 1024 *") },
 		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
@@ -575,7 +586,7 @@ TEST(failed_size_is_explained)
 		/* RoCE v1 has a header of 40 bytes in place of IPv4's and UDP's */
 		{ OVER_ROCE_V1, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> packets above 1024 bytes vanish *'ping -M do -s 4140'*") },
-		/* over iWARP its completion says only that TCP has it */
+		/* over iWARP a completion only means that TCP accepted the bytes */
 		{ WRITES | OVER_IWARP, one_byte, { neither(), there(), narrowed(1024, SILENCE, DONE, REMOTE_MR) }, LOST,
 		  .found = ended("failed", "not known", LOST, " -> *'ping -M do -s 1024'*") },
 		{ WRITES, one_byte, { neither(), there(), narrowed(1024, SILENCE, POSTED, REMOTE_MR) }, LOST,
@@ -588,10 +599,10 @@ TEST(failed_size_is_explained)
 		  .found = ended("not known", "not known", LOST, "") },
 		{ WRITES, one_byte, { neither(), there(), { 1024, .short_reply = true, .absent = true } }, LOST,
 		  .found = ended("not known", "not known", LOST, "") },
-		/* a server that refuses is there */
+		/* a server that refuses is still there */
 		{ WRITES, one_byte, { silent(1024, DONE, REMOTE_MR), refused(1, REFUSAL_LENGTH) }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, " -> packets above 1 bytes vanish from server to client, *") },
-		/* of one that is gone no size is blamed, even if one direction arrived */
+		/* if the server has gone, no size is blamed, even after one direction */
 		{ OVER_ROCE, one_byte, { neither(), fails(1, REFUSAL) }, LOST,
 		  .found = ended("not known", "not known", LOST, gone(REFUSAL)) },
 		{ OVER_ROCE, one_byte, { one(), fails(1, REFUSAL) }, LOST,
@@ -602,13 +613,13 @@ TEST(failed_size_is_explained)
 		  .found = ended("arrived", "not known", LOST, gone(SILENCE)) },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STATUS_UNRESOLVED) }, LOST,
 		  .found = ended("arrived", "not known", LOST, gone(STATUS_UNRESOLVED)) },
-		/* a failure of this host says nothing about the server */
+		/* a failure of this host does not blame the server */
 		{ OVER_ROCE, one_byte, { one(), fails(1, BROKEN) }, LOST,
 		  .found = ended("arrived", "not known", LOST, "") },
 		{ OVER_ROCE, one_byte, { one(), fails(1, STOPPED) }, STOPPED,
 		  .found = ended("arrived", "not known", STOPPED, "") },
 		{ OVER_ROCE, one_byte, { one(), absent(1) }, LOST, .found = ended("arrived", "not known", LOST, "") },
-		/* what to change depends on what had passed */
+		/* the advice depends on the sizes that have passed */
 		{ OVER_ROCE, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
 		  .found = ended("not known", "not known", SILENCE, no_byte("let the firewalls pass UDP port 4791 whatever the other port is")) },
 		{ OVER_ROCE_V1, no_size, { silent(1, POSTED, REMOTE_MR) }, SILENCE,
@@ -619,21 +630,21 @@ TEST(failed_size_is_explained)
 		  .found = ended("not known", "not known", SILENCE, of_the_subnet) },
 		{ OVER_INFINIBAND, up_to_1024, { silent(MTU - 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, " -> the connection is established, but packets are lost from client to server: *") },
-		/* a packet of 4096 bytes was verified: 4097 travel as that, and one byte */
+		/* a packet of 4096 bytes has passed: 4097 bytes need the same, and one byte */
 		{ OVER_ROCE, below_a_packet, { silent(MTU, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, vanish("client", "server", 4095, 4096)) },
 		{ OVER_ROCE, up_to_a_packet, { silent(MTU + 1, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, many) },
 		{ OVER_ROCE, beyond_a_packet, { silent(65536, DONE, REMOTE_MR), there() }, SILENCE,
 		  .found = ended("failed", "arrived", SILENCE, many) },
-		/* all has arrived: packets are not to blame */
+		/* everything has arrived: packets are not blamed */
 		{ OVER_ROCE, up_to_1024, { gives_up(MTU - 1, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "failed", SILENCE, vanish("server", "client", 1024, 4095)) },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, LOCAL_VERDICT_SENT, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "verified", SILENCE, "") },
 		{ OVER_ROCE, up_to_1024, { silent(MTU - 1, DONE, REMOTE_DONE), there() }, SILENCE,
 		  .found = ended("arrived", "arrived", SILENCE, "") },
-		/* no silence, but contents that are wrong, in one direction */
+		/* no timeout, but wrong contents in one direction */
 		{ OVER_ROCE, one_byte, { { 1024, .status = STATUS_CONTENTS_WRONG, .connected = true, .local = LOCAL_VERDICT_SENT,
 					    .remote = REMOTE_VERDICT, .verdict = STATUS_CONTENTS_WRONG } }, STATUS_CONTENTS_WRONG,
 		  .found = ended("arrived", "verified", STATUS_CONTENTS_WRONG, "") },
@@ -647,7 +658,7 @@ TEST(failed_size_is_explained)
 
 /* clang-format on */
 
-/* Return the finding about the server where a size finds no session, with its advice. */
+/* Return the finding about the server when a size gets no session, with its advice. */
 static const char *no_session(unsigned int size, enum status cause, const char *advice)
 {
 	return text_of("%sfailed: peer: with %u byte%s: cause %d%s", size == 1 ? "" : "ok: * | ",
@@ -666,7 +677,7 @@ static const char subnet_silent[] = " -> the RDMA connection manager there does 
 
 /* clang-format off */
 
-/* No session came about: what is reported of the server. */
+/* Sessions without a connection, and the finding about the server. */
 TEST(refused_connection_is_explained)
 {
 	const struct example examples[] = {
@@ -686,21 +697,21 @@ TEST(refused_connection_is_explained)
 		{ OVER_ROCE, up_to_1024, { fails(MTU - 1, REFUSAL) }, REFUSAL, .found = no_session(4095, REFUSAL, "") },
 		{ OVER_IWARP, up_to_1024, { fails(MTU + 1, LOST) }, LOST,
 		  .found = no_session(4097, LOST, ended_since) },
-		/* the mode of the server is taken from its rejection, once; and tried out where that gives no reason */
+		/* the rejection gives the mode, once; without a reason try the other mode */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_OPERATION), { 1, .other = true, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_CURRENT,
 								   .refusal = REFUSAL_OPERATION } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { reset(1), { 1, .other = true, .status = REFUSAL, .rejected = true } }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { reset(1024) }, REFUSAL, .found = no_session(1024, REFUSAL, one_off) },
-		/* what the server refuses is not repeated */
+		/* a refusal is not tried again */
 		{ OVER_ROCE, one_byte, { refused(1024, REFUSAL_LENGTH) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { refused(1024, (enum refusal)200) }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
 		{ OVER_ROCE, one_byte, { { 1024, .status = REFUSAL, .rejected = true, .hello_kind = HELLO_OTHER_VERSION } }, REFUSAL,
 		  .found = no_session(1024, REFUSAL, "") },
-		/* unless it may accept soon: of these it is out in a moment as well */
+		/* nor are these: the server would lack the same resource again */
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_MEMORY) }, REFUSAL,
 		  .found = no_session(1, REFUSAL, "") },
 		{ OVER_ROCE, no_size, { refused(1, REFUSAL_STORAGE) }, REFUSAL,
@@ -715,7 +726,10 @@ TEST(refused_connection_is_explained)
 }
 /* clang-format on */
 
-/* A session ends a little later there than here. Over iWARP the reason may be lost. */
+/*
+ * A session ends a little later at the server than at the client. Over iWARP the reason may be
+ * lost.
+ */
 TEST(busy_server_is_tried_again_until_the_timeout)
 {
 	const struct turn busy[] = {
@@ -742,7 +756,7 @@ TEST(busy_server_is_tried_again_until_the_timeout)
 	}
 }
 
-/* The hello of a server, and its address; packets have `own` bytes. */
+/* The server's hello and address; packets of this host have `own` bytes. */
 TEST(a_server_whose_mtu_differs_is_reported_with_both)
 {
 	static const struct {
@@ -750,7 +764,7 @@ TEST(a_server_whose_mtu_differs_is_reported_with_both)
 		unsigned int own;
 		enum ibv_mtu mtu;
 		const char *gid, *device, *found;
-		uint64_t next; /* size that is tried */
+		uint64_t next; /* the next size */
 	} cases[] = {
 		/* clang-format off */
 		{ OVER_ROCE, MTU, IBV_MTU_4096, "::1", "rdma0", ", device rdma0, GID ::1, MTU of its port 4096 bytes", 1024 },
@@ -805,14 +819,14 @@ static const char *found_below(const char *rates, const char *direction)
 }
 
 /* clang-format off */
-TEST(slow_direction_is_measured_twice)
+TEST(a_slow_direction_is_measured_twice)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("300", "300")) },
 		{ RATED, all_sizes, { to_server(299), to_client(100), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("299", "100")) },
-		/* twice is reported; once is not, and the second measurement counts */
+		/* a direction is slow if two measurements agree; otherwise the second one counts */
 		{ RATED, all_sizes, { to_server(300), to_client(100), to_server(400), to_client(100), reads() }, GOOD,
 		  .found = found_slow(rates("400", "100"), "server to client", "4.0") },
 		{ RATED, all_sizes, { to_server(100), to_client(300), to_server(100), to_client(350), reads() }, GOOD,
@@ -823,7 +837,7 @@ TEST(slow_direction_is_measured_twice)
 		  .found = "failed: client to server 100 Mbit/s, server to client 0 bit/s -> server to client is *" },
 		{ RATED, all_sizes, { to_server(0), to_client(0), reads() }, GOOD,
 		  .found = "ok: client to server 0 bit/s, server to client 0 bit/s" },
-		/* so is a rate below the least that is wanted, of either direction */
+		/* a rate below --min-rate is measured twice, too, in either direction */
 		{ RATED, all_sizes, { to_server(200), to_client(200), reads() }, GOOD,
 		  .found = text_of("ok: %s", rates("200", "200")), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(200), to_client(200), reads() }, GOOD,
@@ -832,7 +846,7 @@ TEST(slow_direction_is_measured_twice)
 		  .found = found_below(rates("199", "200"), "client to server"), .minimum_rate = 200 * MBIT },
 		{ RATED, all_sizes, { to_server(200), to_client(199), to_server(200), to_client(199), reads() }, STATUS_TOO_SLOW,
 		  .found = found_below(rates("200", "199"), "server to client"), .minimum_rate = 200 * MBIT },
-		/* there may be no link, or one whose rate is not known */
+		/* the device may have no link, or one of an unknown rate */
 		{ RATED, all_sizes, { to_server(300), to_client(300), reads() }, GOOD,
 		  .found = text_of("ok: %s; a software device has no link rate to compare with", rates("300", "300")),
 		  .is_software = true },
@@ -849,19 +863,19 @@ TEST(slow_direction_is_measured_twice)
 	expect_key("rate", "link_bits_per_second", NULL);
 }
 
-TEST(failed_measurement_decides_the_result)
+TEST(a_failed_measurement_determines_the_status)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .status = LOST, .connected = true } }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* or its session cannot be started */
+		/* a session that cannot start */
 		{ RATED, all_sizes, { { 65536, .short_reply = true, .other = true, .measured = TO_SERVER, .absent = true } }, BROKEN,
 		  .found = "" },
 		{ RATED, all_sizes, { to_server(1), measures(1, TO_CLIENT, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6" },
 		{ RATED, all_sizes, { to_server(1), to_client(1), measures(8, LATENCY, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6" },
-		/* and of more weight than a rate too low before it, with which the contents are right */
+		/* a failure outranks a rate that is too low, with right contents */
 		{ RATED, all_sizes, { to_server(199), to_client(200), to_server(199), to_client(200), measures(8, LATENCY, LOST) }, LOST,
 		  .found = "failed: not measured: cause 6", .minimum_rate = 200 * MBIT },
 	};
@@ -871,7 +885,7 @@ TEST(failed_measurement_decides_the_result)
 }
 /* clang-format on */
 
-/* Measure fewer if an exchange takes long. */
+/* There are fewer READs if an exchange takes long. */
 TEST(latency_is_that_of_reads_of_8_bytes)
 {
 	static const struct {
@@ -887,7 +901,7 @@ TEST(latency_is_that_of_reads_of_8_bytes)
 		play(GOOD);
 		expect("latency",
 		       "ok: a READ of 8 bytes takes 2.00 us (median), 64.00 us (99th percentile of 1000)");
-		expect_key("latency", "p50_us", "2.004"); /* as near as its buckets are */
+		expect_key("latency", "p50_us", "2.004"); /* the resolution of the buckets */
 		expect_key("latency", "p99_us", "64");
 	}
 }
@@ -914,7 +928,7 @@ static const char *slower(const char *rates)
 }
 
 /* clang-format off */
-TEST(failed_and_slow_sessions_are_named_by_their_ports)
+TEST(failed_and_slow_sessions_are_reported_with_their_ports)
 {
 	const struct example examples[] = {
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
@@ -927,19 +941,19 @@ TEST(failed_and_slow_sessions_are_named_by_their_ports)
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(), port_measured(5, 300, 300), port_measured(6, 300, 99) }, GOOD,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: %s", slower(rates("300", "99"))),
 		  .connections = 2 },
-		/* of what has failed there is no rate */
+		/* a failed session has no rate */
 		{ RATED, all_sizes, { to_server(1), to_client(1), reads(),
 			   port_measured(5, 300, 300), port_failed(6, LOST), port_failed(7, SILENCE), port_measured(8, 99, 99) }, LOST,
 		  .found = text_of("ok: source port 5: * | failed: source port 6: cause 6 -> %s | failed: source port 7: cause 5 -> * | "
 				   "failed: source port 8: *", several_paths),
 		  .connections = 4 },
-		/* nor without measuring */
+		/* without a duration nothing is measured */
 		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(6, BROKEN) }, BROKEN,
 		  .found = "ok: source port 5: verified in both directions | failed: source port 6: cause 1",
 		  .connections = 2 },
 		{ UNKNOWN, all_sizes, { port_verified(5, GOOD), port_verified(0, GOOD) }, GOOD,
 		  .found = "ok: * | ok: source port not known: verified in both directions", .connections = 2 },
-		/* all sessions are tried again with a busy server */
+		/* a busy server is tried again, with all sessions */
 		{ UNKNOWN, all_sizes, { refused(65536, REFUSAL_SESSIONS), port_verified(6, GOOD), port_later(5), port_later(6) }, GOOD,
 		  .found = "ok: source port 5: * | ok: source port 6: *", .connections = 2 },
 	};
@@ -949,16 +963,16 @@ TEST(failed_and_slow_sessions_are_named_by_their_ports)
 }
 /* clang-format on */
 
-/* ---- All of it ---- */
+/* ---- Whole runs ---- */
 
-/* The counts of both ports in all sessions; the server's are summed, and only printed. */
+/* Errors of both ports in all sessions. The server's are added up and printed only. */
 TEST(errors_of_both_hosts_are_reported)
 {
 	static const struct {
 		bool before, after;   /* the port has counters */
-		uint64_t first, last; /* by how much two of them grow in each session */
+		uint64_t first, last; /* growth of two counters in each session */
 		uint64_t waits;
-		uint64_t there[2]; /* one more than there are; 0: it does not say */
+		uint64_t there[2]; /* the server's errors plus one; 0: not reported */
 		const char *found, *sum;
 	} cases[] = {
 		/* clang-format off */
@@ -1161,12 +1175,12 @@ TEST(a_lossy_path_gets_no_more_sessions_after_a_time)
 	}
 }
 
-TEST(first_failure_decides_the_result_unless_a_signal_arrives)
+TEST(the_first_failure_determines_the_status_unless_a_signal_does)
 {
 	const struct {
 		struct turn turns[4];
 		int signal_number;
-		const char *failure; /* of the process */
+		const char *failure; /* failure of the process */
 		enum status status;
 		const char *number, *error;
 	} cases[] = {
@@ -1174,9 +1188,9 @@ TEST(first_failure_decides_the_result_unless_a_signal_arrives)
 		{ { silent(1, POSTED, REMOTE_MR) }, 0, "", SILENCE, "5", "cause 5" },
 		{ { silent(1, POSTED, REMOTE_MR) }, 15, "", STOPPED, "143", "cause 5" },
 		{ { absent(1) }, 0, "no memory", BROKEN, "1", "no memory" },
-		/* whether the server was still there could not be asked */
+		/* no session can find out if the server is still there */
 		{ { passes(1), neither(), absent(1) }, 0, "", LOST, "6", "cause 6" },
-		/* when all was verified but for what comes next */
+		/* verified until a signal arrives */
 		{ { passes(1), absent(1024) }, 2, "", STOPPED, "130", "interrupted before the session was complete" },
 		/* clang-format on */
 	};
@@ -1191,7 +1205,7 @@ TEST(first_failure_decides_the_result_unless_a_signal_arrives)
 	}
 }
 
-/* A connection manager that finds a route by that device to each address. */
+/* A fake of the connection manager, which finds a route over the device to each address. */
 static struct ibv_sa_path_rec route = { .mtu = IBV_MTU_4096 };
 static struct rdma_cm_id identifier = { .verbs = &verbs,
 					.route = { .path_rec = &route, .num_paths = 1 } };
@@ -1225,7 +1239,10 @@ struct ibv_pd *ibv_alloc_pd(UNUSED struct ibv_context *context)
 	return NULL;
 }
 
-/* Errors counted at an address that does not answer are not those of the next; nor is its mode. */
+/*
+ * Errors that are counted while an address does not answer do not count for the next one. Neither
+ * does the server's mode.
+ */
 TEST(next_address_is_checked_from_the_beginning)
 {
 	const struct turn turns[] = {
@@ -1247,9 +1264,9 @@ TEST(next_address_is_checked_from_the_beginning)
 		path.counters[i] = (struct counters){ .any = true, .values = { i > 1 ? 2 : 0 } };
 	play(BROKEN);
 	assert_null(path.check.path.untried);
-	assert_false(path.check.path.infiniband); /* the next one is iWARP's */
+	assert_false(path.check.path.infiniband); /* the next one is an iWARP device */
 	expect("counters", "ok: *");
-	/* unless a server of this project answered */
+	/* after an answer of a server of this project the next address is not tried */
 	start(OVER_IWARP, no_size, refusals);
 	path.check.path.untried = &next;
 	play(REFUSAL);

@@ -15,9 +15,10 @@
  * - acknowledgements are lost only when there is a fault;
  * - soft-iWARP never completes a READ that is outstanding when the connection ends.
  *
- * And of the rest of the program:
- * - a worker may fail at any time until the incoming payload is checked: EVENT_GAVE_UP; two may;
- * - a source ends sooner or later, so MSG_DONE is due at any time from when done_follows_at_once()
+ * It assumes this of the rest of the program:
+ * - a worker may fail at any time until the incoming payload is verified (EVENT_GAVE_UP); so may a
+ *   second one;
+ * - a source ends sooner or later, so MSG_DONE is due at any time once done_follows_at_once()
  *   allows it.
  *
  * It also runs with broken state machines, to show that it finds violations. protocol-test.c proves
@@ -28,7 +29,7 @@
 #include "unit.h"
 #include "protocol-bytes.h"
 
-/* ---- The world: both sides and what is between them ---- */
+/* ---- The world: both sides, and everything between them ---- */
 
 /* The work requests of a side, in the order of posting. */
 enum request {
@@ -39,15 +40,15 @@ enum request {
 	REQUESTS
 };
 
-/* The fate of a work request. Bits of a set. */
+/* the progress of a work request: bits of a set */
 enum fate {
 	FATE_POSTED = 1 << 0,
-	FATE_EXECUTED = 1 << 1, /* message delivered, payload where it belongs */
+	FATE_EXECUTED = 1 << 1, /* message delivered, or payload at its destination */
 	FATE_RETURNED = 1 << 2, /* its completion was handled */
 	FATE_DEAD = 1 << 3,     /* will never be executed */
 };
 
-/* The news that the connection has ended, on its way to a side. Only ever goes up. */
+/* The notification that the connection has ended, on its way to a side. The value only grows. */
 enum notice {
 	NOTICE_NONE,
 	NOTICE_COMING,
@@ -55,93 +56,93 @@ enum notice {
 	NOTICE_HANDLED,
 };
 
-/* ACTION_DISCONNECT is for the main thread, which does it later. Only ever goes up. */
+/* ACTION_DISCONNECT, which the main thread performs later. The value only grows. */
 enum disconnection {
 	DISCONNECTION_NONE,
 	DISCONNECTION_ASKED,
 	DISCONNECTION_DONE,
 };
 
-/* How a side gave up. */
+/* the time and effect of EVENT_GAVE_UP at a side */
 enum giving_up {
 	GIVING_UP_NONE,
-	GIVING_UP_LATE,    /* it was closing already */
-	GIVING_UP_UNHEARD, /* no verdict can say it: the tutorial's program, a client connecting */
+	GIVING_UP_LATE,    /* the side was already closing */
+	GIVING_UP_UNHEARD, /* no verdict can report it: tutorial's program, or still connecting */
 	GIVING_UP_HEARD,
 };
 
 /* One side, in bytes, so that worlds can be compared. */
 struct side {
-	/* of the tutorial's program: `local` counts completions, `remote` messages */
+	/* for the tutorial's program, `local` counts completions and `remote` messages */
 	struct protocol_bytes protocol;
-	/* its work requests and what is under way to it */
+	/* its work requests, and everything on its way to it */
 	uint8_t requests[REQUESTS]; /* enum fate */
-	uint8_t received;           /* messages of the peer's that were handled */
+	uint8_t received;           /* number of the peer's messages that were handled */
 	uint8_t established;        /* EVENT_ESTABLISHED was handled */
 	uint8_t notice;             /* enum notice */
 	uint8_t disconnection;      /* enum disconnection */
 	uint8_t broken;             /* the queue pair is in the error state */
-	uint8_t receives_returned;  /* flushed */
+	uint8_t receives_returned;  /* the receives were flushed */
 	uint8_t verified;           /* EVENT_VERIFIED was handled */
 	uint8_t giving_up;          /* enum giving_up */
 };
 
 struct world {
-	struct side sides[2]; /* by enum role */
-	uint8_t lost;         /* the network is gone */
-	uint8_t faults; /* that happened on the way here, a premature deadline and a signal too */
-	uint8_t worker_failures; /* EVENT_GAVE_UP, of either side: no fault */
+	struct side sides[2];    /* by enum role */
+	uint8_t lost;            /* the network has failed */
+	uint8_t faults;          /* faults so far, with premature deadlines and signals */
+	uint8_t worker_failures; /* number of EVENT_GAVE_UP of both sides; no faults */
 };
 
 /* clang-format off */
 
-/* How the state machine at both sides is broken: broken[] says it. */
+/* Mistakes of the state machine at both sides; broken[] describes each. */
 enum fault {
 	FAULT_NONE, FAULT_DONE_WITH_READ, FAULT_IMPATIENT_CLIENT, FAULT_DISCONNECTS_DONE, FAULT_HOPES,
 	FAULT_WAITS_FOR_NOTHING, FAULT_NEVER_DISCONNECTS, FAULT_NO_DEADLINE,
-	/* ways of giving up */
+	/* mistakes in giving up */
 	FAULT_IGNORES, FAULT_FORGIVES, FAULT_WITHOUT_A_WORD, FAULT_TWICE,
 };
 
 #define VIOLATIONS(violation) \
 	violation(VIOLATION_NONE, "none") \
-	violation(VIOLATION_STUCK, "stuck without a fault: only a deadline would help") \
-	violation(VIOLATION_ENDLESS, "something happened, and nothing came nearer to the end") \
-	violation(VIOLATION_FALSE_SUCCESS, "success claimed for payload that is wrong or missing") \
-	violation(VIOLATION_FALSE_FAILURE, "no fault, but not the outcome that it ought to be") \
-	violation(VIOLATION_DISCONNECTED_EARLY, "disconnected while the peer's operation was under way") \
-	violation(VIOLATION_DONE_EARLY, "MSG_DONE arrived before the operation was done")
+	violation(VIOLATION_STUCK, "stuck without a fault: only a deadline ends the session") \
+	violation(VIOLATION_ENDLESS, "an event made no progress towards the end") \
+	violation(VIOLATION_FALSE_SUCCESS, "success is reported for a wrong or missing payload") \
+	violation(VIOLATION_FALSE_FAILURE, "the outcome is wrong, without a fault") \
+	violation(VIOLATION_DISCONNECTED_EARLY, "disconnected while the peer was operating") \
+	violation(VIOLATION_DONE_EARLY, "MSG_DONE arrived before the end of the operation")
 #define NAME(name, text) name,
 #define TEXT(name, text) text,
 
 enum violation { VIOLATIONS(NAME) };
 static const char *const violation_names[] = { VIOLATIONS(TEXT) };
 
-/* The step between two worlds, and what `detail` is. */
+/* The events that lead from one world to the next one, and the meaning of `detail`. */
 #define OCCURRENCES(occurrence) \
 	occurrence(OCCURRENCE_START, "starts") \
-	occurrence(OCCURRENCE_EVENT, "gets")                                    /* the event's type */ \
-	occurrence(OCCURRENCE_EXECUTED, "has its request executed:")            /* work request */ \
+	occurrence(OCCURRENCE_EVENT, "gets")                                            /* the event's type */ \
+	occurrence(OCCURRENCE_EXECUTED, "has its request executed:")                    /* work request */ \
 	occurrence(OCCURRENCE_COMPLETED, "gets the completion of its operation") \
 	occurrence(OCCURRENCE_DISCONNECT, "disconnects, in its main thread") \
-	occurrence(OCCURRENCE_FLUSH, "has an adapter that learns of the end")   /* before the program does */ \
-	occurrence(OCCURRENCE_LOSS, "loses the network, which is noticed by")   /* bits of the sides */
+	occurrence(OCCURRENCE_FLUSH, "has its queue pair flushed by the disconnect")    /* before the program is notified */ \
+	occurrence(OCCURRENCE_LOSS, "loses the network; notified:")                     /* the notified sides: bits of a set */
 
 enum occurrence { OCCURRENCES(NAME) };
 static const char *const occurrence_names[] = { OCCURRENCES(TEXT) };
 
 /* clang-format on */
 
-/* The part that does not change during an exploration. */
+/* The settings of an exploration. */
 struct setting {
 	enum fault fault;
 	enum operation operation;
-	bool completes_early;   /* both adapters, as soft-iWARP */
-	bool flushes_at_notice; /* the adapter flushes before the program disconnects too */
-	bool refuses;           /* and refuses what is posted from then on, as cxgb4 does */
+	bool completes_early;   /* both adapters complete early, as soft-iWARP */
+	bool flushes_at_notice; /* the adapter also flushes before the program disconnects */
+	bool refuses;           /* and rejects requests from then on, as cxgb4 does */
 	bool one_way;           /* the server does not operate */
-	bool tutorial[2];       /* this side is the well-known tutorial's program */
-	bool corrupted[2];      /* what this side sends, if it does, is damaged on the way */
+	bool tutorial[2];       /* this side is the tutorial's program */
+	bool corrupted[2]; /* the payload that this side sends, if any, is damaged on the way */
 };
 
 struct label {
@@ -153,7 +154,7 @@ struct label {
 
 #include "explorer.h"
 
-/* Both sides are ours. */
+/* Return true if both sides are programs of this project. */
 static bool verifying(void)
 {
 	return !setting.tutorial[ROLE_CLIENT] && !setting.tutorial[ROLE_SERVER];
@@ -169,7 +170,7 @@ static bool operates(enum role role)
 	return role == ROLE_CLIENT || !setting.one_way;
 }
 
-/* The side that moves the payload that `role` sends. */
+/* Return the side that operates on the payload that `role` sends. */
 static enum role active_side(enum role role)
 {
 	return setting.operation == OPERATION_WRITE ? role : (enum role) !role;
@@ -181,8 +182,8 @@ static bool side_sends_payload(enum role role)
 }
 
 /*
- * Faults in one run, wherever they hit; deadlines that pass because nothing else moves are not
- * counted. Two of them where worlds are few, and in one setting where there are many.
+ * Return the maximum number of faults in a run. A deadline that passes because nothing else can
+ * happen does not count. The number is 2 for the settings with few worlds.
  */
 static unsigned int fault_limit(void)
 {
@@ -192,8 +193,8 @@ static unsigned int fault_limit(void)
 }
 
 /*
- * Workers that fail in one run: both of one side, or one of each. With faults as well, the sum is
- * bounded by the number of faults.
+ * Maximum number of failing workers in a run: both of one side, or one of each. With faults, the
+ * sum is limited to the number of faults.
  */
 #define WORKER_FAILURES 2
 
@@ -212,9 +213,9 @@ static void print_setting(void)
 		      programs[setting.tutorial[ROLE_SERVER]],
 		      setting.corrupted[ROLE_SERVER] ? " (its payload gets damaged)" : "",
 		      setting.completes_early ? "soft-iWARP" : "other adapters",
-		      setting.refuses             ? "posts refused from the peer's disconnect on"
+		      setting.refuses             ? "posts rejected after the peer's disconnect"
 		      : setting.flushes_at_notice ? "flush at the peer's disconnect"
-						  : "flush at the own disconnect");
+						  : "flush at this side's disconnect");
 }
 
 static void print_side(const struct side *side, enum role role)
@@ -237,7 +238,7 @@ static void print_side(const struct side *side, enum role role)
 static void print_node(const struct node *node)
 {
 	static const char *const requests[] = { "MSG_MR", "operation", "MSG_DONE", "MSG_VERDICT" };
-	static const char *const noticing[] = { "nobody", "the client", "the server", "both" };
+	static const char *const noticing[] = { "neither", "the client", "the server", "both" };
 	const struct label *label = &node->label;
 	const char *what = "";
 
@@ -253,9 +254,9 @@ static void print_node(const struct node *node)
 		print_side(&node->world.sides[role], role);
 }
 
-#define FINISHED_DISTANCE 100 /* more than the rest can add up to */
+#define FINISHED_DISTANCE 100 /* more than all other terms together */
 
-/* DRAINED is not counted: it only follows from something else. */
+/* DRAINED does not count: it only follows from another event. */
 static int distance_from_start(const struct world *world)
 {
 	int distance = world->lost + world->faults + world->worker_failures;
@@ -275,7 +276,7 @@ static int distance_from_start(const struct world *world)
 	return distance;
 }
 
-/* ---- What the transport does ---- */
+/* ---- The transport ---- */
 
 static bool is(const struct side *side, enum request request, unsigned int fate)
 {
@@ -287,13 +288,13 @@ static void set(struct side *side, enum request request, unsigned int fate)
 	side->requests[request] = (uint8_t)(side->requests[request] | fate);
 }
 
-/* It is posted, and not where it belongs yet. */
+/* Return true if the request is posted and not executed. */
 static bool is_open(const struct side *side, enum request request)
 {
 	return is(side, request, FATE_POSTED) && !is(side, request, FATE_EXECUTED);
 }
 
-/* True if the transport may carry out this request of `role` now. */
+/* Return true if the transport may execute this request of `role` now. */
 static bool can_execute(const struct world *world, enum role role, enum request request)
 {
 	const struct side *side = &world->sides[role];
@@ -302,7 +303,7 @@ static bool can_execute(const struct world *world, enum role role, enum request 
 	if (!is_open(side, request) || is(side, request, FATE_DEAD) || world->lost ||
 	    world->sides[!role].broken)
 		return false;
-	/* TCP still delivers what it was given, but a READ needs both queue pairs */
+	/* TCP still delivers the bytes that it accepted, but a READ needs both queue pairs */
 	if (side->broken && (!setting.completes_early || (reading && request == REQUEST_OPERATION)))
 		return false;
 	for (enum request earlier = REQUEST_MR; earlier < request; earlier++) {
@@ -312,7 +313,7 @@ static bool can_execute(const struct world *world, enum role role, enum request 
 	return true;
 }
 
-/* True if anything of this side's is still under way. */
+/* Return true if the transport may execute any request of `role` now. */
 static bool under_way(const struct world *world, enum role role)
 {
 	for (enum request request = REQUEST_MR; request < REQUESTS; request++) {
@@ -329,7 +330,7 @@ static void send_notice(struct world *world, enum role role)
 		world->sides[role].notice = NOTICE_COMING;
 }
 
-/* All that was not executed before `request` failed never will be. */
+/* Mark `request` and all later ones dead, unless they were executed. */
 static void kill_after(struct side *side, enum request request)
 {
 	for (; request < REQUESTS; request++) {
@@ -373,7 +374,7 @@ static void destroy(struct world *world, enum role role)
 	send_notice(world, !role);
 }
 
-/* True if the payload that `role` sends, if it does, has arrived, damaged or not. */
+/* Return true if the payload that `role` sends, if any, has arrived, damaged or not. */
 static bool delivered(const struct world *world, enum role role)
 {
 	return !side_sends_payload(role) ||
@@ -386,7 +387,7 @@ static struct protocol unpack(const struct side *side, enum role role)
 {
 	struct protocol protocol = protocol_start(role, setting.operation);
 
-	/* a client learns it with the news that the connection stands */
+	/* a client learns this when the connection is established */
 	protocol.verifying =
 		!setting.tutorial[!role] && (role == ROLE_SERVER || side->protocol.connected);
 	protocol.operates = operates(role);
@@ -394,7 +395,10 @@ static struct protocol unpack(const struct side *side, enum role role)
 	return protocol;
 }
 
-/* A side wants to disconnect of its own accord. It may, at any time, if one of them gave up. */
+/*
+ * Check that `role` does not disconnect while the peer operates. After a fault, or after a side
+ * gave up, it may disconnect at any time.
+ */
 static void judge_disconnect(const struct world *world, enum role role)
 {
 	if (!world->faults && !world->worker_failures &&
@@ -403,9 +407,9 @@ static void judge_disconnect(const struct world *world, enum role role)
 }
 
 /*
- * True if both payloads have arrived, as far as this side can know. The tutorial's program does not
- * report what it received: then this is what arrived here and, where a completion means delivery,
- * what this side wrote.
+ * Return true if both payloads have arrived, as far as this side can know. The tutorial's program
+ * does not report the payload that it received; then the payload that arrived here counts and,
+ * where a completion means delivery, the payload that this side wrote.
  */
 static bool complete(const struct world *world, enum role role)
 {
@@ -415,13 +419,16 @@ static bool complete(const struct world *world, enum role role)
 	return delivered(world, !role) && (delivered(world, role) || unknown);
 }
 
-/* The peer's verdict as this side takes it: a failure there is none of this host. */
+/* Return the peer's verdict as this side reports it: a local failure there is not one here. */
 static enum status as_received(enum status verdict)
 {
 	return verdict == STATUS_LOCAL_FAILURE ? STATUS_REFUSED : verdict;
 }
 
-/* The status with which a side ends if there is no fault. Damage may be found, or not any more. */
+/*
+ * Return true if a side may end with this status when there is no fault. After a side gave up,
+ * damage may remain unnoticed.
+ */
 static bool is_due(const struct world *world, enum role role, enum status status)
 {
 	if (world->sides[role].giving_up >= GIVING_UP_UNHEARD)
@@ -434,7 +441,7 @@ static bool is_due(const struct world *world, enum role role, enum status status
 	       status == (damages() ? STATUS_CONTENTS_WRONG : STATUS_SUCCESS);
 }
 
-/* A program of this project reports that it is over. */
+/* Check the status with which a program of this project ends. */
 static void judge_ending(const struct world *world, enum role role)
 {
 	enum status status = world->sides[role].protocol.status;
@@ -482,17 +489,17 @@ static void perform(struct world *world, enum role role, unsigned int actions)
 	}
 }
 
-/* protocol_step(), broken in this way. */
+/* Take a step of protocol_step() with this mistake. */
 static struct step take_step(enum fault fault, struct protocol protocol, struct event event);
 
-/* All that was posted has completed, and nothing more will be. */
+/* Return true if every posted request has completed, and no more will be posted. */
 static bool is_drained(const struct side *side)
 {
 	return side->protocol.phase == PHASE_CLOSING && !side->protocol.drained &&
 	       !outstanding(side);
 }
 
-/* Feeds an event to one of ours, and those that follow from it at once. */
+/* Pass an event to a program of this project, then the events that follow from it at once. */
 static void feed(struct world *world, enum role role, struct event event)
 {
 	struct side *side = &world->sides[role];
@@ -510,9 +517,9 @@ static void feed(struct world *world, enum role role, struct event event)
 }
 
 /*
- * The tutorial's program: it counts completions and messages, posts MSG_DONE together with its
- * READ, disconnects at once when it has three of one and two of the other, and dies of any error.
- * EVENT_DONE_DUE stands for the completion of its operation.
+ * Pass an event to the tutorial's program: it counts completions and messages, posts MSG_DONE
+ * together with its READ, disconnects at once after three completions and two messages, and exits
+ * on any error. EVENT_DONE_DUE stands for the completion of its operation.
  */
 static void feed_tutorial(struct world *world, enum role role, struct event event)
 {
@@ -545,7 +552,9 @@ static void feed_tutorial(struct world *world, enum role role, struct event even
 	}
 }
 
-/* One event at one side: the world that follows. `world` is a copy that may be changed. */
+/*
+ * Let an event occur at one side, and add the world that follows. `world` is a copy, which changes.
+ */
 static void happen(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	struct event event = { .type = type, .status = status };
@@ -558,14 +567,14 @@ static void happen(struct world *world, enum role role, enum event_type type, en
 	       (struct label){ (uint8_t)role, OCCURRENCE_EVENT, (uint8_t)type, (uint8_t)status });
 }
 
-/* The same, of what goes on without a fault. */
+/* Let an event occur that needs no fault. */
 static void proceed(struct world *world, enum role role, enum event_type type, enum status status)
 {
 	exploration.goes_on = true;
 	happen(world, role, type, status);
 }
 
-/* ---- What can happen next ---- */
+/* ---- Possible events ---- */
 
 static void executions(const struct world *world, enum role role)
 {
@@ -583,12 +592,12 @@ static void executions(const struct world *world, enum role role)
 
 static const enum event_type completion_events[REQUESTS] = {
 	[REQUEST_MR] = EVENT_MR_SENT,
-	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* to the tutorial's program */
+	[REQUEST_OPERATION] = EVENT_DONE_DUE, /* for the tutorial's program */
 	[REQUEST_DONE] = EVENT_DONE_SENT,
 	[REQUEST_VERDICT] = EVENT_VERDICT_SENT,
 };
 
-/* A completion with an error; the queue pair goes into the error state. */
+/* Complete a request with an error, which moves the queue pair to the error state. */
 static void failures(const struct world *world, enum role role, enum request request)
 {
 	static const enum status reasons[] = { STATUS_PEER_LOST, STATUS_REFUSED };
@@ -610,7 +619,7 @@ static void failures(const struct world *world, enum role role, enum request req
 	}
 }
 
-/* A request of this side's has completed well. `world` is a copy that may be changed. */
+/* Complete a request of this side successfully. `world` is a copy, which changes. */
 static void succeed(struct world *world, enum role role, enum request request)
 {
 	if (request != REQUEST_OPERATION || setting.tutorial[role]) {
@@ -623,7 +632,7 @@ static void succeed(struct world *world, enum role role, enum request request)
 	arrive(world, (struct label){ (uint8_t)role, OCCURRENCE_COMPLETED, 0, 0 });
 }
 
-/* The next completion of this side's send queue: a success, a flush or an error. */
+/* Let the next completion of this side's send queue come: a success, a flush or an error. */
 static void completions(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -652,11 +661,11 @@ static void completions(const struct world *world, enum role role)
 		}
 		if (!missing)
 			failures(world, role, request);
-		return; /* the others follow it */
+		return; /* the completions of later requests come after it */
 	}
 }
 
-/* The peer's next message, if it has arrived: of one that gave up MSG_DONE may never come. */
+/* Return the peer's next message if it has arrived. A peer that gave up may skip MSG_DONE. */
 static enum request next_message(const struct side *side, const struct side *peer)
 {
 	static const enum request messages[] = { REQUEST_MR, REQUEST_DONE, REQUEST_VERDICT };
@@ -669,8 +678,8 @@ static enum request next_message(const struct side *side, const struct side *pee
 }
 
 /*
- * The peer's verdict has arrived: a bad one before both have said MSG_DONE says that it gave up.
- * `world` is a copy that may be changed.
+ * Receive the peer's verdict: a failure before both MSG_DONEs means that the peer gave up. `world`
+ * is a copy, which changes.
  */
 static void receive_verdict(struct world *world, enum role role, bool after_done)
 {
@@ -681,7 +690,7 @@ static void receive_verdict(struct world *world, enum role role, bool after_done
 	happen(world, role, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED, verdict);
 }
 
-/* Messages that have arrived, and when there are no more, the flush of the receives. */
+/* Receive the next message that has arrived. After the last one, flush the receives. */
 static void receptions(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role], *peer = &world->sides[!role];
@@ -706,7 +715,7 @@ static void receptions(const struct world *world, enum role role)
 	}
 }
 
-/* MSG_DONE is due: the source of this side has ended, and its operation allows it. */
+/* Let MSG_DONE become due: the source of this side has ended, and its operation allows it. */
 static void dues(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -720,7 +729,7 @@ static void dues(const struct world *world, enum role role)
 		proceed(&next, role, EVENT_DONE_DUE, STATUS_SUCCESS);
 }
 
-/* The verification that was started is over, sooner or later. */
+/* End the verification that this side has begun. */
 static void verifications(const struct world *world, enum role role)
 {
 	bool good = delivered(world, !role) && !setting.corrupted[!role];
@@ -728,13 +737,13 @@ static void verifications(const struct world *world, enum role role)
 
 	if (setting.tutorial[role] || world->sides[role].protocol.local != LOCAL_VERIFYING)
 		return;
-	/* without a digest anything looks good, and where there is nothing */
+	/* without a digest, or without a payload, every verification succeeds */
 	good = good || setting.tutorial[!role] || !side_sends_payload(!role);
 	next.sides[role].verified = 1;
 	proceed(&next, role, EVENT_VERIFIED, good ? STATUS_SUCCESS : STATUS_CONTENTS_WRONG);
 }
 
-/* Execute a request to the main thread. */
+/* Disconnect, in the main thread, after ACTION_DISCONNECT. */
 static void disconnections(const struct world *world, enum role role)
 {
 	struct world next = *world;
@@ -785,7 +794,7 @@ static void disturbances(const struct world *world, enum role role)
 	next.faults++;
 	happen(&next, role, EVENT_INTERRUPTED, STATUS_SUCCESS);
 	if (setting.tutorial[role])
-		return; /* it has no deadlines */
+		return; /* the tutorial's program has no deadlines */
 	next = *world;
 	next.faults++;
 	happen(&next, role, EVENT_DEADLINE, STATUS_SUCCESS);
@@ -801,7 +810,7 @@ static enum giving_up way_of_giving_up(const struct side *side, enum role role)
 	return GIVING_UP_HEARD;
 }
 
-/* A worker fails; then, perhaps, the other one does, which changes nothing. */
+/* Let a worker fail. If the other one fails later, that changes nothing. */
 static void worker_failures(const struct world *world, enum role role)
 {
 	const struct side *side = &world->sides[role];
@@ -818,8 +827,7 @@ static void worker_failures(const struct world *world, enum role role)
 	happen(&next, role, EVENT_GAVE_UP, reason);
 }
 
-/* The network goes; what was under way is lost, and so are the news of it where not in `noticed`.
- */
+/* Lose the network with everything on its way; only the sides in `noticed` are notified. */
 static void losses(const struct world *world)
 {
 	if (world->lost || !fault_possible(world))
@@ -838,7 +846,7 @@ static void losses(const struct world *world)
 	}
 }
 
-/* This side waits for a READ of its own that will never complete. */
+/* Return true if this side waits for its own READ, which will never complete. */
 static bool read_is_lost(const struct side *side)
 {
 	return setting.completes_early && setting.operation == OPERATION_READ && side->broken &&
@@ -846,8 +854,8 @@ static bool read_is_lost(const struct side *side)
 }
 
 /*
- * Nothing moves any more: what ended well is over; after a fault the deadlines pass, and without
- * one only those of a READ that soft-iWARP has lost.
+ * Continue when no event is possible. Sessions that ended well are over. After a fault the
+ * deadlines pass; without one, only the deadline for a READ that soft-iWARP has lost.
  */
 static void successors_when_stuck(const struct world *world)
 {
@@ -863,7 +871,7 @@ static void successors_when_stuck(const struct world *world)
 		stuck = true;
 		excused = excused || world->faults || lost;
 		if (setting.tutorial[role] || (!world->faults && !lost))
-			continue; /* the tutorial's program has no deadlines, it hangs */
+			continue; /* the tutorial's program has no deadlines: it hangs */
 		over = false;
 		happen(&next, role, EVENT_DEADLINE, STATUS_SUCCESS);
 	}
@@ -879,7 +887,7 @@ static void make_successors(const struct world *world)
 	bool finished = true;
 
 	for (enum role role = ROLE_CLIENT; role <= ROLE_SERVER; role++) {
-		executions(world, role); /* TCP delivers even after the end */
+		executions(world, role); /* TCP delivers even after a side has ended */
 		if (world->sides[role].protocol.phase == PHASE_FINISHED)
 			continue;
 		finished = false;
@@ -905,11 +913,11 @@ static void make_successors(const struct world *world)
 
 /* ---- Exploring ---- */
 
-static const struct world beginning; /* of all of them: nothing has happened */
+static const struct world beginning; /* the start of each exploration */
 
 /*
- * All settings for one pair of programs; `number` counts from 0. False: there are no more. Damage,
- * of one payload or of both, shows in checks alone, whenever the adapter flushes.
+ * Make setting `number` (from 0) for the given pair of programs. Return false after the last one. A
+ * damaged payload only affects the verification, so these settings are not combined with flushes.
  */
 static bool make_setting(unsigned int number)
 {
@@ -921,12 +929,12 @@ static bool make_setting(unsigned int number)
 	setting.refuses = variant == 2;
 	setting.corrupted[ROLE_CLIENT] = variant == 3 || variant == 4;
 	setting.corrupted[ROLE_SERVER] = variant == 3 || variant == 5;
-	if (setting.one_way) /* only one side sends: to damage both is to damage it */
+	if (setting.one_way) /* only one side sends, so the rest are duplicates */
 		return variant < 4;
 	return variant < (verifying() ? 6 : 3);
 }
 
-/* ---- The protocol as it is ---- */
+/* ---- The correct protocol ---- */
 
 static void assert_no_violation(struct setting programs)
 {
@@ -943,22 +951,22 @@ static void assert_no_violation(struct setting programs)
 	finish();
 }
 
-TEST(two_of_our_programs_always_end_with_the_right_status)
+TEST(two_programs_of_this_project_end_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .one_way = false });
 }
 
-TEST(one_way_session_always_ends_with_the_right_status)
+TEST(a_one_way_session_ends_with_the_right_status)
 {
 	assert_no_violation((struct setting){ .one_way = true });
 }
 
-TEST(our_server_works_with_the_tutorials_client)
+TEST(a_server_works_with_the_tutorials_client)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_CLIENT] = true } });
 }
 
-TEST(our_client_works_with_the_tutorials_server)
+TEST(a_client_works_with_the_tutorials_server)
 {
 	assert_no_violation((struct setting){ .tutorial = { [ROLE_SERVER] = true } });
 }
@@ -979,7 +987,7 @@ static bool is_overlooked(enum fault fault, const struct protocol *protocol, enu
 	}
 }
 
-/* Distort state and event before the step. */
+/* Change the state or the event as the faulty state machine misreads it. */
 static void mistake(enum fault fault, struct protocol *protocol, struct event *event)
 {
 	if (event->type == EVENT_GAVE_UP &&
@@ -990,11 +998,11 @@ static void mistake(enum fault fault, struct protocol *protocol, struct event *e
 static void disconnect_early(struct step *step)
 {
 	step->protocol.phase = PHASE_CLOSING;
-	step->protocol.status = STATUS_PEER_LOST; /* settled at the end */
+	step->protocol.status = STATUS_PEER_LOST; /* replaced at the end */
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Distort the step that follows from `before`. */
+/* Change the step as the faulty state machine does. `before` is the state before the step. */
 static void spoil(enum fault fault, const struct protocol *before, struct step *step)
 {
 	struct protocol *after = &step->protocol;
@@ -1028,33 +1036,38 @@ static struct step take_step(enum fault fault, struct protocol protocol, struct 
 	return step;
 }
 
-/* The shortest way to it ends with `last`; EVENT_TYPES: with anything. */
+/*
+ * The broken protocols. `last` is the last event of the shortest way to the violation; EVENT_TYPES:
+ * any.
+ */
 static const struct {
 	const char *name;
-	unsigned int number; /* of make_setting() */
+	unsigned int number; /* for make_setting() */
 	struct setting setting;
 	enum violation violation;
 	enum event_type last;
 } broken[] = {
 	/* clang-format off */
 	{ "MSG_DONE overtakes its READ", 0, { .fault = FAULT_DONE_WITH_READ }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "the same over iWARP", 2, { .fault = FAULT_DONE_WITH_READ }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "one way", 0, { .fault = FAULT_DONE_WITH_READ, .one_way = true }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
-	{ "one way over iWARP", 2, { .fault = FAULT_DONE_WITH_READ, .one_way = true }, VIOLATION_DONE_EARLY,
+	{ "MSG_DONE overtakes its READ over iWARP", 2, { .fault = FAULT_DONE_WITH_READ }, VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
+	{ "MSG_DONE overtakes its READ, one way", 0, { .fault = FAULT_DONE_WITH_READ, .one_way = true }, VIOLATION_DONE_EARLY,
 	  EVENT_DONE_RECEIVED },
-	/* its client believes the premature MSG_DONE and goes */
-	{ "the peer goes while we read from it", 0, { .fault = FAULT_DONE_WITH_READ, .tutorial = { [ROLE_CLIENT] = true } },
+	{ "MSG_DONE overtakes its READ, one way over iWARP", 2, { .fault = FAULT_DONE_WITH_READ, .one_way = true },
+	  VIOLATION_DONE_EARLY, EVENT_DONE_RECEIVED },
+	/* the client believes the premature MSG_DONE and disconnects */
+	{ "the peer disconnects during this side's READ", 0, { .fault = FAULT_DONE_WITH_READ, .tutorial = { [ROLE_CLIENT] = true } },
 	  VIOLATION_DISCONNECTED_EARLY, EVENT_TYPES },
 	{ "a client does not wait for the verdict", 0, { .fault = FAULT_IMPATIENT_CLIENT }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
-	{ "a side disconnects while the peer works", 0, { .fault = FAULT_DISCONNECTS_DONE }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
-	{ "success without a confirmation", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
-	{ "a side waits for what it does not do", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true }, VIOLATION_ENDLESS, EVENT_DONE_DUE },
-	{ "only its deadline would end a session", 0, { .fault = FAULT_NEVER_DISCONNECTS }, VIOLATION_STUCK, EVENT_TYPES },
-	{ "a session may never end", 0, { .fault = FAULT_NO_DEADLINE }, VIOLATION_ENDLESS, EVENT_DEADLINE },
-	{ "a peer ignores an early verdict", 0, { .fault = FAULT_IGNORES }, VIOLATION_STUCK, EVENT_TYPES },
-	{ "success after giving up", 0, { .fault = FAULT_FORGIVES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
+	{ "a side disconnects while the peer operates", 0, { .fault = FAULT_DISCONNECTS_DONE }, VIOLATION_DISCONNECTED_EARLY, EVENT_DONE_SENT },
+	{ "a side reports success without the peer's verdict", 0, { .fault = FAULT_HOPES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
+	{ "a side that does not operate waits for an operation", 0, { .fault = FAULT_WAITS_FOR_NOTHING, .one_way = true },
+	  VIOLATION_ENDLESS, EVENT_DONE_DUE },
+	{ "a side never disconnects", 0, { .fault = FAULT_NEVER_DISCONNECTS }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "a side ignores its deadline", 0, { .fault = FAULT_NO_DEADLINE }, VIOLATION_ENDLESS, EVENT_DEADLINE },
+	{ "a side ignores an early verdict", 0, { .fault = FAULT_IGNORES }, VIOLATION_STUCK, EVENT_TYPES },
+	{ "a side reports success after it gave up", 0, { .fault = FAULT_FORGIVES }, VIOLATION_FALSE_SUCCESS, EVENT_TYPES },
 	{ "a side gives up without a verdict", 0, { .fault = FAULT_WITHOUT_A_WORD }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
-	{ "a second failure cuts off the verdict", 0, { .fault = FAULT_TWICE }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
+	{ "a second failure prevents the verdict", 0, { .fault = FAULT_TWICE }, VIOLATION_FALSE_FAILURE, EVENT_TYPES },
 	/* clang-format on */
 };
 

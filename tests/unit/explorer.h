@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Visits every state that two sides and what is between them can get into, each once and the
- * nearest first, so that the trace of a violation is a shortest one. To be included behind struct
- * world, which is compared byte by byte, struct label, the step into one, struct setting, enum
- * violation with VIOLATION_NONE, which is 0, and VIOLATION_ENDLESS, and violation_names[].
+ * Explore every state that two sides and everything between them can reach, each state once and the
+ * nearest first, so that the trace of a violation is a shortest one. Include this after the
+ * definitions of struct world, which is compared byte by byte; struct label, the step into a world;
+ * struct setting; enum violation with VIOLATION_NONE (0) and VIOLATION_ENDLESS; and
+ * violation_names[].
  */
 #ifndef UNIT_EXPLORER_H
 #define UNIT_EXPLORER_H
@@ -21,27 +22,30 @@ struct node {
 	uint32_t parent;
 };
 
-static struct setting setting; /* of the exploration that goes on */
+static struct setting setting; /* the setting of the current exploration */
 
-/* The worlds of one exploration; explorations follow each other. */
+/* The explorations, which run one after the other. */
 static struct {
-	struct node *nodes; /* in the order of discovery: also the queue of those to visit */
+	struct node *nodes; /* in the order of discovery; also the queue of the nodes to visit */
 	size_t count, capacity;
 	uint32_t *table; /* node number + 1, 0: empty */
 	size_t table_size;
-	size_t current; /* the node whose successors are being made */
-	int distance;   /* of it from the start */
-	bool goes_on;   /* something can happen there */
+	size_t current; /* the node whose successors are made */
+	int distance;   /* distance of that node from the start */
+	bool goes_on;   /* an event is possible at that node */
 	enum violation violation;
-	size_t violating;                          /* the node that shows it */
+	size_t violating;                          /* the node with the violation */
 	size_t runs, states, transitions, endings; /* since finish() */
 } exploration;
 
-/* ---- The model's ---- */
+/* ---- Functions of the model ---- */
 
-/* Grows with everything that can happen, so that no run is endless; -1: one may be. */
+/*
+ * Return a distance that grows with every event, so that no run is endless; -1: a run may be
+ * endless.
+ */
 static int distance_from_start(const struct world *world);
-/* Calls arrive() for each world that can follow from this one. */
+/* Call arrive() for each world that can follow this one. */
 static void make_successors(const struct world *world);
 static void print_setting(void);
 static void print_node(const struct node *node);
@@ -74,21 +78,21 @@ static void grow(void)
 		*look_up(&exploration.nodes[i].world) = (uint32_t)i + 1;
 }
 
-/* On the way to the next world. */
+/* Record a violation on the way to the next world. */
 static void violate(enum violation violation)
 {
 	if (exploration.violation == VIOLATION_NONE)
 		exploration.violation = violation;
 }
 
-/* In the current one. */
+/* Record a violation in the current world. */
 static inline void violate_here(enum violation violation)
 {
 	violate(violation);
 	exploration.violating = exploration.current;
 }
 
-/* A world that follows from the current one: it is added unless it is known. */
+/* Add a world that follows the current one, unless it is known. */
 static void arrive(const struct world *world, struct label label)
 {
 	uint32_t *place = look_up(world);
@@ -98,7 +102,7 @@ static void arrive(const struct world *world, struct label label)
 	if (exploration.count > 0 && exploration.distance >= 0 &&
 	    distance_from_start(world) <= exploration.distance)
 		violate(VIOLATION_ENDLESS);
-	/* a violation is kept even if it leads to a known world: the way there is what counts */
+	/* record a violation even on the way to a known world: the way is the violation */
 	if (exploration.violation == VIOLATION_NONE ? *place : exploration.violating)
 		return;
 	if (exploration.violation != VIOLATION_NONE)
@@ -113,7 +117,7 @@ static void arrive(const struct world *world, struct label label)
 		grow();
 }
 
-/* Visits everything that can happen from `start` on; false if there was a violation. */
+/* Explore everything that can follow `start`. Return false if there was a violation. */
 static bool explore_from(const struct world *start)
 {
 	exploration.count = exploration.current = exploration.violating = 0;
@@ -154,7 +158,7 @@ static unsigned int print_history(void)
 	return length;
 }
 
-/* The end of all explorations. */
+/* Print the sums of all explorations, and reset everything. */
 static void finish(void)
 {
 	print_message("%zu settings, %zu states, %zu transitions\n", exploration.runs,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The folder that a test of files works in, and what it may leave behind: nothing. To be included
- * behind unit.h.
+ * The temporary folder of a test that uses files. It must be empty at the end. Include this after
+ * unit.h.
  */
 #ifndef UNIT_FOLDER_H
 #define UNIT_FOLDER_H
@@ -10,10 +10,10 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-static char folder[] = "/tmp/unit-test.XXXXXX"; /* once enter_folder() has made it */
-static int descriptors_before;                  /* that */
+static char folder[] = "/tmp/unit-test.XXXXXX"; /* a name after enter_folder() */
+static int descriptors_before;                  /* number of open descriptors before the tests */
 
-/* How many descriptors are open. */
+/* Return the number of open descriptors. */
 static inline int count_descriptors(void)
 {
 	DIR *open_ones = opendir("/proc/self/fd");
@@ -25,7 +25,7 @@ static inline int count_descriptors(void)
 	return count;
 }
 
-/* Makes it, and works there from now on. 0 or -1. */
+/* Make the temporary folder and change to it. Return 0 or -1. */
 static inline int enter_folder(UNUSED void **state)
 {
 	descriptors_before = count_descriptors();
@@ -43,7 +43,7 @@ static inline int empty_folder(UNUSED void **state)
 	return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Makes the folders above a path. */
+/* Make the folders in front of the last part of a path. */
 static inline void make_folders(const char *path)
 {
 	char above[256];
@@ -54,7 +54,7 @@ static inline void make_folders(const char *path)
 	}
 }
 
-/* A file with this text, and the folders above it; NULL: there is none any more. */
+/* Make a file with this text, and its folders. NULL: remove the file. */
 static inline void put(const char *path, const char *text)
 {
 	FILE *file;
@@ -70,7 +70,7 @@ static inline void put(const char *path, const char *text)
 	fclose(file);
 }
 
-/* Makes a file of these bytes, or lets one be of them. */
+/* Write these bytes to a file, which is created or replaced. */
 static inline void write_file(const char *name, const void *bytes, size_t size)
 {
 	int descriptor = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -79,7 +79,7 @@ static inline void write_file(const char *name, const void *bytes, size_t size)
 	close(descriptor);
 }
 
-/* The file has these bytes, and is removed. */
+/* Check that the file has exactly these bytes, and remove it. */
 static inline void assert_stored(const char *name, const void *bytes, size_t size)
 {
 	uint8_t *found = malloc(size + 1);
@@ -93,7 +93,10 @@ static inline void assert_stored(const char *name, const void *bytes, size_t siz
 	assert_int_equal(unlink(name), 0);
 }
 
-/* For a last test: in a group's teardown a failure would not be one of the program. */
+/*
+ * Check that no descriptor and no file is left. Call this in the last test: cmocka does not report
+ * a failed group teardown as a failed program.
+ */
 static inline void assert_nothing_is_left(void)
 {
 	assert_int_equal(count_descriptors(), descriptors_before);

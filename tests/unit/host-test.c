@@ -172,7 +172,7 @@ static void add_lines(const char *step, struct json_object *all)
 	}
 }
 
-/* Examine the host below `root`, and keep what was found. */
+/* Examine the host below `root`, and store the findings. */
 static void examine_host(const char *root)
 {
 	struct json_object_iterator at, end;
@@ -193,7 +193,10 @@ static void examine_host(const char *root)
 	json_object_put(findings.all);
 }
 
-/* Check if the host is limited, and that the findings, which are not empty, contain these words. */
+/*
+ * Check that the host is limited as expected, and that the findings, which may not be empty,
+ * contain these words.
+ */
 static void expect(bool expected, const char *words)
 {
 	examine_host(folder);
@@ -202,9 +205,9 @@ static void expect(bool expected, const char *words)
 }
 
 /*
- * Apply changes, separated by '|': "+name", the rest is about another adapter; "path=text", a file
- * of an adapter; "/path=text", another file; "-path", the adapter has no such file; "@=name", its
- * addresses are on another network interface; "@", they are in another network namespace; "!", it
+ * Apply changes, separated by '|': "+name": the rest changes another adapter; "path=text": a file
+ * of an adapter; "/path=text": another file; "-path": the adapter has no such file; "@=name": its
+ * addresses are on another network interface; "@": they are in another network namespace; "!": it
  * cannot be opened.
  */
 static void change(const char *changes)
@@ -290,7 +293,7 @@ TEST(healthy_adapter_has_no_advice)
 #define PCIE(speed, lanes) "device/current_link_speed=" speed "|device/current_link_width=" lanes
 #define BUILT(speed, lanes) "|device/max_link_speed=" speed "|device/max_link_width=" lanes
 
-/* All active ports share it. */
+/* The link is compared with the sum of all active ports. */
 TEST(pcie_link_slower_than_the_ports_is_a_limit)
 {
 	static const struct example examples[] = {
@@ -299,9 +302,9 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		{ PCIE("16.0 GT/s PCIe", "4"), true, "16 GT/s x4 of 16 GT/s x16 (63 Gbit/s)", NULL },
 		{ PCIE("8 GT/s", "8") BUILT("8 GT/s", "16"), true, "\n!> its PCIe link is below its maximum, too slow for the 100 Gbit/s", NULL },
 		{ PCIE("5.0 GT/s PCIe", "16"), true, "(64 Gbit/s)", NULL },
-		/* at the maximum of the adapter there is nothing to change */
+		/* a link at the adapter's maximum needs no change */
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
-		/* a virtual function */
+		/* a virtual function does not know its link */
 		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
 		/* two ports */
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=1: DOWN|ports/2/rate=100 Gb/sec (4X EDR)", false, "but fast enough for the 100 Gbit/s", NULL },
@@ -309,8 +312,8 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
 		  "but fast enough for the 100 Gbit/s", NULL },
 		/*
-		 * a software device has no parent, link or rate; before Linux 5.11 Soft-RoCE has
-		 * the adapter's
+		 * A software device has no parent, link or rate. Before Linux 5.11 Soft-RoCE shows
+		 * those of the adapter below it.
 		 */
 		{ "-device/uevent|-board_id", false, "adapter mlx5_0: software device\nlink mlx5_0 port 1: Ethernet, ACTIVE, eth2 with MTU 9000\n", NULL },
 		{ "parent=eth2|-board_id", false, "adapter mlx5_0: software device\n", NULL },
@@ -354,7 +357,7 @@ TEST(pcie_link_is_shared_by_the_ports_of_all_functions)
 	expect(false, "but fast enough for the 100 Gbit/s");
 }
 
-/* As with irdma. */
+/* The parent of an auxiliary device (irdma has one) is the PCI function. */
 TEST(pci_function_of_an_auxiliary_device_is_its_parent)
 {
 	put_adapter("irdma0");
@@ -389,7 +392,7 @@ TEST(process_far_from_the_adapter_is_reported)
 		{ MAY_USE("32"), true, SAID("8-15,24-31", "32") FAR, NULL },
 		{ MAY_USE("9") NEAR("0-31"), false, SAID("0-31", "9"), "far" },
 		{ MAY_USE("7") NEAR(""), false, SAID("", "7"), "far" },
-		/* no node, or a process without known limits */
+		/* an adapter without a node, or a process without known limits */
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
 		/* together with another limit */
@@ -408,11 +411,11 @@ TEST(each_port_is_described_with_its_possible_rate)
 		  "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR), eth2 with MTU 9000\n!> a port of the same model has 100 Gbit/s", NULL },
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|board_id=MT_0000000008", false, "25 Gb/sec", NULL },
 		{ "-board_id|+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)|-board_id", false, "25 Gb/sec", NULL },
-		/* a port that is down has no further finding */
+		/* a port that is down has no other finding */
 		{ "+mlx5_1|ports/1/state=1: DOWN|ports/1/rate=10 Gb/sec (4X SDR)", false,
 		  "link mlx5_1 port 1: Ethernet, DOWN, 10 Gb/sec (4X SDR)", "mlx5_1 port 1: GID" },
 		{ "+mlx5_1|ports/1/state=1: DOWN", false, "link mlx5_1 port 1: Ethernet, DOWN", "HCA==mlx5_1" },
-		/* a bond, by a member, and by itself */
+		/* a bond: the interface is a member, or the bond itself */
 		{ "/sys/class/net/eth2/master/bonding/mode=802.3ad 4", false, "eth2 with MTU 9000, bond 802.3ad\n", NULL },
 		{ "/sys/class/net/bond0/bonding/mode=active-backup 1|/sys/class/net/bond0/mtu=4200|@=bond0", false,
 		  "bond0 with MTU 4200, bond active-backup\n", NULL },
@@ -426,7 +429,7 @@ TEST(each_port_is_described_with_its_possible_rate)
 #define SLOW_PCIE "|device/current_link_width=1"
 #define SLOW_PORT "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)"
 
-TEST(only_devices_that_can_be_opened_are_checked)
+TEST(only_devices_that_can_be_opened_are_examined)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|!" SLOW_PCIE "|device/local_cpulist=40", false, "HCA==mlx5_0:1", "mlx5_1" },
@@ -471,8 +474,8 @@ TEST(interface_with_unreadable_mtu_is_named_without_it)
 #define GID(index, gid, type) "|ports/1/gids/" index "=" gid "|ports/1/gid_attrs/types/" index "=" type
 #define NO_GID(index) GID(index, EMPTY, "")
 
-/* Over InfiniBand any GID is right; iWARP has none. */
-TEST(best_gid_is_routable_roce_v2)
+/* Over InfiniBand any GID works; iWARP has none. */
+TEST(best_gid_is_a_routable_roce_v2_gid)
 {
 	static const struct example examples[] = {
 		{ GID("0", ROUTED, "RoCE v2") GID("1", IPV4, "RoCE v2") GID("2", IPV4, "IB/RoCE v1") NO_GID("3"), false, "NCCL_IB_GID_INDEX=1\n", NULL },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Negotiation with a peer: a hello that does or does not fit, a region that may or may not be used.
+ * Negotiation with a peer: regions that may be used, hellos that are accepted or refused, and their
+ * agreement.
  */
 #include "rdma-common.h"
 
@@ -8,7 +9,7 @@
 
 /* ---- Regions ---- */
 
-TEST(region_is_large_enough_and_does_not_wrap)
+TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 {
 	static const struct {
 		uint64_t address, length, needed;
@@ -19,7 +20,7 @@ TEST(region_is_large_enough_and_does_not_wrap)
 		{ 0x1000, 1023, 1024, false }, { 0x1000, 0, 1, false }, { 0x1000, 0, 0, false }, { 0x1000, 1024, UINT64_MAX, false },
 		/* at address 0 */
 		{ 0, 1024, 1024, false }, { 0, UINT64_MAX, 1, false }, { 1, 1024, 1024, true },
-		/* it may end with the address space */
+		/* a region may end at the end of the address space */
 		{ UINT64_MAX, 1, 1, true }, { UINT64_MAX, 2, 1, false },
 		{ UINT64_MAX - 4095, 4096, 4096, true }, { UINT64_MAX - 4095, 4097, 4096, false }, { UINT64_MAX - 4094, 4096, 4096, false },
 		{ 1, UINT64_MAX, 1, true }, { 2, UINT64_MAX, 1, false },
@@ -44,8 +45,8 @@ TEST(region_is_large_enough_and_does_not_wrap)
 #define ONE   HELLO_ONE_WAY
 #define PIPE  HELLO_UNKNOWN
 
-/* --max-size is 9. A side that sends no payload must state that, and no other may. */
-TEST(peer_is_refused_for_its_hello)
+/* --max-size is 9. A side that sends no payload must announce length 0, and no other side may. */
+TEST(a_hello_that_does_not_fit_is_refused)
 {
 	static const struct {
 		enum role role; /* this side's */
@@ -66,11 +67,11 @@ TEST(peer_is_refused_for_its_hello)
 		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_OPERATION },
 		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, 0, 9, REFUSAL_NONE },
 		{ ROLE_SERVER, READ, false, HELLO_CURRENT, 255, 0, 9, REFUSAL_OPERATION },
-		/* a server without a word asks this of what is not to be told from a hello alone */
+		/* a server without --read or --write refuses a client that has no hello */
 		{ ROLE_SERVER, ANY, false, HELLO_ABSENT, READ, 0, 0, REFUSAL_NO_MODE },
 		{ ROLE_SERVER, ANY, false, HELLO_CURRENT, 2, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_SERVER, ANY, false, HELLO_OTHER_VERSION, READ, 0, 0, REFUSAL_VERSION },
-		/* the server learns from the hello that the client's payload goes one way */
+		/* the server learns from the hello that the session is one way */
 		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, ONE, 9, REFUSAL_NONE },
 		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, WRITE, ONE, 0, REFUSAL_LENGTH },
 		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, ONE, 0, REFUSAL_NONE },
@@ -80,7 +81,7 @@ TEST(peer_is_refused_for_its_hello)
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 9, REFUSAL_NONE },
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, ONE, 10, REFUSAL_LENGTH },
 		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_LENGTH },
-		/* a server that takes no notice of --one-way, or invents it */
+		/* a server that ignores --one-way, or announces it without being asked */
 		{ ROLE_CLIENT, WRITE, true, HELLO_CURRENT, WRITE, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_CLIENT, READ, true, HELLO_CURRENT, READ, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_CLIENT, READ, false, HELLO_CURRENT, READ, ONE, 9, REFUSAL_OPERATION },
@@ -99,7 +100,7 @@ TEST(peer_is_refused_for_its_hello)
 		};
 
 		assert_int_equal(hello_refusal(&options, 100, &peer), cases[i].refusal);
-		/* the most is what this side takes for a length that is not known */
+		/* the largest --max-size is the value that means unknown */
 		options.maximum_payload = UINT64_MAX;
 		if (cases[i].length == UINT64_MAX)
 			assert_int_equal(hello_refusal(&options, 100, &peer), REFUSAL_LENGTH);
@@ -110,17 +111,17 @@ TEST(peer_is_refused_for_its_hello)
 #define BACK     (MEASURES | HELLO_CHECK_BACK)
 
 /*
- * A stream of unknown length flows in the direction of the operation that has more than one pass:
- * this side's, or the peer's.
+ * An unknown length allows only one pass. The operating side decides the number of passes: this
+ * side, or the peer.
  */
-TEST(payload_of_unknown_length_has_one_pass)
+TEST(a_payload_of_unknown_length_has_one_pass)
 {
 	static const struct {
-		const char *who; /* c, this side is a client; s, a server */
+		const char *who; /* c: this side is a client, s: a server */
 		enum operation operation;
-		bool own_pipe;           /* what this side sends has no length */
-		unsigned int flags;      /* the peer's: nor has what that sends */
-		unsigned int own, peers; /* passes; 0: until a time is up */
+		bool own_pipe;           /* this side's payload has an unknown length */
+		unsigned int flags;      /* of the peer; PIPE: its payload has an unknown length */
+		unsigned int own, peers; /* passes; 0: until a time is over */
 		enum refusal refusal;
 	} cases[] = {
 		{ "cs", READ, true, PIPE, 1, 1, REFUSAL_NONE },
@@ -137,12 +138,12 @@ TEST(payload_of_unknown_length_has_one_pass)
 		{ "cs", WRITE, false, PIPE, 1, 5, REFUSAL_PASSES },
 		{ "cs", WRITE, false, PIPE, 1, 0, REFUSAL_PASSES },
 		{ "cs", WRITE, false, PIPE, 5, 1, REFUSAL_NONE },
-		/* one way: what a side would send otherwise, and how often, does not matter */
+		/* one way: the payload in the other direction does not matter */
 		{ "s", WRITE, true, ONE | PIPE, 5, 1, REFUSAL_NONE },
-		/* nor to who examines the path: it gets a pattern, and a pipe is left alone */
+		/* --check uses patterns, not the server's pipe */
 		{ "s", READ, true, MEASURES, 0, 1000, REFUSAL_NONE },
 		{ "s", WRITE, true, BACK, 0, 1000, REFUSAL_NONE },
-		{ "c", WRITE, true, BACK, 0, 1000, REFUSAL_PASSES }, /* whose own pipe it is */
+		{ "c", WRITE, true, BACK, 0, 1000, REFUSAL_PASSES }, /* this side's own pipe */
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
@@ -166,11 +167,11 @@ TEST(payload_of_unknown_length_has_one_pass)
 	}
 }
 
-/* ---- The answer to an acceptance, and to a client that examines the path ---- */
+/* ---- The agreement, also with a --check client ---- */
 
 #define EXAMINES (HELLO_CHECK | HELLO_PATTERN)
 
-/* Options and parameters of this side. Bits of a set. */
+/* options and parameters of this side: bits of a set */
 enum {
 	CHECKS = 1,
 	SHORT = 2,
@@ -180,22 +181,21 @@ enum {
 };
 
 /*
- * The server sends the pattern that --check wants, or the client ends. The user must allow more
- * than
- * --max-size, 64 KiB here; zero bytes are no payload, and an unexpected length is no answer. A
- * client that would repeat the pipe of a server ends, even if the server has accepted. A server
- * sends for a measurement if the hello has all its flags; the same flags from a server must not
- * keep a client from storing its payload.
+ * The options that --check requests must be in the server's answer, or the client ends the session.
+ * --max-size is 64 KiB: a longer payload is refused, and so is an empty one. A client that would
+ * have to repeat a server's pipe ends, even if the server has accepted. A server sends a pattern
+ * only if all necessary flags are set. A server that sets these flags itself must not keep a client
+ * from storing its payload.
  */
-TEST(agreement_follows_both_hellos)
+TEST(the_agreement_contains_the_requested_options)
 {
 	static const struct {
 		enum role role;
-		unsigned int asks, flags; /* this side, in its options; the peer, in its hello */
-		uint64_t length;          /* of the peer's payload; this side has 100 bytes */
+		unsigned int asks, flags; /* this side's options; the flags of the peer's hello */
+		uint64_t length;          /* bytes of the peer's payload; this side's has 100 */
 		uint32_t passes;
 		enum status status;
-		uint64_t wanted; /* bytes of a pattern, which this side sends instead of its own */
+		uint64_t wanted; /* bytes of pattern, sent instead of this side's payload */
 		bool measures;
 	} cases[] = {
 		/* clang-format off */
@@ -263,7 +263,7 @@ TEST(agreement_follows_both_hellos)
 	}
 }
 
-/* The upper 6 of 20 bits are folded into the lower 14; a port is in the dynamic range. */
+/* The upper 6 of 20 bits are folded into the lower 14; the port is in the dynamic range. */
 TEST(a_udp_source_port_follows_from_the_flow_label)
 {
 	assert_int_equal(udp_source_port(0), 0xc000);
@@ -273,7 +273,7 @@ TEST(a_udp_source_port_follows_from_the_flow_label)
 	assert_int_equal(udp_source_port(0x54321), 0xc000 | (0x0321 ^ 0x15));
 }
 
-TEST(worse_of_two_results_counts)
+TEST(the_worse_of_two_outcomes_counts)
 {
 	static const enum status ascending[] = {
 		STATUS_SUCCESS,        STATUS_TOO_SLOW,    STATUS_LOCAL_FAILURE, STATUS_USAGE,
@@ -289,8 +289,8 @@ TEST(worse_of_two_results_counts)
 	}
 }
 
-/* With the right advice: what is full does not mend itself. */
-TEST(refusal_has_a_text)
+/* The text also says what to do: a full disk does not repair itself. */
+TEST(a_refusal_is_reported_with_its_reason_and_advice)
 {
 	/* clang-format off */
 	static const struct {

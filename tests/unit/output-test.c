@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Store an incoming payload: complete files or none, the files that they replace, readers that do
- * not read, and slow disks.
+ * The output of an incoming payload: complete files or none, files that are replaced, readers that
+ * do not read, and slow disks.
  */
 #include "rdma-common/output.h"
 
@@ -28,18 +28,18 @@
 #define MEBIBYTE   ((uint64_t)1024 * 1024)
 #define BLOCK      4096
 #define BLOCKS     100 /* free blocks of the disk */
-#define LINKS      40  /* the most links that are followed: path_resolution(7) */
+#define LINKS      40  /* maximum number of links that are followed: path_resolution(7) */
 #define EVERYBODYS (S_ISVTX | S_IWOTH)
 #define GROUPS     (S_ISVTX | S_IWGRP)
 #define OTHER      12345       /* another user */
 #define OVERFLOW   60000       /* the user and group id for ids that are not mapped */
-#define ROOT       ((uid_t)-2) /* stands for root, because 0 means none */
+#define ROOT       ((uid_t)-2) /* root, because 0 stands for the real user */
 
 static uint8_t bytes[SIZE];
 static atomic_bool output_taken;
 static atomic_bool cancelled;
 
-/* ---- A disk and a file system that replace the C library's ---- */
+/* ---- A fake of the C library's disk and file system ---- */
 
 enum call {
 	NAMELESS, /* open(2) with O_TMPFILE */
@@ -54,16 +54,16 @@ enum call {
 	RANDOM,
 	SYNC,
 	SYNC_FOLDER,
-	CLOSE, /* it closes in any case */
+	CLOSE, /* the descriptor is closed even with an error */
 	CALLS
 };
 
-/* The properties of the disk; zeros: nothing special. */
+/* The properties of the disk; 0: none. */
 struct disk {
 	uid_t user;                /* effective user; 0: the real one, as in the fields below */
 	uid_t owner, folder_owner; /* owner of the files, and of the folders */
 	uid_t planter;             /* owner of the file found by open(2), or after fsync(2) */
-	const char *link;          /* leads there, and takes the name just before open(2) */
+	const char *link;          /* target of a link that replaces the name before open(2) */
 	gid_t group;               /* group of the files */
 	const char *map;           /* ids that the user namespace maps; NULL: all */
 	mode_t folder_mode;        /* additional mode bits of folders */
@@ -73,8 +73,8 @@ struct disk {
 	bool blockless, sizeless;  /* the numbers of blocks, or their size, are unknown */
 	bool is_block;             /* no file system, but a block device */
 	bool no_proc;              /* there is no /proc */
-	bool cancels;              /* fsync(2) returns after the output was canceled */
-	unsigned int stops;        /* calls of write(2) that will still write nothing */
+	bool cancels;              /* the output is canceled during fsync(2) */
+	unsigned int stops;        /* calls of write(2) that write nothing yet */
 	const char *special;       /* a file with these attributes, STATX_ATTR_* */
 	uint64_t attributes;
 	uint32_t acl; /* the ACL of files */
@@ -151,7 +151,7 @@ int statx(int start, const char *name, int flags, unsigned int mask, struct stat
 		return -1;
 	about->stx_mode = (uint16_t)seen.st_mode;
 	about->stx_uid = seen.st_uid;
-	about->stx_attributes = 0; /* whatever file system /tmp is */
+	about->stx_attributes = 0; /* independent of the file system of /tmp */
 	if (disk.special && !strcmp(name, disk.special))
 		about->stx_attributes = disk.attributes;
 	return 0;
@@ -316,7 +316,7 @@ int fchmod(int descriptor, mode_t mode)
 	return fails(MODE) ? -1 : (int)syscall(SYS_fchmod, descriptor, mode);
 }
 
-/* A signal, a full pipe, and a write of no byte are not failures. */
+/* A signal, a full pipe, and a write of 0 bytes are not failures. */
 ssize_t write(int descriptor, const void *from, size_t size)
 {
 	static const int errors[] = { 0, EAGAIN, EINTR };
@@ -364,7 +364,7 @@ static int make_folder(void **state)
 		       : 0;
 }
 
-/* Write all bytes, a few at a time. Return 0 or an errno value, as the functions below. */
+/* Write all bytes, a few at a time. Return 0 or an errno value, as the functions below do. */
 static int write_all(struct output *output, uint64_t size)
 {
 	for (uint64_t written = 0; written < size;) {
@@ -434,7 +434,7 @@ static const char *name_of(int descriptor)
 	return name;
 }
 
-/* Choose a file without a name until its commit, or one with a temporary name. */
+/* Alternate between a file that has no name until its commit, and one with a temporary name. */
 static void choose_way(int round)
 {
 	disk.errors[NAMELESS] = round & 1 ? EOPNOTSUPP : 0;
@@ -442,13 +442,13 @@ static void choose_way(int round)
 
 /* ---- Files ---- */
 
-/* The name must be on the disk, too; otherwise it may be lost when the power fails. */
+/* The name must be on the disk, too: a power failure could lose it. */
 TEST(file_has_bytes_and_mode_and_is_not_overwritten)
 {
 	char longest[NAME_MAX + 1] = { 0 };
 	int descriptor;
 
-	memset(longest, 'x', NAME_MAX); /* a temporary name is not longer */
+	memset(longest, 'x', NAME_MAX); /* a temporary name is shorter */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store(longest, 1), 0);
@@ -499,9 +499,9 @@ TEST(uncommitted_file_does_not_exist)
 }
 
 /*
- * List the failures that do not matter: the file system, or this user, cannot do that. Any other
- * failure leaves the old file in place. After the new name is given, only the folder's sync can
- * fail: the file is complete and verified, so keep it.
+ * Some failures do not matter: the file system, or this user, does not support the call. Any other
+ * failure leaves the old file in place. After the file has its new name, only the sync of the
+ * folder can fail; the file is complete and verified, so it stays.
  */
 TEST(unsupported_calls_do_not_fail_a_file)
 {
@@ -519,11 +519,10 @@ TEST(unsupported_calls_do_not_fail_a_file)
 		{ MODE, { EPERM, EACCES, EOVERFLOW, EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, 0 },
 		{ READ_ACL, { ENODATA, EOPNOTSUPP, EIO }, EIO, 0, SIZE, 0 },
 		{ SYNC, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, 5, EIO },
-		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* no file system lacks it with this error
-							  */
+		{ SYNC, { 0 }, EPERM, EPERM, 5, EPERM }, /* EPERM does not mean unsupported */
 		{ SYNC_FOLDER, { EINVAL, ENOSYS, EOPNOTSUPP }, EIO, EIO, SIZE, EIO },
 		{ SYNC_FOLDER, { 0 }, EPERM, EPERM, SIZE, EPERM },
-		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* the file has its name, and is synced */
+		{ CLOSE, { 0 }, EIO, 0, SIZE, 0 }, /* the file is synced and has its name */
 		/* a new file needs no temporary name */
 		{ TEMPORARY, { 0 }, ENOSPC, ENOSPC, 5, 0 },
 	};
@@ -549,21 +548,21 @@ TEST(unsupported_calls_do_not_fail_a_file)
 		else
 			assert_int_equal(access("new", F_OK), -1);
 	}
-	disk.no_proc = true; /* a file without a name gets one by way of it: so none is created */
+	disk.no_proc = true; /* a file without a name needs /proc to get one, so none is created */
 	disk.errors[NAMELESS] = EIO;
 	disk.stops = 3;
 	assert_int_equal(store("new", SIZE), 0);
 	assert_int_equal(disk.stops, 0);
 	assert_stored("new", bytes, SIZE);
-	disk.errors[CLOSE] = EIO; /* no file */
+	disk.errors[CLOSE] = EIO; /* also without a file */
 	assert_int_equal(store("/dev/null", SIZE), EIO);
 }
 
 /*
- * A link, which is not followed, or an object that no file can replace takes the name; or the
- * folder goes.
+ * The name is taken by a symbolic link, which is not followed, or by an object that no file can
+ * replace; or the folder is removed.
  */
-TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
+TEST(name_that_is_taken_meanwhile_is_replaced_or_fails)
 {
 	struct output *output;
 
@@ -588,7 +587,7 @@ TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
 	output = opened("elsewhere/new");
 	assert_int_equal(rmdir("elsewhere"), 0);
 	assert_int_equal(commit(output), ENOENT);
-	/* or the file to be replaced is gone: as far as is known, others had no access to it */
+	/* the file to be replaced is removed: its mode is unknown, so the new one is private */
 	for (int round = 0; round < 2; round++) {
 		choose_way(round);
 		assert_int_equal(store("old", 5), 0);
@@ -604,7 +603,7 @@ TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
 		assert_int_equal(store("old", 5), 0);
 		assert_int_equal(store("rdma-payload-000000", 7), 0);
 		done.names = 0;
-		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then the names are counted */
+		disk.errors[RANDOM] = round < 2 ? 0 : EAGAIN; /* then count the names */
 		assert_int_equal(store("old", SIZE), 0);
 		assert_int_equal(done.names, 2);
 		assert_stored("old", bytes, SIZE);
@@ -612,7 +611,7 @@ TEST(name_taken_meanwhile_is_replaced_or_leaves_no_file)
 	}
 }
 
-TEST(files_stay_when_every_temporary_name_is_in_use)
+TEST(files_stay_if_every_temporary_name_is_in_use)
 {
 	char name[32];
 
@@ -676,9 +675,9 @@ TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 	static const struct {
 		mode_t before;
 		int owner_error, group_error;
-		mode_t after; /* if the group cannot be kept, as far as root may give it */
+		mode_t after; /* for root; without the group, the group has no rights */
 	} cases[] = {
-		{ 06755, 0, 0, 0755 }, /* the contents are new */
+		{ 06755, 0, 0, 0755 }, /* new contents get no set-ID bits */
 		{ 01764, EPERM, 0, 0764 }, { 0764, EPERM, EPERM, 0704 },
 		{ 0764, 0, EINVAL, 0704 }, { 0600, EOPNOTSUPP, ENOSYS, 0600 },
 	};
@@ -705,7 +704,7 @@ TEST(replacing_a_file_keeps_owner_group_and_mode_independently)
 
 /*
  * In a container the overflow id stands for each owner that is not mapped. If the container maps
- * the overflow id itself, a file could be given to that id, which is another user on the host.
+ * the overflow id itself, giving a file to that id would give it to another user of the host.
  */
 TEST(unmapped_owner_or_group_is_not_kept)
 {
@@ -720,7 +719,7 @@ TEST(unmapped_owner_or_group_is_not_kept)
 		{ "0 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n1 100000 65536\n", OVERFLOW, none, false },
 		{ "0 1000 1\n", OVERFLOW, none, false },
-		{ "", OVERFLOW, none, false }, /* the map is not written yet */
+		{ "", OVERFLOW, none, false }, /* a map that is not written yet */
 		{ "0 100000 65536\n", OTHER, OTHER, false },
 		{ NULL, 65534, none, true }, /* the default */
 		{ NULL, OTHER, OTHER, true },
@@ -768,7 +767,7 @@ TEST(file_is_private_if_its_mode_cannot_be_set)
  * The kernel's rule (fs.protected_symlinks in proc(5)): a limited number of links, and in a sticky
  * folder only links of this user and of the folder's owner.
  */
-TEST(symbolic_link_is_followed_unless_planted_by_another_user)
+TEST(symbolic_link_of_another_user_in_a_sticky_folder_is_rejected)
 {
 	static const struct {
 		const char *name;
@@ -780,7 +779,7 @@ TEST(symbolic_link_is_followed_unless_planted_by_another_user)
 		{ "1", 0, { 0 } },
 		{ "40", 0, { 0 } },
 		{ "41", ELOOP, { 0 } },
-		{ "to-folder", EISDIR, { 0 } }, /* no file can have that name */
+		{ "to-folder", EISDIR, { 0 } }, /* a file cannot replace a folder */
 		{ "link", 0, { .owner = OTHER } },
 		{ "link", 0, { .owner = OTHER, .folder_mode = S_ISVTX } },
 		{ "link", EPERM, { .owner = OTHER, .folder_mode = EVERYBODYS } },
@@ -822,8 +821,8 @@ TEST(symbolic_link_is_followed_unless_planted_by_another_user)
 }
 
 /*
- * A regular file would be replaced, a FIFO written to. Unmapped users of a container have the same
- * number, so they cannot be told apart.
+ * Otherwise a regular file would be replaced, and a FIFO written to. Unmapped users of a container
+ * have the same number, so they cannot be distinguished.
  */
 TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 {
@@ -862,7 +861,7 @@ TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 		assert_int_equal(check("old", 7), cases[i].error);
 		assert_int_equal(check("fifo", 7), cases[i].error);
 		assert_int_equal(check("new", 7), 0);
-		assert_int_equal(check(name_of(writer), 7), 0); /* it is open already */
+		assert_int_equal(check(name_of(writer), 7), 0); /* an open output is accepted */
 		assert_int_equal(done.calls, 0);
 		assert_int_equal(store("fifo", 7), cases[i].error);
 		assert_int_equal(read(reader, found, sizeof(found)), cases[i].error ? -1 : 7);
@@ -877,7 +876,7 @@ TEST(file_of_another_user_in_a_sticky_folder_is_rejected)
 	close(reader);
 }
 
-/* Before the open, while bytes arrive, or during the sync. */
+/* The file is planted before the open, while bytes arrive, or during the sync. */
 TEST(file_planted_after_the_check_is_rejected)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK);
@@ -924,7 +923,7 @@ static const char *long_name(size_t length)
 	return name;
 }
 
-/* A temporary name must fit beside it: the check finds out. */
+/* The path with the temporary name must not be too long, either; output_check() finds that out. */
 TEST(too_long_name_is_not_shortened)
 {
 	const size_t longest = PATH_MAX - sizeof("/rdma-payload-XXXXXX") - 1;
@@ -951,7 +950,7 @@ TEST(too_long_name_is_not_shortened)
 	{ .folder_mode = S_ISVTX, .user = (who), .owner = (whose), .folder_owner = (whose_folder) }
 /* clang-format on */
 
-/* A mount point: a single file bound into a container as a volume. */
+/* EBUSY: a single file that is bound into a container as a volume is a mount point. */
 TEST(impossible_output_is_found_before_the_transfer)
 {
 	char too_long[NAME_MAX + 2] = { 0 };
@@ -968,17 +967,17 @@ TEST(impossible_output_is_found_before_the_transfer)
 		{ ".", 1, EISDIR, { 0 } },
 		{ "./", 1, EISDIR, { 0 } },
 		{ "/dev/null/file", 1, ENOTDIR, { 0 } },
-		{ "socket", 1, ENXIO, { 0 } }, /* no reader can open it by its name */
+		{ "socket", 1, ENXIO, { 0 } }, /* a socket cannot be opened by its name */
 		{ too_long, 1, ENAMETOOLONG, { 0 } },
 		{ "new", OUTPUT_SIZE_UNKNOWN, 0, { 0 } },
 		{ "-", UINT64_MAX / 2, 0, { 0 } },
 		{ "/dev/null", UINT64_MAX / 2, 0, { 0 } },
-		/* reserved blocks are for root alone */
+		/* only root may use reserved blocks */
 		{ "new", BLOCKS * BLOCK, 0, { .user = OTHER } },
 		{ "new", (BLOCKS + 1) * BLOCK, ENOSPC, { .user = OTHER, .reserve = 1 } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = ROOT, .reserve = 1 } },
 		{ "new", (BLOCKS + 2) * BLOCK, ENOSPC, { .user = ROOT, .reserve = 1 } },
-		/* ramfs, and a FUSE file system without numbers */
+		/* ramfs, and a FUSE file system, may report no numbers */
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .blockless = true } },
 		{ "new", (BLOCKS + 1) * BLOCK, 0, { .user = OTHER, .sizeless = true } },
 		{ "old", 1, EBUSY, ATTRIBUTE("old", MOUNT_ROOT) },
@@ -987,7 +986,7 @@ TEST(impossible_output_is_found_before_the_transfer)
 		{ "old", 1, 0, ATTRIBUTE("old", COMPRESSED) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", IMMUTABLE) },
 		{ "old", 1, EPERM, ATTRIBUTE(".", APPEND) },
-		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* a file can be created there */
+		{ "new", 1, 0, ATTRIBUTE(".", APPEND) }, /* new files are allowed */
 		/* in a sticky folder, this user must own the file or the folder */
 		{ "old", 1, 0, { .user = OTHER } },
 		{ "old", 1, EPERM, IN_STICKY(OTHER, 0, 0) },
@@ -1005,13 +1004,13 @@ TEST(impossible_output_is_found_before_the_transfer)
 	}
 	assert_stored("old", bytes, 5);
 	assert_int_equal(store("socket", SIZE), ENXIO);
-	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* found too late for the check */
+	assert_int_equal(store("/dev/full", SIZE), ENOSPC); /* only the write fails */
 	assert_string_equal(output_error(ENOSPC), strerror(ENOSPC));
 	assert_non_null(strstr(output_error(EBUSY), "mount point"));
 	assert_non_null(strstr(output_error(EPERM), "sticky"));
 }
 
-/* Even for root as another effective user: access(2) uses the real one. */
+/* This also holds for root with another effective user: access(2) uses the real one. */
 TEST(unwritable_folder_is_found_before_the_transfer)
 {
 	bool is_root = geteuid() == 0;
@@ -1038,7 +1037,7 @@ TEST(file_beyond_the_size_limit_fails_and_leaves_no_file)
 
 /* ---- Disks ---- */
 
-/* Write this many bytes to a file that is not kept. */
+/* Write this many bytes to a file that is not committed. */
 static int write_much(uint64_t size)
 {
 	struct output *output = opened("new");
@@ -1063,10 +1062,10 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		unsigned int fewest_syncs, most_syncs;
 	} cases[] = {
 		{ MEBIBYTE, 12 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 10, 14 },
-		/* the first sync takes 10 s: then the smallest size that is worth a sync */
+		/* the first sync takes 10 s: use the smallest size that is worth a sync */
 		{ MEBIBYTE / 10, 4 * MEBIBYTE, MEBIBYTE, MEBIBYTE + SIZE, 8, 12 },
 		{ 20 * MEBIBYTE, 100 * MEBIBYTE, 16 * MEBIBYTE, 21 * MEBIBYTE, 8, 10 },
-		/* 1, 2, 4 ... 64, 64 MiB, and never more */
+		/* 1, 2, 4 ... 64 MiB, the maximum */
 		{ 0, 256 * MEBIBYTE, 64 * MEBIBYTE, 64 * MEBIBYTE + SIZE, 8, 9 },
 	};
 
@@ -1077,16 +1076,19 @@ TEST(slow_disk_shows_progress_and_fast_disk_is_not_slowed)
 		assert_in_range(done.longest_sync, cases[i].least, cases[i].most);
 		assert_in_range(done.syncs, cases[i].fewest_syncs, cases[i].most_syncs);
 	}
-	disk.errors[SYNC] = EIO; /* is noticed early */
+	disk.errors[SYNC] = EIO; /* an error is reported early */
 	assert_int_equal(write_much(2 * MEBIBYTE), EIO);
 	assert_int_equal(access("new", F_OK), -1);
 }
 
-/* ---- Other outputs than files ---- */
+/* ---- Outputs that are not files ---- */
 
 static uint64_t calls_before_cancel;
 
-/* Arrives less often than a wait for a reader ends by itself; cancels within ten seconds. */
+/*
+ * Cancel after the expected calls, at the latest after ten seconds. The signal comes less often
+ * than a wait for a reader ends by itself.
+ */
 static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
@@ -1095,7 +1097,7 @@ static void cancel(UNUSED int signal_number)
 }
 
 /*
- * Check that storing in `name`, whose reader has stopped, waits until it is canceled, for at least
+ * Check that storing in `name`, whose reader has stopped, blocks until it is canceled, for at least
  * this many calls. Fill the pipe first.
  */
 static void assert_waits(const char *name, uint64_t calls)
@@ -1116,15 +1118,15 @@ static void assert_waits(const char *name, uint64_t calls)
 }
 
 /*
- * No wait is endless. A pipe or socket of another user, as with sudo(8), cannot be opened again,
- * and has less room than the next write needs.
+ * A pipe or socket of another user, as with sudo(8), cannot be opened again, and has less room than
+ * the next write needs.
  */
 TEST(wait_for_a_stopped_reader_can_be_cancelled)
 {
 	int reader, terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[4];
 
 	assert_waits("fifo", 1);             /* without a reader */
-	assert_in_range(done.calls, 1, 200); /* it must not poll in a loop */
+	assert_in_range(done.calls, 1, 200); /* the wait does not poll in a loop */
 	reset(NULL);
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_waits("fifo", 2);
@@ -1153,7 +1155,7 @@ static void *store_behind(void *result)
 	return NULL;
 }
 
-/* Each payload is complete, one after the other; the first one's leftovers are dropped. */
+/* A payload is written after the previous one has been committed or abandoned. */
 TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), result;
@@ -1165,11 +1167,11 @@ TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 
 		assert_int_equal(write_all(first, 5), 0);
 		assert_waits("fifo", 0);
-		assert_int_equal(store("new", 1), 0); /* a different output */
+		assert_int_equal(store("new", 1), 0); /* another output does not wait */
 		assert_stored("new", bytes, 1);
 		assert_int_equal(store("/dev/null", SIZE), 0);
 		assert_int_equal(pthread_create(&other, NULL, store_behind, &result), 0);
-		usleep(20000); /* it waits or begins later: in both cases it is the second */
+		usleep(20000); /* the second payload waits or begins later: both orders are right */
 		if (commits)
 			assert_int_equal(commit(first), 0);
 		else
@@ -1181,13 +1183,13 @@ TEST(payloads_for_one_pipe_are_written_one_after_the_other)
 		assert_memory_equal(found + 5, bytes, 7);
 	}
 	close(reader);
-	assert_waits("fifo", 0); /* no reader: another payload may try */
+	assert_waits("fifo", 0); /* without a reader, another payload may be stored */
 	reader = open("fifo", O_RDONLY | O_NONBLOCK);
 	assert_int_equal(store("fifo", 5), 0);
 	close(reader);
 }
 
-/* By its name, by a descriptor that stays unchanged, and by one of another user. */
+/* The output is the FIFO's name, a descriptor that keeps its flags, or one of another user. */
 TEST(pipe_receives_everything_once_it_has_a_reader)
 {
 	for (int round = 0; round < 3; round++) {
@@ -1203,7 +1205,7 @@ TEST(pipe_receives_everything_once_it_has_a_reader)
 	}
 }
 
-/* Also a pipe without a name. */
+/* The output is a pipe without a name. */
 TEST(output_opened_by_another_process_is_written_to)
 {
 	int ends[2];
@@ -1227,7 +1229,7 @@ TEST(output_opened_by_another_process_is_written_to)
 	close(ends[1]);
 }
 
-/* A pipe given as a descriptor does not wait for a reader, unlike a FIFO on the command line. */
+/* A pipe that is given as a descriptor does not wait for a reader, unlike a FIFO's name. */
 TEST(reader_that_exits_is_an_error)
 {
 	int reader = open("fifo", O_RDONLY | O_NONBLOCK), writer = open("fifo", O_WRONLY);
@@ -1241,7 +1243,7 @@ TEST(reader_that_exits_is_an_error)
 	close(writer);
 }
 
-/* ---- Outputs that are open already ---- */
+/* ---- Outputs that are already open ---- */
 
 /* A verdict needs the data on the disk. A file that a shell has opened is not replaced. */
 TEST(descriptor_of_a_file_is_written_in_place_and_synced)
@@ -1257,15 +1259,15 @@ TEST(descriptor_of_a_file_is_written_in_place_and_synced)
 		disk = disks[i];
 		assert_int_equal(store(name_of(descriptor), SIZE - 1), disk.errors[SYNC]);
 		assert_int_equal(done.synced, SIZE - 1);
-		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1), 1); /* others write on */
+		assert_int_equal(write(descriptor, bytes + SIZE - 1, 1), 1); /* still open */
 		close(descriptor);
 		assert_stored("file", bytes, SIZE);
 	}
 }
 
 /*
- * Like a log that a shell has opened with >>: by any of its names, even after its own is gone; the
- * last name is relative to the folder of descriptors.
+ * The output is a log that a shell has opened with >>, by any of its names, even after the file has
+ * been removed. The last name is relative to the folder of descriptors.
  */
 TEST(open_file_is_written_in_place)
 {
@@ -1286,7 +1288,7 @@ TEST(open_file_is_written_in_place)
 			assert_int_equal(chdir("/proc/self/fd"), 0);
 		assert_int_equal(store(name, 1000), 0);
 		assert_int_equal(chdir(here), 0);
-		assert_int_equal(write(descriptor, "more", 4), 4); /* it is still open */
+		assert_int_equal(write(descriptor, "more", 4), 4); /* still open */
 		assert_int_equal(pread(descriptor, found, sizeof(found), 0), 1007);
 		assert_memory_equal(found, "old", 3);
 		assert_memory_equal(found + 3, bytes, 1000);
@@ -1299,7 +1301,7 @@ TEST(open_file_is_written_in_place)
 	assert_int_equal(access("log (deleted)", F_OK), -1);
 	assert_int_equal(check("/proc/missing", 1), ENOENT);
 	assert_int_equal(store("/proc/self/fd/999", 1), EBADF);
-	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be there */
+	assert_int_equal(store("/proc/self/mem ", 1), ENOENT); /* no file can be created there */
 }
 
 /*
@@ -1312,7 +1314,7 @@ TEST(each_name_of_standard_output_is_recognized)
 	int ends[2], before = dup(STDOUT_FILENO);
 	const char *const names[] = { "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1",
 				      "/proc/thread-self/fd/1", "link", again,
-				      /* and names of other files: */
+				      /* these are other files: */
 				      "new", "/dev/null", "missing/file", "/proc/self/fd",
 				      "/proc/self/fd/x", "1", NULL };
 

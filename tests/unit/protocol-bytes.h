@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The members of struct protocol that change, in bytes, so that sides of a session can be compared.
+/*
+ * The variable members of struct protocol as bytes, so that sides of a session can be compared.
  */
 #ifndef UNIT_PROTOCOL_BYTES_H
 #define UNIT_PROTOCOL_BYTES_H

@@ -12,30 +12,30 @@
 
 /* ---- Single sessions ---- */
 
-/* An event, and what this side has to do then. */
+/* An event, and the actions that it requires of this side. */
 struct moment {
 	enum event_type event;
 	unsigned int actions;
-	enum status status; /* that comes with it */
+	enum status status; /* the status of the event */
 };
 
-/* Where a session begins. */
+/* the state in which a session of the table begins */
 enum beginning {
 	NEW,
 	CONNECTED, /* a client has sent its MSG_MR */
-	OPERATING, /* the operation is posted, a WRITE with MSG_DONE after it */
-	DONE,      /* MSG_DONE is sent, and the peer's awaited */
+	OPERATING, /* the operation is posted; after a WRITE also MSG_DONE */
+	DONE,      /* MSG_DONE is sent, the peer's is expected */
 };
 
 struct session {
 	const char *what;
 	enum beginning beginning;
-	const char *who;       /* c, a client; s, a server */
-	const char *operation; /* r, READ; w, WRITE; n, none of a server's in a one-way session */
-	bool tutorial;         /* the peer is the tutorial's program: it knows no verdict */
-	/* The rest, as many as there are, are EVENT_ESTABLISHED: that changes nothing any more. */
+	const char *who;       /* c: client, s: server */
+	const char *operation; /* r: READ, w: WRITE, n: no operation by the server (one way) */
+	bool tutorial;         /* the peer is the tutorial's program, which sends no verdict */
+	/* The unused rest is EVENT_ESTABLISHED, which changes nothing any more. */
 	struct moment moments[12];
-	enum status status; /* how it ends */
+	enum status status; /* the status at the end */
 };
 
 #define GOOD    STATUS_SUCCESS
@@ -52,94 +52,96 @@ struct session {
 static const struct session sessions[] = {
 { "a client delivers, verifies and disconnects", DONE, "c", "rw", false,
   { CHECKS, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, GOOD },
-{ "a server delivers, verifies and waits for the client to go", DONE, "s", "rwn", false,
+{ "a server delivers, verifies and waits for the client to disconnect", DONE, "s", "rwn", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
-{ "done waits for a read", OPERATING, "cs", "r", false,
+{ "MSG_DONE waits for a READ", OPERATING, "cs", "r", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }, IS_LEFT }, LOST },
-{ "the peer may be done before this side's MSG_MR is known to have left", NEW, "s", "w", false,
+{ "the peer's MSG_DONE may come before the completion of this side's MSG_MR", NEW, "s", "w", false,
   { { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, WRONG },
-{ "a message may overtake the news of the connection", NEW, "s", "w", false,
+{ "a message may overtake ESTABLISHED", NEW, "s", "w", false,
   { { EVENT_MR_RECEIVED, ACTION_SEND_MR, 0 }, { EVENT_ESTABLISHED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_INTERRUPTED },
-{ "a server's MSG_MR may come before the client's is known to have left", NEW, "c", "w", false,
+{ "the server's MSG_MR may come before the completion of the client's", NEW, "c", "w", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_MR_SENT, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DONE_SENT, 0, 0 }, IS_LEFT }, LOST },
-/* The tutorial's program disconnects when it has all. */
+/* The tutorial's program disconnects when it has everything. */
 { "the tutorial's program gets no verdict and disconnects itself", DONE, "cs", "rw", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, IS_LEFT }, GOOD },
-{ "its disconnection may overtake the payload", OPERATING, "s", "r", true,
+{ "the disconnect of the tutorial's program may overtake the payload", OPERATING, "s", "r", true,
   { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
-{ "if it stays it is not waited for for ever", DONE, "c", "r", true,
+{ "a tutorial's program that stays connected is disconnected at the deadline", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
-/* Sessions that go wrong. */
-{ "damaged payload is reported by who finds it", DONE, "c", "rw", false,
+/* Failures. */
+{ "the receiver of a damaged payload reports it", DONE, "c", "rw", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
-{ "and by who sent it", DONE, "s", "rw", false,
+{ "the sender of a damaged payload reports it", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, WRONG },
 { "giving up after the verdict breaks the protocol", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, LOST }, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, LEAVES }, WRONG },
-{ "an answer without a question is no check", DONE, "c", "w", false, { { EVENT_VERIFIED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
-{ "a completion out of turn is a failure of this side's", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
-/* How sessions close. */
-{ "a silent host does not hold who connects", NEW, "cs", "rw", false,
+{ "a result of a verification that was not requested is a failure", DONE, "c", "w", false, { { EVENT_VERIFIED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
+{ "an unexpected completion is a local failure", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
+/* The end of sessions. */
+{ "connecting to a silent host ends at the deadline", NEW, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 } }, STATUS_TIMED_OUT },
-{ "nor a silent peer a session: the third deadline is the last", OPERATING, "cs", "rw", false,
+{ "a session with a silent peer ends at the third deadline", OPERATING, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, STATUS_TIMED_OUT },
-{ "a check that has begun is waited for", DONE, "s", "r", false,
+{ "a session ends after the verification that has begun", DONE, "s", "r", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, STATUS_INTERRUPTED },
-{ "a good verdict on what was not sent breaks the protocol", CONNECTED, "c", "rw", false,
+{ "a good verdict on a payload that was not sent breaks the protocol", CONNECTED, "c", "rw", false,
   { { EVENT_MR_RECEIVED, ACTION_POST_OPERATION, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
-{ "a good verdict is one of two", OPERATING, "s", "w", false,
+{ "one good verdict is not enough", OPERATING, "s", "w", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_RECEIVED, 0, GOOD }, IS_LEFT }, LOST },
-{ "the first failure is the one reported", OPERATING, "c", "w", false,
+{ "the first failure is reported", OPERATING, "c", "w", false,
   { { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, { EVENT_FAILED, 0, FAILED }, { EVENT_FAILED, 0, WRONG }, LEAVES }, REFUSED },
-#define VERIFIED(end, how) { "a verified session stays one however it closes", DONE, "s", "r", false, \
+#define VERIFIED(end, how) { "a verified session succeeds, whatever ends it", DONE, "s", "r", false, \
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { end, ACTION_DISCONNECT, how }, { EVENT_DEADLINE, ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, GOOD }
 VERIFIED(EVENT_DEADLINE, GOOD), VERIFIED(EVENT_INTERRUPTED, GOOD), VERIFIED(EVENT_FLUSHED, GOOD),
 VERIFIED(EVENT_DISCONNECTED, GOOD), VERIFIED(EVENT_FAILED, LOST),
-/* A post is refused, perhaps because the peer has left. */
+/* A request is rejected, possibly because the peer has disconnected. */
 #define REFUSED_SEND { EVENT_SEND_REFUSED, 0, 0 }
-{ "a refused send is the peer's leaving if a flush shows that", OPERATING, "cs", "rw", false,
+{ "a rejected request means that the peer disconnected if a flush follows", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_FLUSHED, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, LOST },
-{ "or a disconnection", CONNECTED, "cs", "rw", false, { REFUSED_SEND, IS_LEFT }, LOST },
-{ "or a work request that the peer's adapter did not answer", OPERATING, "cs", "rw", false,
+{ "a rejected request means that the peer disconnected if DISCONNECTED follows", CONNECTED, "cs", "rw", false, { REFUSED_SEND, IS_LEFT }, LOST },
+{ "a rejected request means that the peer is lost if its adapter did not answer", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, LOST }, LEAVES }, LOST },
-{ "it does no harm where both verdicts get through", DONE, "s", "rw", false,
+{ "a rejected request does not matter if both verdicts arrive", DONE, "s", "rw", false,
   { CHECKS, REFUSED_SEND, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, GOOD },
-{ "but this side's verdict may be what was refused", DONE, "s", "rw", false,
+{ "a rejected verdict is a local failure", DONE, "s", "rw", false,
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
-{ "without an explanation it is this side's failure", OPERATING, "cs", "rw", false,
+{ "a rejected request without an explanation is a local failure", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, LEAVES }, FAILED },
-{ "also where nothing completes any more", OPERATING, "cs", "rw", false,
+{ "a rejected request without any completion is a local failure", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_DEADLINE, 0, 0 } }, FAILED },
-{ "a failed work request explains it", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, LEAVES }, REFUSED },
-{ "also one that failed on this host", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
-{ "and a message that breaks the protocol", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
+{ "a failed work request explains the rejected one", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, REFUSED }, LEAVES }, REFUSED },
+{ "a local failure explains a rejected request", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
+{ "a message that breaks the protocol explains a rejected request", OPERATING, "cs", "rw", false, { REFUSED_SEND, { EVENT_FAILED, ACTION_DISCONNECT, WRONG }, LEAVES }, WRONG },
 { "a signal ends the wait for an explanation", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_INTERRUPTED, ACTION_DISCONNECT, 0 }, LEAVES }, STATUS_INTERRUPTED },
-{ "but what follows its own disconnection explains nothing", OPERATING, "cs", "rw", false,
+{ "a failure after this side's disconnect does not explain a rejected request", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DEADLINE, ACTION_DISCONNECT | ACTION_FORCE_ERROR, 0 }, { EVENT_FAILED, 0, REFUSED }, LEAVES }, FAILED },
-{ "a session that is drained disconnects at the deadline all the same", OPERATING, "cs", "rw", false,
+{ "a drained session still disconnects at the deadline", OPERATING, "cs", "rw", false,
   { REFUSED_SEND, { EVENT_DRAINED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, FAILED },
-{ "a session without a receive may have all that it needs", DONE, "s", "rw", false,
+{ "a rejected receive does not matter if all messages arrive", DONE, "s", "rw", false,
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, CHECKS, { EVENT_VERDICT_RECEIVED, 0, GOOD }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, GOOD },
-{ "which is why the peer's message did not come", DONE, "cs", "rw", false,
+{ "a rejected receive is a local failure if a message is missing", DONE, "cs", "rw", false,
   { { EVENT_RECEIVE_REFUSED, 0, 0 }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
-{ "unless the peer had left", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
-/* Giving up: a file has shrunk, or a disk is full; earlier posts complete after that. */
-{ "a side that gives up says so and waits for the peer to go", OPERATING, "cs", "w", false,
+{ "a rejected receive is not the reason if the peer disconnected", DONE, "cs", "rw", false, { { EVENT_RECEIVE_REFUSED, 0, 0 }, IS_LEFT }, LOST },
+/*
+ * Giving up: a file has shrunk, or a disk is full. Requests that were posted before complete later.
+ */
+{ "a side that gives up reports it and waits for the peer to disconnect", OPERATING, "cs", "w", false,
   { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 },
     { EVENT_GAVE_UP, 0, WRONG }, IS_LEFT }, FAILED },
-{ "such a verdict is its last post", OPERATING, "cs", "r", false,
+{ "the verdict of a side that gave up is its last request", OPERATING, "cs", "r", false,
   { { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_DONE_DUE, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
-{ "a peer that gives up is left at once", OPERATING, "cs", "r", false,
+{ "a side disconnects at once when the peer gives up", OPERATING, "cs", "r", false,
   { { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, { EVENT_DONE_DUE, 0, 0 }, LEAVES }, REFUSED },
-{ "why a peer gave up counts after it has gone", CONNECTED, "s", "r", false,
+{ "the peer's reason to give up counts after it has disconnected", CONNECTED, "s", "r", false,
   { { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_MR_RECEIVED, 0, 0 }, { EVENT_PEER_GAVE_UP, 0, REFUSED }, { EVENT_DRAINED, 0, 0 } }, REFUSED },
-{ "who gives up while checking waits for the answer", DONE, "s", "r", false,
+{ "a side that gives up while it verifies waits for the result", DONE, "s", "r", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_GAVE_UP, 0, FAILED }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, GOOD }, { EVENT_VERDICT_RECEIVED, 0, GOOD },
     { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
 { "a client may give up as soon as its MSG_MR is posted", NEW, "c", "rw", false,
   { { EVENT_ESTABLISHED, ACTION_SEND_MR, 0 }, { EVENT_GAVE_UP, ACTION_SEND_VERDICT, FAILED }, { EVENT_MR_SENT, 0, 0 }, { EVENT_VERDICT_SENT, 0, 0 }, IS_LEFT }, FAILED },
-{ "a side that gives up after its good verdict ends the connection", DONE, "s", "r", false, { CHECKS, { EVENT_GAVE_UP, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
+{ "a side that gives up after its good verdict disconnects", DONE, "s", "r", false, { CHECKS, { EVENT_GAVE_UP, ACTION_DISCONNECT, FAILED }, LEAVES }, FAILED },
 };
 /* clang-format on */
 
@@ -159,7 +161,7 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 	}
 }
 
-/* Plays a session up to its beginning. */
+/* Take a session to its beginning. */
 static struct protocol begin(const struct session *session, enum role role, char operation)
 {
 	bool writes = operation == 'w', client = role == ROLE_CLIENT;
@@ -196,7 +198,7 @@ static void go_as_described(const struct session *session, enum role role, char 
 			 protocol.status);
 }
 
-TEST(sessions_follow_the_described_steps)
+TEST(sessions_perform_the_expected_actions)
 {
 	for (size_t i = 0; i < ENTRIES(sessions); i++) {
 		for (const char *who = sessions[i].who; *who; who++) {
@@ -207,7 +209,7 @@ TEST(sessions_follow_the_described_steps)
 	}
 }
 
-TEST(complete_payload_is_checked_and_verified_if_it_has_a_digest)
+TEST(a_payload_is_verified_only_with_a_digest_and_without_a_failure)
 {
 	static const struct {
 		struct protocol protocol;
@@ -238,7 +240,7 @@ TEST(session_begins_in_the_initial_state)
 	assert_true(protocol.operates && !protocol.verifying);
 }
 
-TEST(every_value_has_a_name_of_its_own)
+TEST(every_value_has_its_own_name)
 {
 	assert_string_equal(event_name(EVENT_INTERRUPTED), "EVENT_INTERRUPTED");
 	assert_string_equal(phase_name(PHASE_FINISHED), "PHASE_FINISHED");
@@ -254,8 +256,8 @@ TEST(every_value_has_a_name_of_its_own)
 
 /* ---- Probes ---- */
 
-/* Each stage at which a probe begins, or ceases, to be in the way, and the one beside it. */
-TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left)
+/* Each stage at which a probe begins or ceases to disturb, and the stage next to it. */
+TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_disconnected)
 {
 	static const struct {
 		enum role role;
@@ -264,20 +266,20 @@ TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left)
 		enum remote_stage remote;
 		bool disturbs;
 	} cases[] = {
-		/* over InfiniBand and RoCE the peer stays until its last message is here */
+		/* over InfiniBand and RoCE the peer stays until its last message has arrived */
 		{ ROLE_SERVER, false, true, LOCAL_IDLE, REMOTE_SILENT, false },
 		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_POSTED, REMOTE_VERDICT, false },
 		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_DONE, false },
 		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
 		{ ROLE_SERVER, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
-		/* over iWARP it may leave when it has this side's, */
+		/* over iWARP it may disconnect as soon as it has this side's last message, */
 		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_POSTED, REMOTE_VERDICT, false },
 		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_SENT, REMOTE_DONE, true },
 		{ ROLE_SERVER, true, true, LOCAL_DONE_SENT, REMOTE_DONE, false },
-		/* which is MSG_DONE where there are no verdicts, */
+		/* which is MSG_DONE without verdicts, */
 		{ ROLE_CLIENT, true, false, LOCAL_DONE_POSTED, REMOTE_DONE, false },
 		{ ROLE_CLIENT, true, false, LOCAL_DONE_SENT, REMOTE_MR, true },
-		/* and the client is the first to send */
+		/* and the client must send first */
 		{ ROLE_SERVER, true, true, LOCAL_IDLE, REMOTE_SILENT, true },
 		{ ROLE_SERVER, true, true, LOCAL_MR_SENT, REMOTE_MR, false },
 		{ ROLE_CLIENT, true, true, LOCAL_MR_SENT, REMOTE_SILENT, false },
@@ -297,7 +299,7 @@ TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_left)
 /* ---- MSG_WINDOW ---- */
 
 /* Each stage at which a window may be sent, or may come, for the first or the last time. */
-TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
+TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 {
 	static const struct {
 		bool gave_up;
@@ -308,13 +310,13 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 		{ false, LOCAL_IDLE, REMOTE_SILENT, false, false },
 		{ false, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
 		{ false, LOCAL_MR_POSTED, REMOTE_MR, true, true },
-		/* this side stores on, and the peer does */
+		/* both sides continue to store */
 		{ false, LOCAL_VERIFYING, REMOTE_VERDICT, true, true },
 		{ false, LOCAL_VERDICT_POSTED, REMOTE_MR, true, true },
 		{ false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
 		{ false, LOCAL_VERIFIED, REMOTE_VERDICT, false, true },
 		{ false, LOCAL_VERIFIED, REMOTE_DONE, true, true },
-		/* who gave up sends nothing more: the peer, this side */
+		/* a side that gave up sends no more windows: the peer, this side */
 		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
 		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
 	};
@@ -335,14 +337,14 @@ TEST(windows_flow_from_msg_mr_until_both_verdicts_are_there)
 
 /* ---- Any events in any order ---- */
 
-/* A side, and what was observed from outside. */
+/* A side, and the events and actions that were observed from outside. */
 struct world {
 	struct protocol_bytes side;
 	uint8_t posted; /* enum action, or-ed */
-	uint8_t asked;  /* to check, and no answer yet */
+	uint8_t asked;  /* verification requested, no result yet */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
-	uint8_t deadlines; /* in a row */
+	uint8_t deadlines; /* consecutive ones */
 };
 
 struct label {
@@ -361,7 +363,7 @@ enum violation {
 	VIOLATION_FOUND,
 };
 
-static const char *const violation_names[] = { "none", "no progress", "what must hold does not" };
+static const char *const violation_names[] = { "none", "no progress", "a rule is broken" };
 
 #include "explorer.h"
 
@@ -383,7 +385,7 @@ static const struct event events[] = {
 	/* clang-format on */
 };
 
-/* Nobody makes progress: a peer may do the same again and again. */
+/* A run may be endless: a peer may repeat itself. */
 static int distance_from_start(UNUSED const struct world *world)
 {
 	return -1;
@@ -407,7 +409,7 @@ static void print_node(const struct node *node)
 		      node->world.side.status);
 }
 
-/* An event at a side, and what it has led to. */
+/* An event at a side, with the actions and the state that follow. */
 struct occasion {
 	struct world *world;
 	struct protocol before, after;
@@ -421,11 +423,11 @@ static void require(bool condition, const char *words)
 {
 	if (condition)
 		return;
-	print_message("not so: %s\n", words);
+	print_message("broken rule: %s\n", words);
 	violate(VIOLATION_FOUND);
 }
 
-/* The operation is posted when both MSG_MR are through, and MSG_DONE when it is due. */
+/* Check that the operation is posted when both MSG_MRs have passed, and MSG_DONE when it is due. */
 static void watch_done(const struct occasion *occasion)
 {
 	const struct protocol *after = &occasion->after;
@@ -472,8 +474,8 @@ static void watch_posts(const struct occasion *occasion)
 }
 
 /*
- * A message counts only if this side has posted what the peer needs to send it. One that does not
- * count breaks the protocol, which is not forgotten because the peer has gone.
+ * Check that a message counts only if this side has posted everything that the peer needs to send
+ * it. Any other message breaks the protocol, even if the peer has disconnected since.
  */
 static void watch_messages(const struct occasion *occasion)
 {
@@ -499,7 +501,7 @@ static void watch_messages(const struct occasion *occasion)
 			occasion->world->posted & ACTION_SEND_DONE);
 }
 
-/* Watches this side's findings and the peer's first verdict: the bases of success. */
+/* Record this side's result and the peer's first verdict, which success depends on. */
 static void watch_findings(const struct occasion *occasion)
 {
 	const struct protocol *before = &occasion->before;
@@ -519,8 +521,8 @@ static void watch_findings(const struct occasion *occasion)
 }
 
 /*
- * True until this side disconnects. One whose work request was refused waits with that until it
- * knows why, or until its deadline.
+ * Return true until this side disconnects. After a rejected request it delays that until the reason
+ * is known, or until its deadline.
  */
 static bool holds_back(const struct protocol *protocol)
 {
@@ -603,7 +605,7 @@ static void make_successors(const struct world *world)
 	}
 }
 
-TEST(invariants_hold_after_any_events)
+TEST(the_rules_hold_for_any_events_in_any_order)
 {
 	for (int kind = 0; kind < 16; kind++) {
 		struct protocol beginning;

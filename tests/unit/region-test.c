@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory for rings, its budget, and the rings of a connection: their length, by stream, budget and
- * kernel, and their access flags.
+ * Memory of rings and its budget; the rings of a connection: their lengths, which depend on stream,
+ * budget and kernel, and their access flags.
  */
 #include "rdma-common/region.h"
 
@@ -20,10 +20,10 @@
 #define PAGE      ((uint64_t)4096)
 #define MEBIBYTE  ((uint64_t)1 << 20)
 #define LONGEST   (8 * MEBIBYTE)
-/* Memory that a session takes besides its regions. */
+/* memory that a session uses besides its regions */
 #define SESSION_TAKES ((uint64_t)64 << 10)
 
-/* ---- A kernel of which advice and answers are known, in the place of the C library ---- */
+/* ---- A fake of the C library's kernel calls ---- */
 
 static size_t advised; /* bytes for which huge pages were requested */
 static bool hides_its_memory;
@@ -43,7 +43,7 @@ int sysinfo(struct sysinfo *about)
 
 /* ---- Memory and its budget ---- */
 
-TEST(memory_is_zeroed_and_large_from_the_size_of_a_huge_page_on_and_its_size_cannot_wrap)
+TEST(memory_is_zeroed_uses_huge_pages_and_rejects_sizes_that_wrap)
 {
 	static const size_t sizes[] = { 1, 4096, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1 };
 	static const size_t impossible[] = { SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 16 * 15 };
@@ -65,7 +65,9 @@ TEST(memory_is_zeroed_and_large_from_the_size_of_a_huge_page_on_and_its_size_can
 	}
 }
 
-/* Return true if this process may lock memory beyond its limit; false if that cannot be set. */
+/*
+ * Allow or forbid this process to lock memory beyond its limit. Return false if it lacks the right.
+ */
 static bool allow_locking(bool allowed)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -79,7 +81,7 @@ static bool allow_locking(bool allowed)
 }
 
 /* A value that the kernel does not report limits nothing. */
-TEST(budget_is_a_quarter_of_memory_within_the_locked_limit)
+TEST(the_budget_is_a_quarter_of_the_memory_and_the_lock_limit)
 {
 	struct memory_budget budget;
 	struct rlimit before, limit;
@@ -93,7 +95,7 @@ TEST(budget_is_a_quarter_of_memory_within_the_locked_limit)
 		hides_its_memory = hides;
 		limit = (struct rlimit){ 4096, before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		if (allow_locking(true)) { /* else it is an ordinary user's */
+		if (allow_locking(true)) { /* otherwise this is an ordinary user */
 			assert_true(memory_budget(folder).locked == UINT64_MAX);
 			assert_int_equal(memory_lock_limit().bytes, 4096);
 			assert_false(memory_lock_limit().applies);
@@ -115,7 +117,7 @@ TEST(budget_is_a_quarter_of_memory_within_the_locked_limit)
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
-TEST(the_budget_is_a_quarter_of_the_limit_of_the_cgroup_if_that_is_less)
+TEST(the_budget_is_a_quarter_of_a_smaller_cgroup_limit)
 {
 	struct memory_budget machine = memory_budget(folder), budget;
 	char text[32];
@@ -134,8 +136,8 @@ TEST(the_budget_is_a_quarter_of_the_limit_of_the_cgroup_if_that_is_less)
 	empty_folder(NULL);
 }
 
-/* There a process has every capability, and the kernel wants that of the first one. */
-TEST(locked_memory_is_limited_in_a_user_namespace)
+/* There a process has every capability, but the kernel requires it in the initial namespace. */
+TEST(the_lock_limit_applies_in_a_user_namespace)
 {
 	struct rlimit limit = { 4096, 0 }, before;
 	int status;
@@ -150,12 +152,12 @@ TEST(locked_memory_is_limited_in_a_user_namespace)
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77) /* this system has none for this user */
+	if (WEXITSTATUS(status) == 77) /* this user cannot make a namespace */
 		skip();
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-TEST(whole_pages_are_locked)
+TEST(locked_memory_counts_in_whole_pages)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -165,14 +167,14 @@ TEST(whole_pages_are_locked)
 	assert_int_equal(memory_pages(page + 1), 2 * page);
 }
 
-/* ---- A kernel with a given locked-memory limit, in place of libibverbs ---- */
+/* ---- A fake of libibverbs, with a kernel that limits locked memory ---- */
 
 static struct {
-	size_t most;      /* bytes that it locks at a time */
+	size_t most;      /* maximum bytes of one registration */
 	size_t tried[16]; /* sizes, in the order of the calls */
 	unsigned int calls;
 	unsigned int access; /* of the last call */
-	int keeps;           /* errno value: it deregisters no memory */
+	int keeps;           /* errno value with which deregistration fails; 0: it succeeds */
 	unsigned int deregistered;
 	struct ibv_mr mr;
 } kernel;
@@ -215,7 +217,7 @@ static struct failure failure;
 static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
 						    UINT64_MAX };
 
-/* A client that reads, both ways, with memory for everything. */
+/* Reset everything to a client that reads, both ways, with memory without limits. */
 static int reset(UNUSED void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
@@ -244,7 +246,10 @@ static struct stream_plan plan_of(uint64_t length, uint64_t passes)
 	return (struct stream_plan){ .present = true, .length = length, .passes = passes };
 }
 
-/* The length of the ring of a stream, which the plan has then, too; nothing of it is left. */
+/*
+ * Register the ring of a stream, check that the plan has its length, and release it. Return the
+ * length.
+ */
 static uint64_t ring_of(struct stream_plan plan, bool sends)
 {
 	struct region *region = sends ? &outgoing : &incoming;
@@ -260,7 +265,7 @@ static uint64_t ring_of(struct stream_plan plan, bool sends)
 	assert_int_equal(plan.ring, size);
 	assert_ptr_equal(region->mr, &kernel.mr);
 	assert_int_equal(account.registered,
-			 (size + PAGE - 1) / PAGE * PAGE); /* all begin a page */
+			 (size + PAGE - 1) / PAGE * PAGE); /* each region begins a page */
 	account.registered = 0;
 	assert_int_equal(memory_unmap(region->memory, region->size), 0);
 	memset(region, 0, sizeof(*region));
@@ -279,7 +284,7 @@ static uint64_t outgoing_ring(uint64_t length)
 
 /* ---- Rings ---- */
 
-TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
+TEST(a_ring_has_the_length_of_its_stream_and_at_most_8_mib)
 {
 	struct stream_plan passes = plan_of(1000, 5), none = { .length = 1000, .passes = 1 };
 
@@ -290,12 +295,12 @@ TEST(a_ring_is_as_long_as_its_stream_and_no_longer_than_8_mib)
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), LONGEST);
 	assert_int_equal(outgoing_ring(5000), 5000);
 	assert_int_equal(ring_of(passes, true), 1000);
-	passes.verify_all = true; /* then they are one stream */
+	passes.verify_all = true; /* verified passes are one stream */
 	assert_int_equal(ring_of(passes, true), 5000);
 	reset(NULL);
 	assert_int_equal(register_outgoing(&owner, &outgoing, &none, &failure), STATUS_SUCCESS);
 	assert_int_equal(register_incoming(&owner, &incoming, &none, &failure), STATUS_SUCCESS);
-	assert_int_equal(kernel.calls, 0); /* there is no stream */
+	assert_int_equal(kernel.calls, 0); /* a stream that is not present has no ring */
 	assert_null(outgoing.memory);
 	assert_null(incoming.memory);
 }
@@ -317,8 +322,8 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 	assert_int_equal(kernel.calls, 4);
 }
 
-/* And nothing of it is left. */
-TEST(less_than_a_page_is_a_failure_with_a_reason)
+/* A failure leaves nothing behind. */
+TEST(a_ring_of_less_than_a_page_is_a_failure_with_its_reason)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
@@ -347,16 +352,16 @@ TEST(less_than_a_page_is_a_failure_with_a_reason)
 }
 
 /*
- * The rings of both streams share what is left of it, the outgoing one first. Of a server of many
- * clients one gets a sixteenth; what 64 others need at least, four pages each, is left aside, or
- * half of all.
+ * The rings of both streams share the budget that is left; the outgoing one comes first. A server
+ * of many clients gives a sixteenth to one client. It reserves the minimum of 64 other sessions,
+ * four pages each, but at most half of the budget.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
 	static const struct {
 		enum role role;
 		bool one_off, one_way;
-		uint64_t budget, incoming, outgoing; /* 0: that is not asked for */
+		uint64_t budget, incoming, outgoing; /* bytes; 0: the ring is not registered */
 	} cases[] = {
 		{ ROLE_CLIENT, false, false, 10 * PAGE - 1, 9 * PAGE, 4 * PAGE },
 		{ ROLE_CLIENT, false, true, 10 * PAGE - 1, 9 * PAGE, 9 * PAGE },
@@ -378,16 +383,16 @@ TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 			assert_int_equal(outgoing_ring(LENGTH_UNKNOWN), cases[i].outgoing);
 	}
 	reset(NULL);
-	options.connections = 2; /* so does a client of several connections */
+	options.connections = 2; /* a client with several connections shares the budget, too */
 	account.budget.locked = 17 * MEBIBYTE;
 	assert_int_equal(incoming_ring(LENGTH_UNKNOWN), MEBIBYTE);
 }
 
 /*
- * Each session, and each thread of a session that is over but is blocked by a disk, counts as
- * SESSION_TAKES. A server leaves memory for 64 more sessions.
+ * Each session counts as SESSION_TAKES, and so does each thread of an ended session that is blocked
+ * on a disk. A server leaves memory for 64 more sessions.
  */
-TEST(a_session_counts_its_threads_and_state_as_memory_that_is_not_locked)
+TEST(threads_and_state_of_a_session_count_towards_the_budget)
 {
 	static const struct {
 		enum role role;
@@ -415,8 +420,8 @@ TEST(a_session_counts_its_threads_and_state_as_memory_that_is_not_locked)
 	}
 }
 
-/* A quarter of 200 MiB: first with long rings, in the end with rings of a page. */
-TEST(a_server_in_a_container_of_200_mib_has_memory_for_64_sessions_with_rings_both_ways)
+/* The budget is a quarter of 200 MiB. The first rings are long, the last ones have a page. */
+TEST(a_server_with_200_mib_has_memory_for_64_sessions_both_ways)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
 
@@ -444,7 +449,7 @@ static bool is_mapped(void *memory)
 	return !mincore(memory, 1, &resident);
 }
 
-TEST(a_region_is_freed_once_it_is_deregistered)
+TEST(a_region_is_freed_after_it_is_deregistered)
 {
 	struct stream_plan plan = plan_of(5000, 1);
 	uint8_t *memory;
@@ -458,11 +463,11 @@ TEST(a_region_is_freed_once_it_is_deregistered)
 	assert_false(is_mapped(memory));
 	assert_int_equal(account.registered, 0);
 	assert_null(incoming.memory);
-	region_destroy(&owner, &incoming); /* nothing is there */
+	region_destroy(&owner, &incoming); /* nothing is left to release */
 	assert_int_equal(account.registered, 0);
 }
 
-TEST(a_region_that_the_adapter_may_still_use_stays_mapped_and_counts)
+TEST(a_region_that_cannot_be_deregistered_stays_mapped_and_counts)
 {
 	struct stream_plan plan = plan_of(5000, 1);
 	uint8_t *memory;
@@ -472,13 +477,13 @@ TEST(a_region_that_the_adapter_may_still_use_stays_mapped_and_counts)
 	memory = incoming.memory;
 	assert_int_equal(region_deregister(&incoming), EBUSY);
 	region_destroy(&owner, &incoming);
-	assert_int_equal(kernel.deregistered, 2); /* it is tried again */
+	assert_int_equal(kernel.deregistered, 2); /* deregistration is tried again */
 	assert_true(is_mapped(memory));
 	assert_int_equal(account.registered, 2 * PAGE);
 	assert_int_equal(memory_unmap(memory, 5000), 0);
 }
 
-TEST(each_side_grants_only_the_needed_access)
+TEST(a_region_has_only_the_access_that_the_operation_needs)
 {
 	const unsigned int both = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	const struct {

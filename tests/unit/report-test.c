@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Output: a peer's bytes, escaped before they reach a terminal; latencies; and each line, figure
- * and JSON object as it is printed.
+ * Output: the escaping of a peer's bytes before they reach a terminal; latencies; and each printed
+ * line, figure and JSON object.
  */
 #include "rdma-common.h"
 #include "rdma-common/report.h"
@@ -33,7 +33,9 @@ static void assert_shown(const char *bytes, size_t size, const char *terminal, c
 	json_object_put(object);
 }
 
-/* With another locale of the user, or without one, all but ASCII is escaped; not in JSON. */
+/*
+ * Check that everything but ASCII is escaped with another locale, or without one, but not in JSON.
+ */
 static void assert_escaped_elsewhere(const char *bytes)
 {
 	static const char *const locales[] = { "C", "no such locale" };
@@ -176,7 +178,7 @@ static void assert_near(int64_t value, int64_t expected)
 
 static struct latency latency;
 
-/* Start again, with these times. */
+/* Reset the latencies, and count these times. */
 static void count_anew(const int64_t *times, size_t count)
 {
 	memset(&latency, 0, sizeof(latency));
@@ -261,7 +263,7 @@ static void begin(enum role role, unsigned int number)
 	session.connection.tos = -1;
 }
 
-/* End it, and collect its output. */
+/* End the session, and collect its output. */
 static void end(void)
 {
 	bool failed;
@@ -314,7 +316,7 @@ static void assert_object(const char *kind, const char *rest, const char *error)
 	assert_string_equal(session.printed[STREAM_ERROR], error);
 }
 
-TEST(status_lines_move_to_standard_error_if_standard_output_is_taken)
+TEST(status_lines_go_to_standard_error_if_standard_output_has_other_data)
 {
 	static const struct {
 		struct options options;
@@ -370,7 +372,7 @@ TEST(payload_is_shown_up_to_a_screen_of_text)
 	assert_printed(expected, "");
 }
 
-/* Each number differs: 2000 operations, 1.5 MiB each, in 2 s. */
+/* Set a different value for each measurement: 2000 operations of 1.5 MiB each, in 2 s. */
 static void measure(void)
 {
 	struct connection *connection = &session.connection;
@@ -405,7 +407,7 @@ static void measure(void)
 	connection->outstanding_messages = 5;
 }
 
-/* 2000 latencies, in buckets of at most a nanosecond. */
+/* Count 2000 latencies, in buckets of at most a nanosecond. */
 static void count_latencies(void)
 {
 	static const struct {
@@ -419,14 +421,17 @@ static void count_latencies(void)
 	}
 }
 
-/* The first counter grows by 3, the second was reset, the third grows by 1; a wait grows by 5. */
+/*
+ * The first counter grows by 3, the second was reset, the third grows by 1; a congestion counter
+ * grows by 5.
+ */
 static const struct counters counted_before = { .any = true, .values = { 4, 9, 0 } };
 static const struct counters counted_after = { .any = true,
 					       .values = { 7, 2, 1, [ERROR_COUNTERS + 1] = 5 } };
 
 static struct counting counting;
 
-/* As measure(), with latencies and counters. */
+/* Set the values of measure(), with latencies and counters. */
 static void measure_all(void)
 {
 	measure();
@@ -456,7 +461,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 	counting.before.any = true;
 	connection->figures.bytes = 0; /* only the peer operates */
 	counting.after = counted_before;
-	counting.after.values[ERROR_COUNTERS + 2] = 9; /* waits are not errors */
+	counting.after.values[ERROR_COUNTERS + 2] = 9; /* congestion is not an error */
 	connection->peer_verdict.errors = 0;     /* the peer reported none */
 	connection->protocol.disconnected = false;
 	report_session(connection);
@@ -488,7 +493,7 @@ TEST(figures_are_printed_for_a_session_that_was_established)
 }
 /* clang-format on */
 
-TEST(end_of_a_session_names_the_side_that_left_and_the_reason)
+TEST(end_of_a_session_names_the_side_that_disconnected_and_the_reason)
 {
 	struct connection *connection = &session.connection;
 
@@ -592,7 +597,7 @@ TEST(json_result_has_each_measured_value)
 	/* clang-format on */
 }
 
-/* This much of one pass has arrived; a wrong part is not verified. */
+/* Bytes of at most one pass count as received. Wrong contents do not count as verified. */
 TEST(json_distinguishes_received_from_verified_bytes)
 {
 	static const struct {
@@ -695,7 +700,7 @@ TEST(server_prints_its_port_in_json)
 	assert_printed("listening on port 47881.\n", "");
 	begin(ROLE_SERVER, 0);
 	session.options.json = true;
-	session.options.port = "8"; /* the client's own port, not a peer's */
+	session.options.port = "8"; /* this side's port, not the peer's */
 	report_no_session(&session.engine, STATUS_LOCAL_FAILURE);
 	assert_printed_among("\"peer\": null, \"peer_port\": null");
 	begin(ROLE_SERVER, 0);
@@ -743,7 +748,7 @@ TEST(interval_has_its_own_rate_and_errors)
 
 /* ---- Progress ---- */
 
-/* Check the text that a terminal gets when this much is done. */
+/* Check the text on a terminal after this many bytes. */
 static void assert_drawn(bool verbose, uint64_t done, uint64_t all, int64_t nanoseconds,
 			 const char *expected)
 {

@@ -10,14 +10,14 @@
  * The model assumes this of the transport, and nothing more:
  * - WRITEs and messages are executed in the order of posting; READs in order among themselves, and
  *   messages among themselves, but a message may overtake a READ;
- * - the destination of a WRITE or READ holds garbage from the posting on, until it is executed; a
- *   source in memory is read when it is executed;
+ * - the destination of a WRITE or READ holds garbage from the posting until the execution; a source
+ *   in memory is read at the execution;
  * - a completion comes at any time after the execution or, as over iWARP for a WRITE, after the
- *   posting; only for requests that asked for it, and for all before it;
- * - messages that arrived are handled in order, at any time later, in any order relative to
+ *   posting; only requests that asked for one get one, and it stands for all requests before;
+ * - messages that arrived are handled in order, at any later time, in any order relative to
  *   completions and workers;
  * - a worker takes a piece as soon as there is one, reads or writes it at any time until it reports
- *   it, and reports the whole of it or its first byte.
+ *   it, and reports all of it or its first byte.
  *
  * It also runs with programs that use the module wrongly, to show that it finds violations.
  */
@@ -34,7 +34,7 @@
 #define GIB   ((uint64_t)1 << 30)
 #define NEVER TRANSFER_NEVER
 
-/* The streams of a story. Bits of a set. */
+/* the streams and the operation: bits of a set */
 enum {
 	OUT = 1,
 	IN = 2,
@@ -45,12 +45,12 @@ enum {
 	EARLY = 32
 };
 
-/* A side; 0: as the programs have it. */
+/* A side of a story. A 0 stands for the default. */
 struct kind {
 	int flows;
-	uint64_t length, ring, announced; /* bytes; by the peer: 0, none */
-	unsigned int depth, passes;       /* 0: 16, 1 */
-	uint64_t request;                 /* bytes at most */
+	uint64_t length, ring, announced; /* bytes; `announced`: by the peer; 0: none */
+	unsigned int depth, passes;       /* default: 16, 1 */
+	uint64_t request;                 /* maximum bytes of a request */
 	unsigned int share;
 };
 
@@ -112,7 +112,10 @@ static void fill_all(struct transfer *side)
 		transfer_filled(side, piece.size);
 }
 
-/* Posts all that may be posted, `most` at most, and completes it at once; returns the requests. */
+/*
+ * Post all that may be posted, at most `most` requests, and complete each one at once. Return their
+ * number.
+ */
 static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 {
 	struct transfer_run request;
@@ -126,7 +129,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	return requests;
 }
 
-/* Send MSG_WINDOW if it is due by now. Return true if it was. */
+/* Send MSG_WINDOW if it is due now. Return true if it was. */
 static bool take_window(struct transfer *side, int64_t now, struct window *window)
 {
 	if (window_time(side, now) > now)
@@ -135,7 +138,7 @@ static bool take_window(struct transfer *side, int64_t now, struct window *windo
 	return true;
 }
 
-/* The peer is done and all that it sent is kept: the verdict is due. */
+/* Return true if the peer is done and everything that it sent is stored: the verdict is due. */
 static bool all_is_kept(const struct transfer *side)
 {
 	return side->sink.done && side->sink.stored == transfer_sink_end(side);
@@ -148,10 +151,10 @@ static struct {
 	char promise[128];
 	struct transfer side;
 	int64_t now;
-	unsigned int steps; /* so far */
+	unsigned int steps; /* number of steps so far */
 } it;
 
-/* Begin a story about a side of this kind. */
+/* Begin a story about a side of this kind. `promise` is the behavior that its steps must show. */
 static void tell_of(const char *promise, struct kind kind)
 {
 	snprintf(it.promise, sizeof(it.promise), "%s", promise);
@@ -167,14 +170,17 @@ static void tell(const char *promise, int flows, uint64_t length, uint64_t ring,
 			.flows = flows, .length = length, .ring = ring, .announced = announced });
 }
 
-/* End a step: ask when MSG_WINDOW is due, as the programs do in every turn. */
+/* End a step: get the time of the next MSG_WINDOW, as the programs do in every turn. */
 static void turn(void)
 {
 	it.steps++;
 	window_time(&it.side, it.now);
 }
 
-/* End a step, and fail with the promise and the number of the step, from 1, unless it held. */
+/*
+ * End a step. Unless the expectation holds, fail with the promise and the number of the step, from
+ * 1.
+ */
 static void expect(bool holds, const char *step)
 {
 	if (!holds)
@@ -222,7 +228,7 @@ static void stops(void)
 	turn();
 }
 
-/* Tell the side to stop: nothing may change. */
+/* Stop the side, and check that nothing changes. */
 static void goes_on(void)
 {
 	const struct transfer before = it.side;
@@ -262,7 +268,7 @@ static void posts(unsigned int requests)
 	expect(operate(&it.side, requests, it.now) == requests, __func__);
 }
 
-/* Post a run: it begins after the last one, in both rings. */
+/* Post a run, and check that it begins where the last one ended, in both rings. */
 static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool signaled)
 {
 	const struct transfer_operation before = it.side.operation;
@@ -296,7 +302,7 @@ static void completes(uint64_t request)
 	expect(transfer_completed(&it.side, request, it.now), __func__);
 }
 
-/* Complete a request that is not outstanding: nothing may change. */
+/* Complete a request that is not outstanding, and check that nothing changes. */
 static void ignores(uint64_t request)
 {
 	const struct transfer before = it.side;
@@ -307,8 +313,8 @@ static void ignores(uint64_t request)
 }
 
 /*
- * Steps: messages of the peer. They break the rule `wrong`, or NULL. Then MSG_WINDOW and MSG_DONE
- * change nothing.
+ * Steps: the peer's messages. Each breaks the rule `wrong` (NULL: none). A MSG_WINDOW or MSG_DONE
+ * that breaks a rule changes nothing.
  */
 
 static bool is_judged(const char *error, const char *wrong, const struct transfer *before)
@@ -339,7 +345,7 @@ static void peer_done(const char *wrong, uint64_t bytes)
 	expect(is_judged(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
 }
 
-/* Steps: this side's messages: MSG_MR, MSG_WINDOW and when it is due, MSG_DONE. */
+/* Steps: this side's messages: MSG_MR, MSG_WINDOW and its time, MSG_DONE. */
 
 static void announces(uint64_t produced)
 {
@@ -362,7 +368,7 @@ static void due(int64_t time)
 	expect(window_time(&it.side, it.now) == time, __func__);
 }
 
-/* Check that no MSG_WINDOW is due by now. */
+/* Check that no MSG_WINDOW is due now. */
 static void silent(void)
 {
 	expect(window_time(&it.side, it.now) > it.now, __func__);
@@ -373,7 +379,7 @@ static void done(uint64_t bytes)
 	expect(transfer_done_due(&it.side) && transfer_done(&it.side) == bytes, __func__);
 }
 
-/* Steps: how the side stands. */
+/* Steps: the state of the side. */
 
 static void operated(bool yes)
 {
@@ -417,78 +423,78 @@ static void nothing_owed(void)
 
 TEST(windows_are_sent_when_they_are_due)
 {
-	tell("a source that fits into the ring needs no window before it is done", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+	tell("a source that fits into the ring needs no window before MSG_DONE", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();
 
-	tell("nor does its sink, unless its verdict takes long: it says that it is alive",
+	tell("its sink needs none either, unless verifying takes long: then it reports progress",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	is_whole(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
 	says((struct window){ .consumed = 8 * MIB });
 
-	tell("a move is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
+	tell("progress is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	due(NEVER); fills(5000); at(1000); posts(1); due(1250); at(1249); silent(); at(1250);
 	says((struct window){ .produced = 5000 }); due(NEVER);
 
-	tell("what is on the disk is reported as well, when all that was copied has been told", IN, MIB, 64 * KIB, 0);
+	tell("stored bytes are reported, too, after all consumed bytes", IN, MIB, 64 * KIB, 0);
 	at(100); hears(NULL, (struct window){ .produced = 32 * KIB }); at(200); copies(32 * KIB);
 	says((struct window){ .received = 1, .consumed = 32 * KIB }); due(NEVER);
 	at(1000); keeps(1000); due(1250); at(1250);
 	says((struct window){ .received = 1, .consumed = 32 * KIB, .stored = 1000 });
 
-	tell("a good verdict tells all that was taken and kept: no window has to", IN, MIB, 64 * KIB, 0);
+	tell("a good verdict reports all consumed and stored bytes, without a window", IN, MIB, 64 * KIB, 0);
 	at(100); hears(NULL, (struct window){ .produced = 8 * KIB }); copies(8 * KIB); due(350); keeps(8 * KIB); due(350);
 	judges(); due(NEVER); at(350); silent();
 	is(it.side.sink.advertised_consumed, 8 * KIB); is(it.side.sink.advertised_stored, 8 * KIB);
 
-	tell("so does MSG_DONE, of all that was read", IN | READ, 100000, 100000, 0);
+	tell("MSG_DONE reports all bytes that were read", IN | READ, 100000, 100000, 0);
 	region(NULL, 100000, 100000); at(100); posts_all(); due(350); done(0); is(it.side.sink.advertised_consumed, 100000);
 	due(NEVER);
 
 	tell("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
 	fills(256 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 256 * KIB });
-	/* of a tiny one, every byte */
+	/* a quarter of a tiny ring is one byte */
 	for (uint64_t ring = 1; ring < 10; ring++) {
-		tell("a move in a tiny ring is reported", BOTH | READ, MIB, ring, 0);
+		tell("every byte of a tiny ring is reported", BOTH | READ, MIB, ring, 0);
 		is(it.side.source.stream.quarter, ring < 8 ? 1 : 2);
 	}
-	/* if a source refills only consumed bytes, the peer does not wait for the clock */
+	/* a source that refills only consumed bytes does not wait for the clock */
 	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
-		tell("a short ring's move is a part of that", BOTH | EARLY, MIB, 16 * KIB, announced);
+		tell("a quarter of a short ring of this side is reported at once", BOTH | EARLY, MIB, 16 * KIB, announced);
 		region(NULL, announced, 0);
 		fills(4 * KIB - 1); posts_all(); silent(); fills(1); posts_all();
 		says((struct window){ .produced = 4 * KIB });
 	}
 
-	tell("and so is that of a longer one", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
+	tell("a quarter of a shorter announced ring is reported at once", BOTH | EARLY, 8 * MIB, MIB, 64 * KIB);
 	fills(16 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 16 * KIB });
 
-	tell("but one that holds all is not refilled", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
+	tell("a ring that holds the whole stream is reported by age alone", BOTH | EARLY, 16 * KIB, 16 * KIB, MIB);
 	fills(8 * KIB); posts_all(); silent();
 
-	tell("nor is one waited for whose WRITEs complete when they are there", BOTH, MIB, 16 * KIB, 8 * MIB);
+	tell("progress is reported by age if WRITEs complete after delivery", BOTH, MIB, 16 * KIB, 8 * MIB);
 	fills(8 * KIB); posts_all(); silent();
 
-	tell("a sink that has consumed all reported bytes answers at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
+	tell("a sink that has consumed all produced bytes reports it at once", BOTH | EARLY, 64 * MIB, 8 * MIB, 8 * MIB);
 	hears(NULL, (struct window){ .produced = 16 * KIB }); copies(16 * KIB - 1); silent(); copies(1);
 	says((struct window){ .received = 1, .consumed = 16 * KIB }); due(NEVER);
 
-	tell("which is all that has come, where nothing is written over", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
+	tell("a sink whose ring is never overwritten reports arrived bytes as consumed", BOTH | EARLY, MIB, 8 * MIB, 8 * MIB);
 	hears(NULL, (struct window){ .produced = 16 * KIB }); says((struct window){ .received = 1, .consumed = 16 * KIB });
 	due(NEVER);
 
-	tell("and with other WRITEs by the clock", BOTH, MIB, 8 * MIB, 8 * MIB);
+	tell("a sink reports by age if WRITEs complete after delivery", BOTH, MIB, 8 * MIB, 8 * MIB);
 	hears(NULL, (struct window){ .produced = 16 * KIB }); due(250); silent();
 
-	tell("a timed READ that repeats marks no end behind MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
+	tell("a timed READ that repeats marks no end after MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
 	fills(100000); announces(100000); at(1000); silent(); due(NEVER);
 
-	tell_of("the first request is owed, and reported by its time",
+	tell_of("the first posted request is reported when it is 250 ms old",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 16 * KIB });
 	fills(MIB); announces(0); peer_done(NULL, 0); nothing_owed(); due(NEVER); at(100);
 	posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 	at(200); posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 
-	tell("credits run out, but for the last one, which is an answer's, and come back",
+	tell("credits run out, except the last one, which is for an answer, and are returned",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	for (uint64_t window = 1; window <= 31; window++) {
 		fills(1); posts_all(); silent(); at(it.now + 250); says((struct window){ .produced = window });
@@ -501,7 +507,7 @@ TEST(windows_are_sent_when_they_are_due)
 	hears(NULL, (struct window){ .received = 16, .produced = 17 }); is(it.side.credits.sent, 32);
 	is(it.side.credits.confirmed, 16);
 
-	tell("a flood by one byte a message is bound by credits, which an answer gives back", BOTH, MIB, 64 * KIB, 0);
+	tell("credits limit a flood of windows of one byte each; an answer returns them", BOTH, MIB, 64 * KIB, 0);
 	for (uint64_t produced = 32; produced <= 3 * 32; produced += 32) {
 		for (uint64_t window = 31; window < 32; window--)
 			hears(NULL, (struct window){ .produced = produced - window });
@@ -521,14 +527,14 @@ TEST(requests_are_posted_and_complete)
 	says((struct window){ .received = 2, .produced = 81920 }); hears(NULL, (struct window){ 2, 0, 81920, 0, false });
 	fills_all(); posts_run(1, 1, 40960, true);
 
-	tell_of("a rejected request, and all after it, were not posted",
+	tell_of("a rejected request, and all after it, is not outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(MIB); posts_run(8, 4, 100, true); posts_run(3, 3, 100, false); rejected(6);
 	is(it.side.operation.requests_posted, 5); ignores(6);
 	completes(4); is(it.side.operation.completed, 400); completes(5); is(it.side.operation.requests_completed, 5);
 	is(it.side.operation.completed, 400);
 
-	tell_of("what is flushed, each by itself, is counted once",
+	tell_of("requests that are flushed one by one are counted once",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(MIB); posts_run(16, 4, 100, true); posts_run(16, 4, 100, true); is(it.side.operation.completed, 0);
 	completes(1); completes(2); completes(3); is(it.side.operation.completed, 0);
@@ -536,34 +542,34 @@ TEST(requests_are_posted_and_complete)
 	completes(4); is(it.side.operation.completed, 400); completes(8); is(it.side.operation.completed, 800);
 	is(it.side.operation.requests_completed, 8);
 
-	tell_of("or by the last one that asked for it", (struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
+	tell_of("one completion stands for all requests before it", (struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(MIB); posts_run(16, 4, 100, true); posts_run(16, 4, 100, true); completes(4);
 	is(it.side.operation.completed, 400);
 	completes(8); is(it.side.operation.completed, 800); is(it.side.operation.requests_completed, 8);
 
-	tell("an unrequested or repeated completion completes nothing", OUT, MIB, MIB, MIB);
+	tell("a completion of an unknown or completed request completes nothing", OUT, MIB, MIB, MIB);
 	fills(MIB); ignores(1); posts_run(1, 1, 64 * KIB, true); ignores(0); ignores(2); completes(1); ignores(1);
 
-	tell_of("a run ends with a completion, and so does what can be posted for now",
+	tell_of("a run ends with a completion, and so does the last run for now",
 		(struct kind){ OUT, MIB, MIB, MIB, .request = 100 });
 	fills(1050); posts_no_run(0); posts_run(3, 3, 100, false); posts_run(32, 1, 100, true);
 	posts_run(4, 4, 100, true); posts_run(32, 2, 100, false);
 	posts_run(32, 1, 50, true); posts_no_run(32);
 
-	tell_of("the last one that the depth allows asks for a completion",
+	tell_of("the last request that the depth allows asks for a completion",
 		(struct kind){ OUT, MIB, MIB, MIB, .depth = 9, .request = 100 });
 	fills(MIB); posts_run(16, 2, 100, true); posts_run(16, 2, 100, true); posts_run(16, 2, 100, true);
 	posts_run(16, 2, 100, true);
 	posts_run(16, 1, 100, true); posts_no_run(16);
 
-	tell_of("a request ends where a pass ends, which is an operation",
+	tell_of("a request ends where a verified pass ends",
 		(struct kind){ OUT | EVERY_PASS, 1000, 4096, 4096, .passes = 10 });
 	fills(3500); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false); posts_run(16, 1, 1000, false);
 	posts_run(16, 1, 500, true);
 	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
 
-	/* a pipe of single bytes: each is the last one for now */
-	tell_of("at most as many completions are requested as are remembered",
+	/* a pipe of single bytes: each one is the last one for now */
+	tell_of("at most TRANSFER_SIGNALS completions are outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .depth = 128, .request = 100 });
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
 		fills(1); posts_run(32, 1, 1, true); posts_no_run(32);
@@ -577,7 +583,7 @@ TEST(requests_are_posted_and_complete)
 		unsigned int count = 0, last = 0;
 		struct transfer_run run;
 
-		tell_of("as many are outstanding as may be",
+		tell_of("as many requests are outstanding as the depth allows",
 			(struct kind){ OUT, 64, 64, 64, .depth = depth, .passes = 100 });
 		fills_all();
 		while (transfer_next(&it.side, 32, &run)) {
@@ -586,10 +592,10 @@ TEST(requests_are_posted_and_complete)
 			last = run.signaled ? count : last;
 		}
 		is(count, depth);
-		is(last > 0, true); /* else nothing would ever go on */
+		is(last > 0, true); /* otherwise the operation would never continue */
 	}
 
-	tell("a stream of terabytes: more than a short number counts", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
+	tell("a stream may be longer than 32 bits count", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
 	while (!transfer_operated(&it.side)) {
 		struct window advertised;
 
@@ -600,7 +606,7 @@ TEST(requests_are_posted_and_complete)
 	done((uint64_t)3 << 39);
 }
 
-TEST(completions_are_requested_selectively)
+TEST(completions_are_requested_at_intervals)
 {
 	static const struct {
 		unsigned int interval, depth;
@@ -613,7 +619,7 @@ TEST(completions_are_requested_selectively)
 	for (size_t i = 0; i < ENTRIES(rows); i++) {
 		char promise[64];
 
-		snprintf(promise, sizeof(promise), "a completion for %u requests of depth %u",
+		snprintf(promise, sizeof(promise), "one completion for %u requests, depth %u",
 			rows[i].interval, rows[i].depth);
 		tell_of(promise,
 			(struct kind){ OUT, GIB, GIB, GIB, .depth = rows[i].depth, .request = rows[i].request });
@@ -623,19 +629,22 @@ TEST(completions_are_requested_selectively)
 	}
 }
 
-/* The size of requests depends on the peer's ring, and on the device. */
-TEST(requests_are_at_most_as_long_as_reported_progress)
+/*
+ * Each row: the expected bytes and number of requests, for a ring of the peer and the limit of the
+ * device.
+ */
+TEST(a_request_is_at_most_a_reported_share_of_the_ring)
 {
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
 	} rows[] = {
-		/* all fits: 256 KiB in flight */
+		/* the ring holds everything: 256 KiB in flight */
 		{ 65536, 4, MIB, MIB }, { 65536, 4, MIB, 65536 }, { 60000, 4, MIB, 60000 },
-		/* as many as the device takes */
+		/* the device limits the requests */
 		{ 1000, 100, MIB, 1000 },
-		/* a quarter, which is reported */
+		/* a quarter of the ring, which is reported at once */
 		{ 32768, 8, 128 * KIB, MIB }, { 32767, 8, 128 * KIB - 4, MIB },
-		/* a page at least */
+		/* at least a page */
 		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
 	};
 
@@ -657,58 +666,61 @@ static void ends_with_its_pass(void)
 	is(it.side.operation.posted, 50100000); done(100000);
 }
 
-TEST(passes_end_at_the_right_position)
+TEST(passes_end_as_planned)
 {
-	tell_of("passes that fit are posted from what was filled once",
+	tell_of("passes that fit into the ring are filled once and posted many times",
 		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
 	fills_all(); is(it.side.source.filled, 100000); posts_all(); operated(true); at(250);
 	says((struct window){ .produced = 100000000, .end = true }); done(100000);
 
-	tell_of("and the last one is what is received", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
+	tell_of("the sink copies the last pass", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
 	at(250); hears(NULL, (struct window){ .produced = 100000000 }); at(300); peer_done(NULL, 100000); may_copy(100000);
 
-	tell_of("passes that are verified are one stream",
+	tell_of("verified passes are one stream",
 		(struct kind){ BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000 });
 	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); is_whole(false);
 
-	tell("a WRITE whose time is up ends with its pass", BOTH | TIMED, 100000, 100000, 100000);
+	tell("a timed WRITE ends with the pass that has begun", BOTH | TIMED, 100000, 100000, 100000);
 	ends_with_its_pass();
 
-	tell("and so does a READ", BOTH | READ | TIMED, 100000, 100000, 0);
+	tell("a timed READ ends with the pass that has begun", BOTH | READ | TIMED, 100000, 100000, 0);
 	region(NULL, 100000, 100000); ends_with_its_pass();
 
-	/* through a ring of this side's that is shorter than a pass the source is ahead of the wire */
-	tell("or with the pass that its source has begun", OUT | TIMED, 100000, 30000, 100000);
+	/* this side's ring is shorter than a pass: the source is ahead of the wire */
+	tell("a timed WRITE ends with the pass that its source has begun", OUT | TIMED, 100000, 30000, 100000);
 	fills(30000); posts_all(); fills(30000); posts_all(); fills(30000); posts_all();
 	is(it.side.source.filled, 90000); fills(30000); stops();
 	is(it.side.source.stream.length, 200000); posts_all(); fills_all(); posts_all(); fills_all(); posts_all();
 	fills_all(); posts_all(); operated(true); goes_on();
 
-	tell("a timed stream whose passes are verified is not stopped but by its source",
+	tell("only its source ends a timed stream of verified passes",
 		BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000);
 	goes_on();
 
-	tell_of("nor are passes that are counted", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
+	tell_of("a counted number of passes is not cut short", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
 	goes_on();
 
-	tell("a timed stream of passes ends with the pass that has begun, once",
+	tell("a timed stream of verified passes ends once, with the pass that has begun",
 		BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
 	fills(1001); source_ends(2000); fills(999); source_ends(2000);
 
-	tell("which is the first one at least", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	tell("a timed stream has at least one pass", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
 	source_ends(1000);
 
-	tell("a pass that is just full has ended", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
+	tell("a timed stream ends at once after a full pass", BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
 	fills(2000); source_ends(2000);
 
-	tell("a pipe ends with what was filled", BOTH, LENGTH_UNKNOWN, 4096, 4096);
+	tell("a pipe ends after the filled bytes", BOTH, LENGTH_UNKNOWN, 4096, 4096);
 	fills(1001); source_ends(1001);
 
-	tell("a length that was agreed stays", BOTH, 100000, 4096, 4096);
+	tell("an agreed length does not change", BOTH, 100000, 4096, 4096);
 	fills(1000); source_ends(100000);
 }
 
-/* Both sides have reported 50000 bytes produced and 40000 consumed; the peer, 30000 stored. */
+/*
+ * Begin a story in the middle: both sides have reported 50000 produced and 40000 consumed bytes,
+ * and the peer 30000 stored ones.
+ */
 static void tell_middle(const char *promise)
 {
 	tell(promise, BOTH | READ, MIB, 64 * KIB, 0);
@@ -717,13 +729,13 @@ static void tell_middle(const char *promise)
 	hears(NULL, (struct window){ 1, 50000, 40000, 30000, false });
 }
 
-TEST(windows_within_the_rules_are_accepted)
+TEST(messages_that_break_a_rule_are_rejected)
 {
-	tell("of a region no more is ready than it has, nor than the stream", BOTH | READ, 100000, 100000, 0);
+	tell("a region produces at most its own size and the length of the stream", BOTH | READ, 100000, 100000, 0);
 	region(NULL, 1000, 1000); region("is smaller than its ready bytes", 1000, 1001); region(NULL, MIB, 100000);
 	region("is smaller than its ready bytes", MIB, 100001); region("has no memory", 0, 0);
 
-	tell("no peer says the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
+	tell("a peer never reports the number that means unknown", BOTH | READ, LENGTH_UNKNOWN, 64 * KIB, 0);
 	region("is smaller than its ready bytes", UINT64_MAX, UINT64_MAX); region(NULL, UINT64_MAX, 1000);
 	sink_ends(LENGTH_UNKNOWN);
 	is(it.side.sink.stream.fits_peer_ring, false);
@@ -732,7 +744,7 @@ TEST(windows_within_the_rules_are_accepted)
 	hears(NULL, (struct window){ .produced = UINT64_MAX - 1 });
 	sink_ends(LENGTH_UNKNOWN);
 
-	tell_middle("a window that breaks a rule is refused");
+	tell_middle("a window that breaks a rule is rejected");
 	hears("goes backwards in produced bytes", (struct window){ 1, 49999, 40000, 30000, false });
 	hears("goes backwards in consumed bytes", (struct window){ 1, 50000, 39999, 30000, false });
 	hears("goes backwards in stored bytes", (struct window){ 1, 50000, 40000, 29999, false });
@@ -745,34 +757,36 @@ TEST(windows_within_the_rules_are_accepted)
 	hears("reports more stored bytes than were produced", (struct window){ 1, 50000, 40000, 50001, false });
 	hears("ends before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
 	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
-	tell_middle("a side is not done before all bytes can have been read");
+	tell_middle("MSG_DONE before all bytes can have been read is rejected");
 	peer_done("is done reading bytes that were not produced", MIB);
-	tell_middle("a window may move what is ready"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
-	tell_middle("up to the ring"); hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
-	tell_middle("or what is taken"); hears(NULL, (struct window){ 1, 50000, 40001, 30000, false });
-	tell_middle("or kept"); hears(NULL, (struct window){ 1, 50000, 40000, 30001, false });
-	tell_middle("or both to all that is ready"); hears(NULL, (struct window){ 1, 50000, 50000, 50000, false });
+	tell_middle("a window may advance the produced bytes"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
+	tell_middle("a window may produce as much as fits into the ring");
+	hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
+	tell_middle("a window may advance the consumed bytes"); hears(NULL, (struct window){ 1, 50000, 40001, 30000, false });
+	tell_middle("a window may advance the stored bytes"); hears(NULL, (struct window){ 1, 50000, 40000, 30001, false });
+	tell_middle("a window may consume and store all produced bytes");
+	hears(NULL, (struct window){ 1, 50000, 50000, 50000, false });
 
-	tell("after the end nothing is ready, and there is one MSG_DONE", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
+	tell("nothing is produced after the end, and MSG_DONE comes once", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
 	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
 	hears("ends twice", (struct window){ .produced = 1000, .end = true });
 	hears("goes on after the end", (struct window){ .produced = 1001 });
 	peer_done("is done with another length than agreed", 999); peer_done(NULL, 1000);
 	peer_done("is done twice", 1000);
 
-	tell("a side is not done before all bytes can have been written", BOTH, MIB, 64 * KIB, 0);
+	tell("MSG_DONE before all bytes can have been written is rejected", BOTH, MIB, 64 * KIB, 0);
 	peer_done("is done beyond the ring", MIB);
 }
 
-TEST(debtor_is_the_side_that_owes_something)
+TEST(a_deadline_belongs_to_the_debtor)
 {
-	/* when the ring is full it is this side that has to copy */
+	/* the ring is full: this side has to copy */
 	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
 	at(10); owed(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
 	at(40); says((struct window){ .received = 1, .consumed = 32 * KIB }); owed();
 
-	tell("a deadline is extended by a number that moves, or the end, and by nothing else",
+	tell("only an advanced position or the end extends a deadline",
 		BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
 	fills(2000); posts_all(); at(250); says((struct window){ .produced = 2000 }); is(it.side.moves, 0); at(300);
 	hears(NULL, (struct window){ .produced = 1000 }); is(it.side.moves, 1);
@@ -782,20 +796,20 @@ TEST(debtor_is_the_side_that_owes_something)
 	hears("moves nothing", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
-	/* a later window may report how far it came; that is no progress, and no end */
-	tell("a timed WRITE that is done owes nothing", IN | TIMED, 100000, 100000, 0);
+	/* a later report of progress does not count as a move, nor as an end */
+	tell("a peer that is done with a timed WRITE owes nothing", IN | TIMED, 100000, 100000, 0);
 	hears(NULL, (struct window){ .produced = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
 
-	tell("a peer owes to read bytes that it knows to be produced", OUT | READ, MIB, 64 * KIB, 0);
+	tell("a peer owes to read the bytes that were advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
 	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
 	at(300); says((struct window){ .received = 1, .produced = 41000 }); owed();
 
-	/* that its adapter completes more does not count meanwhile */
-	tell("a peer owes to consume bytes that it knows to be produced", OUT, MIB, 64 * KIB, 64 * KIB);
+	/* until the peer reports, further completions do not count */
+	tell("a peer owes to consume the bytes that were advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
 	at(300); says((struct window){ .produced = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
@@ -803,20 +817,21 @@ TEST(debtor_is_the_side_that_owes_something)
 	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); owed();
 	hears(NULL, (struct window){ 1, 0, 10000, 0, false }); nothing_owed();
 
-	tell("a side that has a whole WRITE need not report consumption", OUT, MIB, MIB, MIB);
+	tell("a peer that has received a whole WRITE need not report consumed bytes", OUT, MIB, MIB, MIB);
 	peer_done(NULL, 0); fills_all(); posts_all(); operated(true); done(MIB); nothing_owed();
 
-	tell_of("nor need a side that receives repeated passes", (struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
+	tell_of("a peer need not report consumed bytes of repeated passes",
+		(struct kind){ OUT, 100000, 100000, 100000, .passes = 1000 });
 	peer_done(NULL, 0); fills_all(); posts(100); at(250); says((struct window){ .produced = 5000000 });
 	operated(false); nothing_owed();
 	for (unsigned int times = 1; times <= 3; times++) {
-		tell_of("a side that is done has read all passes, and owes nothing",
+		tell_of("a peer that is done has read all passes, and owes nothing",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
 		fills_all(); announces(100000); at(10); owed(); at(20); peer_done(NULL, 0); nothing_owed();
 		is(it.side.source.consumed, times * 100000);
 	}
 
-	tell("the wire owes what is in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
+	tell("the wire owes the bytes in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
 	at(10); region(NULL, 100000, 100000); owed(); at(20); posts_run(1, 1, 64 * KIB, true);
 	posts_run(1, 1, 100000 - 64 * KIB, true); posts_no_run(1);
 	at(30); peer_done(NULL, 100000); wire_owes(); at(40); completes(2); operated(true); nothing_owed();
@@ -825,14 +840,14 @@ TEST(debtor_is_the_side_that_owes_something)
 
 /* ---- Sizes ---- */
 
-TEST(overflowing_product_is_not_the_unknown_length)
+TEST(an_overflowing_length_is_not_the_unknown_length)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
 		bool verify_all;
 	} cases[] = {
 		{ (uint64_t)1 << 40, (uint64_t)1 << 40, LENGTH_UNKNOWN - 1, true },
-		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* fits, and has all bits set */
+		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* fits, with all bits set */
 		{ (uint64_t)1 << 40, 0, LENGTH_UNKNOWN, true },
 		{ (uint64_t)1 << 40, 3, (uint64_t)3 << 40, true },
 		{ (uint64_t)1 << 40, 3, (uint64_t)1 << 40, false },
@@ -846,25 +861,29 @@ TEST(overflowing_product_is_not_the_unknown_length)
 	}
 }
 
-/* That whose completion comes next. */
+/* Return the request whose completion comes next. */
 static struct transfer_signal next_signal(const struct transfer_operation *operation)
 {
 	return operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
 }
 
-/* Carry 64 MiB over wires of different rates, and compare the bytes in flight at the end. */
-TEST(more_bytes_are_in_flight_on_a_fast_wire)
+/*
+ * Send 64 MiB over a wire of `wire` bytes per millisecond, and check the requests in flight at the
+ * end.
+ */
+TEST(fast_wires_get_more_bytes_in_flight)
 {
 	static const struct {
 		unsigned int depth;
-		uint64_t wire, size, expected; /* bytes of a request; requests that may be there */
+		uint64_t wire, size, expected; /* bytes per ms, of a request; requests */
 	} cases[] = {
-		{ 16, 250, 65536, 4 },       /* 2 Mbit/s: a second of it is in flight at first */
-		{ 16, 1000, 1 << 17, 4 },    /* 8 Mbit/s: 256 KiB took less than a quarter */
+		{ 16, 250, 65536, 4 },    /* 2 Mbit/s: the initial 256 KiB take a second */
+		{ 16, 1000, 1 << 17, 4 }, /* 8 Mbit/s: the first 256 KiB took nearly a quarter of it
+					   */
 		{ 16, 12000, 1 << 20, 4 },   /* about 100 Mbit/s */
-		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: 8 MiB, and no more */
+		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: the maximum of 8 MiB */
 		{ 2, 1250000, 1 << 20, 2 },  { 2, 250, 65536, 2 },
-		{ 1, 250, 1 << 20, 1 }, /* nothing else could be shorter */
+		{ 1, 250, 1 << 20, 1 }, /* a shorter request would not help */
 	};
 
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
@@ -906,7 +925,10 @@ static bool next_run(struct transfer *side, unsigned int most, struct transfer_r
 	return any;
 }
 
-/* Posts all that may be, alone and in runs of at most `most`. */
+/*
+ * Post everything, one request at a time in `one`, in runs of at most `most` in `many`, and check
+ * that the requests are the same.
+ */
 static void post_alike(struct transfer *one, struct transfer *many, unsigned int most)
 {
 	struct transfer_run run, alone;
@@ -931,7 +953,10 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
-/* A disk moves most of a piece, the peer consumes all reported bytes, and one completion comes. */
+/*
+ * Let time pass: a disk moves most of a piece, the peer consumes all produced bytes, and one
+ * completion comes.
+ */
 static void go_on(struct transfer *side, int64_t now)
 {
 	const struct transfer_operation *operation = &side->operation;
@@ -951,17 +976,17 @@ static void go_on(struct transfer *side, int64_t now)
 	}
 }
 
-TEST(single_requests_equal_runs_of_requests)
+TEST(runs_contain_the_same_requests_as_single_calls)
 {
 	static const struct kind kinds[] = {
-		{ OUT, 64, 64, 64, 128, 5000, .request = 0 }, /* a request is a whole pass */
+		{ OUT, 64, 64, 64, 128, 5000, .request = 0 }, /* a request holds a whole pass */
 		{ OUT, 1 << 20, 1 << 20, 1 << 20, 100, 1, .request = 1000 },
 		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* the ends of both rings */
-		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* passes by a short ring */
-		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* fewer than a request */
+		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* passes, a short ring */
+		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* less than one request */
 		{ OUT, 100000, 100000, 100000, 1, 2, .request = 4096 },
 		{ OUT, 32 << 20, 8 << 20, 8 << 20, 16, 1,
-		  .request = 0 }, /* waits for bytes in flight */
+		  .request = 0 }, /* limited by bytes in flight */
 		{ IN | READ, 100000, 100000, 100000, 16, 30, .request = 777 },
 		{ IN | READ, 100000, 30000, 100000, 7, 3, .request = 0 },
 		{ IN | READ, 4096, 4096, 4096, 64, 100, .request = 4096 },
@@ -982,10 +1007,10 @@ TEST(single_requests_equal_runs_of_requests)
 	}
 }
 
-/* ---- The world: both sides and what is between them ---- */
+/* ---- The world: both sides, and everything between them ---- */
 
-#define RING  4  /* bytes at most */
-#define QUEUE 14 /* what a side has posted and is not over */
+#define RING  4  /* maximum bytes */
+#define QUEUE 14 /* maximum number of posted entries that are not finished */
 
 enum entry_kind {
 	ENTRY_MR,
@@ -994,37 +1019,37 @@ enum entry_kind {
 	ENTRY_REQUEST,
 };
 
-/* State of a queue entry. Bits of a set. */
+/* the progress of a work request: bits of a set */
 enum fate {
-	FATE_EXECUTED = 1 << 0,  /* bytes where they belong */
+	FATE_EXECUTED = 1 << 0,  /* its bytes are at the destination */
 	FATE_COMPLETED = 1 << 1, /* its completion, or a later one, was handled */
 	FATE_SIGNALED = 1 << 2,
 };
 
-/* One work request. */
+/* A work request. */
 struct entry {
 	uint8_t kind;
 	uint8_t fate;
 	union {
-		struct { /* ENTRY_REQUEST; since the last completed one; where in the rings */
+		struct { /* ENTRY_REQUEST, counted from the last completed one; offsets */
 			uint8_t number, end, size, source, sink;
 		};
-		struct { /* a message; MSG_MR and MSG_DONE have only the first */
+		struct { /* a message; MSG_MR and MSG_DONE use only `produced` */
 			uint8_t produced, consumed, stored, received, mark;
 		};
 	};
 };
 
-/* One side, every byte of which counts when worlds are compared. */
+/* One side. Worlds are compared byte by byte, so it has no padding and no stale values. */
 struct side {
 	struct transfer transfer;
 	uint8_t announced;           /* MSG_MR was posted */
 	uint8_t met;                 /* the peer's MSG_MR was handled */
 	uint8_t done;                /* MSG_DONE was posted */
-	uint8_t filling, copying;    /* bytes that the workers have in hand */
+	uint8_t filling, copying;    /* bytes of the workers' current pieces */
 	uint8_t filled_late;         /* the source's worker has reported the last byte */
 	uint8_t entries;             /* number of entries in the queue */
-	uint8_t out[RING], in[RING]; /* rings: position in the pass + 1; 0: garbage */
+	uint8_t out[RING], in[RING]; /* the rings: position in the pass + 1; 0: garbage */
 	struct entry queue[QUEUE];
 };
 
@@ -1044,24 +1069,24 @@ enum violation {
 	VIOLATION_AFTER_DONE,
 	VIOLATION_LOST,
 	VIOLATION_MODULE,
-	VIOLATIONS /* their number */
+	VIOLATIONS /* the number of violations */
 };
 
 static const char *const violation_names[VIOLATIONS] = {
 	[VIOLATION_NONE] = "none",
 	[VIOLATION_STUCK] = "stuck before the end",
 	[VIOLATION_ENDLESS] = "no progress towards the end",
-	[VIOLATION_OVERWRITTEN] = "the adapter carries bytes that are not what they should be",
-	[VIOLATION_READ_EARLY] = "the sink copies bytes that are not what they should be",
-	[VIOLATION_OUT_OF_BOUNDS] = "a work request, or a piece, crosses the end of a ring",
-	[VIOLATION_REFUSED] = "the peer refuses a message",
-	[VIOLATION_TOO_MANY] = "more posted than depth or credits allow",
-	[VIOLATION_AFTER_DONE] = "operated after MSG_DONE",
-	[VIOLATION_LOST] = "ended without all bytes",
-	[VIOLATION_MODULE] = "the module refuses what happened",
+	[VIOLATION_OVERWRITTEN] = "the adapter transfers wrong bytes",
+	[VIOLATION_READ_EARLY] = "the sink copies wrong bytes",
+	[VIOLATION_OUT_OF_BOUNDS] = "a work request or a piece crosses the end of a ring",
+	[VIOLATION_REFUSED] = "the peer rejects a message",
+	[VIOLATION_TOO_MANY] = "more entries are posted than depth or credits allow",
+	[VIOLATION_AFTER_DONE] = "a request is posted or executed after MSG_DONE",
+	[VIOLATION_LOST] = "the session ends without all bytes",
+	[VIOLATION_MODULE] = "the module rejects a valid event",
 };
 
-/* Breaks of the program at both sides, or of the adapter; breaks[] describes each. */
+/* Mistakes of the program at both sides, or of the adapter; breaks[] describes each. */
 enum fault {
 	FAULT_NONE,
 	FAULT_TAKEN_EARLY,
@@ -1078,19 +1103,19 @@ enum fault {
 	FAULT_REFILL_EARLY,
 	FAULT_DONE_EARLY,
 	FAULT_NO_RESERVE,
-	FAULTS /* their number */
+	FAULTS /* the number of faults */
 };
 
-/* Constants of an exploration. Index 0 is the client, whose stream is 0. */
+/* The settings of an exploration. Index 0 is the client, the source of stream 0. */
 struct setting {
 	bool writes;
 	bool completes_early;
-	bool both; /* two streams; else WRITE: stream 0, READ: stream 1, the client operates */
-	bool unknown[2]; /* stream's length */
+	bool both; /* two streams; otherwise the client operates: WRITE: stream 0, READ: stream 1 */
+	bool unknown[2]; /* the length of the stream */
 	bool verify_all;
-	bool partial; /* workers report single bytes, too, and what is kept later than copied */
+	bool partial; /* workers also report single bytes, and store later than they copy */
 	uint8_t length[2], passes[2];
-	uint8_t source_ring[2], sink_ring[2]; /* of stream 0 and 1 */
+	uint8_t source_ring[2], sink_ring[2]; /* for streams 0 and 1 */
 	uint8_t depth, request_size, share;
 	enum fault fault;
 };
@@ -1107,19 +1132,19 @@ static bool has_stream(int stream)
 	return setting.both || stream == (setting.writes ? 0 : 1);
 }
 
-/* Return the bytes of a stream, over all passes. */
+/* Return the bytes of all passes. */
 static uint64_t total(int stream)
 {
 	return (uint64_t)setting.length[stream] * setting.passes[stream];
 }
 
-/* The stream that side `number` carries. */
+/* Return the stream that side `number` operates. */
 static int carried(int number)
 {
 	return setting.writes ? number : !number;
 }
 
-/* The ring that the other side announces for it. */
+/* Return the size of the announced ring that side `number` operates on. */
 static uint64_t announced_ring(int number)
 {
 	uint64_t ring = setting.writes ? setting.sink_ring[number] : setting.source_ring[!number];
@@ -1154,11 +1179,12 @@ static void print_node(const struct node *node)
 		      node->label.detail);
 }
 
-/* ---- What happens ---- */
+/* ---- Events ---- */
 
 /*
- * Counts MSG_WINDOWs of a side from the last one that it knows to be received, and its requests
- * from the last one that completed.
+ * Restart the counters, so that worlds that differ only in them are the same: MSG_WINDOWs of a side
+ * count from the last one that the peer is known to have received, requests from the last completed
+ * one.
  */
 static void count_anew(struct world *world, int number)
 {
@@ -1209,7 +1235,7 @@ static int distance_of_side(const struct side *side)
 	int distance = 10 * (int)(moved + source->advertised_end + sink->done + side->announced +
 				  side->met + side->done + side->filled_late);
 
-	/* an end that is known weighs more than any length */
+	/* a known end weighs more than any length */
 	distance += source->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance += sink->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance -= (side->filling > 0) + (side->copying > 0);
@@ -1232,7 +1258,7 @@ static int distance_from_start(const struct world *world)
 	return distance_of_side(&world->sides[0]) + distance_of_side(&world->sides[1]);
 }
 
-/* Something has happened. */
+/* Record an event that led to this world. */
 static void go_to(struct world *world, int number, struct label label)
 {
 	label.side = (uint8_t)number;
@@ -1242,9 +1268,9 @@ static void go_to(struct world *world, int number, struct label label)
 	arrive(world, label);
 }
 
-/* ---- The program of a side, as it should be, and as it should not ---- */
+/* ---- The program of a side, correct and with mistakes ---- */
 
-/* Return true if the piece at `position` in the sink's ring has the right bytes. */
+/* Return true if the bytes at `position` in the sink's ring are the ones of the stream. */
 static bool is_right(const struct world *world, int number, uint64_t position, uint64_t size)
 {
 	const uint8_t *in = world->sides[number].in;
@@ -1276,7 +1302,7 @@ static void drop(struct side *side, int place)
 	memset(&side->queue[side->entries], 0, sizeof(side->queue[0]));
 }
 
-/* Posts one request: from now on its destination may be written to. */
+/* Post one request: from now on its destination is garbage. */
 static void post_request(struct world *world, int number, const struct transfer_run *request)
 {
 	const struct transfer *transfer = &world->sides[number].transfer;
@@ -1343,7 +1369,7 @@ static void post_done(struct world *world, int number)
 	strbuf_addf(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
-/* Do the work of a side after every event. */
+/* Do everything that a side does after an event. */
 static void drive(struct world *world, int number)
 {
 	const struct side *side = &world->sides[number];
@@ -1354,10 +1380,7 @@ static void drive(struct world *world, int number)
 	post_done(world, number);
 }
 
-/*
- * The worker starts to fill a piece as soon as one is free. Until it is done, the bytes of the
- * piece are garbage.
- */
+/* Give the source's worker the next piece, if there is one: its memory is garbage from now on. */
 static void begin_to_fill(struct world *world, int number)
 {
 	struct side *side = &world->sides[number];
@@ -1369,11 +1392,11 @@ static void begin_to_fill(struct world *world, int number)
 		return;
 	if (piece.offset + piece.size > setting.source_ring[number])
 		violate(VIOLATION_OUT_OF_BOUNDS);
-	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipes do not know */
+	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipe: unknown */
 	memset(&side->out[piece.offset], 0, side->filling);
 }
 
-/* So does the sink's, and what it takes must be right from now on. */
+/* Give the sink's worker the next piece, if there is one: its bytes must be right from now on. */
 static void begin_to_copy(struct world *world, int number)
 {
 	struct side *side = &world->sides[number];
@@ -1393,7 +1416,7 @@ static void begin_to_copy(struct world *world, int number)
 	}
 }
 
-/* After an event, which wakes the program up unless it is broken there. */
+/* Run the program after an event, unless the fault `unless` keeps it asleep. */
 static void settle(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
@@ -1404,9 +1427,9 @@ static void settle(struct world *world, int number, enum fault unless, struct la
 	go_to(world, number, label);
 }
 
-/* ---- What can happen next: the adapter ---- */
+/* ---- Possible events: the adapter ---- */
 
-/* Return true if the adapter may execute the request at `place`, or deliver the message. */
+/* Return true if the adapter may execute the request, or deliver the message, at `place`. */
 static bool can_execute(const struct side *side, int place)
 {
 	bool message = side->queue[place].kind != ENTRY_REQUEST;
@@ -1416,7 +1439,7 @@ static bool can_execute(const struct side *side, int place)
 	for (int i = 0; i < place; i++) {
 		bool earlier_message = side->queue[i].kind != ENTRY_REQUEST;
 
-		/* what follows a message may be executed before that one is handled */
+		/* a later request may be executed before an earlier message is handled */
 		if (earlier_message
 			    ? message
 			    : !(side->queue[i].fate & FATE_EXECUTED) &&
@@ -1464,7 +1487,9 @@ static void executions(const struct world *before, int number)
 	      (struct label){ "'s adapter executes up to", side->queue[place].end, 0 });
 }
 
-/* Deliver the next outstanding completion; it also completes all earlier, unsignaled requests. */
+/*
+ * Complete the first request that asked for it and has no completion, and all requests before it.
+ */
 static void completions(const struct world *before, int number)
 {
 	const struct entry *queue = before->sides[number].queue;
@@ -1496,7 +1521,7 @@ static void completions(const struct world *before, int number)
 	       (struct label){ " gets a completion up to", queue[place].end, 0 });
 }
 
-/* ---- What can happen next: messages ---- */
+/* ---- Possible events: messages ---- */
 
 static const char *handle(struct world *world, int number, const struct entry *entry)
 {
@@ -1510,7 +1535,7 @@ static const char *handle(struct world *world, int number, const struct entry *e
 	case ENTRY_MR:
 		world->sides[number].met = 1;
 		refusal = transfer_peer_region(transfer, announced_ring(number), window.produced);
-		transfer->operation.grows = false; /* time is not part of the worlds */
+		transfer->operation.grows = false; /* the worlds have no time */
 		return refusal;
 	case ENTRY_WINDOW:
 		return transfer_accept(transfer, &window);
@@ -1544,7 +1569,7 @@ static void receptions(const struct world *before, int number)
 	refusal = handle(&next, number, &entry);
 	if (refusal) {
 		violate(VIOLATION_REFUSED);
-		print_message("refused, it %s\n", refusal);
+		print_message("rejected, because it %s\n", refusal);
 	}
 	settle(&next, number, entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE,
 	       (struct label){ handled[entry.kind], entry.produced, 0 });
@@ -1555,7 +1580,7 @@ static void announcements(const struct world *before, int number)
 	const struct side *side = &before->sides[number];
 	struct world next;
 
-	/* the server's MSG_MR comes second */
+	/* the server posts its MSG_MR second */
 	if (side->announced || (number == 1 && !side->met))
 		return;
 	next = *before;
@@ -1569,7 +1594,7 @@ static void clock_ticks(const struct world *before, int number)
 {
 	struct world next;
 
-	/* a program that is not woken up does not set its timer */
+	/* a program that is not woken up sets no timer */
 	if (setting.fault >= FAULT_NO_WAKE_COMPLETED && setting.fault <= FAULT_NO_WAKE_COPIED)
 		return;
 	next = *before;
@@ -1579,9 +1604,12 @@ static void clock_ticks(const struct world *before, int number)
 		       (struct label){ " posts MSG_WINDOW for its age", 0, 0 });
 }
 
-/* ---- What can happen next: workers ---- */
+/* ---- Possible events: workers ---- */
 
-/* Report `size` bytes, and the end with the last one, or later if the length is unknown. */
+/*
+ * Report `size` filled bytes, and the end if `end`. The source learns an unknown end after its last
+ * byte.
+ */
 static void fill(const struct world *before, int number, uint8_t size, bool end)
 {
 	struct world next = *before;
@@ -1597,7 +1625,7 @@ static void fill(const struct world *before, int number, uint8_t size, bool end)
 	if (end)
 		transfer_end_source(transfer);
 	settle(&next, number, FAULT_NO_WAKE_FILLED,
-	       (struct label){ end ? "'s source ends behind" : "'s source fills", size, 0 });
+	       (struct label){ end ? "'s source ends after" : "'s source fills", size, 0 });
 }
 
 static void fillings(const struct world *before, int number)
@@ -1651,12 +1679,12 @@ static void keepings(const struct world *before, int number)
 	next = *before;
 	transfer_stored(&next.sides[number].transfer, copied);
 	settle(&next, number, FAULT_NONE,
-	       (struct label){ "'s sink has kept up to", (uint8_t)copied, 0 });
+	       (struct label){ "'s sink has stored up to", (uint8_t)copied, 0 });
 }
 
 /* ---- Exploring ---- */
 
-/* No step is possible any more: both sides must have received everything. */
+/* Check that both sides have everything, because no event is possible any more. */
 static void judge_ending(const struct world *world)
 {
 	for (int number = 0; number < 2; number++) {
@@ -1709,7 +1737,7 @@ static struct transfer_plan plan_side(int number)
 	};
 }
 
-/* Visits everything that can happen with this setting; false if there was a violation. */
+/* Explore everything that can happen with this setting. Return false if there was a violation. */
 static bool explore(void)
 {
 	struct world start;
@@ -1724,7 +1752,7 @@ static bool explore(void)
 	return explore_from(&start);
 }
 
-/* Both operations with everything else the same, and WRITE with completions that say little. */
+/* Explore the setting for READ, WRITE, and WRITE that completes early. Fail on a violation. */
 static void must_hold(void)
 {
 	for (int kind = 0; kind < 3; kind++) {
@@ -1737,9 +1765,9 @@ static void must_hold(void)
 	}
 }
 
-/* ---- Exploring: what must hold ---- */
+/* ---- Exploring: correct programs ---- */
 
-/* Both streams are the same. */
+/* Give both streams the same values. */
 static void set_alike(int length, bool unknown, int source_ring, int sink_ring)
 {
 	setting = (struct setting){ .depth = 2, .request_size = 2, .share = 4, .passes = { 1, 1 } };
@@ -1757,14 +1785,14 @@ TEST(one_way_streams_arrive_in_every_order_of_events)
 		int source = 1 + kind / 8 % 4, sink = 1 + kind / 2 % 4, length = kind / 32;
 
 		set_alike(length, kind % 2, source, sink);
-		/* single bytes and late keeping make many more worlds: not where there are many */
+		/* single bytes and late storing multiply the worlds: only where they are few */
 		setting.partial = length <= 2 || source + sink <= 3;
 		must_hold();
 	}
 	finish();
 }
 
-/* Known and unknown. */
+/* Explore two streams, each with a known and an unknown length. */
 static void must_hold_both_ways(int out, int in, const uint8_t rings[4])
 {
 	for (int kind = 0; kind < 4; kind++) {
@@ -1790,7 +1818,7 @@ TEST(two_way_streams_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Payloads that repeat, through own rings of any length, and shorter streams of verified passes. */
+/* Passes that repeat, through own rings of any length, and short streams of verified passes. */
 TEST(passes_arrive_in_every_order_of_events)
 {
 	for (int kind = 0; kind < 5 * 16; kind++) {
@@ -1800,15 +1828,15 @@ TEST(passes_arrive_in_every_order_of_events)
 		setting.passes[0] = setting.passes[1] = 3;
 		setting.verify_all = kind >= 3 * 16;
 		must_hold();
-		setting.depth = 8; /* two requests for each completion */
+		setting.depth = 8; /* two requests per completion */
 		setting.request_size = 1;
 		must_hold();
 	}
 	finish();
 }
 
-/* Selective signaling, other depths, moves too small to report. */
-TEST(streams_arrive_with_other_parameters)
+/* Selective signaling, other depths, and shares of the ring too small to report at once. */
+TEST(streams_arrive_with_other_depths_and_shares)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
 
@@ -1822,7 +1850,7 @@ TEST(streams_arrive_with_other_parameters)
 	finish();
 }
 
-/* ---- Exploring: programs that use it wrongly ---- */
+/* ---- Exploring: programs that use the module wrongly ---- */
 
 enum {
 	READS = 1,
@@ -1833,26 +1861,26 @@ enum {
 
 /* clang-format off */
 
-/* The sessions that show a break, and how, in the shortest way. */
+/* The sessions that show a mistake, and the violation that it leads to first. */
 static const struct {
 	const char *text;
 	int sessions;
 	enum violation violation;
 } breaks[FAULTS] = {
-	[FAULT_TAKEN_EARLY] = { "copied is reported when the copy begins", WRITES, VIOLATION_READ_EARLY },
+	[FAULT_TAKEN_EARLY] = { "bytes are reported as copied when the copy begins", WRITES, VIOLATION_READ_EARLY },
 	[FAULT_READ_EARLY] = { "a completion is reported before it came", READS, VIOLATION_READ_EARLY },
-	[FAULT_ACROSS_END] = { "the announced ring is taken for longer than it is", READS | WRITES, VIOLATION_OUT_OF_BOUNDS },
-	[FAULT_READY_EARLY] = { "filled is reported before it is", READS | WRITES, VIOLATION_OVERWRITTEN },
+	[FAULT_ACROSS_END] = { "the announced ring is assumed to be too long", READS | WRITES, VIOLATION_OUT_OF_BOUNDS },
+	[FAULT_READY_EARLY] = { "bytes are reported as filled before they are", READS | WRITES, VIOLATION_OVERWRITTEN },
 	[FAULT_OVERTAKEN] = { "MSG_WINDOW overtakes the WRITEs that it counts", WRITES, VIOLATION_READ_EARLY },
-	[FAULT_END_LOST] = { "the end mark is left out", READS | WRITES | UNKNOWN, VIOLATION_REFUSED },
+	[FAULT_END_LOST] = { "the end of the stream is not marked", READS | WRITES | UNKNOWN, VIOLATION_REFUSED },
 	[FAULT_NO_WAKE_COMPLETED] = { "nothing is posted after a completion", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_WAKE_WINDOW] = { "nothing is posted after a MSG_WINDOW", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_WAKE_FILLED] = { "nothing is posted after the source's worker", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_WAKE_COPIED] = { "nothing is posted after the sink's worker", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_COMPLETIONS] = { "no request asks for a completion", READS | WRITES, VIOLATION_STUCK },
-	[FAULT_REFILL_EARLY] = { "completions that say little are taken for delivery", WRITES, VIOLATION_OVERWRITTEN },
-	[FAULT_DONE_EARLY] = { "MSG_DONE is posted before the operation is at its end", READS, VIOLATION_AFTER_DONE },
-	[FAULT_NO_RESERVE] = { "the last credit is not kept for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK },
+	[FAULT_REFILL_EARLY] = { "completions that come early are taken for delivery", WRITES, VIOLATION_OVERWRITTEN },
+	[FAULT_DONE_EARLY] = { "MSG_DONE is posted before the operation has ended", READS, VIOLATION_AFTER_DONE },
+	[FAULT_NO_RESERVE] = { "the last credit is not reserved for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK },
 };
 
 /* clang-format on */
@@ -1874,7 +1902,7 @@ static void find_break(enum fault fault, bool writes)
 	assert_int_equal(exploration.violation, breaks[fault].violation);
 }
 
-TEST(every_break_is_found)
+TEST(every_mistake_is_found)
 {
 	for (enum fault fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
 		assert_true(breaks[fault].sessions & (READS | WRITES));

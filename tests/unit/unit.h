@@ -22,7 +22,10 @@
 #define ENTRIES(array) (sizeof(array) / sizeof((array)[0]))
 #define UNUSED         __attribute__((unused))
 
-/* Return a copy of `size` bytes, to be freed. A sanitizer notices each access beyond it. */
+/*
+ * Return a copy of exactly `size` bytes, so that a sanitizer finds any access beyond them. The
+ * caller frees it.
+ */
 static inline uint8_t *exactly(const void *bytes, size_t size)
 {
 	uint8_t *copy = malloc(size + !size);
@@ -31,7 +34,7 @@ static inline uint8_t *exactly(const void *bytes, size_t size)
 	return memcpy(copy, bytes, size);
 }
 
-#define TESTS 64 /* of a program, at most */
+#define TESTS 64 /* maximum number of tests in a program */
 
 static struct CMUnitTest unit_tests[TESTS];
 static size_t unit_count;
@@ -49,7 +52,7 @@ static void register_test(const char *name, CMUnitTestFunction function)
 	}                                                              \
 	static void name(UNUSED void **state)
 
-/* The program: each may be NULL, and is called before all tests, and before each. */
+/* Define main(). `set_up` runs before all tests, `reset` before each one; either may be NULL. */
 #define RUN_TESTS(set_up, reset)                                                          \
 	int main(void)                                                                    \
 	{                                                                                 \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Encoding, byte by byte, and decoding of bytes that a peer chose. The expected
- * bytes are written out, so that both sides changing together is noticed too.
+ * Encoding byte by byte, and decoding of bytes that a peer chose. The expected bytes are literal,
+ * so that a common mistake of encoder and decoder is found, too.
  */
 #include "rdma-common.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- Messages ---- */
 
-/* Every field has a value of its own: what a type does not use must not be sent. */
+/* Each field has a different value: a field that a type does not use must not be sent. */
 static const struct message full = { .value = 0x1122334455667788,
 				     .length = 0x0102030405060708,
 				     .produced = 0x2122232425262728,
@@ -31,7 +31,7 @@ static const struct message full = { .value = 0x1122334455667788,
 #define ERRORS_BYTES   0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51
 #define RKEY_BYTES     0xef, 0xbe, 0xad, 0xde
 
-/* The wire form of each type, and its decoded fields. */
+/* The bytes of each type on the wire, and the decoded message. */
 static const struct {
 	uint8_t wire[MESSAGE_SIZE];
 	struct message decoded;
@@ -67,7 +67,10 @@ static void assert_decoded(const uint8_t wire[MESSAGE_SIZE], unsigned int type)
 	assert_int_equal(message.rkey, expected->rkey);
 }
 
-/* The bytes that a type uses are those that are not zero in its layout; the type itself is one. */
+/*
+ * Return true if the type does not use this byte: it is zero in the layout, and not part of the
+ * type or of the end mark.
+ */
 static bool is_reserved(unsigned int type, size_t byte)
 {
 	bool flag = type == MSG_WINDOW && byte >= 48 && byte < 52;
@@ -75,7 +78,7 @@ static bool is_reserved(unsigned int type, size_t byte)
 	return byte >= 4 && layouts[type].wire[byte] == 0 && !flag;
 }
 
-TEST(each_type_has_its_fields_and_no_others_at_the_documented_offsets)
+TEST(each_type_has_only_its_own_fields_at_the_documented_offsets)
 {
 	for (unsigned int type = 0; type < MESSAGE_TYPES; type++) {
 		struct message message = full;
@@ -88,11 +91,11 @@ TEST(each_type_has_its_fields_and_no_others_at_the_documented_offsets)
 		assert_decoded(wire, type);
 		for (size_t i = 0; i < MESSAGE_SIZE; i++)
 			wire[i] = is_reserved(type, i) ? 0xff : wire[i];
-		assert_decoded(wire, type); /* whatever a peer has there */
+		assert_decoded(wire, type); /* reserved bytes are ignored */
 	}
 }
 
-TEST(any_bit_marks_the_end_of_a_window)
+TEST(any_bit_of_the_end_field_marks_the_end)
 {
 	uint8_t wire[MESSAGE_SIZE] = { MSG_WINDOW };
 	struct message message;
@@ -107,7 +110,7 @@ TEST(any_bit_marks_the_end_of_a_window)
 	}
 }
 
-/* As the tutorial's struct message is in memory; its struct ibv_mr is that of verbs.h. */
+/* The tutorial's struct message in memory. Its struct ibv_mr is the one of verbs.h. */
 struct tutorial_message {
 	enum {
 		TUTORIAL_MR,
@@ -119,11 +122,11 @@ struct tutorial_message {
 };
 
 /*
- * That program sends its struct ibv_mr as it is in memory, pointers to a context and to a
- * protection domain in front: what looks like `ready` there means nothing, and the caller has to
- * know it. Its fields are where the layouts above have them, which are encoded and decoded.
+ * The tutorial's program sends its struct ibv_mr as it is in memory. It begins with pointers to a
+ * context and to a protection domain, so `produced` has no meaning in its message, and the caller
+ * must ignore it. The other fields are at the offsets of the layouts above.
  */
-TEST(messages_match_the_tutorials_program)
+TEST(messages_have_the_layout_of_the_tutorials_program)
 {
 	struct tutorial_message tutorial;
 
@@ -142,7 +145,7 @@ TEST(messages_match_the_tutorials_program)
 	assert_int_equal(tutorial.type, TUTORIAL_DONE);
 }
 
-TEST(a_message_of_another_size_or_type_is_refused)
+TEST(a_message_of_another_size_or_type_is_rejected)
 {
 	uint8_t wire[2 * MESSAGE_SIZE] = { 0 };
 	struct message message;
@@ -165,14 +168,14 @@ static const struct {
 	struct hello hello;
 	uint8_t wire[HELLO_SIZE];
 } hellos[] = {
-	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* one of a later version is kept, and means nothing */
+	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* one flag of a later version, without a meaning */
 	    .length = 0x0102030405060708, .mtu = 3, .seconds = 0x21222324, .passes = 0x1112131415161718, .device = "mlx5_bond_0" },
 	  { 'R',  'W',  'H',  'O',  3,    1,    0x0b, 0x80, /* magic, version, write, flags */
 	    0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* length */
 	    0,    3,    0,    0,    0x24, 0x23, 0x22, 0x21, /* no refusal, MTU, seconds */
 	    0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* passes */
 	    'm',  'l',  'x',  '5',  '_',  'b',  'o',  'n', 'd',  '_',  '0', /* device */ } },
-	/* a refusal says why, and what the limit is: 1 GiB */
+	/* a refusal with its reason and the limit: 1 GiB */
 	{ { .version = HELLO_VERSION, .operation = OPERATION_READ, .refusal = REFUSAL_LENGTH, .length = (uint64_t)1 << 30 },
 	  { 'R', 'W', 'H', 'O', 3, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 3 } },
 };
@@ -191,7 +194,7 @@ static enum hello_kind decode(const uint8_t *wire, size_t size, struct hello *he
 	return found;
 }
 
-/* It is decoded to this: on the wire, where each field is, both are the same again. */
+/* Check that `wire` is decoded to `expected`: both encode to the same bytes. */
 static void assert_hello(const uint8_t *wire, size_t size, const struct hello *expected)
 {
 	uint8_t expected_wire[HELLO_SIZE], found_wire[HELLO_SIZE];
@@ -210,7 +213,7 @@ static void assert_hello(const uint8_t *wire, size_t size, const struct hello *e
  * InfiniBand pads private data to 56 bytes in a request, 196 in a reply, 148 in a rejection.
  * Reserved bytes are ignored.
  */
-TEST(hello_has_its_fields_at_the_documented_offsets)
+TEST(a_hello_has_its_fields_at_the_documented_offsets_with_any_padding)
 {
 	static const size_t sizes[] = { HELLO_SIZE, 56, 148, 196, 256 };
 
@@ -227,7 +230,7 @@ TEST(hello_has_its_fields_at_the_documented_offsets)
 	}
 }
 
-TEST(device_name_is_always_terminated)
+TEST(a_device_name_is_always_terminated)
 {
 	struct hello hello = hellos[0].hello;
 	uint8_t wire[HELLO_SIZE];
@@ -240,7 +243,7 @@ TEST(device_name_is_always_terminated)
 	assert_int_equal(strlen(hello.device), 15);
 }
 
-TEST(a_peer_without_hello_is_taken_for_the_tutorials_program)
+TEST(a_peer_without_the_magic_has_no_hello)
 {
 	uint8_t wire[196] = { 0 };
 	struct hello hello;
@@ -251,7 +254,7 @@ TEST(a_peer_without_hello_is_taken_for_the_tutorials_program)
 	memcpy(wire, hello_kind, HELLO_SIZE);
 	for (size_t size = 0; size < 4; size++)
 		assert_int_equal(decode(wire, size, &hello), HELLO_ABSENT);
-	for (size_t byte = 0; byte < 4; byte++) { /* all of the magic counts */
+	for (size_t byte = 0; byte < 4; byte++) { /* all bytes of the magic count */
 		wire[byte] ^= 0x20;
 		assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_ABSENT);
 		wire[byte] ^= 0x20;
@@ -259,8 +262,11 @@ TEST(a_peer_without_hello_is_taken_for_the_tutorials_program)
 	assert_int_equal(decode(wire, sizeof(wire), &hello), HELLO_CURRENT);
 }
 
-/* A hello begins with the magic. Behind the version nothing is read, unless all of it is there. */
-TEST(short_hello_is_one_of_another_version)
+/*
+ * A hello begins with the magic. The fields after the version are decoded only if the hello is
+ * complete.
+ */
+TEST(a_short_hello_counts_as_another_version)
 {
 	uint8_t wire[HELLO_SIZE];
 
