@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The memory limit of the cgroup, in folders like /proc and /sys/fs/cgroup. */
+/* The memory limit of the cgroup, read from folders like /proc and /sys/fs/cgroup. */
 #include "rdma-common/cgroup.h"
 
 #include "unit.h"
@@ -14,7 +14,7 @@
 
 static const struct {
 	const char *name;
-	const char *cgroup, *mounts; /* in /proc/self; NULL: no such file */
+	const char *cgroup, *mounts; /* text of these files in /proc/self; NULL: no such file */
 	const char *files[4][2];     /* other files: path and text */
 	uint64_t limit;
 } cases[] = {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's answer about PFC and the priority of a DSCP: complete, cut off, and wrong. No
- * adapter here gives one; the bytes are laid out as by Linux's dcbnl_ieee_fill().
+ * Decode the kernel's answer about PFC and the priority of a DSCP: complete, truncated, or
+ * malformed. No adapter here sends one, so the bytes are built like those of Linux's
+ * dcbnl_ieee_fill().
  */
 
 #include <linux/dcbnl.h>
@@ -11,14 +12,17 @@
 
 #include "unit.h"
 
-/* The layout of Linux: headers, the interface's name, then the IEEE attributes: ETS and PFC. */
+/*
+ * The layout of the answer: headers, the interface's name, then the IEEE attributes: ETS, PFC, and
+ * the table of priorities.
+ */
 struct answer {
 	struct nlmsghdr header;
 	struct dcbmsg dcb;
 	struct nlattr name;
 	char text[8]; /* "eth0", a zero, and padding */
 	struct nlattr ieee, ets;
-	uint8_t ets_bytes[60]; /* of 59 */
+	uint8_t ets_bytes[60]; /* 59 bytes, and padding */
 	struct nlattr pfc;
 	struct ieee_pfc contents;
 	struct nlattr table;
@@ -60,7 +64,10 @@ static struct answer make_answer(void)
 	return answer;
 }
 
-/* Describe the first `size` bytes; `lossy` tells if packets of this type of service may be lost. */
+/*
+ * Describe the first `size` bytes of the answer. Set `lossy` if packets with this `tos` may be
+ * lost.
+ */
 static struct strbuf describe(const struct answer *answer, size_t size, int ecn, unsigned int tos,
 			      bool *lossy)
 {
@@ -92,14 +99,14 @@ TEST(pfc_of_the_dscps_highest_priority_is_described)
 		const char *words;
 	} cases[] = {
 		/* clang-format off */
-		/* after other attributes; of two entries */
+		/* DSCP 26 has two entries: the higher priority counts */
 		{ AS_IT_IS, 104, -1, false, LOSSLESS },
 		{ AS_IT_IS, 107, 8, false, "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN on for priority 3" },
 		{ AS_IT_IS, 0, 0, true, "DSCP 0 has no priority of its own; PFC on for priority 3 7, ECN off" },
-		/* an impossible priority */
+		/* priority 8 of DSCP 10 is invalid */
 		{ AS_IT_IS, 40, 0, true, "DSCP 10 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ SET(entries[3].app.priority, 5), 104, -1, true, "DSCP 26 -> priority 5: lossy; PFC on for priority 3 7, ECN not known" },
-		/* the peer's own settings */
+		/* the table has the peer's priorities, not this host's */
 		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 104, 0, true,
 		  "DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ PFC(0x80), 104, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
@@ -131,7 +138,7 @@ TEST(pfc_of_the_dscps_highest_priority_is_described)
 	}
 }
 
-/* A rule for RoCE's port, for UDP or any protocol, or the default rule. */
+/* The default rule, a rule for port 4791 of any protocol, and one for that port of UDP. */
 TEST(rules_for_roces_port_apply_without_a_rule_for_the_dscp)
 {
 	static const struct dcb_app rules[] = {
@@ -167,7 +174,7 @@ static void assert_says(unsigned int dscp, const struct answer *answer, size_t s
 	assert_string_equal(describe(answer, size, -1, dscp << 2, &lossy).text, expected);
 }
 
-/* Nor if an attribute before them has an impossible length. */
+/* An answer with an attribute of an impossible length is rejected, too. */
 TEST(truncated_answer_is_rejected)
 {
 	static const uint16_t lengths[] = { 0, 1, sizeof(struct nlattr) - 1, 4096, UINT16_MAX };
@@ -178,7 +185,7 @@ TEST(truncated_answer_is_rejected)
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
 		assert_says(26, &answer, size, NOTHING);
-		answer.header.nlmsg_len = (uint32_t)size; /* as if this were the whole answer */
+		answer.header.nlmsg_len = (uint32_t)size; /* the header states the truncated size */
 		assert_says(26, &answer, size, NOTHING);
 	}
 	for (size_t i = 0; i < ENTRIES(members) * ENTRIES(lengths); i++) {
@@ -188,7 +195,7 @@ TEST(truncated_answer_is_rejected)
 	}
 }
 
-/* Entries before it count, entries after it do not. */
+/* Entries before it are used, entries after it are ignored. */
 TEST(impossible_entry_length_ends_the_table)
 {
 	static const uint16_t lengths[] = { 0, 3, 4, 7, 4096, UINT16_MAX };
@@ -205,7 +212,7 @@ TEST(impossible_entry_length_ends_the_table)
 	}
 }
 
-/* Its padding would lie beyond the end. */
+/* The padding of that entry would lie beyond the end of the answer. */
 TEST(last_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();

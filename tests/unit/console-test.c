@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The pipes of standard output and standard error: order, bounds, readers that do not read, the
- * end.
+ * Standard output and standard error: order and number of lines, readers that do not read, and the
+ * end of the program.
  */
 #include "rdma-common/console.h"
 
@@ -19,19 +19,19 @@
 #include "unit.h"
 #include "folder.h"
 
-#define PATIENCE 10000 /* milliseconds for an event that is due at once */
-/* A number of lines above the capacity, and the line whose writing makes room again. */
+#define PATIENCE 10000 /* maximum milliseconds until an event that is due at once */
+/* More lines than can wait, and the last line of those that can wait. */
 #define TOO_MANY        (10 * CONSOLE_CAPACITY)
 #define LAST_THAT_WAITS "> 2047\n"
 
 /* ---- write(2) and poll(2) that replace the C library's ---- */
 
 static struct {
-	int descriptors[STREAMS]; /* the outputs */
-	atomic_bool held;         /* the next call waits for `go` */
-	sem_t reached, go;        /* the call waits */
-	int error;                /* of the next call; 0: none */
-	size_t most;              /* the most bytes of a call; 0: any number */
+	int descriptors[STREAMS]; /* descriptors of the outputs */
+	atomic_bool held;         /* the next write() waits for `go` */
+	sem_t reached, go;        /* posted when write() waits, and to let it continue */
+	int error;                /* errno of the next write(); 0: success */
+	size_t most;              /* maximum bytes of a write(); 0: no limit */
 } writes;
 
 ssize_t write(int descriptor, const void *from, size_t size)
@@ -51,7 +51,7 @@ ssize_t write(int descriptor, const void *from, size_t size)
 	return syscall(SYS_write, descriptor, from, size);
 }
 
-static atomic_int interruptions; /* calls of poll(2) that a signal will interrupt */
+static atomic_int interruptions; /* number of next calls of poll() that fail with EINTR */
 
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
@@ -69,7 +69,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
-static bool failed; /* from console_close() */
+static bool failed; /* standard output has failed: from console_close() */
 
 /* Each test has its own console, because a stuck thread continues to use one. */
 static int reset(UNUSED void **state)
@@ -109,7 +109,7 @@ static void start_on_pipes(void)
 	start(writers[0], writers[1]);
 }
 
-/* Close the console. Each line must be written, and nothing left. */
+/* Close the console, and check that every line was written. */
 static void stop(void)
 {
 	assert_true(console_drain(console, PATIENCE, -1));
@@ -139,7 +139,7 @@ static void hold(void)
 	sem_wait(&writes.reached);
 }
 
-/* Read up to and including `end`. The text is valid until the next call. */
+/* Read until `end` arrives. Return the text, which is valid until the next call. */
 static const char *read_until(int reader, const char *end)
 {
 	static char text[1 << 20];
@@ -195,7 +195,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 	stop();
 }
 
-/* As a JSON object may have it. The output takes a page, in pieces. */
+/* A JSON object may be so long. The output's pipe takes it page by page. */
 TEST(long_line_is_not_torn)
 {
 	char expected[60100];
@@ -211,7 +211,7 @@ TEST(long_line_is_not_torn)
 }
 
 #define THREADS 8
-#define LINES   250 /* of each thread: all of them fit into the pipe */
+#define LINES   250 /* of each thread; the lines of all threads can wait */
 
 static void *print_lines(void *thread)
 {
@@ -244,7 +244,7 @@ TEST(lines_of_many_threads_are_whole_and_in_each_ones_order)
 
 /* ---- Readers that do not read ---- */
 
-/* Skip numbered lines from `*line`, or the notice that some were dropped. */
+/* Skip lines with the numbers from `*line`, and notices of dropped ones. Return the rest. */
 static const char *skip_lines(const char *text, int *line)
 {
 	static const char lost[] = "(%d %*[^:]: the output was not read)\n%n";
@@ -260,7 +260,7 @@ static const char *skip_lines(const char *text, int *line)
 	}
 }
 
-/* Check that the first lines, as many as fit, arrive, and that each gap is reported. */
+/* Check that the lines that can wait arrive, and that each gap is reported. */
 static void assert_says_what_was_dropped(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;
@@ -277,7 +277,8 @@ static void assert_says_what_was_dropped(enum stream stream, int reader)
 }
 
 /*
- * With pipes, and with a non-blocking output, such as a socket, or a terminal of a parent program.
+ * The outputs are pipes, then a non-blocking socket. A terminal that the parent program has made
+ * non-blocking behaves in the same way.
  */
 TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 {
@@ -326,12 +327,12 @@ TEST(no_notice_of_dropped_lines_between_json_objects)
 	stop();
 }
 
-/* A signal is not an error. */
+/* A write that a signal interrupts is repeated. */
 TEST(missing_reader_is_an_error_of_standard_output_alone)
 {
 	static const struct {
 		enum stream stream;
-		int error; /* of the first write(2) */
+		int error; /* errno of the first write() */
 		const char *text;
 		bool failed;
 	} cases[] = {
@@ -361,7 +362,7 @@ TEST(drain_waits_for_a_slow_reader_within_its_limit)
 	start_on_pipes();
 	hold();
 	assert_false(console_drain(console, 1, -1));
-	interruptions = 1; /* a signal that is no reason to end */
+	interruptions = 1; /* a signal does not end the wait */
 	assert_false(console_drain(console, PATIENCE, interruption));
 	sem_post(&writes.go);
 	assert_reads(readers[1], "> held\n");
@@ -369,7 +370,7 @@ TEST(drain_waits_for_a_slow_reader_within_its_limit)
 	close(interruption);
 }
 
-/* The thread is stuck in write(2): it is left, with its descriptors, until the process ends. */
+/* A thread that is stuck in write(2) is abandoned with its descriptors until the process ends. */
 TEST(each_unwritten_line_is_counted)
 {
 	for (int lines = 1; lines < 10 * CONSOLE_CAPACITY; lines *= 100) {
@@ -413,7 +414,7 @@ TEST(console_does_not_open_without_descriptors)
 TEST(drawn_text_is_removed_before_a_line)
 {
 	start_on_pipes();
-	console_draw(console, ""); /* nothing to remove */
+	console_draw(console, ""); /* no text to remove */
 	console_draw(console, "half of it");
 	assert_reads(readers[1], "\rhalf of it\033[K");
 	console_draw(console, "more of it");
@@ -424,7 +425,7 @@ TEST(drawn_text_is_removed_before_a_line)
 	console_draw(console, "all of it");
 	console_draw(console, "");
 	assert_reads(readers[1], "\rall of it\033[K\r\033[K");
-	/* after a stopped terminal, a few are queued */
+	/* while the terminal is stopped, only a few drawn texts are queued */
 	hold();
 	for (int i = 0; i < TOO_MANY; i++)
 		console_draw(console, "drawn");
@@ -489,7 +490,7 @@ TEST(without_threads_nothing_is_left)
 
 		*streams[i] = open_memstream(&text, &size);
 		print((enum stream)i, "%d", 5);
-		assert_int_equal(size, strlen("> 5\n")); /* without a flush by this test */
+		assert_int_equal(size, strlen("> 5\n")); /* the console has flushed the stream */
 		fclose(*streams[i]);
 		*streams[i] = before;
 		assert_string_equal(text, "> 5\n");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* The error counters of a port, in folders like sysfs. */
+/* The error counters of a port, read from folders like sysfs. */
 #include "rdma-common/counters.h"
 
 #include "unit.h"
 #include "folder.h"
 
-/* The others belong to the network interface. */
+/* Number of counters of the port. The last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-/* Set a counter in `place`; NULL: remove it. */
+/* Write the file of a counter in the folder `place`; without `text` do nothing. */
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];
@@ -18,7 +18,7 @@ static void set_counter(const char *place, const char *name, const char *text)
 		put(path, text);
 }
 
-/* Read the port; the result must not depend on old contents. */
+/* Read the counters of a port. Old contents of the structure must not matter. */
 static struct counters read_port(unsigned int port)
 {
 	struct counters counters;
@@ -41,8 +41,8 @@ TEST(only_counters_have_a_name)
 }
 
 /*
- * In each folder: a driver's own (hw_counters), of the port or, as with cxgb4, of the device; or
- * one that InfiniBand requires (counters).
+ * Drivers have counters in hw_counters of the port or, like cxgb4, of the device. The counters that
+ * InfiniBand requires are in counters.
  */
 TEST(each_counter_is_read_in_each_folder)
 {
@@ -52,7 +52,8 @@ TEST(each_counter_is_read_in_each_folder)
 		struct counters counters;
 
 		empty_folder(NULL);
-		set_counter(places[i % 3], counter_name(i), "12345678901\n"); /* above 32 bits */
+		set_counter(places[i % 3], counter_name(i),
+			    "12345678901\n"); /* more than 32 bits */
 		counters = read_port(2);
 		assert_int_equal(read_port(1).any, i % 3 == 2);
 		assert_true(counters.any);
@@ -63,13 +64,13 @@ TEST(each_counter_is_read_in_each_folder)
 }
 
 /*
- * The driver's counter wins if both exist, unless it is no number because the driver cannot read
- * it.
+ * If both counters exist, the driver's is used, unless its file has no number because the driver
+ * could not read it.
  */
 TEST(drivers_counter_replaces_the_required_one)
 {
 	static const struct {
-		const char *own, *required; /* NULL: it does not exist */
+		const char *own, *required; /* text of the files; NULL: no such file */
 		bool any;
 		uint64_t value;
 	} cases[] = {
@@ -104,7 +105,7 @@ TEST(reset_counter_has_no_growth)
 	};
 
 	for (size_t i = 0; i < 4 * ENTRIES(cases); i++) {
-		/* a port without counters before, or now, has no growth */
+		/* no growth if the port has no counters before or after */
 		struct counters before = { .any = i % 2 }, after = { .any = i / 2 % 2 }, growth;
 		bool any = before.any && after.any;
 
@@ -133,8 +134,8 @@ TEST(sum_of_errors_excludes_waits)
 }
 
 /*
- * For an interface that does not exist, for one without pause frames, and for a link in place of
- * the folder, which the kernel follows.
+ * The network interface is missing, has no pause frames, has too long a name, or has a name that
+ * leads out of sysfs to the folder of this test.
  */
 TEST(discarded_frames_are_read_without_pause_frames)
 {

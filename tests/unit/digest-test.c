@@ -9,10 +9,10 @@
 
 #include "unit.h"
 
-/* More than two steps of the vectorized loops, and an odd rest. */
+/* Bytes: more than two steps of the vectorized loops, and an odd remainder. */
 #define SIZE 203
 
-/* The pattern byte by byte, as documented. */
+/* Return a byte of the pattern, as documented. */
 static uint8_t expected_byte(uint64_t position)
 {
 	uint64_t word = (position / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -20,7 +20,7 @@ static uint8_t expected_byte(uint64_t position)
 	return (uint8_t)(word >> position % 8 * 8);
 }
 
-/* It ends exactly at the size. */
+/* The byte after the requested size stays unchanged. */
 TEST(pattern_does_not_depend_on_the_start)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
@@ -49,7 +49,7 @@ TEST(first_different_byte_is_found)
 		pattern_fill(memory, position, SIZE);
 		for (size_t offset = 0; offset < SIZE; offset++) {
 			memory[offset] ^= 0x10;
-			memory[SIZE - 1] ^= 1; /* a later one does not matter */
+			memory[SIZE - 1] ^= 1; /* a later difference does not matter */
 			assert_int_equal(pattern_mismatch(memory, position, SIZE), offset);
 			assert_int_equal(pattern_mismatch(memory, position, offset), offset);
 			memory[offset] ^= 0x10;
@@ -58,7 +58,7 @@ TEST(first_different_byte_is_found)
 	}
 }
 
-/* So a part in the wrong place, or an old one, is noticed. */
+/* So misplaced bytes, and bytes of an earlier pass, are noticed. */
 TEST(pattern_at_another_position_differs_in_each_word)
 {
 	uint8_t memory[SIZE];
@@ -68,7 +68,7 @@ TEST(pattern_at_another_position_differs_in_each_word)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
 }
 
-/* Even where the pattern continues: the pages before and after the two pages cannot be accessed. */
+/* The pages before and after the filled ones cannot be accessed. */
 TEST(no_byte_outside_of_the_memory_is_read)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;
@@ -90,14 +90,15 @@ TEST(no_byte_outside_of_the_memory_is_read)
 	}
 }
 
-/* XXH3, 64 bits, so that all releases agree; the values are published. */
+/* All releases must agree on 64-bit XXH3, whose values are published. */
 TEST(digest_is_xxh3_and_does_not_depend_on_steps)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();
 
 	assert_non_null(whole);
-	assert_true(digest_value(whole) == UINT64_C(0x2d06800538d394c2)); /* of no bytes */
+	assert_true(digest_value(whole) ==
+		    UINT64_C(0x2d06800538d394c2)); /* the published digest of no bytes */
 	pattern_fill(memory, 0, sizeof(memory));
 	digest_add(whole, memory, sizeof(memory));
 	for (size_t step = 1; step < sizeof(memory); step += 97) {

@@ -16,9 +16,11 @@ static struct process process;
 static atomic_bool output_taken;
 static uint8_t bytes[2 * HELPER_BUFFER];
 
-/* ---- A disk that may not answer, in place of the kernel's ---- */
+/* ---- A disk that may hang: functions that replace the C library's ---- */
 
-static int answer[2] = { -1, -1 }; /* a pipe: the disk answers once it has a byte */
+static int answer[2] = {
+	-1, -1
+}; /* a pipe: each byte answers one call; -1: the disk answers at once */
 
 static bool answers(void)
 {
@@ -34,7 +36,7 @@ ssize_t pread(int descriptor, void *memory, size_t size, off_t offset)
 	return read(descriptor, memory, size);
 }
 
-/* The disk is full. */
+/* Report a full disk. */
 int statvfs(UNUSED const char *name, struct statvfs *about)
 {
 	*about = (struct statvfs){ .f_frsize = 1, .f_blocks = 1 };
@@ -51,7 +53,7 @@ static int set_up(void **state)
 	return enter_folder(state) || pipe2(process.ended, O_CLOEXEC | O_NONBLOCK);
 }
 
-/* Wait with poll(2) for the result of a call. */
+/* Wait for the result of a request, and return it. */
 static ssize_t result_of(struct helper *helper)
 {
 	struct pollfd ended = { .fd = helper_fd(helper), .events = POLLIN };
@@ -63,7 +65,7 @@ static ssize_t result_of(struct helper *helper)
 	return result;
 }
 
-/* Return a file of this size as a payload. */
+/* Create a file of this size, and return it as a payload. */
 static struct payload make_payload(size_t length)
 {
 	write_file("file", bytes, length);
@@ -78,13 +80,13 @@ static void remove_payload(const struct payload *payload)
 	assert_int_equal(unlink(payload->name), 0);
 }
 
-/* Return true, with its argument, if process_notify_exit() was called. */
+/* Fetch the argument of process_notify_exit(). Return false if it was not called. */
 static bool is_told_of_an_end(void **what)
 {
 	return read(process.ended[0], what, sizeof(*what)) == sizeof(*what);
 }
 
-/* Wait for that call. */
+/* Wait for process_notify_exit(), and fetch its argument. */
 static bool await_an_end(void **what)
 {
 	struct pollfd ended = { .fd = process.ended[0], .events = POLLIN };
@@ -151,7 +153,7 @@ TEST(stored_file_gets_its_name_at_the_commit)
 		assert_int_equal(stat("stored", &about), 0);
 		assert_int_equal(about.st_mode & 0777, 0640);
 		assert_stored("stored", bytes, (size_t)pieces * 30);
-		helper_store(helper, 0, 1000); /* of another one, which is not committed */
+		helper_store(helper, 0, 1000); /* another file, which is not committed */
 		assert_int_equal(result_of(helper), 1000);
 		assert_true(helper_release(helper));
 		assert_int_equal(access("stored", F_OK), -1);
@@ -170,10 +172,7 @@ TEST(helper_that_waits_for_a_pipe_is_released_soon)
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
 	assert_true(helper_busy(helper));
-	/*
-	 * the helper returns at once, or a little later on a busy machine, without a byte in the
-	 * pipe
-	 */
+	/* without a byte in the pipe, the helper returns at once, or later on a busy machine */
 	if (helper_release(helper))
 		assert_int_equal(memory_unmap(ring, 10), 0);
 	else
@@ -194,13 +193,13 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 	helper = helper_start_reading(&process, &payload, ring, 10);
 	helper_read(helper, 0, 0, 10);
 	assert_false(helper_release(helper));
-	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* is still mapped, */
-	assert_int_equal(*(uint8_t *)ring, 0);          /* but uses no memory */
+	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* the ring is still mapped */
+	assert_int_equal(*(uint8_t *)ring, 0);          /* its pages were freed */
 	assert_false(is_told_of_an_end(&what));
 	assert_int_equal(write(answer[1], "", 1), 1);
 	assert_true(await_an_end(&what));
 	assert_null(what);
-	assert_int_equal(msync(ring, 10, MS_ASYNC), -1); /* is not mapped */
+	assert_int_equal(msync(ring, 10, MS_ASYNC), -1); /* the ring is unmapped */
 	assert_int_equal(errno, ENOMEM);
 	close(answer[0]);
 	close(answer[1]);
@@ -208,9 +207,7 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 	remove_payload(&payload);
 }
 
-/*
- * Wait this long at first; after that not at all, until the answer to the earlier question arrives.
- */
+/* The first check waits as long as requested. Later ones time out at once until it is answered. */
 TEST(check_is_repeated_only_after_the_first_answer)
 {
 	struct helper *helper =

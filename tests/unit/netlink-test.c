@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The kernel's answers about a generic netlink family and about pause frames. They are recorded,
- * or, as no adapter here counts such frames, built as Linux builds them (net/ethtool/pause.c).
+ * Decode the kernel's answers about a generic netlink family and about pause frames. Two are
+ * recorded. The one with pause frames is built as Linux builds it (net/ethtool/pause.c), because no
+ * adapter here counts them.
  */
 #include "rdma-common/netlink.h"
 
@@ -13,7 +14,10 @@
 
 #define FAMILY 0x15
 
-/* The bytes below are a little-endian host's: netlink uses the host's byte order. */
+/*
+ * Skip the test on a big-endian host: the bytes below are little-endian, and netlink uses the
+ * host's byte order.
+ */
 #define NEEDS_THESE_BYTES()          \
 	do {                         \
 		if (htole16(1) != 1) \
@@ -42,7 +46,9 @@ static const uint8_t unsupported_answer[] = {
 	0x04, 0x00, 0x00, 0x00, 0x09, 0x00, 0x02, 0x00, 0x65, 0x74, 0x68, 0x30, 0x00, 0x00, 0x00, 0x00,
 };
 
-/* An interface that counts them: header, three settings, frames sent and received. */
+/*
+ * Built: an interface that counts pause frames: header, three settings, frames sent and received.
+ */
 static const uint8_t pause_answer[] = {
 	0x68, 0, 0, 0, FAMILY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16, 0x01, 0, 0,
 	/* ETHTOOL_A_PAUSE_HEADER: the interface's number, and "eth0" */
@@ -87,7 +93,7 @@ TEST(pause_frames_follow_the_settings)
 	NEEDS_THESE_BYTES();
 	assert_true(decode_pause(pause_answer, sizeof(pause_answer), &frames));
 	assert_true(frames.sent == 7);
-	assert_true(frames.received == 0x10000002a); /* above 32 bits */
+	assert_true(frames.received == 0x10000002a); /* more than 32 bits */
 }
 
 /* The message states its length, but fewer bytes have arrived. */
@@ -103,9 +109,9 @@ TEST(truncated_answer_is_rejected)
 }
 
 /*
- * One byte is changed. If an attribute is missing, there are no frames, as with a driver that does
- * not count both directions. A length shorter than its own header, or beyond the end, ends the
- * search.
+ * Each case changes one byte. Without one of the two counters there are no frames: some drivers
+ * count only one direction. An attribute that is shorter than its header, or ends beyond the
+ * answer, ends the search.
  */
 TEST(malformed_answer_is_rejected)
 {
@@ -119,7 +125,7 @@ TEST(malformed_answer_is_rejected)
 		/* the type of each attribute */
 		{ 22, 0x7e, true }, { 46, 0x7e, true }, { 54, 0x7e, true }, { 62, 0x7e, true },
 		{ 70, 0x7e, false }, { 74, 0x7e, false }, { 86, 0x7e, false }, { 98, 0x7e, true },
-		/* the length of a setting, and of a number, which may have only 32 bits */
+		/* the length of a setting, and of a counter, which needs 64 bits */
 		{ 44, 0, false }, { 44, 1, false }, { 44, 3, false }, { 44, 0xff, false },
 		{ 72, 0, false }, { 72, 1, false }, { 72, 3, false }, { 72, 0xff, false }, { 84, 8, false },
 		/* clang-format on */
@@ -137,7 +143,7 @@ TEST(malformed_answer_is_rejected)
 	assert_false(decode_pause(unsupported_answer, sizeof(unsupported_answer), &frames));
 }
 
-/* Ask this kernel: it understands the question; the loopback interface has no pause frames. */
+/* Ask the kernel of this machine: it must understand the question. */
 TEST(interface_without_pause_frames_has_none)
 {
 	struct pause_frames frames;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The text for the reasons for which no connection is set up. */
+/* The texts for the reasons why a connection is not set up. */
 #include "rdma-common/reasons.h"
 
 #include "unit.h"

@@ -12,7 +12,7 @@
 static uint8_t stream[PASSES * PASS];
 static struct failure failure;
 
-/* A repeated pattern. */
+/* Fill the stream with the same pattern in each pass. */
 static int reset(UNUSED void **state)
 {
 	for (size_t i = 0; i < PASSES; i++)
@@ -32,7 +32,7 @@ static uint64_t digest_of_all(void)
 	return value;
 }
 
-/* Verify `size` bytes in pieces of `step`; stop at the first wrong one. */
+/* Verify `size` bytes in pieces of `step`. Return false at the first wrong piece. */
 static bool verify_stream(struct verification *verification, size_t size, size_t step)
 {
 	assert_true(verify_begin(verification));
