@@ -195,7 +195,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 	stop();
 }
 
-/* A JSON object may be so long. The output's pipe takes it page by page. */
+/* Some JSON objects are that long. The output's pipe takes them page by page. */
 TEST(long_line_is_not_torn)
 {
 	char expected[60100];

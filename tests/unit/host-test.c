@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The findings about a host's devices, from a folder with files like Linux's in sysfs and proc. */
+/* The findings about a host's devices, from a folder with files like those in sysfs and proc. */
 #include "rdma-common/check/host.h"
 
 #include <arpa/inet.h>
@@ -45,7 +45,7 @@ static struct ibv_context contexts[ADAPTERS], *opened[ADAPTERS];
 static struct host_address addresses[ADAPTERS * ADDRESSES];
 static struct host_view view;
 
-/* Return the number of an interface: eth2 is 2; 0: none. */
+/* Return the index of a network interface: 2 for eth2; 0: the name has no number. */
 static unsigned int number_of(const char *interface)
 {
 	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);
@@ -77,7 +77,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	return inet_pton(AF_INET6, text, &entry->gid) == 1 ? 0 : ENODATA;
 }
 
-/* Let an adapter be opened, and assign the addresses of a network interface to it. */
+/* Add an adapter that can be opened, with the addresses of a network interface. */
 static void open_adapter(const char *name, const char *interface)
 {
 	static const char *const gids[ADDRESSES] = { "fe80::ac0:ebff:fe12:3456", "2001:db8::1",
@@ -147,7 +147,7 @@ static void put_adapter(const char *device)
 	open_adapter(device, "eth2");
 }
 
-/* Append a line of a finding. */
+/* Append a line of a finding to `found`. */
 static void add_line(const char *begin, struct json_object *finding, const char *key)
 {
 	size_t length = strlen(found);
@@ -172,7 +172,7 @@ static void add_lines(const char *step, struct json_object *all)
 	}
 }
 
-/* Examine the host below `root`, and store the findings. */
+/* Examine the host whose files are below `root`. Set `found` and `limited`. */
 static void examine_host(const char *root)
 {
 	struct json_object_iterator at, end;
@@ -193,10 +193,7 @@ static void examine_host(const char *root)
 	json_object_put(findings.all);
 }
 
-/*
- * Check that the host is limited as expected, and that the findings, which may not be empty,
- * contain these words.
- */
+/* Check that the host is limited as expected, and that the findings contain these words. */
 static void expect(bool expected, const char *words)
 {
 	examine_host(folder);
@@ -205,10 +202,15 @@ static void expect(bool expected, const char *words)
 }
 
 /*
- * Apply changes, separated by '|': "+name": the rest changes another adapter; "path=text": a file
- * of an adapter; "/path=text": another file; "-path": the adapter has no such file; "@=name": its
- * addresses are on another network interface; "@": they are in another network namespace; "!": it
- * cannot be opened.
+ * Apply changes, separated by '|':
+ *
+ *   +name       add another adapter, which the later changes are for
+ *   path=text   write a file of the adapter
+ *   -path       remove a file of the adapter
+ *   /path=text  write another file
+ *   @=name      move the adapter's addresses to another network interface
+ *   @           move the adapter's addresses to another network namespace
+ *   !           the adapter cannot be opened
  */
 static void change(const char *changes)
 {
@@ -238,12 +240,15 @@ static void change(const char *changes)
 	}
 }
 
-/* A host with one healthy adapter and some changes; the expected findings, as in expect(). */
+/*
+ * A host with one healthy adapter, to which change() is applied; the expected findings, as in
+ * expect().
+ */
 struct example {
 	const char *changes;
 	bool limited;
 	const char *found;
-	const char *not_found; /* NULL: nothing */
+	const char *not_found; /* words that must be missing, or NULL */
 };
 
 #define EXAMINE(examples) examine(examples, ENTRIES(examples))
@@ -306,7 +311,7 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 		{ PCIE("8.0 GT/s PCIe", "8") BUILT("8.0 GT/s PCIe", "8"), false, "(63 Gbit/s), NUMA", NULL },
 		/* a virtual function does not know its link */
 		{ PCIE("Unknown", "0") BUILT("Unknown", "0"), false, "of MT_0000000359, NUMA", NULL },
-		/* two ports */
+		/* two ports: only active ones count */
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=1: DOWN|ports/2/rate=100 Gb/sec (4X EDR)", false, "but fast enough for the 100 Gbit/s", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)", true, "too slow for the 200 Gbit/s", NULL },
 		{ PCIE("8.0 GT/s PCIe", "16") "|ports/2/state=4: ACTIVE|ports/2/rate=100 Gb/sec (4X EDR)|ports/1/state=1: DOWN", false,
@@ -323,7 +328,7 @@ TEST(pcie_link_slower_than_the_ports_is_a_limit)
 }
 /* clang-format on */
 
-/* Add a device in sysfs whose folder belongs to a PCI function. */
+/* Add an adapter whose 'device' in sysfs is a link to a PCI function. */
 static void put_function(const char *device, const char *function)
 {
 	char path[256], link[256], target[256];
@@ -395,7 +400,7 @@ TEST(process_far_from_the_adapter_is_reported)
 		/* an adapter without a node, or a process without known limits */
 		{ "device/numa_node=-1" NEAR("40"), false, "(252 Gbit/s)\n", NULL },
 		{ "device/numa_node=0|/proc/self/status=Name:\trdma-client\nThreads:\t1" NEAR("40"), false, "may use )\n", NULL },
-		/* together with another limit */
+		/* two limits are reported together */
 		{ "device/current_link_width=4" NEAR("40"), true, "(LnkSta); this process may only run far", NULL },
 	};
 
@@ -486,7 +491,7 @@ TEST(best_gid_is_a_routable_roce_v2_gid)
 		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> a link-local address passes no router", NULL },
-		/* the setting of rdma_cm, if there is one */
+		/* the version of RoCE that rdma_cm is set to */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
 		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },
@@ -497,7 +502,7 @@ TEST(best_gid_is_a_routable_roce_v2_gid)
 		{ GID("4", "2001:0db8:0000:0000:0000:0000:0000:0002", "RoCE v2"), false, "NCCL_IB_GID_INDEX=3\n", "GID 4" },
 		{ "ports/1/gid_attrs/ndevs/3=eth0", true, "NCCL_IB_GID_INDEX=1\n", "GID 3" },
 		{ "@", false, "100 Gb/sec (4X EDR)\n", "nccl" },
-		/* EFA has GIDs of a different kind of network */
+		/* the GIDs of EFA belong to another kind of network */
 		{ "ports/1/link_layer=Unknown", false, "link mlx5_0 port 1: Unknown, ACTIVE", "GID" },
 		{ NO_GID("0") NO_GID("1") NO_GID("2") NO_GID("3"), false, "with MTU 9000\n", "nccl" },
 		{ "ports/1/link_layer=InfiniBand" NO_GID("1") NO_GID("2") NO_GID("3"), false, "nccl mlx5_0 port 1: NCCL_IB_HCA==mlx5_0:1\n", NULL },
@@ -537,7 +542,7 @@ TEST(gid_that_cannot_be_routed_has_advice)
 	}
 }
 
-/* ---- Everything ---- */
+/* ---- Long texts ---- */
 
 TEST(long_texts_are_cut_and_no_descriptor_stays_open)
 {

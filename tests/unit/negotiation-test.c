@@ -18,7 +18,7 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 		/* clang-format off */
 		{ 0x1000, 1024, 1024, true }, { 0x1000, 1025, 1024, true }, { 0x1000, UINT64_MAX - 0x1000, 1, true },
 		{ 0x1000, 1023, 1024, false }, { 0x1000, 0, 1, false }, { 0x1000, 0, 0, false }, { 0x1000, 1024, UINT64_MAX, false },
-		/* at address 0 */
+		/* a region at address 0 is not usable */
 		{ 0, 1024, 1024, false }, { 0, UINT64_MAX, 1, false }, { 1, 1024, 1024, true },
 		/* a region may end at the end of the address space */
 		{ UINT64_MAX, 1, 1, true }, { UINT64_MAX, 2, 1, false },
@@ -49,10 +49,10 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 TEST(a_hello_that_does_not_fit_is_refused)
 {
 	static const struct {
-		enum role role; /* this side's */
+		enum role role; /* this side */
 		enum operation operation;
 		bool one_way;
-		enum hello_kind hello_kind; /* the peer's */
+		enum hello_kind hello_kind; /* the peer's hello */
 		unsigned int operation_there, flags;
 		uint64_t length;
 		enum refusal refusal;
@@ -67,7 +67,7 @@ TEST(a_hello_that_does_not_fit_is_refused)
 		{ ROLE_SERVER, WRITE, false, HELLO_CURRENT, READ, 0, 0, REFUSAL_OPERATION },
 		{ ROLE_SERVER, READ, false, HELLO_CURRENT, READ, 0, 9, REFUSAL_NONE },
 		{ ROLE_SERVER, READ, false, HELLO_CURRENT, 255, 0, 9, REFUSAL_OPERATION },
-		/* a server without --read or --write refuses a client that has no hello */
+		/* a server without 'read' or 'write' refuses a client without a hello */
 		{ ROLE_SERVER, ANY, false, HELLO_ABSENT, READ, 0, 0, REFUSAL_NO_MODE },
 		{ ROLE_SERVER, ANY, false, HELLO_CURRENT, 2, 0, 9, REFUSAL_OPERATION },
 		{ ROLE_SERVER, ANY, false, HELLO_OTHER_VERSION, READ, 0, 0, REFUSAL_VERSION },
@@ -119,9 +119,9 @@ TEST(a_payload_of_unknown_length_has_one_pass)
 	static const struct {
 		const char *who; /* c: this side is a client, s: a server */
 		enum operation operation;
-		bool own_pipe;           /* this side's payload has an unknown length */
-		unsigned int flags;      /* of the peer; PIPE: its payload has an unknown length */
-		unsigned int own, peers; /* passes; 0: until a time is over */
+		bool own_pipe;      /* this side's payload has an unknown length */
+		unsigned int flags; /* the peer's flags; PIPE: its payload has an unknown length */
+		unsigned int own, peers; /* passes of each side; 0: until a time is over */
 		enum refusal refusal;
 	} cases[] = {
 		{ "cs", READ, true, PIPE, 1, 1, REFUSAL_NONE },
@@ -143,7 +143,8 @@ TEST(a_payload_of_unknown_length_has_one_pass)
 		/* --check uses patterns, not the server's pipe */
 		{ "s", READ, true, MEASURES, 0, 1000, REFUSAL_NONE },
 		{ "s", WRITE, true, BACK, 0, 1000, REFUSAL_NONE },
-		{ "c", WRITE, true, BACK, 0, 1000, REFUSAL_PASSES }, /* this side's own pipe */
+		{ "c", WRITE, true, BACK, 0, 1000,
+		  REFUSAL_PASSES }, /* the client would have to repeat its own pipe */
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {
@@ -171,7 +172,7 @@ TEST(a_payload_of_unknown_length_has_one_pass)
 
 #define EXAMINES (HELLO_CHECK | HELLO_PATTERN)
 
-/* options and parameters of this side: bits of a set */
+/* Options and parameters of this side, as bits of a set. */
 enum {
 	CHECKS = 1,
 	SHORT = 2,
@@ -181,17 +182,17 @@ enum {
 };
 
 /*
- * The options that --check requests must be in the server's answer, or the client ends the session.
- * --max-size is 64 KiB: a longer payload is refused, and so is an empty one. A client that would
- * have to repeat a server's pipe ends, even if the server has accepted. A server sends a pattern
- * only if all necessary flags are set. A server that sets these flags itself must not keep a client
- * from storing its payload.
+ * The client ends the session unless the server's answer has all that --check requested. --max-size
+ * is 64 KiB: a longer payload is refused, and so is an empty one. A client that would have to
+ * repeat a server's pipe ends, even if the server has accepted. A server sends a pattern only if
+ * all necessary flags are set. A client stores the payload of a server that sets these flags
+ * itself.
  */
 TEST(the_agreement_contains_the_requested_options)
 {
 	static const struct {
 		enum role role;
-		unsigned int asks, flags; /* this side's options; the flags of the peer's hello */
+		unsigned int asks, flags; /* this side's options; flags of the peer's hello */
 		uint64_t length;          /* bytes of the peer's payload; this side's has 100 */
 		uint32_t passes;
 		enum status status;

@@ -24,7 +24,7 @@ static void capture(FILE **stream)
 	assert_non_null(*stream);
 }
 
-/* Stop, and check that the text contains `words`; NULL: it is empty. */
+/* Stop capturing, and check that the text contains `words`; NULL: that it is empty. */
 static void release(const char *words)
 {
 	fclose(*captured.stream);
@@ -36,7 +36,7 @@ static void release(const char *words)
 
 /* ---- Numbers and words ---- */
 
-/* Text that no option accepts as a number is rejected here, too: see below. */
+/* invalid_number_is_rejected() tries text that is not a number. */
 TEST(number_has_64_bits_and_limits)
 {
 	uint64_t number;
@@ -73,7 +73,7 @@ TEST(the_operation_is_read_or_write)
 	}
 }
 
-/* One pass, unless options ask for more or for a time: then figures are printed, too. */
+/* One pass is the default. Figures are printed with several passes, a duration or --report. */
 TEST(passes_are_counted_or_timed)
 {
 	static const struct {
@@ -94,7 +94,7 @@ TEST(passes_are_counted_or_timed)
 	}
 }
 
-/* The client writes its payload, or reads the server's. */
+/* The client either writes its own payload or reads the server's. */
 TEST(one_way_session_has_one_sender)
 {
 	for (enum operation operation = OPERATION_READ; operation <= OPERATION_WRITE; operation++) {
@@ -121,14 +121,14 @@ static void assert_parsed(struct options *options, const char *first, const char
 
 	memcpy(arguments, words, sizeof(arguments));
 	optind = 0;                                           /* getopt(3): start over */
-	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help is not an error */
+	capture(expected == PARSED_EXIT ? &stdout : &stderr); /* --help prints to standard output */
 	parsed = parse_options(options, "usage\n", second ? 3 : 2, arguments);
 	release(printed);
 	if (parsed != expected)
 		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
 }
 
-/* As assert_parsed() for the client; return the options. */
+/* Call assert_parsed() with the client's default options, and return them. */
 static struct options client_parses(const char *first, const char *second, enum parsed expected,
 				    const char *printed)
 {
@@ -155,10 +155,13 @@ TEST(missing_option_has_its_default)
 
 #define AT(field) offsetof(struct options, field)
 
-/* The value that an option stores in its field: a number of this size, or its argument (size 0). */
+/*
+ * Options, and the value that each stores in its field: a number of `size` bytes, or the argument
+ * (size 0).
+ */
 static const struct given {
 	const char *who;           /* c: an option of the client; s: of the server */
-	const char *letter, *name; /* NULL: no letter */
+	const char *letter, *name; /* letter NULL: none */
 	const char *argument;
 	size_t field, size;
 	uint64_t value;
@@ -244,10 +247,11 @@ static void assert_given(const struct given *row, const char *option, const char
 		bool has = strchr(row->who, role == ROLE_SERVER ? 's' : 'c');
 		struct options options = default_options(role), expected;
 
-		memcpy(&expected, &options, sizeof(options)); /* and the padding between fields */
+		memcpy(&expected, &options,
+		       sizeof(options)); /* an assignment need not copy the padding */
 		if (has)
 			set_field(&expected, row, argument, value);
-		if (expected.check) /* --check sets a default duration, which another test proves */
+		if (expected.check) /* --check also sets a duration, which has its own test */
 			expected.duration_seconds = 1;
 		assert_parsed(&options, option, argument, has ? PARSED_RUN : PARSED_FAILED,
 			      has ? NULL : "--help'.\n");
@@ -311,7 +315,10 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		client_parses(cases[i].option, cases[i].argument, PARSED_FAILED, cases[i].words);
 }
 
-/* Text that is almost a number; then numbers of other kinds than the option's. */
+/*
+ * First text that is almost a number, then numbers in a unit or notation that only other options
+ * take.
+ */
 TEST(invalid_number_is_rejected)
 {
 	static const char *const options[] = { "-s", "--min-rate", "-t", "--tos", "-n" };
@@ -337,7 +344,7 @@ TEST(invalid_number_is_rejected)
 		client_parses(others[i][0], others[i][1], PARSED_FAILED, " from ");
 }
 
-/* At once: errors in later words do not matter. */
+/* The program ends at once: errors in later words do not matter. */
 TEST(help_and_version_are_printed_and_end_the_program)
 {
 	static const char wrong[] = "--no-such-option";
@@ -347,12 +354,12 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
-/* In either order. */
+/* --check rejects them whether it comes before or after them. */
 TEST(check_rejects_options_of_sessions)
 {
 	/* clang-format off */
 	static const char *const others[] = {
-		/* these are accepted, no other */
+		/* only these nine are accepted */
 		"-Bx", "-J", "-v", "-t1", "--duration=1", "--min-rate=1", "--tos=1", "--connections=2", "--max-loss=0.1",
 		"-mx", "-fx", "-s1", "-ox", "-n1", "--depth=1", "--report", "--verify-all", "--one-way",
 		"--busy-poll", "--max-size=1", "--interval=1",
@@ -431,7 +438,10 @@ TEST(check_measures_for_a_second_without_duration)
 static const char one_payload[] = "--message, --file and --size exclude each other";
 static const char one_pass[] = "is a pipe or a device, which can be sent once";
 
-/* With a pipe, the count of passes is for the operation: a READ fetches the peer's payload. */
+/*
+ * A pipe can be sent only once. --iters repeats this side's operation: a WRITE sends its own
+ * payload, a READ fetches the peer's.
+ */
 TEST(conflicting_options_are_rejected_with_a_reason)
 {
 	static const struct {
@@ -462,12 +472,12 @@ TEST(conflicting_options_are_rejected_with_a_reason)
 		{ { WRITES, .file = "/dev/zero", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "-", .iterations = 2 }, one_pass },
 		{ { WRITES, .file = "/proc/self/exe", .iterations = 2 }, NULL },
-		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading reports it */
+		{ { WRITES, .file = "/", .iterations = 2 }, NULL }, /* loading the payload reports it */
 		{ { WRITES, .file = "missing", .iterations = 2 }, NULL },
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, one_pass },
-		/* a session that needs it again is refused */
+		/* only a session that would repeat the pipe is refused */
 		{ { .operation = OPERATION_ANY, .file = "fifo", .iterations = 2, .role = ROLE_SERVER, .one_off = true }, NULL },
-		/* it keeps a copy */
+		/* this server copies the pipe */
 		{ { WRITES, .file = "fifo", .iterations = 2, .role = ROLE_SERVER }, NULL },
 		/* clang-format on */
 	};

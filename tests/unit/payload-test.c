@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The outgoing payload: the part in memory, and each byte of the rest, from files and pipes that
- * are small, large, slow, or change in between.
+ * are small, large, slow, or change while they are read.
  */
 #include "rdma-common/payload.h"
 
@@ -25,22 +25,23 @@ static const size_t sizes[] = {
 	1, PAYLOAD_WHOLE - 1, PAYLOAD_WHOLE, PAYLOAD_WHOLE + 1, PAYLOAD_WHOLE + 2, LARGE
 };
 
-static uint8_t bytes[LARGE]; /* the beginning of files and pipes */
+static uint8_t bytes[LARGE]; /* the contents of files and pipes */
 static uint8_t found[LARGE + 1];
 static char cause[CAUSE_SIZE]; /* the reason of the last load() that failed */
 static atomic_bool cancelled;
 
-/* ---- Files and pipes that replace the C library's ---- */
+/* ---- Functions that replace the C library's ---- */
 
-/* Their behavior; zeros: nothing special. */
+/* The behavior of these functions; zeros: like the C library's. */
 struct calls {
-	size_t most;  /* bytes of a call, and each second call is interrupted; 0: neither */
-	bool fail;    /* with `error`, or at the end of the file if that is 0, */
-	int error;    /* because the file became shorter, */
-	size_t later; /* after this many bytes */
-	off_t claims; /* the excess of a file's claimed size */
-	int taken;    /* the error of creating a temporary name; 0: none */
-	rlim_t limit; /* the limit of a file's size; 0: none */
+	size_t most; /* maximum bytes of a call, and every other call fails with EAGAIN or EINTR; 0:
+			neither */
+	bool fail;   /* calls fail after `later` bytes */
+	int error;   /* errno of the failure; 0: end of file, as the file was shortened */
+	size_t later; /* bytes that are moved before the failure */
+	off_t claims; /* bytes that fstat() adds to the size of a file */
+	int taken;    /* errno of mkostemp(); 0: success */
+	rlim_t limit; /* maximum size of a file; 0: no limit */
 };
 
 static struct calls calls;
@@ -58,7 +59,7 @@ static int reset(UNUSED void **state)
 	return 0;
 }
 
-/* Make a system call, at a position unless that is -1. */
+/* Make a system call, at `position` unless that is -1, or fail as `calls` says. */
 static ssize_t move(long number, int descriptor, void *memory, size_t size, off_t position)
 {
 	struct iovec part = { .iov_base = memory, .iov_len = size };
@@ -100,7 +101,7 @@ int fstat(int descriptor, struct stat *about)
 {
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
-	if (about->st_nlink > 0) /* not for a copy */
+	if (about->st_nlink > 0) /* not the program's own copy, which has no name */
 		about->st_size += calls.claims - done.ended;
 	return result;
 }
@@ -117,7 +118,7 @@ int mkostemp(char *name, int flags)
 		return -1;
 	descriptor = mkostemps(name, 0, flags);
 	created = name;
-	raise(SIGUSR1); /* it does nothing, except in one test */
+	raise(SIGUSR1); /* ignored, except by the test that looks for the copy */
 	return descriptor;
 }
 
@@ -159,7 +160,10 @@ static struct options options_for(enum role role, const char *file)
 	return options;
 }
 
-/* Read in odd steps to the end, `size` bytes later; check that nothing is written after them. */
+/*
+ * Read from `position` to the end in steps of many sizes. Check that these are `size` bytes, and
+ * that no call writes beyond its step.
+ */
 static void read_rest(const struct payload *payload, uint64_t position, size_t size)
 {
 	size_t total = 0, step = 1;
@@ -184,7 +188,7 @@ static void assert_has_bytes(const struct payload *payload, size_t from, size_t 
 	assert_memory_equal(found, bytes + from, size);
 }
 
-/* The part that is not in memory. */
+/* Check that reading the part that is not in memory fails with `error`. */
 static void assert_cannot_be_read_on(const struct payload *payload, int error)
 {
 	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
@@ -196,7 +200,7 @@ static void assert_cannot_be_read_on(const struct payload *payload, int error)
 struct feed {
 	size_t size;
 	useconds_t pause; /* microseconds before the second half, and before the end */
-	pthread_t thread; /* a thread whose calls are the kernel's own */
+	pthread_t thread; /* it does not use the functions above */
 };
 
 static void *run_feed(void *argument)
@@ -235,7 +239,7 @@ static void end_feed(const struct feed *feed)
 
 /* ---- Text and patterns ---- */
 
-/* The text is complete, padded with zeros to the smallest size, or with a single zero. */
+/* The text is complete. Zeros pad a short one to 1024 bytes; a long one ends with a single zero. */
 TEST(text_is_in_memory)
 {
 	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
@@ -268,14 +272,14 @@ TEST(text_is_in_memory)
 /* ---- Each byte of files and pipes ---- */
 
 struct source {
-	const char *file; /* removed before it is read; "-" and "fifo" are pipes */
+	const char *file; /* "file" is removed before it is read; "-" and "fifo" are pipes */
 	enum role role;
 	bool one_off, nonblocking;
-	bool says_nothing; /* no claimed size, like files in /proc */
-	off_t more;        /* bytes that are claimed but missing; in sysfs the claim is a page */
+	bool says_nothing; /* fstat(2) reports size 0, as for files in /proc */
+	off_t more;        /* bytes that fstat(2) reports in excess, as for files in sysfs */
 	useconds_t pause;
-	size_t most;         /* the most bytes of a call; 0: any number */
-	size_t first_memory; /* bytes in memory of a pipe that is sent while it is read; 0: some */
+	size_t most;         /* maximum bytes of a call; 0: no limit */
+	size_t first_memory; /* bytes of a pipe that are in memory after loading; 0: any number */
 };
 
 static void send_source(const struct source *source, size_t size)
@@ -318,8 +322,8 @@ static void send_source(const struct source *source, size_t size)
 }
 
 /*
- * The type of the source decides if the length is known, not how soon a pipe ends or how it
- * trickles. Only a server with many clients copies a pipe.
+ * The type of the source decides whether the length is known; the timing of a pipe does not matter.
+ * Only a server with many clients copies a pipe.
  */
 TEST(each_source_is_read_byte_for_byte)
 {
@@ -355,7 +359,10 @@ TEST(each_source_is_read_byte_for_byte)
 	assert_int_equal(count_descriptors(), descriptors_before);
 }
 
-/* Also 5 GiB on 32-bit machines: a file that is a hole except for its last bytes, and a pattern. */
+/*
+ * A file and a pattern of 5 GiB are read on 32-bit machines, too. The file is sparse except for its
+ * last bytes.
+ */
 TEST(long_files_and_patterns_are_read_to_the_end)
 {
 	const uint64_t length = (uint64_t)5 << 30, tail = 1000;
@@ -384,7 +391,7 @@ TEST(long_files_and_patterns_are_read_to_the_end)
 	}
 }
 
-/* As after a shell has read a line of it; the file stays open. */
+/* A shell may have read the first lines. Standard input stays open. */
 TEST(file_on_standard_input_begins_at_its_offset)
 {
 	static const size_t skipped[] = { 1, 10, LARGE - 100 };
@@ -417,7 +424,7 @@ TEST(changed_file_keeps_its_first_length)
 	write_file("file", bytes, LARGE);
 	assert_has_bytes(&payload, 0, LARGE - 5);
 	assert_int_equal(truncate("file", LARGE - 6), 0);
-	assert_has_bytes(&payload, 0, LARGE - 6); /* it ends early */
+	assert_has_bytes(&payload, 0, LARGE - 6); /* the shortened file ends early */
 	assert_int_equal(payload.length, LARGE - 5);
 	calls = (struct calls){ .fail = true, .error = EIO };
 	assert_cannot_be_read_on(&payload, EIO);
@@ -434,7 +441,9 @@ TEST(endless_device_is_sent_while_it_is_read)
 	payload_free(&payload);
 }
 
-/* Cancels at the third signal; earlier signals and waits that end by themselves do not count. */
+/*
+ * Cancel at the third signal. Neither an earlier signal nor a timeout of poll(2) may end the wait.
+ */
 static void cancel(UNUSED int signal_number)
 {
 	static atomic_int signals;
@@ -498,7 +507,7 @@ TEST(failure_to_read_or_copy_names_the_source)
 		{ ROLE_SERVER, "-", LARGE, FAIL(EIO), "cannot read '-': Input/output error" },
 		{ ROLE_SERVER, "-", LARGE, { .taken = EROFS }, COPY "/tmp: Read-only file system; set " },
 		{ ROLE_SERVER, "-", LARGE, { .limit = 9 << 20 }, COPY ".: File too large; set TMPDIR " },
-		/* after one byte */
+		/* the disk is full after one byte */
 		{ ROLE_SERVER, "-", LARGE, { .later = 1, .fail = true, .error = ENOSPC },
 		  COPY ".: No space left on device; set TMPDIR to a folder with room, or serve one " },
 		/* clang-format on */
@@ -557,7 +566,7 @@ TEST(copy_goes_to_the_next_folder_and_none_is_left)
 		left = -1;
 		send_source(&source, LARGE);
 		assert_int_equal(left, 0);
-		assert_false(done.in_root); /* where an empty name would lead */
+		assert_false(done.in_root); /* an empty TMPDIR must not mean the root folder */
 	}
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The state machine of a session. Single sessions, as a user would describe them: steps of both
- * sides, and steps that a peer must not take. Then any events in any order, with independent
- * conditions that must hold after each one. explore-test.c proves that every order of two honest
- * sides ends well.
+ * The state machine of a session. First single sessions: the steps of both sides, and steps that a
+ * peer must not take. Then any events in any order, with independent rules that must hold after
+ * each one. explore-test.c proves that every order of two honest sides ends well.
  */
 #include "rdma-common.h"
 
@@ -19,7 +18,7 @@ struct moment {
 	enum status status; /* the status of the event */
 };
 
-/* the state in which a session of the table begins */
+/* The state in which a session of the table begins. */
 enum beginning {
 	NEW,
 	CONNECTED, /* a client has sent its MSG_MR */
@@ -33,7 +32,9 @@ struct session {
 	const char *who;       /* c: client, s: server */
 	const char *operation; /* r: READ, w: WRITE, n: no operation by the server (one way) */
 	bool tutorial;         /* the peer is the tutorial's program, which sends no verdict */
-	/* The unused rest is EVENT_ESTABLISHED, which changes nothing any more. */
+	/*
+	 * Unused elements are EVENT_ESTABLISHED, which changes nothing once the session has ended.
+	 */
 	struct moment moments[12];
 	enum status status; /* the status at the end */
 };
@@ -161,7 +162,7 @@ static void play(const char *what, struct protocol *protocol, const struct momen
 	}
 }
 
-/* Take a session to its beginning. */
+/* Return a session in the state in which it begins. */
 static struct protocol begin(const struct session *session, enum role role, char operation)
 {
 	bool writes = operation == 'w', client = role == ROLE_CLIENT;
@@ -272,14 +273,14 @@ TEST(a_probe_disturbs_a_silent_client_and_a_peer_that_may_have_disconnected)
 		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_DONE, false },
 		{ ROLE_CLIENT, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
 		{ ROLE_SERVER, false, true, LOCAL_VERDICT_SENT, REMOTE_VERDICT, true },
-		/* over iWARP it may disconnect as soon as it has this side's last message, */
+		/* over iWARP the peer may disconnect as soon as it has this side's last message */
 		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_POSTED, REMOTE_VERDICT, false },
 		{ ROLE_CLIENT, true, true, LOCAL_VERDICT_SENT, REMOTE_DONE, true },
 		{ ROLE_SERVER, true, true, LOCAL_DONE_SENT, REMOTE_DONE, false },
-		/* which is MSG_DONE without verdicts, */
+		/* without verdicts, MSG_DONE is the last message */
 		{ ROLE_CLIENT, true, false, LOCAL_DONE_POSTED, REMOTE_DONE, false },
 		{ ROLE_CLIENT, true, false, LOCAL_DONE_SENT, REMOTE_MR, true },
-		/* and the client must send first */
+		/* over iWARP the client must send first */
 		{ ROLE_SERVER, true, true, LOCAL_IDLE, REMOTE_SILENT, true },
 		{ ROLE_SERVER, true, true, LOCAL_MR_SENT, REMOTE_MR, false },
 		{ ROLE_CLIENT, true, true, LOCAL_MR_SENT, REMOTE_SILENT, false },
@@ -310,13 +311,13 @@ TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 		{ false, LOCAL_IDLE, REMOTE_SILENT, false, false },
 		{ false, LOCAL_MR_POSTED, REMOTE_SILENT, true, false },
 		{ false, LOCAL_MR_POSTED, REMOTE_MR, true, true },
-		/* both sides continue to store */
+		/* windows continue while either side still stores */
 		{ false, LOCAL_VERIFYING, REMOTE_VERDICT, true, true },
 		{ false, LOCAL_VERDICT_POSTED, REMOTE_MR, true, true },
 		{ false, LOCAL_VERDICT_SENT, REMOTE_DONE, true, true },
 		{ false, LOCAL_VERIFIED, REMOTE_VERDICT, false, true },
 		{ false, LOCAL_VERIFIED, REMOTE_DONE, true, true },
-		/* a side that gave up sends no more windows: the peer, this side */
+		/* a side that gave up sends no more windows: first the peer, then this side */
 		{ false, LOCAL_DONE_SENT, REMOTE_GAVE_UP, true, false },
 		{ true, LOCAL_VERDICT_POSTED, REMOTE_MR, false, true },
 	};
@@ -340,11 +341,11 @@ TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 /* A side, and the events and actions that were observed from outside. */
 struct world {
 	struct protocol_bytes side;
-	uint8_t posted; /* enum action, or-ed */
-	uint8_t asked;  /* verification requested, no result yet */
+	uint8_t posted; /* enum action, or-ed: what was posted */
+	uint8_t asked;  /* verification was requested */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
-	uint8_t deadlines; /* consecutive ones */
+	uint8_t deadlines; /* number of consecutive deadlines */
 };
 
 struct label {
@@ -409,7 +410,7 @@ static void print_node(const struct node *node)
 		      node->world.side.status);
 }
 
-/* An event at a side, with the actions and the state that follow. */
+/* An event at a side, and the state before and after it. */
 struct occasion {
 	struct world *world;
 	struct protocol before, after;
@@ -444,8 +445,8 @@ static void watch_done(const struct occasion *occasion)
 }
 
 /*
- * Posts come once each, in this order, and only while the connection stands. A side that gives up
- * sends its verdict at once, and nothing after it.
+ * Check that each request is posted once, in this order, and only while the connection stands; and
+ * that a side that gives up sends its verdict at once, and nothing after it.
  */
 static void watch_posts(const struct occasion *occasion)
 {

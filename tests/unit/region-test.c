@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory of rings and its budget; the rings of a connection: their lengths, which depend on stream,
- * budget and kernel, and their access flags.
+ * Memory of rings and its budget; length and access flags of the rings of a connection. The length
+ * depends on stream, budget and kernel.
  */
 #include "rdma-common/region.h"
 
@@ -136,7 +136,10 @@ TEST(the_budget_is_a_quarter_of_a_smaller_cgroup_limit)
 	empty_folder(NULL);
 }
 
-/* There a process has every capability, but the kernel requires it in the initial namespace. */
+/*
+ * In a user namespace a process has every capability, but the kernel requires this one in the
+ * initial namespace.
+ */
 TEST(the_lock_limit_applies_in_a_user_namespace)
 {
 	struct rlimit limit = { 4096, 0 }, before;
@@ -173,7 +176,7 @@ static struct {
 	size_t most;      /* maximum bytes of one registration */
 	size_t tried[16]; /* sizes, in the order of the calls */
 	unsigned int calls;
-	unsigned int access; /* of the last call */
+	unsigned int access; /* access flags of the last call */
 	int keeps;           /* errno value with which deregistration fails; 0: it succeeds */
 	unsigned int deregistered;
 	struct ibv_mr mr;
@@ -217,7 +220,7 @@ static struct failure failure;
 static const struct memory_budget without_limit = { UINT64_MAX, "this machine's memory",
 						    UINT64_MAX };
 
-/* Reset everything to a client that reads, both ways, with memory without limits. */
+/* Reset everything to a client that reads in both directions, with unlimited memory. */
 static int reset(UNUSED void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
@@ -265,7 +268,7 @@ static uint64_t ring_of(struct stream_plan plan, bool sends)
 	assert_int_equal(plan.ring, size);
 	assert_ptr_equal(region->mr, &kernel.mr);
 	assert_int_equal(account.registered,
-			 (size + PAGE - 1) / PAGE * PAGE); /* each region begins a page */
+			 (size + PAGE - 1) / PAGE * PAGE); /* each region starts on its own page */
 	account.registered = 0;
 	assert_int_equal(memory_unmap(region->memory, region->size), 0);
 	memset(region, 0, sizeof(*region));
@@ -322,7 +325,7 @@ TEST(a_ring_is_halved_in_whole_pages_until_the_kernel_locks_it)
 	assert_int_equal(kernel.calls, 4);
 }
 
-/* A failure leaves nothing behind. */
+/* No memory stays registered or mapped. */
 TEST(a_ring_of_less_than_a_page_is_a_failure_with_its_reason)
 {
 	struct stream_plan plan = plan_of(LENGTH_UNKNOWN, 1);
@@ -352,9 +355,9 @@ TEST(a_ring_of_less_than_a_page_is_a_failure_with_its_reason)
 }
 
 /*
- * The rings of both streams share the budget that is left; the outgoing one comes first. A server
- * of many clients gives a sixteenth to one client. It reserves the minimum of 64 other sessions,
- * four pages each, but at most half of the budget.
+ * The rings of both streams share the remaining budget; the outgoing ring comes first. A server
+ * gives a sixteenth of its budget to one of many clients. It reserves four pages for each of 64
+ * other sessions, but at most half of the budget.
  */
 TEST(a_ring_has_its_share_of_the_budget_in_whole_pages)
 {
