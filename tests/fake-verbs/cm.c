@@ -160,7 +160,7 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 	int error;
 
 	if (base->event)
-		rdma_ack_cm_event(base->event); /* a call has waited for it */
+		rdma_ack_cm_event(base->event); /* a synchronous call has waited for this event */
 	error = enter("rdma_destroy_id");
 	forbid(id->id.qp, "an id is destroyed before its queue pair");
 	forbid(id->taken, "an id is destroyed before %u of its events were acknowledged",
@@ -247,7 +247,7 @@ static void deliver_event(struct stimulus *stimulus)
 	raise_counter(id->id.channel->fd);
 }
 
-/* Add private data. InfiniBand pads it with zeros, iWARP does not. */
+/* Set the size of private data. InfiniBand pads it with zeros, iWARP does not. */
 static void add_private_data(struct stimulus *stimulus, uint32_t size, uint32_t padded)
 {
 	stimulus->size = is_iwarp() ? size : padded;
@@ -276,7 +276,7 @@ enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, i
 	if (event_type(name) == RDMA_CM_EVENT_ESTABLISHED && !id->passive)
 		add_private_data(stimulus, peer_hello(&id->peer, false, 0, stimulus->bytes),
 				 REPLY_SIZE);
-	/* no answer to a resolution: it lasts as long as the program is willing to wait */
+	/* a resolution without an answer fails when the program's timeout is over */
 	if (status == -ETIMEDOUT && !id->asked)
 		stimulus->due = simulated_milliseconds() + id->resolve_timeout;
 	produce(stimulus);
@@ -291,7 +291,7 @@ void peer_disconnects(struct fake_id *id)
 	produce_cm_event(id, "DISCONNECTED", 0);
 }
 
-/* Over RoCE the path to the peer is known: MTU, traffic class, and the GID of an IPv4 address. */
+/* Over RoCE fill in the path to the peer: MTU, traffic class, and the GID of its IPv4 address. */
 static void show_path(struct fake_id *id)
 {
 	struct rdma_addr *ends = &id->id.route.addr;
@@ -302,7 +302,7 @@ static void show_path(struct fake_id *id)
 	copy_bytes(ends->addr.ibaddr.dgid.raw + 12, &ends->dst_sin.sin_addr, 4);
 	id->path.flow_label = htobe32(next_flow_label++); /* a different label for each id */
 	id->path.mtu = (uint8_t)port_mtu();
-	if (id->passive) /* the client's port decides */
+	if (id->passive) /* the client's port decides the MTU */
 		id->path.mtu = (uint8_t)scripted_number("peer-mtu", id->path.mtu);
 	id->id.route.path_rec = &id->path;
 	id->id.route.num_paths = 1;
@@ -359,8 +359,8 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 }
 
 /*
- * Events that the program has not taken go to the new channel, as in the kernel. The library waits
- * for those that are taken and not acknowledged.
+ * Move events that the program has not fetched to the new channel, as the kernel does. The real
+ * library waits for events that are fetched and not acknowledged.
  */
 int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
 {
@@ -393,7 +393,7 @@ int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *target)
 	return leave(0);
 }
 
-/* ---- Calls of an id without an event channel: they wait ---- */
+/* ---- Synchronous calls, of an id without an event channel ---- */
 
 static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 {
@@ -405,7 +405,10 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 	return rdma_get_cm_event(id->channel, event);
 }
 
-/* End a call. Its event belongs to the library until the next call or rdma_destroy_id(3). */
+/*
+ * Wait for a synchronous call. Its event belongs to the library until the next call or
+ * rdma_destroy_id(3).
+ */
 static int wait_until_done(struct rdma_cm_id *id, int result)
 {
 	if (result || !((struct fake_id *)id)->synchronous)
@@ -427,7 +430,7 @@ static void set_address(struct sockaddr_storage *target, const struct sockaddr *
 						  : sizeof(struct sockaddr_in));
 }
 
-/* Return the port of an address of either family. */
+/* Return the port of this host's address, of either family. */
 static in_port_t *port_of(struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
@@ -664,8 +667,8 @@ int rdma_get_request(struct rdma_cm_id *listener, struct rdma_cm_id **id)
 /* ---- Connecting ---- */
 
 /*
- * Count as mlx5 does: in blocks of 64 bytes, four for a work request, five for one with inline
- * data, rounded up to a power of two.
+ * Return true if a queue pair exceeds blocks:N. mlx5 counts blocks of 64 bytes: four for a work
+ * request, five with inline data, rounded up to a power of two.
  */
 static bool exceeds_blocks(const struct ibv_qp_cap *cap)
 {
@@ -710,8 +713,8 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 }
 
 /*
- * Return true if librdmacm rejects this number of READs without asking the device: it stores the
- * driver's number in a byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
+ * Return true if librdmacm rejects this number of READs itself: it stores the driver's number in a
+ * byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
  */
 static bool exceeds_reads(uint8_t asked, uint32_t stated)
 {
@@ -745,7 +748,7 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 		qp->read_depth = peer_serves_reads();
 }
 
-/* Return true if the destination is a port that --check takes for unused. */
+/* Return true if the destination is a port that --check expects to be unused. */
 static bool is_unused_port(const struct rdma_cm_id *id)
 {
 	uint16_t port = ntohs(id->route.addr.dst_sin.sin_port);
@@ -753,7 +756,7 @@ static bool is_unused_port(const struct rdma_cm_id *id)
 	return port >= 47893 && port < 47897;
 }
 
-/* Answer a request to such a port: with the reason of unused:N; 0: not at all. */
+/* Reject a request to an unused port, with the reason of unused:N; 0: do not answer. */
 static int reject_unused(struct fake_id *id)
 {
 	int reason = (int)scripted_number("unused", 8);

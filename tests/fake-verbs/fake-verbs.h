@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fake of libibverbs and librdmacm. One process holds the program under test, an adapter,
- * and a scripted peer; nothing else is needed. It breaks off with status 99 when the program breaks
- * a rule of the real libraries.
+ * A fake of libibverbs and librdmacm. One process contains the program under test, an adapter and a
+ * scripted peer. It ends with status 99 when the program breaks a rule of the real libraries.
  *
- * Time is simulated. What happens outside of the program (a completion, an event of the connection
+ * Time is simulated. Each event outside of the program (a completion, an event of the connection
  * manager, ...) is a "stimulus". Stimuli wait in a queue; one is delivered whenever all threads of
- * the program wait in epoll_wait(2) for something that is not there. When there is no stimulus to
- * deliver, the clock jumps to the next deadline. While threads run, each thing that one of them
- * does takes a millisecond, and the clock waits for the slowest thread. So a run is repeatable, and
- * takes no time: if the program hangs all the same, SIGKILL ends it after FAKE_VERBS_SECONDS
- * (REAL_SECONDS).
+ * the program wait in epoll_wait(2) or poll(2) and none of them has an event to handle. If no
+ * stimulus is due, the clock jumps to the next deadline. While threads run, each event that a
+ * thread handles takes a millisecond, and the clock waits for the slowest thread. So a run is
+ * repeatable and takes almost no real time. If the program hangs nevertheless, SIGKILL ends it
+ * after FAKE_VERBS_SECONDS (REAL_SECONDS).
  *
  * The environment variable FAKE_VERBS holds the script: tests/README.md, "The script of the fake
- * library", has all its words.
+ * library", lists all its words.
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -46,8 +45,7 @@
 /* ---- world.c: the script, the clock, the faults ---- */
 
 /*
- * One lock for everything. It is no mutex, so that a race detector does not take it for the
- * program's.
+ * Take or release the only lock of the fake. It is not a mutex, which a race detector would notice.
  */
 void lock(void);
 void unlock(void);
@@ -55,7 +53,6 @@ void unlock(void);
 #define violation(...) report_violation(__func__, __VA_ARGS__)
 _Noreturn void report_violation(const char *where, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Report a violation if the condition is true. */
 #define forbid(condition, ...)                  \
 	do {                                    \
 		if (condition)                  \
@@ -64,44 +61,41 @@ _Noreturn void report_violation(const char *where, const char *format, ...)
 
 /* Take the lock and count the call. Return 0, or the errno value with which the call must fail. */
 int enter(const char *function);
-/* Release the lock. Return 0, or -1 with errno. */
+/* Release the lock. Return 0, or -1 with errno set to `error`. */
 int leave(int error);
-/* As leave(), for a function that returns an errno value. */
+/* Release the lock. Return `error`, as a verb of the script's provider does. */
 int leave_with(int error);
 /*
- * Take the lock and count the call. If the call must fail, return false with errno, without the
- * lock.
+ * Take the lock and count the call. If the call must fail, release the lock, set errno, and return
+ * false.
  */
 bool begin(const char *function);
-/* Return true if a call was made to fail: the program is not to blame for objects that are left. */
+/* Return true if the script has made a call fail: the program may then leave objects. */
 bool fault_happened(void);
 
 /* Allocate zeroed memory, or end the process. */
 void *allocate(size_t size);
 /*
- * Allocate zeroed memory that is never freed, and that a race detector does not know. The lock is
+ * Allocate zeroed memory that is never freed and that a race detector does not watch. The lock is
  * held.
  */
 void *keep(size_t size);
-/* memcpy(3) and memset(3) of the adapter, which a race detector does not attribute to a thread. */
+/* Copy or fill memory like an adapter: unnoticed by a race detector. */
 void copy_bytes(void *target, const void *source, size_t size);
 void fill_bytes(void *target, int value, size_t size);
-/* Open a counting eventfd(2): the descriptor of a channel of either library. */
+/* Open a counting eventfd(2), which is the descriptor of a channel of either library. */
 int open_counter(void);
 void close_counter(int descriptor);
 void raise_counter(int descriptor);
-/*
- * Take one from the counter. Return false with EAGAIN if it is 0. To block without end is a
- * violation.
- */
+/* Decrement the counter. Return false with EAGAIN if it is 0. Blocking for ever is a violation. */
 bool lower_counter(int descriptor);
 
-/* Find a word in the script, and the number after its colon. */
+/* Find a word in the script; return the number after its colon, or `otherwise`. */
 bool scripted(const char *word);
 unsigned int scripted_number(const char *word, unsigned int otherwise);
 /* Return the text after the colon of a word, or NULL. */
 const char *scripted_text(const char *word);
-/* Take the order `symbol` for `name`, once. Return its argument, or NULL. */
+/* Use up an order of the script. Return its argument, or NULL. */
 const char *take_order(const char *name, char symbol);
 
 /* The common part of each object that a program creates. */
@@ -117,7 +111,7 @@ int object_remove(struct object *object);
 
 /* An event that will happen to the program. */
 struct stimulus {
-	const char *name; /* static */
+	const char *name; /* a static string */
 	int64_t due;
 	void (*deliver)(struct stimulus *stimulus);
 	const void *sequence; /* stimuli of one sequence stay in order; NULL: no sequence */
@@ -135,18 +129,18 @@ struct stimulus {
 
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
 void produce(struct stimulus *stimulus);
-/* Queue a stimulus for a queue pair (or NULL) with a status or an event type. */
+/* Queue a new stimulus for a queue pair (or NULL). `code` is a status or an event type. */
 void happen(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp, int code);
-/* Deliver all waiting stimuli of a sequence, whatever the script orders. */
+/* Deliver all waiting stimuli of a sequence, whatever the script says. */
 void hurry(const void *sequence);
-/* Drop the stimuli for `id`, or for `qp`. */
+/* Discard the waiting stimuli for `id`, or for `qp`. */
 void forget(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 /* Wait in simulated time until the descriptor is readable. */
 void wait_for_descriptor(int descriptor);
 /*
- * Sleep until a signal: `early` (0: none) arrives before the sleep, then `late` (0: alarm(2)'s).
- * The lock is held on entry and released meanwhile.
+ * Simulate a sleep until a signal. `early` (0: none) arrives before the sleep, `late` (0: SIGALRM)
+ * ends it. The lock is held, and released meanwhile.
  */
 void sleep_until_signal(int early, int late);
 
@@ -155,7 +149,7 @@ void sleep_until_signal(int early, int late);
 struct fake_pd {
 	struct ibv_pd pd;
 	struct object object;
-	bool session_complete; /* then each access flag must have been needed */
+	bool session_complete; /* a session succeeded: each access flag must have been needed */
 };
 
 struct fake_mr {
@@ -195,10 +189,10 @@ struct fake_cq {
 	struct work_queue completions;
 	unsigned int posted; /* number of work requests whose completions were not polled */
 	bool armed, polled_since_armed, polled;
-	unsigned int empty_polls; /* since the last call of poll(2) by its thread */
+	unsigned int empty_polls; /* number of empty polls since its thread last called poll(2) */
 	bool spun;                /* its thread polls without sleeping: see spins_on() */
-	unsigned int events;      /* in the channel, not fetched */
-	unsigned int taken;       /* events fetched and not acknowledged */
+	unsigned int events;      /* number of events in the channel */
+	unsigned int taken;       /* number of events fetched but not acknowledged */
 	bool notified;            /* an event was fetched at least once */
 	SLIST_ENTRY(fake_cq) link;
 };
@@ -210,15 +204,15 @@ struct fake_qp {
 	struct ibv_qp_cap cap;
 	struct work_queue sends, receives, landing;
 	unsigned int send_count, receive_count;
-	unsigned int read_depth; /* the most outstanding READs that both sides agreed on */
+	unsigned int read_depth; /* maximum number of outstanding READs, as agreed by both sides */
 	bool has_received;       /* a message has arrived */
 	bool broken;             /* a work request failed: the others will be flushed */
 	bool deaf;               /* a receive failed: no message arrives any more */
 	bool closing;            /* the program disconnected: it may post nothing more */
-	unsigned int unread;     /* device events fetched and not acknowledged */
+	unsigned int unread;     /* number of device events fetched but not acknowledged */
 };
 
-/* The device's context since it last returned. */
+/* Return the current context of the device. */
 struct ibv_context *adapter(void);
 bool device_is_away(void);
 /* Stimuli: the device disappears or returns; a spurious completion event; a device event. */
@@ -226,43 +220,45 @@ void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
 void deliver_spurious(struct stimulus *stimulus);
 void deliver_device_event(struct stimulus *stimulus);
-/* Begin or end the use of a context of the device; NULL is allowed. */
+/* Add or remove a user of a context of the device; release_context() ignores NULL. */
 void use_context(struct ibv_context *context);
 void release_context(struct ibv_context *context);
-/* Look for devices as librdmacm does: close the contexts of removed ones. */
+/* Look for devices as librdmacm does: close the contexts of removed devices. */
 void synchronize_devices(void);
 bool is_iwarp(void);
-/* The GID of this host's address, 192.0.2.2. */
+/* Store the GID of this host's address, 192.0.2.2. */
 void local_gid(union ibv_gid *gid);
 struct fake_mr *mr_of_rkey(const struct fake_qp *qp, uint32_t rkey, uint64_t address,
 			   uint64_t length);
-/* Flush each work request of the queue pair that was not executed. */
+/* Move the queue pair to the error state, and flush the requests that were not executed. */
 void break_qp(struct fake_qp *qp);
-/* Return the MTU of the port: enum ibv_mtu. */
+/* Return the MTU of the port (enum ibv_mtu). */
 uint32_t port_mtu(void);
-/* The values that the device reports as max_qp_rd_atom and max_qp_init_rd_atom. */
+/* Return the values that the device reports as max_qp_rd_atom and max_qp_init_rd_atom. */
 uint32_t stated_reads(void);
 uint32_t stated_own_reads(void);
-/* Return true if the device's queues can hold as many work requests as it reported. */
+/* Return true if the queues of the device can hold this number of work requests. */
 bool holds_requests(const struct ibv_qp_cap *cap);
 struct fake_qp *create_fake_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes);
 void destroy_fake_qp(struct fake_qp *qp);
-/* Deliver a message from the peer into the next receive. */
+/* Queue a message from the peer for the next receive. */
 void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes, uint32_t size);
-/* Return true if the thread that calls poll(2) for this channel spins: `timeout` is 0, and the
- * thread has polled the empty completion queue many times since its last call. The lock is held. */
+/*
+ * Return true if the thread that calls poll(2) for this channel spins: `timeout` is 0, and the
+ * completion queue was empty in many polls since the last call. The lock is held.
+ */
 bool spins_on(int channel, int timeout);
 /*
- * The program waits: check that each later event will wake it. A thread that spins needs no
+ * Check that a later completion will wake the waiting program. A thread that spins needs no
  * wake-up.
  */
 void check_notification(void);
 
 /* ---- scripted-peer.c and lies.c: the program on the other side ---- */
 
-#define PEER_DEPTH 16 /* the most outstanding work requests of the peer */
+#define PEER_DEPTH 16 /* maximum number of outstanding work requests of the peer */
 
-/* The progress of the program's messages, in the order in which it must send them. */
+/* The latest of the program's messages, in the order in which it must send them. */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -277,7 +273,7 @@ enum moment {
 	MOMENT_BEFORE_DONE    /* the peer's operation is complete */
 };
 
-/* The lock is held in each call of these functions. */
+/* The lock is held in each call of the functions below. */
 struct peer {
 	struct fake_id *id;
 	struct transfer transfer;
@@ -292,7 +288,7 @@ struct peer {
 	uint64_t posted, landed;
 	uint64_t accessed; /* position that the program's operation has reached */
 	uint64_t known_produced,
-		known_consumed;      /* the peer's numbers that the program has received */
+		known_consumed;      /* positions of the peer that the program has received */
 	struct window advertised;    /* the window that the peer last sent */
 	uint64_t windows_received;   /* windows received from the program */
 	uint64_t digest, done_bytes; /* from the program's MSG_DONE */
@@ -301,9 +297,9 @@ struct peer {
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
-	bool lied;           /* the program's answers are not checked */
-	unsigned int steps;  /* number of steps since MSG_MR; it may give up at one */
-	bool silent;         /* it sends nothing any more */
+	bool lied;           /* a wrong value was sent: answers are not checked */
+	unsigned int steps;  /* number of steps since MSG_MR, for gives-up:N */
+	bool silent;         /* the peer sends nothing more */
 	bool pumping, again; /* see pump() */
 };
 
@@ -314,25 +310,28 @@ void peer_stop(struct peer *peer);
  * size.
  */
 uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal, uint8_t *wire);
-/* Decode the program's private data, and plan the session; `passive` as above. */
+/* Decode the program's hello, and plan the session. `passive`: the program is the server. */
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size);
 /*
  * Return true if the client's hello asks for an operation that this peer, a server, does not
  * perform.
  */
 bool peer_does_other_operation(const uint8_t *wire);
-/* The program, a server, rejects the peer: check the reason. */
+/* Check the reason for which the program, a server, rejects the peer. */
 void peer_reads_rejection(const uint8_t *wire, uint32_t size);
-/* The program, a server, accepts the peer. */
+/* Start the session that the program, a server, has accepted. */
 void peer_established(struct peer *peer);
 void peer_receives(struct peer *peer, const uint8_t *bytes, uint32_t size);
 /* Write "!!!!" over the program's region, if the peer still has access. */
 void peer_scribbles(const struct peer *peer);
 /* Check an RDMA READ or WRITE of the program when it starts. */
 void peer_is_asked(struct peer *peer, const struct work *work);
-/* Move the bytes of an RDMA operation. */
+/* Copy the bytes of the program's READ or WRITE. */
 void peer_is_accessed(const struct work *work);
-/* Deliver a message to the program, after the WRITEs among the peer's first `posted` requests. */
+/*
+ * Record that a message reaches the program, after the WRITEs among the peer's first `posted`
+ * requests.
+ */
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
 unsigned int peers_served(void);
 
@@ -342,7 +341,9 @@ void peer_sends_done(struct peer *peer, uint64_t bytes);
 void peer_sends_verdict(struct peer *peer, uint64_t status);
 /* Wake the peer at `time`, unless an event does so earlier. */
 void peer_wakes_at(struct peer *peer, int64_t time);
-/* Send the script's lie, if this is its moment. Return true if no true message may follow now. */
+/*
+ * Send the script's lie, if this is its moment. Return true if no correct message may follow now.
+ */
 bool peer_lies(struct peer *peer, enum moment moment);
 
 /* ---- cm.c: the connection manager ---- */
@@ -355,17 +356,17 @@ struct fake_id {
 	struct ibv_sa_path_rec path; /* passive: the client's path; its --tos is tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* connected or accepted: it can disconnect */
-	bool leads_nowhere;          /* to a loopback address: there is no route */
+	bool leads_nowhere;          /* to a loopback address, to which there is no route */
 	bool half_made;              /* client: the peer accepted, but the setup failed */
 	bool peer_gone;              /* the peer disconnected */
-	unsigned int taken;          /* events fetched and not acknowledged */
+	unsigned int taken;          /* number of events fetched but not acknowledged */
 	int resolve_timeout;
 	SLIST_ENTRY(fake_id) link;
 };
 
 /* Report the removal of the device to the ids that use this context. */
 void remove_device_of_ids(const struct ibv_context *context);
-/* The peer disconnects. */
+/* Let the peer disconnect. */
 void peer_disconnects(struct fake_id *id);
 enum rdma_cm_event_type produce_cm_event(struct fake_id *id, const char *name, int status);
 /*

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The programs, linked with the fake instead of libibverbs and librdmacm. From the top:
+# Link the programs with the fake instead of libibverbs and librdmacm. In the top folder,
 #   make -f tests/fake-verbs/fake-verbs.mk [SANITIZE=address|thread|none]
 # makes build/fake-verbs/$(SANITIZE)/rdma-server and rdma-client.
 
@@ -12,8 +12,8 @@ FAKE = $(OUTPUT)/fake
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
-# To load these two libraries, and to relocate them, takes a quarter of a run; they are linked in where the compiler can,
-# at a fixed address.
+# A quarter of a run is spent on loading and relocating the libraries of these two sanitizers. If the compiler can, link
+# them statically and at a fixed address.
 ifeq ($(SANITIZE),address)
 link_address := $(shell echo 'int main(int count, char **words) { return words[0][0] + count; }' | $(CC) -x c \
 	-o /dev/null $(flags_address) -no-pie -static-libasan -static-libubsan - 2>/dev/null && \
@@ -21,20 +21,21 @@ link_address := $(shell echo 'int main(int count, char **words) { return words[0
 endif
 fake_warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion
 fake_flags = -std=gnu11 -D_GNU_SOURCE -pthread -O1 -g -fno-omit-frame-pointer
-# The fake moves bytes as an adapter does: unseen by a race detector, not by calling memcpy.
+# A race detector must not see how the fake moves bytes: no call of memcpy(), and no instrumentation by SANITIZE=thread.
 fake_own = $(fake_warnings) -fno-tree-loop-distribute-patterns \
 	$(if $(filter thread,$(SANITIZE)),,$(flags_$(SANITIZE)))
 
-# Functions that fail on demand, and those that have to know the simulated time.
+# Functions that the script can make fail, and functions that need the simulated time.
 wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd sigprocmask \
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
 	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto
-# In two steps, so that none but the program's own calls become the fake's: not those of a sanitizer's library.
+# Link in two steps, so that only calls of the program itself are redirected to the fake, not those of a sanitizer's
+# library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
-# The lessons that need no more of the libraries than the fake has.
+# The lessons that need no function that the fake lacks.
 lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04 08)))
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
@@ -54,11 +55,11 @@ $(OUTPUT)/rdma-%.o: rdma-%.c rdma-common.h $(wildcard rdma-common/*.h rdma-commo
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(fake_flags) $(flags_$(SANITIZE)) -c -o $@ $<
 
-# Who waits in poll(2) for what the fake does has to wait in simulated time.
+# A module that calls poll(2) to wait for the fake must wait in simulated time.
 $(OUTPUT)/rdma-common.o $(patsubst %,$(OUTPUT)/rdma-common/%.o,check/evidence helper process): CPPFLAGS += -Dpoll=simulated_poll
 
-# The threads of the console wait for readers, which are real: the simulated time goes on without them. How often they
-# read is not the same in each run: none of those calls is made to fail.
+# The threads of the console wait for real readers, so simulated time passes without them. The number of their reads
+# differs from run to run, so the script cannot make these calls fail.
 $(OUTPUT)/rdma-common/console.o: CPPFLAGS += -Dpthread_create=create_console_thread -Dread=__real_read
 
 $(lessons): %: %.o $(fake_objects)
@@ -73,8 +74,8 @@ $(FAKE)/%.o: %.c $(fake_headers)
 	@mkdir -p $(@D)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
-# The peer's own copies of the arithmetic and of the messages: the program's are others, and other threads'. Of what the
-# compiler puts into a group, as on 32 bits, it keeps its own, too: the program's would have names that it no longer knows.
+# The peer has its own copies of transfer.c and wire.c: the program's belong to other threads. Only peer* stays global.
+# Sections in a group, as on 32-bit machines, stay the peer's own: it could not find the program's symbols.
 $(FAKE)/peer.o: $(peer_objects)
 	$(LD) -r --force-group-allocation -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@

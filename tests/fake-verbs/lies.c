@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * The lies of the scripted peer ("lie:NAME"): each is sent once, at its own moment; then the peer
- * is silent.
+ * The lies of the scripted peer ("lie:NAME"). Each is sent once, at its own moment; after most of
+ * them the peer is silent.
  */
 #include "fake-verbs.h"
 
-/* Just below a --timeout of one second; and the number of repetitions. */
+/* The interval between messages, just below a --timeout of one second, and their number. */
 #define CRAWL_MILLISECONDS 900
 #define CRAWLS             10
 
-/* ---- Correct windows, each at the last moment ---- */
+/* ---- Correct windows, each just before the deadline ---- */
 
-/* Move the number of the operating side by a byte, and confirm nothing. */
+/* Advance the position of the operating side by a byte, and confirm no window. */
 static void move_a_byte(struct peer *peer)
 {
 	struct window window = peer->advertised;
@@ -21,7 +21,7 @@ static void move_a_byte(struct peer *peer)
 	peer_sends_window(peer, &window);
 }
 
-/* Confirm one window of the program after the other, and move nothing. */
+/* Confirm the program's windows one at a time, and advance no position. */
 static void confirm(struct peer *peer)
 {
 	struct window window = peer->advertised;
@@ -36,7 +36,7 @@ static void confirm(struct peer *peer)
 		peer_wakes_at(peer, simulated_milliseconds() + CRAWL_MILLISECONDS);
 }
 
-/* Move one byte after the other, as long as this test allows. */
+/* Advance the position by one byte at a time, CRAWLS times. */
 static void crawl(struct peer *peer)
 {
 	uint64_t advertised =
@@ -67,7 +67,7 @@ static void judge(struct peer *peer)
 	peer_sends_verdict(peer, 0);
 }
 
-/* The peer's MSG_DONE is correct, but the program's has not arrived. */
+/* Send a correct MSG_DONE, and a good verdict before the program's MSG_DONE has arrived. */
 static void judge_soon(struct peer *peer)
 {
 	peer_sends_done(peer, transfer_done(&peer->transfer));
@@ -79,7 +79,7 @@ static void give_up(struct peer *peer)
 	peer_sends_verdict(peer, 1);
 }
 
-/* Send a bad verdict, as if the payload could not be stored, after a good one. */
+/* Send a good verdict, then a bad one, as if the payload could not be stored. */
 static void judge_twice(struct peer *peer)
 {
 	judge_soon(peer);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The scripted peer: does everything right, unless the script says otherwise. What it may send,
- * read and write, and when, a copy of the programs' own arithmetic says, which has its proof
- * elsewhere; all that the program sends and accesses is held against that, too.
+ * The scripted peer behaves correctly, unless the script says otherwise. A copy of the programs'
+ * own arithmetic (transfer.c), which other tests prove, decides what the peer may send, read and
+ * write, and when. Everything that the program sends and accesses is checked against it, too.
  */
 #include "fake-verbs.h"
 
@@ -13,13 +13,13 @@
 
 #define RKEY 0x4242
 #define TEXT "text of the scripted peer"
-/* The payload of a peer without a hello, each way. */
+/* Bytes of payload in each direction of a session without a hello. */
 #define TUTORIAL_PAYLOAD 1024
-/* As the programs': a ring is as long as the stream, at most. */
+/* Maximum bytes of a ring, as in the programs. */
 #define MAX_RING (8U << 20)
-/* The memory of the peer for a stream, which may be longer than a ring. */
+/* Maximum bytes that the peer stores of a stream, which may be longer than a ring. */
 #define MAX_STORED (2 * MAX_RING)
-/* The same for a stream of unknown length, and its rings then. */
+/* Maximum bytes stored of a stream of unknown length, and bytes of its ring. */
 #define MAX_UNKNOWN     (1U << 20)
 #define RING_OF_UNKNOWN (16U << 10)
 /* The names of the program's device, and of the peer's. */
@@ -30,7 +30,7 @@
 /* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
-/* How often a peer that stores slowly does so. */
+/* Interval at which a peer with stores:N stores. */
 #define STORE_MILLISECONDS 250
 
 static unsigned int served;
@@ -40,7 +40,7 @@ unsigned int peers_served(void)
 	return served;
 }
 
-/* The operation of the latest client, if it measures; -1: as the script says. */
+/* The operation of the latest client if it measures; -1: the script decides the operation. */
 static int measured_operation = -1;
 
 static bool is_measured(const struct hello *hello)
@@ -54,7 +54,7 @@ static bool writes(void)
 				      : measured_operation > 0; /* enum operation */
 }
 
-/* Neither side of the session, or not the peer, knows more than the tutorial's program. */
+/* Return true if the peer sends no hello, as the tutorial's program. */
 static bool is_tutorial(void)
 {
 	return scripted("tutorial") || scripted("no-hello");
@@ -65,7 +65,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The stream that the program's operation carries. */
+/* Return the stream that the program's operation carries. */
 static const struct transfer_stream *program_stream(const struct peer *peer)
 {
 	return writes() ? &peer->transfer.sink.stream : &peer->transfer.source.stream;
@@ -84,7 +84,10 @@ static void read_outgoing(struct peer *peer, const char *name)
 	__real_fclose(file);
 }
 
-/* One pass of the outgoing payload. What does not fit a tutorial's is different everywhere. */
+/*
+ * Initialize the peer, with one pass of its payload. Bytes beyond the tutorial's payload vary with
+ * their position.
+ */
 void peer_start(struct peer *peer, struct fake_id *id)
 {
 	const char *file = scripted_text("file");
@@ -109,8 +112,10 @@ void peer_stop(struct peer *peer)
 	free(peer->sink);
 }
 
-/* In a one-way session the client alone operates, so one side sends nothing. `passive`: the peer is
- * the client. */
+/*
+ * Return true if the peer has a payload: in a one-way session one side has none. `passive`: the
+ * peer is the client.
+ */
 static bool peer_sends(bool passive)
 {
 	return !scripted("one-way") || passive == writes();
@@ -156,7 +161,7 @@ uint32_t peer_hello(const struct peer *peer, bool passive, unsigned int refusal,
 	return size;
 }
 
-/* The sender of a stream states its length, the operating side the number of passes. */
+/* Plan a stream. Its sender announces the length, the operating side the number of passes. */
 static struct stream_plan plan_stream(bool present, const struct hello *sender,
 				      const struct hello *operator)
 {
@@ -174,7 +179,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	return plan;
 }
 
-/* Bytes of the program's stream that are kept: all that differ. */
+/* Return the number of bytes of the program's stream to store: all that differ. */
 static uint64_t incoming_size(const struct transfer_stream *stream)
 {
 	uint64_t size = stream->length;
@@ -211,8 +216,8 @@ static void plan_transfer(struct peer *peer, const struct hello *program, bool p
 }
 
 /*
- * A server that a client asks for as long a pattern as it sends, or for one of a byte, says so.
- * Where the peer is that server, it does so; what it sends is a pattern in any case.
+ * Agree on the patterns of --check. A server sends as many bytes as the client requests: one,
+ * BACK_SIZE, or as many as the client. Fill in the peer's pattern.
  */
 static void agree_on_check(struct peer *peer, bool passive, const struct hello *hello)
 {
@@ -234,7 +239,7 @@ static void agree_on_check(struct peer *peer, bool passive, const struct hello *
 			(uint8_t)((i / 8 + 1) * UINT64_C(0x9e3779b97f4a7c15) >> i % 8 * 8);
 }
 
-/* Return true if the program, a client unless the peer is one, has a payload. */
+/* Return true if the program has a payload. `passive`: it is the server. */
 static bool sends_something(const struct hello *hello, bool passive)
 {
 	return !(hello->flags & HELLO_ONE_WAY) || passive == !hello->operation;
@@ -242,7 +247,7 @@ static bool sends_something(const struct hello *hello, bool passive)
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
-	/* what a peer without a hello assumes; how many passes there are does not matter to it */
+	/* what a peer without a hello assumes; it ignores the number of passes */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
 	/* a client that examines the path asks for READs first */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
@@ -380,9 +385,9 @@ void peer_sends_verdict(struct peer *peer, uint64_t status)
 	peer_sends_message(peer, &message);
 }
 
-/* ---- The peer's workers ---- */
+/* ---- The peer's source and sink ---- */
 
-/* The end of an outgoing stream whose length the program does not know. */
+/* Return the end of an outgoing stream whose length the program does not know. */
 static uint64_t source_end(const struct peer *peer)
 {
 	const struct stream_plan *plan = &peer->transfer.source.stream.plan;
@@ -414,7 +419,7 @@ static bool fill(struct peer *peer)
 	return true;
 }
 
-/* The last pass of a repeating stream stays. */
+/* Copy bytes out of the sink. The last pass of a repeating stream stays. */
 static bool copy(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -435,7 +440,7 @@ static bool copy(struct peer *peer)
 	return true;
 }
 
-/* Store copied bytes at once, or at most stores:N at a time. */
+/* Store all copied bytes, or at most stores:N at a time. */
 static bool store(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -458,7 +463,7 @@ static bool store(struct peer *peer)
 
 static void pump(struct peer *peer);
 
-/* Carries one work request of the peer's between its ring and the program's. */
+/* Copy the bytes of one of the peer's work requests between its ring and the program's. */
 static void land_one(const struct peer *peer, const struct transfer_run *request)
 {
 	unsigned int access = writes() ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE
@@ -503,14 +508,17 @@ static void deliver_peer_operation(struct stimulus *stimulus)
 	pump(peer);
 }
 
-/* The bytes move with the completion, or earlier with a message after the WRITE. */
+/*
+ * Post a work request if possible. Its bytes move when it completes, or before a message that
+ * follows a WRITE.
+ */
 static bool operate(struct peer *peer)
 {
 	struct transfer_run *request = &peer->requests[peer->posted % PEER_DEPTH];
 	struct stimulus *stimulus;
 
 	if (peer->transfer.operation.posted >= peer->outgoing_length * TIMED_PASSES)
-		transfer_stop(&peer->transfer); /* else without effect */
+		transfer_stop(&peer->transfer); /* ends only a timed operation */
 	if (!peer->mr_sent || !transfer_next(&peer->transfer, 1, request))
 		return false;
 	peer->posted++;
@@ -555,7 +563,7 @@ static bool tell(struct peer *peer)
 
 	if (!peer->mr_sent || (peer->verdict_sent && peer->received == RECEIVED_VERDICT))
 		return false;
-	/* as when the MSG_WINDOW before has not completed: there is one slot for it */
+	/* as if the previous MSG_WINDOW had not completed: there is only one slot for it */
 	if (scripted("DONE-first") && !peer->done_sent && transfer_done_due(&peer->transfer))
 		return false;
 	time = transfer_window_time(&peer->transfer, now);
@@ -585,7 +593,7 @@ static bool finish_operation(struct peer *peer)
 	return true;
 }
 
-/* Both verdicts are there: a client leaves. */
+/* End a session with both verdicts: a client disconnects. */
 static void conclude(struct peer *peer)
 {
 	if (peer->good && peer->program_is_content) {
@@ -596,7 +604,7 @@ static void conclude(struct peer *peer)
 		peer_disconnects(peer->id);
 }
 
-/* The program is done and all that it sent is kept: the verdict is due. */
+/* Return true if the verdict is due: the program is done, and its whole payload is stored. */
 static bool all_is_kept(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -604,7 +612,7 @@ static bool all_is_kept(const struct transfer *transfer)
 	return sink->done && sink->stored == transfer_sink_end(transfer);
 }
 
-/* Where both sides send the same, the program's payload is the peer's. */
+/* Check with `same` that the program has sent the peer's payload. */
 static void compare(const struct peer *peer)
 {
 	uint64_t size = smaller(peer->done_bytes, peer->incoming_size);
@@ -616,7 +624,7 @@ static void compare(const struct peer *peer)
 		       "byte %llu of what it sent is wrong", (unsigned long long)i);
 }
 
-/* The verdict, once the program's payload and its digest are here. */
+/* Send the verdict if it is due. */
 static bool judge(struct peer *peer)
 {
 	if (!peer->done_sent || peer->verdict_sent || !all_is_kept(&peer->transfer))
@@ -625,7 +633,7 @@ static bool judge(struct peer *peer)
 		peer->verdict_sent = true;
 		peer->good = true;
 		served++;
-		if (scripted("tutorial")) /* else the program does that */
+		if (scripted("tutorial")) /* with no-hello the program disconnects */
 			peer_disconnects(peer->id);
 		return false;
 	}
@@ -638,7 +646,7 @@ static bool judge(struct peer *peer)
 	return true;
 }
 
-/* Sends a bad verdict ahead of its turn, if the script has that at this step. */
+/* Send a bad verdict at the step of gives-up:N. Return true if the peer gave up. */
 static bool gives_up(struct peer *peer)
 {
 	if (!peer->mr_sent || peer->verdict_sent)
@@ -650,8 +658,10 @@ static bool gives_up(struct peer *peer)
 	return peer->silent;
 }
 
-/* All that can be done now. What is delivered meanwhile comes here again, and is left to the outer
- * call. */
+/*
+ * Do everything that can be done now. A delivery may call this function again: the nested call only
+ * makes the outer one repeat.
+ */
 static void pump(struct peer *peer)
 {
 	peer->again = true;
@@ -679,7 +689,7 @@ void peer_established(struct peer *peer)
 
 /* ---- What the program does ---- */
 
-/* A program without a hello gets no verdict: its session is complete when both are done. */
+/* Record that a session without a hello, and so without verdicts, is complete. */
 static void complete_without_hello(const struct peer *peer)
 {
 	if (scripted("no-hello") && peer->transfer.sink.done && peer->done_delivered)
@@ -716,7 +726,7 @@ void peer_scribbles(const struct peer *peer)
 		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
 }
 
-/* The position up to which the program may operate, by what it has been told. */
+/* Return the position up to which the program may operate, by the messages that it has received. */
 static uint64_t program_limit(const struct peer *peer)
 {
 	const struct transfer *transfer = &peer->transfer;
@@ -738,7 +748,7 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 	uint64_t span = stream->repeats ? stream->plan.length : stream->announced;
 	uint64_t offset = work->remote_address - ring;
 
-	if (work->length == 0) /* a probe: is the adapter there? */
+	if (work->length == 0) /* a probe */
 		return;
 	forbid((work->opcode == IBV_WR_RDMA_READ) == writes() || !stream->plan.present,
 	       "the program performs the other operation");
@@ -791,8 +801,8 @@ static void receive_region(struct peer *peer, const struct message *region)
 }
 
 /*
- * Everything that the program calls done must have started: complete passes of a timed operation,
- * and a stream of unknown length up to its marked end.
+ * Check that the program has started everything that it reports as done: complete passes of a timed
+ * operation, and a stream of unknown length up to its marked end.
  */
 static void check_operation(const struct peer *peer)
 {
@@ -836,8 +846,8 @@ static void receive_window(struct peer *peer, const struct window *window)
 }
 
 /*
- * Handle the program's verdict. A bad one before both MSG_DONE says that the program gave up: the
- * peer, client or server, then disconnects without a verdict of its own.
+ * Handle the program's verdict. A bad verdict before both MSG_DONEs means that the program gave up:
+ * the peer, client or server, then disconnects without a verdict of its own.
  */
 static void receive_verdict(struct peer *peer, const struct message *message)
 {
@@ -856,8 +866,8 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 }
 
 /*
- * MSG_MR, MSG_DONE and MSG_VERDICT, each once and in this order; MSG_WINDOW in between, and behind
- * MSG_VERDICT until the program has the peer's as well.
+ * Check the order: MSG_MR, MSG_DONE and MSG_VERDICT come once each; MSG_WINDOW comes between them,
+ * and after MSG_VERDICT until the program has received the peer's verdict.
  */
 static void check_order(struct peer *peer, const struct message *message)
 {

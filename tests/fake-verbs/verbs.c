@@ -9,7 +9,7 @@
 #define PAGE        4096
 #define GIDS        8
 #define CONTEXTS    8
-/* Between two calls of poll(2); a thread that does not spin polls less often. */
+/* Maximum number of empty polls between two calls of poll(2) by a thread that does not spin. */
 #define MAX_EMPTY_POLLS 100
 
 struct fake_channel {
@@ -19,10 +19,10 @@ struct fake_channel {
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* The device as opened by librdmacm; opened again after it has returned. */
+/* A context of the device: a new one after it has returned. */
 struct fake_context {
 	struct ibv_context context;
-	unsigned int users; /* ids bound to it, and device lists that contain it */
+	unsigned int users; /* number of ids bound to it, and of device lists that contain it */
 	bool gone, closed;
 };
 
@@ -35,7 +35,7 @@ static struct {
 	SLIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
 	uint64_t registered;           /* bytes, in whole pages */
-	struct stimulus *device_event; /* delivered, not fetched */
+	struct stimulus *device_event; /* the last event that was delivered */
 } adapter_state = { .next_number = 0x11 };
 
 bool is_iwarp(void)
@@ -78,7 +78,7 @@ void synchronize_devices(void)
 		close_if_unused(&adapter_state.contexts[i]);
 }
 
-/* Return true if the device is still there. A closed context must not be used. */
+/* Return true if the device is present. A closed context must not be used. */
 static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
@@ -95,7 +95,7 @@ void deliver_leaving(struct stimulus *stimulus UNUSED)
 	SLIST_FOREACH (channel, &adapter_state.channels, link) {
 		forbid(channel->channel.context != adapter(),
 		       "a completion channel is left, of a device removed long ago");
-		raise_counter(channel->channel.fd); /* make it readable: an error */
+		raise_counter(channel->channel.fd); /* wake its thread, which gets an error */
 	}
 	remove_device_of_ids(adapter());
 }
@@ -179,7 +179,7 @@ int ibv_query_port(struct ibv_context *context UNUSED, uint8_t port,
 	return leave_with(error);
 }
 
-/* As on real adapters, each address appears twice, and there are holes. */
+/* As on real adapters, each address appears twice, and some entries are empty. */
 int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
@@ -193,7 +193,8 @@ int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_
 	if (!error) {
 		*entry = (struct ibv_gid_entry){ .gid_index = index, .port_num = port };
 		local_gid(&entry->gid);
-		entry->gid.raw[0] = index < 4 ? 0xfe : 0; /* another address first */
+		entry->gid.raw[0] =
+			index < 4 ? 0xfe : 0; /* the first entries have another address */
 		if (scripted("no-gids"))
 			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
@@ -318,7 +319,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
 	return leave_with(error);
 }
 
-/* Memory may be unmapped once the adapter has released it. */
+/* Check that memory is not unmapped while it is registered. */
 REDIRECTED(munmap);
 int __wrap_munmap(void *address, size_t size)
 {
@@ -423,9 +424,9 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	if (!error)
 		error = object_remove(&cq->object);
 	if (!error) {
-		/* the library would wait for the acknowledgment without end */
+		/* the real library would wait for the acknowledgment for ever */
 		forbid(cq->taken, "%u completion events were not acknowledged", cq->taken);
-		while (cq->events-- > 0) /* the library takes them out of the channel */
+		while (cq->events-- > 0) /* the library removes them from the channel */
 			lower_counter(cq->cq.channel->fd);
 		if (cq->cq.channel)
 			((struct fake_channel *)cq->cq.channel)->object.users--;
@@ -454,7 +455,7 @@ static struct fake_cq *cq_of(const struct fake_qp *qp)
 	return (struct fake_cq *)qp->qp.send_cq;
 }
 
-/* Put an event into the channel, if the program has asked for one. */
+/* Put an event into the channel, if the program has requested one. */
 static void notify(struct fake_cq *cq)
 {
 	if (!cq->armed)
@@ -544,7 +545,7 @@ static struct work_queue *queue_of(const struct work *work)
 	return work->receive ? &work->qp->receives : &work->qp->sends;
 }
 
-/* Remove a work request from its queue; its slot is free. */
+/* Remove a work request from its queue, and free its slot. */
 static void retire(struct work *work)
 {
 	struct fake_qp *qp = work->qp;
@@ -557,13 +558,13 @@ static void retire(struct work *work)
 		work->mr->posted--;
 }
 
-/* Return true if a successful work request has no completion. */
+/* Return true if the work request has no completion when it succeeds. */
 static bool is_silent(const struct work *work)
 {
 	return !work->receive && !(work->flags & IBV_SEND_SIGNALED);
 }
 
-/* Retire the unsignaled ones before `work`, whose completion covers them. */
+/* Retire the unsignaled work requests before `work`, whose completion covers them. */
 static void retire_silent(struct work *work)
 {
 	struct work_queue *sends = &work->qp->sends;
@@ -729,8 +730,8 @@ void break_qp(struct fake_qp *qp)
 }
 
 /*
- * WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all before a SEND.
- * Over iWARP a completion does not mean that they have arrived.
+ * Let WRITEs arrive in order, as late as allowed: up to `last` when it completes, or all (NULL)
+ * before a SEND. Over iWARP a completion does not mean that they have arrived.
  */
 static void land(struct fake_qp *qp, const struct work *last)
 {
@@ -747,7 +748,7 @@ static void land(struct fake_qp *qp, const struct work *last)
 	}
 }
 
-/* Stimulus: a work request completes. A failed one breaks the queue pair. */
+/* Complete a work request. A failed one breaks the queue pair. */
 static void deliver_completion(struct stimulus *stimulus)
 {
 	bool good = stimulus->code == IBV_WC_SUCCESS;
@@ -771,7 +772,9 @@ static void deliver_completion(struct stimulus *stimulus)
 		break_qp(qp);
 }
 
-/* Apply the script to a work request that would complete. Return NULL if it never does. */
+/*
+ * Return a stimulus that completes the work request as the script says; NULL: it never completes.
+ */
 static struct stimulus *new_completion(struct work *work, const char *name)
 {
 	struct stimulus *stimulus;
@@ -864,7 +867,7 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 
 /* ---- Posting ---- */
 
-/* Check that the one buffer, unless it is a probe, is in registered memory with this access. */
+/* Take the buffer of a work request, in registered memory with this access. A probe has none. */
 static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 			unsigned int access)
 {
@@ -892,7 +895,7 @@ static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 		fill_bytes(work->buffer, POISON, work->length);
 }
 
-/* Take a slot of a queue; set the fields that receives and sends share. */
+/* Take a slot of a queue, and set the fields that receives and sends share. */
 static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 {
 	uint32_t limit = receive ? qp->cap.max_recv_wr : qp->cap.max_send_wr;
@@ -912,13 +915,16 @@ static struct work *new_work(struct fake_qp *qp, bool receive, uint64_t wr_id)
 	return work;
 }
 
-/* Return how many requests of a refused list the adapter has all the same (no-bad-wr:N). */
+/* Return the number of requests of a rejected list that the adapter has taken (no-bad-wr:N). */
 static unsigned int posted_unreported(void)
 {
 	return scripted_number("no-bad-wr", 0);
 }
 
-/* Refuse `request`: report it in bad_wr, unless the script forbids that, and let the peer leave. */
+/*
+ * Reject `request`: report it in bad_wr, unless the script says no-bad-wr:N; with peer-left the
+ * peer disconnects.
+ */
 static void reject(struct fake_qp *qp, void **bad_wr, void *request)
 {
 	if (!scripted_text("no-bad-wr"))
@@ -988,7 +994,6 @@ static void check_send(const struct work *work)
 	}
 }
 
-/* Put a work request into the send queue. */
 static void post_one_send(struct fake_qp *qp, const struct ibv_send_wr *request)
 {
 	unsigned int access = 0;
@@ -1018,7 +1023,7 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 	int error = enter("ibv_post_send");
 	unsigned int count = 0;
 
-	/* the adapter has the first half of a refused list; with no-bad-wr:N, N of its requests */
+	/* the adapter has taken the first half of a rejected list; with no-bad-wr:N, N requests */
 	for (struct ibv_send_wr *next = request; error && next; next = next->next)
 		count++;
 	count = scripted_text("no-bad-wr") ? posted_unreported() : count / 2;

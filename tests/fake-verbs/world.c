@@ -31,7 +31,7 @@
 #define FUNCTIONS        80
 #define DESCRIPTORS      1024
 #define THREADS          512
-#define AWAITED          4 /* the most descriptors of a thread */
+#define AWAITED          4 /* maximum number of descriptors that a thread waits for */
 #define START_CLOCK      1000
 #define TOLERANCE        50  /* ms */
 #define MAX_LEAD         20  /* ms */
@@ -45,7 +45,7 @@ REDIRECTED(syscall);
 REDIRECTED(epoll_wait);
 int __real_fcntl(int descriptor, int command, long argument);
 int __wrap_fcntl(int descriptor, int command, long argument);
-/* The makefile redirects poll(2) and pthread_create(3) of the program to these. */
+/* The makefile redirects calls of the program to these. */
 __typeof__(poll) simulated_poll;
 __typeof__(pthread_join) simulated_join;
 __typeof__(pthread_create) create_console_thread;
@@ -73,28 +73,28 @@ static struct {
 	struct stimulus *cause;         /* a stimulus queued now follows right after this one */
 	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones included: orders refer to them */
 	SLIST_HEAD(, object) objects;
-	bool descriptors[DESCRIPTORS]; /* open at the start of the program */
+	bool descriptors[DESCRIPTORS]; /* may be open at the end of the program */
 	int threads;
-	int stuck_helpers; /* threads that a hung disk blocks for good */
+	int stuck_helpers; /* number of threads that a hung disk blocks for ever */
 	int console_threads;
 	struct waiting {
 		const struct pollfd *descriptors; /* descriptors that a thread waits for */
 		nfds_t count;                     /* 0: it waits for the time alone */
 		int64_t deadline;
-		int nudge; /* the thread's counter: it must look again */
+		int nudge; /* a counter that wakes the thread to check again */
 	} waiting[THREADS];
 	int waiting_count;
 	LIST_HEAD(, runner) runners;
 	SLIST_HEAD(, sleeper) sleepers;
 	bool signalled, finished;
-	int64_t alarm; /* time of SIGALRM; 0: none. A handler sets it, so without the lock */
+	int64_t alarm; /* time of SIGALRM; 0: none. A signal handler may set it without the lock */
 } world = {
 	.clock = START_CLOCK,
 	.stimuli = TAILQ_HEAD_INITIALIZER(world.stimuli),
 	.threads = 1,
 };
 
-/* This thread. It is in the list of runners if it has done something since its last wait. */
+/* The state of this thread. It is in the list if it has handled an event since its last wait. */
 static _Thread_local struct runner {
 	bool waits, listed;
 	bool pauses;  /* it is ahead of the clock by MAX_LEAD: let other threads take the lock */
@@ -137,7 +137,7 @@ void *allocate(size_t size)
 	return memory;
 }
 
-/* Map the memory: a leak detector scans static memory, and believes the pointers in it. */
+/* Map the memory: with static memory a leak detector would follow its pointers, and miss leaks. */
 void *keep(size_t size)
 {
 	static uint8_t *arena;
@@ -170,7 +170,7 @@ void fill_bytes(void *target, int value, size_t size)
 		to[i] = (uint8_t)value;
 }
 
-/* Use bare system calls: the kernel's wake-ups give no order to the threads of a program. */
+/* Use bare system calls: a race detector would take libc's to order the program's threads. */
 int open_counter(void)
 {
 	int descriptor = (int)__real_syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
@@ -230,7 +230,7 @@ static void add_order(const char *word)
 	snprintf(order->argument, NAME_SIZE, "%s", word[length] ? word + length + 1 : "");
 }
 
-/* Return the first such order that is unused, or NULL. */
+/* Return the first unused order with this name and symbol, or NULL. */
 static struct order *find_order(const char *name, char symbol)
 {
 	for (int i = 0; i < world.order_count; i++) {
@@ -271,7 +271,7 @@ const char *take_order(const char *name, char symbol)
 	return order->argument;
 }
 
-/* Find the open descriptors with one system call, because each run asks twice. */
+/* Find the open descriptors with one system call. */
 static void find_open(bool open[DESCRIPTORS])
 {
 	struct pollfd all[DESCRIPTORS] = { 0 };
@@ -284,7 +284,7 @@ static void find_open(bool open[DESCRIPTORS])
 		open[i] = !(all[i].revents & POLLNVAL);
 }
 
-/* SIGKILL, because SIGALRM belongs to the program. */
+/* End the process by SIGKILL, because SIGALRM belongs to the program. */
 static void end_after_real_time(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
@@ -312,7 +312,7 @@ __attribute__((constructor)) static void start(void)
 	adapter(); /* the libraries keep devices open until the process ends */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
-		world.descriptors[i] = true; /* a closed one may have been opened */
+		world.descriptors[i] = true; /* the program may open a closed one */
 }
 
 /* ---- Calls that fail ---- */
@@ -341,7 +341,7 @@ static int scripted_call(const char *word, const char *function, unsigned int co
 	return atoi(strrchr(text, ':') + 1);
 }
 
-/* Count a call. The lock is held. */
+/* Count a call. Return the errno value with which it must fail, or 0. The lock is held. */
 static int count_call(const char *function)
 {
 	int error, number, i;
@@ -427,18 +427,21 @@ static void write_record(void)
 	fclose(record);
 }
 
-/* At the end of the program: check that no object is left. */
+/* Check that the program ended in time, and left no object. */
 __attribute__((destructor)) static void finish(void)
 {
 	/*
-	 * a thread on a hung disk has a descriptor, and all of them share the one for reports of
+	 * each thread on a hung disk keeps a descriptor, and all of them share one that reports
 	 * their end
 	 */
 	int spare = world.stuck_helpers ? world.stuck_helpers + 1 : 0;
 	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
-	/* a thread that is stuck in write(2): both ends of its pipe, and the same */
+	/*
+	 * a thread that is stuck in write(2) keeps both ends of its pipe, and one that reports its
+	 * end
+	 */
 	if (world.console_threads)
 		spare += 3;
 	if (world.finished)
@@ -491,17 +494,17 @@ static int count_running(void)
 }
 
 /*
- * Let a millisecond pass for this thread after each thing that it does. The clock shows the
- * earliest time of all threads that can run. So no deadline passes while the machine is slow to run
- * a thread that has work; the other threads get ahead of it by at most MAX_LEAD. The lock is held.
+ * Let a millisecond pass for this thread, which has handled an event. The clock shows the earliest
+ * time of all threads that can run, so no deadline passes while the machine is slow to run a thread
+ * that has work. Other threads get ahead of it by at most MAX_LEAD. The lock is held.
  */
 static void pass_time(void)
 {
 	int64_t least = INT64_MAX;
 	struct runner *runner;
-	int idle; /* threads that can run and have not yet done anything */
+	int idle; /* number of threads that can run and are not in the list */
 
-	if (own.waits) { /* and so do all others: see go_on() */
+	if (own.waits) { /* all threads wait: see go_on() */
 		world.clock++;
 		return;
 	}
@@ -545,7 +548,7 @@ static bool was_delivered(const char *name)
 	return false;
 }
 
-/* Return true if another stimulus must come first. Those of one sequence keep their order. */
+/* Return true if another stimulus must come first. Stimuli of one sequence keep their order. */
 static bool is_held(const struct stimulus *stimulus)
 {
 	const struct stimulus *earlier;
@@ -573,13 +576,13 @@ static void deliver_signal(struct stimulus *stimulus)
 	kill(getpid(), stimulus->code ? stimulus->code : SIGTERM);
 }
 
-/* Queue the stimulus that the script wants after another one. */
+/* Queue the extra stimulus `what`, which the script requests after `cause`. */
 static void produce_extra(const struct stimulus *cause, const char *what)
 {
 	static const struct {
 		const char *name;
 		void (*deliver)(struct stimulus *);
-		bool of_qp; /* do nothing if the queue pair is gone */
+		bool of_qp; /* it belongs to the queue pair, and does nothing without it */
 	} extras[] = { { "signal", deliver_signal, false },
 		       { "leave", deliver_leaving, false },
 		       { "return", deliver_return, false },
@@ -668,7 +671,9 @@ void forget(const struct fake_id *id, const struct fake_qp *qp)
 	}
 }
 
-/* Return true if all threads wait and none can go on. Nudge the threads whose time has come. */
+/*
+ * Return true if all threads wait and none can continue. Nudge a thread whose deadline has passed.
+ */
 static bool threads_wait(void)
 {
 	if (world.waiting_count < world.threads)
@@ -716,7 +721,7 @@ static void deliver_alarm(void)
 	lock();
 }
 
-/* Deliver the next stimulus. */
+/* Deliver the next stimulus, or advance the clock if none is due. */
 static void advance(void)
 {
 	struct stimulus *stimulus;
@@ -769,8 +774,7 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 }
 
 /*
- * End waiting. The first thread in the list checks often if all threads wait, so choose a new first
- * one.
+ * End waiting. The first thread in the list often checks whether all wait: nudge the new first one.
  */
 static void end_waiting(void)
 {
@@ -784,7 +788,7 @@ static void end_waiting(void)
 		raise_counter(world.waiting[0].nudge);
 }
 
-/* Advance the time or the world, or wait in real time until another thread does. */
+/* Advance the simulation if all threads wait; else wait in real time until another thread does. */
 static void go_on(const struct pollfd *descriptors, nfds_t count)
 {
 	struct pollfd ready[1 + AWAITED] = { { .fd = own_nudge, .events = POLLIN } };
@@ -804,7 +808,7 @@ static void go_on(const struct pollfd *descriptors, nfds_t count)
 		lower_counter(own_nudge);
 }
 
-/* Wait in simulated time, as poll(2) does; without descriptors for the time alone. */
+/* Wait in simulated time, as poll(2) does; without descriptors only until the timeout. */
 static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 {
 	int64_t deadline;
@@ -817,7 +821,7 @@ static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 		go_on(descriptors, count);
 	end_waiting();
 	if (ready > 0)
-		pass_time(); /* a thread that never has to wait reaches the deadlines, too */
+		pass_time(); /* time must also pass for a thread that never blocks */
 	unlock();
 	for (nfds_t i = 0; i < count; i++)
 		forbid(descriptors[i].revents & POLLNVAL,
@@ -877,7 +881,7 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest)
 	return 0;
 }
 
-/* Async-signal-safe, like the real one. */
+/* Set the time of SIGALRM. Async-signal-safe, like alarm(2). */
 REDIRECTED(alarm);
 unsigned int __wrap_alarm(unsigned int seconds)
 {
@@ -908,7 +912,7 @@ void sleep_until_signal(int early, int late)
 struct thread {
 	void *(*routine)(void *);
 	void *argument;
-	int *count; /* counter for threads of its kind, in `world` */
+	int *count; /* number of threads of its kind, in `world` */
 };
 
 static void *run_thread(void *argument)
@@ -972,7 +976,7 @@ int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void 
 			     (struct thread){ routine, argument, &world.console_threads });
 }
 
-/* A thread in sem_wait(3): no clock and no stimulus wakes it. */
+/* A thread in sem_wait(3), which neither the clock nor a stimulus wakes. */
 struct sleeper {
 	sem_t *semaphore;
 	SLIST_ENTRY(sleeper) link;
@@ -998,7 +1002,7 @@ int __wrap_sem_wait(sem_t *semaphore)
 	return 0;
 }
 
-/* The thread that this wakes counts as running from now on, however long it takes to run. */
+/* Wake a thread. It counts as running from now on, even if the machine runs it later. */
 REDIRECTED(sem_post);
 int __wrap_sem_post(sem_t *semaphore)
 {
@@ -1068,7 +1072,7 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 	return __real_read(descriptor, buffer, size);
 }
 
-/* A hung disk keeps the thread and its descriptor until the program ends. */
+/* Block the thread until the program ends, with its descriptor, if the disk hangs (FUNCTION!). */
 static void wait_for_disk(const char *function, int descriptor)
 {
 	bool answers;
@@ -1087,7 +1091,7 @@ static void wait_for_disk(const char *function, int descriptor)
 		pause();
 }
 
-/* As WRAP, for a function that waits for a disk. */
+/* Define the wrapper of a function that waits for a disk. */
 #define WRAP_DISK(type, function, parameters, arguments)  \
 	REDIRECTED(function);                             \
 	type __wrap_##function parameters                 \
@@ -1110,7 +1114,7 @@ int __wrap_statvfs(const char *path, struct statvfs *about)
 	return __real_statvfs(path, about);
 }
 
-/* A name has the addresses of the script, if it lists any. */
+/* Resolve a name to the addresses of the script, if it lists any. */
 REDIRECTED(getaddrinfo);
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		       struct addrinfo **result)
@@ -1243,7 +1247,7 @@ int __wrap_fcntl(int descriptor, int command, long argument)
 	return __real_fcntl(descriptor, command, argument);
 }
 
-/* A text is about to be escaped: check if the peer can still change it. */
+/* Let the peer overwrite a text that the program is about to escape, if it still can. */
 REDIRECTED(uselocale);
 locale_t __wrap_uselocale(locale_t locale)
 {
@@ -1272,7 +1276,7 @@ ssize_t __wrap_sendto(int descriptor UNUSED, const void *buffer UNUSED, size_t s
 	return fails("sendto") ? -1 : (ssize_t)size;
 }
 
-/* A stream is closed even if writing it fails. */
+/* Close the stream even if the call must fail. */
 REDIRECTED(fclose);
 int __wrap_fclose(FILE *stream)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Decode the kernel's answer about PFC and the priority of a DSCP: complete, truncated, or
- * malformed. No adapter here sends one, so the bytes are built like those of Linux's
- * dcbnl_ieee_fill().
+ * malformed. No adapter here sends one, so the bytes are laid out as by Linux's dcbnl_ieee_fill().
  */
 
 #include <linux/dcbnl.h>
@@ -106,7 +105,7 @@ TEST(pfc_of_the_dscps_highest_priority_is_described)
 		/* priority 8 of DSCP 10 is invalid */
 		{ AS_IT_IS, 40, 0, true, "DSCP 10 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ SET(entries[3].app.priority, 5), 104, -1, true, "DSCP 26 -> priority 5: lossy; PFC on for priority 3 7, ECN not known" },
-		/* the table has the peer's priorities, not this host's */
+		/* a table of the peer's priorities */
 		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 104, 0, true,
 		  "DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ PFC(0x80), 104, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
@@ -212,7 +211,7 @@ TEST(impossible_entry_length_ends_the_table)
 	}
 }
 
-/* The padding of that entry would lie beyond the end of the answer. */
+/* The padding of that entry would lie beyond the answer. */
 TEST(last_entry_may_have_an_odd_length)
 {
 	struct answer answer = make_answer();

@@ -29,7 +29,7 @@
 static struct {
 	int descriptors[STREAMS]; /* descriptors of the outputs */
 	atomic_bool held;         /* the next write() waits for `go` */
-	sem_t reached, go;        /* posted when write() waits, and to let it continue */
+	sem_t reached, go;        /* write() waits; it may continue */
 	int error;                /* errno of the next write(); 0: success */
 	size_t most;              /* maximum bytes of a write(); 0: no limit */
 } writes;
@@ -69,7 +69,7 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 
 static struct console *console;
 static int readers[STREAMS] = { -1, -1 }, writers[STREAMS] = { -1, -1 };
-static bool failed; /* standard output has failed: from console_close() */
+static bool failed; /* result of console_close() */
 
 /* Each test has its own console, because a stuck thread continues to use one. */
 static int reset(UNUSED void **state)
@@ -277,8 +277,8 @@ static void assert_says_what_was_dropped(enum stream stream, int reader)
 }
 
 /*
- * The outputs are pipes, then a non-blocking socket. A terminal that the parent program has made
- * non-blocking behaves in the same way.
+ * The outputs are pipes, then a non-blocking socket, like a terminal that a parent program has made
+ * non-blocking.
  */
 TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 {

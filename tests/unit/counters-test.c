@@ -5,10 +5,10 @@
 #include "unit.h"
 #include "folder.h"
 
-/* Number of counters of the port. The last three belong to the network interface. */
+/* The last three counters belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
-/* Write the file of a counter in the folder `place`; without `text` do nothing. */
+/* Write a counter's file in `place`; NULL: no file. */
 static void set_counter(const char *place, const char *name, const char *text)
 {
 	char path[128];
@@ -135,7 +135,7 @@ TEST(sum_of_errors_excludes_waits)
 
 /*
  * The network interface is missing, has no pause frames, has too long a name, or has a name that
- * leads out of sysfs to the folder of this test.
+ * leads to this test's folder.
  */
 TEST(discarded_frames_are_read_without_pause_frames)
 {

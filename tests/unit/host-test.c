@@ -21,7 +21,6 @@ static void put_line(const char *path, const char *line)
 	put(path, line ? text : NULL);
 }
 
-/* Write a file of a device. */
 static void put_device(const char *device, const char *name, const char *text)
 {
 	char path[256];
@@ -172,7 +171,7 @@ static void add_lines(const char *step, struct json_object *all)
 	}
 }
 
-/* Examine the host whose files are below `root`. Set `found` and `limited`. */
+/* Examine the host below `root`. Set `found` and `limited`. */
 static void examine_host(const char *root)
 {
 	struct json_object_iterator at, end;
@@ -204,13 +203,13 @@ static void expect(bool expected, const char *words)
 /*
  * Apply changes, separated by '|':
  *
- *   +name       add another adapter, which the later changes are for
+ *   +name       add an adapter, to which the later changes apply
  *   path=text   write a file of the adapter
  *   -path       remove a file of the adapter
  *   /path=text  write another file
- *   @=name      move the adapter's addresses to another network interface
- *   @           move the adapter's addresses to another network namespace
- *   !           the adapter cannot be opened
+ *   @=name      move its addresses to another network interface
+ *   @           move its addresses to another network namespace
+ *   !           it cannot be opened
  */
 static void change(const char *changes)
 {
@@ -240,10 +239,7 @@ static void change(const char *changes)
 	}
 }
 
-/*
- * A host with one healthy adapter, to which change() is applied; the expected findings, as in
- * expect().
- */
+/* A host with one healthy adapter and some changes, and the expected findings, as in expect(). */
 struct example {
 	const char *changes;
 	bool limited;

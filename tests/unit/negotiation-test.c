@@ -18,7 +18,7 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 		/* clang-format off */
 		{ 0x1000, 1024, 1024, true }, { 0x1000, 1025, 1024, true }, { 0x1000, UINT64_MAX - 0x1000, 1, true },
 		{ 0x1000, 1023, 1024, false }, { 0x1000, 0, 1, false }, { 0x1000, 0, 0, false }, { 0x1000, 1024, UINT64_MAX, false },
-		/* a region at address 0 is not usable */
+		/* address 0 is not usable */
 		{ 0, 1024, 1024, false }, { 0, UINT64_MAX, 1, false }, { 1, 1024, 1024, true },
 		/* a region may end at the end of the address space */
 		{ UINT64_MAX, 1, 1, true }, { UINT64_MAX, 2, 1, false },
@@ -144,7 +144,7 @@ TEST(a_payload_of_unknown_length_has_one_pass)
 		{ "s", READ, true, MEASURES, 0, 1000, REFUSAL_NONE },
 		{ "s", WRITE, true, BACK, 0, 1000, REFUSAL_NONE },
 		{ "c", WRITE, true, BACK, 0, 1000,
-		  REFUSAL_PASSES }, /* the client would have to repeat its own pipe */
+		  REFUSAL_PASSES }, /* the client would repeat its own pipe */
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(cases); i++) {

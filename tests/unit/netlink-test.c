@@ -14,10 +14,7 @@
 
 #define FAMILY 0x15
 
-/*
- * Skip the test on a big-endian host: the bytes below are little-endian, and netlink uses the
- * host's byte order.
- */
+/* Skip on a big-endian host: netlink uses the host's byte order. */
 #define NEEDS_THESE_BYTES()          \
 	do {                         \
 		if (htole16(1) != 1) \

@@ -128,7 +128,7 @@ static void assert_parsed(struct options *options, const char *first, const char
 		fail_msg("%s '%s': %d, not %d", first, second ? second : "", parsed, expected);
 }
 
-/* Call assert_parsed() with the client's default options, and return them. */
+/* Call assert_parsed() for the client, and return the options. */
 static struct options client_parses(const char *first, const char *second, enum parsed expected,
 				    const char *printed)
 {
@@ -439,8 +439,8 @@ static const char one_payload[] = "--message, --file and --size exclude each oth
 static const char one_pass[] = "is a pipe or a device, which can be sent once";
 
 /*
- * A pipe can be sent only once. --iters repeats this side's operation: a WRITE sends its own
- * payload, a READ fetches the peer's.
+ * A pipe can be sent only once. --iters repeats this side's operation; a READ fetches the peer's
+ * payload.
  */
 TEST(conflicting_options_are_rejected_with_a_reason)
 {

@@ -32,12 +32,12 @@ static atomic_bool cancelled;
 
 /* ---- Functions that replace the C library's ---- */
 
-/* The behavior of these functions; zeros: like the C library's. */
+/* The behavior of these functions; zeros: normal. */
 struct calls {
-	size_t most; /* maximum bytes of a call, and every other call fails with EAGAIN or EINTR; 0:
-			neither */
-	bool fail;   /* calls fail after `later` bytes */
-	int error;   /* errno of the failure; 0: end of file, as the file was shortened */
+	size_t most;  /* maximum bytes of a call; every other call fails as if interrupted; 0:
+			 neither */
+	bool fail;    /* calls fail after `later` bytes */
+	int error;    /* errno of the failure; 0: end of file */
 	size_t later; /* bytes that are moved before the failure */
 	off_t claims; /* bytes that fstat() adds to the size of a file */
 	int taken;    /* errno of mkostemp(); 0: success */
@@ -101,7 +101,7 @@ int fstat(int descriptor, struct stat *about)
 {
 	int result = fstatat(descriptor, "", about, AT_EMPTY_PATH);
 
-	if (about->st_nlink > 0) /* not the program's own copy, which has no name */
+	if (about->st_nlink > 0) /* not the program's copy, which has no name */
 		about->st_size += calls.claims - done.ended;
 	return result;
 }
@@ -161,8 +161,8 @@ static struct options options_for(enum role role, const char *file)
 }
 
 /*
- * Read from `position` to the end in steps of many sizes. Check that these are `size` bytes, and
- * that no call writes beyond its step.
+ * Read from `position` to the end in steps of many sizes. Check that `size` bytes are read, and
+ * none is written after them.
  */
 static void read_rest(const struct payload *payload, uint64_t position, size_t size)
 {
@@ -188,7 +188,7 @@ static void assert_has_bytes(const struct payload *payload, size_t from, size_t 
 	assert_memory_equal(found, bytes + from, size);
 }
 
-/* Check that reading the part that is not in memory fails with `error`. */
+/* Check that reading the rest fails with `error`. */
 static void assert_cannot_be_read_on(const struct payload *payload, int error)
 {
 	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
@@ -359,10 +359,7 @@ TEST(each_source_is_read_byte_for_byte)
 	assert_int_equal(count_descriptors(), descriptors_before);
 }
 
-/*
- * A file and a pattern of 5 GiB are read on 32-bit machines, too. The file is sparse except for its
- * last bytes.
- */
+/* A file and a pattern of 5 GiB are read on 32-bit machines, too. The file is sparse. */
 TEST(long_files_and_patterns_are_read_to_the_end)
 {
 	const uint64_t length = (uint64_t)5 << 30, tail = 1000;

@@ -445,8 +445,8 @@ static void watch_done(const struct occasion *occasion)
 }
 
 /*
- * Check that each request is posted once, in this order, and only while the connection stands; and
- * that a side that gives up sends its verdict at once, and nothing after it.
+ * Check that each request is posted once, in this order, and only while the connection stands. A
+ * side that gives up sends its verdict at once, and nothing after it.
  */
 static void watch_posts(const struct occasion *occasion)
 {

@@ -170,7 +170,7 @@ static const struct {
 	struct hello hello;
 	uint8_t wire[HELLO_SIZE];
 } hellos[] = {
-	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* one flag is of a later version: it is kept, and has no meaning */
+	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* a later version's flag is kept */
 	    .length = 0x0102030405060708, .mtu = 3, .seconds = 0x21222324, .passes = 0x1112131415161718, .device = "mlx5_bond_0" },
 	  { 'R',  'W',  'H',  'O',  3,    1,    0x0b, 0x80, /* magic, version, write, flags */
 	    0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* length */
