@@ -21,16 +21,16 @@ static const struct {
 	/* clang-format off */
 	{ "no cgroups", NULL, NULL, { { "cg/memory.max", "1\n" } }, NONE },
 	{ "no mount", "0::/a\n", DISK, { { "cg/a/memory.max", "1\n" } }, NONE },
-	{ "no list of mounts", "0::/a\n", NULL, { { "cg/a/memory.max", "1\n" } }, NONE },
+	{ "no mountinfo", "0::/a\n", NULL, { { "cg/a/memory.max", "1\n" } }, NONE },
 	{ "version 2", "0::/a\n", DISK V2, { { "cg/a/memory.max", "209715200\n" } }, 209715200 },
 	{ "version 2, no limit", "0::/a\n", V2, { { "cg/a/memory.max", "max\n" } }, NONE },
-	{ "the least is above", "0::/a/b/c\n", V2,
+	{ "an ancestor has the smallest limit", "0::/a/b/c\n", V2,
 	  { { "cg/a/b/c/memory.max", "max\n" }, { "cg/a/b/memory.max", "5000\n" },
 	    { "cg/a/memory.max", "4000\n" } }, 4000 },
-	{ "the least is below", "0::/a/b/c\n", V2,
+	{ "the cgroup itself has the smallest limit", "0::/a/b/c\n", V2,
 	  { { "cg/a/b/c/memory.max", "3000\n" }, { "cg/a/b/memory.max", "5000\n" },
 	    { "cg/a/memory.max", "max\n" } }, 3000 },
-	{ "the top is read, and nothing above it", "0::/a\n", V2,
+	{ "the root is read, but nothing above it", "0::/a\n", V2,
 	  { { "cg/memory.max", "3000\n" }, { "memory.max", "1\n" } }, 3000 },
 	{ "no other branch is read", "0::/a\n", V2,
 	  { { "cg/b/memory.max", "1\n" }, { "cg/a/b/memory.max", "1\n" },
@@ -49,7 +49,7 @@ static const struct {
 	  { { "cg/memory/a/memory.limit_in_bytes", "1\n" } }, NONE },
 	{ "both versions, with memory in the first", "4:memory:/a\n0::/b\n", V1 V2,
 	  { { "cg/memory/a/memory.limit_in_bytes", "4000\n" }, { "cg/b/cgroup.procs", "" } }, 4000 },
-	{ "both versions, the least of both", "0::/b\n4:memory:/a\n", V2 V1,
+	{ "both versions, the smaller limit is used", "0::/b\n4:memory:/a\n", V2 V1,
 	  { { "cg/memory/a/memory.limit_in_bytes", "4000\n" }, { "cg/b/memory.max", "3000\n" } }, 3000 },
 	{ "a container that sees its cgroup as the root", "0::/\n", V2,
 	  { { "cg/memory.max", "4000\n" } }, 4000 },
@@ -69,7 +69,7 @@ static const struct {
 	  { { "cg/memory.max", "4000\n" }, { "memory.max", "1\n" } }, 4000 },
 	{ "a process that left its cgroup namespace", "0::/../b\n", V2,
 	  { { "cg/memory.max", "1\n" }, { "b/memory.max", "1\n" } }, NONE },
-	{ "the same, with a mount from outside", "0::/../b\n",
+	{ "a process that left its namespace, with a mount from outside", "0::/../b\n",
 	  "30 25 0:26 /.. /cg rw - cgroup2 cgroup2 rw\n",
 	  { { "cg/b/memory.max", "4000\n" }, { "b/memory.max", "1\n" } }, 4000 },
 	{ "two mounts", "0::/a\n", "30 25 0:26 / /elsewhere rw - cgroup2 none rw\n" V2,
@@ -81,7 +81,7 @@ static const struct {
 	/* clang-format on */
 };
 
-TEST(limit_is_the_smallest_between_cgroup_and_root)
+TEST(smallest_limit_from_cgroup_to_root_is_used)
 {
 	for (size_t i = 0; i < ENTRIES(cases); i++) {
 		uint64_t limit;
@@ -101,7 +101,7 @@ TEST(limit_is_the_smallest_between_cgroup_and_root)
 	empty_folder(NULL);
 }
 
-TEST(too_long_path_imposes_no_limit)
+TEST(cgroup_with_too_long_a_path_has_no_limit)
 {
 	char text[8192];
 
@@ -115,7 +115,7 @@ TEST(too_long_path_imposes_no_limit)
 	empty_folder(NULL);
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_nothing_is_left();
 }

@@ -87,7 +87,7 @@ static struct strbuf describe(const struct answer *answer, size_t size, int ecn,
 #define NOTHING   "the driver does not report PFC or ECN"
 #define LOSSLESS  "DSCP 26 -> priority 3: PFC on; PFC on for priority 3 7, ECN not known"
 
-TEST(pfc_of_the_dscps_highest_priority_is_described)
+TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 {
 	static const struct {
 		size_t place, size;
@@ -138,7 +138,7 @@ TEST(pfc_of_the_dscps_highest_priority_is_described)
 }
 
 /* The default rule, a rule for port 4791 of any protocol, and one for that port of UDP. */
-TEST(rules_for_roces_port_apply_without_a_rule_for_the_dscp)
+TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 {
 	static const struct dcb_app rules[] = {
 		{ .selector = IEEE_8021QAZ_APP_SEL_ETHERTYPE, .priority = 7, .protocol = 0 },
@@ -224,7 +224,7 @@ TEST(last_entry_may_have_an_odd_length)
 }
 
 /* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */
-TEST(advice_for_a_dscp_depends_on_its_other_traffic)
+TEST(advice_names_dcb_settings_except_for_dscp_0)
 {
 	struct strbuf words = { 0 };
 

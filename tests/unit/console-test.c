@@ -220,7 +220,7 @@ static void *print_lines(void *thread)
 	return NULL;
 }
 
-TEST(lines_of_many_threads_are_whole_and_in_each_ones_order)
+TEST(lines_stay_whole_and_in_order_within_each_thread)
 {
 	int next[THREADS] = { 0 }, thread, line, size;
 	pthread_t threads[THREADS];
@@ -313,7 +313,7 @@ TEST(number_of_waiting_lines_is_limited)
 	stop();
 }
 
-TEST(no_notice_of_dropped_lines_between_json_objects)
+TEST(dropped_json_objects_are_reported_on_standard_error)
 {
 	start_on_pipes();
 	console->json = true;
@@ -328,7 +328,7 @@ TEST(no_notice_of_dropped_lines_between_json_objects)
 }
 
 /* A write that a signal interrupts is repeated. */
-TEST(missing_reader_is_an_error_of_standard_output_alone)
+TEST(missing_reader_is_an_error_only_on_standard_output)
 {
 	static const struct {
 		enum stream stream;
@@ -355,7 +355,7 @@ TEST(missing_reader_is_an_error_of_standard_output_alone)
 
 /* ---- The end ---- */
 
-TEST(drain_waits_for_a_slow_reader_within_its_limit)
+TEST(draining_waits_for_a_slow_reader_up_to_its_time_limit)
 {
 	const int interruption = eventfd(1, EFD_CLOEXEC);
 
@@ -388,7 +388,7 @@ TEST(each_unwritten_line_is_counted)
 	}
 }
 
-TEST(console_does_not_open_without_descriptors)
+TEST(console_does_not_open_if_descriptors_run_out)
 {
 	int before = count_descriptors(), result = EMFILE;
 	struct rlimit limit, low;
@@ -441,7 +441,7 @@ TEST(drawn_text_is_removed_before_a_line)
  * A text as wide as the terminal would move the cursor to the next line, where '\r' cannot remove
  * it.
  */
-TEST(drawn_text_is_cut_before_the_last_column_also_after_a_resize)
+TEST(drawn_text_fits_the_terminal_even_after_a_resize)
 {
 	static const struct {
 		unsigned short columns; /* 0: unknown */
@@ -478,7 +478,7 @@ TEST(drawn_text_is_cut_before_the_last_column_also_after_a_resize)
 
 /* ---- Without threads ---- */
 
-TEST(without_threads_nothing_is_left)
+TEST(without_threads_each_line_is_flushed_at_once)
 {
 	FILE **const streams[] = { &stdout, &stderr };
 

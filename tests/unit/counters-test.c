@@ -28,7 +28,7 @@ static struct counters read_port(unsigned int port)
 	return counters;
 }
 
-TEST(only_counters_have_a_name)
+TEST(every_counter_has_a_name)
 {
 	assert_string_equal(counter_name(0), "duplicate_request");
 	for (unsigned int i = 0; i < COUNTERS; i++)
@@ -44,7 +44,7 @@ TEST(only_counters_have_a_name)
  * Drivers have counters in hw_counters of the port or, like cxgb4, of the device. The counters that
  * InfiniBand requires are in counters.
  */
-TEST(each_counter_is_read_in_each_folder)
+TEST(counters_are_read_from_each_of_three_folders)
 {
 	static const char *const places[] = { "hw_counters", "counters", "../../hw_counters" };
 
@@ -67,7 +67,7 @@ TEST(each_counter_is_read_in_each_folder)
  * If both counters exist, the driver's is used, unless its file has no number because the driver
  * could not read it.
  */
-TEST(drivers_counter_replaces_the_required_one)
+TEST(drivers_counter_is_preferred_to_the_required_one)
 {
 	static const struct {
 		const char *own, *required; /* text of the files; NULL: no such file */
@@ -137,7 +137,7 @@ TEST(sum_of_errors_excludes_waits)
  * The network interface is missing, has no pause frames, has too long a name, or has a name that
  * leads to this test's folder.
  */
-TEST(discarded_frames_are_read_without_pause_frames)
+TEST(discarded_frames_are_read_even_without_pause_frames)
 {
 	static const struct {
 		const char *interface;
@@ -164,7 +164,7 @@ TEST(discarded_frames_are_read_without_pause_frames)
 	}
 }
 
-TEST(growth_is_described_up_to_the_size_of_the_text)
+TEST(long_description_of_growth_is_truncated)
 {
 	struct counters growth = { .any = true };
 	struct strbuf words = counters_describe(&growth);
@@ -181,7 +181,7 @@ TEST(growth_is_described_up_to_the_size_of_the_text)
 	assert_memory_equal(words.text, "duplicate_request 18446744073709551615, out", 43);
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_nothing_is_left();
 }

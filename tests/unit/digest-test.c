@@ -21,7 +21,7 @@ static uint8_t expected_byte(uint64_t position)
 }
 
 /* The byte after the requested size stays unchanged. */
-TEST(pattern_does_not_depend_on_the_start)
+TEST(pattern_depends_only_on_the_position_in_the_stream)
 {
 	static const uint64_t bases[] = { 0, 8, UINT64_C(1) << 32, UINT64_MAX - SIZE - 16 };
 	uint8_t memory[SIZE + 8 + 1];
@@ -59,7 +59,7 @@ TEST(first_different_byte_is_found)
 }
 
 /* So misplaced bytes, and bytes of an earlier pass, are noticed. */
-TEST(pattern_at_another_position_differs_in_each_word)
+TEST(pattern_at_another_position_differs_in_the_first_word)
 {
 	uint8_t memory[SIZE];
 
@@ -91,7 +91,7 @@ TEST(no_byte_outside_of_the_memory_is_read)
 }
 
 /* All releases must agree on 64-bit XXH3, whose values are published. */
-TEST(digest_is_xxh3_and_does_not_depend_on_steps)
+TEST(digest_is_xxh3_for_steps_of_any_size)
 {
 	static uint8_t memory[10007];
 	void *whole = digest_new();

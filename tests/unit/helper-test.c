@@ -208,7 +208,7 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 }
 
 /* The first check waits as long as requested. Later ones time out at once until it is answered. */
-TEST(check_is_repeated_only_after_the_first_answer)
+TEST(no_second_check_starts_before_the_first_answer)
 {
 	struct helper *helper =
 		helper_start_storing(&process, &output_taken, "file", HELPER_BUFFER);
@@ -232,7 +232,7 @@ TEST(check_is_repeated_only_after_the_first_answer)
 	answer[0] = -1;
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	close(process.ended[0]);
 	close(process.ended[1]);

@@ -359,7 +359,7 @@ TEST(pcie_link_is_shared_by_the_ports_of_all_functions)
 }
 
 /* The parent of an auxiliary device (irdma has one) is the PCI function. */
-TEST(pci_function_of_an_auxiliary_device_is_its_parent)
+TEST(auxiliary_device_uses_the_pci_function_of_its_parent)
 {
 	put_adapter("irdma0");
 	make_folders("pci/irdma.roce.0/");
@@ -405,7 +405,7 @@ TEST(process_far_from_the_adapter_is_reported)
 
 /* ---- Ports ---- */
 
-TEST(each_port_is_described_with_its_possible_rate)
+TEST(ports_are_described_and_slow_ones_are_reported)
 {
 	static const struct example examples[] = {
 		{ "+mlx5_1|ports/1/rate=25 Gb/sec (1X EDR)", true,
@@ -461,7 +461,7 @@ TEST(port_is_a_limit_only_if_an_address_of_this_namespace_leads_to_it)
 	EXAMINE(examples);
 }
 
-TEST(interface_with_unreadable_mtu_is_named_without_it)
+TEST(interface_is_named_even_if_its_mtu_is_unreadable)
 {
 	static const struct example examples[] = {
 		{ "@=eth7", false, "100 Gb/sec (4X EDR), eth7\n", "MTU" },
@@ -556,7 +556,7 @@ TEST(long_texts_are_cut_and_no_descriptor_stays_open)
 	assert_int_equal(count_descriptors(), before);
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_nothing_is_left();
 }

@@ -76,14 +76,14 @@ static int decode_family(const uint8_t *bytes, size_t size)
 	return family;
 }
 
-TEST(family_number_follows_its_name)
+TEST(family_number_is_decoded)
 {
 	NEEDS_THESE_BYTES();
 	assert_int_equal(decode_family(family_answer, sizeof(family_answer)), 16);
 	assert_int_equal(decode_family(unsupported_answer, sizeof(unsupported_answer)), -1);
 }
 
-TEST(pause_frames_follow_the_settings)
+TEST(pause_frames_are_decoded)
 {
 	struct pause_frames frames;
 
@@ -141,7 +141,7 @@ TEST(malformed_answer_is_rejected)
 }
 
 /* Ask the kernel of this machine: it must understand the question. */
-TEST(interface_without_pause_frames_has_none)
+TEST(pause_frames_of_lo_and_of_a_missing_interface_are_unknown)
 {
 	struct pause_frames frames;
 

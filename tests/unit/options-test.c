@@ -37,7 +37,7 @@ static void release(const char *words)
 /* ---- Numbers and words ---- */
 
 /* invalid_number_is_rejected() tries text that is not a number. */
-TEST(number_has_64_bits_and_limits)
+TEST(numbers_have_64_bits_and_respect_their_limits)
 {
 	uint64_t number;
 
@@ -379,7 +379,7 @@ TEST(check_rejects_options_of_sessions)
 	}
 }
 
-TEST(max_loss_is_a_percentage_and_belongs_to_check)
+TEST(max_loss_is_a_percentage_for_check_only)
 {
 	static const struct {
 		const char *argument;
@@ -412,7 +412,7 @@ TEST(max_loss_is_a_percentage_and_belongs_to_check)
 	client_parses("-v", "--max-loss=1", PARSED_FAILED, "--max-loss is for --check alone");
 }
 
-TEST(check_measures_for_a_second_without_duration)
+TEST(check_without_duration_measures_for_one_second)
 {
 	static const struct {
 		const char *first, *second;
@@ -498,7 +498,7 @@ static int set_up(void **state)
 	return enter_folder(state) || mkfifo("fifo", 0600) ? -1 : 0;
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(unlink("fifo"), 0);
 	assert_nothing_is_left();

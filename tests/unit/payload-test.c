@@ -240,7 +240,7 @@ static void end_feed(const struct feed *feed)
 /* ---- Text and patterns ---- */
 
 /* The text is complete. Zeros pad a short one to 1024 bytes; a long one ends with a single zero. */
-TEST(text_is_in_memory)
+TEST(text_is_padded_with_zeros_in_memory)
 {
 	static const size_t lengths[] = { 5, 1022, 1023, 1024, 2000 };
 	static const char *const sides[] = { "active/client", "passive/server" };
@@ -448,7 +448,7 @@ static void cancel(UNUSED int signal_number)
 	atomic_store(&cancelled, ++signals >= 3);
 }
 
-TEST(failing_pipe_is_an_error_and_its_wait_can_be_cancelled)
+TEST(failing_pipe_is_an_error_and_waiting_for_a_pipe_can_be_cancelled)
 {
 	const struct itimerval often = { { 0, 150000 }, { 0, 150000 } }, never = { 0 };
 	int fifo = open("fifo", O_RDWR); /* both ends */
@@ -549,7 +549,7 @@ static void look_for_file(UNUSED int signal_number)
 }
 
 /* The copy has a name for a moment; a signal that would end the program is delayed meanwhile. */
-TEST(copy_goes_to_the_next_folder_and_none_is_left)
+TEST(copy_uses_the_next_writable_folder_and_leaves_no_file)
 {
 	static const char *const folders[] = { ".", "/proc", "", NULL };
 	static const struct source source = { "-", .role = ROLE_SERVER };
@@ -567,7 +567,7 @@ TEST(copy_goes_to_the_next_folder_and_none_is_left)
 	}
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_int_equal(unlink("fifo"), 0);
 	assert_nothing_is_left();

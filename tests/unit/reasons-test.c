@@ -7,7 +7,7 @@
 /* The last reason of the InfiniBand Architecture Specification, volume 1, 12.6.7.2. */
 #define LAST_REASON 33
 
-TEST(every_reason_of_the_specification_has_a_name_of_its_own)
+TEST(every_reason_of_the_specification_has_its_own_name)
 {
 	for (int status = 1; status <= LAST_REASON; status++) {
 		assert_non_null(rejection_describe(status));
@@ -21,7 +21,7 @@ TEST(every_reason_of_the_specification_has_a_name_of_its_own)
 	assert_string_equal(rejection_describe(REJECTION_CONSUMER_DEFINED), "consumer defined");
 }
 
-TEST(an_unknown_reason_has_no_name_but_advice)
+TEST(an_unknown_reason_has_advice_but_no_name)
 {
 	static const int unknown[] = { -ECONNRESET, -ECONNREFUSED, 0, LAST_REASON + 1, INT32_MAX };
 
@@ -34,7 +34,7 @@ TEST(an_unknown_reason_has_no_name_but_advice)
 	assert_string_not_equal(rejection_advice(0), rejection_advice(-ECONNREFUSED));
 }
 
-TEST(only_errors_that_the_rdma_cgroup_causes_name_it)
+TEST(advice_names_the_rdma_cgroup_only_for_errors_it_causes)
 {
 	assert_non_null(strstr(shortage_advice(EAGAIN), "rdma.max"));
 	assert_null(strstr(shortage_advice(ENOMEM), "rdma.max"));
@@ -45,7 +45,7 @@ TEST(only_errors_that_the_rdma_cgroup_causes_name_it)
 	assert_null(cgroup_advice(ENETUNREACH));
 }
 
-TEST(a_missing_device_is_explained_by_what_the_kernel_has)
+TEST(advice_on_a_missing_device_depends_on_the_state_of_the_kernel)
 {
 	static const struct {
 		bool present, openable, exclusive;

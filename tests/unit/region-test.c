@@ -81,7 +81,7 @@ static bool allow_locking(bool allowed)
 }
 
 /* A value that the kernel does not report limits nothing. */
-TEST(the_budget_is_a_quarter_of_the_memory_and_the_lock_limit)
+TEST(the_budget_is_a_quarter_of_the_memory_within_the_lock_limit)
 {
 	struct memory_budget budget;
 	struct rlimit before, limit;
@@ -510,7 +510,7 @@ TEST(a_region_has_only_the_access_that_the_operation_needs)
 	}
 }
 
-TEST(nothing_is_left)
+TEST(no_files_or_descriptors_are_left_behind)
 {
 	assert_nothing_is_left();
 }

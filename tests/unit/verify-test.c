@@ -56,7 +56,7 @@ static struct verification all_passes(void)
 /* ---- Tests ---- */
 
 /* A peer without a hello sends no digest; a stream of unknown length has one pass. */
-TEST(verification_does_not_depend_on_pieces_and_finds_wrong_digest_or_length)
+TEST(wrong_digests_and_lengths_are_found_in_pieces_of_any_size)
 {
 	static const size_t steps[] = { 1, 7, PASS - 1, PASS, PASS + 1, sizeof(stream) };
 	static const struct {
