@@ -167,7 +167,7 @@ int rdma_destroy_id(struct rdma_cm_id *base)
 	       id->taken);
 	if (!error) {
 		discard_events(id);
-		forget(id, NULL);
+		discard_stimuli(id, NULL);
 		peer_stop(&id->peer);
 		release_context(id->id.verbs);
 		((struct channel *)id->id.channel)->object.users--;

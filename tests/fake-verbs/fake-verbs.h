@@ -130,11 +130,12 @@ struct stimulus {
 struct stimulus *new_stimulus(const char *name, void (*deliver)(struct stimulus *));
 void produce(struct stimulus *stimulus);
 /* Queue a new stimulus for a queue pair (or NULL). `code` is a status or an event type. */
-void happen(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp, int code);
+void queue_stimulus(const char *name, void (*deliver)(struct stimulus *), struct fake_qp *qp,
+		    int code);
 /* Deliver all waiting stimuli of a sequence, whatever the script says. */
-void hurry(const void *sequence);
+void deliver_sequence(const void *sequence);
 /* Discard the waiting stimuli for `id`, or for `qp`. */
-void forget(const struct fake_id *id, const struct fake_qp *qp);
+void discard_stimuli(const struct fake_id *id, const struct fake_qp *qp);
 int64_t simulated_milliseconds(void);
 /* Wait in simulated time until the descriptor is readable. */
 void wait_for_descriptor(int descriptor);

@@ -62,45 +62,45 @@ static void claim_done(struct peer *peer)
 	peer_sends_done(peer, length == LENGTH_UNKNOWN ? peer->outgoing_length : length);
 }
 
-static void judge(struct peer *peer)
+static void send_good_verdict(struct peer *peer)
 {
 	peer_sends_verdict(peer, 0);
 }
 
 /* Send a correct MSG_DONE, and a good verdict before the program's MSG_DONE has arrived. */
-static void judge_soon(struct peer *peer)
+static void send_early_verdict(struct peer *peer)
 {
 	peer_sends_done(peer, transfer_done(&peer->transfer));
-	judge(peer);
+	send_good_verdict(peer);
 }
 
-static void give_up(struct peer *peer)
+static void send_bad_verdict(struct peer *peer)
 {
 	peer_sends_verdict(peer, 1);
 }
 
 /* Send a good verdict, then a bad one, as if the payload could not be stored. */
-static void judge_twice(struct peer *peer)
+static void send_two_verdicts(struct peer *peer)
 {
-	judge_soon(peer);
-	give_up(peer);
+	send_early_verdict(peer);
+	send_bad_verdict(peer);
 }
 
 static const struct {
 	const char *name;
 	enum moment moment;
-	void (*tell)(struct peer *peer);
+	void (*send)(struct peer *peer);
 	bool goes_on; /* false: the peer is silent afterwards */
 } lies[] = {
 	{ "window-first", MOMENT_BEFORE_MR, move_a_byte, false },
 	{ "done-first", MOMENT_BEFORE_MR, claim_done, false },
 	{ "done-early", MOMENT_REGIONS_KNOWN, claim_done, false },
 	{ "mr-twice", MOMENT_REGIONS_KNOWN, repeat_region, false },
-	{ "verdict-good", MOMENT_REGIONS_KNOWN, judge, false },
-	{ "verdict-soon", MOMENT_BEFORE_DONE, judge_soon, false },
-	{ "verdict-bad-first", MOMENT_BEFORE_MR, give_up, false },
-	{ "verdict-bad", MOMENT_REGIONS_KNOWN, give_up, false },
-	{ "verdict-twice", MOMENT_BEFORE_DONE, judge_twice, false },
+	{ "verdict-good", MOMENT_REGIONS_KNOWN, send_good_verdict, false },
+	{ "verdict-soon", MOMENT_BEFORE_DONE, send_early_verdict, false },
+	{ "verdict-bad-first", MOMENT_BEFORE_MR, send_bad_verdict, false },
+	{ "verdict-bad", MOMENT_REGIONS_KNOWN, send_bad_verdict, false },
+	{ "verdict-twice", MOMENT_BEFORE_DONE, send_two_verdicts, false },
 	{ "confirm", MOMENT_REGIONS_KNOWN, confirm, true },
 	{ "crawl", MOMENT_REGIONS_KNOWN, crawl, true },
 };
@@ -112,7 +112,7 @@ bool peer_lies(struct peer *peer, enum moment moment)
 	for (size_t i = 0; name && !peer->silent && i < sizeof(lies) / sizeof(lies[0]); i++) {
 		if (lies[i].moment != moment || strcmp(lies[i].name, name) != 0)
 			continue;
-		lies[i].tell(peer);
+		lies[i].send(peer);
 		peer->silent = !lies[i].goes_on;
 		peer->lied = true;
 		return true;

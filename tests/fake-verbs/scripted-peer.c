@@ -43,7 +43,7 @@ unsigned int peers_served(void)
 /* The operation of the latest client if it measures; -1: the script decides the operation. */
 static int measured_operation = -1;
 
-static bool is_measured(const struct hello *hello)
+static bool requests_rate(const struct hello *hello)
 {
 	return hello->flags & HELLO_CHECK_RATE;
 }
@@ -261,7 +261,7 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != HELLO_CURRENT,
 	       "the program's hello is none");
 	if (!passive)
-		measured_operation = is_measured(&hello) ? hello.operation : -1;
+		measured_operation = requests_rate(&hello) ? hello.operation : -1;
 	forbid(hello.operation != writes() && !refused,
 	       "the program's hello has another operation");
 	forbid(hello.mtu != port_mtu(), "the program's hello has another MTU than its port");
@@ -287,7 +287,7 @@ bool peer_does_other_operation(const uint8_t *wire)
 
 	measured_operation = -1;
 	return decode_hello(wire, HELLO_SIZE, &hello) != HELLO_CURRENT ||
-	       (hello.operation != writes() && !is_measured(&hello));
+	       (hello.operation != writes() && !requests_rate(&hello));
 }
 
 void peer_reads_rejection(const uint8_t *wire, uint32_t size)
@@ -464,7 +464,7 @@ static bool store(struct peer *peer)
 static void pump(struct peer *peer);
 
 /* Copy the bytes of one of the peer's work requests between its ring and the program's. */
-static void land_one(const struct peer *peer, const struct transfer_run *request)
+static void copy_peer_request(const struct peer *peer, const struct transfer_run *request)
 {
 	unsigned int access = writes() ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE
 				       : IBV_ACCESS_REMOTE_READ;
@@ -489,7 +489,7 @@ static void land(struct peer *peer, uint64_t posted)
 {
 	for (; peer->landed < posted; peer->landed++) {
 		if (!qp_of(peer)->broken)
-			land_one(peer, &peer->requests[peer->landed % PEER_DEPTH]);
+			copy_peer_request(peer, &peer->requests[peer->landed % PEER_DEPTH]);
 	}
 }
 
@@ -556,7 +556,7 @@ void peer_wakes_at(struct peer *peer, int64_t time)
 	produce(stimulus);
 }
 
-static bool tell(struct peer *peer)
+static bool send_due_window(struct peer *peer)
 {
 	int64_t now = simulated_milliseconds(), time;
 	struct window window;
@@ -594,7 +594,7 @@ static bool finish_operation(struct peer *peer)
 }
 
 /* End a session with both verdicts: a client disconnects. */
-static void conclude(struct peer *peer)
+static void finish_peer_session(struct peer *peer)
 {
 	if (peer->good && peer->program_is_content) {
 		((struct fake_pd *)peer->id->id.qp->pd)->session_complete = true;
@@ -605,7 +605,7 @@ static void conclude(struct peer *peer)
 }
 
 /* Return true if the verdict is due: the program is done, and its whole payload is stored. */
-static bool all_is_kept(const struct transfer *transfer)
+static bool whole_payload_is_stored(const struct transfer *transfer)
 {
 	const struct transfer_sink *sink = &transfer->sink;
 
@@ -613,7 +613,7 @@ static bool all_is_kept(const struct transfer *transfer)
 }
 
 /* Check with `same` that the program has sent the peer's payload. */
-static void compare(const struct peer *peer)
+static void check_same_payload(const struct peer *peer)
 {
 	uint64_t size = smaller(peer->done_bytes, peer->incoming_size);
 
@@ -625,9 +625,9 @@ static void compare(const struct peer *peer)
 }
 
 /* Send the verdict if it is due. */
-static bool judge(struct peer *peer)
+static bool send_due_verdict(struct peer *peer)
 {
-	if (!peer->done_sent || peer->verdict_sent || !all_is_kept(&peer->transfer))
+	if (!peer->done_sent || peer->verdict_sent || !whole_payload_is_stored(&peer->transfer))
 		return false;
 	if (is_tutorial()) {
 		peer->verdict_sent = true;
@@ -639,10 +639,10 @@ static bool judge(struct peer *peer)
 	}
 	peer->good = !peer->transfer.sink.stream.plan.present ||
 		     XXH3_64bits(peer->incoming, peer->done_bytes) == peer->digest;
-	compare(peer);
+	check_same_payload(peer);
 	peer_sends_verdict(peer, peer->good ? 0 : STATUS_CONTENTS_WRONG);
 	if (peer->received == RECEIVED_VERDICT)
-		conclude(peer);
+		finish_peer_session(peer);
 	return true;
 }
 
@@ -674,8 +674,8 @@ static void pump(struct peer *peer)
 		    peer_lies(peer, MOMENT_REGIONS_KNOWN))
 			break;
 		while (!gives_up(peer) && !peer->silent &&
-		       (fill(peer) || copy(peer) || store(peer) || operate(peer) || tell(peer) ||
-			finish_operation(peer) || judge(peer)))
+		       (fill(peer) || copy(peer) || store(peer) || operate(peer) ||
+			send_due_window(peer) || finish_operation(peer) || send_due_verdict(peer)))
 			;
 	}
 	peer->pumping = false;
@@ -861,7 +861,7 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 		peer->silent = true;
 		peer_disconnects(peer->id);
 	} else if (peer->verdict_sent) {
-		conclude(peer);
+		finish_peer_session(peer);
 	}
 }
 

@@ -502,7 +502,7 @@ void check_notification(void)
 }
 
 /* Let the program's other threads overtake the one that handles completion events. */
-static void dawdle(void)
+static void delay_handling(void)
 {
 	if (scripted("slow-events"))
 		usleep(10000);
@@ -525,7 +525,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **base, voi
 	*base = &cq->cq;
 	*context = cq->cq.cq_context;
 	unlock();
-	dawdle();
+	delay_handling();
 	return 0;
 }
 
@@ -537,7 +537,7 @@ void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 	forbid(count > cq->taken, "more events than there were");
 	cq->taken -= count;
 	unlock();
-	dawdle();
+	delay_handling();
 }
 
 static struct work_queue *queue_of(const struct work *work)
@@ -676,7 +676,7 @@ void destroy_fake_qp(struct fake_qp *qp)
 	struct work *work;
 
 	forbid(qp->unread, "a queue pair is destroyed before its device event was acknowledged");
-	forget(NULL, qp);
+	discard_stimuli(NULL, qp);
 	TAILQ_INIT(&cq_of(qp)->completions);
 	cq_of(qp)->object.users--;
 	while ((work = TAILQ_FIRST(&qp->sends)) || (work = TAILQ_FIRST(&qp->receives)))
@@ -709,8 +709,8 @@ static void deliver_flush(struct stimulus *stimulus)
 
 	if (!qp)
 		return;
-	hurry(&qp->sends);
-	hurry(&qp->receives);
+	deliver_sequence(&qp->sends);
+	deliver_sequence(&qp->receives);
 	for (work = TAILQ_FIRST(&qp->sends); work; work = next) {
 		next = TAILQ_NEXT(work, link);
 		if (!work->stuck)
@@ -726,7 +726,7 @@ void break_qp(struct fake_qp *qp)
 	if (qp->qp.state == IBV_QPS_ERR)
 		return;
 	qp->qp.state = IBV_QPS_ERR;
-	happen("flush", deliver_flush, qp, 0);
+	queue_stimulus("flush", deliver_flush, qp, 0);
 }
 
 /*
@@ -949,7 +949,7 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *request,
 		take_buffer(new_work(qp, true, request->wr_id), request->sg_list, request->num_sge,
 			    IBV_ACCESS_LOCAL_WRITE);
 	if (posted && qp->qp.state == IBV_QPS_ERR)
-		happen("flush", deliver_flush, qp, 0);
+		queue_stimulus("flush", deliver_flush, qp, 0);
 	return leave_with(error);
 }
 
@@ -1032,7 +1032,7 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *request,
 	if (error)
 		reject(qp, (void **)rejected, request);
 	if (qp->qp.state == IBV_QPS_ERR)
-		happen("flush", deliver_flush, qp, 0);
+		queue_stimulus("flush", deliver_flush, qp, 0);
 	else
 		run_send_queue(qp);
 	return leave_with(error);

@@ -597,8 +597,8 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 	snprintf(name, NAME_SIZE, "%.*s", (int)length, what);
 	for (size_t i = 0; i < sizeof(extras) / sizeof(extras[0]); i++) {
 		if (!strcmp(name, extras[i].name)) {
-			happen(extras[i].name, extras[i].deliver, extras[i].of_qp ? qp : NULL,
-			       number);
+			queue_stimulus(extras[i].name, extras[i].deliver,
+				       extras[i].of_qp ? qp : NULL, number);
 			return;
 		}
 	}
@@ -639,7 +639,8 @@ void produce(struct stimulus *stimulus)
 		deliver(stimulus);
 }
 
-void happen(const char *name, void (*handler)(struct stimulus *), struct fake_qp *qp, int code)
+void queue_stimulus(const char *name, void (*handler)(struct stimulus *), struct fake_qp *qp,
+		    int code)
 {
 	struct stimulus *stimulus = new_stimulus(name, handler);
 
@@ -648,7 +649,7 @@ void happen(const char *name, void (*handler)(struct stimulus *), struct fake_qp
 	produce(stimulus);
 }
 
-void hurry(const void *sequence)
+void deliver_sequence(const void *sequence)
 {
 	struct stimulus *stimulus;
 
@@ -658,7 +659,7 @@ void hurry(const void *sequence)
 	}
 }
 
-void forget(const struct fake_id *id, const struct fake_qp *qp)
+void discard_stimuli(const struct fake_id *id, const struct fake_qp *qp)
 {
 	struct stimulus *stimulus;
 
@@ -752,7 +753,7 @@ static void advance(void)
 		world.clock = world.alarm;
 	} else {
 		forbid(world.signalled || scripted("by-itself"), "waits for ever");
-		happen("signal", deliver_signal, NULL, SIGTERM);
+		queue_stimulus("signal", deliver_signal, NULL, SIGTERM);
 	}
 }
 

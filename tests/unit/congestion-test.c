@@ -165,8 +165,8 @@ TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 	}
 }
 
-static void assert_says(unsigned int dscp, const struct answer *answer, size_t size,
-			const char *expected)
+static void assert_description(unsigned int dscp, const struct answer *answer, size_t size,
+			       const char *expected)
 {
 	bool lossy;
 
@@ -183,14 +183,14 @@ TEST(truncated_answer_is_rejected)
 
 	for (size_t size = 0; size < sizeof(answer); size++) {
 		answer.header.nlmsg_len = sizeof(answer);
-		assert_says(26, &answer, size, NOTHING);
+		assert_description(26, &answer, size, NOTHING);
 		answer.header.nlmsg_len = (uint32_t)size; /* the header states the truncated size */
-		assert_says(26, &answer, size, NOTHING);
+		assert_description(26, &answer, size, NOTHING);
 	}
 	for (size_t i = 0; i < ENTRIES(members) * ENTRIES(lengths); i++) {
 		answer = make_answer();
 		*members[i / ENTRIES(lengths)] = lengths[i % ENTRIES(lengths)];
-		assert_says(26, &answer, sizeof(answer), NOTHING);
+		assert_description(26, &answer, sizeof(answer), NOTHING);
 	}
 }
 
@@ -204,8 +204,8 @@ TEST(impossible_entry_length_ends_the_table)
 
 		answer.entries[2].header.nla_len = lengths[i];
 		answer.entries[3].app.priority = 5;
-		assert_says(26, &answer, sizeof(answer), LOSSLESS);
-		assert_says(
+		assert_description(26, &answer, sizeof(answer), LOSSLESS);
+		assert_description(
 			48, &answer, sizeof(answer),
 			"DSCP 48 has no priority of its own; PFC on for priority 3 7, ECN not known");
 	}
@@ -220,7 +220,7 @@ TEST(last_entry_may_have_an_odd_length)
 	answer.ieee.nla_len--;
 	answer.table.nla_len--;
 	answer.entries[5].header.nla_len--;
-	assert_says(26, &answer, sizeof(answer), LOSSLESS);
+	assert_description(26, &answer, sizeof(answer), LOSSLESS);
 }
 
 /* DSCP 0 is used by all other traffic, so a class of its own would protect no packets. */

@@ -261,7 +261,7 @@ static const char *skip_lines(const char *text, int *line)
 }
 
 /* Check that the lines that can wait arrive, and that each gap is reported. */
-static void assert_says_what_was_dropped(enum stream stream, int reader)
+static void assert_dropped_lines_are_reported(enum stream stream, int reader)
 {
 	const int other = STREAMS - 1 - (int)stream;
 	int line = 0;
@@ -285,14 +285,14 @@ TEST(no_thread_waits_for_a_reader_and_dropped_lines_are_reported)
 	int ends[2];
 
 	start_on_pipes();
-	assert_says_what_was_dropped(STREAM_OUTPUT, readers[0]);
-	assert_says_what_was_dropped(STREAM_ERROR, readers[1]);
+	assert_dropped_lines_are_reported(STREAM_OUTPUT, readers[0]);
+	assert_dropped_lines_are_reported(STREAM_ERROR, readers[1]);
 	stop();
 	assert_false(failed);
 	reset(NULL);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
 	start(ends[0], writers[1]);
-	assert_says_what_was_dropped(STREAM_OUTPUT, ends[1]);
+	assert_dropped_lines_are_reported(STREAM_OUTPUT, ends[1]);
 	stop();
 	assert_false(failed);
 	close(ends[0]);

@@ -81,17 +81,17 @@ static void remove_payload(const struct payload *payload)
 }
 
 /* Fetch the argument of process_notify_exit(). Return false if it was not called. */
-static bool is_told_of_an_end(void **what)
+static bool read_exit_notification(void **what)
 {
 	return read(process.ended[0], what, sizeof(*what)) == sizeof(*what);
 }
 
 /* Wait for process_notify_exit(), and fetch its argument. */
-static bool await_an_end(void **what)
+static bool await_exit_notification(void **what)
 {
 	struct pollfd ended = { .fd = process.ended[0], .events = POLLIN };
 
-	return poll(&ended, 1, -1) == 1 && is_told_of_an_end(what);
+	return poll(&ended, 1, -1) == 1 && read_exit_notification(what);
 }
 
 /* ---- Tests ---- */
@@ -176,7 +176,7 @@ TEST(helper_that_waits_for_a_pipe_is_released_soon)
 	if (helper_release(helper))
 		assert_int_equal(memory_unmap(ring, 10), 0);
 	else
-		assert_true(await_an_end(&what));
+		assert_true(await_exit_notification(&what));
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -195,9 +195,9 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 	assert_false(helper_release(helper));
 	assert_int_equal(msync(ring, 10, MS_ASYNC), 0); /* the ring is still mapped */
 	assert_int_equal(*(uint8_t *)ring, 0);          /* its pages were freed */
-	assert_false(is_told_of_an_end(&what));
+	assert_false(read_exit_notification(&what));
 	assert_int_equal(write(answer[1], "", 1), 1);
-	assert_true(await_an_end(&what));
+	assert_true(await_exit_notification(&what));
 	assert_null(what);
 	assert_int_equal(msync(ring, 10, MS_ASYNC), -1); /* the ring is unmapped */
 	assert_int_equal(errno, ENOMEM);

@@ -189,7 +189,7 @@ static void assert_has_bytes(const struct payload *payload, size_t from, size_t 
 }
 
 /* Check that reading the rest fails with `error`. */
-static void assert_cannot_be_read_on(const struct payload *payload, int error)
+static void assert_rest_cannot_be_read(const struct payload *payload, int error)
 {
 	assert_int_equal(payload_read(payload, payload->size, found, LARGE, &cancelled), -1);
 	assert_int_equal(errno, error);
@@ -424,7 +424,7 @@ TEST(changed_file_keeps_its_first_length)
 	assert_has_bytes(&payload, 0, LARGE - 6); /* the shortened file ends early */
 	assert_int_equal(payload.length, LARGE - 5);
 	calls = (struct calls){ .fail = true, .error = EIO };
-	assert_cannot_be_read_on(&payload, EIO);
+	assert_rest_cannot_be_read(&payload, EIO);
 	payload_free(&payload);
 	assert_int_equal(unlink("file"), 0);
 }
@@ -460,12 +460,12 @@ TEST(failing_pipe_is_an_error_and_waiting_for_a_pipe_can_be_cancelled)
 	assert_int_equal(write(fifo, bytes, 1), 1);
 	close(fifo);
 	calls = (struct calls){ .fail = true, .error = EIO };
-	assert_cannot_be_read_on(&payload, EIO);
+	assert_rest_cannot_be_read(&payload, EIO);
 	reset(NULL);
 	assert_int_equal(payload_read(&payload, 1, found, LARGE, &cancelled), 1);
 	signal(SIGALRM, cancel);
 	setitimer(ITIMER_REAL, &often, NULL);
-	assert_cannot_be_read_on(&payload, ECANCELED);
+	assert_rest_cannot_be_read(&payload, ECANCELED);
 	setitimer(ITIMER_REAL, &never, NULL);
 	atomic_store(&cancelled, false);
 	payload_free(&payload);

@@ -189,7 +189,7 @@ static struct protocol begin(const struct session *session, enum role role, char
 	return protocol;
 }
 
-static void go_as_described(const struct session *session, enum role role, char operation)
+static void check_session(const struct session *session, enum role role, char operation)
 {
 	struct protocol protocol = begin(session, role, operation);
 
@@ -204,8 +204,8 @@ TEST(sessions_perform_the_expected_actions)
 	for (size_t i = 0; i < ENTRIES(sessions); i++) {
 		for (const char *who = sessions[i].who; *who; who++) {
 			for (const char *how = sessions[i].operation; *how; how++)
-				go_as_described(&sessions[i],
-						*who == 'c' ? ROLE_CLIENT : ROLE_SERVER, *how);
+				check_session(&sessions[i], *who == 'c' ? ROLE_CLIENT : ROLE_SERVER,
+					      *how);
 		}
 	}
 }
@@ -525,7 +525,7 @@ static void watch_findings(const struct occasion *occasion)
  * Return true until this side disconnects. After a rejected request it delays that until the reason
  * is known, or until its deadline.
  */
-static bool holds_back(const struct protocol *protocol)
+static bool is_before_disconnect(const struct protocol *protocol)
 {
 	return protocol->phase < PHASE_CLOSING ||
 	       (protocol->phase < PHASE_FINISHED && protocol->post_failed && !protocol->overdue);
@@ -546,7 +546,7 @@ static void watch_phases(const struct occasion *occasion)
 		REQUIRE(occasion->actions == 0 && after->status == before->status &&
 			after->remote == before->remote);
 	REQUIRE(!(occasion->actions & ACTION_DISCONNECT) ==
-		!(holds_back(after) < holds_back(before)));
+		!(is_before_disconnect(after) < is_before_disconnect(before)));
 	if (after->phase == PHASE_FINISHED && after->post_failed)
 		REQUIRE(after->status != STATUS_PEER_LOST);
 	if (before->phase == PHASE_CLOSING && before->status != STATUS_PEER_LOST)
