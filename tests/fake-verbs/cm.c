@@ -448,7 +448,7 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *value, s
 		fake->path.traffic_class =
 			fake->passive ? fake->path.traffic_class : *(uint8_t *)value;
 	else
-		violation("this is not expected here, or now");
+		violation("an unexpected option, or at the wrong time");
 	return leave(enter("rdma_set_option"));
 }
 
@@ -544,7 +544,7 @@ int rdma_listen(struct rdma_cm_id *base, int backlog)
 	forbid(backlog < 1 || base->route.addr.src_addr.sa_family == AF_UNSPEC,
 	       "no backlog or no address");
 	forbid(base->route.addr.src_addr.sa_family == AF_INET6 && !id->family_only,
-	       "with IPv6 goes IPv4, unless AFONLY is set");
+	       "a listener on IPv6 accepts IPv4, too, unless AFONLY is set");
 	SLIST_FOREACH (other, &ids, link)
 		forbid(other->listening && *port_of(&other->id) != *port_of(base),
 		       "the program listens on two ports");
@@ -613,9 +613,9 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_addr");
 
-	forbid(timeout < 1, "no time to resolve in");
+	forbid(timeout < 1, "the timeout is less than 1 ms");
 	forbid(source && source->sa_family != address->sa_family,
-	       "from an address of another family");
+	       "source and destination have different address families");
 	/* as Linux 6.1 does; over RoCE the route fails instead */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
@@ -634,7 +634,8 @@ int rdma_resolve_route(struct rdma_cm_id *base, int timeout)
 	struct fake_id *id = (struct fake_id *)base;
 	int error = enter("rdma_resolve_route");
 
-	forbid(!base->verbs || timeout < 1, "before the address, or no time");
+	forbid(!base->verbs || timeout < 1,
+	       "the address is not resolved, or the timeout is less than 1 ms");
 	if (id->leads_nowhere)
 		error = ENODEV;
 	if (!error) {
@@ -684,7 +685,7 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 {
 	int error = enter("rdma_create_qp");
 
-	forbid(!base->verbs || base->qp, "no device yet, or a second time");
+	forbid(!base->verbs || base->qp, "no device yet, or a second queue pair");
 	forbid(!holds_requests(&attributes->cap),
 	       "more work requests than the device has for a queue");
 	if (attributes->cap.max_inline_data > scripted_number("inline", 64))
@@ -706,7 +707,7 @@ int rdma_create_qp(struct rdma_cm_id *base, struct ibv_pd *pd, struct ibv_qp_ini
 void rdma_destroy_qp(struct rdma_cm_id *base)
 {
 	lock();
-	forbid(!base->qp, "there is none");
+	forbid(!base->qp, "there is no queue pair");
 	destroy_fake_qp((struct fake_qp *)base->qp);
 	base->qp = NULL;
 	unlock();
@@ -742,7 +743,7 @@ static void check_parameters(const struct fake_id *id, const struct rdma_conn_pa
 		       parameters->responder_resources == 0,
 	       "the peer's RDMA READs are not served");
 	forbid(parameters->retry_count != 7 || parameters->rnr_retry_count != 7,
-	       "not the most retries there are: a network that is cut for a moment would be the end");
+	       "retry counts below 7: a short interruption of the network would end the connection");
 	qp->read_depth = parameters->initiator_depth;
 	if (qp->read_depth > peer_serves_reads())
 		qp->read_depth = peer_serves_reads();
@@ -836,7 +837,7 @@ int rdma_reject(struct rdma_cm_id *base, const void *private_data, uint8_t size)
 
 	forbid((id->passive ? id->asked : !id->half_made) || size > REJECT_SIZE ||
 		       (size && !private_data),
-	       "not now, or not with %u bytes", size);
+	       "at the wrong time, or with %u bytes of private data", size);
 	peer_reads_rejection(private_data, size);
 	if (scripted("withdrawn") || scripted_text("withdrawn"))
 		error = EINVAL;

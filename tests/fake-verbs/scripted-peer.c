@@ -254,12 +254,12 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	struct hello hello;
 
 	if (scripted("no-hello")) {
-		forbid(size > 0, "the program's hello, which it should not send");
+		forbid(size > 0, "the program sends a hello, which it must not");
 		plan_transfer(peer, &tutorial, passive);
 		return;
 	}
 	forbid(size != HELLO_SIZE || decode_hello(wire, size, &hello) != HELLO_CURRENT,
-	       "the program's hello is none");
+	       "the program's private data is not a hello");
 	if (!passive)
 		measured_operation = requests_rate(&hello) ? hello.operation : -1;
 	forbid(hello.operation != writes() && !refused,
@@ -270,10 +270,10 @@ void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint
 	       "the program's hello has a refusal, or passes and seconds");
 	forbid(hello.flags & RESERVED_FLAGS, "the program's hello has a reserved flag");
 	forbid(hello.flags & HELLO_CHECK_RATE && (passive || !(hello.flags & HELLO_CHECK)),
-	       "the program measures for --check without that, or as a server");
+	       "the program measures without --check, or as a server");
 	forbid(hello.length > 0 &&
 		       (hello.flags & HELLO_UNKNOWN || !sends_something(&hello, passive)),
-	       "the program's hello has the length of what has none");
+	       "the program's hello has a length for a payload that has none");
 	peer->may_count = hello.flags & HELLO_COUNTS;
 	forbid(strcmp(hello.device, DEVICE) != 0, "the program's hello does not name its device");
 	if (scripted("check") || scripted("check-short"))
@@ -295,9 +295,9 @@ void peer_reads_rejection(const uint8_t *wire, uint32_t size)
 	struct hello hello;
 
 	forbid(decode_hello(wire, size, &hello) != HELLO_CURRENT || !hello.refusal,
-	       "without a reason");
-	forbid(hello.refusal != scripted_number("refused", hello.refusal), "for reason %u",
-	       hello.refusal);
+	       "the program rejects the peer without a reason");
+	forbid(hello.refusal != scripted_number("refused", hello.refusal),
+	       "the program rejects the peer for reason %u", hello.refusal);
 }
 
 /* ---- Sending ---- */
@@ -317,7 +317,7 @@ void peer_sends_message(struct peer *peer, const struct message *message)
 
 	peer->lied = (deviation && deviate(&sent, deviation)) || peer->lied;
 	forbid(sent.type == MSG_VERDICT && sent.errors > 0 && !peer->may_count,
-	       "the script counts errors, and the program does not want to know them");
+	       "the script counts errors, but the program does not request them");
 	encode_message(&sent, wire);
 	message_arrives(qp_of(peer), names[message->type], wire, MESSAGE_SIZE);
 }
@@ -433,7 +433,8 @@ static bool copy(struct peer *peer)
 
 		if (stream->repeats)
 			position %= stream->plan.length;
-		forbid(position >= peer->incoming_size, "longer than the peer can keep");
+		forbid(position >= peer->incoming_size,
+		       "the program's payload is longer than the peer can store");
 		copy_bytes(peer->incoming + position, peer->sink + piece.offset + i, 1);
 	}
 	transfer_copied(transfer, piece.size);
@@ -472,7 +473,7 @@ static void copy_peer_request(const struct peer *peer, const struct transfer_run
 	uint8_t *memory = (uint8_t *)(uintptr_t)address;
 	struct fake_mr *mr = mr_of_rkey(qp_of(peer), peer->region_rkey, address, request->size);
 
-	forbid(!mr, "the program's region is not there");
+	forbid(!mr, "the program's region is not registered");
 	forbid(access & ~mr->access, "the region has access flags 0x%x", mr->access);
 	mr->needed |= access;
 	if (writes()) {
@@ -621,7 +622,7 @@ static void check_same_payload(const struct peer *peer)
 		return;
 	for (uint64_t i = 0; i < size; i++)
 		forbid(peer->incoming[i] != peer->outgoing[i % peer->outgoing_length],
-		       "byte %llu of what it sent is wrong", (unsigned long long)i);
+		       "byte %llu of the program's payload is wrong", (unsigned long long)i);
 }
 
 /* Send the verdict if it is due. */
@@ -755,11 +756,11 @@ void peer_is_asked(struct peer *peer, const struct work *work)
 	forbid(work->rkey != RKEY || offset > span || work->length > span - offset,
 	       "the program accesses what was not announced");
 	forbid(offset != peer->accessed % span,
-	       "it accesses byte %lu of the ring, behind byte %lu of the stream",
+	       "the program accesses byte %lu of the ring for byte %lu of the stream",
 	       (unsigned long)offset, (unsigned long)peer->accessed);
 	peer->accessed += work->length;
 	forbid(peer->accessed > program_limit(peer),
-	       "it accesses byte %lu of the stream, but only %lu were reported",
+	       "the program accesses byte %lu of the stream, but only %lu were reported",
 	       (unsigned long)peer->accessed, (unsigned long)program_limit(peer));
 }
 
@@ -791,7 +792,7 @@ static void receive_region(struct peer *peer, const struct message *region)
 	peer->region_rkey = region->rkey;
 	forbid(stream->plan.present &&
 		       !mr_of_rkey(qp_of(peer), region->rkey, region->value, region->length),
-	       "the program's region is not there");
+	       "the program's region is not registered");
 	if (is_tutorial())
 		produced = writes() ? 0 : region->length;
 	wrong = transfer_peer_region(&peer->transfer, region->length, produced);
@@ -817,7 +818,7 @@ static void check_operation(const struct peer *peer)
 		end = stream->repeats ? peer->accessed - peer->accessed % stream->plan.length
 				      : marked;
 	forbid(peer->accessed != end || end == 0,
-	       "it is done, but has accessed %lu bytes of the stream, not %lu",
+	       "the program is done, but has accessed %lu bytes of the stream, not %lu",
 	       (unsigned long)peer->accessed, (unsigned long)end);
 }
 
@@ -855,7 +856,8 @@ static void receive_verdict(struct peer *peer, const struct message *message)
 
 	forbid((scripted("counts") && message->errors == 0) ||
 		       (scripted("uncounted") && message->errors > 0),
-	       "it has counted %llu errors, and 1", (unsigned long long)message->errors);
+	       "the script does not allow %llu as the error count in MSG_VERDICT",
+	       (unsigned long long)message->errors);
 	peer->program_is_content = status == 0;
 	if (status != 0 && (!peer->done_sent || !peer->transfer.sink.done)) {
 		peer->silent = true;
@@ -881,7 +883,7 @@ static void check_order(struct peer *peer, const struct message *message)
 		return;
 	}
 	forbid((unsigned int)message->type != before && !early,
-	       "message %u, but %u of the three have come", message->type, before);
+	       "message %u, but %u of the three have arrived", message->type, before);
 	peer->received = (enum received)(message->type + 1);
 }
 

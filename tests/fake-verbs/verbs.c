@@ -83,7 +83,7 @@ static bool is_there(struct ibv_context *base)
 {
 	const struct fake_context *context = (struct fake_context *)base;
 
-	forbid(context->closed, "the context is closed, of a device that was removed");
+	forbid(context->closed, "the context of a removed device is closed");
 	return !context->gone;
 }
 
@@ -94,7 +94,7 @@ void deliver_leaving(struct stimulus *stimulus UNUSED)
 	((struct fake_context *)adapter())->gone = true;
 	SLIST_FOREACH (channel, &adapter_state.channels, link) {
 		forbid(channel->channel.context != adapter(),
-		       "a completion channel is left, of a device removed long ago");
+		       "a completion channel is left from an earlier removal");
 		raise_counter(channel->channel.fd); /* wake its thread, which gets an error */
 	}
 	remove_device_of_ids(adapter());
@@ -442,7 +442,8 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	int error = enter("ibv_req_notify_cq");
 
 	if (!error) {
-		forbid(!cq->cq.channel || solicited_only, "nothing would come of it");
+		forbid(!cq->cq.channel || solicited_only,
+		       "without a channel, or for solicited events only");
 		cq->armed = true;
 		cq->polled_since_armed = false;
 	}
@@ -493,11 +494,12 @@ void check_notification(void)
 		if (fault_happened() || cq->events || cq->spun || !cq->cq.channel ||
 		    !is_there(cq->cq.context))
 			continue;
-		forbid(!cq->armed && cq->posted, "it waits, but the completion queue is not armed");
+		forbid(!cq->armed && cq->posted,
+		       "the program waits, but the completion queue is not armed");
 		forbid(!TAILQ_EMPTY(&cq->completions),
-		       "it waits, but no event will come of the completions on the queue");
+		       "the program waits, but no event announces the completions on the queue");
 		forbid(cq->notified && !cq->polled_since_armed,
-		       "armed after polling: what completed in between is lost");
+		       "the queue is armed after polling: a completion in between causes no event");
 	}
 }
 
@@ -534,7 +536,7 @@ void ibv_ack_cq_events(struct ibv_cq *base, unsigned int count)
 	struct fake_cq *cq = (struct fake_cq *)base;
 
 	lock();
-	forbid(count > cq->taken, "more events than there were");
+	forbid(count > cq->taken, "more events are acknowledged than were fetched");
 	cq->taken -= count;
 	unlock();
 	delay_handling();

@@ -279,7 +279,7 @@ static void find_open(bool open[DESCRIPTORS])
 	for (int i = 0; i < DESCRIPTORS; i++)
 		all[i].fd = i;
 	forbid(poll(all, DESCRIPTORS, 0) < 0,
-	       "cannot look for open descriptors: the limit has to be %d", DESCRIPTORS);
+	       "cannot find the open descriptors: raise their limit to %d", DESCRIPTORS);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		open[i] = !(all[i].revents & POLLNVAL);
 }
@@ -449,7 +449,7 @@ __attribute__((destructor)) static void finish(void)
 	world.finished = true;
 	forbid(time > scripted_number("until", UINT_MAX) || time < scripted_number("from", 0) ||
 		       (due && llabs(time - due) > TOLERANCE),
-	       "it ended at %ld ms", (long)time);
+	       "the program ended at %ld ms", (long)time);
 	find_open(open);
 	for (int i = 0; i < DESCRIPTORS; i++)
 		forbid(!world.descriptors[i] && open[i] && spare-- <= 0 &&
@@ -768,7 +768,7 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 	if (!own_nudge)
 		own_nudge = open_counter();
 	forbid(world.waiting_count == THREADS || count > AWAITED,
-	       "too many threads wait, or one for too much");
+	       "too many threads wait, or one for too many descriptors");
 	world.waiting[world.waiting_count++] = (struct waiting){
 		.descriptors = descriptors, .count = count, .deadline = deadline, .nudge = own_nudge
 	};
@@ -825,8 +825,8 @@ static int wait_simulated(struct pollfd *descriptors, nfds_t count, int timeout)
 		pass_time(); /* time must also pass for a thread that never blocks */
 	unlock();
 	for (nfds_t i = 0; i < count; i++)
-		forbid(descriptors[i].revents & POLLNVAL,
-		       "poll: descriptor %d cannot be waited for", descriptors[i].fd);
+		forbid(descriptors[i].revents & POLLNVAL, "poll: descriptor %d is not open",
+		       descriptors[i].fd);
 	return ready;
 }
 

@@ -152,7 +152,7 @@ static const char *read_until(int reader, const char *end)
 		if (count == 1)
 			count = read(reader, text + size, sizeof(text) - size - 1);
 		if (count <= 0)
-			fail_msg("'%s' does not come after: %s", end, text);
+			fail_msg("'%s' did not arrive after: %s", end, text);
 		size += (size_t)count;
 	}
 	return text;

@@ -30,7 +30,7 @@ static void release(const char *words)
 	fclose(*captured.stream);
 	*captured.stream = captured.before;
 	if (words ? !strstr(captured.text, words) : *captured.text != '\0')
-		fail_msg("'%s' is not what '%s' says", words ? words : "", captured.text);
+		fail_msg("'%s' is not in '%s'", words ? words : "", captured.text);
 	free(captured.text);
 }
 
