@@ -235,7 +235,7 @@ static void deliver_event(struct stimulus *stimulus)
 	if (pending->event.event == RDMA_CM_EVENT_CONNECT_REQUEST || !is_iwarp()) {
 		pending->event.param.conn.responder_resources = peer_asks_reads();
 		pending->event.param.conn.initiator_depth = peer_serves_reads();
-	} else { /* soft-iWARP reports its own numbers to an accepted client */
+	} else { /* soft-iWARP swaps the server's two numbers in an acceptance */
 		pending->event.param.conn.responder_resources = peer_serves_reads();
 		pending->event.param.conn.initiator_depth = peer_asks_reads();
 	}
@@ -406,7 +406,7 @@ static int next_event(struct rdma_cm_id *id, struct rdma_cm_event **event)
 }
 
 /*
- * Wait for a synchronous call. Its event belongs to the library until the next call or
+ * Wait until a synchronous call is done. Its event belongs to the library until the next call or
  * rdma_destroy_id(3).
  */
 static int wait_until_done(struct rdma_cm_id *id, int result)
@@ -430,7 +430,7 @@ static void set_address(struct sockaddr_storage *target, const struct sockaddr *
 						  : sizeof(struct sockaddr_in));
 }
 
-/* Return the port of this host's address, of either family. */
+/* Return the port of an id's own address, IPv4 or IPv6. */
 static in_port_t *port_of(struct rdma_cm_id *id)
 {
 	return id->route.addr.src_addr.sa_family == AF_INET6 ? &id->route.addr.src_sin6.sin6_port
@@ -585,7 +585,7 @@ void local_gid(union ibv_gid *gid)
 	copy_bytes(gid->raw, mapped, sizeof(mapped));
 }
 
-/* Find the device for an address, and this host's address on it. */
+/* Bind an id to the device, and to this host's address on it. */
 static void find_device(struct rdma_cm_id *id)
 {
 	bind_to_device(id);
@@ -616,7 +616,7 @@ int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *source, struct s
 	forbid(timeout < 1, "the timeout is less than 1 ms");
 	forbid(source && source->sa_family != address->sa_family,
 	       "source and destination have different address families");
-	/* as Linux 6.1 does; over RoCE the route fails instead */
+	/* as in Linux 6.1; over RoCE the route fails instead */
 	if (is_loopback(address) && is_iwarp())
 		error = EINVAL;
 	if (!error) {
@@ -714,8 +714,8 @@ void rdma_destroy_qp(struct rdma_cm_id *base)
 }
 
 /*
- * Return true if librdmacm rejects this number of READs itself: it stores the driver's number in a
- * byte, and 255 stands for that number (ucma_valid_param() in its cma.c).
+ * Return true if librdmacm itself rejects this number of READs. It stores the driver's number in a
+ * byte, and 255 requests that number (ucma_valid_param() in its cma.c).
  */
 static bool exceeds_reads(uint8_t asked, uint32_t stated)
 {

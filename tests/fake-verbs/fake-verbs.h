@@ -45,7 +45,7 @@
 /* ---- world.c: the script, the clock, the faults ---- */
 
 /*
- * Take or release the only lock of the fake. It is not a mutex, which a race detector would notice.
+ * Take or release the only lock of the fake. It is not a mutex, so that a race detector ignores it.
  */
 void lock(void);
 void unlock(void);
@@ -63,14 +63,14 @@ _Noreturn void report_violation(const char *where, const char *format, ...)
 int enter(const char *function);
 /* Release the lock. Return 0, or -1 with errno set to `error`. */
 int leave(int error);
-/* Release the lock. Return `error`, as a verb of the script's provider does. */
+/* Release the lock. Return `error`, unless the script says `negative` or `minus-one`. */
 int leave_with(int error);
 /*
  * Take the lock and count the call. If the call must fail, release the lock, set errno, and return
  * false.
  */
 bool begin(const char *function);
-/* Return true if the script has made a call fail: the program may then leave objects. */
+/* Return true if the script has made a call fail: the program may then leave objects behind. */
 bool fault_happened(void);
 
 /* Allocate zeroed memory, or end the process. */
@@ -119,7 +119,7 @@ struct stimulus {
 	struct fake_qp *qp;
 	struct work *work;
 	int code;          /* a status or an event type */
-	uint64_t position; /* number of work requests that the peer had posted before */
+	uint64_t position; /* number of work requests that the peer has posted before this */
 	uint64_t request;  /* number of the peer's work request that completes */
 	uint32_t size;
 	uint8_t bytes[256]; /* a message, or private data */
@@ -141,7 +141,7 @@ int64_t simulated_milliseconds(void);
 void wait_for_descriptor(int descriptor);
 /*
  * Simulate a sleep until a signal. `early` (0: none) arrives before the sleep, `late` (0: SIGALRM)
- * ends it. The lock is held, and released meanwhile.
+ * ends it. The lock is held on entry and released meanwhile.
  */
 void sleep_until_signal(int early, int late);
 
@@ -165,7 +165,7 @@ struct fake_mr {
 struct work {
 	uint64_t wr_id;
 	bool receive;
-	bool executed; /* executed, or its stimulus is queued */
+	bool executed; /* it was executed, or its stimulus is queued */
 	bool stuck;    /* it never completes */
 	bool complete; /* it is in the completion queue */
 	bool landed;   /* WRITE: the bytes have reached the peer */
@@ -192,8 +192,8 @@ struct fake_cq {
 	bool armed, polled_since_armed, polled;
 	unsigned int empty_polls; /* number of empty polls since its thread last called poll(2) */
 	bool spun;                /* its thread polls without sleeping: see spins_on() */
-	unsigned int events;      /* number of events in the channel */
-	unsigned int taken;       /* number of events fetched but not acknowledged */
+	unsigned int events;      /* events in the channel */
+	unsigned int taken;       /* events fetched but not acknowledged */
 	bool notified;            /* an event was fetched at least once */
 	SLIST_ENTRY(fake_cq) link;
 };
@@ -205,18 +205,21 @@ struct fake_qp {
 	struct ibv_qp_cap cap;
 	struct work_queue sends, receives, landing;
 	unsigned int send_count, receive_count;
-	unsigned int read_depth; /* maximum number of outstanding READs, as agreed by both sides */
+	unsigned int read_depth; /* maximum number of outstanding READs, agreed by both sides */
 	bool has_received;       /* a message has arrived */
 	bool broken;             /* a work request failed: the others will be flushed */
 	bool deaf;               /* a receive failed: no message arrives any more */
 	bool closing;            /* the program disconnected: it may post nothing more */
-	unsigned int unread;     /* number of device events fetched but not acknowledged */
+	unsigned int unread;     /* device events fetched but not acknowledged */
 };
 
 /* Return the current context of the device. */
 struct ibv_context *adapter(void);
 bool device_is_away(void);
-/* Stimuli: the device disappears or returns; a spurious completion event; a device event. */
+/*
+ * Deliver a stimulus: the device disappears or returns; a spurious completion event; a device
+ * event.
+ */
 void deliver_leaving(struct stimulus *stimulus);
 void deliver_return(struct stimulus *stimulus);
 void deliver_spurious(struct stimulus *stimulus);
@@ -259,7 +262,7 @@ void check_notification(void);
 
 #define PEER_DEPTH 16 /* maximum number of outstanding work requests of the peer */
 
-/* The latest of the program's messages, in the order in which it must send them. */
+/* The latest message from the program, which must send them in this order. */
 enum received {
 	RECEIVED_NOTHING,
 	RECEIVED_MR,
@@ -274,7 +277,7 @@ enum moment {
 	MOMENT_BEFORE_DONE    /* the peer's operation is complete */
 };
 
-/* The lock is held in each call of the functions below. */
+/* The scripted peer. The lock is held in each call of its functions. */
 struct peer {
 	struct fake_id *id;
 	struct transfer transfer;
@@ -294,7 +297,7 @@ struct peer {
 	uint64_t windows_received;   /* windows received from the program */
 	uint64_t digest, done_bytes; /* from the program's MSG_DONE */
 	int64_t stores_at;           /* time until which the peer stores nothing more */
-	int64_t clock;               /* time of its next step without an event; 0: none */
+	int64_t clock;               /* time of the peer's next step without an event; 0: none */
 	enum received received;
 	bool mr_sent, done_sent, done_delivered, verdict_sent, good, may_count;
 	bool verdict_delivered, program_is_content;
@@ -330,7 +333,7 @@ void peer_is_asked(struct peer *peer, const struct work *work);
 /* Copy the bytes of the program's READ or WRITE. */
 void peer_is_accessed(const struct work *work);
 /*
- * Record that a message reaches the program, after the WRITEs among the peer's first `posted`
+ * Record that the program receives a message, after the WRITEs among the peer's first `posted`
  * requests.
  */
 void peer_delivers(struct peer *peer, const uint8_t *bytes, uint64_t posted);
@@ -357,10 +360,10 @@ struct fake_id {
 	struct ibv_sa_path_rec path; /* passive: the client's path; its --tos is tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* connected or accepted: it can disconnect */
-	bool leads_nowhere;          /* to a loopback address, to which there is no route */
+	bool leads_nowhere;          /* the destination is a loopback address: there is no route */
 	bool half_made;              /* client: the peer accepted, but the setup failed */
 	bool peer_gone;              /* the peer disconnected */
-	unsigned int taken;          /* number of events fetched but not acknowledged */
+	unsigned int taken;          /* events fetched but not acknowledged */
 	int resolve_timeout;
 	SLIST_ENTRY(fake_id) link;
 };

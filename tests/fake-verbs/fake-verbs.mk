@@ -12,8 +12,8 @@ FAKE = $(OUTPUT)/fake
 
 flags_address = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 flags_thread = -fsanitize=thread
-# A quarter of a run is spent on loading and relocating the libraries of these two sanitizers. If the compiler can, link
-# them statically and at a fixed address.
+# Loading and relocating these two libraries takes a quarter of a run: if the compiler can, link them statically and at
+# a fixed address.
 ifeq ($(SANITIZE),address)
 link_address := $(shell echo 'int main(int count, char **words) { return words[0][0] + count; }' | $(CC) -x c \
 	-o /dev/null $(flags_address) -no-pie -static-libasan -static-libubsan - 2>/dev/null && \
@@ -30,12 +30,11 @@ wrapped = calloc mmap munmap epoll_create1 epoll_ctl epoll_wait eventfd signalfd
 	signal read pread statvfs fsync fdatasync linkat fcntl uselocale fclose getrlimit sysinfo \
 	sched_getaffinity getaddrinfo getnameinfo getifaddrs freeifaddrs pthread_create \
 	clock_gettime nanosleep alarm raise syscall sem_wait sem_post socket sendto
-# Link in two steps, so that only calls of the program itself are redirected to the fake, not those of a sanitizer's
-# library.
+# Link in two steps, so that the program's own calls are redirected, but not those of a sanitizer's library.
 link = $(LD) -r $(wrapped:%=--wrap=%) -o $@-wrapped.o $^ && \
 	$(CC) $(fake_flags) $(flags_$(SANITIZE)) $(link_$(SANITIZE)) -o $@ $@-wrapped.o -lxxhash
 
-# The lessons that need no function that the fake lacks.
+# The lessons that only call functions of the fake.
 lessons = $(patsubst tests/%.c,$(OUTPUT)/%,$(wildcard $(patsubst %,tests/lessons/%-*/*.c,03 04 08)))
 modules = rdma-common $(patsubst %.c,%,$(wildcard rdma-common/*.c))
 module_objects = $(modules:%=$(OUTPUT)/%.o)
@@ -75,7 +74,7 @@ $(FAKE)/%.o: %.c $(fake_headers)
 	$(CC) $(fake_flags) $(fake_own) -c -o $@ $<
 
 # The peer has its own copies of transfer.c and wire.c: the program's belong to other threads. Only peer* stays global.
-# Sections in a group, as on 32-bit machines, stay the peer's own: it could not find the program's symbols.
+# Section groups, as on 32-bit machines, become the peer's own: it cannot see the program's symbols.
 $(FAKE)/peer.o: $(peer_objects)
 	$(LD) -r --force-group-allocation -o $@ $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='peer*' $@

@@ -179,7 +179,7 @@ static struct stream_plan plan_stream(bool present, const struct hello *sender,
 	return plan;
 }
 
-/* Return the number of bytes of the program's stream to store: all that differ. */
+/* Return the size of the memory for the program's stream. */
 static uint64_t incoming_size(const struct transfer_stream *stream)
 {
 	uint64_t size = stream->length;
@@ -217,7 +217,7 @@ static void plan_transfer(struct peer *peer, const struct hello *program, bool p
 
 /*
  * Agree on the patterns of --check. A server sends as many bytes as the client requests: one,
- * BACK_SIZE, or as many as the client. Fill in the peer's pattern.
+ * BACK_SIZE, or as many as the client sends. Fill in the peer's pattern.
  */
 static void agree_on_check(struct peer *peer, bool passive, const struct hello *hello)
 {
@@ -247,7 +247,7 @@ static bool sends_something(const struct hello *hello, bool passive)
 
 void peer_reads_hello(struct peer *peer, bool passive, const uint8_t *wire, uint32_t size)
 {
-	/* what a peer without a hello assumes; it ignores the number of passes */
+	/* assumed by a peer without a hello; the number of passes does not matter */
 	static const struct hello tutorial = { .length = TUTORIAL_PAYLOAD };
 	/* a client that examines the path asks for READs first */
 	bool refused = scripted_number("refuse", 0) || scripted("check");
@@ -419,7 +419,7 @@ static bool fill(struct peer *peer)
 	return true;
 }
 
-/* Copy bytes out of the sink. The last pass of a repeating stream stays. */
+/* Copy bytes out of the sink. The last pass of a repeating stream stays there. */
 static bool copy(struct peer *peer)
 {
 	struct transfer *transfer = &peer->transfer;
@@ -613,7 +613,7 @@ static bool whole_payload_is_stored(const struct transfer *transfer)
 	return sink->done && sink->stored == transfer_sink_end(transfer);
 }
 
-/* Check with `same` that the program has sent the peer's payload. */
+/* If the script says `same`, check that the program has sent the peer's payload. */
 static void check_same_payload(const struct peer *peer)
 {
 	uint64_t size = smaller(peer->done_bytes, peer->incoming_size);
@@ -727,7 +727,10 @@ void peer_scribbles(const struct peer *peer)
 		fill_bytes((uint8_t *)(uintptr_t)peer->region_address, '!', 4);
 }
 
-/* Return the position up to which the program may operate, by the messages that it has received. */
+/*
+ * Return the position up to which the program may operate, according to the messages that it has
+ * received.
+ */
 static uint64_t program_limit(const struct peer *peer)
 {
 	const struct transfer *transfer = &peer->transfer;
@@ -848,7 +851,7 @@ static void receive_window(struct peer *peer, const struct window *window)
 
 /*
  * Handle the program's verdict. A bad verdict before both MSG_DONEs means that the program gave up:
- * the peer, client or server, then disconnects without a verdict of its own.
+ * the peer then disconnects without a verdict.
  */
 static void receive_verdict(struct peer *peer, const struct message *message)
 {

@@ -19,7 +19,7 @@ struct fake_channel {
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* A context of the device: a new one after it has returned. */
+/* A context of the device, which has a new one each time it returns. */
 struct fake_context {
 	struct ibv_context context;
 	unsigned int users; /* number of ids bound to it, and of device lists that contain it */
@@ -34,7 +34,7 @@ static struct {
 	SLIST_HEAD(, fake_mr) regions;
 	SLIST_HEAD(, fake_cq) queues;
 	uint32_t next_number;
-	uint64_t registered;           /* bytes, in whole pages */
+	uint64_t registered;           /* registered bytes, in whole pages */
 	struct stimulus *device_event; /* the last event that was delivered */
 } adapter_state = { .next_number = 0x11 };
 
@@ -199,7 +199,7 @@ int _ibv_query_gid_ex(struct ibv_context *context UNUSED, uint32_t port, uint32_
 			fill_bytes(&entry->gid, 0, sizeof(entry->gid));
 		entry->gid_type = index % 2 && !scripted("roce-v1") ? IBV_GID_TYPE_ROCE_V2
 								    : IBV_GID_TYPE_ROCE_V1;
-		entry->ndev_ifindex = index % 2; /* "lo", or unknown */
+		entry->ndev_ifindex = index % 2; /* index of "lo", or 0: unknown */
 	}
 	return leave_with(error);
 }
@@ -450,7 +450,7 @@ static int req_notify_cq(struct ibv_cq *base, int solicited_only)
 	return leave_with(error);
 }
 
-/* Return the completion queue of both queues. */
+/* Return the completion queue of a queue pair. */
 static struct fake_cq *cq_of(const struct fake_qp *qp)
 {
 	return (struct fake_cq *)qp->qp.send_cq;
@@ -579,7 +579,7 @@ static void retire_silent(struct work *work)
 	}
 }
 
-/* Let the threads of other sessions overtake one that has just started. */
+/* Let the threads of other sessions overtake a thread that has just started. */
 static void start_slowly(struct fake_cq *cq)
 {
 	const struct fake_cq *other;
@@ -631,7 +631,7 @@ static void complete(struct work *work, enum ibv_wc_status status)
 		return;
 	work->complete = true;
 	if (is_silent(work) && status == IBV_WC_SUCCESS)
-		return; /* its slot is free after a later completion was polled */
+		return; /* its slot is freed when a later completion is polled */
 	fill_bytes(completion, POISON, sizeof(*completion));
 	completion->wr_id = work->wr_id;
 	completion->status = status;
@@ -783,7 +783,8 @@ static struct stimulus *new_completion(struct work *work, const char *name)
 	const char *status;
 
 	if (take_order(name, '!')) {
-		work->executed = work->stuck = !work->receive; /* a lost message needs no receive */
+		work->executed = work->stuck =
+			!work->receive; /* a lost message leaves its receive unused */
 		return NULL;
 	}
 	work->executed = true;
@@ -809,7 +810,7 @@ static const char *send_name(const struct work *work)
 	return names[*work->buffer & 3];
 }
 
-/* Execute a work request. Return false if neither it nor any later one completes. */
+/* Execute a work request. Return false if neither this nor a later request completes. */
 static bool execute(struct fake_qp *qp, struct work *work)
 {
 	struct stimulus *stimulus = new_completion(work, send_name(work));
@@ -869,7 +870,7 @@ void message_arrives(struct fake_qp *qp, const char *name, const uint8_t *bytes,
 
 /* ---- Posting ---- */
 
-/* Take the buffer of a work request, in registered memory with this access. A probe has none. */
+/* Check that the buffer is in registered memory with this access, and take it. A probe has none. */
 static void take_buffer(struct work *work, const struct ibv_sge *sge, int count,
 			unsigned int access)
 {
@@ -924,8 +925,8 @@ static unsigned int posted_unreported(void)
 }
 
 /*
- * Reject `request`: report it in bad_wr, unless the script says no-bad-wr:N; with peer-left the
- * peer disconnects.
+ * Reject `request`: report it in bad_wr, except with no-bad-wr:N; with peer-left the peer
+ * disconnects.
  */
 static void reject(struct fake_qp *qp, void **bad_wr, void *request)
 {

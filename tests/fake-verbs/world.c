@@ -70,8 +70,8 @@ static struct {
 	struct call calls[FUNCTIONS];
 	int call_count;
 	bool fault;
-	struct stimulus *cause;         /* a stimulus queued now follows right after this one */
-	TAILQ_HEAD(, stimulus) stimuli; /* delivered ones included: orders refer to them */
+	struct stimulus *cause; /* a stimulus that is queued now directly follows this one */
+	TAILQ_HEAD(, stimulus) stimuli; /* including delivered stimuli, to which orders refer */
 	SLIST_HEAD(, object) objects;
 	bool descriptors[DESCRIPTORS]; /* may be open at the end of the program */
 	int threads;
@@ -79,7 +79,7 @@ static struct {
 	int console_threads;
 	struct waiting {
 		const struct pollfd *descriptors; /* descriptors that a thread waits for */
-		nfds_t count;                     /* 0: it waits for the time alone */
+		nfds_t count;                     /* 0: it waits only for its deadline */
 		int64_t deadline;
 		int nudge; /* a counter that wakes the thread to check again */
 	} waiting[THREADS];
@@ -170,7 +170,7 @@ void fill_bytes(void *target, int value, size_t size)
 		to[i] = (uint8_t)value;
 }
 
-/* Use bare system calls: a race detector would take libc's to order the program's threads. */
+/* Use bare system calls: a race detector would regard libc's as synchronization of the program. */
 int open_counter(void)
 {
 	int descriptor = (int)__real_syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC);
@@ -312,7 +312,7 @@ __attribute__((constructor)) static void start(void)
 	adapter(); /* the libraries keep devices open until the process ends */
 	find_open(world.descriptors);
 	for (int i = 0; i <= STDERR_FILENO; i++)
-		world.descriptors[i] = true; /* the program may open a closed one */
+		world.descriptors[i] = true; /* the program opens any that is closed */
 }
 
 /* ---- Calls that fail ---- */
@@ -431,16 +431,16 @@ static void write_record(void)
 __attribute__((destructor)) static void finish(void)
 {
 	/*
-	 * each thread on a hung disk keeps a descriptor, and all of them share one that reports
-	 * their end
+	 * each thread on a hung disk keeps a descriptor, and all share the one that reports their
+	 * end
 	 */
 	int spare = world.stuck_helpers ? world.stuck_helpers + 1 : 0;
 	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
 	/*
-	 * a thread that is stuck in write(2) keeps both ends of its pipe, and one that reports its
-	 * end
+	 * a thread that is stuck in write(2) keeps both ends of its pipe, and the one that reports
+	 * its end
 	 */
 	if (world.console_threads)
 		spare += 3;
@@ -495,8 +495,8 @@ static int count_running(void)
 
 /*
  * Let a millisecond pass for this thread, which has handled an event. The clock shows the earliest
- * time of all threads that can run, so no deadline passes while the machine is slow to run a thread
- * that has work. Other threads get ahead of it by at most MAX_LEAD. The lock is held.
+ * time of all threads that can run, so no deadline passes while the machine is slow to run a
+ * thread. Other threads get ahead of it by at most MAX_LEAD. The lock is held.
  */
 static void pass_time(void)
 {
@@ -582,7 +582,7 @@ static void produce_extra(const struct stimulus *cause, const char *what)
 	static const struct {
 		const char *name;
 		void (*deliver)(struct stimulus *);
-		bool of_qp; /* it belongs to the queue pair, and does nothing without it */
+		bool of_qp; /* it is delivered to the queue pair, if there is one */
 	} extras[] = { { "signal", deliver_signal, false },
 		       { "leave", deliver_leaving, false },
 		       { "return", deliver_return, false },
@@ -775,7 +775,8 @@ static void begin_to_wait(const struct pollfd *descriptors, nfds_t count, int64_
 }
 
 /*
- * End waiting. The first thread in the list often checks whether all wait: nudge the new first one.
+ * End waiting. The first waiting thread often checks whether all threads wait: nudge the new first
+ * one.
  */
 static void end_waiting(void)
 {
@@ -953,7 +954,7 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 	return create_thread(id, attributes, (struct thread){ routine, argument, &world.threads });
 }
 
-/* Replace pthread_join(3) in lessons: simulated time goes on for the other threads. */
+/* Replace pthread_join(3) in lessons: simulated time continues. */
 int simulated_join(pthread_t thread, void **result)
 {
 	int error;
@@ -969,7 +970,7 @@ int simulated_join(pthread_t thread, void **result)
 	return error;
 }
 
-/* Create a thread of the console, which waits for nothing simulated. */
+/* Create a thread of the console, whose waits are not simulated. */
 int create_console_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*routine)(void *),
 			  void *argument)
 {
@@ -1183,7 +1184,7 @@ int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 	return 0;
 }
 
-/* The kernel applies that limit to the program if the script takes CAP_IPC_LOCK away. */
+/* The kernel applies the limit of lockable memory if the script takes CAP_IPC_LOCK away. */
 long __wrap_syscall(long number, ...)
 {
 	struct __user_cap_data_struct *data;
@@ -1259,7 +1260,7 @@ locale_t __wrap_uselocale(locale_t locale)
 	return __real_uselocale(locale);
 }
 
-/* The kernel answers no questions by netlink, and no datagram leaves this machine. */
+/* Let netlink fail, and let no datagram leave this machine. */
 REDIRECTED(socket);
 int __wrap_socket(int family, int type UNUSED, int protocol UNUSED)
 {

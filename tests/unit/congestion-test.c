@@ -12,8 +12,8 @@
 #include "unit.h"
 
 /*
- * The layout of the answer: headers, the interface's name, then the IEEE attributes: ETS, PFC, and
- * the table of priorities.
+ * The answer: headers, the interface's name, then the IEEE attributes ETS, PFC, and table of
+ * priorities.
  */
 struct answer {
 	struct nlmsghdr header;
@@ -105,7 +105,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 		/* priority 8 of DSCP 10 is invalid */
 		{ AS_IT_IS, 40, 0, true, "DSCP 10 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ SET(entries[3].app.priority, 5), 104, -1, true, "DSCP 26 -> priority 5: lossy; PFC on for priority 3 7, ECN not known" },
-		/* a table of the peer's priorities */
+		/* a table of the peer's priorities is ignored */
 		{ SET(table.nla_type, DCB_ATTR_IEEE_PEER_APP), 104, 0, true,
 		  "DSCP 26 has no priority of its own; PFC on for priority 3 7, ECN off" },
 		{ PFC(0x80), 104, 0, true, "DSCP 26 -> priority 3: lossy; PFC on for priority 7, ECN off" },
@@ -137,7 +137,7 @@ TEST(pfc_is_described_for_the_highest_priority_of_the_dscp)
 	}
 }
 
-/* The default rule, a rule for port 4791 of any protocol, and one for that port of UDP. */
+/* Without any rule; then with the default rule, one for port 4791, and one for UDP port 4791. */
 TEST(rules_for_the_port_of_roce_apply_if_the_dscp_has_no_rule)
 {
 	static const struct dcb_app rules[] = {

@@ -29,7 +29,7 @@
 static struct {
 	int descriptors[STREAMS]; /* descriptors of the outputs */
 	atomic_bool held;         /* the next write() waits for `go` */
-	sem_t reached, go;        /* write() waits; it may continue */
+	sem_t reached, go;        /* write() waits; let it continue */
 	int error;                /* errno of the next write(); 0: success */
 	size_t most;              /* maximum bytes of a write(); 0: no limit */
 } writes;
@@ -51,7 +51,7 @@ ssize_t write(int descriptor, const void *from, size_t size)
 	return syscall(SYS_write, descriptor, from, size);
 }
 
-static atomic_int interruptions; /* number of next calls of poll() that fail with EINTR */
+static atomic_int interruptions; /* number of calls of poll() that will fail with EINTR */
 
 int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)
 {
@@ -195,7 +195,7 @@ TEST(line_has_a_prefix_and_may_be_empty)
 	stop();
 }
 
-/* Some JSON objects are that long. The output's pipe takes them page by page. */
+/* JSON objects may be long. The pipe takes a line of 60 KB page by page. */
 TEST(long_line_is_not_torn)
 {
 	char expected[60100];
@@ -244,7 +244,7 @@ TEST(lines_stay_whole_and_in_order_within_each_thread)
 
 /* ---- Readers that do not read ---- */
 
-/* Skip lines with the numbers from `*line`, and notices of dropped ones. Return the rest. */
+/* Skip lines numbered from `*line`, and notices of dropped lines. Return the remaining text. */
 static const char *skip_lines(const char *text, int *line)
 {
 	static const char lost[] = "(%d %*[^:]: the output was not read)\n%n";

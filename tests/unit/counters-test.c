@@ -41,8 +41,8 @@ TEST(every_counter_has_a_name)
 }
 
 /*
- * Drivers have counters in hw_counters of the port or, like cxgb4, of the device. The counters that
- * InfiniBand requires are in counters.
+ * Drivers have counters in hw_counters of the port or, like cxgb4, of the device. The folder
+ * counters has those that InfiniBand requires.
  */
 TEST(counters_are_read_from_each_of_three_folders)
 {
@@ -134,8 +134,8 @@ TEST(sum_of_errors_excludes_waits)
 }
 
 /*
- * The network interface is missing, has no pause frames, has too long a name, or has a name that
- * leads to this test's folder.
+ * The network interface is missing, has no pause frames or too long a name, or its name leads to
+ * this test's folder.
  */
 TEST(discarded_frames_are_read_even_without_pause_frames)
 {

@@ -58,7 +58,7 @@ TEST(first_different_byte_is_found)
 	}
 }
 
-/* So misplaced bytes, and bytes of an earlier pass, are noticed. */
+/* Misplaced bytes, and bytes of an earlier pass, are noticed. */
 TEST(pattern_at_another_position_differs_in_the_first_word)
 {
 	uint8_t memory[SIZE];

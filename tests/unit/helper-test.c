@@ -207,7 +207,9 @@ TEST(helper_on_a_hung_disk_is_abandoned)
 	remove_payload(&payload);
 }
 
-/* The first check waits as long as requested. Later ones time out at once until it is answered. */
+/*
+ * The first check waits as long as requested. Until it is answered, later checks time out at once.
+ */
 TEST(no_second_check_starts_before_the_first_answer)
 {
 	struct helper *helper =

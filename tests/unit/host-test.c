@@ -50,7 +50,7 @@ static unsigned int number_of(const char *interface)
 	return (unsigned int)strtoul(interface + strcspn(interface, "0123456789"), NULL, 10);
 }
 
-/* Return an entry of the GID table from the files of that entry. */
+/* Read an entry of the GID table from its files. */
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
 		      struct ibv_gid_entry *entry, UNUSED uint32_t flags, UNUSED size_t size)
 {
@@ -146,7 +146,6 @@ static void put_adapter(const char *device)
 	open_adapter(device, "eth2");
 }
 
-/* Append a line of a finding to `found`. */
 static void add_line(const char *begin, struct json_object *finding, const char *key)
 {
 	size_t length = strlen(found);
@@ -155,7 +154,7 @@ static void add_line(const char *begin, struct json_object *finding, const char 
 	snprintf(found + length, sizeof(found) - length, "%s %s\n", begin, text);
 }
 
-/* Append the lines of all findings of a step. */
+/* Append the lines of all findings of a step to `found`. */
 static void add_lines(const char *step, struct json_object *all)
 {
 	for (size_t i = 0; i < json_object_array_length(all); i++) {
@@ -448,8 +447,8 @@ TEST(port_is_a_limit_only_if_an_address_of_this_namespace_leads_to_it)
 		{ "+mlx5_1|device/local_cpulist=40|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 100 Gb/sec (4X EDR)\n", "HCA==mlx5_1" },
 		{ SLOW_PORT "|@", false, "link mlx5_1 port 1: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_1 port 1: GID" },
 		/*
-		 * an address of one port does not lead to the other, but both share the adapter's
-		 * PCIe link
+		 * an address of one port does not lead to the other port, but both share the
+		 * adapter's PCIe link
 		 */
 		{ "ports/2/state=4: ACTIVE|ports/2/link_layer=Ethernet|ports/2/rate=25 Gb/sec (1X EDR)|+mlx5_1|ports/2/state=4: ACTIVE|"
 		  "ports/2/rate=100 Gb/sec (4X EDR)", false, "link mlx5_0 port 2: Ethernet, ACTIVE, 25 Gb/sec (1X EDR)\n", "mlx5_0 port 2: GID" },
@@ -487,7 +486,7 @@ TEST(best_gid_is_a_routable_roce_v2_gid)
 		  "NCCL_IB_GID_INDEX=0\n!> RoCE v1 passes no router, and this adapter, or its driver, has no RoCE v2", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") GID("2", ROUTED, "RoCE v2") NO_GID("3"), false, "NCCL_IB_GID_INDEX=2\n", NULL },
 		{ GID("0", AUTOMATIC, "RoCE v2") NO_GID("1") NO_GID("2") NO_GID("3"), true, "NCCL_IB_GID_INDEX=0\n!> a link-local address passes no router", NULL },
-		/* the version of RoCE that rdma_cm is set to */
+		/* rdma_cm is set to a version of RoCE */
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=RoCE v2", false, "GID_INDEX=3\n", NULL },
 		{ "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode=IB/RoCE v1", true,
 		  "GID_INDEX=3\n!> connections use RoCE v1, which passes no router: 'echo RoCE v2 >/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode'\n", NULL },

@@ -183,10 +183,9 @@ enum {
 
 /*
  * The client ends the session unless the server's answer has all that --check requested. --max-size
- * is 64 KiB: a longer payload is refused, and so is an empty one. A client that would have to
- * repeat a server's pipe ends, even if the server has accepted. A server sends a pattern only if
- * all necessary flags are set. A client stores the payload of a server that sets these flags
- * itself.
+ * is 64 KiB: a longer payload is refused, and so is an empty one. A client that would repeat a
+ * server's pipe ends. A server sends a pattern only if all necessary flags are set. A client stores
+ * the payload of a server that sets these flags itself.
  */
 TEST(the_agreement_contains_the_requested_options)
 {

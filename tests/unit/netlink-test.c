@@ -140,7 +140,7 @@ TEST(malformed_answer_is_rejected)
 	assert_false(decode_pause(unsupported_answer, sizeof(unsupported_answer), &frames));
 }
 
-/* Ask the kernel of this machine: it must understand the question. */
+/* Ask the kernel of this machine. */
 TEST(pause_frames_of_lo_and_of_a_missing_interface_are_unknown)
 {
 	struct pause_frames frames;

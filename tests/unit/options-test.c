@@ -155,13 +155,10 @@ TEST(missing_option_has_its_default)
 
 #define AT(field) offsetof(struct options, field)
 
-/*
- * Options, and the value that each stores in its field: a number of `size` bytes, or the argument
- * (size 0).
- */
+/* Options, and the values of their fields: a number of `size` bytes, or the argument (size 0). */
 static const struct given {
 	const char *who;           /* c: an option of the client; s: of the server */
-	const char *letter, *name; /* letter NULL: none */
+	const char *letter, *name; /* letter NULL: no short option */
 	const char *argument;
 	size_t field, size;
 	uint64_t value;
@@ -354,7 +351,7 @@ TEST(help_and_version_are_printed_and_end_the_program)
 	client_parses("--version", wrong, PARSED_EXIT, " " PROGRAM_VERSION "\n");
 }
 
-/* --check rejects them whether it comes before or after them. */
+/* Such an option is rejected before and after --check. */
 TEST(check_rejects_options_of_sessions)
 {
 	/* clang-format off */

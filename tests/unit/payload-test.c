@@ -32,7 +32,7 @@ static atomic_bool cancelled;
 
 /* ---- Functions that replace the C library's ---- */
 
-/* The behavior of these functions; zeros: normal. */
+/* The behavior of these functions. All zero: that of the C library's. */
 struct calls {
 	size_t most;  /* maximum bytes of a call; every other call fails as if interrupted; 0:
 			 neither */
@@ -200,7 +200,7 @@ static void assert_rest_cannot_be_read(const struct payload *payload, int error)
 struct feed {
 	size_t size;
 	useconds_t pause; /* microseconds before the second half, and before the end */
-	pthread_t thread; /* it does not use the functions above */
+	pthread_t thread; /* the writer, which does not use the functions above */
 };
 
 static void *run_feed(void *argument)
@@ -388,7 +388,7 @@ TEST(long_files_and_patterns_are_read_to_the_end)
 	}
 }
 
-/* A shell may have read the first lines. Standard input stays open. */
+/* A shell may have read the first lines of the file. Standard input stays open. */
 TEST(file_on_standard_input_begins_at_its_offset)
 {
 	static const size_t skipped[] = { 1, 10, LARGE - 100 };

@@ -70,7 +70,7 @@ static const struct session sessions[] = {
   { { EVENT_DONE_DUE, ACTION_SEND_DONE, 0 }, { EVENT_DISCONNECTED, ACTION_DISCONNECT, 0 }, { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_DONE_SENT, 0, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD } }, GOOD },
 { "a tutorial's program that stays connected is disconnected at the deadline", DONE, "c", "r", true,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, 0, GOOD }, { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 }, { EVENT_DISCONNECTED, 0, 0 } }, STATUS_TIMED_OUT },
-/* Failures. */
+/* Sessions that fail. */
 { "the receiver of a damaged payload reports it", DONE, "c", "rw", false,
   { { EVENT_DONE_RECEIVED, 0, 0 }, { EVENT_VERIFIED, ACTION_SEND_VERDICT, WRONG }, { EVENT_VERDICT_SENT, 0, 0 }, { EVENT_VERDICT_RECEIVED, ACTION_DISCONNECT, GOOD }, LEAVES }, WRONG },
 { "the sender of a damaged payload reports it", DONE, "s", "rw", false,
@@ -79,7 +79,7 @@ static const struct session sessions[] = {
   { CHECKS, { EVENT_VERDICT_RECEIVED, 0, LOST }, { EVENT_PEER_GAVE_UP, ACTION_DISCONNECT, REFUSED }, LEAVES }, WRONG },
 { "a result of a verification that was not requested is a failure", DONE, "c", "w", false, { { EVENT_VERIFIED, ACTION_DISCONNECT, GOOD }, LEAVES }, FAILED },
 { "an unexpected completion is a local failure", CONNECTED, "cs", "rw", false, { { EVENT_DONE_SENT, ACTION_DISCONNECT, 0 }, LEAVES }, FAILED },
-/* The end of sessions. */
+/* How sessions end. */
 { "connecting to a silent host ends at the deadline", NEW, "cs", "rw", false,
   { { EVENT_DEADLINE, ACTION_DISCONNECT, 0 }, { EVENT_DRAINED, 0, 0 } }, STATUS_TIMED_OUT },
 { "a session with a silent peer ends at the third deadline", OPERATING, "cs", "rw", false,

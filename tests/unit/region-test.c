@@ -20,7 +20,7 @@
 #define PAGE      ((uint64_t)4096)
 #define MEBIBYTE  ((uint64_t)1 << 20)
 #define LONGEST   (8 * MEBIBYTE)
-/* memory that a session uses besides its regions */
+/* Bytes of memory that a session uses besides its regions. */
 #define SESSION_TAKES ((uint64_t)64 << 10)
 
 /* ---- A fake of the C library's kernel calls ---- */
@@ -80,7 +80,7 @@ static bool allow_locking(bool allowed)
 	return !syscall(SYS_capset, &header, data);
 }
 
-/* A value that the kernel does not report limits nothing. */
+/* A value that the kernel does not report sets no limit. */
 TEST(the_budget_is_a_quarter_of_the_memory_within_the_lock_limit)
 {
 	struct memory_budget budget;
@@ -95,7 +95,7 @@ TEST(the_budget_is_a_quarter_of_the_memory_within_the_lock_limit)
 		hides_its_memory = hides;
 		limit = (struct rlimit){ 4096, before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		if (allow_locking(true)) { /* otherwise this is an ordinary user */
+		if (allow_locking(true)) { /* an ordinary user is not allowed to */
 			assert_true(memory_budget(folder).locked == UINT64_MAX);
 			assert_int_equal(memory_lock_limit().bytes, 4096);
 			assert_false(memory_lock_limit().applies);
@@ -155,7 +155,7 @@ TEST(the_lock_limit_applies_in_a_user_namespace)
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77) /* this user cannot make a namespace */
+	if (WEXITSTATUS(status) == 77) /* this user may not create a namespace */
 		skip();
 	assert_int_equal(WEXITSTATUS(status), 0);
 }

@@ -154,7 +154,7 @@ TEST(a_message_of_another_size_or_type_is_rejected)
 
 	for (size_t size = 0; size <= sizeof(wire); size++)
 		assert_int_equal(decode_message(wire, size, &message), size == MESSAGE_SIZE);
-	for (size_t byte = 0; byte < 4; byte++) { /* a byte of the 32-bit type */
+	for (size_t byte = 0; byte < 4; byte++) { /* all 32 bits of the type count */
 		for (unsigned int value = byte ? 1 : MESSAGE_TYPES; value < 256; value++) {
 			wire[byte] = (uint8_t)value;
 			assert_false(decode_message(wire, MESSAGE_SIZE, &message));
@@ -170,7 +170,7 @@ static const struct {
 	struct hello hello;
 	uint8_t wire[HELLO_SIZE];
 } hellos[] = {
-	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* a later version's flag is kept */
+	{ { .version = HELLO_VERSION, .operation = OPERATION_WRITE, .flags = 0x800b, /* a flag of a later version */
 	    .length = 0x0102030405060708, .mtu = 3, .seconds = 0x21222324, .passes = 0x1112131415161718, .device = "mlx5_bond_0" },
 	  { 'R',  'W',  'H',  'O',  3,    1,    0x0b, 0x80, /* magic, version, write, flags */
 	    0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* length */
