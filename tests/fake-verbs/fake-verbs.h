@@ -150,7 +150,8 @@ void sleep_until_signal(int early, int late);
 struct fake_pd {
 	struct ibv_pd pd;
 	struct object object;
-	bool session_complete; /* a session succeeded: each access flag must have been needed */
+	bool session_complete; /* a session succeeded: all access flags of its regions must have
+				  been needed */
 };
 
 struct fake_mr {
@@ -208,7 +209,7 @@ struct fake_qp {
 	unsigned int read_depth; /* maximum number of outstanding READs, agreed by both sides */
 	bool has_received;       /* a message has arrived */
 	bool broken;             /* a work request failed: the others will be flushed */
-	bool deaf;               /* a receive failed: no message arrives any more */
+	bool deaf;               /* a receive failed: no more messages arrive */
 	bool closing;            /* the program disconnected: it may post nothing more */
 	unsigned int unread;     /* device events fetched but not acknowledged */
 };
@@ -360,7 +361,7 @@ struct fake_id {
 	struct ibv_sa_path_rec path; /* passive: the client's path; its --tos is tos:N */
 	bool synchronous;            /* without a channel: calls wait until they are done */
 	bool asked;                  /* connected or accepted: it can disconnect */
-	bool leads_nowhere;          /* the destination is a loopback address: there is no route */
+	bool leads_nowhere;          /* the destination is a loopback address, without a route */
 	bool half_made;              /* client: the peer accepted, but the setup failed */
 	bool peer_gone;              /* the peer disconnected */
 	unsigned int taken;          /* events fetched but not acknowledged */

@@ -30,7 +30,7 @@
 /* Number of passes of a timed stream or a timed operation of the peer. */
 #define TIMED_PASSES 3
 
-/* Interval at which a peer with stores:N stores. */
+/* Interval between the stores of a peer with stores:N. */
 #define STORE_MILLISECONDS 250
 
 static unsigned int served;
@@ -71,7 +71,7 @@ static const struct transfer_stream *program_stream(const struct peer *peer)
 	return writes() ? &peer->transfer.sink.stream : &peer->transfer.source.stream;
 }
 
-/* ---- Hellos, and what follows from them ---- */
+/* ---- Hellos, and the plan of a session ---- */
 
 REDIRECTED(fclose);
 static void read_outgoing(struct peer *peer, const char *name)
@@ -534,7 +534,7 @@ static bool operate(struct peer *peer)
 	return true;
 }
 
-/* ---- When the peer sends ---- */
+/* ---- The peer's steps ---- */
 
 static void deliver_peer_clock(struct stimulus *stimulus)
 {
@@ -688,7 +688,7 @@ void peer_established(struct peer *peer)
 	pump(peer);
 }
 
-/* ---- What the program does ---- */
+/* ---- Messages to the program, and its operation ---- */
 
 /* Record that a session without a hello, and so without verdicts, is complete. */
 static void complete_without_hello(const struct peer *peer)
@@ -782,7 +782,7 @@ void peer_is_accessed(const struct work *work)
 	}
 }
 
-/* ---- What the program sends ---- */
+/* ---- Messages from the program ---- */
 
 static void receive_region(struct peer *peer, const struct message *region)
 {

@@ -19,7 +19,7 @@ struct fake_channel {
 	SLIST_ENTRY(fake_channel) link;
 };
 
-/* A context of the device, which has a new one each time it returns. */
+/* A context of the device. The device has a new one after each return. */
 struct fake_context {
 	struct ibv_context context;
 	unsigned int users; /* number of ids bound to it, and of device lists that contain it */
@@ -503,7 +503,7 @@ void check_notification(void)
 	}
 }
 
-/* Let the program's other threads overtake the one that handles completion events. */
+/* Let other threads overtake the thread that handles completion events. */
 static void delay_handling(void)
 {
 	if (scripted("slow-events"))

@@ -431,16 +431,16 @@ static void write_record(void)
 __attribute__((destructor)) static void finish(void)
 {
 	/*
-	 * each thread on a hung disk keeps a descriptor, and all share the one that reports their
-	 * end
+	 * each thread on a hung disk keeps a descriptor, and all share the descriptor that reports
+	 * their end
 	 */
 	int spare = world.stuck_helpers ? world.stuck_helpers + 1 : 0;
 	int64_t time = world.clock - START_CLOCK, due = scripted_number("ends", 0);
 	bool open[DESCRIPTORS];
 
 	/*
-	 * a thread that is stuck in write(2) keeps both ends of its pipe, and the one that reports
-	 * its end
+	 * a thread that is stuck in write(2) keeps both ends of its pipe, and the descriptor that
+	 * reports its end
 	 */
 	if (world.console_threads)
 		spare += 3;
@@ -1074,7 +1074,9 @@ ssize_t __wrap_read(int descriptor, void *buffer, size_t size)
 	return __real_read(descriptor, buffer, size);
 }
 
-/* Block the thread until the program ends, with its descriptor, if the disk hangs (FUNCTION!). */
+/*
+ * If the disk hangs (FUNCTION!), block the thread and keep its descriptor until the program ends.
+ */
 static void wait_for_disk(const char *function, int descriptor)
 {
 	bool answers;
@@ -1291,8 +1293,10 @@ int __wrap_fclose(FILE *stream)
 	return EOF;
 }
 
-/* A signal that is not blocked ends the program. connect_with_timeout() blocks the one that it
- * raises. */
+/*
+ * A signal that is not blocked ends the program. connect_with_timeout() blocks the signal that it
+ * raises.
+ */
 REDIRECTED(raise);
 int __wrap_raise(int number)
 {

@@ -68,7 +68,7 @@ TEST(pattern_at_another_position_differs_in_the_first_word)
 		assert_true(pattern_mismatch(memory, position, SIZE) < 8);
 }
 
-/* The pages before and after the filled ones cannot be accessed. */
+/* The pages before and after the filled pages cannot be accessed. */
 TEST(no_byte_outside_of_the_memory_is_read)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), all = 2 * page;

@@ -45,7 +45,7 @@ TEST(a_region_that_is_too_small_or_wraps_is_rejected)
 #define ONE   HELLO_ONE_WAY
 #define PIPE  HELLO_UNKNOWN
 
-/* --max-size is 9. A side that sends no payload must announce length 0, and no other side may. */
+/* --max-size is 9. A side without a payload must announce length 0, a side with one must not. */
 TEST(a_hello_that_does_not_fit_is_refused)
 {
 	static const struct {
@@ -192,7 +192,7 @@ TEST(the_agreement_contains_the_requested_options)
 	static const struct {
 		enum role role;
 		unsigned int asks, flags; /* this side's options; flags of the peer's hello */
-		uint64_t length;          /* bytes of the peer's payload; this side's has 100 */
+		uint64_t length; /* bytes of the peer's payload; this side's payload has 100 */
 		uint32_t passes;
 		enum status status;
 		uint64_t wanted; /* bytes of pattern, sent instead of this side's payload */

@@ -341,7 +341,7 @@ TEST(windows_are_allowed_from_msg_mr_until_both_verdicts)
 /* A side, and the events and actions that were observed from outside. */
 struct world {
 	struct protocol_bytes side;
-	uint8_t posted; /* enum action, or-ed: what was posted */
+	uint8_t posted; /* posted actions: enum action, or-ed */
 	uint8_t asked;  /* verification was requested */
 	uint8_t checked, check_good;
 	uint8_t judged, verdict_good;
