@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
 /*
- * Flow control: single steps of one side, simulated wires, and every order in which two sides can
- * exchange short streams through tiny rings.
+ * Tests of flow control: stories of one side, step by step; simulated wires; and an exploration of
+ * every order of events in which two sides can exchange short streams through tiny rings.
  *
- * The exploration runs two sides against each other, with everything that verbs and disks may do in
- * between. It models each byte of each ring: a byte is garbage while an adapter or a worker may be
- * writing it.
+ * The exploration runs two sides against each other, with everything that verbs and workers may do
+ * in between. A worker fills the source's ring, or copies out of the sink's. Each byte of each ring
+ * is modeled: it is garbage while an adapter or a worker may be writing it.
  *
  * The model assumes this of the transport, and nothing more:
  * - WRITEs and messages are executed in the order of posting; READs in order among themselves, and
  *   messages among themselves, but a message may overtake a READ;
  * - the destination of a WRITE or READ holds garbage from the posting until the execution; a source
  *   in memory is read at the execution;
- * - a completion comes at any time after the execution or, as over iWARP for a WRITE, after the
- *   posting; only requests that asked for one get one, and it stands for all requests before;
+ * - a completion comes at any time after the execution; that of a WRITE over iWARP may come as soon
+ *   as it is posted. Only signaled requests get a completion; it stands for all earlier requests;
  * - messages that arrived are handled in order, at any later time, in any order relative to
  *   completions and workers;
- * - a worker takes a piece as soon as there is one, reads or writes it at any time until it reports
- *   it, and reports all of it or its first byte.
+ * - a worker takes a piece as soon as there is one, accesses it at any time until its report, and
+ *   reports the whole piece or its first byte.
  *
- * It also runs with programs that use the module wrongly, to show that it finds violations.
+ * The exploration also runs with deliberate mistakes, to show that it finds violations.
  */
 #include "rdma-common/transfer.h"
 
@@ -34,7 +34,7 @@
 #define GIB   ((uint64_t)1 << 30)
 #define NEVER TRANSFER_NEVER
 
-/* the streams and the operation: bits of a set */
+/* the streams and the operation, as bits of `flows` */
 enum {
 	OUT = 1,
 	IN = 2,
@@ -45,11 +45,11 @@ enum {
 	EARLY = 32
 };
 
-/* A side of a story. A 0 stands for the default. */
+/* The plan of a side in short; 0 stands for the default. */
 struct kind {
 	int flows;
-	uint64_t length, ring, announced; /* bytes; `announced`: by the peer; 0: none */
-	unsigned int depth, passes;       /* default: 16, 1 */
+	uint64_t length, ring, announced; /* bytes; `announced`: the peer's ring; 0: no MSG_MR */
+	unsigned int depth, passes;       /* defaults: 16, 1 */
 	uint64_t request;                 /* maximum bytes of a request */
 	unsigned int share;
 };
@@ -81,7 +81,7 @@ static struct transfer_plan plan_of(const struct kind *kind)
 	return plan;
 }
 
-/* Return transfer_window_time(), and fail if the remembered answer is a wrong one. */
+/* Return transfer_window_time(). Fail if it remembers an answer that is no longer correct. */
 static int64_t window_time(struct transfer *side, int64_t now)
 {
 	struct transfer forgetful = *side;
@@ -113,8 +113,7 @@ static void fill_all(struct transfer *side)
 }
 
 /*
- * Post all that may be posted, at most `most` requests, and complete each one at once. Return their
- * number.
+ * Post as many requests as allowed, up to `most`, and complete them at once. Return their number.
  */
 static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 {
@@ -129,7 +128,7 @@ static unsigned int operate(struct transfer *side, uint64_t most, int64_t now)
 	return requests;
 }
 
-/* Send MSG_WINDOW if it is due now. Return true if it was. */
+/* If MSG_WINDOW is due now, get it and return true. */
 static bool take_window(struct transfer *side, int64_t now, struct window *window)
 {
 	if (window_time(side, now) > now)
@@ -170,7 +169,7 @@ static void tell(const char *promise, int flows, uint64_t length, uint64_t ring,
 			.flows = flows, .length = length, .ring = ring, .announced = announced });
 }
 
-/* End a step: get the time of the next MSG_WINDOW, as the programs do in every turn. */
+/* End a step: ask when MSG_WINDOW is due, as the programs do in every turn of their loop. */
 static void turn(void)
 {
 	it.steps++;
@@ -178,8 +177,7 @@ static void turn(void)
 }
 
 /*
- * End a step. Unless the expectation holds, fail with the promise and the number of the step, from
- * 1.
+ * End a step. If its expectation does not hold, fail with the promise and the number of the step.
  */
 static void expect(bool holds, const char *step)
 {
@@ -228,7 +226,7 @@ static void stops(void)
 	turn();
 }
 
-/* Stop the side, and check that nothing changes. */
+/* Check that transfer_stop() changes nothing. */
 static void goes_on(void)
 {
 	const struct transfer before = it.side;
@@ -268,7 +266,8 @@ static void posts(unsigned int requests)
 	expect(operate(&it.side, requests, it.now) == requests, __func__);
 }
 
-/* Post a run, and check that it begins where the last one ended, in both rings. */
+/* Post a run of at most `most` requests. Check it, and that it follows the last run in the rings.
+ */
 static void posts_run(unsigned int most, unsigned int count, uint64_t size, bool signaled)
 {
 	const struct transfer_operation before = it.side.operation;
@@ -313,8 +312,8 @@ static void ignores(uint64_t request)
 }
 
 /*
- * Steps: the peer's messages. Each breaks the rule `wrong` (NULL: none). A MSG_WINDOW or MSG_DONE
- * that breaks a rule changes nothing.
+ * Steps: the peer's messages. `wrong` is the rule that the message breaks; NULL: it is accepted. A
+ * rejected MSG_WINDOW or MSG_DONE changes nothing.
  */
 
 static bool is_judged(const char *error, const char *wrong, const struct transfer *before)
@@ -452,12 +451,12 @@ TEST(windows_are_sent_when_they_are_due)
 
 	tell("a quarter of the ring is reported at once", BOTH, 4 * MIB, MIB, MIB);
 	fills(256 * KIB - 1); posts_all(); silent(); fills(1); posts_all(); says((struct window){ .produced = 256 * KIB });
-	/* a quarter of a tiny ring is one byte */
+	/* a quarter of a tiny ring is at least one byte */
 	for (uint64_t ring = 1; ring < 10; ring++) {
 		tell("every byte of a tiny ring is reported", BOTH | READ, MIB, ring, 0);
 		is(it.side.source.stream.quarter, ring < 8 ? 1 : 2);
 	}
-	/* a source that refills only consumed bytes does not wait for the clock */
+	/* EARLY: the source may refill only consumed bytes, so it does not wait for 250 ms */
 	for (uint64_t announced = 32 * KIB; announced <= 8 * MIB; announced *= 16) {
 		tell("a quarter of a short ring of this side is reported at once", BOTH | EARLY, MIB, 16 * KIB, announced);
 		region(NULL, announced, 0);
@@ -568,7 +567,7 @@ TEST(requests_are_posted_and_complete)
 	posts_run(16, 1, 500, true);
 	posts_no_run(16); fills(596); posts_run(16, 1, 500, false); posts_run(16, 1, 96, true);
 
-	/* a pipe of single bytes: each one is the last one for now */
+	/* each request has the only byte that is filled, so it asks for a completion */
 	tell_of("at most TRANSFER_SIGNALS completions are outstanding",
 		(struct kind){ OUT, MIB, MIB, MIB, .depth = 128, .request = 100 });
 	for (int signal = 0; signal < TRANSFER_SIGNALS; signal++) {
@@ -592,7 +591,7 @@ TEST(requests_are_posted_and_complete)
 			last = run.signaled ? count : last;
 		}
 		is(count, depth);
-		is(last > 0, true); /* otherwise the operation would never continue */
+		is(last > 0, true); /* without a completion the operation would never continue */
 	}
 
 	tell("a stream may be longer than 32 bits count", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
@@ -630,21 +629,21 @@ TEST(completions_are_requested_at_intervals)
 }
 
 /*
- * Each row: the expected bytes and number of requests, for a ring of the peer and the limit of the
- * device.
+ * Each row: the expected size of a request and number of requests in flight; then the bytes of the
+ * peer's ring, and the device's limit for a request.
  */
 TEST(a_request_is_at_most_a_reported_share_of_the_ring)
 {
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
 	} rows[] = {
-		/* the ring holds everything: 256 KiB in flight */
+		/* the ring holds the whole stream: 256 KiB are in flight */
 		{ 65536, 4, MIB, MIB }, { 65536, 4, MIB, 65536 }, { 60000, 4, MIB, 60000 },
-		/* the device limits the requests */
+		/* the device limits the size */
 		{ 1000, 100, MIB, 1000 },
-		/* a quarter of the ring, which is reported at once */
+		/* the limit is a quarter of the ring, which is reported at once */
 		{ 32768, 8, 128 * KIB, MIB }, { 32767, 8, 128 * KIB - 4, MIB },
-		/* at least a page */
+		/* this limit is at least a page */
 		{ 4096, 64, 5000, MIB }, { 1000, 100, 1000, MIB }, { 100, 100, 5000, 100 },
 	};
 
@@ -718,8 +717,8 @@ TEST(passes_end_as_planned)
 }
 
 /*
- * Begin a story in the middle: both sides have reported 50000 produced and 40000 consumed bytes,
- * and the peer 30000 stored ones.
+ * Begin a story in the middle: both sides have reported 50000 produced and 40000 consumed bytes, and
+ * the peer has reported 30000 stored bytes.
  */
 static void tell_middle(const char *promise)
 {
@@ -780,7 +779,7 @@ TEST(messages_that_break_a_rule_are_rejected)
 
 TEST(a_deadline_belongs_to_the_debtor)
 {
-	/* the ring is full: this side has to copy */
+	/* the ring is full until this side has copied bytes and reports them */
 	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
 	at(10); owed(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
@@ -796,7 +795,7 @@ TEST(a_deadline_belongs_to_the_debtor)
 	hears("moves nothing", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
-	/* a later report of progress does not count as a move, nor as an end */
+	/* after MSG_DONE a MSG_WINDOW is no move, and cannot mark the end again */
 	tell("a peer that is done with a timed WRITE owes nothing", IN | TIMED, 100000, 100000, 0);
 	hears(NULL, (struct window){ .produced = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
@@ -808,7 +807,7 @@ TEST(a_deadline_belongs_to_the_debtor)
 	nothing_owed(); at(30); fills(1000); nothing_owed();
 	at(300); says((struct window){ .received = 1, .produced = 41000 }); owed();
 
-	/* until the peer reports, further completions do not count */
+	/* further completions change nothing until the peer reports consumed bytes */
 	tell("a peer owes to consume the bytes that were advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
@@ -847,7 +846,7 @@ TEST(an_overflowing_length_is_not_the_unknown_length)
 		bool verify_all;
 	} cases[] = {
 		{ (uint64_t)1 << 40, (uint64_t)1 << 40, LENGTH_UNKNOWN - 1, true },
-		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* fits, with all bits set */
+		{ 3, UINT64_MAX / 3, LENGTH_UNKNOWN - 1, true }, /* the product is LENGTH_UNKNOWN */
 		{ (uint64_t)1 << 40, 0, LENGTH_UNKNOWN, true },
 		{ (uint64_t)1 << 40, 3, (uint64_t)3 << 40, true },
 		{ (uint64_t)1 << 40, 3, (uint64_t)1 << 40, false },
@@ -861,25 +860,25 @@ TEST(an_overflowing_length_is_not_the_unknown_length)
 	}
 }
 
-/* Return the request whose completion comes next. */
+/* Return the signaled request that completes next. */
 static struct transfer_signal next_signal(const struct transfer_operation *operation)
 {
 	return operation->signals[operation->signals_completed % TRANSFER_SIGNALS];
 }
 
 /*
- * Send 64 MiB over a wire of `wire` bytes per millisecond, and check the requests in flight at the
- * end.
+ * Send 64 MiB over a simulated wire. At the end, check the size and number of the requests in
+ * flight.
  */
 TEST(fast_wires_get_more_bytes_in_flight)
 {
 	static const struct {
 		unsigned int depth;
-		uint64_t wire, size, expected; /* bytes per ms, of a request; requests */
+		uint64_t wire;           /* bytes per millisecond */
+		uint64_t size, expected; /* bytes of a request; number of requests */
 	} cases[] = {
-		{ 16, 250, 65536, 4 },    /* 2 Mbit/s: the initial 256 KiB take a second */
-		{ 16, 1000, 1 << 17, 4 }, /* 8 Mbit/s: the first 256 KiB took nearly a quarter of it
-					   */
+		{ 16, 250, 65536, 4 },       /* 2 Mbit/s: the initial 256 KiB take a second */
+		{ 16, 1000, 1 << 17, 4 },    /* 8 Mbit/s: the first round took less than 250 ms */
 		{ 16, 12000, 1 << 20, 4 },   /* about 100 Mbit/s */
 		{ 16, 1250000, 1 << 20, 8 }, /* 10 Gbit/s: the maximum of 8 MiB */
 		{ 2, 1250000, 1 << 20, 2 },  { 2, 250, 65536, 2 },
@@ -908,7 +907,7 @@ TEST(fast_wires_get_more_bytes_in_flight)
 	}
 }
 
-/* Return transfer_next(), and fail if a repeated run differs from a planned one. */
+/* Call transfer_next(). Fail if its run differs from the one that transfer_plan_next() plans. */
 static bool next_run(struct transfer *side, unsigned int most, struct transfer_run *run)
 {
 	struct transfer planner = *side;
@@ -926,8 +925,8 @@ static bool next_run(struct transfer *side, unsigned int most, struct transfer_r
 }
 
 /*
- * Post everything, one request at a time in `one`, in runs of at most `most` in `many`, and check
- * that the requests are the same.
+ * Post everything: one request at a time for the side `one`, in runs of at most `most` for `many`.
+ * Check that the requests are the same.
  */
 static void post_alike(struct transfer *one, struct transfer *many, unsigned int most)
 {
@@ -949,13 +948,13 @@ static void post_alike(struct transfer *one, struct transfer *many, unsigned int
 	}
 	assert_false(posted && more);
 	assert_false(transfer_next(one, 1, &alone));
-	one->operation.steady_count = many->operation.steady_count; /* its last run is shorter */
+	one->operation.steady_count = many->operation.steady_count; /* depends on the run */
 	assert_memory_equal(one, many, sizeof(*one));
 }
 
 /*
- * Let time pass: a disk moves most of a piece, the peer consumes all produced bytes, and one
- * completion comes.
+ * Let time pass: workers fill most of a piece and copy a whole one, the peer consumes all produced
+ * bytes, and one completion comes.
  */
 static void go_on(struct transfer *side, int64_t now)
 {
@@ -981,8 +980,8 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 	static const struct kind kinds[] = {
 		{ OUT, 64, 64, 64, 128, 5000, .request = 0 }, /* a request holds a whole pass */
 		{ OUT, 1 << 20, 1 << 20, 1 << 20, 100, 1, .request = 1000 },
-		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* the ends of both rings */
-		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* passes, a short ring */
+		{ OUT, 1 << 20, 61440, 40960, 16, 1, .request = 5000 }, /* rings end in a request */
+		{ OUT, 100000, 30000, 100000, 8, 3, .request = 4096 },  /* a pass exceeds a ring */
 		{ OUT, 100000, 100000, 100000, 5, 1, .request = 0 },    /* less than one request */
 		{ OUT, 100000, 100000, 100000, 1, 2, .request = 4096 },
 		{ OUT, 32 << 20, 8 << 20, 8 << 20, 16, 1,
@@ -1009,8 +1008,8 @@ TEST(runs_contain_the_same_requests_as_single_calls)
 
 /* ---- The world: both sides, and everything between them ---- */
 
-#define RING  4  /* maximum bytes */
-#define QUEUE 14 /* maximum number of posted entries that are not finished */
+#define RING  4  /* maximum bytes of a ring */
+#define QUEUE 14 /* maximum number of unfinished entries of a side */
 
 enum entry_kind {
 	ENTRY_MR,
@@ -1019,19 +1018,19 @@ enum entry_kind {
 	ENTRY_REQUEST,
 };
 
-/* the progress of a work request: bits of a set */
+/* the progress of a work request, as bits of `fate` */
 enum fate {
 	FATE_EXECUTED = 1 << 0,  /* its bytes are at the destination */
 	FATE_COMPLETED = 1 << 1, /* its completion, or a later one, was handled */
 	FATE_SIGNALED = 1 << 2,
 };
 
-/* A work request. */
+/* A work request: a message, or a request of the operation. */
 struct entry {
 	uint8_t kind;
 	uint8_t fate;
 	union {
-		struct { /* ENTRY_REQUEST, counted from the last completed one; offsets */
+		struct { /* ENTRY_REQUEST: numbered from the last completed one; ring offsets */
 			uint8_t number, end, size, source, sink;
 		};
 		struct { /* a message; MSG_MR and MSG_DONE use only `produced` */
@@ -1047,9 +1046,9 @@ struct side {
 	uint8_t met;                 /* the peer's MSG_MR was handled */
 	uint8_t done;                /* MSG_DONE was posted */
 	uint8_t filling, copying;    /* bytes of the workers' current pieces */
-	uint8_t filled_late;         /* the source's worker has reported the last byte */
+	uint8_t filled_late;         /* the source's worker has reported the end of a pipe */
 	uint8_t entries;             /* number of entries in the queue */
-	uint8_t out[RING], in[RING]; /* the rings: position in the pass + 1; 0: garbage */
+	uint8_t out[RING], in[RING]; /* bytes of the rings: position in the pass + 1; 0: garbage */
 	struct entry queue[QUEUE];
 };
 
@@ -1110,7 +1109,7 @@ enum fault {
 struct setting {
 	bool writes;
 	bool completes_early;
-	bool both; /* two streams; otherwise the client operates: WRITE: stream 0, READ: stream 1 */
+	bool both; /* two streams; otherwise only the client's: WRITE: stream 0, READ: stream 1 */
 	bool unknown[2]; /* the length of the stream */
 	bool verify_all;
 	bool partial; /* workers also report single bytes, and store later than they copy */
@@ -1132,7 +1131,7 @@ static bool has_stream(int stream)
 	return setting.both || stream == (setting.writes ? 0 : 1);
 }
 
-/* Return the bytes of all passes. */
+/* Return the number of bytes of all passes of the stream. */
 static uint64_t total(int stream)
 {
 	return (uint64_t)setting.length[stream] * setting.passes[stream];
@@ -1182,9 +1181,8 @@ static void print_node(const struct node *node)
 /* ---- Events ---- */
 
 /*
- * Restart the counters, so that worlds that differ only in them are the same: MSG_WINDOWs of a side
- * count from the last one that the peer is known to have received, requests from the last completed
- * one.
+ * Restart the counters of a side, so that worlds that differ only in counters become equal. Count
+ * MSG_WINDOWs from the last confirmed one, and requests from the last completed one.
  */
 static void count_anew(struct world *world, int number)
 {
@@ -1219,8 +1217,8 @@ static void count_anew(struct world *world, int number)
 }
 
 /*
- * Progress in a MSG_WINDOW weighs more than the message; a window that only confirms weighs less
- * than the two that it confirms.
+ * Return the distance of a side, which every event increases: a position that MSG_WINDOW reports
+ * adds more than the queued message subtracts, and so do the two windows that an answer confirms.
  */
 static int distance_of_side(const struct side *side)
 {
@@ -1235,7 +1233,7 @@ static int distance_of_side(const struct side *side)
 	int distance = 10 * (int)(moved + source->advertised_end + sink->done + side->announced +
 				  side->met + side->done + side->filled_late);
 
-	/* a known end weighs more than any length */
+	/* a known end counts as progress */
 	distance += source->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance += sink->stream.length == LENGTH_UNKNOWN ? 0 : 10;
 	distance -= (side->filling > 0) + (side->copying > 0);
@@ -1258,7 +1256,7 @@ static int distance_from_start(const struct world *world)
 	return distance_of_side(&world->sides[0]) + distance_of_side(&world->sides[1]);
 }
 
-/* Record an event that led to this world. */
+/* Add the world that an event of side `number` leads to. */
 static void go_to(struct world *world, int number, struct label label)
 {
 	label.side = (uint8_t)number;
@@ -1270,7 +1268,7 @@ static void go_to(struct world *world, int number, struct label label)
 
 /* ---- The program of a side, correct and with mistakes ---- */
 
-/* Return true if the bytes at `position` in the sink's ring are the ones of the stream. */
+/* Return true if the sink's ring holds the bytes of the stream at `position`. */
 static bool is_right(const struct world *world, int number, uint64_t position, uint64_t size)
 {
 	const uint8_t *in = world->sides[number].in;
@@ -1369,7 +1367,7 @@ static void post_done(struct world *world, int number)
 	strbuf_addf(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
-/* Do everything that a side does after an event. */
+/* Post everything that is due after an event. */
 static void drive(struct world *world, int number)
 {
 	const struct side *side = &world->sides[number];
@@ -1392,7 +1390,7 @@ static void begin_to_fill(struct world *world, int number)
 		return;
 	if (piece.offset + piece.size > setting.source_ring[number])
 		violate(VIOLATION_OUT_OF_BOUNDS);
-	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* pipe: unknown */
+	side->filling = (uint8_t)(piece.size < left ? piece.size : left); /* a pipe ends */
 	memset(&side->out[piece.offset], 0, side->filling);
 }
 
@@ -1416,7 +1414,7 @@ static void begin_to_copy(struct world *world, int number)
 	}
 }
 
-/* Run the program after an event, unless the fault `unless` keeps it asleep. */
+/* Run the program after an event, unless the setting has the fault `unless`, which omits that. */
 static void settle(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
@@ -1488,7 +1486,7 @@ static void executions(const struct world *before, int number)
 }
 
 /*
- * Complete the first request that asked for it and has no completion, and all requests before it.
+ * Complete the first signaled request that has no completion, and all requests before it.
  */
 static void completions(const struct world *before, int number)
 {
@@ -1535,7 +1533,7 @@ static const char *handle(struct world *world, int number, const struct entry *e
 	case ENTRY_MR:
 		world->sides[number].met = 1;
 		refusal = transfer_peer_region(transfer, announced_ring(number), window.produced);
-		transfer->operation.grows = false; /* the worlds have no time */
+		transfer->operation.grows = false; /* the model has no clock to measure with */
 		return refusal;
 	case ENTRY_WINDOW:
 		return transfer_accept(transfer, &window);
@@ -1580,7 +1578,7 @@ static void announcements(const struct world *before, int number)
 	const struct side *side = &before->sides[number];
 	struct world next;
 
-	/* the server posts its MSG_MR second */
+	/* the server posts MSG_MR after it has received the client's */
 	if (side->announced || (number == 1 && !side->met))
 		return;
 	next = *before;
@@ -1607,8 +1605,8 @@ static void clock_ticks(const struct world *before, int number)
 /* ---- Possible events: workers ---- */
 
 /*
- * Report `size` filled bytes, and the end if `end`. The source learns an unknown end after its last
- * byte.
+ * Report `size` filled bytes and, if `end` is true, the end of a pipe, which may come after the
+ * last byte.
  */
 static void fill(const struct world *before, int number, uint8_t size, bool end)
 {
@@ -1684,7 +1682,7 @@ static void keepings(const struct world *before, int number)
 
 /* ---- Exploring ---- */
 
-/* Check that both sides have everything, because no event is possible any more. */
+/* Check that both sides are done and have every byte: no event is possible any more. */
 static void judge_ending(const struct world *world)
 {
 	for (int number = 0; number < 2; number++) {
@@ -1785,7 +1783,7 @@ TEST(one_way_streams_arrive_in_every_order_of_events)
 		int source = 1 + kind / 8 % 4, sink = 1 + kind / 2 % 4, length = kind / 32;
 
 		set_alike(length, kind % 2, source, sink);
-		/* single bytes and late storing multiply the worlds: only where they are few */
+		/* `partial` multiplies the number of worlds: only with short streams and rings */
 		setting.partial = length <= 2 || source + sink <= 3;
 		must_hold();
 	}
@@ -1818,7 +1816,7 @@ TEST(two_way_streams_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Passes that repeat, through own rings of any length, and short streams of verified passes. */
+/* Explore repeated passes through rings of every length, and streams of verified passes. */
 TEST(passes_arrive_in_every_order_of_events)
 {
 	for (int kind = 0; kind < 5 * 16; kind++) {
@@ -1835,7 +1833,7 @@ TEST(passes_arrive_in_every_order_of_events)
 	finish();
 }
 
-/* Selective signaling, other depths, and shares of the ring too small to report at once. */
+/* Vary the depth, the requests per completion, and the share of a ring that is reported at once. */
 TEST(streams_arrive_with_other_depths_and_shares)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
@@ -1861,7 +1859,7 @@ enum {
 
 /* clang-format off */
 
-/* The sessions that show a mistake, and the violation that it leads to first. */
+/* Each mistake: the sessions that show it, and the violation that it causes first. */
 static const struct {
 	const char *text;
 	int sessions;
