@@ -138,7 +138,7 @@ static bool take_window(struct transfer *side, int64_t now, struct window *windo
 }
 
 /* Return true if the peer is done and everything that it sent is stored: the verdict is due. */
-static bool all_is_kept(const struct transfer *side)
+static bool everything_is_stored(const struct transfer *side)
 {
 	return side->sink.done && side->sink.stored == transfer_sink_end(side);
 }
@@ -227,7 +227,7 @@ static void stops(void)
 }
 
 /* Check that transfer_stop() changes nothing. */
-static void goes_on(void)
+static void ignores_stop(void)
 {
 	const struct transfer before = it.side;
 
@@ -241,13 +241,13 @@ static void copies(uint64_t bytes)
 	turn();
 }
 
-static void keeps(uint64_t position)
+static void stores_up_to(uint64_t position)
 {
 	transfer_stored(&it.side, position);
 	turn();
 }
 
-static void judges(void)
+static void sends_verdict(void)
 {
 	transfer_verdict(&it.side);
 	turn();
@@ -316,7 +316,7 @@ static void ignores(uint64_t request)
  * rejected MSG_WINDOW or MSG_DONE changes nothing.
  */
 
-static bool is_judged(const char *error, const char *wrong, const struct transfer *before)
+static bool answer_is_expected(const char *error, const char *wrong, const struct transfer *before)
 {
 	if (!error || !wrong)
 		return error == wrong;
@@ -327,21 +327,21 @@ static void region(const char *wrong, uint64_t bytes, uint64_t produced)
 {
 	const char *error = transfer_peer_region(&it.side, bytes, produced);
 
-	expect(is_judged(error, wrong, &it.side), __func__);
+	expect(answer_is_expected(error, wrong, &it.side), __func__);
 }
 
 static void hears(const char *wrong, struct window window)
 {
 	const struct transfer before = it.side;
 
-	expect(is_judged(transfer_accept(&it.side, &window), wrong, &before), __func__);
+	expect(answer_is_expected(transfer_accept(&it.side, &window), wrong, &before), __func__);
 }
 
 static void peer_done(const char *wrong, uint64_t bytes)
 {
 	const struct transfer before = it.side;
 
-	expect(is_judged(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
+	expect(answer_is_expected(transfer_accept_done(&it.side, bytes), wrong, &before), __func__);
 }
 
 /* Steps: this side's messages: MSG_MR, MSG_WINDOW and its time, MSG_DONE. */
@@ -392,7 +392,7 @@ static void may_copy(uint64_t size)
 	expect(transfer_copy(&it.side, &piece) == (size > 0) && piece.size == size, __func__);
 }
 
-static void is_whole(bool yes)
+static void in_place(bool yes)
 {
 	expect(transfer_verified_in_place(&it.side) == yes, __func__);
 }
@@ -403,7 +403,7 @@ static void sink_ends(uint64_t bytes)
 }
 
 /* Check that the peer's program owes something. */
-static void owed(void)
+static void peer_owes(void)
 {
 	expect(transfer_debtor(&it.side) == DEBTOR_PEER, __func__);
 }
@@ -420,29 +420,29 @@ static void nothing_owed(void)
 
 /* clang-format off */
 
-TEST(windows_are_sent_when_they_are_due)
+TEST(progress_is_reported_by_its_size_or_age)
 {
 	tell("a source that fits into the ring needs no window before MSG_DONE", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	fills_all(); at(100); posts_all(); operated(true); at(249); silent(); done(8 * MIB); at(10000); silent();
 
-	tell("its sink needs none either, unless verifying takes long: then it reports progress",
+	tell("a sink that verifies in place needs no window either, unless it verifies for more than 250 ms",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
-	is_whole(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
+	in_place(true); may_copy(0); at(300); peer_done(NULL, 8 * MIB); may_copy(8 * MIB); at(549); silent(); at(550);
 	says((struct window){ .consumed = 8 * MIB });
 
 	tell("progress is reported when it is 250 ms old", BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	due(NEVER); fills(5000); at(1000); posts(1); due(1250); at(1249); silent(); at(1250);
 	says((struct window){ .produced = 5000 }); due(NEVER);
 
-	tell("stored bytes are reported, too, after all consumed bytes", IN, MIB, 64 * KIB, 0);
+	tell("newly stored bytes are reported, even if no more bytes were consumed", IN, MIB, 64 * KIB, 0);
 	at(100); hears(NULL, (struct window){ .produced = 32 * KIB }); at(200); copies(32 * KIB);
 	says((struct window){ .received = 1, .consumed = 32 * KIB }); due(NEVER);
-	at(1000); keeps(1000); due(1250); at(1250);
+	at(1000); stores_up_to(1000); due(1250); at(1250);
 	says((struct window){ .received = 1, .consumed = 32 * KIB, .stored = 1000 });
 
 	tell("a good verdict reports all consumed and stored bytes, without a window", IN, MIB, 64 * KIB, 0);
-	at(100); hears(NULL, (struct window){ .produced = 8 * KIB }); copies(8 * KIB); due(350); keeps(8 * KIB); due(350);
-	judges(); due(NEVER); at(350); silent();
+	at(100); hears(NULL, (struct window){ .produced = 8 * KIB }); copies(8 * KIB); due(350); stores_up_to(8 * KIB);
+	due(350); sends_verdict(); due(NEVER); at(350); silent();
 	is(it.side.sink.advertised_consumed, 8 * KIB); is(it.side.sink.advertised_stored, 8 * KIB);
 
 	tell("MSG_DONE reports all bytes that were read", IN | READ, 100000, 100000, 0);
@@ -484,7 +484,7 @@ TEST(windows_are_sent_when_they_are_due)
 	tell("a sink reports by age if WRITEs complete after delivery", BOTH, MIB, 8 * MIB, 8 * MIB);
 	hears(NULL, (struct window){ .produced = 16 * KIB }); due(250); silent();
 
-	tell("a timed READ that repeats marks no end after MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
+	tell("a timed READ that repeats needs no window after MSG_MR", BOTH | READ | TIMED, 100000, 100000, 0);
 	fills(100000); announces(100000); at(1000); silent(); due(NEVER);
 
 	tell_of("the first posted request is reported when it is 250 ms old",
@@ -493,7 +493,7 @@ TEST(windows_are_sent_when_they_are_due)
 	posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 	at(200); posts_run(1, 1, 16 * KIB, false); wire_owes(); due(350);
 
-	tell("credits run out, except the last one, which is for an answer, and are returned",
+	tell("all credits are used and returned, except the last one, which is reserved for an answer",
 		BOTH, 8 * MIB, 8 * MIB, 8 * MIB);
 	for (uint64_t window = 1; window <= 31; window++) {
 		fills(1); posts_all(); silent(); at(it.now + 250); says((struct window){ .produced = window });
@@ -515,7 +515,7 @@ TEST(windows_are_sent_when_they_are_due)
 	}
 }
 
-TEST(requests_are_posted_and_complete)
+TEST(requests_are_limited_by_ring_ends_and_depth)
 {
 	tell_of("a request ends where a ring ends", (struct kind){ BOTH, MIB, 61440, 40960, .depth = 1, .share = 1 });
 	fills_all(); posts_run(1, 1, 40960, true); completes(1); at(250); says((struct window){ .produced = 40960 });
@@ -594,7 +594,7 @@ TEST(requests_are_posted_and_complete)
 		is(last > 0, true); /* without a completion the operation would never continue */
 	}
 
-	tell("a stream may be longer than 32 bits count", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
+	tell("a stream may have more than 2^32 bytes", OUT, (uint64_t)3 << 39, 8 * MIB, 8 * MIB);
 	while (!transfer_operated(&it.side)) {
 		struct window advertised;
 
@@ -605,7 +605,7 @@ TEST(requests_are_posted_and_complete)
 	done((uint64_t)3 << 39);
 }
 
-TEST(completions_are_requested_at_intervals)
+TEST(one_completion_is_requested_per_interval)
 {
 	static const struct {
 		unsigned int interval, depth;
@@ -632,7 +632,7 @@ TEST(completions_are_requested_at_intervals)
  * Each row: the expected size of a request and number of requests in flight; then the bytes of the
  * peer's ring, and the device's limit for a request.
  */
-TEST(a_request_is_at_most_a_reported_share_of_the_ring)
+TEST(request_size_is_limited_by_ring_and_device)
 {
 	static const struct {
 		uint64_t bytes, outstanding, ring, device;
@@ -665,7 +665,7 @@ static void ends_with_its_pass(void)
 	is(it.side.operation.posted, 50100000); done(100000);
 }
 
-TEST(passes_end_as_planned)
+TEST(passes_end_at_the_planned_position)
 {
 	tell_of("passes that fit into the ring are filled once and posted many times",
 		(struct kind){ BOTH, 100000, 100000, 100000, .passes = 1000 });
@@ -677,7 +677,7 @@ TEST(passes_end_as_planned)
 
 	tell_of("verified passes are one stream",
 		(struct kind){ BOTH | EVERY_PASS, 100000, 100000, 100000, .passes = 1000 });
-	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); is_whole(false);
+	fills_all(); posts_all(); is(it.side.operation.posted, 100000); sink_ends(100000000); in_place(false);
 
 	tell("a timed WRITE ends with the pass that has begun", BOTH | TIMED, 100000, 100000, 100000);
 	ends_with_its_pass();
@@ -690,14 +690,14 @@ TEST(passes_end_as_planned)
 	fills(30000); posts_all(); fills(30000); posts_all(); fills(30000); posts_all();
 	is(it.side.source.filled, 90000); fills(30000); stops();
 	is(it.side.source.stream.length, 200000); posts_all(); fills_all(); posts_all(); fills_all(); posts_all();
-	fills_all(); posts_all(); operated(true); goes_on();
+	fills_all(); posts_all(); operated(true); ignores_stop();
 
 	tell("only its source ends a timed stream of verified passes",
 		BOTH | TIMED | EVERY_PASS, 100000, 100000, 100000);
-	goes_on();
+	ignores_stop();
 
 	tell_of("a counted number of passes is not cut short", (struct kind){ BOTH, 100000, 100000, 100000, .passes = 3 });
-	goes_on();
+	ignores_stop();
 
 	tell("a timed stream of verified passes ends once, with the pass that has begun",
 		BOTH | TIMED | EVERY_PASS, 1000, 4096, 4096);
@@ -777,13 +777,13 @@ TEST(messages_that_break_a_rule_are_rejected)
 	peer_done("is done beyond the ring", MIB);
 }
 
-TEST(a_deadline_belongs_to_the_debtor)
+TEST(debtor_is_the_side_that_the_transfer_waits_for)
 {
 	/* the ring is full until this side has copied bytes and reports them */
 	tell("a peer that waits for this side owes nothing", IN, MIB, 64 * KIB, 0);
-	at(10); owed(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
+	at(10); peer_owes(); at(20); hears(NULL, (struct window){ .produced = 64 * KIB }); nothing_owed(); at(30);
 	copies(32 * KIB); nothing_owed();
-	at(40); says((struct window){ .received = 1, .consumed = 32 * KIB }); owed();
+	at(40); says((struct window){ .received = 1, .consumed = 32 * KIB }); peer_owes();
 
 	tell("only an advanced position or the end extends a deadline",
 		BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
@@ -797,23 +797,23 @@ TEST(a_deadline_belongs_to_the_debtor)
 
 	/* after MSG_DONE a MSG_WINDOW is no move, and cannot mark the end again */
 	tell("a peer that is done with a timed WRITE owes nothing", IN | TIMED, 100000, 100000, 0);
-	hears(NULL, (struct window){ .produced = 100000 }); owed(); peer_done(NULL, 100000); nothing_owed();
+	hears(NULL, (struct window){ .produced = 100000 }); peer_owes(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
 	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
 
 	tell("a peer owes to read the bytes that were advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
-	fills(40000); announces(40000); at(10); owed(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
+	fills(40000); announces(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
 	nothing_owed(); at(30); fills(1000); nothing_owed();
-	at(300); says((struct window){ .received = 1, .produced = 41000 }); owed();
+	at(300); says((struct window){ .received = 1, .produced = 41000 }); peer_owes();
 
 	/* further completions change nothing until the peer reports consumed bytes */
 	tell("a peer owes to consume the bytes that were advertised as produced", OUT, MIB, 64 * KIB, 64 * KIB);
 	at(10); peer_done(NULL, 0); at(20); fills(10000); posts_run(1, 1, 10000, true); wire_owes(); at(30);
 	completes(1); nothing_owed();
-	at(300); says((struct window){ .produced = 10000 }); owed(); at(310); fills(1000); posts_run(1, 1, 1000, true);
-	at(320); completes(2); owed();
-	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); owed();
+	at(300); says((struct window){ .produced = 10000 }); peer_owes(); at(310); fills(1000); posts_run(1, 1, 1000, true);
+	at(320); completes(2); peer_owes();
+	hears(NULL, (struct window){ 1, 0, 9999, 0, false }); peer_owes();
 	hears(NULL, (struct window){ 1, 0, 10000, 0, false }); nothing_owed();
 
 	tell("a peer that has received a whole WRITE need not report consumed bytes", OUT, MIB, MIB, MIB);
@@ -826,12 +826,12 @@ TEST(a_deadline_belongs_to_the_debtor)
 	for (unsigned int times = 1; times <= 3; times++) {
 		tell_of("a peer that is done has read all passes, and owes nothing",
 			(struct kind){ OUT | READ, 100000, 100000, .passes = times });
-		fills_all(); announces(100000); at(10); owed(); at(20); peer_done(NULL, 0); nothing_owed();
+		fills_all(); announces(100000); at(10); peer_owes(); at(20); peer_done(NULL, 0); nothing_owed();
 		is(it.side.source.consumed, times * 100000);
 	}
 
 	tell("the wire owes the bytes in flight, even if the peer has nothing left to do", IN | READ, 100000, 100000, 0);
-	at(10); region(NULL, 100000, 100000); owed(); at(20); posts_run(1, 1, 64 * KIB, true);
+	at(10); region(NULL, 100000, 100000); peer_owes(); at(20); posts_run(1, 1, 64 * KIB, true);
 	posts_run(1, 1, 100000 - 64 * KIB, true); posts_no_run(1);
 	at(30); peer_done(NULL, 100000); wire_owes(); at(40); completes(2); operated(true); nothing_owed();
 }
@@ -839,7 +839,7 @@ TEST(a_deadline_belongs_to_the_debtor)
 
 /* ---- Sizes ---- */
 
-TEST(an_overflowing_length_is_not_the_unknown_length)
+TEST(overflowing_length_is_not_the_unknown_length)
 {
 	static const struct {
 		uint64_t length, passes, bytes;
@@ -1081,7 +1081,7 @@ static const char *const violation_names[VIOLATIONS] = {
 	[VIOLATION_REFUSED] = "the peer rejects a message",
 	[VIOLATION_TOO_MANY] = "more entries are posted than depth or credits allow",
 	[VIOLATION_AFTER_DONE] = "a request is posted or executed after MSG_DONE",
-	[VIOLATION_LOST] = "the session ends without all bytes",
+	[VIOLATION_LOST] = "the session ends before all bytes are stored",
 	[VIOLATION_MODULE] = "the module rejects a valid event",
 };
 
@@ -1138,7 +1138,7 @@ static uint64_t total(int stream)
 }
 
 /* Return the stream that side `number` operates. */
-static int carried(int number)
+static int stream_operated_by(int number)
 {
 	return setting.writes ? number : !number;
 }
@@ -1184,7 +1184,7 @@ static void print_node(const struct node *node)
  * Restart the counters of a side, so that worlds that differ only in counters become equal. Count
  * MSG_WINDOWs from the last confirmed one, and requests from the last completed one.
  */
-static void count_anew(struct world *world, int number)
+static void restart_counters(struct world *world, int number)
 {
 	struct side *side = &world->sides[number], *peer = &world->sides[!number];
 	struct transfer_operation *operation = &side->transfer.operation;
@@ -1260,8 +1260,8 @@ static int distance_from_start(const struct world *world)
 static void go_to(struct world *world, int number, struct label label)
 {
 	label.side = (uint8_t)number;
-	count_anew(world, 0);
-	count_anew(world, 1);
+	restart_counters(world, 0);
+	restart_counters(world, 1);
 	exploration.goes_on = true;
 	arrive(world, label);
 }
@@ -1280,7 +1280,7 @@ static bool is_right(const struct world *world, int number, uint64_t position, u
 	return true;
 }
 
-static struct entry *strbuf_addf(struct world *world, int number, enum entry_kind kind)
+static struct entry *append_entry(struct world *world, int number, enum entry_kind kind)
 {
 	struct side *side = &world->sides[number];
 
@@ -1292,7 +1292,7 @@ static struct entry *strbuf_addf(struct world *world, int number, enum entry_kin
 	return &side->queue[side->entries++];
 }
 
-static void drop(struct side *side, int place)
+static void unqueue(struct side *side, int place)
 {
 	side->entries--;
 	memmove(&side->queue[place], &side->queue[place + 1],
@@ -1304,8 +1304,8 @@ static void drop(struct side *side, int place)
 static void post_request(struct world *world, int number, const struct transfer_run *request)
 {
 	const struct transfer *transfer = &world->sides[number].transfer;
-	int stream = carried(number);
-	struct entry *entry = strbuf_addf(world, number, ENTRY_REQUEST);
+	int stream = stream_operated_by(number);
+	struct entry *entry = append_entry(world, number, ENTRY_REQUEST);
 
 	entry->fate = request->signaled ? FATE_SIGNALED : 0;
 	entry->number = (uint8_t)transfer->operation.requests_posted;
@@ -1340,10 +1340,10 @@ static void post_window(struct world *world, int number, int64_t now)
 	struct window window;
 	struct entry *entry;
 
-	if (!side->announced || (side->done && all_is_kept(transfer)) ||
+	if (!side->announced || (side->done && everything_is_stored(transfer)) ||
 	    !take_window(transfer, now, &window))
 		return;
-	entry = strbuf_addf(world, number, ENTRY_WINDOW);
+	entry = append_entry(world, number, ENTRY_WINDOW);
 	entry->produced = (uint8_t)window.produced;
 	entry->consumed = (uint8_t)window.consumed;
 	entry->stored = (uint8_t)window.stored;
@@ -1364,7 +1364,7 @@ static void post_done(struct world *world, int number)
 	if (!side->met || side->done || !side->announced || !due)
 		return;
 	side->done = 1;
-	strbuf_addf(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
+	append_entry(world, number, ENTRY_DONE)->produced = (uint8_t)transfer_done(transfer);
 }
 
 /* Post everything that is due after an event. */
@@ -1415,7 +1415,7 @@ static void begin_to_copy(struct world *world, int number)
 }
 
 /* Run the program after an event, unless the setting has the fault `unless`, which omits that. */
-static void settle(struct world *world, int number, enum fault unless, struct label label)
+static void run_program(struct world *world, int number, enum fault unless, struct label label)
 {
 	if (unless == FAULT_NONE || setting.fault != unless) {
 		drive(world, number);
@@ -1448,9 +1448,9 @@ static bool can_execute(const struct side *side, int place)
 	return true;
 }
 
-static void carry(struct world *world, int number, const struct entry *entry)
+static void move_bytes(struct world *world, int number, const struct entry *entry)
 {
-	int stream = carried(number);
+	int stream = stream_operated_by(number);
 	const uint8_t *from = &world->sides[stream].out[entry->source];
 	uint8_t *to = &world->sides[!stream].in[entry->sink];
 
@@ -1478,9 +1478,9 @@ static void executions(const struct world *before, int number)
 	next = *before;
 	entry = &next.sides[number].queue[place];
 	entry->fate |= FATE_EXECUTED;
-	carry(&next, number, entry);
+	move_bytes(&next, number, entry);
 	if (entry->fate & FATE_COMPLETED)
-		drop(&next.sides[number], place);
+		unqueue(&next.sides[number], place);
 	go_to(&next, number,
 	      (struct label){ "'s adapter executes up to", side->queue[place].end, 0 });
 }
@@ -1513,10 +1513,10 @@ static void completions(const struct world *before, int number)
 		side->queue[i].fate |= FATE_COMPLETED;
 		side->queue[i].number = 0;
 		if (side->queue[i].fate & FATE_EXECUTED)
-			drop(side, i);
+			unqueue(side, i);
 	}
-	settle(&next, number, FAULT_NO_WAKE_COMPLETED,
-	       (struct label){ " gets a completion up to", queue[place].end, 0 });
+	run_program(&next, number, FAULT_NO_WAKE_COMPLETED,
+		    (struct label){ " gets a completion up to", queue[place].end, 0 });
 }
 
 /* ---- Possible events: messages ---- */
@@ -1563,14 +1563,14 @@ static void receptions(const struct world *before, int number)
 		return;
 	entry = peer->queue[place];
 	next = *before;
-	drop(&next.sides[!number], place);
+	unqueue(&next.sides[!number], place);
 	refusal = handle(&next, number, &entry);
 	if (refusal) {
 		violate(VIOLATION_REFUSED);
 		print_message("rejected, because it %s\n", refusal);
 	}
-	settle(&next, number, entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE,
-	       (struct label){ handled[entry.kind], entry.produced, 0 });
+	run_program(&next, number, entry.kind == ENTRY_WINDOW ? FAULT_NO_WAKE_WINDOW : FAULT_NONE,
+		    (struct label){ handled[entry.kind], entry.produced, 0 });
 }
 
 static void announcements(const struct world *before, int number)
@@ -1583,9 +1583,9 @@ static void announcements(const struct world *before, int number)
 		return;
 	next = *before;
 	next.sides[number].announced = 1;
-	strbuf_addf(&next, number, ENTRY_MR)->produced =
+	append_entry(&next, number, ENTRY_MR)->produced =
 		(uint8_t)transfer_announce(&next.sides[number].transfer);
-	settle(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
+	run_program(&next, number, FAULT_NONE, (struct label){ " posts MSG_MR", 0, 0 });
 }
 
 static void clock_ticks(const struct world *before, int number)
@@ -1598,8 +1598,8 @@ static void clock_ticks(const struct world *before, int number)
 	next = *before;
 	post_window(&next, number, TRANSFER_MILLISECONDS);
 	if (next.sides[number].entries > before->sides[number].entries)
-		settle(&next, number, FAULT_NONE,
-		       (struct label){ " posts MSG_WINDOW for its age", 0, 0 });
+		run_program(&next, number, FAULT_NONE,
+			    (struct label){ " posts MSG_WINDOW for its age", 0, 0 });
 }
 
 /* ---- Possible events: workers ---- */
@@ -1622,8 +1622,8 @@ static void fill(const struct world *before, int number, uint8_t size, bool end)
 	transfer_filled(transfer, size);
 	if (end)
 		transfer_end_source(transfer);
-	settle(&next, number, FAULT_NO_WAKE_FILLED,
-	       (struct label){ end ? "'s source ends after" : "'s source fills", size, 0 });
+	run_program(&next, number, FAULT_NO_WAKE_FILLED,
+		    (struct label){ end ? "'s source ends after" : "'s source fills", size, 0 });
 }
 
 static void fillings(const struct world *before, int number)
@@ -1654,7 +1654,8 @@ static void copy(const struct world *before, int number, uint8_t size)
 	transfer_copied(transfer, size - ahead);
 	if (!setting.partial)
 		transfer_stored(transfer, transfer->sink.copied);
-	settle(&next, number, FAULT_NO_WAKE_COPIED, (struct label){ "'s sink copies", size, 0 });
+	run_program(&next, number, FAULT_NO_WAKE_COPIED,
+		    (struct label){ "'s sink copies", size, 0 });
 }
 
 static void copyings(const struct world *before, int number)
@@ -1667,7 +1668,7 @@ static void copyings(const struct world *before, int number)
 		copy(before, number, 1);
 }
 
-static void keepings(const struct world *before, int number)
+static void storings(const struct world *before, int number)
 {
 	uint64_t copied = before->sides[number].transfer.sink.copied;
 	struct world next;
@@ -1676,8 +1677,8 @@ static void keepings(const struct world *before, int number)
 		return;
 	next = *before;
 	transfer_stored(&next.sides[number].transfer, copied);
-	settle(&next, number, FAULT_NONE,
-	       (struct label){ "'s sink has stored up to", (uint8_t)copied, 0 });
+	run_program(&next, number, FAULT_NONE,
+		    (struct label){ "'s sink has stored up to", (uint8_t)copied, 0 });
 }
 
 /* ---- Exploring ---- */
@@ -1689,7 +1690,8 @@ static void judge_ending(const struct world *world)
 		const struct transfer_sink *sink = &world->sides[number].transfer.sink;
 		uint64_t expected = sink->stream.repeats ? setting.length[!number] : total(!number);
 
-		if (!world->sides[number].done || !all_is_kept(&world->sides[number].transfer))
+		if (!world->sides[number].done ||
+		    !everything_is_stored(&world->sides[number].transfer))
 			violate_here(VIOLATION_STUCK);
 		else if (has_stream(!number) && sink->stored != expected)
 			violate_here(VIOLATION_LOST);
@@ -1700,7 +1702,7 @@ static void make_successors(const struct world *world)
 {
 	static void (*const happenings[])(const struct world *before, int number) = {
 		announcements, executions, completions, receptions,
-		fillings,      copyings,   keepings,    clock_ticks,
+		fillings,      copyings,   storings,    clock_ticks,
 	};
 
 	for (size_t i = 0; i < 2 * ENTRIES(happenings); i++)
@@ -1834,7 +1836,7 @@ TEST(passes_arrive_in_every_order_of_events)
 }
 
 /* Vary the depth, the requests per completion, and the share of a ring that is reported at once. */
-TEST(streams_arrive_with_other_depths_and_shares)
+TEST(streams_arrive_with_other_depths_and_report_thresholds)
 {
 	static const uint8_t depths[] = { 1, 3, 8 };
 
@@ -1873,10 +1875,10 @@ static const struct {
 	[FAULT_END_LOST] = { "the end of the stream is not marked", READS | WRITES | UNKNOWN, VIOLATION_REFUSED },
 	[FAULT_NO_WAKE_COMPLETED] = { "nothing is posted after a completion", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_WAKE_WINDOW] = { "nothing is posted after a MSG_WINDOW", READS | WRITES, VIOLATION_STUCK },
-	[FAULT_NO_WAKE_FILLED] = { "nothing is posted after the source's worker", READS | WRITES, VIOLATION_STUCK },
-	[FAULT_NO_WAKE_COPIED] = { "nothing is posted after the sink's worker", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_WAKE_FILLED] = { "nothing is posted after the source's worker reports", READS | WRITES, VIOLATION_STUCK },
+	[FAULT_NO_WAKE_COPIED] = { "nothing is posted after the sink's worker reports", READS | WRITES, VIOLATION_STUCK },
 	[FAULT_NO_COMPLETIONS] = { "no request asks for a completion", READS | WRITES, VIOLATION_STUCK },
-	[FAULT_REFILL_EARLY] = { "completions that come early are taken for delivery", WRITES, VIOLATION_OVERWRITTEN },
+	[FAULT_REFILL_EARLY] = { "completions that come early are mistaken for delivery", WRITES, VIOLATION_OVERWRITTEN },
 	[FAULT_DONE_EARLY] = { "MSG_DONE is posted before the operation has ended", READS, VIOLATION_AFTER_DONE },
 	[FAULT_NO_RESERVE] = { "the last credit is not reserved for an answer", READS | WRITES | BOTH_WAYS, VIOLATION_STUCK },
 };
@@ -1900,7 +1902,7 @@ static void find_break(enum fault fault, bool writes)
 	assert_int_equal(exploration.violation, breaks[fault].violation);
 }
 
-TEST(every_mistake_is_found)
+TEST(exploration_finds_every_deliberate_mistake)
 {
 	for (enum fault fault = FAULT_NONE + 1; fault < FAULTS; fault++) {
 		assert_true(breaks[fault].sessions & (READS | WRITES));
