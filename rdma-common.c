@@ -2,18 +2,18 @@
 /*
  * The thread of a connection, in the order of a session: posting; events and the state machine
  * (rdma-common/protocol.c); the deadline; messages and completions; notifications; both payloads;
- * clocks; the loop. The rest is in rdma-common/; connection.c has the main thread's part.
+ * clocks; the loop. connection.c has the main thread's part.
  *
  * The libraries have three error conventions. librdmacm and ibv_get_cq_event(3) return -1 and set
- * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy return
- * an errno value, or in some drivers another number: see verb_error(). ibv_poll_cq(3) returns a
- * negative number and no reason.
+ * errno. ibv_post_send(3), ibv_modify_qp(3), ibv_req_notify_cq(3) and the verbs that destroy
+ * objects return an errno value, or in some drivers another number: see verb_error().
+ * ibv_poll_cq(3) returns a negative number and no reason.
  *
- * Memory that the adapter writes is read only after a completion. ibv_poll_cq(3) orders the two, on
- * a weakly ordered processor as well: each provider has a barrier after it has read the entry of
- * the completion queue (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). A message is
- * read after its receive; the bytes of a READ after the READ; the bytes of the peer's WRITE after
- * the receive of a message that the peer posted later.
+ * The thread reads memory that the adapter writes only after a completion. ibv_poll_cq(3) orders
+ * the two, on a weakly ordered processor as well: each provider has a barrier after it has read the
+ * entry of the completion queue (rdma-core, util/udma_barrier.h, udma_from_device_barrier()). A
+ * message is read after its receive completes; the bytes of a READ, after the READ completes; the
+ * bytes of the peer's WRITE, after the receive of a message that the peer posted later.
  */
 #include "rdma-common.h"
 
@@ -27,32 +27,32 @@
 #include <sys/eventfd.h>
 
 /*
- * Time after which an idle peer's adapter is probed. It doubles with each probe, up to this part of
- * --timeout.
+ * Time after which the adapter of an idle peer is probed. It doubles with each probe, up to
+ * --timeout divided by PROBES_PER_TIMEOUT.
  */
 #define PROBE_MILLISECONDS 250
 #define PROBES_PER_TIMEOUT 4
 /* Time that a failed or overdue connection may take to close. */
 #define CLOSING_MILLISECONDS 1000
 /*
- * A side that is blocked on its own disk or pipe gives up earlier than its peer, by this part of
- * --timeout and by the delay of a MSG_WINDOW: otherwise the peer, which cannot know the reason,
- * might time out first.
+ * A side that is blocked on its own disk or pipe gives up before its peer does: earlier by
+ * --timeout divided by OWN_DELAYS_PER_TIMEOUT, and by the delay of a MSG_WINDOW. Otherwise the
+ * peer, which cannot know the reason, might time out first.
  */
 #define OWN_DELAYS_PER_TIMEOUT 8
 /* Interval between two reports of progress. */
 #define PROGRESS_MILLISECONDS 250
 /*
- * Limits of one turn, so that nothing waits for long: completions that are polled at a time, and in
- * all. Of each ring at most one piece of HELPER_BUFFER is filled or emptied.
+ * Limits of one turn, so that no task waits for long: completions per poll, and completions in all.
+ * A turn also fills or empties at most one piece (HELPER_BUFFER bytes) of each ring.
  */
 #define POLL_SIZE            16
 #define COMPLETIONS_PER_TURN 64
-/* With --busy-poll: turns between two looks at the descriptors. */
+/* With --busy-poll: number of turns between two checks of the descriptors. */
 #define TURNS_PER_LOOK 1000
 
 /*
- * The messages of a session, and what each one waits for:
+ * The messages of a session, and the conditions for some of them:
  *
  *     client                                            server
  *     connect request, with a hello        ------->     hello_refusal(), or
@@ -63,16 +63,16 @@
  *     MSG_DONE: digest                     ------->     after a WRITE, or a completed READ
  *                                          <-------     MSG_DONE: digest
  *     meanwhile each side reports the progress of both streams by MSG_WINDOW (transfer.h); after
- *     its MSG_VERDICT it only confirms the peer's, until the peer's MSG_VERDICT arrives
- *     each side verifies its payload, once its own MSG_DONE is sent and the peer's is here
+ *     its MSG_VERDICT it only confirms the peer's MSG_WINDOWs, until the peer's MSG_VERDICT arrives
+ *     each side verifies the incoming payload, once it has sent MSG_DONE and received the peer's
  *     MSG_VERDICT                          <------>     MSG_VERDICT
- *     (a side that gives up sends a bad one at any time after its MSG_MR)
- *     disconnects, once it has both        ------->     waits for that
+ *     (a side that gives up sends a bad MSG_VERDICT at any time after its MSG_MR)
+ *     disconnects after both MSG_VERDICTs  ------->     waits for the disconnection
  *
  * The thread of a connection runs one loop (run_session()):
  *
  *     wait      for a completion, a notification, a helper, or the next clock
- *     take      completions and notifications: events of the state machine or the transfer
+ *     take      completions and notifications: feed them to the state machine and the transfer
  *     fill      a piece of the outgoing ring
  *     empty     a piece of the incoming ring: copy it, verify the copy, let a helper store it
  *     clocks    the deadline, the end of a timed operation, a probe
@@ -85,12 +85,12 @@
 
 /* ---- Work requests ---- */
 
-/* The kind of a work request, in the upper bits of its wr_id. The lower bits are the detail: */
+/* The kind of a work request, in the upper bits of its wr_id. The lower bits are its detail. */
 enum wr_kind {
-	WR_RECEIVE,   /* the slot */
-	WR_MESSAGE,   /* the type */
-	WR_OPERATION, /* the request's number, from transfer_next() */
-	WR_PROBE,     /* nothing */
+	WR_RECEIVE,   /* detail: the receive slot */
+	WR_MESSAGE,   /* detail: the message type */
+	WR_OPERATION, /* detail: the number of the request (transfer_next()) */
+	WR_PROBE,     /* detail: 0 */
 };
 
 #define WR_KIND_SHIFT 56
@@ -110,7 +110,7 @@ static uint64_t wr_detail(uint64_t wr_id)
 	return wr_id & (((uint64_t)1 << WR_KIND_SHIFT) - 1);
 }
 
-/* Return a name for messages. The string is static. */
+/* Return the name of a work request for messages. The string is static. */
 static const char *wr_name(uint64_t wr_id, enum operation operation)
 {
 	switch (wr_kind(wr_id)) {
@@ -136,7 +136,10 @@ static bool connection_has_broken(const struct ibv_wc *completion, bool iwarp)
 		wr_kind(completion->wr_id) != WR_RECEIVE);
 }
 
-/* Return which side another failed completion blames (ibv_poll_cq(3)). */
+/*
+ * Return the status for a failed completion that connection_has_broken() does not explain
+ * (ibv_poll_cq(3)).
+ */
 static enum status completion_status(const struct ibv_wc *completion)
 {
 	switch (completion->status) {
@@ -148,8 +151,8 @@ static enum status completion_status(const struct ibv_wc *completion)
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_REM_ABORT_ERR:
 		return STATUS_PEER_LOST;
-	case IBV_WC_LOC_LEN_ERR:   /* a message larger than any of this protocol... */
-	case IBV_WC_LOC_QP_OP_ERR: /* ...as Soft-RoCE reports it */
+	case IBV_WC_LOC_LEN_ERR:   /* a message that is too long */
+	case IBV_WC_LOC_QP_OP_ERR: /* Soft-RoCE: a message that is too long */
 		return wr_kind(completion->wr_id) == WR_RECEIVE ? STATUS_CONTENTS_WRONG
 								: STATUS_LOCAL_FAILURE;
 	default:
@@ -180,13 +183,13 @@ static void count_wire_progress(struct connection *connection);
 /* ---- Posting ---- */
 
 /*
- * A post that fails names in bad_wr the first request of its list that was not posted
- * (ibv_post_send(3)). If bad_wr is NULL, the provider did not say what it posted: count the whole
- * list as outstanding. libsiw does that when its doorbell fails, with all requests in the queue.
- * CLOSING's second deadline ends the wait for a request that never completes.
+ * If a post fails, bad_wr is the first request of its list that was not posted (ibv_post_send(3)).
+ * If bad_wr is NULL, the provider did not say what it posted: count the whole list as outstanding.
+ * libsiw does that when its doorbell fails, with all requests in the queue. The second deadline of
+ * PHASE_CLOSING ends the wait for a request that never completes.
  */
 
-/* Read the time of this turn. A turn in which nothing has arrived does not read it. */
+/* Set the time of this turn. A poll that finds nothing does not call this function. */
 static inline void read_clock(struct connection *connection)
 {
 	connection->now_nanoseconds = now_nanoseconds();
@@ -240,8 +243,8 @@ static unsigned int inline_flag(const struct connection *connection, uint64_t si
 }
 
 /*
- * Post a message. Each type has a slot of its own, and one message in flight, so that none is
- * overwritten.
+ * Post a message. Return 0 or an errno value. Each type has its own slot and one message in flight,
+ * so the message in a slot is not overwritten before it is sent.
  */
 static int post_message(struct connection *connection, const struct message *message)
 {
@@ -260,7 +263,7 @@ static int post_message(struct connection *connection, const struct message *mes
 	return post_send(connection, &request);
 }
 
-/* Send address, length and rkey of the region that the peer may write to or read from. */
+/* Send MSG_MR: address, length and rkey of the region that the peer may write to or read from. */
 static int send_mr(struct connection *connection)
 {
 	const struct region *exposed = connection->options->operation == OPERATION_WRITE
@@ -272,15 +275,15 @@ static int send_mr(struct connection *connection)
 		.value = (uintptr_t)exposed->memory,
 		.length = exposed->size,
 		.produced = connection->protocol.verifying ? produced : 0,
-		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* 0: --one-way */
+		.rkey = exposed->mr ? exposed->mr->rkey : 0, /* --one-way: no region */
 	};
 
 	return post_message(connection, &message);
 }
 
 /*
- * Prepare the constant fields of all work requests of the operation, which then cost nothing in the
- * loop. This allocates: a client that stays silent costs no memory.
+ * Allocate the list of work requests, and set the fields that stay constant during the operation.
+ * On failure end the session. A client that never sends MSG_MR does not cause this allocation.
  */
 static void prepare_batch(struct connection *connection)
 {
@@ -335,8 +338,8 @@ static void make_requests(const struct connection *connection, struct ibv_send_w
 }
 
 /*
- * List the work requests that may be posted now, at most BATCH. Return their number; `more`: others
- * may be posted after them.
+ * Fill the list with the work requests that may be posted now. Return their number, at most BATCH.
+ * Set `more` if others may be posted after them.
  */
 static unsigned int make_batch(struct connection *connection, bool *more)
 {
@@ -380,15 +383,13 @@ static int post_batch(struct connection *connection, unsigned int count, uint64_
 	return 0;
 }
 
-/*
- * Look at every clock in the next turn, because a clock was set that may be due before all others.
- */
+/* Check every clock in the next turn: a clock was set that may be due before all others. */
 static void look_at_clocks(struct connection *connection)
 {
 	connection->due = INT64_MIN;
 }
 
-/* Return the time `seconds` after `now`; INT64_MAX if passes are counted instead. */
+/* Return the time `seconds` after `now`; INT64_MAX if the operation ends after `passes` instead. */
 static int64_t end_of_passes(uint64_t passes, uint32_t seconds, int64_t now)
 {
 	return passes == 0 ? now + (int64_t)seconds * 1000 : INT64_MAX;
@@ -400,7 +401,7 @@ static int64_t interval_length(const struct connection *connection)
 	return (int64_t)connection->options->interval_seconds * 1000;
 }
 
-/* Start the first interval of --interval, which begins with the operation. */
+/* Start the first --interval, at the start of the operation. */
 static void start_intervals(struct connection *connection)
 {
 	if (interval_length(connection) == 0)
@@ -413,8 +414,8 @@ static void start_intervals(struct connection *connection)
 
 /*
  * Start the clocks of this side's operation just before its first work requests are posted. Until
- * then a READ may have waited for the peer's source, and a WRITE for this side's: that time is no
- * part of the operation. The side that performs a timed operation decides when it ends.
+ * then a READ may have waited for the peer's source, and a WRITE for this side's source: that time
+ * is not part of the operation. The side that performs a timed operation decides when it ends.
  */
 static void start_clocks(struct connection *connection)
 {
@@ -431,7 +432,7 @@ static void start_clocks(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Start the clock of a timed READ by the peer, whose stream this side's source ends. */
+/* Start the clock of a timed READ by the peer: this side ends the stream that the peer reads. */
 static void start_source_clock(struct connection *connection)
 {
 	const struct hello *peer = &connection->agreement.peer;
@@ -442,19 +443,21 @@ static void start_source_clock(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Note the time at which work requests from this position on are posted. */
+/* Record the time of posting of the work requests from `position` on. */
 static void note_posting(struct connection *connection, uint64_t position)
 {
 	struct figures *figures = &connection->figures;
 
 	if (position == 0)
 		start_clocks(connection);
-	/* a pass begins where the last one was measured: latencies are measured at depth 1 alone */
+	/*
+	 * latencies are measured only at depth 1: a pass begins where the last measured one ended
+	 */
 	if (figures->latency && position == figures->bytes)
 		figures->pass_posted = connection->now_nanoseconds;
 }
 
-/* Post all of the operation that may be posted now. Return 0 or an errno value. */
+/* Post all work requests of the operation that may be posted now. Return 0 or an errno value. */
 static int continue_operation(struct connection *connection)
 {
 	const uint64_t *posted = &connection->transfer.operation.posted;
@@ -495,7 +498,7 @@ static int send_window(struct connection *connection)
 	return post_message(connection, &message);
 }
 
-/* Send MSG_DONE, with the digest of the outgoing payload and its length if the peer wants them. */
+/* Send MSG_DONE; if the peer has a hello, with the digest and length of the outgoing payload. */
 static int send_done(struct connection *connection)
 {
 	struct message done = { .type = MSG_DONE };
@@ -548,7 +551,8 @@ struct counters connection_growth(const struct connection *connection)
 }
 
 /*
- * End counting. Return 1 + the errors that the port has counted; 0: not requested, or not counted.
+ * End counting. Return 1 + the number of errors that the port counted; 0: no counting was
+ * requested, or the port has no counters.
  */
 static uint64_t count_errors(struct connection *connection)
 {
@@ -560,8 +564,8 @@ static uint64_t count_errors(struct connection *connection)
 }
 
 /*
- * Send this side's verdict on the incoming payload; STATUS_LOCAL_FAILURE: it cannot go on, or store
- * it.
+ * Send this side's verdict on the incoming payload. STATUS_LOCAL_FAILURE stands for all failures
+ * but wrong contents.
  */
 static int send_verdict(struct connection *connection)
 {
@@ -602,7 +606,7 @@ static void end_interval(struct connection *connection)
 	connection->interval_bytes = completed;
 }
 
-/* End the last interval, however short, with the operation. */
+/* End the last interval, however short, because the operation has ended. */
 static void end_intervals(struct connection *connection)
 {
 	if (connection->interval_time != INT64_MAX)
@@ -610,7 +614,7 @@ static void end_intervals(struct connection *connection)
 	connection->interval_time = INT64_MAX;
 }
 
-/* Report, once, that all of the operation has completed. */
+/* End the last interval, and report that the whole operation has completed. */
 static void end_operation(struct connection *connection)
 {
 	end_intervals(connection);
@@ -618,7 +622,7 @@ static void end_operation(struct connection *connection)
 		print_status(&connection->log, "send completed successfully.");
 }
 
-/* Begin to post the operation: the peer's region is known. */
+/* Begin the operation. The peer's region is known now. */
 static void begin_operation(struct connection *connection)
 {
 	read_clock(connection);
@@ -636,13 +640,15 @@ static void begin_operation(struct connection *connection)
 
 /* ---- Events drive the session ---- */
 
-/* Return the number of work requests of the send queue that have not completed. */
 uint64_t outstanding_sends(const struct connection *connection)
 {
 	return transfer_outstanding(&connection->transfer) + connection->outstanding_messages;
 }
 
-/* Follow up a step, besides its actions: traces, clocks. */
+/*
+ * Trace a step of the state machine, report the end of the operation, and restart the wait.
+ * advance() executes the actions.
+ */
 static void follow_step(struct connection *connection, const struct protocol *before,
 			enum event_type type, unsigned int actions)
 {
@@ -656,18 +662,15 @@ static void follow_step(struct connection *connection, const struct protocol *be
 	if (type == EVENT_DONE_DUE && operation_completed(connection))
 		end_operation(connection);
 	/*
-	 * closing has a deadline of its own, and another one after the peer's disconnection or by
-	 * force
+	 * Each step before closing restarts the wait. Afterwards only the peer's disconnection and
+	 * the first deadline of closing do.
 	 */
 	if (before->phase < PHASE_CLOSING || before->overdue != now->overdue ||
 	    before->disconnected != now->disconnected)
 		begin_wait(connection, now_milliseconds());
 }
 
-/*
- * Feed an event to the state machine; the next turn of the thread executes the actions. The
- * connection's thread; while that does not run, the main thread.
- */
+/* Feed an event to the state machine. advance() executes the actions later. Either thread. */
 static void connection_handle(struct connection *connection, enum event_type type,
 			      enum status status)
 {
@@ -722,7 +725,10 @@ enum status connection_fail(struct connection *connection, enum status status, c
 	return status;
 }
 
-/* Note a refused post, and feed its event. report_refused_post() reports it if it counts. */
+/*
+ * Record a refused post, and feed its event. report_refused_post() makes it the cause if nothing
+ * else explains the end.
+ */
 static void note_refused_post(struct connection *connection, enum event_type event,
 			      const char *verb, int error)
 {
@@ -752,7 +758,7 @@ static void give_up(struct connection *connection, const struct failure *failure
 
 /*
  * The rule: a session fails after a wait of --timeout. The wait restarts
- * - with each step of the state machine until closing, and with a MSG_WINDOW that moves something;
+ * - with each step of the state machine until closing, and with a MSG_WINDOW that reports progress;
  * - with a completion, unless the peer's program owes something: its adapter completes requests
  *   even if the program is stopped;
  * - with a piece that this side fills, copies or stores, unless the peer or the wire owes
@@ -763,7 +769,7 @@ static void give_up(struct connection *connection, const struct failure *failure
  * state. expire() in protocol.c decides what each deadline leads to.
  */
 
-/* Begin the wait at `now`, in milliseconds. */
+/* Begin the wait at `now` (milliseconds): set the deadline and the time of the next probe. */
 static void begin_wait(struct connection *connection, int64_t now)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -780,7 +786,8 @@ static void begin_wait(struct connection *connection, int64_t now)
 }
 
 /*
- * Begin the wait at `time`, when `mover` moved something, unless a debtor above it owes something.
+ * Restart the wait at `time`, when `mover` made progress, unless a debtor of a higher value owes
+ * something.
  */
 static void count_progress(struct connection *connection, enum debtor mover, int64_t time)
 {
@@ -789,9 +796,9 @@ static void count_progress(struct connection *connection, enum debtor mover, int
 }
 
 /*
- * Count the latest completion, whose time a turn only notes. Call this before a MSG_WINDOW is sent,
- * because the peer may owe more after it, and before a deadline is checked. Every other message
- * begins the wait itself.
+ * Count the latest completion as progress; its handler only recorded the time. Call this before a
+ * deadline is checked, and before a MSG_WINDOW is sent, because the peer may owe more afterwards.
+ * Every other message restarts the wait itself.
  */
 static void count_wire_progress(struct connection *connection)
 {
@@ -801,7 +808,8 @@ static void count_wire_progress(struct connection *connection)
 }
 
 /*
- * Return the deadline of a wait for this side's own disk or pipe; without a helper it is the same.
+ * Return the deadline of a wait for this side's own disk or pipe; without a helper, the usual
+ * deadline.
  */
 static int64_t own_deadline(const struct connection *connection)
 {
@@ -812,8 +820,8 @@ static int64_t own_deadline(const struct connection *connection)
 }
 
 /*
- * Return a text about this side's own disk or pipe if the session waits for it; NULL: it waits for
- * the peer.
+ * If the session waits for this side's own disk or pipe, return a text that says so. Return NULL if
+ * it waits for the peer.
  */
 static const char *own_delay(const struct connection *connection)
 {
@@ -873,7 +881,10 @@ static void check_deadline(struct connection *connection)
 
 /* ---- The next clock ---- */
 
-/* Return the time of the next clock; `own` is own_deadline(), or later. */
+/*
+ * Return the time at which the next clock is due. `own` is own_deadline(), or INT64_MAX to ignore
+ * it.
+ */
 static int64_t next_clock(const struct connection *connection, int64_t own)
 {
 	int64_t due = earlier(connection->deadline, own);
@@ -894,7 +905,10 @@ static int64_t session_due(const struct connection *connection)
 	if (due <= connection->now) {
 		int64_t own = own_deadline(connection);
 
-		/* a deadline that has passed without effect: the peer is late, not the disk */
+		/*
+		 * ignore own_deadline() once it has passed: this side waits for the peer, not for a
+		 * disk
+		 */
 		due = next_clock(connection, own > connection->now ? own : INT64_MAX);
 	}
 	return connection->window_time < due && window_is_allowed(connection)
@@ -904,7 +918,7 @@ static int64_t session_due(const struct connection *connection)
 
 /* ---- What arrives ---- */
 
-/* Handle the peer's MSG_WINDOW. Only a window that moves something extends the deadline. */
+/* Handle the peer's MSG_WINDOW. It extends the deadline only if it reports progress. */
 static void handle_window(struct connection *connection, unsigned int slot,
 			  const struct window *window)
 {
@@ -921,12 +935,12 @@ static void handle_window(struct connection *connection, unsigned int slot,
 		connection_fail(connection, STATUS_CONTENTS_WRONG, "the peer's window %s", wrong);
 		return;
 	}
-	if (protocol->phase >= PHASE_CLOSING) /* the disconnection has overtaken it */
+	if (protocol->phase >= PHASE_CLOSING) /* the disconnection has overtaken this MSG_WINDOW */
 		return;
 	if (connection->transfer.moves != moves)
 		begin_wait(connection, connection->now);
 	error = post_receive(connection, slot);
-	if (error && !connection->outstanding_receives) /* else the other receives are enough */
+	if (error && !connection->outstanding_receives) /* else enough receives are left */
 		note_refused_post(connection, EVENT_RECEIVE_REFUSED, "ibv_post_recv", error);
 }
 
@@ -935,7 +949,7 @@ static void handle_mr(struct connection *connection, const struct message *messa
 {
 	const struct protocol *protocol = &connection->protocol;
 	uint64_t length = connection->transfer.plan.incoming.length;
-	/* a program without a hello has the whole region filled, and does not say so */
+	/* a peer without a hello has filled its whole region, but its MSG_MR does not say so */
 	uint64_t needed = protocol->verifying ? 1 : DEFAULT_PAYLOAD;
 	uint64_t produced = protocol->verifying ? message->produced : length;
 	const char *wrong = NULL;
@@ -957,7 +971,10 @@ static void handle_mr(struct connection *connection, const struct message *messa
 		connection_handle(connection, EVENT_MR_RECEIVED, STATUS_SUCCESS);
 }
 
-/* Handle the peer's MSG_DONE: its operation is complete, and it states the bytes that it sent. */
+/*
+ * Handle the peer's MSG_DONE: the peer's operation is complete. The message states the number of
+ * bytes sent.
+ */
 static void handle_done(struct connection *connection, const struct message *message)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -965,7 +982,7 @@ static void handle_done(struct connection *connection, const struct message *mes
 	uint64_t bytes = message->length;
 	const char *wrong = NULL;
 
-	if (!protocol->verifying) /* a program without a hello does not state it */
+	if (!protocol->verifying) /* a peer without a hello does not state that number */
 		bytes = incoming->present ? incoming->length : 0;
 	/* after giving up, this side no longer tracks the peer's positions */
 	if (protocol->remote == REMOTE_MR && !protocol->gave_up) {
@@ -979,7 +996,10 @@ static void handle_done(struct connection *connection, const struct message *mes
 	connection_handle(connection, EVENT_DONE_RECEIVED, STATUS_SUCCESS);
 }
 
-/* Handle the peer's verdict on the outgoing payload, or its early one if it gave up. */
+/*
+ * Handle the peer's verdict on the outgoing payload, or the early bad verdict of a peer that gave
+ * up.
+ */
 static void handle_verdict(struct connection *connection, uint64_t value)
 {
 	bool early = value != STATUS_SUCCESS && (!connection->protocol.done_posted ||
@@ -1011,7 +1031,7 @@ static void handle_verdict(struct connection *connection, uint64_t value)
 	connection_handle(connection, early ? EVENT_PEER_GAVE_UP : EVENT_VERDICT_RECEIVED,
 			  failure.status);
 	if (value != STATUS_SUCCESS && counts &&
-	    connection->protocol.remote != before) /* else it was out of turn */
+	    connection->protocol.remote != before) /* otherwise the verdict was out of turn */
 		record_cause(connection, rank, "%s", failure.cause);
 }
 
@@ -1046,7 +1066,7 @@ static void handle_message(struct connection *connection, unsigned int slot, uin
 	}
 }
 
-/* Measure the operation after a completion. */
+/* Update the figures after a completion of the operation. */
 static void measure(struct connection *connection)
 {
 	struct figures *figures = &connection->figures;
@@ -1074,7 +1094,7 @@ double operation_rate(const struct connection *connection)
 	return nanoseconds > 0 ? (double)figures->bytes * 8e9 / (double)nanoseconds : 0;
 }
 
-/* Follow up completions of the operation. */
+/* Update the figures, the intervals and the wait after a completion of the operation. */
 static void handle_operation_completion(struct connection *connection)
 {
 	measure(connection);
@@ -1087,7 +1107,7 @@ static void handle_operation_completion(struct connection *connection)
 		end_operation(connection);
 }
 
-/* Follow up a message that was sent. Verdict and window print no status line. */
+/* Handle the completion of a sent message. MSG_VERDICT and MSG_WINDOW print no status line. */
 static void handle_message_completion(struct connection *connection, enum message_type type)
 {
 	static const enum event_type events[] = {
@@ -1148,12 +1168,12 @@ static bool counts_as_sent(const struct connection *connection, const struct ibv
 	       !connection->operation_failed;
 }
 
-/* Count one completed or flushed work request, or several of the operation. */
+/* Count a completed or flushed work request; if it belongs to the operation, also all before it. */
 static void count_completion(struct connection *connection, uint64_t wr_id)
 {
 	enum wr_kind kind = wr_kind(wr_id);
 
-	if (kind == WR_OPERATION) /* in order: it stands for all requests before it */
+	if (kind == WR_OPERATION) /* requests complete in order, and not all ask for a completion */
 		transfer_completed(&connection->transfer, wr_detail(wr_id), connection->now);
 	else if (kind == WR_RECEIVE)
 		connection->outstanding_receives--;
@@ -1180,7 +1200,7 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 	case WR_OPERATION:
 		handle_operation_completion(connection);
 		break;
-	case WR_PROBE: /* path and adapter work; the deadline is for the peer's program */
+	case WR_PROBE: /* proves the path and the adapter, not the peer's program */
 		break;
 	}
 }
@@ -1188,8 +1208,8 @@ static void handle_completion(struct connection *connection, const struct ibv_wc
 /* ---- Notifications from the main thread ---- */
 
 /*
- * Handle a failed establishment. If the connection stands already, ignore it: Linux since 6.0
- * reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
+ * Handle a failed establishment. Ignore it if the connection is already established: Linux since
+ * 6.0 reports UNREACHABLE to a RoCE client when its host loses the peer's MAC address, even for a
  * moment. The transport's retries and the deadline decide whether the peer can be reached.
  */
 static void handle_not_established(struct connection *connection)
@@ -1223,8 +1243,8 @@ static void handle_not_accepted(struct connection *connection)
 }
 
 /*
- * Handle a client that has withdrawn its request. After ESTABLISHED, over InfiniBand and RoCE, the
- * event means that the peer's end is gone before it could disconnect.
+ * Handle RDMA_CM_EVENT_REJECTED: the client has withdrawn its request. After ESTABLISHED, over
+ * InfiniBand and RoCE, it means that the peer's end was destroyed before it could disconnect.
  */
 static void handle_rejected(struct connection *connection)
 {
@@ -1236,9 +1256,9 @@ static void handle_rejected(struct connection *connection)
 }
 
 /*
- * Return true for an event that the responder raises because of the peer (InfiniBand Architecture
- * Specification, affiliated asynchronous errors): an unknown or unexpected opcode, a wrong key,
- * more READs than were agreed.
+ * Return true if the peer caused the event: by an unknown or unexpected opcode, a wrong key, or
+ * more READs than were agreed (InfiniBand Architecture Specification, affiliated asynchronous
+ * errors).
  */
 static bool is_peers_fault(enum ibv_event_type type)
 {
@@ -1287,7 +1307,7 @@ void handle_notifications(struct connection *connection)
 /* ---- Both payloads ---- */
 
 /*
- * Fill a piece of the outgoing ring, or let the helper fill it. Return true if something was done.
+ * Fill a piece of the outgoing ring, or let the helper fill it. Return true if there was progress.
  */
 static bool fill_ring(struct connection *connection)
 {
@@ -1307,7 +1327,7 @@ static bool fill_ring(struct connection *connection)
 	return moved;
 }
 
-/* End the incoming payload, complete or failed: print it, and feed the event. */
+/* End the incoming payload, which is complete or has failed: print it, and feed the event. */
 static void end_incoming(struct connection *connection, const struct failure *failure)
 {
 	struct incoming *incoming = &connection->incoming;
@@ -1343,9 +1363,7 @@ static enum status withdraw_incoming(struct connection *connection, struct failu
 	return STATUS_SUCCESS;
 }
 
-/*
- * Prepare to take the first piece of the payload. Return false if that failed and the session ends.
- */
+/* Prepare to empty the incoming ring. Return false if that failed, which ends the session. */
 static bool begin_incoming(struct connection *connection)
 {
 	struct failure failure = { .status = STATUS_SUCCESS };
@@ -1354,7 +1372,7 @@ static bool begin_incoming(struct connection *connection)
 		withdraw_incoming(connection, &failure);
 		read_clock(connection); /* deregistration may have taken long */
 	}
-	look_at_clocks(connection); /* with a helper, own_deadline() is earlier */
+	look_at_clocks(connection); /* a helper makes own_deadline() earlier */
 	if (failure.status == STATUS_SUCCESS)
 		incoming_begin(&connection->incoming, &connection->transfer,
 			       &connection->engine->process, &failure);
@@ -1363,7 +1381,7 @@ static bool begin_incoming(struct connection *connection)
 	return failure.status == STATUS_SUCCESS;
 }
 
-/* Return true if pieces of the incoming ring may be taken. */
+/* Return true if the incoming ring may be emptied now. */
 static bool may_empty(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -1379,8 +1397,8 @@ static bool may_empty(const struct connection *connection)
 }
 
 /*
- * Return true if the session has failed whatever the payload is: by a signal, a deadline, a removed
- * device. If only the peer was lost, the whole payload may be here.
+ * Return true if verification cannot save the session: a signal, a deadline or a removed device has
+ * ended it. If only the peer was lost, the whole payload may have arrived.
  */
 static bool is_check_in_vain(const struct protocol *protocol)
 {
@@ -1389,7 +1407,8 @@ static bool is_check_in_vain(const struct protocol *protocol)
 }
 
 /*
- * Take a piece out of the incoming ring, or continue with one. Return true if something was done.
+ * Empty a piece of the incoming ring, or continue with the current piece. Return true if there was
+ * progress.
  */
 static bool empty_ring(struct connection *connection)
 {
@@ -1399,7 +1418,7 @@ static bool empty_ring(struct connection *connection)
 
 	failure.status = STATUS_SUCCESS;
 	if (checking && is_check_in_vain(&connection->protocol)) {
-		helper_cancel(incoming->helper); /* do not wait for a disk or for a reader */
+		helper_cancel(incoming->helper); /* do not wait for a disk or a reader */
 		connection_handle(connection, EVENT_VERIFIED, connection->protocol.status);
 		return true;
 	}
@@ -1423,9 +1442,9 @@ static bool empty_ring(struct connection *connection)
 
 /*
  * Return true if neither ring can be filled or emptied before the next step of the state machine:
- * the source is at its end, nothing of the sink may be copied out meanwhile, and no helper has a
- * result to fetch. An operation that repeats in memory, as perftest's do, is in this state once its
- * first pass is in the ring.
+ * the source has ended, the incoming ring may not be emptied, and no helper is busy. An operation
+ * that repeats the same bytes, as perftest does, reaches this state when its first pass is in the
+ * ring.
  */
 static bool are_rings_settled(const struct connection *connection)
 {
@@ -1439,12 +1458,12 @@ static bool are_rings_settled(const struct connection *connection)
 /*
  * Probe the peer's adapter by a WRITE of zero bytes, which needs no rkey and which the peer's
  * program does not notice. Over InfiniBand and RoCE the adapter answers; if the host is gone, the
- * transport's retries fail, while waiting for a message would never fail. Over iWARP a probe shows
- * less, but soft-iWARP in Linux needs it: it may overlook data that arrives together with the
+ * transport's retries fail, while a mere wait for a message would never fail. Over iWARP a probe
+ * shows less, but soft-iWARP in Linux needs it: it may overlook data that arrives together with the
  * answer to its connect request, until more data arrives.
  *
- * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks its rkey when it is repeated
- * and breaks the connection, and so does soft-iWARP under load.
+ * A READ of zero bytes does not work: Soft-RoCE in Linux 6.1 checks the rkey of a repeated READ and
+ * breaks the connection; soft-iWARP breaks it under load.
  */
 static void probe(struct connection *connection)
 {
@@ -1470,8 +1489,9 @@ static void probe(struct connection *connection)
 }
 
 /*
- * End what is timed, with the pass that has begun. Passes with the same bytes end the operation; a
- * stream ends at its source, and the peer learns that end.
+ * If the time of a stream or an operation is over, end it after the current pass. A stream ends at
+ * its source, which reports the end to the peer; an operation that repeats the same bytes ends at
+ * the side that performs it.
  */
 static void end_durations(struct connection *connection)
 {
@@ -1484,14 +1504,14 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		/* an interval that is due now ends with the operation, if that ends soon */
+		/* let an interval that is due now end with the operation, if that ends soon */
 		if (connection->interval_time <= now)
 			connection->interval_time += interval_length(connection);
 		transfer_stop(&connection->transfer);
 	}
 }
 
-/* Do what is due while messages and operations flow. */
+/* Handle the clocks of the exchange: durations, the probe, the interval. */
 static void check_exchange_clocks(struct connection *connection)
 {
 	end_durations(connection);
@@ -1529,8 +1549,8 @@ static void show_progress(const struct connection *connection)
 }
 
 /*
- * Do what is due: the deadline, the end of a timed operation, a probe of the peer's adapter.
- * Nothing is due before connection->due.
+ * Handle every clock that is due: progress, the deadline, the end of a timed operation, a probe.
+ * Except for progress, no clock is due before connection->due.
  */
 static void check_clocks(struct connection *connection)
 {
@@ -1543,7 +1563,9 @@ static void check_clocks(struct connection *connection)
 	check_deadline(connection);
 	if (connection->protocol.phase == PHASE_EXCHANGING)
 		check_exchange_clocks(connection);
-	/* after its own deadline, this side checks in each turn what it waits for */
+	/*
+	 * once own_deadline() has passed, each turn checks whether the session waits for this side
+	 */
 	connection->due = next_clock(connection, own_deadline(connection));
 }
 
@@ -1570,7 +1592,7 @@ static void disconnect(struct connection *connection)
 		force_error(connection);
 }
 
-/* Execute the actions that steps have requested. Return 0 or an errno value. */
+/* Execute the actions that the state machine has requested. Return 0 or an errno value. */
 static int run_actions(struct connection *connection)
 {
 	bool exchanging = connection->protocol.phase == PHASE_EXCHANGING;
@@ -1595,7 +1617,10 @@ static int run_actions(struct connection *connection)
 	return error;
 }
 
-/* Post what is due of the operation, and after it a window. Return 0 or an errno value. */
+/*
+ * Post the work requests of the operation that are due, then MSG_WINDOW if it is due. Return 0 or
+ * an errno value.
+ */
 static int post_what_is_due(struct connection *connection)
 {
 	int error = continue_operation(connection);
@@ -1603,7 +1628,10 @@ static int post_what_is_due(struct connection *connection)
 	return error ? error : send_window(connection);
 }
 
-/* Return true if nothing will be posted, and everything that was has completed. */
+/*
+ * Return true if EVENT_DRAINED is due: nothing more will be posted, and every posted work request
+ * has completed.
+ */
 static bool is_drained(const struct connection *connection)
 {
 	const struct protocol *protocol = &connection->protocol;
@@ -1613,8 +1641,8 @@ static bool is_drained(const struct connection *connection)
 }
 
 /*
- * Do everything that may be done now. This looks at the state alone, so no caller reports what has
- * changed; only requested actions are remembered.
+ * Do everything that may be done now. This depends on the state alone, so callers need not report
+ * changes; only requested actions are stored.
  */
 static void advance(struct connection *connection)
 {
@@ -1634,7 +1662,7 @@ static void advance(struct connection *connection)
 }
 
 /*
- * Take completions off the completion queue, POLL_SIZE at most. Return how many; 0 also after an
+ * Poll the completion queue for up to POLL_SIZE completions. Return their number; 0 also after an
  * error.
  */
 static inline int poll_completions(struct connection *connection, struct ibv_wc *completions)
@@ -1651,8 +1679,8 @@ static inline int poll_completions(struct connection *connection, struct ibv_wc 
 }
 
 /*
- * Handle `count` completions, and those that follow on the queue, at most COMPLETIONS_PER_TURN.
- * Post the messages that follow from a completion before the next one is handled.
+ * Handle `count` completions, and more from the queue, up to COMPLETIONS_PER_TURN in all. Post the
+ * messages that a completion makes due before the next completion is handled.
  */
 static void take_completions(struct connection *connection, struct ibv_wc *completions, int count)
 {
@@ -1691,7 +1719,7 @@ static void take_event(struct connection *connection)
 	}
 }
 
-/* Request an event for the next completion. Poll the queue once more after that. */
+/* Request an event for the next completion. The caller must then poll the queue once more. */
 static void arm(struct connection *connection)
 {
 	int error = verb_error(ibv_req_notify_cq(connection->cq, 0));
@@ -1702,7 +1730,7 @@ static void arm(struct connection *connection)
 				strerror(error));
 }
 
-/* Make `ready` wait for the result of a helper. Return 1; 0 if no result is due. */
+/* If the helper is busy, set `ready` to wait for its result and return 1; otherwise return 0. */
 static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 {
 	if (!helper_busy(helper))
@@ -1711,7 +1739,7 @@ static nfds_t await_result(struct pollfd *ready, const struct helper *helper)
 	return 1;
 }
 
-/* Return the timeout of a wait that begins now. */
+/* Return the timeout in milliseconds of a wait that begins now. */
 static int milliseconds_left(const struct connection *connection)
 {
 	int64_t left = session_due(connection) - connection->now;
@@ -1745,8 +1773,9 @@ static void wait_for_descriptors(struct connection *connection, int milliseconds
 }
 
 /*
- * Wait until something happens or a clock is due. Return false if nothing was waited for, because
- * the completion queue must be polled once more first.
+ * Wait until something happens or a clock is due; with --busy-poll only check the descriptors from
+ * time to time. Return true if the next turn must look at everything, false if it need only poll
+ * the completion queue.
  */
 static bool wait_for_work(struct connection *connection)
 {
@@ -1767,7 +1796,10 @@ static bool wait_for_work(struct connection *connection)
 	return true;
 }
 
-/* Fill and empty a piece of each ring. Return true if something was done. */
+/*
+ * Fill a piece of the outgoing ring, and empty a piece of the incoming ring. Return true if there
+ * was progress.
+ */
 static bool serve_rings(struct connection *connection)
 {
 	bool moved = fill_ring(connection);
@@ -1778,8 +1810,8 @@ static bool serve_rings(struct connection *connection)
 }
 
 /*
- * Do all that is due, after `count` completions came. Return true if more may be left to do, so
- * that the next turn follows without a wait.
+ * Run one turn with `count` polled completions: do everything that is due. Return true if more may
+ * be left to do, so that the next turn must follow without a wait.
  */
 static bool take_turn(struct connection *connection, struct ibv_wc *completions, int count)
 {
@@ -1794,12 +1826,11 @@ static bool take_turn(struct connection *connection, struct ibv_wc *completions,
 	connection->stepped = false;
 	if (!connection->rings_settled)
 		more = serve_rings(connection);
-	check_clocks(connection); /* arrivals count before a deadline */
+	check_clocks(connection); /* after the arrivals, which may extend the deadline */
 	advance(connection);
 	return more;
 }
 
-/* Run the session from its start to its end. */
 static void run_session(struct connection *connection)
 {
 	struct ibv_wc completions[POLL_SIZE];
@@ -1809,7 +1840,7 @@ static void run_session(struct connection *connection)
 	connection->ready[1] = (struct pollfd){ .fd = connection->wake, .events = POLLIN };
 	read_clock(connection);
 	begin_wait(connection, connection->now);
-	/* before MSG_MR announces it, as far as that needs no helper */
+	/* fill the ring before MSG_MR announces it, as far as that needs no helper */
 	while (fill_ring(connection))
 		;
 	while (connection->protocol.phase < PHASE_FINISHED) {
