@@ -26,13 +26,14 @@ static const char usage[] =
 /* The sessions with one address: one, or with --connections several at once. */
 struct client {
 	struct engine *engine;
-	const struct options *options;        /* of the session */
+	const struct options *options;        /* options of each session */
 	struct session_parameters parameters; /* all zero without --check */
 	const struct addrinfo *address;
 	const struct addrinfo *sources; /* addresses of --bind; NULL: any address */
 	enum status status;             /* STATUS_LOCAL_FAILURE if a session could not be started */
-	unsigned int retries; /* number of stale connections that may still be tried again */
-	bool settled; /* a server of this project has answered, or no address can: try no other */
+	unsigned int retries;           /* number of stale connections that may still be replaced */
+	bool settled; /* try no other address: a server of this project has answered, or the program
+			 must end */
 	int64_t stop_time; /* time at which sessions are interrupted (now_milliseconds()) */
 };
 
@@ -102,7 +103,7 @@ static void route_unresolved(const struct client *client, struct connection *con
 			advice ? advice : "InfiniBand: check that the subnet manager runs");
 }
 
-/* Find the RDMA device and the neighbor for the address; an event reports the result. */
+/* Start to look up the RDMA device and the neighbor of the address; an event reports the result. */
 static void start_resolving(const struct client *client, struct connection *connection)
 {
 	struct sockaddr *source = choose_source(client->sources, client->address);
@@ -150,7 +151,7 @@ static void address_failed(const struct client *client, struct connection *conne
 		address_unresolved(client, connection, -event->status);
 }
 
-/* Allocate the resources of the device, which is known now. */
+/* Allocate the resources of the device, which is known now, and resolve the route. */
 static void address_resolved(const struct client *client, struct connection *connection)
 {
 	int timeout = (int)(connection->deadline - now_milliseconds());
@@ -162,7 +163,7 @@ static void address_resolved(const struct client *client, struct connection *con
 		route_unresolved(client, connection, errno);
 }
 
-/* Return true if the address is an IPv6 link-local one without its network interface. */
+/* Return true for an IPv6 link-local address that does not name a network interface. */
 static bool lacks_interface(const struct sockaddr *address)
 {
 	const struct sockaddr_in6 *six = (const void *)address;
@@ -172,8 +173,8 @@ static bool lacks_interface(const struct sockaddr *address)
 }
 
 /*
- * Explain why rdma_connect() failed. Over iWARP it connects by TCP, and returns the network's
- * error.
+ * Fail the session because rdma_connect(3) failed. Over iWARP that call connects by TCP, and
+ * returns the network's error.
  */
 static void connect_failed(struct connection *connection, int error)
 {
@@ -214,9 +215,9 @@ static void connect_failed(struct connection *connection, int error)
 }
 
 /*
- * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. Connections
- * connect one after another, so the limit also ends --timeout after the deadline for resolving,
- * which all share.
+ * Return the time limit of rdma_connect(3) in seconds; over iWARP that call blocks. With
+ * --connections the calls run one after another, so they share one limit: --timeout after the
+ * deadline for resolving.
  */
 static unsigned int seconds_to_connect(const struct connection *connection)
 {
@@ -256,15 +257,15 @@ static bool is_starting(const struct connection *connection)
 static void start_session(struct client *client);
 
 /*
- * The server rejected the request, or no program listens. Replace a connection that was rejected as
- * stale: another queue pair has another number.
+ * Handle a rejection: by the server, or because no program listens. Replace a connection that was
+ * rejected as stale: a new queue pair has another number.
  */
 static void rejected(struct client *client, struct connection *connection,
 		     const struct cm_event *event)
 {
 	struct failure failure;
 
-	if (connection->running || connection->protocol.connected) { /* ESTABLISHED came */
+	if (connection->running || connection->protocol.connected) { /* ESTABLISHED came first */
 		connection_cm_event(connection, event);
 		return;
 	}
@@ -288,7 +289,7 @@ static void established(struct client *client, struct connection *connection,
 			const struct cm_event *event)
 {
 	client->settled = true;
-	if (connection_is_over(connection)) { /* too late; other sessions go on */
+	if (connection_is_over(connection)) { /* established too late */
 		print_trace(&connection->log, "rdma_disconnect");
 		rdma_disconnect(connection->id);
 		return;
@@ -298,7 +299,7 @@ static void established(struct client *client, struct connection *connection,
 	connection_start(connection); /* the thread also closes a connection that failed */
 }
 
-/* Handle an event that completes a step of the connection's setup. */
+/* Handle an event that ends a step of the connection's setup. */
 static void take_step(const struct client *client, struct connection *connection,
 		      const struct cm_event *event)
 {
@@ -344,7 +345,10 @@ static void handle_client_event(struct client *client, const struct cm_event *ev
 
 /* ---- Sessions, one or several at once ---- */
 
-/* Return the earliest deadline of a session without a thread; -1 if all sessions are over. */
+/*
+ * Return the earliest deadline of a session without a thread; INT64_MAX: every open session has a
+ * thread; -1: all sessions are over.
+ */
 static int64_t next_deadline(const struct engine *engine)
 {
 	const struct connection *connection;
@@ -359,7 +363,7 @@ static int64_t next_deadline(const struct engine *engine)
 	return deadline;
 }
 
-/* End the sessions without a thread whose deadline has passed. */
+/* End each session whose deadline has passed before its thread was started. */
 static void check_time(struct engine *engine)
 {
 	struct connection *connection;
@@ -384,8 +388,8 @@ static void wait_for_sessions(struct client *client)
 	int64_t deadline;
 
 	while ((deadline = next_deadline(engine)) >= 0) {
-		if (now_milliseconds() >= client->stop_time) { /* as by a signal, but once */
-			client->stop_time = INT64_MAX;
+		if (now_milliseconds() >= client->stop_time) {
+			client->stop_time = INT64_MAX; /* interrupt only once */
 			engine_notify(engine, NOTIFY_INTERRUPTED);
 		}
 		if (deadline > client->stop_time)
@@ -411,7 +415,7 @@ static void wait_for_sessions(struct client *client)
 	}
 }
 
-/* Begin a session with client->address. Set client->status after a message if that fails. */
+/* Begin a session with client->address. On failure print a message and set client->status. */
 static void start_session(struct client *client)
 {
 	struct engine *engine = client->engine;
@@ -455,8 +459,8 @@ static enum status run_sessions(struct client *client)
 }
 
 /*
- * Report the sessions' ends and, with `counts` (no other address is tried), their results. Destroy
- * the connections.
+ * Report how the sessions ended. With `counts`, because no other address will be tried, also report
+ * their results. Destroy the connections.
  */
 static void report(const struct client *client, enum status status, bool counts)
 {
@@ -504,7 +508,7 @@ static enum status run_client(struct engine *engine)
 	struct addrinfo *addresses, *sources = NULL;
 	enum status status;
 
-	/* first: while names are resolved and files are read, a signal ends the program at once */
+	/* resolve names before engine_open(): until then a signal ends the program at once */
 	status = resolve_name(&engine->process, "the host name", options->address, options->port,
 			      &addresses);
 	if (status == STATUS_SUCCESS && options->bind)
