@@ -13,13 +13,13 @@
 #include "rdma-common/output.h"
 #include "rdma-common/report.h"
 
-/* The most connect requests that wait for this program. */
+/* Maximum number of connect requests that wait for this program. */
 #define BACKLOG 1024
-/* The most addresses to listen on: all of IPv4 and IPv6, or those of --bind. */
+/* Maximum number of addresses to listen on: the wildcards of IPv4 and IPv6, or those of --bind. */
 #define LISTENERS 16
-/* Attempts to find a port that is free on each address. */
+/* Number of attempts to find a port that is free on each address. */
 #define PORT_ATTEMPTS 20
-/* With this many stuck helpers of ended sessions the server rejects clients. */
+/* Number of stuck helpers of ended sessions at which the server rejects further clients. */
 #define MAX_STUCK_HELPERS 32
 
 static const char usage[] =
@@ -34,7 +34,7 @@ struct server {
 	struct rdma_cm_id *listeners[LISTENERS];
 	unsigned int listener_count;
 	bool stopping;      /* accept no more sessions; exit after the last one */
-	enum status status; /* of the program */
+	enum status status; /* result of the program */
 };
 
 static enum parsed parse_server_arguments(struct options *options, int argc, char **argv)
@@ -94,7 +94,7 @@ static int listen_on(struct server *server, struct sockaddr *address)
 
 	if (rdma_create_id(server->engine.process.event_channel, &id, server, RDMA_PS_TCP))
 		return -1;
-	/* two listeners: over iWARP a listener for IPv6 refuses IPv4 clients */
+	/* IPv4 has its own listener: over iWARP a listener for IPv6 refuses IPv4 clients */
 	if ((address->sa_family == AF_INET6 &&
 	     rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on))) ||
 	    set_type_of_service(id, server->engine.options) || rdma_bind_addr(id, address) ||
@@ -115,8 +115,8 @@ static bool is_unusable(int error)
 }
 
 /*
- * Listen on each address that this host has, on the same port: the given one, or the first
- * listener's.
+ * Listen on each address that this host has, all on the same port: `port` or, if that is 0, the
+ * first listener's. Return 0, or -1 with errno.
  */
 static int listen_on_all(struct server *server, const struct addrinfo *addresses, uint16_t port)
 {
@@ -125,8 +125,8 @@ static int listen_on_all(struct server *server, const struct addrinfo *addresses
 		set_port(address->ai_addr, port);
 		if (listen_on(server, address->ai_addr)) {
 			/*
-			 * Linux reports this for a wildcard address in use, and for a foreign
-			 * address
+			 * Linux reports EADDRNOTAVAIL for a wildcard address in use, and for the
+			 * address of another host
 			 */
 			if (errno == EADDRNOTAVAIL && is_port_taken(server, address->ai_addr, port))
 				errno = EADDRINUSE;
@@ -179,8 +179,9 @@ static enum status start_listening(struct server *server, const struct addrinfo 
 }
 
 /*
- * The device of a listener was removed. Linux reports that for a listener that is bound to an
- * address, and so to a device. A wildcard listener uses each device that appears.
+ * Stop the server because the device of a listener was removed. Linux reports this for a listener
+ * that is bound to an address, and thereby to a device. A wildcard listener uses each device that
+ * appears.
  */
 static void lose_listener(struct server *server)
 {
@@ -196,7 +197,7 @@ static void lose_listener(struct server *server)
 
 /* ---- Sessions ---- */
 
-/* A session is over, or its client was rejected: report it, and return its status. */
+/* Report and destroy a session that is over or whose client was rejected. Return its status. */
 static enum status finish(struct connection *connection)
 {
 	enum status status = connection_join(connection);
@@ -218,7 +219,8 @@ static void end_session(struct server *server, struct connection *connection)
 }
 
 /*
- * Allocate the resources of a session and accept the client. Return false if a resource is missing.
+ * Allocate the resources of a session and accept the client. Return false if a resource is missing;
+ * the caller then rejects the client.
  */
 static bool accept_client(struct connection *connection, const struct cm_event *event,
 			  const struct peer_hello *client)
@@ -240,9 +242,9 @@ static bool accept_client(struct connection *connection, const struct cm_event *
 }
 
 /*
- * Return true, with the reasons for the client and for the server's message, if no further client
- * can be served: while the program ends, beyond --max-sessions, or while too many helpers are
- * stuck.
+ * Return true if no further client can be served: the program is ending, --max-sessions is reached,
+ * or too many helpers are stuck. Then also set the reasons for the client and for the server's
+ * message.
  */
 static bool over_session_limit(const struct server *server, struct connection *connection)
 {
@@ -251,10 +253,10 @@ static bool over_session_limit(const struct server *server, struct connection *c
 	int stuck_helpers = server->engine.stuck_helpers;
 	unsigned int most = options->one_off ? 1 : options->maximum_sessions;
 
-	if (server->stopping || count > most) /* including this one */
+	if (server->stopping || count > most) /* `count` includes this connection */
 		connection->setup_refusal = REFUSAL_SESSIONS;
 	if (server->stopping || (options->one_off && count > 1))
-		return true; /* connection_reject() explains it */
+		return true; /* connection_reject() reports the reason */
 	if (count > most)
 		connection_fail(connection, STATUS_REFUSED,
 				"refused: %u sessions are open, the limit of --max-sessions", most);
@@ -269,10 +271,10 @@ static bool over_session_limit(const struct server *server, struct connection *c
 }
 
 /*
- * Return the options of a session: the program's, with the exceptions that the client's hello asks
- * for. A server without an operation of its own performs the client's. In a session of --check the
- * server performs its operation once, or for the client's seconds: repetitions would only delay the
- * client, and a rate of a few bytes means nothing.
+ * Return the options of a session: the program's, changed as the client's hello requests. A server
+ * without its own operation performs the client's. In a session of --check the server performs its
+ * operation once, or for the seconds that the client sets: repetitions would only delay the client,
+ * and the rate of a few bytes means nothing.
  */
 static struct options options_for(const struct server *server, const struct peer_hello *client)
 {
@@ -378,7 +380,7 @@ static enum status run_server(struct server *server)
 {
 	const struct options *options = server->engine.options;
 	struct addrinfo *addresses;
-	/* first: while a name is resolved and files are read, a signal ends the program at once */
+	/* resolve the name before engine_open(): until then a signal ends the program at once */
 	enum status status = resolve_name(&server->engine.process, "--bind", options->bind,
 					  options->port ? options->port : "0", &addresses);
 
@@ -408,9 +410,11 @@ int main(int argc, char **argv)
 	if (parsed == PARSED_FAILED)
 		return STATUS_USAGE;
 	engine_init(&server.engine, &options);
-	if (options.one_off) /* until the one session has ended */
+	/* the result if a signal ends the program before its only session */
+	if (options.one_off)
 		server.status = STATUS_INTERRUPTED;
 	if (parsed == PARSED_RUN)
 		status = run_server(&server);
-	return engine_end(&server.engine, status); /* a signal, with --one-off */
+	/* with --one-off, STATUS_INTERRUPTED ends the process by the signal */
+	return engine_end(&server.engine, status);
 }
