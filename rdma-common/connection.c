@@ -20,9 +20,9 @@
  */
 #define HELPER_MILLISECONDS 3000
 /*
- * Time for the file system of --output to say, before a session, what it can store. A server has
+ * Time limits of the check, before a session, that --output can store the payload. A server has
  * other clients, whose requests over soft-iWARP expire after five seconds. A client may wait
- * longer, for a file system that is mounted on first use, but no signal is handled meanwhile, and
+ * longer, for a file system that is mounted on first use; but it handles no signal meanwhile, and
  * the peer waits.
  */
 #define SERVER_ANSWER_MILLISECONDS 2000
@@ -53,7 +53,7 @@ struct connection *connection_create(struct engine *engine, struct rdma_cm_id *i
 	connection->wake = -1;
 	connection->armed = true;
 	connection->payload = engine->payload;
-	connection->setup_refusal = REFUSAL_SETUP; /* unless a step knows more */
+	connection->setup_refusal = REFUSAL_SETUP; /* a step may set a better reason */
 	connection->number = engine->sessions;
 	connection->log = engine->log;
 	connection->log.options = connection->options; /* status lines of a check are traces */
@@ -89,15 +89,14 @@ static struct region_owner region_owner(const struct connection *connection)
 	};
 }
 
-/* Free everything that the thread has left, and the connection, in the one order that works. */
 void connection_destroy(struct connection *connection)
 {
 	const struct region_owner owner = region_owner(connection);
 	struct console *console = connection->log.console;
-	bool stranded; /* the completion queue remains, and may still name this connection */
+	bool stranded; /* the completion queue remains, and may still refer to this connection */
 	int error;
 
-	/* the helper of a connection whose thread never started: it is idle */
+	/* a connection whose thread never started still has its helper, which is idle */
 	if (!release_outgoing(connection))
 		connection->engine->stuck_helpers++;
 	TAILQ_REMOVE(&connection->engine->connections, connection, link);
@@ -166,7 +165,7 @@ static enum status create_channels(struct connection *connection, struct failure
 	return STATUS_SUCCESS;
 }
 
-/* Create protection domain, completion queue and queue pair, for this connection alone. */
+/* Create the connection's protection domain, completion queue and queue pair. */
 static enum status create_queues(struct connection *connection, struct failure *failure)
 {
 	struct ibv_context *verbs = connection->id->verbs;
@@ -253,7 +252,7 @@ enum status connection_prepare(struct connection *connection, bool one_way)
 
 /* ---- Negotiating ---- */
 
-/* Allocate the counts of latencies, if one operation at a time makes latencies meaningful. */
+/* Allocate the counts of latencies, which are meaningful only with one work request at a time. */
 static enum status create_latency(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -268,7 +267,7 @@ static enum status create_latency(struct connection *connection, struct failure 
 	return STATUS_SUCCESS;
 }
 
-/* Return the plan of both streams, as far as the hellos tell; the rings follow. */
+/* Return the plan of both streams, without the rings: these are registered later. */
 static struct transfer_plan plan_transfer(const struct connection *connection)
 {
 	const struct options *options = connection->options;
@@ -298,7 +297,7 @@ static struct transfer_plan plan_transfer(const struct connection *connection)
 	return plan;
 }
 
-/* Initialize protocol and transfer: all is agreed, and the rings are registered. */
+/* Initialize protocol and transfer, after the agreement and the registration of the rings. */
 static void plan_session(struct connection *connection, const struct transfer_plan *plan)
 {
 	const struct options *options = connection->options;
@@ -317,10 +316,7 @@ static bool stores(const struct connection *connection)
 	       agreement->wanted_length == 0;
 }
 
-/*
- * Start the helper that checks the place of --output, so that no file system blocks this thread for
- * long.
- */
+/* Start the helper that checks --output, so that no file system blocks this thread for long. */
 static enum status start_checker(const struct connection *connection, struct failure *failure)
 {
 	struct engine *engine = connection->engine;
@@ -372,7 +368,7 @@ static enum status check_output(struct connection *connection, struct failure *f
 			   ellipsize(output).text, reason);
 }
 
-/* Open both payloads: the readers and writers of the rings. */
+/* Open the outgoing payload, and prepare to receive the incoming payload. */
 static enum status open_payloads(struct connection *connection, struct failure *failure)
 {
 	const struct options *options = connection->options;
@@ -504,15 +500,13 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 
 /* ---- Starting, or rejecting ---- */
 
-/*
- * Notify the connection's thread, which may run; while it does not, handle the notifications here.
- */
+/* Notify the connection's thread. If it does not run, handle the notifications in this thread. */
 static void connection_notify(struct connection *connection, enum notification notifications)
 {
 	atomic_fetch_or(&connection->notifications, notifications);
 	if (connection->running)
 		eventfd_write(connection->wake, 1);
-	else if (connection->protocol.phase < PHASE_FINISHED) /* else keep its reason */
+	else if (connection->protocol.phase < PHASE_FINISHED) /* else keep the result */
 		handle_notifications(connection);
 }
 
@@ -529,8 +523,8 @@ enum status connection_start(struct connection *connection)
 }
 
 /*
- * Reject the peer with a reason; if that fails, destroying the id rejects it without one. After a
- * failed call, find out whether the peer has withdrawn.
+ * Reject the peer with a reason. If that fails, rdma_destroy_id(3) will reject it without a reason;
+ * record whether setup_error means that the peer has withdrawn.
  */
 static void reject(struct connection *connection, enum refusal refusal)
 {
@@ -540,7 +534,7 @@ static void reject(struct connection *connection, enum refusal refusal)
 	connection->withdrawn = means_withdrawn(connection->setup_error, connection->limits.iwarp);
 }
 
-/* Reject the waiting peer after a call of the setup failed with `error`. */
+/* Reject the waiting peer because a setup call failed with `error`. */
 static void setup_failed(struct connection *connection, int error)
 {
 	connection->setup_error = error;
@@ -555,7 +549,7 @@ void connection_not_accepted(struct connection *connection, int error)
 
 void connection_reject(struct connection *connection, enum refusal refusal)
 {
-	if (!connection_is_over(connection)) /* else the recorded cause is the reason */
+	if (!connection_is_over(connection)) /* otherwise keep the recorded cause */
 		connection_fail(connection, STATUS_REFUSED, "refused: %s",
 				refusal_describe(refusal));
 	reject(connection, refusal);
@@ -602,7 +596,7 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 			setup_failed(connection, event->library_error);
 		connection_notify(connection, NOTIFY_NOT_ESTABLISHED);
 		break;
-	default: /* TIMEWAIT_EXIT and the like: nothing to do */
+	default: /* nothing to do, for example TIMEWAIT_EXIT */
 		break;
 	}
 }
@@ -623,7 +617,9 @@ static void notify_device_event(struct engine *engine, const struct device_event
 	print_trace(&engine->log, "device %s: %s", event->device, ibv_event_type_str(event->type));
 	if (!connection)
 		return;
-	/* over iWARP every event says that the connection has broken; else the first one counts */
+	/*
+	 * over iWARP every event means a broken connection; otherwise only the first event counts
+	 */
 	if (connection->device_event.device && !connection->limits.iwarp)
 		return;
 	if (!connection->device_event.device)
@@ -681,7 +677,7 @@ enum status connection_join(struct connection *connection)
 	status = explain_loss(connection, connection->protocol.status);
 	status = judge_rate(connection, status);
 	record_cause(connection, CAUSE_STATUS, "%s", status_describe(status));
-	connection_end_counting(connection); /* unless the verdict did that */
+	connection_end_counting(connection); /* unless send_verdict() did that */
 	connection->status = status;
 	return status;
 }
@@ -754,7 +750,8 @@ int engine_end(struct engine *engine, enum status status)
 	enum status output;
 
 	await_helpers(engine);
-	engine->stuck_helpers += !helper_release(engine->checker); /* it has no incomplete output */
+	/* the checker leaves no incomplete output, so it needs no time to remove one */
+	engine->stuck_helpers += !helper_release(engine->checker);
 	if (engine->stuck_helpers > 0) /* a helper may still be reading a file or a pipe */
 		engine->payload.descriptor = -1;
 	payload_free(&engine->payload);

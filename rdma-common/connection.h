@@ -3,8 +3,7 @@
  * The life of a connection in the main thread: create, prepare, negotiate or reject, notify, join;
  * and the engine that all connections of a program share.
  *
- * Threads: the main thread. Unless it says otherwise, a function takes a connection whose thread
- * does not run.
+ * Threads: the main thread. Unless a function says otherwise, the connection's thread must not run.
  */
 #ifndef RDMA_COMMON_CONNECTION_H
 #define RDMA_COMMON_CONNECTION_H
@@ -18,8 +17,8 @@ void engine_init(struct engine *engine, const struct options *options);
 enum status engine_open(struct engine *engine);
 
 /*
- * Give stuck helpers a short time to end, wait until the output is read, and free everything. No
- * connection and no id may be left. Return the exit status of main() for `status`; for
+ * Give stuck helpers a short time to end, wait until the output is read, and free everything. All
+ * connections and ids must be destroyed before. Return the exit status of main() for `status`; for
  * STATUS_INTERRUPTED end the process by the signal instead.
  */
 int engine_end(struct engine *engine, enum status status);
@@ -33,33 +32,33 @@ enum wakeup engine_wait(struct engine *engine, int64_t deadline, struct cm_event
 			struct connection **ended);
 
 /*
- * Create a connection to `peer` from `id`, and own `id` from now on, also on failure. Copy
- * `options`, those of its session. If there are other connections, its lines begin with its number.
- * Return NULL without memory, with a message that is printed and recorded; a client's request is
- * then rejected.
+ * Create a connection to `peer`. Take ownership of `id`, even on failure. Copy `options`, the
+ * options of the session. If there are other connections, the new connection's output lines start
+ * with its number. If memory runs out, print and record a message, reject a client's request, and
+ * return NULL.
  */
 struct connection *connection_create(struct engine *engine, struct rdma_cm_id *id,
 				     const struct options *options, const struct sockaddr *peer);
 
-/* Take the connection down, in the one order that works, and free it. Its thread does not run. */
+/* Destroy the resources of the connection, in the one order that works, and free it. */
 void connection_destroy(struct connection *connection);
 
-/* Set --tos, before the client resolves the address or the server accepts. */
+/* Apply --tos. Call this before the client resolves the address or the server accepts. */
 enum status connection_set_tos(struct connection *connection);
 
 /*
  * Create the protection domain, completion queue and queue pair, register the memory of messages,
  * and post the receives, which must precede the peer's first SEND (iWARP has no retry). The device
- * must be known, and whether only the client operates. On failure record the cause, and in
+ * must be known. `one_way`: only the client operates. On failure record the cause, and in
  * connection->setup_refusal the reason for the peer; connection_destroy() cleans up.
  */
 enum status connection_prepare(struct connection *connection, bool one_way);
 
 /*
  * Negotiate with the peer's hello and limits, from the connect request or its acceptance: register
- * a ring for each payload, start the helper that reads, and limit READs to what both sides support.
- * Must precede all messages: a server calls this before it accepts, a client when connected. On
- * failure as connection_prepare().
+ * a ring for each payload, start the helper that reads, and limit READs to the number that both
+ * sides support. Call this before any message is sent: in a server before it accepts, in a client
+ * when connected. Failures have the same effects as in connection_prepare().
  */
 enum status connection_negotiate(struct connection *connection, const struct cm_event *event);
 
@@ -68,8 +67,8 @@ struct rdma_conn_param connection_parameters(const struct connection *connection
 					     uint8_t wire[HELLO_SIZE]);
 
 /*
- * Start the connection's thread, once all is negotiated, or if the session has failed and must only
- * close. The thread ends when the session is over. On failure record the cause.
+ * Start the connection's thread after the negotiation, or to close a session that has failed. The
+ * thread ends when the session is over. On failure record the cause.
  */
 enum status connection_start(struct connection *connection);
 
@@ -77,8 +76,8 @@ enum status connection_start(struct connection *connection);
 void connection_reject(struct connection *connection, enum refusal refusal);
 
 /*
- * Reject the client after rdma_accept(3) failed with `error`, and notify the connection's thread,
- * which runs.
+ * Reject the client because rdma_accept(3) failed with `error`, and notify the connection's thread,
+ * which is running.
  */
 void connection_not_accepted(struct connection *connection, int error);
 
@@ -91,14 +90,14 @@ void connection_cm_event(struct connection *connection, const struct cm_event *e
 /* Notify all connections. Their threads may run. */
 void engine_notify(struct engine *engine, enum notification notifications);
 
-/* Restart the wait for the next event. */
+/* Set the connection's deadline to --timeout from now. */
 void connection_extend_deadline(struct connection *connection);
 
 /*
- * Complete the record of a session that is over, as engine_wait() reported, or that never had a
- * thread. Return connection->status. The call may be repeated, and must be if other sessions were
- * still running: a device removed meanwhile explains a lost peer. report_session() or probe_take()
- * follows, then connection_destroy().
+ * Join the thread of a session that engine_wait() has reported as ended, or complete a session that
+ * never had a thread. Return connection->status. If other sessions were still running, repeat the
+ * call after their end: a device removed meanwhile explains a lost peer. Call report_session() or
+ * probe_take() next, then connection_destroy().
  */
 enum status connection_join(struct connection *connection);
 
