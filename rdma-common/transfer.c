@@ -15,7 +15,10 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Return the sum of a position and a length, either of which may come from the peer. */
+/*
+ * Return the sum of a position and a length; LENGTH_UNKNOWN if it overflows. Either may come from
+ * the peer.
+ */
 static uint64_t add_saturating(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -25,7 +28,7 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 /* ---- Streams ---- */
 
-/* Return the bytes of all passes; 0 if there is no stream, which is thus at its end. */
+/* Return the bytes of all passes; 0 if there is no stream, which then counts as ended. */
 static uint64_t all_passes(const struct stream_plan *plan)
 {
 	uint64_t product;
@@ -65,7 +68,7 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 	stream->fits_ring = (stream->repeats ? plan->length : stream->length) <= plan->ring;
 	if (stream == &transfer->source.stream && refills_when_taken(transfer) &&
 	    !stream->fits_ring) {
-		stream->fits_peer_ring = false; /* the peer waits for answers */
+		stream->fits_peer_ring = false; /* this side waits for answers */
 		shorter = smaller(announced, plan->ring);
 	}
 	stream->quarter = larger(shorter / transfer->plan.share, 1);
@@ -74,9 +77,9 @@ static void settle(const struct transfer *transfer, struct transfer_stream *stre
 }
 
 /*
- * Set the maximum size of a request, once the announced ring is known, and the bytes in flight. If
- * the stream does not fit into that ring, also set the progress that is reported at once, so that
- * both sides always have work.
+ * Set size, depth and interval of the requests, from the announced ring and the bytes in flight. If
+ * the stream does not fit into that ring, a request is no longer than the progress that is reported
+ * at once, so that both sides always have work.
  */
 static void size_requests(struct transfer *transfer)
 {
@@ -102,7 +105,10 @@ static void size_requests(struct transfer *transfer)
 			   (operation->size < longest || operation->depth < plan->depth);
 }
 
-/* Handle a completion: allow more bytes in flight if the round took little time. */
+/*
+ * End the measured round if all of it has completed. Allow more bytes in flight if it took little
+ * time.
+ */
 static void end_round(struct transfer *transfer, int64_t now)
 {
 	struct transfer_operation *operation = &transfer->operation;
@@ -115,20 +121,20 @@ static void end_round(struct transfer *transfer, int64_t now)
 	    now - operation->round_started <= TRANSFER_MILLISECONDS) {
 		operation->in_flight *= 2;
 		size_requests(transfer);
-		full = false; /* these bytes are not posted yet */
+		full = false; /* the additional bytes are not posted yet */
 	}
 	operation->round_started = full ? now : TRANSFER_NEVER;
 }
 
 /* ---- Where everything ends ---- */
 
-/* Return the position `produced` at the end; for a READ that repeats, that of a single pass. */
+/* Return the final value of `produced`; for a READ that repeats, the bytes of one pass. */
 static uint64_t produced_end(const struct transfer *transfer, const struct transfer_stream *stream)
 {
 	return stream->repeats && !transfer->plan.writes ? stream->plan.length : stream->length;
 }
 
-/* Return the bytes that the source fills in all; a repeated pass is filled once. */
+/* Return the number of bytes that the source will fill; a repeated pass is filled only once. */
 static uint64_t source_end(const struct transfer *transfer)
 {
 	const struct transfer_stream *stream = &transfer->source.stream;
@@ -176,8 +182,8 @@ static bool is_end_to_mark(const struct transfer *transfer)
 }
 
 /*
- * WRITE: bytes that stay in the ring are consumed when they arrive: the source never overwrites
- * them, but may need its own memory back.
+ * Return the position up to which the sink has consumed. WRITE: bytes that stay in the ring count
+ * as consumed when they arrive: the source never overwrites them, but may need its own memory back.
  */
 static uint64_t consumed(const struct transfer *transfer)
 {
@@ -207,13 +213,13 @@ static bool has_unreported_progress(const struct transfer *transfer)
 	return is_end_to_mark(transfer) || source_moved(transfer, 1) || sink_moved(transfer, 1);
 }
 
-/* Forget when MSG_WINDOW is due: each message of either side may change that. */
+/* Discard the cached time of MSG_WINDOW: each message of either side may change it. */
 static void forget_window_time(struct transfer *transfer)
 {
 	transfer->window_time = INT64_MIN;
 }
 
-/* Reset the age of progress after a message that reported all of it. */
+/* Reset the age of progress if a message has reported all of it. */
 static void forget_reported(struct transfer *transfer)
 {
 	forget_window_time(transfer);
@@ -222,8 +228,8 @@ static void forget_reported(struct transfer *transfer)
 }
 
 /*
- * Return true if the peer, whose own ring may be shorter than the announced one, may be waiting for
- * an answer before it refills that ring: it has reported bytes, and all of them are consumed.
+ * Return true if the peer may wait for an answer before it refills its own ring, which may be
+ * shorter than the announced one: it has reported bytes, and all of them are consumed.
  */
 static bool may_wait_for_answer(const struct transfer *transfer)
 {
@@ -246,7 +252,7 @@ static bool has_urgent_progress(const struct transfer *transfer)
 
 /* ---- Deadlines ---- */
 
-/* Return true if the peer owes this side's source to consume bytes that it knows of. */
+/* Return true if the peer has not consumed all bytes that this side's source has reported. */
 static bool owes_source(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -269,8 +275,8 @@ static bool owes_sink(const struct transfer *transfer)
 }
 
 /*
- * Return true if the peer knows the end of the outgoing stream, as far as MSG_DONE does not state
- * it.
+ * Return true if the end of the outgoing stream need not be reported: it was agreed or reported
+ * before, or the stream repeats.
  */
 static bool is_marked(const struct transfer_source *source)
 {
@@ -279,7 +285,7 @@ static bool is_marked(const struct transfer_source *source)
 	return stream->repeats || stream->agreed || source->advertised_end;
 }
 
-/* READ: return true if the peer can have read all of the outgoing stream. */
+/* READ: return true if the peer may have read the whole outgoing stream. */
 static bool may_have_read(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -288,7 +294,7 @@ static bool may_have_read(const struct transfer *transfer)
 	       is_marked(source);
 }
 
-/* Return true if the peer owes MSG_DONE; for READ, not before it could read everything. */
+/* Return true if the peer owes MSG_DONE; for READ, not before the peer could read everything. */
 static bool owes_done(const struct transfer *transfer)
 {
 	if (transfer->sink.done || !sink_ended(transfer))
@@ -318,7 +324,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	transfer->source.advertised_end = transfer->source.stream.length == 0; /* an empty stream */
+	transfer->source.advertised_end = transfer->source.stream.length == 0; /* nothing to mark */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -364,7 +370,10 @@ static bool is_obliged(const struct transfer_credits *credits, const struct tran
 	return credits->received - credits->advertised >= plan->answer;
 }
 
-/* Keep the last credit for an answer; otherwise two sides could wait for each other. */
+/*
+ * Return true if a MSG_WINDOW may be sent. Keep the last credit for an answer; otherwise two sides
+ * could wait for each other.
+ */
 static bool has_credit(const struct transfer *transfer)
 {
 	const struct transfer_credits *credits = &transfer->credits;
@@ -375,8 +384,8 @@ static bool has_credit(const struct transfer *transfer)
 }
 
 /*
- * Return true if the age alone of an unreported move decides when it is reported, so that no
- * further move on this side changes that time.
+ * Return true if the age of progress alone decides when it is reported, so that further progress on
+ * this side does not change that time.
  */
 static bool reports_by_clock(const struct transfer *transfer)
 {
@@ -448,7 +457,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	return NULL;
 }
 
-/* Check `produced`, and `end`. */
+/* Return the rule that `produced` or `end` breaks, or NULL. */
 static const char *validate_produced(const struct transfer *transfer, uint64_t produced, bool end)
 {
 	const struct transfer_sink *sink = &transfer->sink;
@@ -458,10 +467,10 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	if (produced < sink->produced)
 		return "goes backwards in produced bytes";
 	/*
-	 * MSG_DONE does not say how far a timed operation came, but a later window does: the end is
-	 * unknown until then
+	 * MSG_DONE does not report the end of a timed operation: it is unknown until a later
+	 * MSG_WINDOW reports it
 	 */
-	if (produced > last || produced == LENGTH_UNKNOWN) /* not a number of bytes */
+	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "goes on after the end"
 					      : "produces more bytes than agreed";
 	if (!stream->repeats &&
@@ -474,7 +483,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	return NULL;
 }
 
-/* Return true if the peer cannot have consumed or stored that much. */
+/* Return true if the peer cannot have consumed or stored bytes up to `position`. */
 static bool is_beyond(const struct transfer *transfer, uint64_t position)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -536,7 +545,7 @@ bool transfer_source_done(const struct transfer *transfer)
 	return transfer_source_ended(transfer) && is_marked(&transfer->source);
 }
 
-/* MSG_DONE reports everything that it implies, so this is no longer unreported. */
+/* The peer learns these positions from MSG_DONE, so they count as reported. */
 uint64_t transfer_done(struct transfer *transfer)
 {
 	struct transfer_source *source = &transfer->source;
@@ -550,7 +559,7 @@ uint64_t transfer_done(struct transfer *transfer)
 	return stream->repeats ? stream->plan.length : source->advertised_produced;
 }
 
-/* READ: return the position that the peer has read up to, when it is done. */
+/* READ: return the position up to which the peer must have read when it sends MSG_DONE. */
 static uint64_t read_end(const struct transfer *transfer)
 {
 	const struct transfer_source *source = &transfer->source;
@@ -616,7 +625,10 @@ static uint64_t read_limit(const struct transfer *transfer)
 	bool all = stream->repeats && sink->produced == stream->plan.length;
 	uint64_t remote = all ? LENGTH_UNKNOWN : sink->produced;
 
-	/* later passes that do not fit into the ring are read over each other */
+	/*
+	 * passes after the first are not copied: if they do not fit into the ring, they overwrite
+	 * each other
+	 */
 	if (stream->repeats && (stream->fits_ring || sink->copied == stream->plan.length))
 		return remote;
 	return smaller(remote, add_saturating(sink->copied, stream->plan.ring));
@@ -641,7 +653,7 @@ static bool is_steady(const struct transfer *transfer)
 	       operation_limit(transfer) == LENGTH_UNKNOWN;
 }
 
-/* Return the bytes that may be operated now: as far as both rings and the stream reach. */
+/* Return the number of bytes that may be posted now, as both rings and the stream allow. */
 static uint64_t operable_bytes(const struct transfer *transfer)
 {
 	uint64_t posted = transfer->operation.posted;
@@ -653,8 +665,8 @@ static uint64_t operable_bytes(const struct transfer *transfer)
 }
 
 /*
- * Return the bytes from `posted` to the end of either ring, or to the end of a pass, which ends an
- * operation.
+ * Return the number of bytes from `posted` to the nearest end of a ring or a pass. No request
+ * crosses it.
  */
 static uint64_t to_the_end(const struct transfer_operation *operation,
 			   const struct transfer_stream *stream)
@@ -668,10 +680,7 @@ static uint64_t to_the_end(const struct transfer_operation *operation,
 	return smaller(straight, plan->length - operation->posted % plan->length);
 }
 
-/*
- * Plan a run in the next `bytes`: `most` requests at most, whose last one may ask for a completion.
- * Return how many.
- */
+/* Plan a run of up to `most` requests in the next `bytes`. Return the number of its requests. */
 static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64_t most,
 			 struct transfer_run *run)
 {
@@ -693,7 +702,7 @@ static uint64_t plan_run(const struct transfer *transfer, uint64_t bytes, uint64
 	run->remote = operation->remote;
 	run->size = size;
 	run->stride = stride;
-	return most * size <= bytes ? most : bytes / size; /* a division takes long */
+	return most * size <= bytes ? most : bytes / size; /* avoid a slow division */
 }
 
 /*
@@ -727,9 +736,8 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and for that of the last
- * request that can be posted now, for lack of bytes or of depth: the next requests may depend on
- * it, or the session's end.
+ * Selective signaling: ask for one completion per depth/4 requests, and for one of the last request
+ * that bytes and depth allow now: the next requests or the end of the session may depend on it.
  */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {
@@ -792,7 +800,7 @@ void transfer_stop(struct transfer *transfer)
 		return;
 	if (writes && !stream->fits_ring && transfer->source.filled > begun)
 		begun = transfer->source.filled;
-	/* leave one request to post, the last one, whose completion marks the end */
+	/* at least one more request must be posted: its completion marks the end */
 	stream->length = (begun / pass + 1) * pass;
 }
 
@@ -807,7 +815,9 @@ static uint64_t fill_limit(const struct transfer *transfer)
 	uint64_t freed = by_completion ? transfer->operation.completed : source->consumed;
 	uint64_t limit = smaller(add_saturating(freed, stream->plan.ring), source_end(transfer));
 
-	/* whether the stream repeats is unknown so far, but the first pass is the same */
+	/*
+	 * it is not known yet whether the stream repeats; the first pass is the same in both cases
+	 */
 	if (stream->announced == 0)
 		return smaller(limit, stream->plan.length);
 	return limit;

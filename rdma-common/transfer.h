@@ -2,7 +2,7 @@
 /*
  * Flow control: streams of any length through rings of bounded memory, in either direction of a
  * session, by RDMA READ or RDMA WRITE. Arithmetic only: no verbs, no clock, no input or output, no
- * allocation. The caller passes in the time, executes the answers, and reports the results.
+ * allocation. The caller passes in the time, posts what this module plans, and reports the results.
  *
  * Threads: the connection's thread; the main thread before that one starts and after it has ended.
  *
@@ -19,12 +19,12 @@
  *   produced  by the source; READ: filled. WRITE: posted, because a SEND follows earlier WRITEs
  *   consumed  by the sink; READ: read, the source may refill. WRITE: copied out, the source may
  *             overwrite
- *   stored    by the sink; digested and, with --output, written; a good verdict says: synced
+ *   stored    by the sink; digested and, with --output, written; a good verdict: also synced
  *
- * If a whole pass fits into the announced ring, every pass sends the same bytes, as perftest does,
- * unless each pass must be verified: the stream "repeats". The position of the operating side
- * (WRITE: produced, READ: consumed) then counts the bytes of all passes, only for progress; the
- * byte count in MSG_DONE is that of one pass.
+ * A stream "repeats" if a whole pass fits into the announced ring and not each pass is verified:
+ * every pass then sends the same bytes, as perftest does. The position of the operating side
+ * (WRITE: produced, READ: consumed) counts the bytes of all passes, only to show progress; the byte
+ * count in MSG_DONE is that of one pass.
  *
  * Times are milliseconds of any monotonic clock.
  */
@@ -41,16 +41,16 @@
 
 /* The values that the programs use; tests use smaller ones. */
 #define TRANSFER_CREDITS      32 /* maximum number of unconfirmed MSG_WINDOWs */
-#define TRANSFER_ANSWER       16 /* number of unconfirmed ones that obliges an answer */
-#define TRANSFER_SHARE        4  /* report at once after a quarter of the ring */
+#define TRANSFER_ANSWER       16 /* number of unconfirmed MSG_WINDOWs that requires an answer */
+#define TRANSFER_SHARE        4  /* progress of 1/4 of the ring is reported at once */
 #define TRANSFER_REQUEST_SIZE ((uint64_t)1 << 20) /* maximum bytes of a work request */
 #define TRANSFER_MILLISECONDS 250                 /* age at which any progress is reported */
 
 /*
- * Bytes of requests in flight: the initial number, doubled each time that all of them complete
- * within TRANSFER_MILLISECONDS, and the maximum. A wire of 2 Mbit/s stays at the initial number:
- * what is posted after those requests arrives within a second, and no adapter retransmits packets
- * that are only on their way.
+ * Bytes of requests in flight: the initial number, and the maximum. The number doubles each time
+ * that all of them complete within TRANSFER_MILLISECONDS. A wire of 2 Mbit/s keeps the initial
+ * number: a request posted after these bytes still arrives within a second, so no adapter
+ * retransmits packets that are only slow.
  */
 #define TRANSFER_IN_FLIGHT     ((uint64_t)256 << 10)
 #define TRANSFER_MAX_IN_FLIGHT ((uint64_t)8 << 20)
@@ -58,12 +58,12 @@
 /* Maximum number of outstanding requests that ask for a completion. */
 #define TRANSFER_SIGNALS 16
 
-/* A direction, as known before the peer's MSG_MR. */
+/* One stream, as known before the peer's MSG_MR. */
 struct stream_plan {
 	bool present; /* false: no payload in this direction (one way); the other fields are invalid
 		       */
-	bool verify_all; /* each pass is verified, so the stream never repeats */
-	uint64_t length; /* bytes of one pass; or LENGTH_UNKNOWN, with one pass */
+	bool verify_all; /* verify each pass: all passes form one stream, which never repeats */
+	uint64_t length; /* bytes of one pass; LENGTH_UNKNOWN: only one pass is possible */
 	uint64_t passes; /* number of passes; 0: until the time is over */
 	uint64_t ring;   /* bytes of this side's ring, at least 1 */
 };
@@ -71,88 +71,93 @@ struct stream_plan {
 struct transfer_plan {
 	bool writes; /* RDMA WRITE, else RDMA READ */
 	/*
-	 * A completed WRITE does not mean that the memory has been read (iWARP, if the provider
-	 * sends without copying): the source refills only consumed bytes. If its own ring is the
-	 * shorter one, it reports `produced` whenever that is full, and the peer answers at once.
+	 * A completed WRITE does not mean that the adapter has read the memory (iWARP, if the
+	 * provider sends without copying), so the source refills only consumed bytes. If its own
+	 * ring is shorter than the announced ring, the source reports `produced` whenever its ring
+	 * is full, and the peer answers at once.
 	 */
 	bool completes_early;
-	unsigned int depth;          /* maximum number of outstanding requests, 1 to 65536 */
-	uint64_t request_size;       /* maximum bytes of a request */
-	unsigned int credits;        /* 0: the peer does not know MSG_WINDOW */
-	unsigned int answer;         /* at least 2, less than `credits` */
-	unsigned int share;          /* progress of 1/share of the ring is reported at once */
+	unsigned int depth;    /* maximum number of outstanding requests, 1 to 65536 */
+	uint64_t request_size; /* maximum bytes of a request */
+	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs; 0: the peer does not
+				  know MSG_WINDOW */
+	unsigned int answer;   /* number of them that requires an answer: at least 2, less than
+				  `credits` */
+	unsigned int share;    /* progress of 1/share of the ring is reported at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */
 };
 
-/* A direction, as both sides know it. */
+/* One stream, as known during the transfer. */
 struct transfer_stream {
 	struct stream_plan plan;
 	uint64_t announced; /* bytes of the announced ring; 0: not known yet */
 	uint64_t length;    /* bytes of all passes; LENGTH_UNKNOWN until the end is known */
-	bool agreed; /* the length was known from the beginning; else the source marks the end */
+	bool agreed; /* the length was known from the beginning; else the source reports its end */
 	uint64_t quarter;                 /* progress in bytes that is reported at once */
-	uint64_t local_span, remote_span; /* a byte is at its position modulo this, in each ring */
-	bool fits_ring;                   /* this side's ring holds all different bytes */
-	bool repeats;                     /* passes send the same bytes, without flow control */
-	bool fits_peer_ring; /* fits into the announced ring, and the peer does not wait for
-				reports: progress is reported by age alone */
+	uint64_t local_span, remote_span; /* the offset of a byte, in this side's ring and in the
+					     peer's, is its position modulo these */
+	bool fits_ring; /* this side's ring holds the whole stream, or one pass of a stream that
+			   repeats */
+	bool repeats;   /* every pass sends the same bytes, without flow control */
+	bool fits_peer_ring; /* the stream fits into the announced ring, and no side waits for
+				reports: only the age of progress decides when it is reported */
 };
 
-/* The source of the outgoing stream. Positions. */
+/* Positions of the outgoing stream, whose source is this side. */
 struct transfer_source {
 	struct transfer_stream stream;
-	uint64_t filled;              /* filled into the ring */
+	uint64_t filled;              /* end of the bytes filled into the ring */
 	uint64_t advertised_produced; /* reported to the peer */
 	uint64_t consumed;            /* reported by the peer */
-	uint64_t stored;              /* reported by the peer, for progress only */
-	bool advertised_end;          /* the end was reported to the peer, once */
+	uint64_t stored;              /* reported by the peer, only to show progress */
+	bool advertised_end;          /* the end was reported to the peer */
 };
 
-/* The sink of the incoming stream. Positions. */
+/* Positions of the incoming stream, whose sink is this side. */
 struct transfer_sink {
 	struct transfer_stream stream;
 	uint64_t produced;            /* reported by the peer */
-	uint64_t copied;              /* copied out of the ring */
-	uint64_t stored;              /* digested and stored */
+	uint64_t copied;              /* end of the bytes copied out of the ring */
+	uint64_t stored;              /* end of the bytes digested and stored */
 	uint64_t advertised_consumed; /* reported to the peer */
 	uint64_t advertised_stored;   /* reported to the peer */
-	bool done;                    /* the peer's MSG_DONE is here */
+	bool done;                    /* the peer's MSG_DONE has arrived */
 };
 
-/* A request that asks for a completion, while it is outstanding. */
+/* An outstanding request that asks for a completion. */
 struct transfer_signal {
 	uint64_t request;  /* number of the request */
-	uint64_t position; /* the position after it */
+	uint64_t position; /* position in the stream after the request */
 };
 
-/* The operation of this side: positions, and numbers of requests from 1. */
+/* This side's operation: positions in its stream, and numbers of requests, from 1. */
 struct transfer_operation {
 	uint64_t posted, completed;
-	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the other one */
+	uint64_t local, remote; /* offsets of `posted` in this side's ring and in the peer's */
 	uint64_t requests_posted, requests_completed;
-	uint64_t unsignaled;       /* number of latest requests without a completion */
-	bool steady;               /* each further request is a complete pass: is_steady() */
-	unsigned int steady_count; /* requests of the latest run, if steady; else 0 */
-	struct transfer_signal signals[TRANSFER_SIGNALS]; /* number n, from 0, is at index n modulo
+	uint64_t unsignaled; /* number of requests after the last one that asks for a completion */
+	bool steady;         /* each further request is a complete pass: is_steady() */
+	unsigned int steady_count; /* number of requests in the latest run, if steady; else 0 */
+	struct transfer_signal signals[TRANSFER_SIGNALS]; /* a queue: entry n is at index n modulo
 							     TRANSFER_SIGNALS */
 	uint64_t signals_posted, signals_completed;
 	uint64_t size;      /* maximum bytes of a request */
 	uint64_t depth;     /* maximum number of outstanding requests; 0: unknown so far */
 	uint64_t interval;  /* number of requests per completion */
 	uint64_t in_flight; /* maximum bytes of outstanding requests, unless one request has more */
-	bool grows;         /* with more bytes in flight, requests would be longer or more */
-	uint64_t round;     /* the measured round ends when this position completes; its start: */
-	int64_t round_started; /* TRANSFER_NEVER: too few bytes to measure */
+	bool grows;         /* a higher `in_flight` would allow longer or more requests */
+	uint64_t round;     /* position whose completion ends the measured round */
+	int64_t round_started; /* start of that round; TRANSFER_NEVER: too few bytes to measure */
 };
 
-/* MSG_WINDOWs in both directions. */
+/* Numbers of MSG_WINDOWs in both directions. */
 struct transfer_credits {
-	uint64_t sent, confirmed;      /* this side's: sent, and confirmed by the peer */
-	uint64_t received, advertised; /* the peer's: received, and confirmed to it */
+	uint64_t sent, confirmed; /* this side's MSG_WINDOWs: sent, and confirmed by the peer */
+	uint64_t received, advertised; /* the peer's MSG_WINDOWs: received, and confirmed to it */
 };
 
-/* Return the bytes of all passes with different bytes; LENGTH_UNKNOWN: unknown. */
+/* Return the bytes of all passes if each is verified, else of one pass; LENGTH_UNKNOWN: unknown. */
 uint64_t transfer_stream_length(const struct stream_plan *plan);
 
 /* One side of a session. The caller may read it; only this module changes it. */
@@ -162,38 +167,37 @@ struct transfer {
 	struct transfer_sink sink;
 	struct transfer_operation operation;
 	struct transfer_credits credits;
-	uint64_t moves; /* MSG_WINDOWs that advanced a position of the peer, or marked its end */
-	int64_t unreported_since; /* time of the first progress that the peer does not know */
+	uint64_t moves; /* number of MSG_WINDOWs from the peer that reported progress or its end */
+	int64_t unreported_since; /* time of the first progress that was not reported to the peer */
 	/*
-	 * The remembered answer of transfer_window_time(). It is valid before that time, and until
-	 * the next message of either side, because it exists only where the age of a move decides.
-	 * INT64_MIN: there is none.
+	 * Cached result of transfer_window_time(); INT64_MIN: none. It is valid until that time or
+	 * the next message of either side, and exists only if the age of progress alone decides it.
 	 */
 	int64_t window_time;
 };
 
-/* A part of a ring of this side that does not cross the ring's end. */
+/* A part of this side's ring that does not cross the ring's end. */
 struct piece {
 	uint64_t offset;   /* bytes from the beginning of the ring */
-	uint64_t position; /* in the stream */
+	uint64_t position; /* position in the stream */
 	uint64_t size;     /* bytes */
 };
 
-/* Similar work requests of the operation, adjacent in both rings. */
+/*
+ * Work requests of equal size, one after another in both rings or, with stride 0, at the same
+ * place.
+ */
 struct transfer_run {
-	uint64_t number; /* number of the first one; transfer_completed() takes it */
-	uint64_t local;  /* offset of the first one in this side's ring */
-	uint64_t remote; /* offset of the first one in the announced ring */
-	uint64_t size;   /* bytes of each */
-	uint64_t stride; /* from one request's offsets to the next one's; 0: all have the same bytes
-			  */
+	uint64_t number; /* number of the first request (transfer_completed()) */
+	uint64_t local;  /* offset of the first request in this side's ring */
+	uint64_t remote; /* offset of the first request in the announced ring */
+	uint64_t size;   /* bytes of each request */
+	uint64_t stride; /* distance between successive requests; 0: all transfer the same bytes */
 	unsigned int count;
-	bool signaled; /* the last one asks for a completion, which also stands for those before it
-			*/
-	bool more;     /* another run may be posted after it now */
+	bool signaled; /* the last request asks for a completion, which covers all before it */
+	bool more;     /* another run may be posted now */
 };
 
-/* Initialize `transfer`. */
 void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 
 /* ---- Messages ---- */
@@ -202,19 +206,19 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan);
 uint64_t transfer_announce(struct transfer *transfer);
 
 /*
- * Take the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (only for
+ * Handle the peer's MSG_MR: its region has `ring` bytes, of which `produced` may be read (only for
  * READ; a peer without a hello: all). The caller has checked that the region does not wrap. Return
  * NULL, or the broken rule as a static string.
  */
 const char *transfer_peer_region(struct transfer *transfer, uint64_t ring, uint64_t produced);
 
-/* Compute the answer of transfer_window_time(), and remember it. */
+/* Compute the result of transfer_window_time(), and cache it if it will not change. */
 int64_t transfer_find_window_time(struct transfer *transfer, int64_t now);
 
 /*
  * Return when a MSG_WINDOW is due if nothing else happens: `now` or earlier means at once;
- * TRANSFER_NEVER: there is nothing to report, or no credit. Call this after every report to this
- * module, after transfer_next(): the age of progress counts from the first such call.
+ * TRANSFER_NEVER: there is nothing to report, or no credit. Call this after transfer_next() and
+ * every other call that records progress: the age of progress counts from the first such call.
  */
 static inline int64_t transfer_window_time(struct transfer *transfer, int64_t now)
 {
@@ -223,21 +227,21 @@ static inline int64_t transfer_window_time(struct transfer *transfer, int64_t no
 }
 
 /*
- * Return the MSG_WINDOW that is posted now. It must be due, after this side's MSG_MR and before
- * both MSG_VERDICTs are there.
+ * Return the MSG_WINDOW to post now, and count it as sent. It must be due, and
+ * window_may_be_sent().
  */
 struct window transfer_window(struct transfer *transfer);
 
 /*
- * Take the peer's MSG_WINDOW. Return NULL, or the broken rule, without a change: a static string
- * that follows "the peer's window ".
+ * Handle the peer's MSG_WINDOW, and return NULL. If it breaks a rule, change nothing and return the
+ * rule: a static string that follows "the peer's window ".
  */
 const char *transfer_accept(struct transfer *transfer, const struct window *window);
 
 /*
- * Return true if MSG_DONE follows the operation at once, without a wait for its completion. It
- * follows a WRITE in order. A SEND may overtake a READ, and the peer would free memory that is
- * being read, so MSG_DONE waits for the READ to complete.
+ * Return true if MSG_DONE follows the operation at once, without a wait for its completion. A SEND
+ * never overtakes a WRITE. It may overtake a READ, and the peer would free memory that is being
+ * read, so MSG_DONE waits for the READ to complete.
  *
  * IBV_SEND_FENCE would make the adapter wait, but neither software adapter of Linux 6.1 supports it
  * reliably: over Soft-RoCE a fenced SEND is sometimes never sent, and soft-iWARP answers no READ
@@ -255,7 +259,7 @@ static inline const struct transfer_stream *operated_stream(const struct transfe
 }
 
 /*
- * Return true if the operation has ended; a READ must have completed. True for a side that does not
+ * Return true if this side's operation has ended (a READ has completed), or if this side does not
  * operate.
  */
 static inline bool transfer_operated(const struct transfer *transfer)
@@ -267,13 +271,12 @@ static inline bool transfer_operated(const struct transfer *transfer)
 	return position == operated_stream(transfer)->length;
 }
 
-/* Return true if the source is at the end, and the peer knows that end if it was not agreed. */
+/* Return true if the source is at its end, and this end was agreed or reported to the peer. */
 bool transfer_source_done(const struct transfer *transfer);
 
 /*
- * Return true if MSG_DONE is due while the operation runs (operation_runs()): this side has
- * operated to the end, as done_follows_at_once() says; its source is at the end; and the peer knows
- * that end, if the length was not agreed. A side that does not operate waits for nothing.
+ * Return true if MSG_DONE is due while operation_runs(): this side's operation
+ * (transfer_operated()) and its source (transfer_source_done()) have ended.
  */
 static inline bool transfer_done_due(const struct transfer *transfer)
 {
@@ -284,14 +287,14 @@ static inline bool transfer_done_due(const struct transfer *transfer)
 uint64_t transfer_done(struct transfer *transfer);
 
 /*
- * Take the peer's MSG_DONE with this byte count. Return NULL or the broken rule, as
- * transfer_accept().
+ * Handle the peer's MSG_DONE, which states `bytes`. Return NULL or the broken rule, as
+ * transfer_accept() does, to follow "the peer ".
  */
 const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes);
 
 /*
- * Record that MSG_VERDICT is posted: it reports all progress of the sink, and later windows only
- * confirm.
+ * Record that MSG_VERDICT is posted. It reports all progress of the sink; later MSG_WINDOWs only
+ * confirm the peer's.
  */
 void transfer_verdict(struct transfer *transfer);
 
@@ -309,7 +312,7 @@ static inline bool transfer_has_signal(const struct transfer_operation *operatio
 	return operation->signals_posted - operation->signals_completed < TRANSFER_SIGNALS;
 }
 
-/* Note that the last request that was posted asks for a completion. */
+/* Record that the latest posted request asks for a completion. */
 static inline void transfer_note_signal(struct transfer_operation *operation)
 {
 	operation->signals[operation->signals_posted++ % TRANSFER_SIGNALS] =
@@ -344,13 +347,14 @@ static inline bool transfer_repeat(struct transfer *transfer, unsigned int most,
 	return true;
 }
 
-/* Plan the run of transfer_next() where the last one cannot be repeated. */
+/* Plan a new run for transfer_next(), if the last one cannot be repeated. */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run);
 
 /*
- * Return the next work requests that may be posted now, at most `most`, and count them as posted.
- * Return false if there are none. Repeat the call until it returns false, or a run without `more`:
- * only the last request of all is certain to have the completion that continues the operation.
+ * Store in `run` the next work requests that may be posted now, at most `most`, and count them as
+ * posted. Return false if there are none. Repeat the call until it returns false or `run->more` is
+ * false: only the last request of all is certain to ask for the completion that continues the
+ * operation.
  */
 static inline bool transfer_next(struct transfer *transfer, unsigned int most,
 				 struct transfer_run *run)
@@ -359,19 +363,19 @@ static inline bool transfer_next(struct transfer *transfer, unsigned int most,
 }
 
 /*
- * Record that ibv_post_send(3) rejected this request and all after it: they are not outstanding.
- * Nothing more may be posted.
+ * Record that ibv_post_send(3) rejected request `number` and all after it: they are not
+ * outstanding. Nothing more may be posted.
  */
 void transfer_rejected(struct transfer *transfer, uint64_t number);
 
 /*
- * Record the completion of request `number`, and of all before it. It may be a request that asked
- * for none: some providers complete each request after the connection has broken. Return false if
- * it is not outstanding.
+ * Record the completion of request `number`, and of all before it. The request need not have asked
+ * for a completion: some providers complete each request after the connection has broken. Return
+ * false if the request is not outstanding.
  */
 bool transfer_completed(struct transfer *transfer, uint64_t number, int64_t now);
 
-/* End a repeating operation whose time is over, with the pass that has begun. */
+/* End a repeating operation with the current pass, because its time is over. */
 void transfer_stop(struct transfer *transfer);
 
 /* Return the bytes of one pass of the operation; LENGTH_UNKNOWN: unknown. */
@@ -388,21 +392,21 @@ bool transfer_fill(const struct transfer *transfer, struct piece *piece);
 /* Return true if nothing is left to fill, now or later. */
 bool transfer_source_ended(const struct transfer *transfer);
 
-/* Record that the first `size` bytes of that piece are filled. */
+/* Record that the first `size` bytes of the piece from transfer_fill() are filled. */
 void transfer_filled(struct transfer *transfer, uint64_t size);
 
 /*
- * End the source: a pipe has ended, or the time of a stream of passes is over; that stream ends
- * with the pass that has begun, at least the first. Do not call this while a piece is being filled.
- * No effect if the end is known, or the stream repeats.
+ * End the source: a pipe has ended, or the time of a stream of passes is over. A stream of passes
+ * ends with the current pass, at the earliest with the first. Do not call this while a piece is
+ * being filled. No effect if the end is known or the stream repeats.
  */
 void transfer_end_source(struct transfer *transfer);
 
 /*
- * Return true if the incoming stream (of a repeating one, the last pass) stays in this side's ring
- * until the peer can no longer reach it. transfer_copy() waits for that; the caller deregisters the
- * ring before the first piece. Otherwise pieces are copied out as they arrive (of a repeating
- * stream, the first pass).
+ * Return true if the whole incoming stream (the last pass, if it repeats) stays in this side's
+ * ring. transfer_copy() then has no piece before the transfer has ended, and the caller deregisters
+ * the ring before it takes the first piece. Otherwise pieces (of the first pass, if the stream
+ * repeats) are copied out as they arrive.
  */
 bool transfer_verified_in_place(const struct transfer *transfer);
 
@@ -410,26 +414,27 @@ bool transfer_verified_in_place(const struct transfer *transfer);
 bool transfer_copy(const struct transfer *transfer, struct piece *piece);
 
 /*
- * Record that the first `size` bytes of that piece are copied, so that the ring may be overwritten.
+ * Record that the first `size` bytes of the piece from transfer_copy() are copied: the ring may be
+ * overwritten there.
  */
 void transfer_copied(struct transfer *transfer, uint64_t size);
 
 /* Record that everything up to `position` is digested and, with --output, stored. */
 void transfer_stored(struct transfer *transfer, uint64_t position);
 
-/* Return the bytes that the sink stores in all; LENGTH_UNKNOWN until the end is marked. */
+/* Return the number of bytes that the sink will store; LENGTH_UNKNOWN until the end is reported. */
 uint64_t transfer_sink_end(const struct transfer *transfer);
 
 /* ---- Deadlines ---- */
 
-/* The side that owes something; each value assumes that the later ones owe nothing. */
+/* The party that the transfer waits for. A value implies that the parties after it owe nothing. */
 enum debtor {
 	DEBTOR_NONE, /* this side can or must continue */
-	DEBTOR_WIRE, /* completions */
-	DEBTOR_PEER, /* the peer's program: data, room in its ring, MSG_DONE */
+	DEBTOR_WIRE, /* the wire owes completions */
+	DEBTOR_PEER, /* the peer's program owes data, room in its ring, or MSG_DONE */
 };
 
-/* Return the last debtor that owes something. MSG_MR and MSG_VERDICT do not count. */
+/* Return the last of these parties that owes something. This ignores MSG_MR and MSG_VERDICT. */
 enum debtor transfer_debtor(const struct transfer *transfer);
 
 #endif
