@@ -80,10 +80,10 @@ bool protocol_verified(const struct protocol *protocol)
 }
 
 /*
- * A probe could break the session when the peer may have left. Over InfiniBand and RoCE that is
- * when its last message has arrived; over iWARP the peer may leave as soon as it has this side's
- * last message, while TCP still repeats the peer's, and a probe that finds no queue pair there
- * would break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
+ * A probe could break the session once the peer may have left. Over InfiniBand and RoCE it may
+ * leave when its last message has arrived here. Over iWARP it may leave when it has this side's
+ * last message; TCP may still retransmit the peer's, and a probe that finds no queue pair would
+ * break the connection. Also, over iWARP a server must not send before its client (RFC 5044,
  * section 7.1.2): if its reply to the connect request was lost and arrives together with a probe,
  * the client gives up.
  */
@@ -112,7 +112,7 @@ struct protocol protocol_start(enum role role, enum operation operation)
 	return protocol;
 }
 
-/* Return the result of a session that ends now, from all that was received and completed. */
+/* Return the result of a session that ends now, as messages and completions show it. */
 static enum status conclusion(const struct protocol *protocol)
 {
 	bool checked = protocol->gave_up || protocol->local >= LOCAL_VERIFIED;
@@ -142,9 +142,9 @@ bool counts_as_reason(const struct protocol *protocol, enum status status)
 }
 
 /*
- * Close: post nothing from now on. A result that is established outranks the event that closes the
- * session now: success of both sides, a reason to give up, and a bad verdict, unless the peer
- * breaks the protocol.
+ * Begin to close: post nothing more. An established result outranks the event that closes the
+ * session: success of both sides, a reason to give up or, unless the peer breaks the protocol, a
+ * bad verdict.
  */
 static void begin_closing(struct step *step, enum status status)
 {
@@ -170,14 +170,15 @@ static void establish(struct protocol *protocol)
 	protocol->connected = true;
 }
 
-/* Accept a message of the peer in its turn; out of turn it breaks the protocol. */
+/* Accept a message that the peer may send now; any other one breaks the protocol. */
 static void receive(struct step *step, enum remote_stage message)
 {
 	struct protocol *protocol = &step->protocol;
-	bool our_turn_first; /* this side has posted what the peer's message follows */
+	bool our_turn_first; /* this side has already posted the message that must precede the
+				peer's */
 
 	switch (message) {
-	case REMOTE_MR: /* the client's comes first: over iWARP the client must send first */
+	case REMOTE_MR: /* the client's MSG_MR is first: over iWARP the client must send first */
 		our_turn_first =
 			protocol->role == ROLE_SERVER || protocol->local >= LOCAL_MR_POSTED;
 		break;
@@ -195,7 +196,7 @@ static void receive(struct step *step, enum remote_stage message)
 	protocol->remote = message;
 }
 
-/* Post MSG_DONE, which is due, once. */
+/* Post MSG_DONE, unless this side has posted it before. */
 static void post_done(struct step *step)
 {
 	if (!operation_runs(&step->protocol))
@@ -206,8 +207,8 @@ static void post_done(struct step *step)
 }
 
 /*
- * Record a completion of this side; completions arrive in the order of posting. After this side
- * gave up, earlier posts may still complete.
+ * Record the completion of a message: go from stage `before` to `after`. Completions arrive in the
+ * order of posting. After this side gave up, earlier posts may still complete.
  */
 static void complete(struct step *step, enum local_stage before, enum local_stage after)
 {
@@ -240,9 +241,9 @@ static void receive_early_verdict(struct step *step, enum status verdict)
 }
 
 /*
- * Give up a payload that this side cannot read or store; the first time counts. The peer learns
- * that from a bad verdict, as soon as this side may send one, and disconnects. If this side cannot
- * send one, or has sent a good one, it disconnects itself.
+ * Give up a payload that this side cannot read or store; only the first call counts. This side
+ * sends a bad verdict as soon as it may, and the peer disconnects. If this side cannot send one, or
+ * has already verified the payload, it disconnects itself.
  */
 static void fail_payload(struct step *step, enum status status)
 {
@@ -258,7 +259,7 @@ static void fail_payload(struct step *step, enum status status)
 		begin_closing(step, status);
 }
 
-/* End the verification, unless it has not begun. */
+/* End the verification, which must have begun, with result `check`. */
 static void conclude_check(struct step *step, enum status check)
 {
 	struct protocol *protocol = &step->protocol;
@@ -285,10 +286,10 @@ static bool has_outcome(const struct protocol *protocol)
 }
 
 /*
- * Handle a work request that the provider refused. Some providers refuse all as soon as the kernel
- * knows that the peer has left, before the completion queue or the connection manager reports it.
- * So stop posting, and wait for an explanation (explain_refusal()) until the deadline. Do not
- * disconnect earlier: that flushes work requests, too.
+ * Handle a work request that the provider refused. Some providers refuse every post as soon as the
+ * kernel knows that the peer has left, before the completion queue or the connection manager
+ * reports it. So stop posting, and wait for an explanation (explain_refusal()) until the deadline.
+ * Do not disconnect earlier: that flushes work requests, too.
  */
 static void refuse_send(struct step *step)
 {
@@ -312,8 +313,8 @@ static bool shows_peer_left(struct event event)
 }
 
 /*
- * Look for an explanation of a refused post: `event` shows that the peer has left, or the session
- * has a result that needs no explanation. After that this side may disconnect.
+ * Disconnect once a refused post is explained: `event` shows that the peer has left, or the session
+ * has a result that needs no explanation.
  */
 static void explain_refusal(struct step *step, struct event event)
 {
@@ -328,14 +329,14 @@ static void explain_refusal(struct step *step, struct event event)
 	step->actions |= ACTION_DISCONNECT;
 }
 
-/* Handle a deadline: of the exchange, then of closing, then of closing by force. */
+/* Handle a deadline: first that of the exchange, then the two of closing. */
 static void expire(struct step *step)
 {
 	struct protocol *protocol = &step->protocol;
 	bool waits = waits_for_explanation(protocol);
 
 	if (protocol->phase < PHASE_CLOSING) {
-		/* post_failed: the peer's message found no receive */
+		/* with post_failed, the peer's message found no receive */
 		begin_closing(step,
 			      protocol->post_failed ? STATUS_LOCAL_FAILURE : STATUS_TIMED_OUT);
 	} else if (waits || (!protocol->overdue && !protocol->drained)) {
@@ -433,8 +434,8 @@ static void record(struct step *step, struct event event)
 }
 
 /*
- * Return true if this side's verdict is known and may be sent: the payload is verified, or, after
- * MSG_MR, this side gave up; a verification that has begun must end first.
+ * Return true if this side must send its verdict now: verification has ended, or this side gave up
+ * after its MSG_MR and before verification began.
  */
 static bool verdict_is_due(const struct protocol *protocol)
 {
@@ -465,14 +466,15 @@ static void proceed(struct step *step)
 		protocol->local = LOCAL_VERIFYING;
 	} else if (may_post && protocol->role == ROLE_CLIENT &&
 		   protocol->local == LOCAL_VERDICT_SENT && protocol->remote == REMOTE_VERDICT) {
-		begin_closing(step, conclusion(protocol)); /* the server waits for this */
+		/* the server waits for the disconnection */
+		begin_closing(step, conclusion(protocol));
 	}
 }
 
 /*
- * Finish when every posted work request has completed, a verification that has begun has ended and,
- * if the connection stood, the disconnection was reported. What looked like a lost peer may have
- * been the regular end: the disconnection and the last completions arrive on different channels.
+ * Finish when every posted work request has completed, no verification is running and, if the
+ * connection was established, the disconnection was reported. An apparent loss of the peer may be
+ * the regular end: the disconnection and the last completions arrive on different channels.
  */
 static void try_to_finish(struct protocol *protocol)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The state machine of a session: states, events, and the actions that follow from them. Pure: no
- * verbs, no clock, no input or output, no memory. rdma-common.c drives it.
+ * verbs, no clock, no input or output, no allocation. rdma-common.c drives it.
  *
  * Threads: the connection's thread; the main thread before that one starts and after it has ended.
  */
@@ -16,7 +16,7 @@
 enum phase {
 	PHASE_CONNECTING, /* not connected yet */
 	PHASE_EXCHANGING, /* connected; messages and operations flow */
-	PHASE_CLOSING,    /* nothing is posted any more; what was posted completes or is flushed */
+	PHASE_CLOSING,    /* nothing more is posted; posted work requests complete or are flushed */
 	PHASE_FINISHED,   /* `status` is final; the connection may be destroyed */
 };
 
@@ -36,8 +36,8 @@ enum local_stage {
 };
 
 /*
- * The last message that the peer has sent. It sends each one once, in this order; a peer that gives
- * up sends a bad verdict early, and nothing after it.
+ * The last message of the peer. The peer sends each message once, in this order. If it gives up, it
+ * sends a bad verdict early, and nothing after it.
  */
 enum remote_stage {
 	REMOTE_SILENT,
@@ -57,15 +57,15 @@ struct protocol {
 	enum phase phase;
 	enum local_stage local;
 	enum remote_stage remote;
-	bool done_posted;    /* MSG_DONE is posted */
-	bool gave_up;        /* one of the payloads cannot be read or stored */
-	bool connected;      /* the connection stood, so DISCONNECTED will be reported */
-	bool disconnected;   /* DISCONNECTED was reported */
-	bool drained;        /* closing, and no posted work request is outstanding */
-	bool overdue;        /* closing, and the first deadline has passed */
-	bool post_failed;    /* a send was refused, or no receive is left; without an explanation so
-				far */
-	enum status check;   /* this side's verdict on the incoming payload, or why it gave up */
+	bool done_posted;  /* MSG_DONE is posted */
+	bool gave_up;      /* this side cannot read or store a payload */
+	bool connected;    /* the connection was established, so DISCONNECTED will be reported */
+	bool disconnected; /* DISCONNECTED was reported */
+	bool drained;      /* closing, and no posted work request is outstanding */
+	bool overdue;      /* closing, and the first deadline has passed */
+	bool post_failed;  /* a send was refused, or no receive is left, and no event has explained
+			      that yet */
+	enum status check; /* this side's verdict on the incoming payload, or why it gave up */
 	enum status verdict; /* the peer's verdict on the outgoing payload, once received */
 	enum status status;  /* why the session closes; final in PHASE_FINISHED */
 };
@@ -75,17 +75,15 @@ enum event_type {
 	EVENT_MR_RECEIVED,
 	EVENT_DONE_RECEIVED,
 	EVENT_VERDICT_RECEIVED, /* status: the peer's verdict */
-	EVENT_PEER_GAVE_UP,     /* status: a bad verdict before the peer's MSG_DONE, or before this
-				   side's */
+	EVENT_PEER_GAVE_UP,     /* status: a bad verdict, before both sides had sent MSG_DONE */
 	EVENT_MR_SENT,
-	EVENT_DONE_DUE, /* feed while operation_runs(), when transfer_done_due() */
+	EVENT_DONE_DUE, /* feed it if transfer_done_due(), while operation_runs() */
 	EVENT_DONE_SENT,
 	EVENT_VERDICT_SENT,
-	EVENT_VERIFIED,     /* verification has ended; status: its result */
-	EVENT_GAVE_UP,      /* status: why the outgoing payload cannot be read, or the incoming one
-			       stored */
-	EVENT_FAILED,       /* status: the reason; a completion or the connection failed */
-	EVENT_SEND_REFUSED, /* a work request could not be posted to the send queue */
+	EVENT_VERIFIED,        /* verification has ended; status: its result */
+	EVENT_GAVE_UP,         /* status: why this side cannot read or store a payload */
+	EVENT_FAILED,          /* status: the reason; a completion or the connection failed */
+	EVENT_SEND_REFUSED,    /* a work request could not be posted to the send queue */
 	EVENT_RECEIVE_REFUSED, /* no receive is left, because posting was refused */
 	EVENT_FLUSHED,         /* a work request was flushed: the connection is going down */
 	EVENT_DISCONNECTED,
@@ -100,7 +98,7 @@ struct event {
 	enum status status;
 };
 
-/* Actions for the caller, in this order. Bits of a set. */
+/* Actions that the caller executes, in this order. Bits of a set. */
 enum action {
 	ACTION_SEND_MR = 1 << 0,
 	ACTION_POST_OPERATION = 1 << 1,
@@ -128,9 +126,9 @@ struct protocol protocol_start(enum role role, enum operation operation);
 struct step protocol_step(struct protocol protocol, struct event event);
 
 /*
- * Return true if `status` is the reason why the session closes: the first reason counts.
- * Exceptions: a peer that is lost may have broken the protocol before, and the completion that
- * shows it arrives only now; and any reason explains a refused post that has no explanation yet.
+ * Return true if `status` becomes the reason why the session closes. Only the first reason does,
+ * with two exceptions: a lost peer may have broken the protocol before, which a late completion
+ * shows; and any reason explains a refused post that has no explanation yet.
  */
 bool counts_as_reason(const struct protocol *protocol, enum status status);
 
@@ -150,9 +148,9 @@ const char *local_stage_name(enum local_stage local);
 const char *remote_stage_name(enum remote_stage remote);
 
 /*
- * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are there.
- * After its own verdict it only confirms windows, so that a peer that stores slowly does not run
- * out of credits.
+ * Return true while this side may send MSG_WINDOW: from its MSG_MR until both verdicts are
+ * exchanged. After its own verdict this side only confirms MSG_WINDOWs, so that a peer that stores
+ * slowly does not run out of credits.
  */
 bool window_may_be_sent(const struct protocol *protocol);
 
@@ -167,10 +165,7 @@ bool protocol_has_verified(const struct protocol *protocol);
 /* Return true if the incoming payload matches its digest. */
 bool protocol_verified(const struct protocol *protocol);
 
-/*
- * Return true if a probe of the peer's adapter could break the session now; over iWARP that is so
- * more often.
- */
+/* Return true if a probe of the peer's adapter could break the session now. */
 bool probe_disturbs(const struct protocol *protocol, bool iwarp);
 
 #endif
