@@ -10,15 +10,15 @@
 #include "memory.h"
 #include "reasons.h"
 
-/* A message or a small payload is sent inline: the adapter need not read memory for it. */
+/* Maximum bytes that are sent inline, so that the adapter need not read memory: a message fits. */
 #define INLINE_SIZE 64
 /*
- * Maximum number of outstanding READs; a device may have a lower limit. Software adapters get no
- * faster beyond this.
+ * Maximum number of outstanding READs; a device may have a lower limit. Software adapters are not
+ * faster with more.
  */
 #define READ_DEPTH 128
 /*
- * Assumed if a driver reports an impossible value: mana leaves max_msg_sz 0. Every device with
+ * Values assumed if a driver reports an impossible one: mana leaves max_msg_sz 0. Every device with
  * reliable connections supports at least these values.
  */
 #define ASSUMED_MESSAGE_SIZE  ((uint32_t)64 * 1024)
@@ -267,9 +267,9 @@ enum status registration_failed(size_t size, uint64_t registered, struct failure
 /* ---- Limits and queues of the device ---- */
 
 /*
- * Return the number of READs at a time that librdmacm accepts for a device whose driver states
- * `stated`. It keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with EINVAL for
- * more.
+ * Return the number of simultaneous READs that librdmacm accepts for a device whose driver reports
+ * `stated`. librdmacm keeps only the low byte: rdma_connect(3) and rdma_accept(3) fail with EINVAL
+ * for more.
  */
 static uint8_t accepted_reads(int stated)
 {
@@ -278,7 +278,7 @@ static uint8_t accepted_reads(int stated)
 	return kept < READ_DEPTH ? kept : READ_DEPTH;
 }
 
-/* Fill in why the device of `id` cannot perform or serve (`verb`) the READs of a session. */
+/* Describe in `failure` why the device of `id` cannot perform or serve (`verb`) READs. */
 static enum status no_reads(const struct rdma_cm_id *id, const char *verb, const char *name,
 			    int stated, struct failure *failure)
 {
@@ -300,7 +300,9 @@ static int queue_limit(int stated)
 	return stated < 1 ? ASSUMED_QUEUE_ENTRIES : stated;
 }
 
-/* Return how many work requests of the operation fit into the device's queues beside all others. */
+/*
+ * Return how many work requests of the operation fit into the device's queues besides all others.
+ */
 static unsigned int at_most_requests(unsigned int wanted, const struct ibv_device_attr *attributes)
 {
 	int requests = queue_limit(attributes->max_qp_wr) - MESSAGE_REQUESTS;
@@ -372,9 +374,9 @@ static int try_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_c
 }
 
 /*
- * max_qp_wr is no promise: the memory that a work request takes in a queue pair depends on its
- * contents, and mlx5, for example, states the number of the smallest ones. Therefore halve the
- * depth until the device accepts it.
+ * Halve the depth until the device accepts it. max_qp_wr is no promise: the memory that a work
+ * request takes in a queue pair depends on its contents, and mlx5, for example, counts the smallest
+ * ones.
  */
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits)
@@ -400,8 +402,8 @@ struct peer_hello decode_peer_hello(const struct cm_event *event)
 }
 
 /*
- * Return true if a payload of unknown length, a pipe for example, would have to be carried more
- * than once: by repeated WRITEs of its sender, or by repeated READs of the other side.
+ * Return true if a payload of unknown length, such as a pipe, would have to be sent more than once:
+ * by repeated WRITEs of its sender, or by repeated READs of the other side.
  */
 static bool repeats_unknown(const struct options *options, uint64_t outgoing_length,
 			    const struct hello *hello)
@@ -417,7 +419,7 @@ static bool repeats_unknown(const struct options *options, uint64_t outgoing_len
 	return hello->passes != 1 && (writes ? receives : sends);
 }
 
-/* Return the bytes of pattern that a client with --check wants; 0: another client. */
+/* Return the bytes of pattern that a client with --check wants; 0 for any other client. */
 static uint64_t wanted_length(const struct hello *hello)
 {
 	if (!(hello->flags & HELLO_CHECK) || hello->length == 0)
@@ -485,9 +487,9 @@ const char *refusal_describe(enum refusal refusal)
 }
 
 /*
- * Return the number of READs that the peer serves at a time. An acceptance over iWARP depends on
- * the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and qedr swap
- * them. The smaller one is safe, but 0 only says that the server does not read.
+ * Return the number of READs that the peer serves at a time. In an acceptance over iWARP it depends
+ * on the driver: cxgb4 reports the server's two numbers as InfiniBand does; siw, irdma and qedr
+ * swap them. The smaller number is safe, but 0 only means that the server does not read.
  */
 static uint8_t reads_served(enum role role, bool iwarp, const struct cm_event *event)
 {
@@ -509,7 +511,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 {
 	uint8_t served = reads_served(role, limits->iwarp, event);
 	uint8_t asked = event->responder_resources;
-	bool known = asked > 0 || !limits->iwarp; /* irdma leaves it out of a request */
+	bool known = asked > 0 || !limits->iwarp; /* irdma leaves the number out of a request */
 
 	if (limits->initiator_depth > served)
 		limits->initiator_depth = served;
@@ -527,7 +529,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 	return STATUS_SUCCESS;
 }
 
-/* Return what a peer that is not refused will do. */
+/* Return the agreement with a peer that is not refused. */
 static struct agreement agree(enum role role, const struct peer_hello *peer)
 {
 	const struct hello *hello = &peer->hello;
@@ -610,7 +612,7 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 		.responder_resources = limits->responder_resources,
 		.initiator_depth = limits->initiator_depth,
 		.flow_control = 1,
-		/* the maximum: with 0, one lost packet would be a failure */
+		/* the maximum: with 0, one lost packet would break the connection */
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
@@ -662,8 +664,9 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 }
 
 /*
- * Fill in the reason of a rejection without a hello. A program of another protocol sends none, and
- * a program that fails or is killed cannot; over iWARP the end of the connection may overtake it.
+ * Describe in `failure` a rejection without a hello. A program of another protocol sends no hello,
+ * and a program that fails or is killed cannot; over iWARP the end of the connection may overtake
+ * the hello.
  */
 static void explain_silent_rejection(int status, struct failure *failure)
 {
@@ -672,7 +675,7 @@ static void explain_silent_rejection(int status, struct failure *failure)
 	if (status == REJECTION_INVALID_SERVICE_ID)
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: no program listens there; %s", advice);
-	else if (status == -ECONNREFUSED) /* iWARP: from TCP, or from the program */
+	else if (status == -ECONNREFUSED) /* over iWARP: refused by TCP, or by the program */
 		failure_set(failure, STATUS_REFUSED,
 			    "connection rejected: no program listens there, or one that is not "
 			    "this project's rdma-server; %s",

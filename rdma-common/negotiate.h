@@ -24,24 +24,24 @@
 #include "wire.h"
 
 /*
- * A peer sends three messages in a session, and at most TRANSFER_CREDITS unconfirmed windows. Over
- * iWARP a message without a receive ends the connection.
+ * Number of posted receives: a peer sends three messages in a session, and at most TRANSFER_CREDITS
+ * unconfirmed MSG_WINDOWs. Over iWARP a message without a receive ends the connection.
  */
 #define RECEIVES (3 + TRANSFER_CREDITS)
 /* Pages of locked memory that a session needs: one for messages, at least one for each ring. */
 #define SESSION_PAGES 3
-/* Entries of the send queue besides the operation's: one message of each type, and a probe. */
+/* Entries of the send queue besides the operation: one message of each type, and a probe. */
 #define MESSAGE_REQUESTS (MESSAGE_TYPES + 1)
 
 /*
- * Resources that one connection may use: limits of the device, after the negotiation also the
- * peer's.
+ * Resources that one connection may use: limited by the device and, after the negotiation, by the
+ * peer.
  */
 struct limits {
-	const char *transport;    /* as from transport_name() */
-	bool iwarp;               /* true for iWARP, which has rules of its own */
-	uint32_t maximum_message; /* bytes; limit of the port */
-	enum ibv_mtu mtu;         /* of the port; 0: the driver does not report it */
+	const char *transport;    /* from transport_name() */
+	bool iwarp;               /* the transport is iWARP */
+	uint32_t maximum_message; /* maximum bytes of a message, as the port allows */
+	enum ibv_mtu mtu;         /* MTU of the port; 0: the driver does not report it */
 	uint64_t request_size;    /* maximum bytes of one work request of the operation */
 	unsigned int depth;       /* maximum number of outstanding work requests of the operation */
 	unsigned int inline_size; /* maximum bytes of an inline work request */
@@ -49,7 +49,7 @@ struct limits {
 	uint8_t initiator_depth;     /* maximum number of this side's outstanding READs */
 };
 
-/* Requests of a --check client to the server in one session; all zero in any other session. */
+/* Requests of a --check client to the server for one session; all zero in other sessions. */
 struct session_parameters {
 	bool short_reply;             /* the server sends one byte */
 	bool measured;                /* a rate or a latency is measured: HELLO_CHECK_RATE */
@@ -65,23 +65,24 @@ struct peer_hello {
 /* The result of the negotiation: what each side does in this session. */
 struct agreement {
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
-	struct hello peer; /* without a hello, the behavior of the tutorial's program */
-	uint64_t incoming_length; /* bytes of payload that the peer sends; 0: none; or
-				     LENGTH_UNKNOWN */
-	uint64_t wanted_length; /* server: bytes of pattern that --check wants; 0: another client */
+	struct hello peer; /* if it sent no hello: the behavior of the tutorial's program */
+	uint64_t incoming_length; /* bytes of payload that the peer sends, or LENGTH_UNKNOWN; 0:
+				     none */
+	uint64_t wanted_length; /* server: bytes of pattern that a client with --check wants; else 0
+				 */
 };
 
 /* An address and a port, as numbers. */
 struct endpoint {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope, if any */
 	char port[8];                                   /* empty: address and port are unknown */
-	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 16]; /* both, for messages */
+	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 16]; /* address and port, for messages */
 };
 struct endpoint endpoint_of(const struct sockaddr *address);
 
 /*
- * Get the addresses to connect to, from or to listen on (getaddrinfo(3)), each one once. Return 0,
- * or its error without addresses. Any thread.
+ * Look up the addresses of `name` (getaddrinfo(3)), without duplicates. Return 0, or the error of
+ * getaddrinfo(3) and no addresses. Any thread.
  */
 int look_up_name(const char *name, const char *port, struct addrinfo **addresses);
 
@@ -92,15 +93,15 @@ int look_up_name(const char *name, const char *port, struct addrinfo **addresses
 struct sockaddr *choose_source(const struct addrinfo *sources, const struct addrinfo *address);
 
 /*
- * Return a text for `error` of getaddrinfo(3) or getnameinfo(3): gai_strerror(3), or that of errno
- * for EAI_SYSTEM. Call this before errno changes. Any thread.
+ * Return a text for `error` of getaddrinfo(3) or getnameinfo(3): that of gai_strerror(3) or, for
+ * EAI_SYSTEM, strerror(3). Call this before errno changes. Any thread.
  */
 const char *lookup_error(int error);
 
 /*
- * Resolve `name`, which messages call `what`, and `port` (NULL: none) to `addresses`; without a
- * name to the wildcards of IPv4 and IPv6. The caller frees them (freeaddrinfo(3)); they may be
- * NULL. On failure print and record a message.
+ * Resolve `name` (NULL: the wildcards of IPv4 and IPv6) and `port` (NULL: none) to `addresses`.
+ * Messages call the name `what`. The caller frees the addresses (freeaddrinfo(3)). On failure print
+ * and record a message, and set them to NULL.
  */
 enum status resolve_name(struct process *process, const char *what, const char *name,
 			 const char *port, struct addrinfo **addresses);
@@ -110,30 +111,30 @@ const char *transport_name(const struct ibv_context *verbs, const struct ibv_por
 
 /*
  * Call rdma_resolve_addr(3) once, from address `source` (NULL: any). The first packets to a new
- * neighbor may be lost: an attempt is short, and the caller repeats it after ETIMEDOUT until
- * `deadline` (in the time of now_milliseconds()). Return 0, or -1 with errno; ETIME: the time left
- * is shorter than a neighbor needs to answer.
+ * neighbor may be lost, so an attempt is short, and the caller repeats it after ETIMEDOUT until
+ * `deadline` (now_milliseconds()). Return 0, or -1 with errno; ETIME: the time left is shorter than
+ * a neighbor needs to answer.
  */
 int resolve_address(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *address,
 		    int64_t deadline);
 
 /*
  * Return advice for a loopback address that is not resolved, or that has no route; NULL: `address`
- * is not a loopback address. Without --bind Linux 6.1 resolves none, even if 'lo' has an RDMA
- * device: over RoCE the route fails with ENODEV, over iWARP the address with EINVAL. Static. Any
- * thread.
+ * is not a loopback address. Without --bind, Linux 6.1 resolves no loopback address, even if 'lo'
+ * has an RDMA device: over RoCE the route fails with ENODEV, over iWARP the address with EINVAL.
+ * The string is static. Any thread.
  */
 const char *loopback_advice(const struct sockaddr *address);
 
 /*
- * Set the type of service of --tos, if given, before an id is resolved, listens or is accepted
+ * Apply --tos, if given, to `id` before it is resolved, listens or is accepted
  * (rdma_set_option(3)). Return 0, or -1 with errno.
  */
 int set_type_of_service(struct rdma_cm_id *id, const struct options *options);
 
 /*
  * Return the type of service of a connection whose path is known; -1: unknown, because iWARP leaves
- * it to the driver, and soft-iWARP ignores it. Over RoCE the client's value counts for both
+ * it to the driver, and soft-iWARP ignores it. Over RoCE the client's value applies to both
  * directions: its connect request has the path, and Linux accepts with that path, whatever the
  * server has set.
  */
@@ -167,9 +168,9 @@ unsigned int path_mtu(const struct rdma_cm_id *id);
 bool find_gid(struct rdma_cm_id *id, struct ibv_gid_entry *used);
 
 /*
- * Query the limits of the device of `id`, within those of `options`. A driver may leave a limit
- * at 0, or report nonsense: the result is usable nevertheless. Fail if the session needs READs and
- * librdmacm accepts none for this device. `one_way`: only the client operates.
+ * Query the limits of the device of `id`, and reduce them to those of `options`. A driver may leave
+ * a limit at 0, or report nonsense: the result is usable nevertheless. Fail if the session needs
+ * READs and librdmacm accepts none for this device. `one_way`: only the client operates.
  */
 enum status query_limits(const struct rdma_cm_id *id, const struct options *options, bool one_way,
 			 struct limits *limits, struct failure *failure);
@@ -181,17 +182,20 @@ enum status query_limits(const struct rdma_cm_id *id, const struct options *opti
 int create_queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, void *context,
 		      struct limits *limits);
 
-/* How to raise RLIMIT_MEMLOCK, for messages */
+/* Advice for messages: how to raise RLIMIT_MEMLOCK. */
 #define RAISE_LOCK_LIMIT                                                                        \
 	"('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit, " \
 	"'--ulimit memlock=-1' of a container, PropagateResourceLimitsExcept=MEMLOCK of Slurm)"
 
-/* Fill in why `call`, which creates a queue or another object of the device, set errno. */
+/*
+ * Describe in `failure` why `call` failed with errno. `queue`: it creates a queue, not another
+ * object of the device.
+ */
 enum status creation_failed(struct failure *failure, const char *call, bool queue);
 
 /*
- * Fill in why ibv_reg_mr(3) of `size` bytes set errno, with advice. `registered` is the number of
- * bytes that this process has registered already, in whole pages.
+ * Describe in `failure` why ibv_reg_mr(3) of `size` bytes failed with errno, with advice.
+ * `registered` is the number of bytes that this process has registered already, in whole pages.
  */
 enum status registration_failed(size_t size, uint64_t registered, struct failure *failure);
 
@@ -200,7 +204,7 @@ struct peer_hello decode_peer_hello(const struct cm_event *event);
 
 /*
  * Return why a side with these options and this payload length refuses the peer; REFUSAL_NONE: it
- * does not.
+ * accepts the peer.
  */
 enum refusal hello_refusal(const struct options *options, uint64_t outgoing_length,
 			   const struct peer_hello *peer);
@@ -209,9 +213,9 @@ enum refusal hello_refusal(const struct options *options, uint64_t outgoing_leng
 const char *refusal_describe(enum refusal refusal);
 
 /*
- * Compare both hellos, once the connect request (server) or its acceptance (client) is here. Fill
- * in `agreement`, and reduce `limits` to those of the peer. `outgoing_length` is the length of this
- * side's payload; `parameters` are those in this side's hello.
+ * Compare both hellos, once the connect request (server) or its acceptance (client) has arrived.
+ * Fill in `agreement`, and reduce `limits` to those of the peer. `outgoing_length` is the length of
+ * this side's payload; `parameters` are those of this side's hello.
  */
 enum status negotiate(const struct options *options, const struct session_parameters *parameters,
 		      const struct cm_event *event, bool one_way, uint64_t outgoing_length,
@@ -228,15 +232,18 @@ struct rdma_conn_param connect_parameters(const struct limits *limits, const str
 int reject_request(struct rdma_cm_id *id, const struct options *options, enum refusal refusal);
 
 /*
- * Return true if a call that sets up a connection may have failed with `error` because the peer has
- * withdrawn. Over InfiniBand and RoCE the kernel then returns EINVAL, as it does if a driver cannot
- * execute the call: only rdma_reject(3), which succeeds unless the peer has withdrawn,
- * distinguishes the two. Over iWARP a failed rdma_accept(3) ends the request, but drivers report a
- * client that has left by the errno of its TCP connection.
+ * Return true if a setup call may have failed with `error` because the peer has withdrawn. Over
+ * InfiniBand and RoCE the kernel then returns EINVAL, but also if a driver cannot execute the call:
+ * only rdma_reject(3), which succeeds unless the peer has withdrawn, distinguishes the two. Over
+ * iWARP a failed rdma_accept(3) ends the request, but drivers report a client that has left by the
+ * errno of its TCP connection.
  */
 bool means_withdrawn(int error, bool iwarp);
 
-/* Fill in why rdma_accept(3) failed on this host with `error`; name the MTUs, a possible cause. */
+/*
+ * Describe in `failure` why rdma_accept(3) failed on this host with `error`, and name the MTUs, a
+ * possible cause.
+ */
 enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limits,
 			  const struct hello *client, int error, struct failure *failure);
 
@@ -244,8 +251,8 @@ enum status accept_failed(const struct rdma_cm_id *id, const struct limits *limi
 enum refusal rejection_reason(const struct peer_hello *server);
 
 /*
- * Fill in why a server rejected the client, from its hello and the status of the event. Return true
- * if the server is an rdma-server.
+ * Describe in `failure` why a server rejected the client, by its hello and the status of the event.
+ * Return true if the server is an rdma-server.
  */
 bool explain_rejection(const struct peer_hello *server, int status, struct failure *failure);
 
