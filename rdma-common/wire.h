@@ -15,7 +15,7 @@
 enum message_type {
 	MSG_MR = 0,       /* address, length and rkey of the sender's region */
 	MSG_DONE = 1,     /* the sender's operation is complete; digest of its outgoing payload */
-	MSG_VERDICT = 2,  /* result: the sender's incoming payload fits the digest, and is stored */
+	MSG_VERDICT = 2,  /* result of verifying and storing the sender's incoming payload */
 	MSG_WINDOW = 3,   /* progress of both streams at the sender (transfer.h) */
 	MESSAGE_TYPES = 4 /* number of types */
 };
@@ -25,16 +25,16 @@ const char *message_name(enum message_type type);
 
 #define MESSAGE_SIZE 56 /* bytes */
 
-/* A length that only the source knows, at its end. No position or length has this value. */
+/* A length that is unknown until the source ends. No position or known length has this value. */
 #define LENGTH_UNKNOWN UINT64_MAX
 
 /* The positions in a MSG_WINDOW (transfer.h). */
 struct window {
 	uint64_t received; /* MSG_WINDOWs that the sender has received */
-	uint64_t produced; /* of the sender's outgoing stream */
-	uint64_t consumed; /* of the sender's incoming stream */
+	uint64_t produced; /* position in the sender's outgoing stream */
+	uint64_t consumed; /* position in the sender's incoming stream */
 	uint64_t stored;
-	bool end; /* `produced` is the end; sent once */
+	bool end; /* `produced` is the end of the stream; sent once */
 };
 
 /* A decoded message. Only the fields of its type are valid. */
@@ -45,8 +45,8 @@ struct message {
 			      VERDICT: carried by the sender's operation, in all passes */
 	uint64_t produced; /* MR: bytes that may be read already */
 	uint64_t errors;   /* VERDICT: 1 + errors that the sender's port counted; 0: not counted */
-	uint32_t rkey;     /* MR */
-	struct window window; /* WINDOW only */
+	uint32_t rkey;     /* MR: key of the region */
+	struct window window; /* WINDOW: its fields */
 };
 
 /* Encode `message`, little-endian, with zeros in reserved bytes. Cannot fail. */
@@ -59,8 +59,8 @@ void encode_message(const struct message *message, uint8_t wire[MESSAGE_SIZE]);
 bool decode_message(const uint8_t *wire, size_t size, struct message *message);
 
 /*
- * Return true if the region that a peer announced has `needed` bytes at an address that does not
- * wrap.
+ * Return true if the region that a peer announced has at least `needed` bytes, and its addresses do
+ * not wrap around.
  */
 bool region_is_usable(const struct message *region, uint64_t needed);
 
@@ -75,7 +75,7 @@ enum refusal {
 	REFUSAL_NO_MODE = 6,  /* neither side states the operation */
 	REFUSAL_MEMORY = 7,   /* the server cannot allocate or register memory */
 	REFUSAL_STORAGE = 8,  /* the server cannot store the client's payload */
-	REFUSAL_SETUP = 9,    /* the server lacks a thread, an open file, or another resource */
+	REFUSAL_SETUP = 9,    /* the server could not get a thread or another resource */
 };
 
 #define HELLO_SIZE        48 /* bytes; a connect request over InfiniBand carries at most 56 */
@@ -83,8 +83,8 @@ enum refusal {
 #define HELLO_VERSION     3
 
 /*
- * The private data of the connection manager. A connect request and its acceptance describe the
- * sender's side; a rejection has the reason.
+ * Private data of the connection manager. In a connect request and its acceptance it describes the
+ * sender's side; in a rejection it states the reason.
  */
 struct hello {
 	uint8_t version;
@@ -92,7 +92,8 @@ struct hello {
 	uint16_t flags;    /* HELLO_ONE_WAY and the flags below, or-ed */
 	uint8_t refusal;   /* enum refusal; REFUSAL_NONE except in a rejection */
 	uint8_t mtu;       /* enum ibv_mtu of this side's port; a peer may send any number */
-	uint64_t length;   /* bytes of the payload that this side sends; in a rejection the limit */
+	uint64_t length;   /* bytes of the payload that this side sends; in a rejection, the maximum
+			      that it accepts */
 	uint32_t seconds;  /* duration of this side's operation if `passes` is 0 */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
 	/* Name of this side's RDMA device, truncated to fit; a peer may send any bytes. */
@@ -101,7 +102,7 @@ struct hello {
 
 #define HELLO_ONE_WAY    (1 << 0) /* only the client operates, so one side sends no payload */
 #define HELLO_PATTERN    (1 << 1) /* this side's payload is the pattern of --size */
-#define HELLO_UNKNOWN    (1 << 2) /* the length of this side's payload is known at its end */
+#define HELLO_UNKNOWN    (1 << 2) /* the length of this side's payload is unknown until its end */
 #define HELLO_VERIFY_ALL (1 << 3) /* every pass of this side's operation is verified */
 /*
  * The client runs --check: the server sends a pattern of the length of the client's payload instead
@@ -112,13 +113,13 @@ struct hello {
 /* 1 << 6 is reserved. */
 /* The server performs either operation, as the client asks. */
 #define HELLO_ANY_OPERATION (1 << 7)
-/* This side reports the errors that ports count: the peer counts its own and sends the number. */
+/* This side reports the errors of ports: the peer counts those of its port and sends the number. */
 #define HELLO_COUNTS (1 << 8)
 /* With HELLO_CHECK: the client measures, so the server performs the client's operation. */
 #define HELLO_CHECK_RATE (1 << 9)
 /*
- * With both: the server sends a pattern of BACK_SIZE bytes, and repeats its operation for the
- * seconds in the client's hello.
+ * With HELLO_CHECK and HELLO_CHECK_RATE: the server sends a pattern of BACK_SIZE bytes, and repeats
+ * its operation for the seconds in the client's hello.
  */
 #define HELLO_CHECK_BACK (1 << 10)
 #define BACK_SIZE        65536
@@ -128,8 +129,8 @@ enum hello_kind {
 	HELLO_ABSENT,  /* no hello: a program that follows the well-known tutorial */
 	HELLO_CURRENT, /* a hello of this version */
 	/*
-	 * A hello of another version, or a short one. Only `version` is decoded; 0 if it is cut
-	 * off.
+	 * A hello of another version, or a truncated one. Only `version` is decoded; 0: it is
+	 * missing.
 	 */
 	HELLO_OTHER_VERSION,
 };
@@ -141,8 +142,8 @@ void encode_hello(const struct hello *hello, uint8_t wire[HELLO_SIZE]);
  * Decode a hello from private data of `size` bytes; NULL and 0 are allowed. Private data that
  * begins with the magic is a hello, never the tutorial's program. InfiniBand and RoCE pad private
  * data with zeros, iWARP does not: `size` only says that enough bytes are there
- * (rdma_get_cm_event(3), PRIVATE DATA). A short hello of this version is therefore recognized over
- * iWARP alone.
+ * (rdma_get_cm_event(3), PRIVATE DATA). A truncated hello of this version is therefore recognized
+ * over iWARP alone.
  */
 enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hello);
 
