@@ -195,8 +195,8 @@ static void connect_failed(struct connection *connection, int error)
 		advice = "; an earlier connection still uses the local port: try again";
 		break;
 	case ENOMEM: /* Linux's siw has little room for messages that arrive while it connects */
-		advice = "; one of: this host has too little memory, or another program listens "
-			 "on that port and sends at once";
+		advice = "; check that this host has free memory, and that the program on that "
+			 "port is an rdma-server, not one that sends at once";
 		break;
 	case EINVAL:
 		if (lacks_interface(rdma_get_peer_addr(connection->id)))

@@ -840,7 +840,7 @@ static const char *own_delay(const struct connection *connection)
 	    (connection->incoming.begun && transfer_copy(&connection->transfer, &piece)))
 		return "storing the incoming payload made no progress";
 	return sends && helper_busy(connection->outgoing.helper)
-		       ? "the source of the outgoing payload had no more bytes"
+		       ? "the source of the outgoing payload delivered no data"
 		       : NULL;
 }
 
@@ -1230,7 +1230,7 @@ static void handle_not_established(struct connection *connection)
 			"cannot connect: %s, status %d (%s); check that the peer is up and that "
 			"the network passes the packets",
 			rdma_event_str(failure->type), failure->status,
-			failure->status < 0 ? strerror(-failure->status) : "of the transport");
+			failure->status < 0 ? strerror(-failure->status) : "set by the transport");
 }
 
 static void handle_not_accepted(struct connection *connection)

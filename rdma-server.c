@@ -145,7 +145,7 @@ static enum status explain_listening(struct engine *engine, int error)
 	const char *reason = strerror(error), *advice = "";
 
 	if (error == EADDRINUSE) {
-		reason = "another program does";
+		reason = "the port is in use";
 		advice = "; choose another --port";
 	} else if (is_unusable(error)) {
 		advice = "; give --bind an address of a network interface that has an RDMA device "

@@ -328,8 +328,8 @@ static enum status start_checker(const struct connection *connection, struct fai
 	if (engine->checker)
 		return STATUS_SUCCESS;
 	return failure_set(failure, STATUS_LOCAL_FAILURE,
-			   "cannot start a thread that looks at '%s': %s", ellipsize(output).text,
-			   strerror(errno));
+			   "cannot start the thread that checks the output '%s': %s",
+			   ellipsize(output).text, strerror(errno));
 }
 
 static int64_t answer_milliseconds(const struct options *options)

@@ -461,15 +461,15 @@ const char *refusal_describe(enum refusal refusal)
 		       "release on both hosts";
 	case REFUSAL_OPERATION:
 		return "the modes differ, one side reads and the other writes; start both with "
-		       "the same word";
+		       "read, or both with write";
 	case REFUSAL_LENGTH:
 		return "the client sends nothing, or more than the server's --max-size; send "
 		       "less, or raise --max-size";
 	case REFUSAL_SESSIONS:
 		return "the server is busy: it has reached its limit of sessions; try again later";
 	case REFUSAL_PASSES:
-		return "a pipe can be sent once, but --iters or --duration repeats it; leave the "
-		       "option out, or send a file";
+		return "a pipe can be sent only once, but --iters or --duration repeats it; leave "
+		       "that option out, or send a regular file";
 	case REFUSAL_NO_MODE:
 		return "the client sent no hello, like the tutorial's program, so its mode is not "
 		       "known; start the server with read or write";
@@ -523,7 +523,7 @@ static enum status limit_reads(enum role role, const struct cm_event *event, boo
 		return failure_set(
 			failure, STATUS_REFUSED,
 			"the peer serves no RDMA READ: its responder_resources are 0; use "
-			"'write', or raise them there");
+			"'write', or raise that limit on the peer");
 	if (limits->depth > limits->initiator_depth)
 		limits->depth = limits->initiator_depth;
 	return STATUS_SUCCESS;
@@ -576,10 +576,11 @@ enum status negotiate(const struct options *options, const struct session_parame
 	if (refusal == REFUSAL_PASSES || refusal == REFUSAL_VERSION)
 		return failure_set(failure, STATUS_REFUSED, "%s", refusal_describe(refusal));
 	if (refusal != REFUSAL_NONE)
-		return failure_set(failure, STATUS_CONTENTS_WRONG,
-				   "the server accepted with a hello that does not fit: "
-				   "operation %u, %" PRIu64 " bytes",
-				   hello->operation, hello->length);
+		return failure_set(
+			failure, STATUS_CONTENTS_WRONG,
+			"the server accepted with a hello that does not match the request: "
+			"operation %u, %" PRIu64 " bytes",
+			hello->operation, hello->length);
 	if (options->check && options->role == ROLE_CLIENT &&
 	    !sends_wanted_pattern(parameters, hello, outgoing_length))
 		return failure_set(failure, STATUS_REFUSED,
@@ -677,8 +678,8 @@ static void explain_silent_rejection(int status, struct failure *failure)
 			    "connection rejected: no program listens there; %s", advice);
 	else if (status == -ECONNREFUSED) /* over iWARP: refused by TCP, or by the program */
 		failure_set(failure, STATUS_REFUSED,
-			    "connection rejected: no program listens there, or one that is not "
-			    "this project's rdma-server; %s",
+			    "connection rejected: no program listens there, or the program is "
+			    "not this project's rdma-server; %s",
 			    advice);
 	else
 		failure_set(failure, STATUS_REFUSED,

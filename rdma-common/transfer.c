@@ -453,7 +453,7 @@ static const char *validate_credits(const struct transfer *transfer, const struc
 	if (window->received > credits->sent)
 		return "confirms more windows than were sent";
 	if (credits->received - credits->advertised >= transfer->plan.credits)
-		return "comes without a credit";
+		return "exceeds its credits";
 	return NULL;
 }
 
@@ -471,15 +471,15 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 	 * MSG_WINDOW reports it
 	 */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
-		return sink->produced == last ? "goes on after the end"
+		return sink->produced == last ? "continues after the end"
 					      : "produces more bytes than agreed";
 	if (!stream->repeats &&
 	    produced > add_saturating(sink->advertised_consumed, stream->announced))
 		return "produces bytes beyond the ring";
 	if (end && sink_ended(transfer))
-		return "ends twice";
+		return "marks the end twice";
 	if (end && last != LENGTH_UNKNOWN && produced != last)
-		return "ends before the agreed length";
+		return "marks the end before the agreed length";
 	return NULL;
 }
 
@@ -502,7 +502,7 @@ static const char *validate_consumed(const struct transfer *transfer, const stru
 	if (window->stored < source->stored)
 		return "goes backwards in stored bytes";
 	if (is_beyond(transfer, window->consumed))
-		return "consumes bytes that were not produced";
+		return "reports more consumed bytes than were produced";
 	if (is_beyond(transfer, window->stored))
 		return "reports more stored bytes than were produced";
 	return NULL;
@@ -523,7 +523,7 @@ const char *transfer_accept(struct transfer *transfer, const struct window *wind
 	if (!wrong)
 		wrong = validate_consumed(transfer, window);
 	if (!wrong && !moved && window->received == credits->confirmed)
-		wrong = "moves nothing";
+		wrong = "reports no progress";
 	if (wrong)
 		return wrong;
 	transfer->moves += moved;
@@ -576,15 +576,15 @@ const char *transfer_accept_done(struct transfer *transfer, uint64_t bytes)
 	uint64_t last = produced_end(transfer, &sink->stream);
 
 	if (sink->done)
-		return "is done twice";
+		return "sent MSG_DONE twice";
 	if (expected == LENGTH_UNKNOWN)
-		return "is done before its end is marked";
+		return "sent MSG_DONE without marking the end of its payload";
 	if (bytes != expected)
-		return "is done with another length than agreed";
+		return "sent MSG_DONE with another length than agreed";
 	if (!transfer->plan.writes && !may_have_read(transfer))
-		return "is done reading bytes that were not produced";
+		return "sent MSG_DONE before it could have read everything";
 	if (last != LENGTH_UNKNOWN && validate_produced(transfer, last, false))
-		return "is done beyond the ring";
+		return "sent MSG_DONE for bytes beyond the ring";
 	if (last != LENGTH_UNKNOWN)
 		sink->produced = last;
 	if (!transfer->plan.writes)

@@ -164,7 +164,7 @@ happy_path() {
 	one-off	143	tutorial	refused: the client sent no hello, like the tutorial's program, so its mode is not known; start the server
 	END
 	fake one-off "write" -n 5 -f - < <(echo piped)
-	[[ $stderr == *"a pipe can be sent once, but --iters or --duration repeats it"* ]]
+	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
 }
 
 # A client that measures is served for the time that it announces.
@@ -364,13 +364,13 @@ happy_path() {
 	exec {endless}< <(yes)
 	outcomes <<-END
 	every -f /dev/fd/$endless	5	trickles:300 $silent until:4000	no progress
-	every -f /dev/fd/$endless	5	trickles:3000 until:9000	the source of the outgoing payload had no more bytes
+	every -f /dev/fd/$endless	5	trickles:3000 until:9000	the source of the outgoing payload delivered no data
 	client --one-way -f /dev/fd/$endless	5	write one-way trickles:300 $silent until:4000	no progress
 	client --one-way -f /dev/fd/$endless	5	iwarp write one-way trickles:300 99*received-WINDOW! received-VERDICT! until:4000	no progress
 	END
 	fake client "trickles:3000 until:9000" -f - <&$endless
 	[ "$status" -eq 5 ]
-	[[ $stderr == *"the source of the outgoing payload had no more bytes"* ]]
+	[[ $stderr == *"the source of the outgoing payload delivered no data"* ]]
 	for transport in read "iwarp write"; do
 		outcomes client -f <(echo as long as five seconds) <<<"0	$transport trickles:250 from:5000"
 	done
@@ -424,15 +424,15 @@ happy_path() {
 @test "a session without memory or a thread ends with the reason, and frees its rings last" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
-	local looks="cannot start a thread that looks at '$BATS_TEST_TMPDIR/stored'"
+	local checks="cannot start the thread that checks the output '$BATS_TEST_TMPDIR/stored'"
 	local keeps="cannot start to verify or store the incoming payload"
 	truncate -s 8400000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	client $files	1	$script fail:eventfd:2:24	cannot open a descriptor for the session: Too many open files
-	client $files	1	$script fail:eventfd:3:24	$looks: Too many open files
+	client $files	1	$script fail:eventfd:3:24	$checks: Too many open files
 	client $files	1	$script fail:eventfd:4:24	$reads: Too many open files
-	client $files	1	$script fail:calloc:2:12	$looks: Cannot allocate memory
-	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$looks: Resource temporarily unavailable
+	client $files	1	$script fail:calloc:2:12	$checks: Cannot allocate memory
+	one-off $files	0	write $script clients:2 fail:pthread_create:3:11	$checks: Resource temporarily unavailable
 	client $files	1	$script fail:calloc:3:12	$reads: Cannot allocate memory
 	one-off $files	0	write $script clients:2 fail:calloc:3:12	$reads: Cannot allocate memory
 	client $files	1	$script fail:pthread_create:4:11	$reads: Resource temporarily unavailable
@@ -498,7 +498,7 @@ happy_path() {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
-	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload had no more bytes for 10 s (--timeout)
+	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
 	# no progress report comes before this one: the server waits only once, and for a shorter time
@@ -519,7 +519,7 @@ happy_path() {
 	both	7	write lie:window-first	the peer's window is out of turn
 	both	7	lie:done-first	contents are wrong
 	both	7	set:done.digest=+1	contents are wrong
-	both	7	write set:done.bytes=+1	the peer is done with another length than agreed
+	both	7	write set:done.bytes=+1	the peer sent MSG_DONE with another length than agreed
 	both	7	lie:verdict-good	contents are wrong
 	both	7	write set:verdict.status=7	contents are wrong
 	# a verdict that is not allowed at this time is ignored
@@ -527,9 +527,9 @@ happy_path() {
 	both	7	lie:verdict-bad-first	or the peer violated the protocol	!> gave up
 	both	7	tutorial lie:verdict-bad	or the peer violated the protocol	!> gave up
 	both	7	lie:verdict-twice	or the peer violated the protocol	!> could not store
-	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window consumes bytes that were not produced
+	both -s 20000	7	payload:30000 ring:3000 set:window.consumed=+100000	the peer's window reports more consumed bytes than were produced
 	both -s 20000	7	write payload:30000 ring:3000 set:window.received=+32	the peer's window confirms more windows than were sent
-	both -s 500000	7	memory:300000 lie:done-early	the peer is done reading bytes that were not produced
+	both -s 500000	7	memory:300000 lie:done-early	the peer sent MSG_DONE before it could have read everything
 	both -s 500000	7	write ring:4096 lie:verdict-soon	the peer sent a good MSG_VERDICT before this side posted its MSG_DONE
 	END
 }
@@ -918,7 +918,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	fail:rdma_connect:1:13	cannot connect: Permission denied; $no_server
 	client	5	fail:rdma_connect:1:110	no answer to the connect request
 	client	1	fail:rdma_connect:1:99	cannot connect: Cannot assign requested address; an earlier connection still uses the local port
-	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; one of: this host has too little memory, or another program listens on that port
+	client	1	fail:rdma_connect:1:12	cannot connect: Cannot allocate memory; check that this host has free memory, and that the program on that port is an rdma-server, not one that sends at once
 	client	1	fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
@@ -932,7 +932,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	ESTABLISHED=REJECTED:10 fail:rdma_create_id:2:24	cannot create a connection identifier
 	client	4	iwarp ESTABLISHED=REJECTED:-104	connection rejected (status -104), no reason arrived
 	client	4	refuse:255	connection rejected: no program listens there; $no_server
-	client	4	iwarp refuse:255	connection rejected: no program listens there, or one that is not this project's rdma-server
+	client	4	iwarp refuse:255	connection rejected: no program listens there, or the program is not this project's rdma-server
 	client	4	refuse:1	version
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
@@ -1546,7 +1546,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, or the kernel's error for a
 # wildcard address, the server tries another port. A program has room for 16 addresses of a name, and no more.
 @test "a server listens on every address, IPv4 and IPv6, or on each one of a name, with the same port" {
-	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="another program does; choose another --port"
+	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
 		outcomes <<-END
 		one-off	0	fail:rdma_bind_addr:2+:$errno	rdma_listen=1
@@ -1733,7 +1733,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	client -B $long	3	read	rdma-client: cannot resolve --bind '$shown': 
 	server -B $long	3	read	rdma-server: cannot resolve --bind '$shown': 
 	client -B $long	3	addresses:192.0.2.2 fail:rdma_resolve_addr:1:19	from --bind '$shown': No such device; give an address of this host
-	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: another program does; choose another --port
+	server -B $long -p $(printf '%0140d' 1)	1	$taken:98	: the port is in use; choose another --port
 	server -B $long	3	$taken:19	listen on $shown port any	: No such device; give --bind an address of a network interface that has an RDMA device ('rdma link')
 	END
 }
@@ -1803,7 +1803,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 
 # The sender cannot read a pipe again. Only the payload that the operation carries counts, not a pipe in the other direction.
 @test "a request to send a pipe twice is refused by either side with the reason" {
-	local once="a pipe can be sent once, but --iters or --duration repeats it"
+	local once="a pipe can be sent only once, but --iters or --duration repeats it"
 	outcomes <<-END
 	client -n 5	4	unknown	$once
 	client -n 5	0	write unknown

@@ -268,7 +268,7 @@ seen_from_ports() {
 	client write 192.0.2.1 "$port"
 	expect 0
 	stop_server
-	grep -q '192.0.2.2 port .*: refused: the modes differ, one side reads and the other writes; start both with the same word' "$server_err"
+	grep -q '192.0.2.2 port .*: refused: the modes differ, one side reads and the other writes; start both with read, or both with write' "$server_err"
 }
 
 @test "a port without a listener is reported: exit status 4" {
@@ -322,7 +322,7 @@ seen_from_ports() {
 	for also in "" "-B 192.0.2.1"; do
 		# shellcheck disable=SC2086 # none, or two words
 		on a "$PROGRAMS/rdma-server" -p "$port" $also write
-		expect 1 "port $port: another program does; choose another --port"
+		expect 1 "port $port: the port is in use; choose another --port"
 	done
 	on a "$PROGRAMS/rdma-server" -B 192.0.2.2 write
 	expect 3 'give --bind an address of a network interface that has an RDMA device'

@@ -217,7 +217,7 @@ unmount_slowly() {
 	start_server -1 -o /run/arrived write
 	# shellcheck disable=SC2016 # expanded on the host
 	on b bash -c '"$0" --one-way -f <(head -c 300000 /dev/zero; exec sleep 30) write 192.0.2.1 "$1"' "$PROGRAMS/rdma-client" "$port"
-	expect 5 "the source of the outgoing payload had no more bytes"
+	expect 5 "the source of the outgoing payload delivered no data"
 	expect_end server 4 "the peer gave up"
 	# shellcheck disable=SC2016
 	start_command bash -c 'mkfifo /run/unread; sleep 30 </run/unread & exec "$0" -1 -o /run/unread write' "$PROGRAMS/rdma-server"

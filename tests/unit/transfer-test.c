@@ -510,8 +510,8 @@ TEST(progress_is_reported_by_its_size_or_age)
 	for (uint64_t produced = 32; produced <= 3 * 32; produced += 32) {
 		for (uint64_t window = 31; window < 32; window--)
 			hears(NULL, (struct window){ .produced = produced - window });
-		hears("comes without a credit", (struct window){ .produced = produced + 1 });
-		says((struct window){ .received = produced }); hears("moves nothing", (struct window){ .produced = produced });
+		hears("exceeds its credits", (struct window){ .produced = produced + 1 });
+		says((struct window){ .received = produced }); hears("reports no progress", (struct window){ .produced = produced });
 	}
 }
 
@@ -752,12 +752,12 @@ TEST(messages_that_break_a_rule_are_rejected)
 	hears("produces bytes beyond the ring", (struct window){ 1, 40001 + 64 * KIB, 40000, 30000, false });
 	hears("produces more bytes than agreed", (struct window){ 1, UINT64_MAX, 40000, 30000, false });
 	hears("produces more bytes than agreed", (struct window){ 1, MIB + 1, 40000, 30000, false });
-	hears("consumes bytes that were not produced", (struct window){ 1, 50000, 50001, 30000, false });
+	hears("reports more consumed bytes than were produced", (struct window){ 1, 50000, 50001, 30000, false });
 	hears("reports more stored bytes than were produced", (struct window){ 1, 50000, 40000, 50001, false });
-	hears("ends before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
-	hears("moves nothing", (struct window){ 1, 50000, 40000, 30000, false });
+	hears("marks the end before the agreed length", (struct window){ 1, 50001, 40000, 30000, true });
+	hears("reports no progress", (struct window){ 1, 50000, 40000, 30000, false });
 	tell_middle("MSG_DONE before all bytes can have been read is rejected");
-	peer_done("is done reading bytes that were not produced", MIB);
+	peer_done("sent MSG_DONE before it could have read everything", MIB);
 	tell_middle("a window may advance the produced bytes"); hears(NULL, (struct window){ 1, 50001, 40000, 30000, false });
 	tell_middle("a window may produce as much as fits into the ring");
 	hears(NULL, (struct window){ 1, 40000 + 64 * KIB, 40000, 30000, false });
@@ -767,14 +767,14 @@ TEST(messages_that_break_a_rule_are_rejected)
 	hears(NULL, (struct window){ 1, 50000, 50000, 50000, false });
 
 	tell("nothing is produced after the end, and MSG_DONE comes once", BOTH, LENGTH_UNKNOWN, 64 * KIB, 64 * KIB);
-	peer_done("is done before its end is marked", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
-	hears("ends twice", (struct window){ .produced = 1000, .end = true });
-	hears("goes on after the end", (struct window){ .produced = 1001 });
-	peer_done("is done with another length than agreed", 999); peer_done(NULL, 1000);
-	peer_done("is done twice", 1000);
+	peer_done("sent MSG_DONE without marking the end of its payload", 1000); hears(NULL, (struct window){ .produced = 1000, .end = true });
+	hears("marks the end twice", (struct window){ .produced = 1000, .end = true });
+	hears("continues after the end", (struct window){ .produced = 1001 });
+	peer_done("sent MSG_DONE with another length than agreed", 999); peer_done(NULL, 1000);
+	peer_done("sent MSG_DONE twice", 1000);
 
 	tell("MSG_DONE before all bytes can have been written is rejected", BOTH, MIB, 64 * KIB, 0);
-	peer_done("is done beyond the ring", MIB);
+	peer_done("sent MSG_DONE for bytes beyond the ring", MIB);
 }
 
 TEST(debtor_is_the_side_that_the_transfer_waits_for)
@@ -792,7 +792,7 @@ TEST(debtor_is_the_side_that_the_transfer_waits_for)
 	hears(NULL, (struct window){ 1, 1000, 0, 0, false }); is(it.side.moves, 1);
 	hears(NULL, (struct window){ 1, 1000, 1000, 0, false }); is(it.side.moves, 2);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
-	hears("moves nothing", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
+	hears("reports no progress", (struct window){ 1, 1000, 1000, 1000, false }); is(it.side.moves, 3);
 	hears(NULL, (struct window){ 1, 1000, 1000, 1000, true }); is(it.side.moves, 4);
 
 	/* after MSG_DONE a MSG_WINDOW is no move, and cannot mark the end again */
@@ -800,7 +800,7 @@ TEST(debtor_is_the_side_that_the_transfer_waits_for)
 	hears(NULL, (struct window){ .produced = 100000 }); peer_owes(); peer_done(NULL, 100000); nothing_owed();
 	is(it.side.moves, 1); at(250); says((struct window){ .received = 1, .consumed = 100000 });
 	at(0); hears(NULL, (struct window){ 1, 300000, 0, 0, false }); is(it.side.moves, 1);
-	hears("ends twice", (struct window){ 1, 300000, 0, 0, true });
+	hears("marks the end twice", (struct window){ 1, 300000, 0, 0, true });
 
 	tell("a peer owes to read the bytes that were advertised as produced", OUT | READ, MIB, 64 * KIB, 0);
 	fills(40000); announces(40000); at(10); peer_owes(); at(20); hears(NULL, (struct window){ .consumed = 40000 });
