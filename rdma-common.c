@@ -80,7 +80,7 @@
  *               MSG_VERDICT; disconnect
  *
  * Only the first step waits, and only after a turn that found nothing to do. Other slow calls occur
- * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once in --interval.
+ * at most once in a session (ibv_dereg_mr, rdma_disconnect), or once per --interval.
  */
 
 /* ---- Work requests ---- */
@@ -443,7 +443,7 @@ static void start_source_clock(struct connection *connection)
 	look_at_clocks(connection);
 }
 
-/* Record the time of posting of the work requests from `position` on. */
+/* Record when the work requests from `position` on are posted. */
 static void note_posting(struct connection *connection, uint64_t position)
 {
 	struct figures *figures = &connection->figures;
@@ -1504,7 +1504,10 @@ static void end_durations(struct connection *connection)
 	}
 	if (now >= connection->operation_time) {
 		connection->operation_time = INT64_MAX;
-		/* let an interval that is due now end with the operation, if that ends soon */
+		/*
+		 * postpone an interval that is due now: it ends with the operation if that ends
+		 * soon
+		 */
 		if (connection->interval_time <= now)
 			connection->interval_time += interval_length(connection);
 		transfer_stop(&connection->transfer);

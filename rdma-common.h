@@ -77,7 +77,7 @@ struct figures {
 			    peer may begin; 0: not yet */
 	int64_t completed;       /* time of the latest completion */
 	int64_t pass_posted;     /* time before the latest pass was posted; only for `latency` */
-	uint64_t bytes;          /* bytes that had completed at `completed` */
+	uint64_t bytes;          /* bytes completed at the time `completed` */
 	uint64_t passes_bytes;   /* the part of `bytes` in complete passes */
 	uint64_t request_bytes;  /* bytes of the largest work request */
 	struct latency *latency; /* counts of latencies; NULL: not measured */

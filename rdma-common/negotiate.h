@@ -53,7 +53,7 @@ struct limits {
 struct session_parameters {
 	bool short_reply;             /* the server sends one byte */
 	bool measured;                /* a rate or a latency is measured: HELLO_CHECK_RATE */
-	unsigned int reverse_seconds; /* duration of the server's operation; 0: once */
+	unsigned int reverse_seconds; /* seconds of the server's operation; 0: one pass */
 };
 
 /* The peer's hello, from the private data of a connection manager event. */
@@ -65,7 +65,7 @@ struct peer_hello {
 /* The result of the negotiation: what each side does in this session. */
 struct agreement {
 	bool verifying;    /* digests and verdicts are exchanged, because the peer has a hello */
-	struct hello peer; /* if it sent no hello: the behavior of the tutorial's program */
+	struct hello peer; /* without a hello: values for the tutorial's program */
 	uint64_t incoming_length; /* bytes of payload that the peer sends, or LENGTH_UNKNOWN; 0:
 				     none */
 	uint64_t wanted_length; /* server: bytes of pattern that a client with --check wants; else 0
@@ -74,7 +74,7 @@ struct agreement {
 
 /* An address and a port, as numbers. */
 struct endpoint {
-	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope, if any */
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];   /* with the scope ID, if any */
 	char port[8];                                   /* empty: address and port are unknown */
 	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 16]; /* address and port, for messages */
 };

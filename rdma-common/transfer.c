@@ -324,7 +324,7 @@ void transfer_init(struct transfer *transfer, const struct transfer_plan *plan)
 	};
 	transfer->source.stream.agreed = transfer->source.stream.length != LENGTH_UNKNOWN;
 	transfer->sink.stream.agreed = transfer->sink.stream.length != LENGTH_UNKNOWN;
-	transfer->source.advertised_end = transfer->source.stream.length == 0; /* nothing to mark */
+	transfer->source.advertised_end = transfer->source.stream.length == 0; /* an empty stream */
 	settle(transfer, &transfer->sink.stream, plan->writes ? plan->incoming.ring : 0);
 	settle(transfer, &transfer->source.stream, plan->writes ? 0 : plan->outgoing.ring);
 }
@@ -466,10 +466,7 @@ static const char *validate_produced(const struct transfer *transfer, uint64_t p
 
 	if (produced < sink->produced)
 		return "goes backwards in produced bytes";
-	/*
-	 * MSG_DONE does not report the end of a timed operation: it is unknown until a later
-	 * MSG_WINDOW reports it
-	 */
+	/* MSG_DONE does not report the end of a timed operation; a later MSG_WINDOW does */
 	if (produced > last || produced == LENGTH_UNKNOWN) /* LENGTH_UNKNOWN is not a position */
 		return sink->produced == last ? "continues after the end"
 					      : "produces more bytes than agreed";
@@ -736,8 +733,9 @@ static void count_run(struct transfer *transfer, const struct transfer_run *run,
 }
 
 /*
- * Selective signaling: ask for one completion per depth/4 requests, and for one of the last request
- * that bytes and depth allow now: the next requests or the end of the session may depend on it.
+ * Selective signaling: ask for one completion per depth/4 requests, and always for that of the last
+ * request that bytes and depth allow now: the next requests or the end of the session may depend on
+ * it.
  */
 bool transfer_plan_next(struct transfer *transfer, unsigned int most, struct transfer_run *run)
 {

@@ -81,8 +81,8 @@ struct transfer_plan {
 	uint64_t request_size; /* maximum bytes of a request */
 	unsigned int credits;  /* maximum number of unconfirmed MSG_WINDOWs; 0: the peer does not
 				  know MSG_WINDOW */
-	unsigned int answer;   /* number of them that requires an answer: at least 2, less than
-				  `credits` */
+	unsigned int answer;   /* number of unconfirmed MSG_WINDOWs that requires an answer: 2 to
+				  `credits` - 1 */
 	unsigned int share;    /* progress of 1/share of the ring is reported at once */
 	struct stream_plan outgoing; /* this side is the source */
 	struct stream_plan incoming; /* this side is the sink */

@@ -140,7 +140,7 @@ enum hello_kind decode_hello(const uint8_t *wire, size_t size, struct hello *hel
 	hello->mtu = wire[HELLO_AT_MTU];
 	hello->seconds = (uint32_t)get(wire + HELLO_AT_SECONDS, 4);
 	hello->passes = get(wire + HELLO_AT_PASSES, 8);
-	/* the last byte stays zero */
+	/* the last byte stays zero and ends the string */
 	memcpy(hello->device, wire + HELLO_AT_DEVICE, HELLO_DEVICE_SIZE - 1);
 	return HELLO_CURRENT;
 }

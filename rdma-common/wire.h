@@ -20,7 +20,7 @@ enum message_type {
 	MESSAGE_TYPES = 4 /* number of types */
 };
 
-/* Return the name of a type, for traces. The string is static. */
+/* Return the name of a message type, for traces. The string is static. */
 const char *message_name(enum message_type type);
 
 #define MESSAGE_SIZE 56 /* bytes */
@@ -94,7 +94,7 @@ struct hello {
 	uint8_t mtu;       /* enum ibv_mtu of this side's port; a peer may send any number */
 	uint64_t length;   /* bytes of the payload that this side sends; in a rejection, the maximum
 			      that it accepts */
-	uint32_t seconds;  /* duration of this side's operation if `passes` is 0 */
+	uint32_t seconds;  /* seconds of this side's operation if `passes` is 0 */
 	uint64_t passes;   /* repetitions of this side's operation; 0: until `seconds` are over */
 	/* Name of this side's RDMA device, truncated to fit; a peer may send any bytes. */
 	char device[HELLO_DEVICE_SIZE];
