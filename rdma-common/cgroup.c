@@ -46,7 +46,7 @@ static bool parse_mount(char *line, struct mount *mount)
 		strsep(&line, " ");
 	mount->root = strsep(&line, " ");
 	mount->point = strsep(&line, " ");
-	do /* any number of optional fields */
+	do /* skip any number of optional fields */
 		field = strsep(&line, " ");
 	while (field && strcmp(field, "-") != 0);
 	mount->type = strsep(&line, " ");
@@ -59,7 +59,7 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
-/* Return true if "memory" is a word of a list such as "rw,memory". Split the list. */
+/* Return true if "memory" is in a list such as "rw,memory". Overwrite the list's commas. */
 static bool has_memory(char *list)
 {
 	const char *word;
@@ -70,7 +70,7 @@ static bool has_memory(char *list)
 	return false;
 }
 
-/* Count the ".." at the beginning of a path: levels above the root of the cgroup namespace. */
+/* Count the leading "/.." of a path: each is a level above the root of the cgroup namespace. */
 static size_t count_parents(const char *path)
 {
 	size_t count = 0;
@@ -140,8 +140,8 @@ static uint64_t least_of_branch(const char *root, const struct mount *mount, con
 }
 
 /*
- * Return the smallest limit for a line of /proc/self/cgroup: "number:controllers:path". The line of
- * version 2 has no controllers.
+ * Return the smallest limit of the hierarchy in a line of /proc/self/cgroup, which has the form
+ * "number:controllers:path". The line of version 2 names no controllers.
  */
 static uint64_t limit_in_hierarchy(const char *root, char *line)
 {

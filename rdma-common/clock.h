@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The monotonic clock (clock_gettime(2)), which date(1) does not change.
+ * The monotonic clock (clock_gettime(2)). Setting the time of day does not change it.
  *
  * Threads: any.
  */
@@ -21,8 +21,8 @@ static inline int64_t now_nanoseconds(void)
 int64_t now_milliseconds(void);
 
 /*
- * Return the timeout for poll(2) until `deadline`, a time of now_milliseconds(); INT64_MAX: no
- * limit.
+ * Return the timeout for poll(2), in milliseconds, until `deadline`, a value of now_milliseconds().
+ * Return -1 (no timeout) for INT64_MAX.
  */
 int milliseconds_until(int64_t deadline);
 

@@ -14,12 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The time that an idle thread has to end, on a busy machine. */
+/* Maximum time for idle threads to end, on a busy machine. */
 #define END_MILLISECONDS 200
 
 /*
- * Do not queue a progress text after this many lines: the rest of the pipe of a stopped terminal is
- * for lines.
+ * Do not queue a progress text after this many lines: if the terminal is stopped, the rest of its
+ * pipe is reserved for lines.
  */
 #define MAX_QUEUED_BEFORE_PROGRESS 8
 
@@ -49,7 +49,10 @@ static bool take_line(struct outlet *outlet, struct line *line, bool wait)
 	return size > 0;
 }
 
-/* Write `text`; wait for the reader. After an error the rest is dropped, as stdio(3) does. */
+/*
+ * Write `text`, and block while the output does not accept it. After an error drop the rest, as
+ * stdio(3) does.
+ */
 static void write_text(struct outlet *outlet, const char *text)
 {
 	struct pollfd ready = { .fd = outlet->descriptor, .events = POLLOUT };
@@ -140,7 +143,7 @@ static int start_outlet(struct console *console, int descriptor)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return errno;
-	/* without effect, the default size is used: more lines may wait */
+	/* on failure the pipe keeps its default size, which holds more lines */
 	fcntl(ends[1], F_SETPIPE_SZ, (int)(CONSOLE_CAPACITY * sizeof(struct line)));
 	*outlet = (struct outlet){
 		.console = console, .descriptor = descriptor, .exit = ends[0], .entrance = ends[1]
@@ -151,7 +154,7 @@ static int start_outlet(struct console *console, int descriptor)
 		close(ends[1]);
 		return error;
 	}
-	atomic_fetch_add(&console->running, 1); /* it ends only when the pipe is closed */
+	atomic_fetch_add(&console->running, 1); /* the thread ends only after the pipe is closed */
 	console->count++;
 	return 0;
 }
@@ -202,7 +205,7 @@ uint64_t console_close(struct console *console, bool *failed)
 	struct line line;
 	bool ended;
 
-	/* drop the lines that still wait; the threads then find the end of the pipe */
+	/* drop the queued lines; the threads then find the end of the pipe */
 	for (unsigned int i = 0; i < console->count; i++) {
 		while (take_line(&console->outlets[i], &line, false))
 			free(line.text);
@@ -241,8 +244,8 @@ static bool enqueue(struct outlet *outlet, struct line line)
 }
 
 /*
- * Queue a line, or drop and count it; the next line reports the count. No such report may stand
- * between JSON objects: with --json, standard error reports the lines of standard output, too.
+ * Queue a line, or drop and count it; the next line reports the count. With --json, standard error
+ * also reports the dropped lines of standard output, which carries only objects.
  */
 static void queue_line(struct console *console, enum stream stream, char *text)
 {
@@ -257,7 +260,7 @@ static void queue_line(struct console *console, enum stream stream, char *text)
 	atomic_fetch_add(&notices->lost, 1);
 }
 
-/* Write a line without a thread. flush_output() finds an error of standard output. */
+/* Write a line without a thread. flush_output() reports an error of standard output. */
 static void write_at_once(FILE *stream, char *text)
 {
 	if (text)

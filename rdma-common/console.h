@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each output has a pipe and a thread that empties it. A thread that prints never waits for a
- * reader, such as a pager, a stopped terminal or a slow disk. The size of the pipe limits the lines
- * that wait. A line is dropped if the pipe is full; the next line that fits is preceded by the
- * number of dropped ones.
+ * Print lines without waiting. Each output has a pipe, and a thread that writes the lines from the
+ * pipe to the output. A thread that prints never waits for the reader of the output, such as a
+ * pager, a stopped terminal or a slow disk. If the pipe is full, a line is dropped; the next line
+ * that fits is preceded by the number of dropped lines.
  *
- * The pipe carries pointers. The kernel writes each of them whole or not at all, and in order, so
+ * The pipe carries pointers. The kernel writes each pointer whole or not at all, and in order, so
  * no line is torn and no lock is needed. Lines leave in the order of their arrival; lines of both
  * streams do so only if both streams are one file.
  *
@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 /*
- * Lines that can wait for each output; more where a page is larger than 4 KiB. A line has a few
- * hundred bytes, at most 4 KiB.
+ * Number of lines that can be queued for each output; more if a page is larger than 4 KiB. A line
+ * has a few hundred bytes, at most 4 KiB.
  */
 #define CONSOLE_CAPACITY 2048
 
@@ -33,25 +33,25 @@ enum stream {
 };
 #define STREAMS 2
 
-/* A descriptor and its pipe. */
+/* An output: its descriptor, its pipe and its thread. */
 struct outlet {
 	struct console *console;
 	int descriptor;
-	int entrance, exit; /* neither end blocks */
+	int entrance, exit; /* ends of the pipe; neither blocks */
 	pthread_t thread;
-	atomic_uint lost;   /* lines dropped since the last one that fitted */
+	atomic_uint lost;   /* lines dropped since a line last fit in the pipe */
 	atomic_bool failed; /* write(2) has failed at least once */
-	bool drawn; /* the cursor is at the end of a progress text; used by the thread alone */
+	bool drawn; /* the cursor is at the end of a progress text; only the thread uses this */
 };
 
-/* The console is static: a thread that is stuck in write(2) may outlive main(). */
+/* A console must be static: a thread that is stuck in write(2) may outlive main(). */
 struct console {
 	bool json;          /* standard output carries JSON objects alone */
-	unsigned int count; /* number of outlets: one if both streams are one file; 0: no threads,
-			       console_print() writes, and waits for the reader */
+	unsigned int count; /* number of outlets: 1 if both streams are one file; 0: there are no
+			       threads, so console_print() itself writes and may block */
 	struct outlet outlets[STREAMS];
-	atomic_uint running;     /* threads that run */
-	int ended;               /* eventfd(2): the last thread has ended */
+	atomic_uint running;     /* number of running threads */
+	int ended;               /* eventfd(2): readable after the last thread has ended */
 	atomic_ullong unwritten; /* lines neither written nor reported as dropped */
 };
 
@@ -65,7 +65,7 @@ void console_init(struct console *console, bool json);
  */
 int console_open(struct console *console, int output, int error);
 
-/* Print `prefix` and the formatted text as one line. Drop the line if there is no memory. */
+/* Print `prefix` and the formatted text as one line. Drop the line if memory runs out. */
 void console_print(struct console *console, enum stream stream, const char *prefix,
 		   const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
 
@@ -75,15 +75,15 @@ void print_warning(struct console *console, const char *format, ...)
 
 /*
  * Draw `text`, ASCII without a newline, as the last line of the terminal at standard error. It
- * replaces the text drawn before; an empty text removes that. It is cut to the width of the
- * terminal, and dropped where several lines wait. The next line that is printed removes it, too.
+ * replaces the previous drawn text, is cut to the width of the terminal, and is dropped if several
+ * lines are queued. An empty text, or the next printed line, removes the drawn text.
  */
 void console_draw(struct console *console, const char *text);
 
 /*
- * Wait until everything is written, at most `milliseconds`, or until `interruption` (-1: none) is
- * readable. Return true if each line is written or has failed. Call it in the main thread;
- * afterwards no thread may print.
+ * Wait until everything is written, for at most `milliseconds`, or until the descriptor
+ * `interruption` (-1: none) is readable. Return true if each line was written or has failed. Call
+ * it in the main thread; afterwards no thread may print.
  */
 bool console_drain(struct console *console, int milliseconds, int interruption);
 

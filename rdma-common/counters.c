@@ -13,8 +13,8 @@
 #include "sysfs.h"
 
 /*
- * The names of drivers' counters, and of those that InfiniBand requires. Counters of flushed work
- * requests are left out, because each session raises them at its end.
+ * The names of each driver's counters, and of those that InfiniBand requires. Counters of flushed
+ * work requests are left out, because each session raises them at its end.
  */
 static const char *const names[] = {
 	/* rdma_rxe */
@@ -38,11 +38,11 @@ static const char *const names[] = {
 	"symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors",
 	"port_xmit_discards", "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 	"VL15_dropped",
-	/* waits, and counters that are not the port's alone */
+	/* time of waiting, then the network interface's counters */
 	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 
-/* The last three counters are the network interface's. */
+/* Number of the port's own counters; the last three belong to the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
@@ -52,7 +52,7 @@ const char *counter_name(unsigned int number)
 	return number < COUNTERS ? names[number] : NULL;
 }
 
-/* Return the number of a counter, OF_THE_PORT for an unknown name. */
+/* Return the number of the counter with this name; OF_THE_PORT if it is unknown. */
 static unsigned int number_of(const char *name)
 {
 	unsigned int number = 0;
@@ -63,8 +63,8 @@ static unsigned int number_of(const char *name)
 }
 
 /*
- * Reads the counters that a folder has. The folder is listed, as most names are those of other
- * drivers: to try each took a twentieth of a session.
+ * Read the counters in a folder. List the folder instead of trying every name: most names are those
+ * of other drivers, and trying them took a twentieth of a session.
  */
 __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *counters,
 							      const char *format, ...)
@@ -116,8 +116,8 @@ void counters_read(struct counters *counters, const char *device, unsigned int p
 	memset(counters, 0, sizeof(*counters));
 	read_interface(counters, device, port);
 	/*
-	 * The driver's counters come last and replace the port's of the same name; cxgb4's cover
-	 * all ports.
+	 * Read the driver's counters last: they replace the port's counters of the same name. Those
+	 * of cxgb4 cover all ports.
 	 */
 	read_folder(counters, "%s/ports/%u/counters", device, port);
 	read_folder(counters, "%s/hw_counters", device);

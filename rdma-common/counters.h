@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A port's counters from sysfs. Error counters: retransmissions, packets out of sequence, messages
- * without a receive, congestion marks. Others: time in which the port had to wait before it could
- * send, pause frames of its network interface (netlink.h), and frames that the interface discarded.
- * A counter includes all traffic of the port.
+ * A port's counters from sysfs. The error counters count retransmissions, packets out of sequence,
+ * messages without a receive, and congestion marks. The others count the time in which the port had
+ * to wait before it could send, pause frames of its network interface (netlink.h), and frames that
+ * the interface discarded. A counter includes all traffic of the port.
  *
  * Threads: any; no lock. Reading may ask the device's firmware, so it is done only at the beginning
  * and at the end of a session.
@@ -19,40 +19,51 @@
 
 /* Number of known counters; a device has some of them. */
 #define ERROR_COUNTERS 58
-#define COUNTERS       (ERROR_COUNTERS + 4) /* the counters that are no errors come last */
+#define COUNTERS       (ERROR_COUNTERS + 4) /* the error counters come first */
 
 struct counters {
 	bool any; /* the port has at least one counter */
 	uint64_t values[COUNTERS];
 };
 
-/* Return the name of a counter as `rdma statistic` shows it; NULL after the last number. Static. */
+/*
+ * Return the name of a counter, as `rdma statistic` shows it, or NULL if `number` is too high. The
+ * string is static.
+ */
 const char *counter_name(unsigned int number);
 
 /* Read the counters of a port of the device with this sysfs folder (ibv_device's ibdev_path). */
 void counters_read(struct counters *counters, const char *device, unsigned int port);
 
-/* Return the growth of each counter; none if the counter was reset, or did not exist before. */
+/*
+ * Return the growth of each counter; 0 for a counter that was reset. `any` is false unless both
+ * readings have counters.
+ */
 struct counters counters_growth(const struct counters *before, const struct counters *after);
 
 /*
- * Keep the larger value of two readings of the same port, counter by counter: counters only grow.
+ * Raise each counter of `latest` to its value in `other`, a reading of the same port, if that is
+ * larger: counters only grow.
  */
 void counters_keep_latest(struct counters *latest, const struct counters *other);
 
 /* Return the sum of the error counters that have grown. */
 uint64_t counters_errors(const struct counters *growth);
 
-/* Packets that were lost, by what a port has counted. */
+/* Lost packets, as inferred from the counters of a port. */
 struct losses {
-	uint64_t incoming; /* gaps in what the port received */
-	uint64_t outgoing; /* the peer's answers about gaps, and retransmitted TCP segments */
+	uint64_t incoming; /* gaps in the sequence of received packets */
+	uint64_t outgoing; /* NAKs from the peer for missing packets, and retransmitted TCP segments
+			    */
 	uint64_t either;   /* other retransmissions: a packet or its acknowledgement was lost */
 };
 
 struct losses counters_losses(const struct counters *growth);
 
-/* Describe the growth, as in "rcvd_seq_err 3, link_downed 1"; empty: no counter has grown. */
+/*
+ * Describe the growth, as in "rcvd_seq_err 3, link_downed 1". The text is empty if no counter has
+ * grown.
+ */
 struct strbuf counters_describe(const struct counters *growth);
 
 #endif

@@ -6,7 +6,7 @@
 #define XXH_INLINE_ALL /* one library fewer to load */
 #include <xxhash.h>
 
-/* The words of one step. A constant number lets the compiler use vectors. */
+/* Number of words that one step computes. A constant lets the compiler use vector instructions. */
 #define WORDS     8
 #define WORD_SIZE sizeof(uint64_t)
 #define STEP      (WORDS * WORD_SIZE) /* bytes */
@@ -15,10 +15,7 @@
 
 /* Word n of the pattern is n times this, so that every bit varies. */
 #define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
-/*
- * The difference of a word from its predecessor one step before; saves a multiplication for each
- * word.
- */
+/* Difference between a word and the word one step before. Adding it replaces a multiplication. */
 #define STEP_MULTIPLIER (WORDS * MULTIPLIER)
 
 /* ---- Digest ---- */
@@ -49,7 +46,7 @@ uint64_t digest_value(const void *digest)
 
 /* ---- The pattern of --size ---- */
 
-/* Return the byte at `position`. */
+/* Return the byte of the pattern at `position`. */
 static uint8_t pattern_byte(uint64_t position)
 {
 	return (uint8_t)((position / WORD_SIZE + 1) * MULTIPLIER >> position % WORD_SIZE * 8);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on each byte of a payload: its digest, and the pattern of --size. Both process several GB/s
- * on one core, enough for the fastest adapters.
+ * The digest of a payload, and the pattern of --size. Both process several GB/s on one core, enough
+ * for the fastest adapters.
  *
  * Threads: any. A position is an offset in the payload; alignment does not matter.
  */
@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if there is no
- * memory. digest_value() is the digest of all bytes so far; more may follow. (The type is void,
+ * The digest of a sequence of bytes: XXH3, 64 bits. digest_new() returns NULL if memory runs out.
+ * digest_value() returns the digest of all bytes added so far; more may follow. (The type is void,
  * because an inlined xxhash.h names its structure differently.)
  */
 void *digest_new(void);
@@ -21,7 +21,7 @@ void digest_free(void *digest);
 void digest_add(void *digest, const uint8_t *bytes, size_t size);
 uint64_t digest_value(const void *digest);
 
-/* Fill `memory` with the pattern of --size from `position`. */
+/* Fill `memory` with `size` bytes of the pattern of --size, from `position` on. */
 void pattern_fill(uint8_t *memory, uint64_t position, size_t size);
 
 /* Return the offset in `memory` of the first byte that differs from the pattern, or `size`. */

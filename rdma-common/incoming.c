@@ -10,7 +10,7 @@
 
 /* ---- The beginning ---- */
 
-/* Allocate what verifying and storing needs. Return 0 or an errno value. */
+/* Allocate everything that is needed to verify and store. Return 0 or an errno value. */
 static int allocate_buffers(struct incoming *incoming, struct process *process)
 {
 	/* not longer than the ring, because the memory budget counts the ring alone */
@@ -83,7 +83,7 @@ static void begin_to_store(struct incoming *incoming, struct transfer *transfer,
 		keep(transfer, skipped);
 }
 
-/* Fetch the helper's result, if there is one. */
+/* Fetch the helper's result, if there is one, and let it store the rest of the buffer. */
 static enum incoming_step take_stored(struct incoming *incoming, struct transfer *transfer,
 				      struct failure *failure)
 {
@@ -128,7 +128,7 @@ static bool verify_piece(struct incoming *incoming, const uint8_t *bytes, size_t
 {
 	struct verification *verification = &incoming->verification;
 
-	/* a known length was accepted before */
+	/* a known length was checked against the limit earlier */
 	if (verification->pass_length != LENGTH_UNKNOWN ||
 	    size <= incoming->limit - verification->bytes)
 		return verify_next(verification, bytes, size, failure);
@@ -174,7 +174,7 @@ static enum incoming_step take_copy(struct incoming *incoming, struct transfer *
 
 /* ---- The steps ---- */
 
-/* Commit the output: each byte is verified and stored. */
+/* Commit the output, now that each byte is verified and stored. */
 static enum incoming_step commit_incoming(struct incoming *incoming, struct failure *failure)
 {
 	ssize_t result;

@@ -5,7 +5,7 @@
  * stored. A payload that fits into the ring is verified in place, once the peer cannot write to the
  * ring any more, and then stored.
  *
- * Threads: the connection's thread; the main thread before that one starts and after it ended.
+ * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
 #ifndef RDMA_COMMON_INCOMING_H
 #define RDMA_COMMON_INCOMING_H
@@ -23,50 +23,52 @@
 struct incoming {
 	/* Set by the main thread: */
 	const uint8_t *ring;
-	size_t ring_size;                 /* bytes */
-	atomic_bool *output_taken;        /* for output_open() */
-	const char *output;               /* the output that stores the payload; NULL: none */
-	uint64_t limit;                   /* the most bytes of a payload of unknown length */
-	struct verification verification; /* the first two fields; the thread sets the rest, and all
-					     that follows: */
+	size_t ring_size;          /* bytes */
+	atomic_bool *output_taken; /* passed to output_open() */
+	const char *output; /* the file to store the payload in; NULL: the payload is not stored */
+	uint64_t limit;     /* maximum bytes of a payload of unknown length */
+	struct verification verification; /* the main thread sets its first two fields, the
+					     connection's thread the rest and all fields below: */
 	bool begun;                       /* buffer and helper exist */
 	bool whole; /* verified in place: the peer cannot write to the ring any more (transfer.h) */
 	bool verified;         /* the whole payload is verified */
 	bool failed;           /* the payload is not processed any further */
 	bool committing;       /* the helper is committing the output */
 	struct helper *helper; /* stores the payload; NULL: it is not stored */
-	uint8_t *buffer;       /* a copy of a piece: the helper's buffer, or an own one */
+	uint8_t *buffer;       /* holds the copy of a piece; owned by the helper, if there is one */
 	size_t buffer_size;
-	size_t offset, unstored; /* part of the buffer that is verified and not stored */
-	uint64_t skipped;        /* bytes after that of a later pass: verified, not to be stored */
+	size_t offset, unstored; /* part of the buffer that is verified but not stored yet */
+	uint64_t skipped; /* bytes of later passes after that part: verified, not to be stored */
 };
 
 /* The result of a step. */
 enum incoming_step {
-	INCOMING_WAITS,    /* nothing to do until the peer or the helper moves */
+	INCOMING_WAITS,    /* nothing to do until the peer or the helper makes progress */
 	INCOMING_MOVED,    /* a piece was processed */
 	INCOMING_COMPLETE, /* all bytes are verified and, with --output, stored */
 	INCOMING_FAILED,   /* `failure` states the reason */
 };
 
 /*
- * Begin after the first bytes have arrived; if transfer_verified_in_place(), after the ring was
- * deregistered. On failure, too, incoming_release() and incoming_free() follow.
+ * Allocate the buffer and start the helper. Call this after the first bytes have arrived and, if
+ * transfer_verified_in_place(), after the ring was deregistered. incoming_release() and
+ * incoming_free() must follow, even after a failure.
  */
 enum status incoming_begin(struct incoming *incoming, const struct transfer *transfer,
 			   struct process *process, struct failure *failure);
 
 /*
- * Process one piece, and report it to `transfer`. With `all`, the peer has sent everything, with
- * `digest`: process the rest. Where nothing is received, incoming_begin() is not needed.
+ * Process one piece, and report it to `transfer`. `all`: the peer has sent everything and reported
+ * `digest`; after the last piece, verify the digest and commit the output. If nothing is received,
+ * incoming_begin() need not be called.
  */
 enum incoming_step incoming_step(struct incoming *incoming, struct transfer *transfer, bool all,
 				 uint64_t digest, struct failure *failure);
 
-/* Release the helper. Return false if it was abandoned (helper_release()). */
+/* Release the helper. Return false if the helper had to be abandoned (helper_release()). */
 bool incoming_release(struct incoming *incoming);
 
-/* Free the rest. Main thread. */
+/* Free the remaining memory. Main thread. */
 void incoming_free(struct incoming *incoming);
 
 #endif

@@ -15,8 +15,8 @@
 /* ---- Objects ---- */
 
 /*
- * Return true if nothing in the text has to be escaped. Such a text needs no memory, so it is never
- * lost.
+ * Return true if nothing in the text has to be escaped. Such a text is added without a copy, so it
+ * is not lost if memory runs out.
  */
 static bool is_plain(const char *text)
 {
@@ -25,7 +25,10 @@ static bool is_plain(const char *text)
 	return !*text;
 }
 
-/* JSON is UTF-8 (RFC 8259), but a file name need not be, and a message may be cut off. */
+/*
+ * Escape bytes that are not UTF-8, as JSON requires (RFC 8259): a file name may have some, and a
+ * message may be cut off inside a character.
+ */
 void json_add_text(struct json_object *object, const char *key, const char *value)
 {
 	char *text = NULL;
@@ -57,7 +60,7 @@ void json_add_number(struct json_object *object, const char *key, double number,
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "%.9g", number); /* more digits were not measured */
+	snprintf(text, sizeof(text), "%.9g", number); /* the measurement is not more precise */
 	json_object_object_add(object, key,
 			       measured ? json_object_new_double_s(number, text) : NULL);
 }
@@ -116,7 +119,8 @@ void print_json(struct console *console, struct json_object *object)
 
 void json_add_status(struct json_object *object, enum status status, int signal_number)
 {
-	bool interrupted = status == STATUS_INTERRUPTED; /* the status that a shell shows */
+	/* report an interruption as 128 + signal, as a shell does */
+	bool interrupted = status == STATUS_INTERRUPTED;
 
 	json_add_count(object, "status",
 		       (uint64_t)(interrupted ? 128 + signal_number : (int)status));

@@ -23,10 +23,10 @@ struct json_object; /* from json-c */
  */
 struct json_object *json_begin(const char *kind);
 
-/* Add a text; NULL becomes null. Bytes that are not UTF-8 appear as \xff. */
+/* Add a text; NULL becomes null. Bytes that are not UTF-8 are escaped, such as \xff. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 
-/* Add a number, or a condition. */
+/* Add a number, or a boolean. */
 void json_add_count(struct json_object *object, const char *key, uint64_t number);
 void json_add_flag(struct json_object *object, const char *key, bool flag);
 
@@ -43,8 +43,8 @@ void json_add_number(struct json_object *object, const char *key, double number,
 void json_add_counters(struct json_object *object, const struct counters *growth);
 
 /*
- * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h); 0, the peer reported
- * none, becomes null.
+ * Add "peer_error_count". `errors` is the peer's count plus 1 (wire.h); 0, no report from the peer,
+ * becomes null.
  */
 void json_add_peer_errors(struct json_object *object, uint64_t errors);
 
@@ -60,17 +60,15 @@ void json_add_status(struct json_object *object, enum status status, int signal_
 /* Print an object as a line on standard output, and free it. */
 void print_json(struct console *console, struct json_object *object);
 
-/* A part of a session's operation, in seconds since the operation began. */
+/* An interval of a session's operation, in seconds since the operation began. */
 struct interval {
 	unsigned int session; /* number of the session */
 	double begin, end;
 	uint64_t bytes;         /* bytes completed in the interval */
-	struct counters growth; /* growth of the port's error counters */
+	struct counters growth; /* growth of the port's counters */
 };
 
-/*
- * Print the rate of an interval and the growth of error counters; with --json, as an object, too.
- */
+/* Print the rate of an interval and the growth of the counters; with --json, also as an object. */
 void print_interval(const struct log *log, const struct interval *interval);
 
 #endif

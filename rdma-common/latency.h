@@ -3,7 +3,7 @@
  * Latencies of operations, counted in buckets, so that memory does not grow with the number of
  * operations. The width of a bucket is at most 1/128 of its value.
  *
- * Threads: the connection's thread; the main thread after that one has ended.
+ * Threads: the connection's thread while it runs; afterwards the main thread.
  */
 #ifndef RDMA_COMMON_LATENCY_H
 #define RDMA_COMMON_LATENCY_H

@@ -18,13 +18,13 @@
 /* A transfer shows its progress after this time. */
 #define PROGRESS_AFTER_NANOSECONDS ((int64_t)1000 * 1000000)
 
-/* The time to wait for unwritten lines after a signal. */
+/* Maximum time to wait for unwritten lines after a signal. */
 #define HURRY_MILLISECONDS 1000
 
 /* ---- Lines ---- */
 
 /*
- * Standard output carries one thing: the status lines, unless an option puts another thing there.
+ * Return the stream for status lines: standard output, unless an option uses that for other output.
  */
 static enum stream status_stream(const struct options *options)
 {
@@ -90,7 +90,7 @@ enum status flush_output(const struct log *log, struct process *process)
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (!failed && !left)
 		return STATUS_SUCCESS;
-	if (poll(&ready, 1, 0) == 0) /* nothing empties it: a message would wait, too */
+	if (poll(&ready, 1, 0) == 0) /* full: a warning would block, too */
 		return STATUS_LOCAL_FAILURE;
 	if (failed)
 		print_warning(log->console, "cannot write to standard output: check for a full "
@@ -102,15 +102,12 @@ enum status flush_output(const struct log *log, struct process *process)
 	return STATUS_LOCAL_FAILURE;
 }
 
-/* ---- Text of others ---- */
+/* ---- Untrusted text ---- */
 
-/*
- * Return true if a terminal shows the character, or a mark on the one before it, and does nothing
- * else.
- */
+/* Return true if a terminal only shows the character, alone or as a combining mark. */
 static bool is_harmless(wchar_t character)
 {
-	/* Bidirectional controls, and characters that are invisible. */
+	/* Bidirectional controls and invisible characters. */
 	static const wchar_t deceptive[] =
 		L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 		L"\u00ad\u034f\u115f\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
@@ -120,7 +117,7 @@ static bool is_harmless(wchar_t character)
 
 	/* not every C library returns -1 from wcwidth(3) for a character that it does not print */
 	return iswprint(c) && (wcwidth(character) > 0 || iswctype(c, wctype("combining"))) &&
-	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tags */
+	       !wcschr(deceptive, character) && character >> 12 != 0xe0; /* tag characters */
 }
 
 /* Load the locale only if the bytes need it, because loading is slow. */
@@ -136,7 +133,7 @@ static locale_t load_locale(const char *name, const uint8_t *bytes, size_t size)
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size)
 {
 	const locale_t locale = load_locale(locale_name, bytes, size);
-	const locale_t before = uselocale(locale); /* of this thread alone */
+	const locale_t before = uselocale(locale); /* changes the locale of this thread only */
 	char *text = calloc(size + 1, strlen("\\xff")), *end = text;
 	size_t step;
 

@@ -2,8 +2,7 @@
 /*
  * Print status lines, traces, the payload and progress.
  *
- * Threads: any thread may print. It never waits for a reader, because the console's pipes are
- * between.
+ * Threads: any thread may print. Printing never waits for the reader of the output (console.h).
  */
 #ifndef RDMA_COMMON_LOG_H
 #define RDMA_COMMON_LOG_H
@@ -19,7 +18,7 @@
 
 struct process;
 
-/* The origin of a line. */
+/* The source of lines: a session, or the program. */
 struct log {
 	struct console *console;
 	const struct options *options; /* selects the streams and the amount of output */
@@ -28,14 +27,14 @@ struct log {
 
 /*
  * Print one status line: on standard output, or on standard error if --json, --check or --output
- * takes standard output. In a session of --check, on either side, a status line is a trace.
+ * takes standard output. In a session of --check, on either side, print it only with --verbose.
  */
 void print_status(const struct log *log, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Print one line on standard error with --verbose. A macro, because traces stand in the path of
- * each operation: without --verbose it evaluates none of the arguments after `log`.
+ * With --verbose, print one line on standard error. This is a macro, because traces are in the path
+ * of each operation: without --verbose it evaluates none of the arguments after `log`.
  */
 #define print_trace(log, ...) \
 	((log)->options->verbose ? print_trace_line(log, __VA_ARGS__) : (void)0)
@@ -56,15 +55,15 @@ enum status flush_output(const struct log *log, struct process *process);
 
 /*
  * Return the bytes as text of the user's locale. Control characters and characters that would
- * deceive a reader are escaped. The caller frees the text. Return NULL if there is no memory. Any
+ * deceive a reader are escaped. The caller frees the text. Return NULL if memory runs out. Any
  * thread.
  */
 char *escape(const uint8_t *bytes, size_t size);
 
 /*
- * Copy the bytes and escape those that are no characters of the locale and, with `harmless`, those
- * that a terminal would obey. Without the locale, all bytes but ASCII are escaped, because not
- * every C library rejects them. The caller frees the text. Return NULL if there is no memory. Any
+ * Copy the bytes and escape those that are not characters of the locale and, with `harmless`, those
+ * that a terminal would obey. If the locale cannot be loaded, escape all bytes but ASCII, because
+ * not every C library rejects them. The caller frees the text. Return NULL if memory runs out. Any
  * thread.
  */
 char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, size_t size);
@@ -73,8 +72,8 @@ char *escape_in(const char *locale_name, bool harmless, const uint8_t *bytes, si
 void print_payload(const struct log *log, const struct excerpt *excerpt);
 
 /*
- * On a terminal, draw the progress of a long transfer: `done` of `all` bytes (UINT64_MAX: not
- * known) in `nanoseconds`.
+ * On a terminal, draw the progress of a long transfer: `done` of `all` bytes (UINT64_MAX: unknown)
+ * in `nanoseconds`.
  */
 void print_progress(const struct log *log, uint64_t done, uint64_t all, int64_t nanoseconds);
 

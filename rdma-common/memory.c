@@ -11,7 +11,7 @@
 
 #include "cgroup.h"
 
-/* Use huge pages from this size: the adapter then stores fewer addresses. */
+/* Use huge pages from this size on: the adapter then stores fewer addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *memory_map(size_t size)
@@ -21,8 +21,9 @@ void *memory_map(size_t size)
 	if (memory == MAP_FAILED)
 		return NULL;
 	/*
-	 * This is advice: ordinary pages work, too. Not MAP_HUGETLB: beyond the limit of a hugetlb
-	 * cgroup, the first access to mapped memory ends the process with SIGBUS.
+	 * Only advise the kernel, because ordinary pages work, too. Do not use MAP_HUGETLB: beyond
+	 * the limit of a hugetlb cgroup, the first access to mapped memory ends the process with
+	 * SIGBUS.
 	 */
 	if (size >= HUGE_PAGE)
 		madvise(memory, size, MADV_HUGEPAGE);
@@ -57,10 +58,7 @@ static bool is_in_first_namespace(void)
 	return stat("/proc/self/ns/user", &about) || about.st_ino == FIRST_NAMESPACE;
 }
 
-/*
- * Return true if the kernel counts the memory that this process locks. It does not with
- * CAP_IPC_LOCK (capabilities(7)) in the first user namespace.
- */
+/* Return true if the kernel limits the memory that this process locks (struct lock_limit). */
 static bool is_limited(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -79,7 +77,7 @@ struct lock_limit memory_lock_limit(void)
 	return (struct lock_limit){ .bytes = limit.rlim_cur, .applies = is_limited() };
 }
 
-/* Sessions may have this part of the memory: a quarter. */
+/* All sessions together may use 1/MEMORY_PARTS of the memory. */
 #define MEMORY_PARTS 4
 
 struct memory_budget memory_budget(const char *root)

@@ -27,14 +27,15 @@ int memory_unmap(void *memory, size_t size);
 void memory_discard(void *memory, size_t size);
 
 /*
- * Return the size of the pages that hold `size` bytes of memory_map(). The kernel locks that many
- * bytes for registered memory, and counts them (RLIMIT_MEMLOCK). Any thread.
+ * Return the size of the pages that hold `size` bytes of memory_map(). For registered memory, the
+ * kernel locks that many bytes and counts them against RLIMIT_MEMLOCK. Any thread.
  */
 uint64_t memory_pages(size_t size);
 
 /*
- * RLIMIT_MEMLOCK (getrlimit(2)). The kernel applies it to a process without CAP_IPC_LOCK
- * (capabilities(7)) in the first user namespace. Some drivers apply it to every process: siw.
+ * RLIMIT_MEMLOCK (getrlimit(2)). The kernel exempts a process that has CAP_IPC_LOCK
+ * (capabilities(7)) in the first user namespace. Some drivers, such as siw, apply the limit to
+ * every process.
  */
 struct lock_limit {
 	uint64_t bytes; /* UINT64_MAX: no limit */
@@ -48,12 +49,12 @@ struct memory_budget {
 	uint64_t total; /* bytes for sessions: a quarter of the machine's memory, or of the smallest
 			   memory limit of the process's cgroups */
 	const char *source; /* the name of that memory for messages; static */
-	uint64_t locked;    /* bytes that may be registered: struct lock_limit, where it applies */
+	uint64_t locked;    /* bytes that may be registered: struct lock_limit, if it applies */
 };
 
 /*
- * Read the budget. `root` is the folder of /proc and the cgroup file systems, "" for the real ones.
- * A file that cannot be read imposes no limit.
+ * Read the budget. `root` is that of cgroup_memory_limit(). A file that cannot be read imposes no
+ * limit.
  */
 struct memory_budget memory_budget(const char *root);
 

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Bytes before the attributes of question and answer. */
+/* Bytes before the attributes of a generic netlink message. */
 #define HEADERS_SIZE (sizeof(struct nlmsghdr) + sizeof(struct genlmsghdr))
 
 struct span netlink_attributes(const uint8_t *answer, size_t size, int type, size_t headers)
@@ -33,7 +33,7 @@ struct span netlink_next(struct span *attributes, uint16_t type)
 
 	while (netlink_copy(*attributes, &header, sizeof(header)) &&
 	       header.nla_len >= sizeof(header) && header.nla_len <= attributes->size) {
-		size_t padded = (header.nla_len + 3U) & ~3U; /* the last one may lack its padding */
+		size_t padded = (header.nla_len + 3U) & ~3U; /* the last one may have no padding */
 		size_t whole = padded < attributes->size ? padded : attributes->size;
 		struct span contents = { attributes->bytes + sizeof(header),
 					 header.nla_len - sizeof(header) };
@@ -133,7 +133,7 @@ bool netlink_rdma_is_exclusive(void)
 	return !shared;
 }
 
-/* Linux before 5.6 does not have this family. */
+/* Linux before 5.6 does not have ethtool's family. */
 bool netlink_read_pause(const char *interface, struct pause_frames *frames)
 {
 	const struct {

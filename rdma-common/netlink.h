@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ask the kernel by netlink, and find attributes in its answer (netlink(7)); read the pause frames
- * of a network interface from ethtool's family, as 'ethtool --include-statistics --show-pause' does
+ * Ask the kernel by netlink(7), and find attributes in its answer. Read the pause frames of a
+ * network interface from ethtool's family, as 'ethtool --include-statistics --show-pause' does
  * (Linux, Documentation/networking/ethtool-netlink.rst, PAUSE_GET).
  *
  * Threads: any; no lock. The kernel answers at once, so nothing here waits.
@@ -13,7 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The largest answer: the kernel's DCB state of an interface, or a description of a family. */
+/*
+ * Maximum size of an answer. The DCB state of an interface and the description of a family are the
+ * largest.
+ */
 #define NETLINK_ANSWER_SIZE 8192
 
 /*
@@ -23,7 +26,10 @@
 size_t netlink_ask(int protocol, const void *question, size_t size,
 		   uint8_t answer[NETLINK_ANSWER_SIZE]);
 
-/* Attributes, or the contents of one. Empty if there is none, if it is cut off, or for an error. */
+/*
+ * A list of attributes, or the contents of one. Empty if there is none, if it is cut off, or if the
+ * answer is an error.
+ */
 struct span {
 	const uint8_t *bytes; /* points into the answer */
 	size_t size;
@@ -39,12 +45,12 @@ struct span netlink_attributes(const uint8_t *answer, size_t size, int type, siz
 struct span netlink_find(struct span attributes, uint16_t type);
 
 /*
- * As netlink_find(), for repeated attributes: `attributes` then begins after the one that was
- * found, and is empty if there was none.
+ * Return the same for repeated attributes. Afterwards `attributes` begins after the one that was
+ * found; it is empty if there was none.
  */
 struct span netlink_next(struct span *attributes, uint16_t type);
 
-/* Copy the beginning of an attribute. Return false if it is shorter. */
+/* Copy the first `size` bytes of an attribute. Return false if it has fewer. */
 bool netlink_copy(struct span attribute, void *value, size_t size);
 
 /*

@@ -91,9 +91,9 @@ bool parse_operation(const char *word, enum operation *operation)
 
 /* ---- The options ---- */
 
-/* The argument of an option, which decides the type of its field. */
+/* Kinds of options: the argument that an option takes, and the type of its field. */
 enum kind {
-	TITLE,   /* a heading of --help, no option */
+	TITLE,   /* a heading of --help, not an option */
 	FLAG,    /* no argument; bool */
 	TEXT,    /* any text; const char * */
 	NUMBER,  /* from `least` to `most`; unsigned int */
@@ -103,11 +103,11 @@ enum kind {
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
 	SHARE,   /* percent, also with decimals; double */
-	HELP,    /* no argument, no field: printed at once */
-	VERSION, /* as HELP */
+	HELP,    /* no argument and no field: print the help at once */
+	VERSION, /* no argument and no field: print the version at once */
 };
 
-/* Which program has an option, and whether --check uses it. Bits of a set. */
+/* The programs that have an option, and CHECK if --check uses it. Bits of a set. */
 enum {
 	CLIENT = 1 << 0,
 	SERVER = 1 << 1,
@@ -115,7 +115,7 @@ enum {
 	CHECK = 1 << 2,
 };
 
-/* An option. --help lists the options in this order. */
+/* An option, or a heading of --help, which lists both in the order of the table. */
 struct row {
 	enum kind kind;
 	unsigned int programs;
@@ -183,7 +183,7 @@ static int value_of(const struct row *row)
 }
 
 /*
- * Return the option for a value of getopt_long(3), or NULL for an error, which getopt_long(3)
+ * Return the option for a value of getopt_long(3), or NULL after an error, which getopt_long(3) has
  * printed.
  */
 static const struct row *find_row(enum role role, int value)
@@ -258,6 +258,7 @@ static const struct unit {
 
 /*
  * Parse `text` as a number of this kind with an optional unit; store it in the unit of the field.
+ * Return false for any other text.
  */
 static bool parse_amount(enum kind kind, const char *text, uint64_t *amount)
 {
@@ -409,7 +410,7 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 	return PARSED_RUN;
 }
 
-/* ---- What goes together ---- */
+/* ---- Combinations of options ---- */
 
 /*
  * Return true if --file names a pipe or a device, whose length is known only at its end. Return
@@ -436,7 +437,7 @@ enum parsed check_options(const struct options *options)
 	if (options->iterations > 0 && options->duration_seconds > 0)
 		return usage_error("--iters and --duration exclude each other: give a count or a "
 				   "time");
-	/* with READ this side reads the peer's payload */
+	/* with READ, this side's --iters repeats the peer's payload */
 	if (options->operation != OPERATION_READ && options->iterations > 0 &&
 	    options->pattern_size > MAX_PAYLOAD / options->iterations)
 		return usage_error("--size times --iters is more than %" PRIu64

@@ -13,7 +13,7 @@
 
 #define PROGRAM_VERSION "0.1.0"
 
-/* The most sessions that --connections can ask for. */
+/* Maximum of --connections. */
 #define MAX_CONNECTIONS 128
 
 /* The one-sided operation that both sides perform. The numbers are on the wire. */
@@ -44,8 +44,8 @@ enum role other_role(enum role role);
 bool sends_payload(enum role role, enum operation operation, bool one_way);
 
 /*
- * The command line of either program. The strings belong to argv. The table in options.c refers to
- * the fields by type: numbers are unsigned int, sizes and rates uint64_t, shares double.
+ * The command line of either program. The strings belong to argv. The table in options.c requires
+ * the types of the fields: numbers are unsigned int, sizes and rates uint64_t, shares double.
  */
 struct options {
 	enum role role;
@@ -58,8 +58,8 @@ struct options {
 	unsigned int duration_seconds; /* time to repeat the operation; 0: not given. With --check:
 					  the time of each measurement; 0: no measurement */
 	unsigned int interval_seconds; /* time between two reports of the rate; 0: not given */
-	unsigned int depth;    /* the most work requests of the operation that are outstanding */
-	bool verify_all;       /* verify each pass of the operation, not the last one alone */
+	unsigned int depth;    /* maximum number of outstanding work requests of the operation */
+	bool verify_all;       /* verify each pass of the operation, not only the last one */
 	uint64_t minimum_rate; /* bit/s: the session fails if this side is slower; 0: none */
 	double max_loss; /* client: --check fails above this share of lost packets, in percent */
 	bool one_way;    /* client: the server performs no operation */
@@ -71,9 +71,9 @@ struct options {
 	bool json;                /* print figures and outcome as a JSON object */
 	bool verbose;
 	unsigned int timeout_seconds;
-	uint64_t maximum_payload;      /* the most bytes accepted from a peer */
+	uint64_t maximum_payload;      /* maximum bytes of a payload from a peer */
 	bool one_off;                  /* server: exit after the first session */
-	unsigned int maximum_sessions; /* server: the most sessions at a time */
+	unsigned int maximum_sessions; /* server: maximum number of sessions at a time */
 	const char *address;           /* client: the address of the peer */
 	const char *bind; /* local address to connect from or to listen on; NULL: any */
 	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH */
@@ -84,8 +84,8 @@ struct options {
 #define DEFAULT_PAYLOAD 1024
 
 /*
- * The most bytes of a payload, and of all passes of a generated one: the largest file size. Numbers
- * above it are LENGTH_UNKNOWN (transfer.h), and sums that would wrap.
+ * Maximum bytes of a payload, and of all passes of a generated one: the largest file size. Greater
+ * numbers are left for LENGTH_UNKNOWN (wire.h) and for sums, which must not wrap.
  */
 #define MAX_PAYLOAD ((uint64_t)INT64_MAX)
 
@@ -108,7 +108,7 @@ uint64_t operation_passes(const struct options *options);
 /* Return true if the session prints amounts and rates: --report, --iters above 1, or --duration. */
 bool prints_figures(const struct options *options);
 
-/* The next step after the command line was parsed. */
+/* The step that follows the parsing of the command line. */
 enum parsed {
 	PARSED_RUN,    /* run the program */
 	PARSED_EXIT,   /* --help or --version was printed: exit with success */
@@ -117,7 +117,8 @@ enum parsed {
 
 /*
  * Parse the options of a program with this role into `*options`, which has the defaults. `usage` is
- * the text of --help before the options. The other words are in argv from optind on (getopt(3)).
+ * the text of --help before the options. The remaining words are in argv from optind on
+ * (getopt(3)).
  */
 enum parsed parse_options(struct options *options, const char *usage, int argc, char **argv);
 

@@ -55,7 +55,7 @@ static void piece_filled(struct outgoing *outgoing, struct transfer *transfer, s
 
 	digest_add(outgoing->digest, outgoing->ring + outgoing->piece.offset, size);
 	transfer_filled(transfer, size);
-	/* all passes are equal: MSG_DONE carries the digest of one */
+	/* if passes repeat, MSG_DONE carries the digest of the first one */
 	if (!source->stream.repeats || source->filled <= source->stream.plan.length)
 		outgoing->pass_digest = digest_value(outgoing->digest);
 	outgoing->nanoseconds += now_nanoseconds() - started;

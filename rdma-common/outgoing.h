@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fill the ring with the outgoing payload piece by piece: generate text and pattern, let a helper
- * read a file or a pipe. Digest the bytes.
+ * Fill the ring with the outgoing payload piece by piece: copy it from memory, generate a pattern,
+ * or let a helper read a file or a pipe. Digest the bytes.
  *
- * Threads: the connection's thread; the main thread before that one starts and after it ended.
+ * Threads: the connection's thread while it runs; before and after that, the main thread.
  */
 #ifndef RDMA_COMMON_OUTGOING_H
 #define RDMA_COMMON_OUTGOING_H
@@ -24,33 +24,34 @@ struct outgoing {
 	size_t ring_size;      /* bytes */
 	bool ending;           /* --duration is over: end after the current pass */
 	struct piece piece;    /* the piece that the helper is reading */
-	struct helper *helper; /* reads a file or a pipe; NULL: no source can block */
-	void *digest;          /* of all bytes filled so far */
+	struct helper *helper; /* reads a file or a pipe; NULL: the source cannot block */
+	void *digest;          /* digest of all bytes filled so far */
 	uint64_t pass_digest;  /* the digest for MSG_DONE: of all passes, or of one if passes repeat
 				*/
 	int64_t nanoseconds;   /* time spent on the digest */
 };
 
 /*
- * Begin: fill `ring` from `payload`; both must outlive this object. On failure, too,
- * outgoing_release() and outgoing_free() follow. Main thread.
+ * Prepare to fill `ring` from `payload`; both must outlive this object. outgoing_release() and
+ * outgoing_free() must follow, even after a failure. Main thread.
  */
 enum status outgoing_open(struct outgoing *outgoing, const struct payload *payload, uint8_t *ring,
 			  size_t ring_size, struct process *process, struct failure *failure);
 
 /*
- * Fill a piece of the ring as far as `transfer` allows, and report it; or let the helper read it.
- * Return true if bytes were filled; false also right after a request to the helper. `failure` must
- * be STATUS_SUCCESS; after a read error it states the reason, and no more bytes are filled.
+ * Fill a piece of the ring as far as `transfer` allows and report it, or let the helper read it.
+ * Return true if bytes were filled or the helper has returned a result. A read error
+ * sets `failure`; do not call this again then.
  */
 bool outgoing_fill(struct outgoing *outgoing, struct transfer *transfer, struct failure *failure);
 
 /*
- * Release the helper. Return false if it was abandoned; it then owns the ring (helper_release()).
+ * Release the helper. Return false if the helper had to be abandoned; it then owns the ring
+ * (helper_release()).
  */
 bool outgoing_release(struct outgoing *outgoing);
 
-/* Free the rest. Main thread. */
+/* Free the remaining memory. Main thread. */
 void outgoing_free(struct outgoing *outgoing);
 
 #endif

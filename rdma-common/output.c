@@ -32,7 +32,8 @@
 /* The number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
 /*
- * A temporary name beside the file, whose own name may have the maximum length; number of attempts.
+ * A temporary name in the folder of the file, without the file's own name, which may have the
+ * maximum length; and the number of such names to try.
  */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
@@ -40,7 +41,7 @@
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
 /* The number of possible user or group ids: (uid_t)-1 is not an id. */
 #define ALL_IDS     UINT32_MAX
-#define OVERFLOW_ID 65534 /* the default (proc(5)) */
+#define OVERFLOW_ID 65534 /* the default overflow id (proc(5)) */
 /* The extended attribute with the ACL of a file (acl(5)). */
 #define ACL "system.posix_acl_access"
 
@@ -62,7 +63,7 @@ struct output {
 	bool borrowed;                /* the descriptor was open before, and stays open */
 	bool blocks;                  /* write(2) may block although poll(2) reports POLLOUT */
 	bool syncs;                   /* the output is on a disk */
-	uint64_t unsynced, sync_size; /* bytes since the last sync; bytes that cause the next one */
+	uint64_t unsynced, sync_size; /* bytes since the last sync; limit that causes a sync */
 	struct place place;
 	char temporary_name[PATH_MAX]; /* the name of the file until it gets its own; empty: none */
 };
@@ -82,7 +83,7 @@ static int unless_unsupported(int result)
 }
 
 /*
- * Return 0 also if the call was denied: to this user (EPERM, or EACCES from NFSv4 and security
+ * Also return 0 if the call was denied: to this user (EPERM, or EACCES from NFSv4 and security
  * modules), for an id that this user namespace does not map (EINVAL), or for one that the mount
  * does not map (EOVERFLOW).
  */
@@ -140,10 +141,10 @@ static bool is_unmapped_group(gid_t group)
 
 /*
  * Check that no other user has planted this file in a sticky folder that everybody, or a group, may
- * write to: through a FIFO, a link, or the owner of a file that is replaced, that user would get
- * the payload. The rule is the kernel's (protected_symlinks, protected_fifos in proc(5)), which
- * does not apply it to readlink(2), to open(2) without O_CREAT, and to rename(2) by root. Unmapped
- * owners may differ although their numbers are equal. Return 0, or -1 with errno.
+ * write to. That user would get the payload through a FIFO or a link, or as the owner of the file
+ * that is replaced. The rule is the kernel's (protected_symlinks, protected_fifos in proc(5)),
+ * which does not apply it to readlink(2), to open(2) without O_CREAT, and to rename(2) by root.
+ * Unmapped owners may differ although their numbers are equal. Return 0, or -1 with errno.
  */
 static int check_owner(const struct place *place, const struct stat *about)
 {
@@ -170,9 +171,9 @@ static int inspect(const struct place *place, struct stat *about)
 }
 
 /*
- * Return true for a link below /proc/PID/fd. It leads to an open file, whatever its text says
- * (proc(5)): that name may belong to another file by now, or to none. /dev/stdout and /dev/fd lead
- * there, too.
+ * Return true for a link below /proc/PID/fd, and set `is_open` and `descriptor`. Such a link leads
+ * to an open file, whatever its text says (proc(5)): that name may belong to another file by now,
+ * or to none. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -181,7 +182,7 @@ static bool is_proc_fd(struct place *place)
 	struct statfs about;
 	uint64_t number;
 
-	/* wherever procfs is mounted */
+	/* procfs may be mounted anywhere */
 	if (statfs(place->folder, &about) || about.f_type != PROC_SUPER_MAGIC)
 		return false;
 	place->is_open = true;
@@ -250,15 +251,14 @@ static int find_place(const char *name, struct place *place)
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
-		return fail(ENXIO); /* as open(2) reports it: no program can read from a socket by
-				       its name */
+		return fail(ENXIO); /* as open(2) reports it for a socket */
 	place->is_file = !place->is_open && (!is_there || S_ISREG(place->about.st_mode));
 	return 0;
 }
 
 /*
- * Return true if several payloads at a time would mix there. Devices such as /dev/null, whose major
- * number is 1 (null(4)), are not shared.
+ * Return true if payloads that are written at the same time would mix. Devices such as /dev/null,
+ * whose major number is 1 (null(4)), are not shared.
  */
 static bool is_shared(const struct stat *about)
 {
@@ -348,8 +348,8 @@ static int check_folder(const char *folder, uint64_t size)
 }
 
 /*
- * Find in advance a reason why the file cannot get this name in the end (statx(2)). Return 0, or -1
- * with errno.
+ * Find a reason why output_commit() could not give the file this name (statx(2)). Return 0 if none
+ * is found, or -1 with errno.
  */
 static int check_name(const struct place *place)
 {
@@ -392,7 +392,9 @@ static bool is_cancelled(const atomic_bool *cancelled)
 	return true;
 }
 
-/* Wait for a short time, or until `descriptor` (-1: none) can be written to: return true then. */
+/*
+ * Wait for PATIENCE_MILLISECONDS, or until `descriptor` (-1: none) is writable; then return true.
+ */
 static bool wait_for_reader(int descriptor)
 {
 	struct pollfd ready = { .fd = descriptor, .events = POLLOUT };
@@ -438,9 +440,9 @@ static int open_special(const struct place *place, const atomic_bool *cancelled)
 
 /*
  * Use standard output or another open descriptor. Open a pipe or a terminal again, so that write(2)
- * cannot block this thread and no other process finds the descriptor non-blocking. If this user may
- * not do that, as after sudo(8), and for a socket, write at a time only what a pipe or a socket
- * accepts after POLLOUT (pipe(7)).
+ * cannot block this thread and no other process finds the descriptor non-blocking. If that is
+ * denied, as after sudo(8), or for a socket, write only PIPE_BUF bytes at a time: a pipe or a
+ * socket accepts them after POLLOUT (pipe(7)).
  */
 static int open_again(struct output *output, int descriptor)
 {
@@ -484,7 +486,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 
 /*
  * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
- * another one is private until it gets that file's mode, which may be denied.
+ * another one starts private, and later gets the mode of that one, unless setting it is denied.
  */
 static mode_t new_mode(const struct output *output)
 {
@@ -515,7 +517,7 @@ static int create_file(struct output *output)
 
 /*
  * Copy the ACL of the replaced file, or remove the ACL if that file has none. Return false if that
- * is denied: the group bits, which are a mask for the users of an ACL, are then not rights of the
+ * is denied: the group bits of the replaced file may then be the mask of its ACL, not rights of its
  * group.
  */
 static bool copy_acl(const struct output *output)
@@ -618,7 +620,7 @@ static int sync_folder(const struct output *output)
 	int descriptor = open(output->place.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error;
 
-	if (descriptor < 0) /* a user who may write there may not be allowed to read */
+	if (descriptor < 0) /* a user may have the right to write to a folder but not to read it */
 		return unless_unsupported(syncfs(output->descriptor));
 	error = unless_unsupported(fsync(descriptor)) ? errno : 0;
 	close(descriptor);

@@ -42,11 +42,12 @@ const char *output_error(int error);
 
 /*
  * Open the file, pipe or device `name`. A file has no name until output_commit() (O_TMPFILE), or a
- * temporary name on file systems without O_TMPFILE. Symbolic links are followed. The name of an
- * open descriptor, such as /dev/fd/3, is written to in place. Opening a FIFO blocks until it has a
- * reader. A process writes to one pipe, terminal or device at a time, because payloads would mix
- * there: opening another one blocks until that one is released (/dev/null is exempt). All outputs
- * of the process share `taken`, initially false, which is true meanwhile.
+ * temporary name on file systems without O_TMPFILE. Symbolic links are followed. If the name is
+ * that of an open descriptor, such as /dev/fd/3, its file is written to in place. Opening a FIFO
+ * blocks until it has a reader. A process writes to one pipe, terminal or device at a time, because
+ * payloads would mix there: opening another one blocks until the first is released (/dev/null is
+ * exempt). All outputs of the process share `taken`: initially false, and true while such an output
+ * is open.
  *
  * Return NULL with errno on failure. EPERM: the name is in a sticky folder that other users may
  * write to, and belongs neither to this user nor to the folder's owner. ECANCELED: the caller's

@@ -16,14 +16,14 @@
 #include "wire.h"
 
 #define PAYLOAD_EMPTY "it is empty; a payload has at least one byte"
-/* How often a wait for a pipe checks for cancellation, in milliseconds. */
+/* Milliseconds between two checks for cancellation while waiting for a pipe. */
 #define CANCEL_INTERVAL 100
 /* Bytes of a pipe that are copied at a time: Linux's default size of a pipe. */
 #define COPY_SIZE ((size_t)64 << 10)
 
 /* ---- Reading ---- */
 
-/* Return true if a signal interrupted the call, or if no byte is there yet: call it again. */
+/* Return true if the call can be repeated: a signal interrupted it, or the pipe was not ready. */
 static bool may_retry(ssize_t result)
 {
 	return result < 0 && (errno == EINTR || errno == EAGAIN);
@@ -131,7 +131,7 @@ struct payload payload_pattern(uint64_t length)
 	return (struct payload){ .is_pattern = true, .length = length, .descriptor = -1 };
 }
 
-/* ---- Loading what is read ---- */
+/* ---- Loading a file or a pipe ---- */
 
 /*
  * Return the size of the file from the first byte of the payload; 0 if the file system does not
@@ -147,9 +147,9 @@ static off_t claimed_length(const struct payload *payload)
 }
 
 /*
- * Read into memory: a file to its end or its claimed length, the beginning of anything else. A pipe
- * of unknown length stays so even if it ends early; otherwise the length that the peer sees, and
- * with it what can be sent again, would depend on timing.
+ * Load a file into memory, to its end or its claimed length, or the beginning of anything else. The
+ * length of a pipe stays unknown even if the pipe ends early: otherwise the length that the peer
+ * sees, and the possibility to send the payload again, would depend on timing.
  */
 static enum status load_beginning(struct payload *payload, struct failure *failure, off_t claimed)
 {
@@ -258,7 +258,7 @@ static enum status load_file(struct payload *payload, const struct options *opti
 	if (payload->descriptor < 0)
 		return read_failed(payload, failure, strerror(errno));
 	start = lseek(payload->descriptor, 0, SEEK_CUR);
-	payload->start = start > 0 ? start : 0; /* -1 for a pipe */
+	payload->start = start > 0 ? start : 0; /* lseek(2) fails for a pipe */
 	if (serves_multiple_clients(options) && claimed_length(payload) <= 0)
 		status = copy_pipe(payload, failure);
 	if (status != STATUS_SUCCESS)
@@ -278,7 +278,7 @@ enum status payload_load(struct payload *payload, const struct options *options,
 	enum status status;
 
 	*payload = payload_pattern(options->pattern_size);
-	if (options->pattern_size || options->check) /* a check has a size for each session */
+	if (options->pattern_size || options->check) /* each session of --check sets its own size */
 		return STATUS_SUCCESS;
 	payload->is_pattern = false;
 	payload->name = options->file;

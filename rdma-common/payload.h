@@ -17,7 +17,7 @@
 #include "options.h"
 #include "status.h"
 
-/* The largest payload that is loaded into memory, in bytes. */
+/* Maximum bytes of a payload that is loaded into memory as a whole. */
 #define PAYLOAD_WHOLE ((size_t)8 << 20)
 
 /* For messages: a file has fewer bytes than when it was opened. */
@@ -36,10 +36,10 @@ struct payload {
 
 /*
  * Load the payload that the options name. Call it before process_open(): it waits for the first
- * byte of a pipe without limit, and a signal must end the program meanwhile. A pipe is sent while
- * it is read, so its length is unknown. Only a server with many clients, which needs the payload
- * for each of them, first copies the pipe to a temporary file. payload_free() may follow a failure.
- * Main thread.
+ * byte of a pipe without limit, and signals must be able to end the program then. A pipe is sent
+ * while it is read, so its length is unknown. Only a server with many clients, which needs the
+ * payload for each of them, first copies the pipe to a temporary file. payload_free() may follow a
+ * failure. Main thread.
  */
 enum status payload_load(struct payload *payload, const struct options *options,
 			 struct failure *failure);

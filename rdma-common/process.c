@@ -25,7 +25,7 @@
 /* Signals this close together count as one: timeout(1) signals the process and its group. */
 #define SIGNAL_NANOSECONDS 100000000
 
-/* Below this limit of open files, a failure to open RDMA devices is attributed to it. */
+/* Attribute a failure to open RDMA devices to the limit of open files if that is below this. */
 #define LOW_DESCRIPTOR_LIMIT 32
 
 /* Stack size of a thread in bytes. */
@@ -36,7 +36,7 @@
 void reserve_std_fds(void)
 {
 	for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-		/* it gets the lowest free number; any use of it fails */
+		/* open(2) returns the lowest free number; the access mode makes any use fail */
 		int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
 
 		if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", flags) < 0)
@@ -111,7 +111,10 @@ static sigset_t ending_signals(void)
 	return signals;
 }
 
-/* Block the others in a handler: so one of them is the first. */
+/*
+ * Set the handler of these signals. It blocks all signals while it runs, so that one of them is the
+ * first.
+ */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {
 	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -141,8 +144,8 @@ static void end_at_once(const sigset_t *signals)
 }
 
 /*
- * Make signals readable from a descriptor in all threads. Turn a closed pipe and a file beyond
- * 'ulimit -f' into errors.
+ * Block the ending signals in all threads, and make them readable from a descriptor. Turn a closed
+ * pipe and a file beyond 'ulimit -f' into errors.
  */
 static int open_signals(struct process *process)
 {
@@ -165,7 +168,7 @@ static void raise_descriptor_limit(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit); /* on failure there are fewer */
+	setrlimit(RLIMIT_NOFILE, &limit); /* on failure, fewer sessions are possible */
 }
 
 /* Open the descriptors of the main thread. */
@@ -239,7 +242,7 @@ const char *device_advice(int error)
 				     netlink_rdma_is_exclusive());
 }
 
-/* Explain what to do when librdmacm does not start. */
+/* Fail with advice: a call of librdmacm has failed with errno, or found no device. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;
@@ -307,7 +310,7 @@ void process_init(struct process *process, struct console *console)
 	process->ended[0] = -1;
 	process->ended[1] = -1;
 	process->main_descriptor = -1;
-	/* sh(1) ignores SIGINT in a command started with '&'; see ending_signals() for nohup(1) */
+	/* undo what sh(1) does to a command started with '&': it ignores SIGINT */
 	end_at_once(&signals);
 }
 
@@ -344,7 +347,7 @@ void process_close(struct process *process, bool may_report)
 	close_descriptor(process->main_descriptor);
 }
 
-/* ---- What the main thread waits for ---- */
+/* ---- Waiting for events ---- */
 
 /* Take one event off the channel, acknowledge it, and copy what is needed. */
 static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
@@ -363,7 +366,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 		return WAKEUP_EXHAUSTED;
 	}
 	memset(copy, 0, sizeof(*copy));
-	/* it may be the negative result of a verb */
+	/* errno may be the negative result of a verb */
 	copy->library_error = event->status == -1 ? abs(errno) : 0;
 	copy->type = event->event;
 	copy->status = event->status;
@@ -381,7 +384,7 @@ static enum wakeup take_cm_event(struct process *process, struct cm_event *copy)
 	return WAKEUP_CM_EVENT;
 }
 
-/* As take_cm_event(), for the event of a device. */
+/* Take one event of the device, acknowledge it, and copy what is needed. */
 static enum wakeup take_device_event(struct process *process, struct ibv_context *verbs,
 				     struct device_event *copy)
 {
@@ -404,10 +407,13 @@ static enum wakeup take_device_event(struct process *process, struct ibv_context
 	case IBV_EVENT_CQ_ERR:
 		copy->context = event.element.cq->cq_context;
 		break;
-	default: /* all others show as events of the connection manager or as completions */
+	default: /* all others also cause events of the connection manager, or completions */
 		break;
 	}
-	/* first: destroying the object of the event waits for this (ibv_get_async_event(3)) */
+	/*
+	 * before the event is handled: destroying its object waits for this
+	 * (ibv_get_async_event(3))
+	 */
 	ibv_ack_async_event(&event);
 	return WAKEUP_DEVICE_EVENT;
 }
@@ -431,7 +437,8 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 	int error = count < 0 ? errno : 0;
 
 	/*
-	 * first: an ended session makes room for a client, and is reported even if all else fails
+	 * do this first: an ended session makes room for a client, and is reported even if all else
+	 * fails
 	 */
 	if (read(process->ended[0], ended, sizeof(*ended)) == sizeof(*ended))
 		return WAKEUP_ENDED;
@@ -446,7 +453,7 @@ enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_ev
 		return take_cm_event(process, cm_event);
 	if (ready.data.ptr == &process->signal_descriptor)
 		return process_take_signal(process) ? WAKEUP_SIGNAL : WAKEUP_OTHER;
-	if (ready.data.ptr == process->ended) /* already read, or readable by now */
+	if (ready.data.ptr == process->ended) /* the end was read above, or has arrived since */
 		return WAKEUP_OTHER;
 	return take_device_event(process, ready.data.ptr, device_event);
 }
@@ -467,8 +474,8 @@ void change_ending_signals(int how)
 static volatile sig_atomic_t interruption;
 
 /*
- * A signal that arrives just before rdma_connect(3) sleeps does not interrupt it. So raise another
- * one a second later, and again, until connect_with_timeout() stops that.
+ * Record the signal, and raise SIGALRM every second until connect_with_timeout() stops that: a
+ * signal that arrives just before rdma_connect(3) sleeps does not interrupt the call.
  */
 static void interrupt_connecting(int signal_number)
 {
@@ -495,7 +502,7 @@ int connect_with_timeout(struct rdma_cm_id *id, struct rdma_conn_param *paramete
 	if (interruption)
 		raise(interruption);
 	end_at_once(&ending);
-	signal(SIGALRM, SIG_IGN); /* drop a pending one: it does not belong to the next call */
+	signal(SIGALRM, SIG_IGN); /* drop a pending SIGALRM: it does not belong to the next call */
 	return error == EINTR && !interruption ? ETIMEDOUT : error;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: signals, and the events that the main thread waits for: connection manager, devices,
- * signals, and threads that have ended.
+ * The process: its signals, and the events that the main thread waits for. They come from the
+ * connection manager, devices, signals, and threads that end.
  *
  * Threads: the main thread, unless a function says otherwise.
  */
@@ -20,9 +20,10 @@
 #include "wire.h"
 
 /*
- * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. They end the
- * sessions in order. While they are not blocked they end the process at once: by their default
- * action, or, in process 1 of a PID namespace, which has none, with status 128 + signal.
+ * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. The sessions
+ * then end in an orderly way. While these signals are not blocked, they end the process at once: by
+ * their default action, or, in process 1 of a PID namespace, which has none, with status 128 +
+ * signal.
  */
 
 struct process {
@@ -34,17 +35,16 @@ struct process {
 	int signal_descriptor;        /* signalfd(2) for ending signals, non-blocking */
 	int ended[2];                 /* pipe(2) of process_notify_exit() */
 	int main_descriptor;          /* epoll(7) of the main thread */
-	bool exhausted;               /* the epoll failed: wait for the ends of threads alone */
+	bool exhausted; /* epoll_wait(2) has failed: wait only for the ends of threads */
 };
 
 /* A copy of a connection manager event: rdma_ack_cm_event(3) frees the original. */
 struct cm_event {
 	enum rdma_cm_event_type type;
-	int status; /* 0, a negative errno, or the transport's reason of a rejection */
+	int status; /* 0, a negative errno, or the transport's reason for a rejection */
 	/*
-	 * After a good event of the kernel, librdmacm calls the kernel or the driver. If that call
-	 * fails, librdmacm returns an error event with status -1, and this errno; 0: no such
-	 * failure.
+	 * To return an event, librdmacm may call the kernel or the driver. If that call fails,
+	 * librdmacm returns an error event with status -1, and this errno; 0: no such failure.
 	 */
 	int library_error;
 	struct rdma_cm_id *id;
@@ -67,9 +67,10 @@ enum wakeup {
 	WAKEUP_CM_EVENT,     /* the event is stored */
 	WAKEUP_DEVICE_EVENT, /* the event is stored */
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
-	WAKEUP_ENDED,        /* a thread has ended: its report is stored */
-	WAKEUP_OTHER,        /* the deadline has passed */
-	WAKEUP_EXHAUSTED, /* no event can be received but ends of threads; a message was printed */
+	WAKEUP_ENDED,        /* a thread has ended: its pointer is stored */
+	WAKEUP_OTHER,        /* nothing to handle; the deadline may have passed */
+	WAKEUP_EXHAUSTED,    /* receiving events failed, a message was printed; ends of threads can
+				still be received */
 };
 
 /*
@@ -86,14 +87,14 @@ void reserve_std_fds(void);
 void process_init(struct process *process, struct console *console);
 
 /*
- * Block the ending signals; open the console, the event channel and every device. On failure, the
- * message was printed and recorded.
+ * Block the ending signals; open the console, the event channel and every device. On failure, print
+ * and record a message.
  */
 enum status process_open(struct process *process);
 
 /*
- * Free everything. If a thread `may_report` later, leave it the descriptor of
- * process_notify_exit(). No connection and no id may be left.
+ * Free everything. No connection and no identifier may be left. `may_report`: a thread may still
+ * call process_notify_exit(), so keep the descriptor open.
  */
 void process_close(struct process *process, bool may_report);
 
@@ -101,22 +102,29 @@ void process_close(struct process *process, bool may_report);
 enum status process_fail(struct process *process, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Create a thread with a small stack (pthread_create(3)): there may be thousands. Any thread. */
+/*
+ * Create a thread with a small stack (pthread_create(3)), because there may be thousands. Any
+ * thread.
+ */
 int start_thread(pthread_t *thread, void *(*routine)(void *), void *argument);
 
 /*
- * Return advice if too few open files may be the reason for an error of librdmacm, which hides it;
- * otherwise NULL. The string is static. Any thread.
+ * Return advice if the limit of open files may have caused `error`; otherwise NULL. librdmacm hides
+ * the original errno, so a low limit counts as a cause of any error. The string is static. Any
+ * thread.
  */
 const char *descriptor_advice(int error);
 
 /*
- * Return what to change where librdmacm failed with `error` and no device is known: this user may
- * be allowed to open none. Static. Any thread.
+ * Return what to change if librdmacm failed with `error` or found no device; this user may not have
+ * the right to open any. The string is static. Any thread.
  */
 const char *device_advice(int error);
 
-/* Return what to change if this user cannot open the connection manager; NULL: nothing. Static. */
+/*
+ * Return what to change if this user cannot open the connection manager; otherwise NULL. The string
+ * is static.
+ */
 const char *rdma_cm_advice(void);
 
 /* Make a descriptor non-blocking. Return 0, or -1 with errno. */
@@ -129,8 +137,8 @@ int make_nonblocking(int descriptor);
 int process_watch_device(struct process *process, struct ibv_context *verbs);
 
 /*
- * Wait for an event until `deadline` (now_milliseconds(); INT64_MAX: no limit). Ends of threads
- * come first.
+ * Wait for an event until `deadline` (now_milliseconds(); INT64_MAX: no limit). Ends of threads are
+ * returned first.
  */
 enum wakeup process_wait(struct process *process, int64_t deadline, struct cm_event *cm_event,
 			 struct device_event *device_event, void **ended);

@@ -50,7 +50,7 @@ const char *rejection_describe(int status)
 const char *rejection_advice(int status)
 {
 	switch (status) {
-	case -ECONNREFUSED: /* TCP, or the program */
+	case -ECONNREFUSED: /* iWARP: TCP or the program refused */
 	case REJECTION_INVALID_SERVICE_ID:
 		return "check that rdma-server runs there, on that port";
 	case REJECTION_STALE_CONNECTION:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text for the reasons that the connection manager, the kernel or the libraries give if no
- * connection can be set up. Pure: nothing is read or asked here. Every string is static.
+ * Names of, and advice for, the errors of the connection manager, the kernel and the libraries that
+ * prevent a connection. Pure: nothing is read or asked here. Every string is static.
  *
  * Threads: any.
  */
@@ -21,28 +21,28 @@ enum rejection {
 	REJECTION_CONSUMER_DEFINED = 28,
 };
 
-/* Return the name of a rejection reason; NULL: it is not known, or 0. */
+/* Return the name of a rejection reason; NULL if it is unknown or 0. */
 const char *rejection_describe(int status);
 
 /* Return what to check or to change after a rejection without a hello. */
 const char *rejection_advice(int status);
 
 /*
- * Return what an error of ibv_reg_mr(3), or of a call that creates an object of the device, means;
- * NULL: no more than strerror(3) says. The rdma cgroup answers EAGAIN for every object
- * (rdmacg_try_charge() in the kernel), and so does mlx5 that has no more
+ * Return the likely causes of an error of ibv_reg_mr(3), or of a call that creates an object of the
+ * device; NULL if strerror(3) says it all. EAGAIN comes from the rdma cgroup, for every object
+ * (rdmacg_try_charge() in the kernel), or from an mlx5 adapter that is full
  * (MLX5_CMD_STAT_NO_RES_ERR).
  */
 const char *shortage_advice(int error);
 
 /*
- * Return what an error means that librdmacm reports while it opens the device of an address; NULL:
- * the rdma cgroup causes no such error.
+ * Return advice for an error of librdmacm while it opens the device of an address; NULL if the rdma
+ * cgroup does not cause that error.
  */
 const char *cgroup_advice(int error);
 
 /*
- * Return what to change where librdmacm finds no device. `present`: sysfs has one. `openable`: this
+ * Return what to change if librdmacm finds no device. `present`: sysfs has one. `openable`: this
  * process may open the files of all devices. `exclusive`: the RDMA subsystem gives each device to
  * one network namespace.
  */

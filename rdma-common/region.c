@@ -48,8 +48,8 @@ void region_destroy(const struct region_owner *owner, struct region *region)
 
 /*
  * Memory of a session besides its regions: the stacks of its thread, its state, and about 50 KiB in
- * the kernel over Soft-RoCE. A helper needs as much. The rest of the machine's or container's
- * memory has room for helpers and their buffers.
+ * the kernel over Soft-RoCE. A stuck helper needs as much. Other helpers and their buffers use
+ * memory outside the budget.
  */
 #define SESSION_MEMORY ((uint64_t)64 << 10)
 
@@ -72,7 +72,7 @@ static uint64_t locked_left(const struct region_account *account)
 	return subtract(account->budget.locked, account->registered);
 }
 
-/* Return the bytes that regions may still have. */
+/* Return the bytes of memory that may still be registered. */
 static uint64_t region_left(const struct region_owner *owner)
 {
 	uint64_t memory = subtract(owner->account->budget.total, memory_taken(owner));
@@ -138,15 +138,14 @@ enum status register_control(const struct region_owner *owner, struct region *re
 /* ---- Rings ---- */
 
 /*
- * A ring is as long as its stream, at most RING_SIZE; where memory is scarce it is halved, down to
- * a page.
+ * A ring is as long as its stream, at most RING_SIZE; if memory is scarce, it is halved repeatedly,
+ * down to a page.
  */
 #define RING_SIZE ((uint64_t)8 << 20)
 #define RING_PAGE ((uint64_t)4096)
 /*
- * A program with many sessions gives a ring at most 1/RING_SHARES of the memory that is left, after
- * it has set aside one-page rings for SESSIONS_TO_COME more sessions; at most half of the lockable
- * memory.
+ * A program with many sessions first sets aside one-page rings for SESSIONS_TO_COME more sessions,
+ * but at most half of the lockable memory. A ring gets at most 1/RING_SHARES of the rest.
  */
 #define RING_SHARES      16
 #define SESSIONS_TO_COME 64

@@ -31,8 +31,8 @@ struct region {
 };
 
 /*
- * The slots of the control region, one cache line each: the receives, then one for each message
- * type.
+ * The slots of the control region, one cache line each: first those of the receives, then one for
+ * each message type to send.
  */
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
@@ -41,7 +41,7 @@ _Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all 
 
 /* The memory of all regions of a program. */
 struct region_account {
-	struct memory_budget budget; /* for all sessions */
+	struct memory_budget budget; /* memory for all sessions */
 	/*
 	 * Bytes of all regions, in whole pages. A region counts until its connection is destroyed,
 	 * even if it is deregistered earlier, for verification.
@@ -61,15 +61,15 @@ struct region_owner {
 	bool one_way; /* only the client operates */
 };
 
-/* Register the control region for messages. The protection domain exists. */
+/* Register the control region for messages. The protection domain must exist. */
 enum status register_control(const struct region_owner *owner, struct region *region,
 			     struct failure *failure);
 
 /*
- * Register a ring for each stream, once the peer's hello is known; `access` is what its operation
- * needs. Store its length in the stream's plan. The ring is as long as its stream, or shorter if
- * the stream is long or memory is scarce. Return STATUS_SUCCESS, or a failure if there is no memory
- * even for a page.
+ * Register the ring of a stream, if that is present, once the peer's hello is known. Store the
+ * ring's length in the stream's plan. The ring is as long as its stream, or shorter if the stream
+ * is long or memory is scarce. Return STATUS_SUCCESS, or a failure if there is no memory even for a
+ * page.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);
@@ -83,7 +83,7 @@ enum status register_incoming(const struct region_owner *owner, struct region *r
  */
 int region_deregister(struct region *region);
 
-/* Free the region, but leave memory that the adapter may still use. */
+/* Free the region, but do not unmap memory that the adapter may still use. */
 void region_destroy(const struct region_owner *owner, struct region *region);
 
 #endif

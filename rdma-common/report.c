@@ -153,7 +153,7 @@ static void add_path(struct json_object *object, const struct connection *connec
 	}
 	if (connection->peer.port[0])
 		json_add_peer(object, connection->peer.address, connection->peer.port);
-	else /* a program without a session: the client's command line */
+	else /* no session: use the client's command line */
 		json_add_peer(object, options->address, options->address ? options->port : NULL);
 	json_add_text(object, "local_address", local.port[0] ? local.address : NULL);
 	json_add_text(object, "transport", connection->limits.transport);
@@ -177,7 +177,7 @@ static void add_parameters(struct json_object *object, const struct connection *
 	json_add_known(object, "timeout", options->timeout_seconds);
 }
 
-/* Return 0 if there is no queue pair. */
+/* Return the number of the queue pair; 0 if there is none. */
 static uint32_t queue_pair_number(const struct connection *connection)
 {
 	return connection->id->qp ? connection->id->qp->qp_num : 0;
@@ -260,8 +260,8 @@ void report_path(const struct connection *connection)
 struct sum {
 	unsigned int succeeded;
 	uint64_t bytes; /* bytes of their operations */
-	double seconds; /* from the first beginning to the last end; 0: not measured */
-	const struct connection *slowest, *fastest; /* of the complete sessions; NULL: none */
+	double seconds; /* time from the first start to the last completion; 0: not measured */
+	const struct connection *slowest, *fastest; /* among the complete sessions; NULL: none */
 };
 
 static struct sum add_up(const struct engine *engine)
@@ -331,8 +331,8 @@ void report_sum(const struct engine *engine, enum status status)
 /* ---- The end of a session ---- */
 
 /*
- * Print the one status line of a server's session of --check that succeeded. The warning about a
- * session that failed says more.
+ * Print the one status line of a server for a session of --check that succeeded. A session that
+ * failed gets a warning instead.
  */
 static void print_check(const struct connection *connection)
 {
@@ -341,7 +341,7 @@ static void print_check(const struct connection *connection)
 	struct log log = connection->log;
 	char text[64];
 
-	log.options = connection->engine->options; /* they do not make it a trace */
+	log.options = connection->engine->options; /* print this without --verbose, too */
 	if (client->flags & HELLO_CHECK_RATE)
 		snprintf(text, sizeof(text), "%s measured", writes ? "rate" : "latency");
 	else

@@ -22,13 +22,13 @@ void report_listening(const struct engine *engine, uint16_t port);
 /* With --json, print the result as one object. */
 void report_json(const struct connection *connection);
 
-/* Print path and rate of one of several sessions at once. */
+/* Print the path and the rate of one of several simultaneous sessions. */
 void report_path(const struct connection *connection);
 
 /*
  * Print the sum of the engine's connections, with the slowest and the fastest; with --json, also as
- * an object. `status` is the program's. A session that failed before it began counts as failed; its
- * message was printed before.
+ * an object. `status` is the program's exit status. A session that failed before it began counts as
+ * failed; its message was printed before.
  */
 void report_sum(const struct engine *engine, enum status status);
 

@@ -77,7 +77,7 @@ struct ellipsize ellipsize(const char *name);
 
 /*
  * Return the status that counts for both sessions: an interruption, else the failure with the
- * higher number. STATUS_TOO_SLOW counts less than any other failure.
+ * higher number. Any other failure outranks STATUS_TOO_SLOW.
  */
 enum status worse_status(enum status one, enum status other);
 
@@ -87,7 +87,10 @@ enum status worse_status(enum status one, enum status other);
  * libsiw negate some of theirs, and libsiw also returns -1 with errno. Any thread.
  */
 #define verb_error(call) (errno = 0, verb_result_error(call))
-/* Convert a result that is not 0; errno was 0 before the call. -1 without errno becomes EPERM. */
+/*
+ * Return the errno value for a verb's result that is not 0. errno was 0 before the call; -1 without
+ * errno becomes EPERM.
+ */
 int failed_verb_error(int result);
 static inline int verb_result_error(int result)
 {

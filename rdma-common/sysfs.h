@@ -2,7 +2,7 @@
 /*
  * Read small text files of sysfs, procfs and configfs.
  *
- * Threads: any; no lock. A driver may ask the adapter's firmware for a file.
+ * Threads: any; no lock. To read a file, a driver may have to ask the adapter's firmware.
  */
 #ifndef RDMA_COMMON_SYSFS_H
 #define RDMA_COMMON_SYSFS_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A line without its end; long enough for a list of processors with many gaps. */
+/* A line without its newline; long enough for a list of processors with many gaps. */
 struct sysfs_line {
 	char text[4096];
 };
@@ -24,7 +24,8 @@ struct sysfs_line sysfs_find_line(const char *key, const char *format, ...)
 
 /*
  * Read the number at the beginning of a file in the folder that is open as `folder` (openat(2)).
- * Return false and leave `*number` alone if the file cannot be read or begins with something else.
+ * Return false and leave `*number` unchanged if the file cannot be read or begins with something
+ * else.
  */
 bool sysfs_read_number(int folder, const char *name, uint64_t *number);
 

@@ -3,9 +3,9 @@
  * Verify an incoming payload: by its digest, and byte for byte if it is the pattern of --size. Each
  * pass of a stream is verified; the first one is shown and stored.
  *
- * The peer cannot reach the bytes any more. No verbs, no input or output.
+ * The caller passes bytes that the peer cannot change any more. No verbs, no input or output.
  *
- * Threads: the connection's thread; the main thread after that one has ended.
+ * Threads: the connection's thread while it runs; afterwards the main thread.
  */
 #ifndef RDMA_COMMON_VERIFY_H
 #define RDMA_COMMON_VERIFY_H
@@ -16,14 +16,14 @@
 
 #include "status.h"
 
-/* The most bytes of a payload that are shown: a screen of text. */
+/* Maximum bytes of a payload that are shown: a screen of text. */
 #define SHOWN_PAYLOAD 1024
 
 /* The part of an incoming payload to show. Zeros: no byte has arrived. */
 struct excerpt {
 	uint8_t head[SHOWN_PAYLOAD]; /* the first bytes */
 	size_t head_size;            /* number of bytes in `head` */
-	uint64_t size;               /* number of all bytes */
+	uint64_t size;               /* number of bytes added so far */
 	bool goes_on;                /* a byte after `head` is not zero */
 	bool is_pattern;
 };
@@ -32,19 +32,22 @@ struct excerpt {
 void excerpt_add(struct excerpt *excerpt, const uint8_t *bytes, size_t size);
 
 struct verification {
-	/* The expectation, from the caller of verify_begin(): */
+	/* The expectation, set by the caller of verify_begin(): */
 	bool is_pattern;      /* the pattern of --size */
 	bool has_digest;      /* the peer sends a digest */
 	uint64_t length;      /* bytes of all passes, or LENGTH_UNKNOWN */
 	uint64_t pass_length; /* bytes of one pass, or LENGTH_UNKNOWN */
 	/* The result: */
-	uint64_t bytes;      /* bytes verified as far as that is possible before the end */
-	int64_t nanoseconds; /* time spent */
+	uint64_t bytes; /* number of bytes verified so far; the digest is compared at the end */
+	int64_t nanoseconds; /* time spent on verification */
 	void *digest;
 	struct excerpt excerpt;
 };
 
-/* Begin. The expectation is filled in, the rest is zero. Return false if there is no memory. */
+/*
+ * Begin a verification. The caller has set the expectation and zeroed the rest. Return false if
+ * memory runs out.
+ */
 bool verify_begin(struct verification *verification);
 void verify_free(struct verification *verification);
 
@@ -52,7 +55,7 @@ void verify_free(struct verification *verification);
 bool verify_next(struct verification *verification, const uint8_t *bytes, size_t size,
 		 struct failure *failure);
 
-/* Verify the end: `length` bytes with this digest have arrived. Return false if not. */
+/* Return true if `length` bytes with this digest were verified in all. */
 bool verify_end(const struct verification *verification, uint64_t length, uint64_t digest);
 
 /* Return how many of the `size` bytes at `position` belong to the first pass. */
