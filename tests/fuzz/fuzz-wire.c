@@ -11,7 +11,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
-/* Maximum bytes to escape: longer inputs find nothing new. */
+/* Maximum number of bytes to escape: longer inputs find nothing new. */
 #define SHOWN 4096
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
@@ -43,7 +43,10 @@ static void try_message(const uint8_t *data, size_t size)
 	}
 	require(size == MESSAGE_SIZE);
 	encode_message(&message, wire);
-	/* reserved bytes are 0, and any bit sets a flag; wire-test checks the offsets */
+	/*
+	 * a byte is unchanged, or reserved and 0, or 1 for a flag of which any bit was set;
+	 * wire-test checks the offsets
+	 */
 	for (size_t i = 0; i < MESSAGE_SIZE; i++)
 		require(wire[i] == data[i] || wire[i] == 0 || (wire[i] == 1 && message.window.end));
 	require(decode_message(wire, sizeof(wire), &again));
@@ -83,7 +86,7 @@ static uint8_t hexadecimal(char digit)
 	return (uint8_t)(found - digits);
 }
 
-/* Check that the escaped text has exactly one original, which is `data`. */
+/* Undo the escapes in `text`, and require that the result is `data`. */
 static void require_original(const char *text, const uint8_t *data, size_t size)
 {
 	size_t done = 0;

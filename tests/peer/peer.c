@@ -26,7 +26,7 @@
 #include "../../rdma-common/wire.h"
 #include "deviation.h"
 
-/* SIGALRM ends the process after this time. */
+/* Time after which SIGALRM ends the process. */
 #define DEADLINE_SECONDS 600
 /* Maximum number of windows that --at STEP=flood sends. */
 #define FLOOD_WINDOWS 1000
@@ -45,7 +45,7 @@
 #define RECEIVES  36
 #define SENDS     16
 #define SLOT_SIZE 256
-/* Messages of a wrong size. */
+/* Sizes of messages that are too short and too long, in bytes. */
 #define SHORT_SIZE 20
 #define LONG_SIZE  200
 
@@ -73,7 +73,7 @@ static const char help[] =
 
 struct session;
 
-/* A step of a session, and its name on the command line. */
+/* A step of a session, or an action of --at, and its name on the command line. */
 struct deed {
 	const char *name;
 	void (*run)(struct session *session);
@@ -101,9 +101,9 @@ struct session {
 	struct ibv_mr *control, *outgoing, *incoming;
 	uint64_t incoming_length;
 	unsigned int resolved;     /* 1: address resolved, 2: route resolved */
-	unsigned int established;  /* 0 or 1; counts, as the fields below */
-	unsigned int disconnected; /* the other side disconnected, or answered */
-	unsigned int received[4];  /* messages by type */
+	unsigned int established;  /* 0 or 1; a count, because await() waits for counts */
+	unsigned int disconnected; /* 1: disconnected, by this or the other side */
+	unsigned int received[4];  /* number of messages of each type */
 	struct message messages[4];
 	struct window window;           /* the last window that was sent */
 	unsigned int posted, completed; /* send work requests */
@@ -192,7 +192,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 	const uint8_t *slots = session->control->addr;
 	struct message message;
 
-	/* the cause is known, or will be; soft-iWARP reports a flush with either status */
+	/* the request was flushed, and an event reports the cause; soft-iWARP uses either status */
 	if (completion->status == IBV_WC_WR_FLUSH_ERR || completion->status == IBV_WC_LOC_QP_OP_ERR)
 		return;
 	if (completion->status != IBV_WC_SUCCESS) {
@@ -504,7 +504,7 @@ static void connect_session(struct session *session)
 		session->incoming = make_region(session, session->incoming_length);
 }
 
-/* Exchange MSG_MR, the client first. */
+/* Exchange MSG_MR; the client sends first. */
 static void exchange_regions(struct session *session)
 {
 	if (session->peer->role == ROLE_SERVER && !await(session, &session->received[MSG_MR], 1))
@@ -685,7 +685,7 @@ static void run_step(struct session *session, const struct deed *step)
 	}
 }
 
-/* Take each step with each session. Return true if all succeeded. */
+/* Take each step in all sessions before the next one. Return true if all sessions succeeded. */
 static bool run_round(struct peer *peer)
 {
 	bool good = true;
@@ -717,7 +717,7 @@ static _Noreturn void refuse_arguments(void)
 	exit(2);
 }
 
-/* Read the options, each but --hello with a value. Return the words after them. */
+/* Read the options; each but --hello has a value. Return the words after the options. */
 static char **read_options(struct peer *peer, char **words)
 {
 	for (; *words && !strncmp(*words, "--", 2); words++) {

@@ -7,12 +7,12 @@
  *   1. list the devices, open each
  *   2. query the device; query the ports and the first address (GID) of each
  *   3. allocate a protection domain
- *   4. register memory three times, each time with other permissions
+ *   4. register memory three times, each time with different permissions
  *   5. create a completion channel, a completion queue with it, and one without
  *   6. destroy everything in the reverse order
  *
- * alarm(30) ends the program by SIGALRM after 30 s, should a driver not answer. A call that fails
- * ends it with status 1. The kernel then frees everything that the program had.
+ * alarm(30) ends the program by SIGALRM after 30 s if a driver does not answer. A call that
+ * fails ends it with status 1. The kernel then frees everything that the program had.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -54,7 +54,8 @@ static void show_ports(struct ibv_context *context)
 	union ibv_gid gid;
 
 	check(ibv_query_device(context, &attributes), "query the device");
-	for (int number = 1; number <= attributes.phys_port_cnt; number++) { /* from 1 */
+	/* ports are numbered from 1 */
+	for (int number = 1; number <= attributes.phys_port_cnt; number++) {
 		check(ibv_query_port(context, (uint8_t)number, &port), "query a port");
 		check(ibv_query_gid(context, (uint8_t)number, 0, &gid), "query a GID");
 		check(inet_ntop(AF_INET6, &gid, text, sizeof(text)) ? 0 : -1, "print a GID");

@@ -31,7 +31,7 @@ static struct rdma_cm_id *id;
 static uint32_t outgoing, incoming; /* in network byte order */
 static struct ibv_mr *outgoing_mr, *incoming_mr;
 
-static void nudge_soft_iwarp(void); /* a workaround: the last function */
+static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
 
 /*
  * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
@@ -58,7 +58,10 @@ static void connect_to(const char *address, const char *port)
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *server;
 	/* 32 sends (2, and 30 for the workaround) and 1 receive, of 1 piece of memory each */
 	struct ibv_qp_init_attr attributes = { .cap = { 32, 1, 1, 1, 0 } };
-	/* retransmit a lost packet 7 times; retry without limit where no receive is posted */
+	/*
+	 * retransmit a lost packet 7 times; retry without limit while the peer has no receive
+	 * posted
+	 */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo(address, port, &hints, &server); /* step 1 */
 
@@ -114,7 +117,8 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A message that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first answer is reported. The receive queue was armed before, or an early answer would not be.
+ * first answer is reported. The receive queue was armed earlier, so that an early answer is
+ * reported, too.
  */
 static void nudge_soft_iwarp(void)
 {

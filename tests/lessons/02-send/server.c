@@ -3,13 +3,13 @@
  * Receive a number from one client and send it back, three times.
  *   cc server.c -o server -lrdmacm -libverbs && ./server
  *
- *   1. resolve the own address: all of this host's
+ *   1. resolve the local address: any address of this host
  *   2. create an endpoint that listens
  *   3. get a connection request: an identifier with completion queues and a queue pair
  *   4. register memory, post a receive, accept
  *   5. get the completion of the receive
  *   6. post the next receive, then the SEND of the answer; get its completion; go on with step 5
- *   7. await that the client disconnects, destroy
+ *   7. wait until the client disconnects, destroy
  *
  * rdma_get_request(3), rdma_accept(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds
  * them all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The
@@ -59,8 +59,7 @@ static void accept_client(void)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
 	struct rdma_addrinfo *own;
-	/* 1 send and 1 receive at a time, of 1 piece of memory each; for each identifier of step 3
-	 */
+	/* for step 3: 1 send and 1 receive at a time, of 1 piece of memory each */
 	struct ibv_qp_init_attr attributes = { .cap = { 1, 1, 1, 1, 0 } };
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int error = rdma_getaddrinfo("0.0.0.0", "0", &hints, &own); /* step 1 */
@@ -79,7 +78,7 @@ static void accept_client(void)
 	outgoing_mr = rdma_reg_msgs(id, &outgoing, sizeof(outgoing)); /* step 4 */
 	incoming_mr = rdma_reg_msgs(id, &incoming, sizeof(incoming));
 	check(outgoing_mr && incoming_mr ? 0 : -1, "register memory");
-	post_receive(); /* before the client can send: an unexpected message has no place */
+	post_receive(); /* before the client can send: a message needs a posted receive */
 	check(rdma_accept(id, &parameters), "accept the connection");
 }
 
@@ -105,7 +104,7 @@ static void await_disconnection(void)
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	if (event->event != RDMA_CM_EVENT_DISCONNECTED)
 		errx(1, "unexpected event: %s", rdma_event_str(event->event));
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Write 1024 bytes into the memory of another host with RDMA WRITE, while that host writes as many
- * into the memory of this program; then print them.
+ * Write 1024 bytes into the memory of another host with RDMA WRITE, while that host writes 1024
+ * bytes into the memory of this program; then print these.
  *   cc write.c -o write -lrdmacm -libverbs && ./write [ADDRESS]
  * serves one client, on any IPv4 address unless ADDRESS is given; './write ADDRESS PORT' is the
  * client. The other side may also be 'rdma-client write' or 'rdma-server write'.
@@ -37,18 +37,18 @@
 /* A message: 56 bytes, little-endian. Fields without a meaning are zero. */
 struct message {
 	uint32_t type, unused[5];
-	uint64_t address, length, reserved; /* MSG_MR: the memory to write to, and its key */
-	uint32_t rkey, padding;
+	uint64_t address, length, reserved; /* MSG_MR: the memory to write to */
+	uint32_t rkey, padding;             /* MSG_MR: the key of that memory */
 };
 
-/* The work requests. Each has its number as wr_id, which its completion returns. */
+/* The work requests. The wr_id of a request is its number; the completion returns it. */
 enum work {
 	RECEIVE_MR,
 	RECEIVE_DONE,
 	SEND_MR,
 	SEND_DONE,
 	WRITE,
-	NUDGE /* for soft-iWARP alone */
+	NUDGE /* only for soft-iWARP */
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -60,7 +60,7 @@ static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
 static char outgoing[SIZE], incoming[SIZE];
 static bool completed[NUDGE + 1], disconnected, iwarp;
 
-static void nudge_soft_iwarp(int milliseconds); /* a workaround: the last function */
+static void nudge_soft_iwarp(int milliseconds); /* a workaround, at the end of this file */
 
 /*
  * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
@@ -74,7 +74,10 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
 }
 
-/* Wait for an event. Each ends the connection, except UNREACHABLE, which can be temporary. */
+/*
+ * Wait for a connection event. Each ends the connection, except UNREACHABLE, which can be
+ * temporary.
+ */
 static void wait_for_event(int milliseconds)
 {
 	struct pollfd ready = { .fd = id->channel->fd, .events = POLLIN };
@@ -86,7 +89,7 @@ static void wait_for_event(int milliseconds)
 		return;
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	disconnected |= event->event != RDMA_CM_EVENT_UNREACHABLE;
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 /* Poll the completion queue each millisecond until a work request is complete. */
@@ -97,7 +100,7 @@ static void await(enum work work)
 		int count = ibv_poll_cq(cq, 1, &wc);
 
 		check(count < 0 ? EIO : 0, "poll the completion queue");
-		/* soft-iWARP reports this if the peer disconnects as soon as it has MSG_DONE */
+		/* soft-iWARP fails this SEND if the peer disconnects as soon as it has MSG_DONE */
 		if (count > 0 && wc.status != IBV_WC_SUCCESS &&
 		    (wc.wr_id != SEND_DONE || wc.status != IBV_WC_LOC_QP_OP_ERR || !iwarp))
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
@@ -164,14 +167,14 @@ static struct addrinfo *find(const char *address, const char *port)
 	return found;
 }
 
-/* Retransmit a lost packet 7 times; retry without limit where no receive is posted. */
+/* Retransmit a lost packet 7 times; retry without limit while the peer has no receive posted. */
 static struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 
 static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel each call of this identifier waits for its end. */
+	/* Step 1. Without an event channel, each call with this identifier blocks until the end. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);
@@ -191,7 +194,7 @@ static void accept_client(const char *address)
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
-	/* The request has an identifier of its own: the connection. */
+	/* The request brings a new identifier, for the connection. */
 	check(rdma_get_request(listener, &id), "get a connection request");
 	prepare();
 	check(rdma_accept(id, &parameters), "accept the connection");
@@ -224,7 +227,8 @@ static void disconnect(void)
 	if (listener && !disconnected)
 		wait_for_event(1000);
 	if (!disconnected)
-		await(SEND_DONE); /* and so the WRITE: a send queue completes in order */
+		await(SEND_DONE); /* then the WRITE is complete, too: a send queue completes in
+				     order */
 	if (!disconnected)
 		check(rdma_disconnect(id), "disconnect");
 }
@@ -253,7 +257,7 @@ int main(int argc, char **argv)
 	check(listener ? rdma_destroy_id(listener) : 0, "destroy an identifier");
 	printf("remote buffer: "); /* the peer cannot change it any more */
 	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
-		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* no escape sequences */
+		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* print no escape sequences */
 	putchar('\n');
 	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Read 1024 bytes from the memory of another host with RDMA READ, while that host reads as many
- * from the memory of this program; then print them.
+ * Read 1024 bytes from the memory of another host with RDMA READ, while that host reads 1024 bytes
+ * from the memory of this program; then print the bytes that were read.
  *   cc read.c -o read -lrdmacm -libverbs && ./read [ADDRESS]
  * serves one client, on any IPv4 address unless ADDRESS is given; './read ADDRESS PORT' is the
  * client. The other side may also be 'rdma-client read' or 'rdma-server read'.
@@ -12,7 +12,7 @@
  *   4. post a receive for each message
  *   5. client: resolve the route, connect; server: accept; both: permit one READ at a time
  *   6. SEND MSG_MR, await the peer's: each side learns where it may read
- *   7. RDMA READ, await its completion: only then the bytes are here
+ *   7. RDMA READ, await its completion: only then have the bytes arrived
  *   8. SEND MSG_DONE: the peer may free its memory; await the peer's MSG_DONE
  *   9. disconnect, destroy in the reverse order, print
  *
@@ -38,18 +38,18 @@
 /* A message: 56 bytes, little-endian. Fields without a meaning are zero. */
 struct message {
 	uint32_t type, unused[5];
-	uint64_t address, length, reserved; /* MSG_MR: the memory to read from, and its key */
-	uint32_t rkey, padding;
+	uint64_t address, length, reserved; /* MSG_MR: the memory to read from */
+	uint32_t rkey, padding;             /* MSG_MR: the key of that memory */
 };
 
-/* The work requests. Each has its number as wr_id, which its completion returns. */
+/* The work requests. The wr_id of a request is its number; the completion returns it. */
 enum work {
 	RECEIVE_MR,
 	RECEIVE_DONE,
 	SEND_MR,
 	SEND_DONE,
 	READ,
-	NUDGE /* for soft-iWARP alone */
+	NUDGE /* only for soft-iWARP */
 };
 #define WR_ID(work) ((void *)(uintptr_t)(work))
 
@@ -61,7 +61,7 @@ static struct message messages[SEND_DONE + 1]; /* indexed by enum work */
 static char outgoing[SIZE], incoming[SIZE];
 static bool completed[NUDGE + 1], disconnected, iwarp;
 
-static void nudge_soft_iwarp(int milliseconds); /* a workaround: the last function */
+static void nudge_soft_iwarp(int milliseconds); /* a workaround, at the end of this file */
 
 /*
  * Exit if a call failed. librdmacm returns -1 and sets errno, libibverbs returns the errno value.
@@ -75,7 +75,10 @@ static void check(int result, const char *what)
 		errx(1, "cannot %s: %s", what, strerror(error < -1 ? -error : error));
 }
 
-/* Wait for an event. Each ends the connection, except UNREACHABLE, which can be temporary. */
+/*
+ * Wait for a connection event. Each ends the connection, except UNREACHABLE, which can be
+ * temporary.
+ */
 static void wait_for_event(int milliseconds)
 {
 	struct pollfd ready = { .fd = id->channel->fd, .events = POLLIN };
@@ -87,7 +90,7 @@ static void wait_for_event(int milliseconds)
 		return;
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	disconnected |= event->event != RDMA_CM_EVENT_UNREACHABLE;
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 /* Poll the completion queue each millisecond until a work request is complete. */
@@ -98,7 +101,7 @@ static void await(enum work work)
 		int count = ibv_poll_cq(cq, 1, &wc);
 
 		check(count < 0 ? EIO : 0, "poll the completion queue");
-		/* soft-iWARP reports this if the peer disconnects as soon as it has MSG_DONE */
+		/* soft-iWARP fails this SEND if the peer disconnects as soon as it has MSG_DONE */
 		if (count > 0 && wc.status != IBV_WC_SUCCESS &&
 		    (wc.wr_id != SEND_DONE || wc.status != IBV_WC_LOC_QP_OP_ERR || !iwarp))
 			errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc.status));
@@ -167,8 +170,9 @@ static struct addrinfo *find(const char *address, const char *port)
 }
 
 /*
- * How many READs the adapter has outstanding, and how many of the peer's it answers, at a time. The
- * queue pair gets both numbers as max_rd_atomic and max_dest_rd_atomic. The default is 0: no READ.
+ * initiator_depth: maximum number of outstanding READs of this side. responder_resources: maximum
+ * number of the peer's READs that the adapter answers at a time. The queue pair gets them as
+ * max_rd_atomic and max_dest_rd_atomic. The default is 0: no READ.
  */
 static struct rdma_conn_param parameters = { .initiator_depth = 1,
 					     .responder_resources = 1,
@@ -179,7 +183,7 @@ static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel each call of this identifier waits for its end. */
+	/* Step 1. Without an event channel, each call with this identifier blocks until the end. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);
@@ -199,7 +203,7 @@ static void accept_client(const char *address)
 	check(rdma_listen(listener, 1), "listen");
 	printf("listening on port %u.\n", ntohs(rdma_get_src_port(listener)));
 	check(fflush(stdout) ? -1 : 0, "write the output");
-	/* The request has an identifier of its own: the connection. */
+	/* The request brings a new identifier, for the connection. */
 	check(rdma_get_request(listener, &id), "get a connection request");
 	prepare();
 	check(rdma_accept(id, &parameters), "accept the connection");
@@ -262,7 +266,7 @@ int main(int argc, char **argv)
 	check(listener ? rdma_destroy_id(listener) : 0, "destroy an identifier");
 	printf("remote buffer: ");
 	for (const char *c = incoming; c < incoming + SIZE && *c; c++)
-		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* no escape sequences */
+		putchar(*c >= ' ' && *c <= '~' ? *c : '?'); /* print no escape sequences */
 	putchar('\n');
 	check(ferror(stdout) || fclose(stdout) ? -1 : 0, "write the output");
 	return 0;

@@ -7,7 +7,7 @@
  *   2. connect; the acceptance brings address and rkey of the server's number
  *   3. READ and WRITE the number: a request is an ibv_send_wr, its local memory an ibv_sge
  *   4. compare-and-swap, fetch-and-add, if the device has them
- *   5. WRITE and SEND with immediate data, if the device takes them
+ *   5. WRITE and SEND with immediate data, if the device supports them
  *   6. post a list of three requests: inline data, and one completion for all of them
  *   7. disconnect, destroy
  *
@@ -38,9 +38,9 @@ static struct {
 	uint32_t rkey, padding;
 } remote;
 
-static void nudge_soft_iwarp(void); /* a workaround: the last function */
+static void nudge_soft_iwarp(void); /* a workaround, at the end of this file */
 
-/* Exit if a call failed: it returned the errno value, negated perhaps, or -1 and set errno. */
+/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -89,7 +89,7 @@ static struct ibv_send_wr request_for(enum ibv_wr_opcode opcode)
 		.sg_list = &piece,
 		.num_sge = 1,
 		.opcode = opcode,
-		.send_flags = IBV_SEND_SIGNALED, /* report success, too */
+		.send_flags = IBV_SEND_SIGNALED, /* without it, only errors are reported */
 		.wr.rdma = { be64toh(remote.address), be32toh(remote.rkey) },
 	};
 }
@@ -126,7 +126,10 @@ static void read_and_write(void)
 	perform("WRITE", &request);
 }
 
-/* Step 4. Both fill `local` with the old number. No other atomic operation comes in between. */
+/*
+ * Step 4. Both operations fill `local` with the old number. No other atomic operation of the device
+ * can change the number in between.
+ */
 static void change_atomically(void)
 {
 	struct ibv_send_wr request = request_for(IBV_WR_ATOMIC_CMP_AND_SWP);
@@ -201,7 +204,8 @@ int main(int argc, char **argv)
 /*
  * Work around a fault of the kernel's soft-iWARP (siw). A request that arrives while the server
  * accepts can stay unnoticed until more data arrives. So write zero bytes each second until the
- * first completion is reported. The send queue was armed before, or an early one would not be.
+ * first completion is reported. The send queue was armed earlier, so that an early completion is
+ * reported, too.
  */
 static void nudge_soft_iwarp(void)
 {

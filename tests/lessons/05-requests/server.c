@@ -8,7 +8,7 @@
  *   3. post receives: for a SEND, and for each operation with immediate data
  *   4. accept, with address and rkey of the number as private data
  *   5. get completions of receives until a SEND without immediate data arrives
- *   6. await that the client disconnects, destroy, print the number
+ *   6. wait until the client disconnects, destroy, print the number
  *
  * rdma_get_request(3), rdma_accept(3), rdma_get_recv_comp(3) and others block. alarm(30) bounds
  * them all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1. The
@@ -32,7 +32,7 @@ static struct rdma_cm_id *listener, *id;
 static uint64_t number = 100, incoming[RECEIVES];
 static struct ibv_mr *number_mr, *incoming_mr;
 
-/* Exit if a call failed: it returned the errno value, negated perhaps, or -1 and set errno. */
+/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -81,7 +81,7 @@ static void accept_client(void)
 	incoming_mr = rdma_reg_msgs(id, incoming, sizeof(incoming));
 	check(number_mr && incoming_mr ? 0 : -1, "register memory");
 
-	for (int i = 0; i < RECEIVES; i++) { /* step 3; a list may have several */
+	for (int i = 0; i < RECEIVES; i++) { /* step 3; one call can also post a list */
 		struct ibv_sge piece = { (uintptr_t)&incoming[i], sizeof(incoming[i]),
 					 incoming_mr->lkey };
 		struct ibv_recv_wr receive = { .sg_list = &piece, .num_sge = 1 }, *bad;
@@ -115,7 +115,7 @@ static void await_disconnection(void)
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	if (event->event != RDMA_CM_EVENT_DISCONNECTED)
 		errx(1, "unexpected event: %s", rdma_event_str(event->event));
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 int main(int argc, char **argv)

@@ -7,7 +7,7 @@
  *   2. create a completion channel, and a completion queue (CQ) that reports to it
  *   3. create a queue pair (QP), register the buffers
  *   4. arm the completion queue, post a receive, connect
- *   5. send what standard input gives as a message
+ *   5. send a piece of standard input as a message
  *   6. sleep in poll(2) on two descriptors until the answer has come
  *   7. completion channel: take the event, acknowledge it, arm again, poll until the CQ is empty
  *   8. event channel: take a connection event; it ends the program
@@ -91,7 +91,7 @@ static void handle_completion(const struct ibv_wc *wc)
 		fwrite(buffers.incoming, 1, wc->byte_len, stdout);
 		check(fflush(stdout) ? -1 : 0, "write the output");
 		check(rdma_post_recv(id, WR_ID(RECEIVE), buffers.incoming, SIZE, mr),
-		      "post a receive"); /* before the next message asks for an answer */
+		      "post a receive"); /* before the next message can be answered */
 	}
 }
 
@@ -122,7 +122,7 @@ static void handle_connection_event(void)
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	if (event->event != RDMA_CM_EVENT_UNREACHABLE)
 		errx(1, "the connection has ended: %s", rdma_event_str(event->event));
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 /* Step 6: sleep until something happens, and handle it. */
@@ -135,7 +135,7 @@ static void handle_next(void)
 	if (count == 0) /* soft-iWARP may overlook a first message until another one arrives */
 		check(rdma_post_writev(id, WR_ID(PROBE), NULL, 0, IBV_SEND_SIGNALED, 0, 0),
 		      "post an empty WRITE");
-	if (ready[1].revents) /* first: it is the reason why requests were flushed */
+	if (ready[1].revents) /* first, because it explains flushed requests */
 		handle_connection_event();
 	if (ready[0].revents)
 		handle_completion_event();
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	}
 	check(length < 0 ? -1 : 0, "read the input");
 	check(rdma_disconnect(id), "disconnect"); /* step 9 */
-	rdma_destroy_qp(id); /* first: without it no adapter uses the CQ and the buffers */
+	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor buffers */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(rdma_dereg_mr(mr), "deregister memory");

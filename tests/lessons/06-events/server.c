@@ -11,7 +11,7 @@
  *   6. completion channel: take the event, acknowledge it, arm again, poll until the CQ is empty
  *   7. event channel: take a connection event; the client's disconnection ends the loop
  *   8. asynchronous event descriptor: take an event of the device, print it
- *   9. destroy in the order of use
+ *   9. destroy everything, the queue pair first
  *
  * alarm(30) ends the program by SIGALRM after 30 s, wherever it waits: rdma_get_request(3) and
  * rdma_accept(3) have no timeout of their own. Exit status 1: a call failed, standard error says
@@ -83,7 +83,7 @@ static void accept_client(void)
 static void handle_completion(const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
-		return; /* the connection has ended, as an event tells */
+		return; /* the connection has ended: an event reports it */
 	if (wc->status != IBV_WC_SUCCESS)
 		errx(1, "cannot complete a request: %s", ibv_wc_status_str(wc->status));
 	if (wc->wr_id == SEND)
@@ -93,9 +93,9 @@ static void handle_completion(const struct ibv_wc *wc)
 }
 
 /*
- * Send back what was received. The client's next message may overtake the completion of the
- * last answer: then the buffer of that is not free yet. The receive is posted before the answer,
- * which permits the client to send again.
+ * Send the received message back. It may arrive before the completion of the last answer, whose
+ * buffer is not free yet then. Post the receive before the answer, which permits the client to send
+ * again.
  */
 static void answer(void)
 {
@@ -135,7 +135,7 @@ static void handle_connection_event(void)
 
 	check(rdma_get_cm_event(id->channel, &event), "get a connection event");
 	disconnected |= event->event != RDMA_CM_EVENT_UNREACHABLE;
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 }
 
 /* Step 8. */
@@ -145,7 +145,7 @@ static void handle_device_event(void)
 
 	check(ibv_get_async_event(id->verbs, &event), "get a device event");
 	printf("device event: %s\n", ibv_event_type_str(event.event_type));
-	ibv_ack_async_event(&event); /* what the event is about cannot be destroyed before */
+	ibv_ack_async_event(&event); /* the object of the event cannot be destroyed before */
 }
 
 /* Step 5: sleep until something happens, and handle it. */
@@ -172,11 +172,12 @@ int main(int argc, char **argv)
 	if (argc != 1)
 		errx(2, "usage: %s", argv[0]);
 	alarm(30);
-	setvbuf(stdout, NULL, _IOLBF, 0); /* show each line at once, in a file too */
+	setvbuf(stdout, NULL, _IOLBF, 0); /* show each line at once, also in a file */
 	accept_client();
 	while (!disconnected)
 		handle_next();
-	rdma_destroy_qp(id); /* step 9; first: without it no adapter uses the CQ and the buffers */
+	/* step 9; the queue pair first: then the adapter uses neither CQ nor buffers */
+	rdma_destroy_qp(id);
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(rdma_dereg_mr(mr), "deregister memory");

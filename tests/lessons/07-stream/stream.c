@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Send standard input, however long it is, through a ring of 64 KiB to standard output elsewhere.
+ * Send standard input, of any length, through a ring of 64 KiB to standard output on another host.
  *   cc stream.c -o stream -lrdmacm -libverbs && ./stream >FILE
  * receives, and './stream ADDRESS PORT <FILE' on the other host sends.
  *
@@ -14,7 +14,7 @@
  *   8. the sender disconnects; destroy
  *
  * Message number n, from 0, is about slot n % SLOTS, and so is its answer. Every wait has a limit:
- * SILENCE seconds without a message, a minute for the sender to come. Exit status 0: every byte is
+ * SILENCE seconds without a message, a minute until a sender connects. Exit status 0: every byte is
  * written. 1: it may not be; standard error says why, and the kernel frees what is left.
  */
 #include <endian.h>
@@ -27,13 +27,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLOTS   4     /* each is a credit: the sender may have a message for it without an answer */
+#define SLOTS   4     /* each is a credit for one message that is not answered yet */
 #define SLOT    16384 /* bytes */
 #define SENDS   32    /* a WRITE and a SEND for each slot, and a probe for each second */
 #define SILENCE 10    /* seconds */
 
 static char ring[SLOTS][SLOT];
-static uint32_t messages[SLOTS]; /* the received ones; little-endian, as all on the wire */
+static uint32_t messages[SLOTS]; /* received messages; little-endian, like everything on the wire */
 static uint64_t place[2];        /* in the acceptance: address and rkey of the receiver's ring */
 
 static struct rdma_event_channel *events;
@@ -41,7 +41,7 @@ static struct rdma_cm_id *listener, *id;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *ring_mr, *messages_mr;
-static uint64_t sent, completed, arrived, taken; /* messages, in either direction */
+static uint64_t sent, completed, arrived, taken; /* numbers of messages */
 static int quiet;                                /* seconds without a message */
 
 /* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
@@ -59,7 +59,10 @@ static void await(int descriptor, short direction, int seconds, const char *what
 	check(count == 0 ? ETIMEDOUT : count < 0 ? -1 : 0, what);
 }
 
-/* Take the next event of the connection, and what the acceptance brings. Return its type. */
+/*
+ * Take the next event of the connection, and copy `place` from the acceptance. Return the type of
+ * the event.
+ */
 static enum rdma_cm_event_type take_event(void)
 {
 	enum rdma_cm_event_type type;
@@ -72,7 +75,7 @@ static enum rdma_cm_event_type take_event(void)
 		check(event->param.conn.private_data_len < sizeof(place) ? EPROTO : 0, "connect");
 		memcpy(place, event->param.conn.private_data, sizeof(place));
 	}
-	rdma_ack_cm_event(event); /* frees it */
+	rdma_ack_cm_event(event); /* frees the event */
 	return type;
 }
 
@@ -82,7 +85,7 @@ static void post_receive(uint64_t number)
 	      "post a receive");
 }
 
-/* Step 1. The receiver has no address; port 0 is any free one. */
+/* Step 1. The receiver is called without an address; port 0 is any free port. */
 static void find_peer(const char *address, const char *port)
 {
 	struct rdma_addrinfo hints = { .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP }, *found;
@@ -110,14 +113,14 @@ static void connect_queue_pair(void)
 					      .retry_count = 7,
 					      .rnr_retry_count = 7 };
 
-	events = rdma_create_event_channel(); /* with it, no call waits itself */
+	events = rdma_create_event_channel(); /* with it, no call blocks */
 	check(events ? rdma_migrate_id(id, events) : -1, "create an event channel");
 	channel = ibv_create_comp_channel(id->verbs); /* step 2 */
 	cq = channel ? ibv_create_cq(id->verbs, SENDS + SLOTS, NULL, channel, 0) : NULL;
 	check(cq ? 0 : -1, "create a completion queue");
 	attributes.send_cq = attributes.recv_cq = cq;
 	check(rdma_create_qp(id, NULL, &attributes), "create a queue pair");
-	messages_mr = rdma_reg_msgs(id, messages, sizeof(messages)); /* not for the peer to write */
+	messages_mr = rdma_reg_msgs(id, messages, sizeof(messages)); /* no peer can write here */
 	ring_mr = listener ? rdma_reg_write(id, ring, sizeof(ring))
 			   : rdma_reg_msgs(id, ring, sizeof(ring));
 	check(messages_mr && ring_mr ? 0 : -1, "register memory");
@@ -140,7 +143,8 @@ static void handle_completion(void)
 	void *context;
 	int count;
 
-	check(ibv_req_notify_cq(cq, 0), "arm the completion queue"); /* then poll: none is missed */
+	/* arm before polling, so that no completion is missed */
+	check(ibv_req_notify_cq(cq, 0), "arm the completion queue");
 	count = ibv_poll_cq(cq, 1, &wc);
 	check(count < 0 ? EIO : 0, "poll the completion queue");
 	if (count > 0 && wc.status != IBV_WC_SUCCESS)
@@ -153,7 +157,7 @@ static void handle_completion(void)
 	}
 	count = poll(ready, 2, 1000);
 	check(count < 0 ? -1 : count == 0 && ++quiet == SILENCE ? ETIMEDOUT : 0, "get a message");
-	if (ready[1].revents) /* UNREACHABLE can pass */
+	if (ready[1].revents) /* UNREACHABLE can be temporary */
 		check(take_event() == RDMA_CM_EVENT_UNREACHABLE ? 0 : ECONNRESET, "get a message");
 	if (ready[0].revents) {
 		check(ibv_get_cq_event(channel, &source, &context), "get a completion event");
@@ -163,7 +167,7 @@ static void handle_completion(void)
 		check(rdma_post_writev(id, NULL, NULL, 0, IBV_SEND_SIGNALED, 0, 0), "probe");
 }
 
-/* Return the length in the next message; one more may be sent then. */
+/* Wait for the next message, and return the length in it. Then one more message may be sent. */
 static uint32_t receive_length(void)
 {
 	uint32_t length;
@@ -175,7 +179,7 @@ static uint32_t receive_length(void)
 	return length;
 }
 
-/* Send a message. It goes inline: the adapter does not read `length` later. */
+/* Send a message inline, so that the adapter does not read `length` later. */
 static void send_length(uint32_t length)
 {
 	length = htole32(length);
@@ -194,7 +198,8 @@ static void send_stream(void)
 		size_t slot = sent % SLOTS;
 
 		if (sent >= SLOTS)
-			receive_length(); /* the slot is free: it is emptied, its WRITE complete */
+			receive_length(); /* now the slot is free: its bytes are read, its WRITE is
+					     complete */
 		await(STDIN_FILENO, POLLIN, SILENCE / 2, "wait for input");
 		length = read(STDIN_FILENO, ring[slot], SLOT);
 		check(length < 0 ? -1 : 0, "read the input");
@@ -209,7 +214,7 @@ static void send_stream(void)
 	check(rdma_disconnect(id), "disconnect"); /* step 8 */
 }
 
-/* A pipe that is ready takes PIPE_BUF bytes without blocking. */
+/* Write to the output without blocking: a pipe that is ready accepts PIPE_BUF bytes. */
 static void write_output(const char *bytes, size_t length)
 {
 	while (length > 0) {
@@ -244,9 +249,9 @@ int main(int argc, char **argv)
 	find_peer(argv[1], argc == 3 ? argv[2] : "0");
 	connect_queue_pair();
 	listener ? receive_stream() : send_stream();
-	/* step 8: before this event the last answer may not have arrived */
+	/* step 8: until this event, the last answer may be on its way */
 	check(take_event() == RDMA_CM_EVENT_DISCONNECTED ? 0 : EPROTO, "disconnect");
-	rdma_destroy_qp(id); /* first: without it no adapter uses the CQ and the memory */
+	rdma_destroy_qp(id); /* first: from now on the adapter uses neither CQ nor memory */
 	check(ibv_destroy_cq(cq), "destroy the completion queue");
 	check(ibv_destroy_comp_channel(channel), "destroy the completion channel");
 	check(rdma_dereg_mr(ring_mr), "deregister memory");

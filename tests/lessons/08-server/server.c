@@ -10,11 +10,11 @@
  *   5. give the connection an event channel of its own: no other thread sees its events
  *   6. post the receives, accept, wait until the connection is established
  *   7. exchange keys, RDMA WRITE, exchange DONE, as in lesson 03; disconnect
- *   8. destroy everything, in the one right order
+ *   8. destroy everything, in the only order that works
  *
  * A client that is silent for SILENCE seconds loses its connection. A failure ends one connection,
- * never the server; standard error says why. Ctrl-C or SIGTERM ends the server, once the
- * connections that stand have ended. Exit status 1: it cannot serve anybody.
+ * never the server; standard error says why. Ctrl-C or SIGTERM ends the server, after all
+ * connections have ended. Exit status 1: it cannot serve any client.
  */
 #include <endian.h>
 #include <err.h>
@@ -39,11 +39,11 @@
 /* On the wire: 56 bytes, little-endian. Unused bytes are zero. */
 struct message {
 	uint32_t type, unused[5];
-	uint64_t address, length, reserved; /* MSG_MR: the memory to write to, and its rkey */
-	uint32_t rkey, padding;
+	uint64_t address, length, reserved; /* MSG_MR: the memory to write to */
+	uint32_t rkey, padding;             /* MSG_MR: the key of that memory */
 };
 
-/* One connection. Its thread alone uses it. */
+/* One connection. Only its thread uses it. */
 struct connection {
 	struct rdma_cm_id *id;
 	struct rdma_event_channel *events;
@@ -52,16 +52,19 @@ struct connection {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct message receive[2], send[2]; /* indexed by MSG_MR and MSG_DONE */
-	bool received[2], sent[2], written; /* completed; the address of each is a wr_id */
+	/* set by completions, whose wr_id is the address of the flag: */
+	bool received[2], sent[2], written;
 	bool established, disconnected;
 	char outgoing[SIZE], incoming[SIZE + 1];
 };
 
-/* All that the threads share. Nobody changes it once they run. */
+/* Shared by all threads, which do not change it. */
 static struct rdma_cm_id *listener;
-static int stop; /* can be read once the server is to end */
+static int stop; /* readable after a signal to end the server */
 
-/* Return true if a call succeeded, else print why it failed: -1 means that errno says it. */
+/*
+ * Return true if a call succeeded; otherwise print the reason, which is in errno if `result` is -1.
+ */
 static bool good(int result, const char *what)
 {
 	if (result != 0)
@@ -69,14 +72,16 @@ static bool good(int result, const char *what)
 	return result == 0;
 }
 
-/* Steps 4 and 5. A domain for each client: no client can use the rkey of another one. */
+/*
+ * Steps 4 and 5. Each client has its own domain, so that no client can use the rkey of another one.
+ */
 static bool create_resources(struct connection *c)
 {
 	struct ibv_qp_init_attr attributes = { .qp_type = IBV_QPT_RC, .cap = { 3, 2, 1, 1, 0 } };
 	const int local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE;
 
 	c->pd = ibv_alloc_pd(c->id->verbs);                                   /* step 4 */
-	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* no peer uses it */
+	c->local_mr = c->pd ? ibv_reg_mr(c->pd, c, sizeof(*c), local) : NULL; /* not for the peer */
 	c->incoming_mr = c->local_mr ? ibv_reg_mr(c->pd, c->incoming, SIZE, remote) : NULL;
 	c->channel = c->incoming_mr ? ibv_create_comp_channel(c->id->verbs) : NULL;
 	c->cq = c->channel ? ibv_create_cq(c->id->verbs, 5, NULL, c->channel, 0) : NULL;
@@ -109,12 +114,15 @@ static int take_event(struct connection *c, int seconds)
 		return -1;
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
 		c->established = true;
-	else if (event->event != RDMA_CM_EVENT_UNREACHABLE) /* which can pass */
+	else if (event->event != RDMA_CM_EVENT_UNREACHABLE) /* can be temporary */
 		c->disconnected = true;
 	return rdma_ack_cm_event(event); /* rdma_destroy_id(3) waits for this */
 }
 
-/* Sleep until the condition holds. Return 0, or why it does not, as take_event() does. */
+/*
+ * Sleep until `*condition` is true. Return 0, or the reason for an earlier end, as take_event()
+ * does.
+ */
 static int await(struct connection *c, const bool *condition, int seconds)
 {
 	struct ibv_wc wc;
@@ -125,7 +133,7 @@ static int await(struct connection *c, const bool *condition, int seconds)
 		count = error ? 0 : ibv_poll_cq(c->cq, 1, &wc);
 		if (count > 0 && wc.status == IBV_WC_SUCCESS)
 			*(bool *)(uintptr_t)wc.wr_id = true;
-		else if (count > 0 && wc.status != IBV_WC_WR_FLUSH_ERR) /* an event says why */
+		else if (count > 0 && wc.status != IBV_WC_WR_FLUSH_ERR) /* an event has the cause */
 			error = EIO, warnx("a request failed: %s", ibv_wc_status_str(wc.status));
 		else if (count < 0)
 			error = EIO;
@@ -152,7 +160,7 @@ static bool sends(struct connection *c, uint32_t type)
 /* Steps 6 and 7. */
 static bool exchange(struct connection *c)
 {
-	struct message *own = c->send, *peer = c->receive; /* both MSG_MR */
+	struct message *own = c->send, *peer = c->receive; /* each points to a MSG_MR */
 	struct rdma_conn_param parameters = { .retry_count = 7, .rnr_retry_count = 7 };
 	int ret = 0;
 
@@ -172,11 +180,12 @@ static bool exchange(struct connection *c)
 		  "post a WRITE") ||
 	    !sends(c, MSG_DONE) || !receives(c, MSG_DONE))
 		return false;
-	await(c, &c->disconnected, 1); /* the client may leave first, or wait for the server to */
+	/* the client may disconnect first, or leave that to the server */
+	await(c, &c->disconnected, 1);
 	return c->disconnected || good(await(c, &c->sent[MSG_DONE], SILENCE), "send");
 }
 
-/* Step 8. The queue pair is first: without it no adapter uses the rest. */
+/* Step 8. Destroy the queue pair first: from now on the adapter does not use the rest. */
 static void destroy(struct connection *c)
 {
 	if (c->id->qp)
@@ -186,7 +195,7 @@ static void destroy(struct connection *c)
 	good(c->incoming_mr ? ibv_dereg_mr(c->incoming_mr) : 0, "deregister memory");
 	good(c->local_mr ? ibv_dereg_mr(c->local_mr) : 0, "deregister memory");
 	good(c->pd ? ibv_dealloc_pd(c->pd) : 0, "free a protection domain");
-	good(rdma_destroy_id(c->id), "destroy an identifier"); /* rejects what is not accepted */
+	good(rdma_destroy_id(c->id), "destroy an identifier"); /* rejects an unaccepted client */
 	if (c->events)
 		rdma_destroy_event_channel(c->events);
 }
@@ -200,13 +209,19 @@ static void serve(struct rdma_cm_id *id)
 	if (c.established && !c.disconnected)
 		good(rdma_disconnect(id), "disconnect");
 	destroy(&c);
-	/* the client cannot write now; a terminal would obey control characters */
+	/*
+	 * replace control characters, which a terminal would obey; the client can no longer change
+	 * the text
+	 */
 	for (char *character = c.incoming; *character; character++)
 		*character = (char)(*character < ' ' || *character > '~' ? '?' : *character);
 	printf(done ? "remote buffer: %s\n" : "a client failed.\n", c.incoming);
 }
 
-/* Step 3. All threads wait for the same requests, so another one may have taken it (EAGAIN). */
+/*
+ * Step 3. All threads wait for the same requests, so another one may have taken the request
+ * (EAGAIN).
+ */
 static void *run(void *unused)
 {
 	struct pollfd ready[] = { { stop, POLLIN, 0 }, { listener->channel->fd, POLLIN, 0 } };
@@ -227,7 +242,7 @@ int main(void)
 	pthread_t threads[THREADS];
 	sigset_t signals;
 
-	setvbuf(stdout, NULL, _IOLBF, 0); /* show each line at once, in a file too */
+	setvbuf(stdout, NULL, _IOLBF, 0); /* show each line at once, also in a file */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);

@@ -30,7 +30,7 @@
 #define CLIENTS 2  /* each has at most one message without an answer */
 #define SIZE    32 /* bytes of a message */
 
-/* A buffer belongs to at most one work request. That has the address of the buffer as wr_id. */
+/* A buffer belongs to at most one work request, whose wr_id is the address of the buffer. */
 struct buffer {
 	char bytes[SIZE];
 	enum {
@@ -49,7 +49,7 @@ static struct ibv_srq *srq;
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct buffer buffers[BUFFERS];
-static int posted; /* buffers in the SRQ, or filled and not yet polled */
+static int posted; /* number of buffers in the SRQ, or filled but not polled yet */
 static int messages, limits;
 
 /* Exit if a call failed: librdmacm returns -1 and sets errno, libibverbs returns an errno value. */
@@ -73,7 +73,7 @@ static void post_free_buffers(void)
 	}
 }
 
-/* The event disarms the limit. */
+/* Arm the limit of the SRQ. The event disarms it. */
 static void arm_limit(void)
 {
 	struct ibv_srq_attr attributes = { .srq_limit = LIMIT };
@@ -139,9 +139,9 @@ static void handle_connection_event(void)
 }
 
 /*
- * wc->opcode is undefined after an error, so each buffer records its use. Receives are posted
- * before the answer, which permits the client to send again. The limit event can be late, so this
- * function keeps one receive for each client.
+ * Answer a message, or free the buffer of a completed SEND. wc->opcode is undefined after an error,
+ * so each buffer records its use. Receives are posted before the answer, which permits the client
+ * to send again. The limit event can be late, so this function keeps one receive for each client.
  */
 static void handle_completion(const struct ibv_wc *wc)
 {

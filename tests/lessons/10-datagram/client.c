@@ -3,7 +3,7 @@
  * Send numbered datagrams to a server without a connection. Print which of them are answered.
  *   cc client.c -o client -lrdmacm -libverbs && ./client ADDRESS PORT
  *
- *   1. resolve address and route; end if the adapter is one for iWARP
+ *   1. resolve address and route; end if it is an iWARP adapter
  *   2. create an unreliable datagram (UD) queue pair and its completion queues, register memory
  *   3. post a receive for each answer, with room for a header of 40 bytes
  *   4. ask the server for its queue pair's number and QKEY: "connect", but no connection exists
@@ -14,7 +14,7 @@
  *
  * rdma_create_ep(3), rdma_connect(3), rdma_get_send_comp(3) and others block. alarm(30) bounds them
  * all: after 30 s SIGALRM ends the program. A call that fails ends it with status 1, an
- * adapter for iWARP with status 3. The kernel then frees everything that the program had.
+ * iWARP adapter with status 3. The kernel then frees everything that the program had.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -38,7 +38,7 @@ static struct {
 	uint32_t number;
 } incoming[DATAGRAMS];
 
-/* Exit if a call failed: it returned the errno value, negated perhaps, or -1 and set errno. */
+/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
 static void check(int result, const char *what)
 {
 	if (result != 0)

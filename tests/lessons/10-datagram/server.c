@@ -3,7 +3,7 @@
  * Receive as many datagrams of one client as there are receives, and answer each.
  *   cc server.c -o server -lrdmacm -libverbs && ./server
  *
- *   1. end if every adapter of this host is one for iWARP
+ *   1. end if this host has only iWARP adapters
  *   2. create an endpoint that listens; get a request: an identifier with a queue pair
  *   3. register memory, post receives, each with room for a header of 40 bytes
  *   4. accept: the client learns number and QKEY of the queue pair, but no connection exists
@@ -34,7 +34,7 @@ static struct {
 	uint32_t number;       /* in network byte order */
 } incoming[RECEIVES];
 
-/* Exit if a call failed: it returned the errno value, negated perhaps, or -1 and set errno. */
+/* Exit if a call failed: it returned the errno value, perhaps negated, or -1 with errno set. */
 static void check(int result, const char *what)
 {
 	if (result != 0)
@@ -93,8 +93,9 @@ static void accept_client(void)
 }
 
 /*
- * Step 5. InfiniBand has a global route header (GRH) there, or nothing within a subnet. RoCE v2 has
- * an IPv6 header, whose addresses are in the same place, or an IPv4 header in the last 20 bytes.
+ * Step 5. The header is a global route header (GRH) over InfiniBand, where it can be absent within
+ * a subnet. Over RoCE v2 it is an IPv6 header, whose addresses are in the same place, or an IPv4
+ * header in the last 20 bytes.
  */
 static void print_sender(const struct ibv_wc *wc)
 {
