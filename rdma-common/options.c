@@ -401,12 +401,12 @@ enum parsed parse_options(struct options *options, const char *usage, int argc, 
 			"--check accepts only --bind, --connections, --duration, --json, "
 			"--max-loss, --min-rate, --timeout, --tos and --verbose");
 	if (of_check && !options->check)
-		return usage_error("--max-loss is for --check alone");
+		return usage_error("--max-loss applies only to --check");
 	if (options->check && !timed)
 		options->duration_seconds = CHECK_SECONDS;
 	if (!options->check && timed && options->duration_seconds == 0)
-		return usage_error("--duration 0, which measures nothing, is for the client's "
-				   "--check alone");
+		return usage_error("--duration 0 measures nothing: it applies only to the "
+				   "client's --check");
 	return PARSED_RUN;
 }
 
@@ -444,8 +444,8 @@ enum parsed check_options(const struct options *options)
 				   " bytes; lower one of them",
 				   MAX_PAYLOAD);
 	if (options->file && (repeats || options->connections > 1) && has_one_pass(options->file))
-		return usage_error("'%s' is a pipe or a device, which can be sent once: leave %s "
-				   "out, or send a file",
+		return usage_error("'%s' is a pipe or a device, which can be sent only once: "
+				   "omit %s, or send a regular file",
 				   options->file,
 				   repeats ? "--iters and --duration" : "--connections");
 	if (options->connections > 1 && options->output)

@@ -313,9 +313,9 @@ const char *output_error(int error)
 		return "busy: it is a mount point, which no file can replace (mount its folder "
 		       "instead), or a terminal in exclusive use";
 	case EPERM:
-		return "not permitted: another user owns it in a folder with the sticky bit, or it "
-		       "or its folder is immutable ('lsattr'), or it is sealed; store in another "
-		       "folder";
+		return "not permitted: the folder has the sticky bit and another user owns the file, "
+		       "or the file or its folder is immutable ('lsattr'), or the file is sealed; "
+		       "store in another folder";
 	default:
 		return strerror(error);
 	}

@@ -68,17 +68,17 @@ const char *rejection_advice(int status)
 		return "that host does not accept the address of the request: check that the "
 		       "address belongs to its RDMA device ('rdma link' and 'ip address' there)";
 	case 26:
-		return "set the same MTU on both hosts and between them";
+		return "set the same MTU on both hosts and on the path between them";
 	default:
-		return "look at the messages of the server";
+		return "read the messages of the server";
 	}
 }
 
 const char *shortage_advice(int error)
 {
 	if (error == EAGAIN)
-		return "one of: the rdma cgroup of this process allows no more objects (compare "
-		       "rdma.current with rdma.max there), the adapter has no more";
+		return "either the rdma cgroup of this process is at its limit (compare rdma.current "
+		       "with rdma.max in that cgroup and its parents), or the adapter has no free objects";
 	return error == ENOMEM ? "memory is short on this host, in this cgroup or on the adapter"
 			       : NULL;
 }
@@ -87,8 +87,8 @@ const char *cgroup_advice(int error)
 {
 	if (error != EAGAIN && error != EPERM)
 		return NULL;
-	return "the rdma cgroup of this process may allow no more objects: compare rdma.current "
-	       "with rdma.max there and in the cgroups above";
+	return "the rdma cgroup of this process may be at its limit: compare rdma.current with "
+	       "rdma.max in that cgroup and its parents";
 }
 
 const char *missing_device_advice(bool present, bool openable, bool exclusive)
@@ -105,6 +105,6 @@ const char *missing_device_advice(bool present, bool openable, bool exclusive)
 		return "the RDMA subsystem is in exclusive mode ('rdma system'), so each device "
 		       "belongs to one network namespace, and none to this one: move one here "
 		       "('rdma dev set DEVICE netns NAME')";
-	return "see 'rdma link'; load the driver's modules, or make a software device ('rdma link "
-	       "add rdma0 type rxe netdev eth0')";
+	return "load the modules of the adapter's driver ('rdma link' lists the devices), or create a "
+	       "software device ('rdma link add rdma0 type rxe netdev eth0')";
 }

@@ -37,7 +37,8 @@ struct region {
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
 #define SLOTS     (RECEIVES + MESSAGE_TYPES)
-_Static_assert(SLOTS *SLOT_SIZE <= 4096, "SESSION_PAGES counts one page for all messages");
+_Static_assert(SLOTS *SLOT_SIZE <= 4096,
+	       "the slots must fit in the one page that SESSION_PAGES counts for them");
 
 /* The memory of all regions of a program. */
 struct region_account {

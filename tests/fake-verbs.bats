@@ -923,7 +923,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	1	addresses:fe80::1%lo fail:rdma_connect:1:22	cannot connect: Invalid argument	0x link-local
 	client	1	addresses:fe80::1 fail:rdma_connect:1:22	cannot connect: Invalid argument; name the network interface of the link-local address, as in fe80::1%eth0
 	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
-	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; look at the messages of the server
+	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
 	# a stale connection is tried again with a new queue pair, once
 	client	0	ESTABLISHED=REJECTED:10	rdma_connect=2
@@ -978,7 +978,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	[iwarp] ADDR_RESOLVED=ADDR_ERROR:-1 library:19	$device: No such device; check that	0x check that the host is up
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:110	$device: Connection timed out	rdma_resolve_addr=1
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:-22	$device: Invalid argument
-	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:1	$device: Operation not permitted; the rdma cgroup of this process may allow no more objects	0x ibv_devices
+	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:1	$device: Operation not permitted; the rdma cgroup of this process may be at its limit	0x ibv_devices
 	client	3	ADDR_RESOLVED=ADDR_ERROR:-1 library:0	cannot resolve the address: Operation not permitted; check that the host is up
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:12	the route is resolved, but librdmacm cannot query it: Cannot allocate memory	0x subnet manager
 	client	3	ROUTE_RESOLVED=ROUTE_ERROR:-1 library:0	cannot resolve the route: Operation not permitted; InfiniBand: check that the subnet manager runs
@@ -1147,7 +1147,7 @@ found() {
 
 # A limit of 0 is EPERM; missing memory is ENOMEM, too; the rdma cgroup returns EAGAIN for every object.
 @test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
-	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; one of: the rdma cgroup of this process"
+	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; either the rdma cgroup of this process"
 	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
 	local charged="$short, or the driver counts this memory, and its queues, against the locked-memory limit of"
 	outcomes client <<-END
@@ -1170,8 +1170,8 @@ found() {
 	1	memory:8388608 unbound fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
 	1	memory:8388608 limited fail:ibv_reg_mr:1:12	> $bytes: Cannot allocate memory?  -> memory is short on this host	!> may be locked
 	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise it
-	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
-	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> one of: the rdma cgroup of this process
+	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
+	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
 	# it does not try more than a quarter of the memory
 	0	memory:8388608 unbound machine:16777216	> memory      8192 KiB may be locked
 	0	memory:8388608 unbound machine:67108864	> memory      may be locked without limit

@@ -99,10 +99,10 @@ without_input() {
 
 @test "an unusable payload or output is a usage error" {
 	mkfifo "$BATS_TEST_TMPDIR/fifo"
-	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --iters and --duration out" \
+	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent only once: omit --iters and --duration" \
 		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1
-	usage_error "'-' is a pipe or a device, which can be sent once" rdma-server -1 --duration 5 -f - write < <(echo)
-	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent once: leave --connections out" \
+	usage_error "'-' is a pipe or a device, which can be sent only once" rdma-server -1 --duration 5 -f - write < <(echo)
+	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent only once: omit --connections" \
 		rdma-client --connections 2 -f "$BATS_TEST_TMPDIR/fifo" read 192.0.2.1 1
 	usage_error "--connections and --output exclude each other: each session would store in 'x'" \
 		rdma-client --connections 2 -o x read 192.0.2.1 1

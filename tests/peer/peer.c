@@ -58,16 +58,15 @@ static const char help[] =
 	"  --hello            be a program of this project: hello, digest, verdict\n"
 	"  --length BYTES     number of bytes to send (default 1024)\n"
 	"  --connections N    hold N sessions at once\n"
-	"  --rounds N         all that N times\n"
-	"  --at STEP=ACTION   before STEP do ACTION; as many as wanted, in the order given\n"
-	"  --set FIELD=VALUE  send VALUE in FIELD; +VALUE is added to what would be right\n"
+	"  --rounds N         repeat all sessions N times\n"
+	"  --at STEP=ACTION   do ACTION before STEP; may be given several times\n"
+	"  --set FIELD=VALUE  send VALUE in FIELD; +VALUE is added to the correct value\n"
 	"\n"
-	"STEP is ask (for the connection, or wait to be asked), connect (wait, or accept), mr,\n"
+	"STEP is ask (request a connection, or wait for a request), connect (wait, or accept), mr,\n"
 	"operation, done, verdict or disconnect.\n"
-	"ACTION is kill, stop, hang, disconnect, flow (wait until the other side's operation is seen\n"
-	"to move), flood (send windows that move by a byte, without a pause), or to send one more\n"
-	"message: mr, done, window (which moves what the operation moves, by a byte), unknown,\n"
-	"short, long.\n"
+	"ACTION is kill, stop, hang, disconnect, flow (wait until the other side's operation makes\n"
+	"progress), flood (send windows that advance by a byte, without a pause), or to send one\n"
+	"more message: mr, done, window (which advances by a byte), unknown, short, long.\n"
 	"FIELD is mr.address, mr.produced, mr.rkey, done.digest, done.bytes, verdict.status,\n"
 	"window.received, window.produced or window.consumed.\n";
 
@@ -205,7 +204,7 @@ static void handle_completion(struct session *session, const struct ibv_wc *comp
 		session->received[message.type]++;
 		post_receive(session, completion->wr_id);
 	} else {
-		session->over = "received what is no message";
+		session->over = "received bytes that are not a message";
 	}
 }
 

@@ -293,7 +293,7 @@ TEST(impossible_argument_is_rejected_with_a_reason)
 		{ "--tos", "ff", "not 'ff'" },
 		{ "-n", "0", "--iters takes a whole number from 1 to 1000000000, not '0'" },
 		{ "-n", "1000000001", "--iters takes" },
-		{ "--duration", "0", "--duration 0, which measures nothing, is for the client's --check alone" },
+		{ "--duration", "0", "--duration 0 measures nothing: it applies only to the client's --check" },
 		{ "--duration", "1000001", "--duration takes whole seconds (5 or 5s) from 0 to 1000000, not '1000001'" },
 		{ "--interval", "0", "--interval takes whole seconds (5 or 5s) from 1 to 1000000" },
 		{ "--duration", "500ms", "--duration takes whole seconds" },
@@ -406,7 +406,7 @@ TEST(max_loss_is_a_percentage_for_check_only)
 		if (!error)
 			assert_memory_equal(&options.max_loss, &cases[i].percent, sizeof(double));
 	}
-	client_parses("-v", "--max-loss=1", PARSED_FAILED, "--max-loss is for --check alone");
+	client_parses("-v", "--max-loss=1", PARSED_FAILED, "--max-loss applies only to --check");
 }
 
 TEST(check_without_duration_measures_for_one_second)
@@ -433,7 +433,7 @@ TEST(check_without_duration_measures_for_one_second)
 #define WRITES .operation = OPERATION_WRITE
 
 static const char one_payload[] = "--message, --file and --size exclude each other";
-static const char one_pass[] = "is a pipe or a device, which can be sent once";
+static const char one_pass[] = "is a pipe or a device, which can be sent only once";
 
 /*
  * A pipe can be sent only once. --iters repeats this side's operation; a READ fetches the peer's
