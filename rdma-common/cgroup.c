@@ -20,7 +20,7 @@ struct mount {
 	char *options; /* options of the file system; in version 1 they name the controllers */
 };
 
-/* Replace escape sequences in a field of mountinfo: "\040" is a space. */
+/* Replace escape sequences in a field of mountinfo, such as "\040" for a space. */
 static void unescape(char *field)
 {
 	char *end = field;
@@ -85,7 +85,7 @@ static size_t count_parents(const char *path)
 /*
  * Return the path of a cgroup below the top of the mount; "" if it is the top. In a cgroup
  * namespace the top may be above the namespace's root; the path between them is then unknown, and
- * only the top can be read. Return NULL if the mount does not have the cgroup.
+ * only the top can be read. Return NULL if the mount does not contain the cgroup.
  */
 static const char *path_in_mount(const char *cgroup, const char *top)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Print lines without waiting. Each output has a pipe, and a thread that writes the lines from the
- * pipe to the output. A thread that prints never waits for the reader of the output, such as a
- * pager, a stopped terminal or a slow disk. If the pipe is full, a line is dropped; the next line
- * that fits is preceded by the number of dropped lines.
+ * Print lines without waiting. Each output has a pipe and a thread that empties it. A thread that
+ * prints never waits for the reader of the output, such as a pager, a stopped terminal or a slow
+ * disk. If the pipe is full, a line is dropped; the next line that fits is preceded by the number
+ * of dropped lines.
  *
  * The pipe carries pointers. The kernel writes each pointer whole or not at all, and in order, so
  * no line is torn and no lock is needed. Lines leave in the order of their arrival; lines of both
@@ -46,7 +46,7 @@ struct outlet {
 
 /* A console must be static: a thread that is stuck in write(2) may outlive main(). */
 struct console {
-	bool json;          /* standard output carries JSON objects alone */
+	bool json;          /* standard output carries only JSON objects */
 	unsigned int count; /* number of outlets: 1 if both streams are one file; 0: there are no
 			       threads, so console_print() itself writes and may block */
 	struct outlet outlets[STREAMS];

@@ -42,7 +42,7 @@ static const char *const names[] = {
 	"port_xmit_wait", "rx_pause_frames", "tx_pause_frames", "rx_missed_errors"
 };
 
-/* Number of the port's own counters; the last three belong to the network interface. */
+/* Number of the port's own counters; the others are those of the network interface. */
 #define OF_THE_PORT (COUNTERS - 3)
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == COUNTERS, "COUNTERS is their number");
@@ -92,7 +92,7 @@ __attribute__((format(printf, 2, 3))) static void read_folder(struct counters *c
 /*
  * Read the counters of the network interface of the port's first GID, if there is one: its pause
  * frames, and the frames that it discarded because the host had no buffer for them (Linux,
- * Documentation/networking/statistics.rst). Those include other traffic, such as TCP.
+ * Documentation/networking/statistics.rst). They include other traffic, such as TCP.
  */
 static void read_interface(struct counters *counters, const char *device, unsigned int port)
 {

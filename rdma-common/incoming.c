@@ -104,8 +104,8 @@ static enum incoming_step take_stored(struct incoming *incoming, struct transfer
 }
 
 /*
- * Let the helper store the next piece of a payload that was verified in place. Return false after
- * the last.
+ * Let the helper store the next piece of a payload that was verified in place. Return false if no
+ * piece is left.
  */
 static bool store_in_turn(struct incoming *incoming, struct transfer *transfer)
 {
@@ -222,7 +222,7 @@ bool incoming_release(struct incoming *incoming)
 	struct helper *helper = incoming->helper;
 
 	if (helper)
-		incoming->buffer = NULL; /* it belongs to the helper */
+		incoming->buffer = NULL; /* the buffer belongs to the helper */
 	incoming->helper = NULL;
 	return helper_release(helper);
 }

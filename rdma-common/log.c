@@ -90,7 +90,8 @@ enum status flush_output(const struct log *log, struct process *process)
 	failed |= (left ? fflush(stdout) : fclose(stdout)) != 0;
 	if (!failed && !left)
 		return STATUS_SUCCESS;
-	if (poll(&ready, 1, 0) == 0) /* full: a warning would block, too */
+	/* a warning would block if standard error is full, too */
+	if (poll(&ready, 1, 0) == 0)
 		return STATUS_LOCAL_FAILURE;
 	if (failed)
 		print_warning(log->console, "cannot write to standard output: check for a full "

@@ -53,7 +53,7 @@ struct memory_budget {
 };
 
 /*
- * Read the budget. `root` is that of cgroup_memory_limit(). A file that cannot be read imposes no
+ * Read the budget. For `root` see cgroup_memory_limit(). A file that cannot be read imposes no
  * limit.
  */
 struct memory_budget memory_budget(const char *root);

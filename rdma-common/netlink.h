@@ -13,10 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Maximum size of an answer. The DCB state of an interface and the description of a family are the
- * largest.
- */
+/* Size of the largest answer: the DCB state of an interface, or the description of a family. */
 #define NETLINK_ANSWER_SIZE 8192
 
 /*
@@ -45,8 +42,8 @@ struct span netlink_attributes(const uint8_t *answer, size_t size, int type, siz
 struct span netlink_find(struct span attributes, uint16_t type);
 
 /*
- * Return the same for repeated attributes. Afterwards `attributes` begins after the one that was
- * found; it is empty if there was none.
+ * Return the contents of the next attribute of a type. Afterwards `attributes` begins after that
+ * one; it is empty if there was none.
  */
 struct span netlink_next(struct span *attributes, uint16_t type);
 

@@ -103,8 +103,8 @@ enum kind {
 	SIZE,    /* bytes; uint64_t */
 	RATE,    /* bit/s; uint64_t */
 	SHARE,   /* percent, also with decimals; double */
-	HELP,    /* no argument and no field: print the help at once */
-	VERSION, /* no argument and no field: print the version at once */
+	HELP,    /* no field: print the help at once */
+	VERSION, /* no field: print the version at once */
 };
 
 /* The programs that have an option, and CHECK if --check uses it. Bits of a set. */
@@ -115,7 +115,7 @@ enum {
 	CHECK = 1 << 2,
 };
 
-/* An option, or a heading of --help, which lists both in the order of the table. */
+/* An option, or a heading. --help lists them in this order. */
 struct row {
 	enum kind kind;
 	unsigned int programs;
@@ -282,7 +282,7 @@ bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t
 	return parse_amount(NUMBER, text, number) && *number >= minimum && *number <= maximum;
 }
 
-/* Parse a number into its field; store the text of PORT. */
+/* Parse a number into its field; for PORT, store the text. */
 static enum parsed take_number(const struct row *row, const char *argument, void *field)
 {
 	uint64_t number;

@@ -77,7 +77,7 @@ struct options {
 	const char *address;           /* client: the address of the peer */
 	const char *bind; /* local address to connect from or to listen on; NULL: any */
 	unsigned int tos; /* IPv4's TOS byte, or the traffic class of IPv6 and of a GRH */
-	const char *port; /* decimal; NULL: any free port (server) */
+	const char *port; /* decimal number; NULL: any free port (server) */
 };
 
 /* Size of the smallest text payload, and of the payload of the tutorial's programs, in bytes. */

@@ -32,12 +32,12 @@
 /* The number of symbolic links that the kernel follows (path_resolution(7)). */
 #define LINKS 40
 /*
- * A temporary name in the folder of the file, without the file's own name, which may have the
- * maximum length; and the number of such names to try.
+ * A temporary name beside the file, independent of the file's own name, which may have the maximum
+ * length; and the number of names to try.
  */
 #define TEMPORARY_NAME "/rdma-payload-%06x"
 #define MAX_NAMES      100
-/* Bytes of a path that leaves room for a temporary name. */
+/* Bytes for a path; the rest of PATH_MAX is room for a temporary name. */
 #define PATH_SIZE (PATH_MAX - (int)sizeof("/rdma-payload-000000"))
 /* The number of possible user or group ids: (uid_t)-1 is not an id. */
 #define ALL_IDS     UINT32_MAX
@@ -53,7 +53,7 @@ struct place {
 			   name */
 	int descriptor; /* the descriptor of this process that `path` names; -1: none */
 	bool is_file;   /* it is a regular file, or does not exist yet */
-	struct stat about; /* the attributes of an existing place */
+	struct stat about; /* attributes of the place, if it exists */
 };
 
 struct output {
@@ -97,7 +97,7 @@ static int unless_refused(int result)
 /* ---- Owners ---- */
 
 /*
- * Return the sum of the last numbers of all lines of a file in /proc; `otherwise` if it cannot be
+ * Return the sum of the last number in each line of a file in /proc; `otherwise` if it cannot be
  * read.
  */
 static uint64_t add_last_numbers(const char *name, uint64_t otherwise)
@@ -247,7 +247,7 @@ static int find_place(const char *name, struct place *place)
 	is_there = place->about.st_mode != 0;
 	if (!is_there && !*name)
 		return fail(ENOENT);
-	/* the name itself, or the target of a symbolic link */
+	/* no file can have the name of a folder, or a name that ends with '/' */
 	if (is_there ? S_ISDIR(place->about.st_mode) : place->path[strlen(place->path) - 1] == '/')
 		return fail(EISDIR);
 	if (is_there && place->descriptor < 0 && S_ISSOCK(place->about.st_mode))
@@ -267,7 +267,7 @@ static bool is_shared(const struct stat *about)
 
 /*
  * Return true if `descriptor` is open on this place: by its number, or as the same pipe, socket or
- * terminal. Two descriptors of one file may have different positions.
+ * terminal; not as the same file, because two descriptors of one file may have different positions.
  */
 static bool is_open_as(int descriptor, const struct place *place, const struct stat *file)
 {
@@ -470,7 +470,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 	int result = -1;
 
 	for (int i = 0; i < MAX_NAMES; i++) {
-		unsigned int number = (unsigned int)i; /* if getrandom(2) fails */
+		unsigned int number = (unsigned int)i; /* used if getrandom(2) fails */
 
 		getrandom(&number, sizeof(number), GRND_NONBLOCK);
 		snprintf(output->temporary_name, sizeof(output->temporary_name),
@@ -500,8 +500,8 @@ static int create_temporary(const struct output *output)
 }
 
 /*
- * Open the file without a name, so that nothing is left however this process ends; on a file system
- * that cannot do that, under a temporary name. Return the descriptor, or -1 with errno.
+ * Create a file without a name, so that nothing is left however this process ends; if the file
+ * system cannot do that, with a temporary name. Return the descriptor, or -1 with errno.
  */
 static int create_file(struct output *output)
 {
@@ -555,7 +555,7 @@ static int set_attributes(const struct output *output)
 	group = is_unmapped_group(before.st_gid) ? same_group : before.st_gid;
 	if (unless_refused(fchown(descriptor, same_owner, group)) || fstat(descriptor, &about))
 		return -1;
-	mode = before.st_mode & 0777; /* set-user-ID was granted to other contents */
+	mode = before.st_mode & 0777; /* not set-user-ID, which was granted to other contents */
 	if (!copy_acl(output) || about.st_gid != group)
 		mode &= ~(mode_t)S_IRWXG;
 	return unless_refused(fchmod(descriptor, mode)) ||
@@ -565,7 +565,7 @@ static int set_attributes(const struct output *output)
 }
 
 /*
- * Give a file without a name this name; linkat(2) never replaces a file. Return 0, or -1 with
+ * Give the unnamed file the name `name`; linkat(2) never replaces a file. Return 0, or -1 with
  * errno.
  */
 static int link_as(const struct output *output, const char *name)
@@ -582,8 +582,8 @@ static int link_temporary(const struct output *output)
 }
 
 /*
- * Give a file without a name its own name, or a temporary one if its own is taken. Return 0, or -1
- * with errno.
+ * Give the unnamed file its final name, or a temporary one if the final name is taken. Return 0, or
+ * -1 with errno.
  */
 static int link_file(struct output *output)
 {

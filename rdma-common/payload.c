@@ -176,8 +176,8 @@ static enum status load_beginning(struct payload *payload, struct failure *failu
 }
 
 /*
- * Create a file without a name in the first folder that permits it; `*folder` is that folder, or
- * the last one. The file has a name for a moment in which no signal ends the program. (Not every
+ * Create a file without a name in the first folder that permits it; `*folder` is the last folder
+ * that was tried. The file has a name for a moment in which no signal ends the program. (Not every
  * file system has O_TMPFILE, which would avoid that.) Return -1 with errno on failure.
  */
 static int create_copy(const char **folder)

@@ -74,7 +74,7 @@ enum status process_fail(struct process *process, enum status status, const char
 
 /* ---- Descriptors and devices ---- */
 
-/* Add `descriptor` to `epoll`; its events have `subject`. Return 0, or -1 with errno. */
+/* Add `descriptor` to `epoll`; its events carry `subject`. Return 0, or -1 with errno. */
 static int epoll_add(int epoll, int descriptor, void *subject)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = subject };
@@ -97,7 +97,7 @@ int process_watch_device(struct process *process, struct ibv_context *verbs)
 											      : 0;
 }
 
-/* Return the signals that end sessions in order; not SIGHUP if nohup(1) has it ignored. */
+/* Return the ending signals (process.h); not SIGHUP if nohup(1) has it ignored. */
 static sigset_t ending_signals(void)
 {
 	struct sigaction hangup;
@@ -242,7 +242,7 @@ const char *device_advice(int error)
 				     netlink_rdma_is_exclusive());
 }
 
-/* Fail with advice: a call of librdmacm has failed with errno, or found no device. */
+/* Fail, with advice: librdmacm failed with errno, or found no device. */
 static enum status explain_missing_rdma(struct process *process, const char *attempted)
 {
 	int error = errno;

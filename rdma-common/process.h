@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process: its signals, and the events that the main thread waits for. They come from the
- * connection manager, devices, signals, and threads that end.
+ * The process: its signals, and the events that the main thread waits for, from the connection
+ * manager, devices, signals, and threads that end.
  *
  * Threads: the main thread, unless a function says otherwise.
  */
@@ -69,8 +69,7 @@ enum wakeup {
 	WAKEUP_SIGNAL,       /* an ending signal: process->signal_number */
 	WAKEUP_ENDED,        /* a thread has ended: its pointer is stored */
 	WAKEUP_OTHER,        /* nothing to handle; the deadline may have passed */
-	WAKEUP_EXHAUSTED,    /* receiving events failed, a message was printed; ends of threads can
-				still be received */
+	WAKEUP_EXHAUSTED, /* receiving failed, except for ends of threads; a message was printed */
 };
 
 /*

@@ -7,7 +7,7 @@
 
 /* ---- Memory registration ---- */
 
-/* Name the access flags, for traces. */
+/* Return the names of the access flags, for traces. */
 static const char *access_names(unsigned int access)
 {
 	switch (access) {

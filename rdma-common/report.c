@@ -23,7 +23,8 @@ static struct speed calculate_speed(const struct connection *connection)
 	int64_t nanoseconds = figures->completed - figures->started;
 	struct speed speed = { 0 };
 
-	if (pass == LENGTH_UNKNOWN || !pass) /* a pipe has one pass, once it has ended */
+	/* a pipe is one pass, which counts once it is complete */
+	if (pass == LENGTH_UNKNOWN || !pass)
 		speed.operations = figures->bytes > 0 && transfer_operated(&connection->transfer);
 	else
 		speed.operations = figures->bytes / pass;
@@ -130,7 +131,7 @@ static void add_incoming(struct json_object *object, const struct connection *co
 	bool verified = protocol_verified(&connection->protocol);
 
 	if (protocol_has_verified(&connection->protocol))
-		received = sink->stored < length ? sink->stored : length; /* one pass only */
+		received = sink->stored < length ? sink->stored : length; /* only one pass */
 	json_add_count(object, "received_bytes", received);
 	json_add_flag(object, "verified", verified);
 	json_add_count(object, "verified_bytes",

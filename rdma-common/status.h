@@ -43,7 +43,7 @@ struct failure {
 	char cause[CAUSE_SIZE]; /* the attempt, its object, the reason, and advice */
 };
 
-/* A text built from parts; it is cut off at its end. */
+/* A text that is built from parts, and cut off if it is too long. */
 struct strbuf {
 	char text[1024];
 	size_t length;

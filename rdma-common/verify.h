@@ -19,7 +19,7 @@
 /* Maximum bytes of a payload that are shown: a screen of text. */
 #define SHOWN_PAYLOAD 1024
 
-/* The part of an incoming payload to show. Zeros: no byte has arrived. */
+/* The part of an incoming payload to show. All zero: no byte has arrived. */
 struct excerpt {
 	uint8_t head[SHOWN_PAYLOAD]; /* the first bytes */
 	size_t head_size;            /* number of bytes in `head` */

@@ -86,7 +86,7 @@ struct peer {
 	uint64_t length;
 	unsigned int connections;
 	unsigned int rounds;
-	char **words; /* words of the command line up to NULL: --at and --set are looked up here */
+	char **words; /* words of the command line, with --at and --set; the last is NULL */
 	const char *address;
 	const char *port;
 	struct rdma_event_channel *channel;
@@ -112,7 +112,7 @@ struct session {
 
 /* ---- Waiting ---- */
 
-/* Set the number of bytes that the other side will send from its hello, if there is one. */
+/* Store how many bytes the other side will send, if it has sent a hello. */
 static void learn_length(struct session *session, const struct rdma_conn_param *parameters)
 {
 	struct hello hello;
@@ -125,7 +125,7 @@ static void learn_length(struct session *session, const struct rdma_conn_param *
 		printf("rejected for reason %u\n", hello.refusal);
 }
 
-/* Accept a connect request as the session of a server, or reject it if there is one already. */
+/* Make a connect request the session of this server, or reject it if there is a session already. */
 static void take_request(struct peer *peer, const struct rdma_cm_event *event)
 {
 	struct session *session = &peer->sessions[0];
@@ -339,7 +339,7 @@ static void count_posted(struct session *session, int error)
 		session->posted++;
 }
 
-/* Send `size` bytes that begin with a message. */
+/* Send `size` bytes that begin with the message `wire`. */
 static void send_bytes(struct session *session, const uint8_t wire[MESSAGE_SIZE], uint32_t size)
 {
 	uint8_t *slot = session->control->addr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Write 1024 bytes into the memory of another host with RDMA WRITE, while that host writes 1024
- * bytes into the memory of this program; then print these.
+ * bytes into the memory of this program; then print the received bytes.
  *   cc write.c -o write -lrdmacm -libverbs && ./write [ADDRESS]
  * serves one client, on any IPv4 address unless ADDRESS is given; './write ADDRESS PORT' is the
  * client. The other side may also be 'rdma-client write' or 'rdma-server write'.
@@ -174,7 +174,7 @@ static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel, each call with this identifier blocks until the end. */
+	/* Step 1. Without an event channel, each call with this identifier blocks until it ends. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);

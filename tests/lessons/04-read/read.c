@@ -183,7 +183,7 @@ static void connect_to(const char *address, const char *port)
 {
 	struct addrinfo *server = find(address, port);
 
-	/* Step 1. Without an event channel, each call with this identifier blocks until the end. */
+	/* Step 1. Without an event channel, each call with this identifier blocks until it ends. */
 	check(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), "open the connection manager");
 	check(rdma_resolve_addr(id, NULL, server->ai_addr, 5000), "resolve the address");
 	freeaddrinfo(server);
