@@ -33,7 +33,8 @@ struct span netlink_next(struct span *attributes, uint16_t type)
 
 	while (netlink_copy(*attributes, &header, sizeof(header)) &&
 	       header.nla_len >= sizeof(header) && header.nla_len <= attributes->size) {
-		size_t padded = (header.nla_len + 3U) & ~3U; /* the last one may have no padding */
+		/* the last attribute may have no padding */
+		size_t padded = (header.nla_len + 3U) & ~3U;
 		size_t whole = padded < attributes->size ? padded : attributes->size;
 		struct span contents = { attributes->bytes + sizeof(header),
 					 header.nla_len - sizeof(header) };

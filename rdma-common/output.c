@@ -65,7 +65,8 @@ struct output {
 	bool syncs;                   /* the output is on a disk */
 	uint64_t unsynced, sync_size; /* bytes since the last sync; limit that causes a sync */
 	struct place place;
-	char temporary_name[PATH_MAX]; /* the name of the file until it gets its own; empty: none */
+	char temporary_name[PATH_MAX]; /* name of the file until it gets its final name; empty: none
+					*/
 };
 
 static int fail(int error)
@@ -172,8 +173,8 @@ static int inspect(const struct place *place, struct stat *about)
 
 /*
  * Return true for a link below /proc/PID/fd, and set `is_open` and `descriptor`. Such a link leads
- * to an open file, whatever its text says (proc(5)): that name may belong to another file by now,
- * or to none. /dev/stdout and /dev/fd lead there, too.
+ * to an open file, whatever its text says (proc(5)): the text may name another file by now, or no
+ * file. /dev/stdout and /dev/fd lead there, too.
  */
 static bool is_proc_fd(struct place *place)
 {
@@ -195,8 +196,8 @@ static bool is_proc_fd(struct place *place)
 }
 
 /*
- * Follow symbolic links into `place`, even to a name that does not exist yet. `about` is then valid
- * unless the place is open already; st_mode is 0 if nothing exists there. Return 0, or -1 with
+ * Follow symbolic links into `place`, even to a name that does not exist yet. Unless the place is
+ * open already, set `about`; its st_mode is 0 if the name does not exist. Return 0, or -1 with
  * errno.
  */
 static int follow_links(const char *name, struct place *place)
@@ -486,7 +487,7 @@ static int claim_temporary_name(struct output *output, int (*claim)(const struct
 
 /*
  * Return the mode of a new file, which umask(2) or the folder's ACL restricts. A file that replaces
- * another one starts private, and later gets the mode of that one, unless setting it is denied.
+ * another one is private until it gets the mode of the replaced file, which may be denied.
  */
 static mode_t new_mode(const struct output *output)
 {
@@ -517,8 +518,7 @@ static int create_file(struct output *output)
 
 /*
  * Copy the ACL of the replaced file, or remove the ACL if that file has none. Return false if that
- * is denied: the group bits of the replaced file may then be the mask of its ACL, not rights of its
- * group.
+ * is denied: the mode's group bits may then be a mask (acl(5)), not the rights of the group.
  */
 static bool copy_acl(const struct output *output)
 {
@@ -629,7 +629,8 @@ static int sync_folder(const struct output *output)
 
 /*
  * Count written bytes. Sync after as many bytes as the disk writes in about a second: double that
- * number if the last sync was too short, halve it if it was too long. Return 0, or -1 with errno.
+ * number if the last sync took much less time, halve it if it took longer. Return 0, or -1 with
+ * errno.
  */
 static int sync_as_it_goes(struct output *output, size_t written)
 {

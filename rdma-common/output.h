@@ -64,9 +64,9 @@ ssize_t output_write(struct output *output, const uint8_t *bytes, size_t size);
 
 /*
  * Complete the output, and free it in any case. A file is synced (fsync(2)) and gets its name; then
- * its folder is synced, so that the name is durable. If the file replaces another one, it keeps the
- * owner, group, ACL and mode of that one, as far as this user may set them and the user namespace
- * maps them; it never keeps set-user-ID, set-group-ID, or rights of a group that it could not keep.
+ * its folder is synced, so that the name is durable. If the file replaces another one, it takes
+ * over the owner, group, ACL and mode, as far as this user may set them and the user namespace maps
+ * them; it never takes over set-user-ID, set-group-ID, or rights of a group that it could not get.
  *
  * Return 0, or -1 with errno. After a failure there is no file, unless only the folder could not be
  * synced.

@@ -112,8 +112,8 @@ static sigset_t ending_signals(void)
 }
 
 /*
- * Set the handler of these signals. It blocks all signals while it runs, so that one of them is the
- * first.
+ * Set the handler of these signals. It blocks all signals while it runs, so that only one of them
+ * can be the first.
  */
 static void set_handler(const sigset_t *signals, void (*handler)(int))
 {

@@ -20,8 +20,8 @@
 #include "wire.h"
 
 /*
- * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. The sessions
- * then end in an orderly way. While these signals are not blocked, they end the process at once: by
+ * "Ending signals" are SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP. One of them
+ * ends the sessions in an orderly way. While they are not blocked, they end the process at once: by
  * their default action, or, in process 1 of a PID namespace, which has none, with status 128 +
  * signal.
  */

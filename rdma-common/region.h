@@ -31,8 +31,8 @@ struct region {
 };
 
 /*
- * The slots of the control region, one cache line each: first those of the receives, then one for
- * each message type to send.
+ * The slots of the control region, one cache line each: one for each receive, then one for each
+ * message type to send.
  */
 #define SLOT_SIZE ((size_t)64)
 #define SEND_SLOT RECEIVES
@@ -67,10 +67,9 @@ enum status register_control(const struct region_owner *owner, struct region *re
 			     struct failure *failure);
 
 /*
- * Register the ring of a stream, if that is present, once the peer's hello is known. Store the
- * ring's length in the stream's plan. The ring is as long as its stream, or shorter if the stream
- * is long or memory is scarce. Return STATUS_SUCCESS, or a failure if there is no memory even for a
- * page.
+ * Register the ring of a stream, if `plan` has one; the peer's hello must be known. Store the
+ * ring's length in the plan. The ring is as long as its stream, or shorter if the stream is long or
+ * memory is scarce. Return STATUS_SUCCESS, or a failure if there is no memory even for a page.
  */
 enum status register_outgoing(const struct region_owner *owner, struct region *region,
 			      struct stream_plan *plan, struct failure *failure);

@@ -44,8 +44,8 @@ static void try_message(const uint8_t *data, size_t size)
 	require(size == MESSAGE_SIZE);
 	encode_message(&message, wire);
 	/*
-	 * a byte is unchanged, or reserved and 0, or 1 for a flag of which any bit was set;
-	 * wire-test checks the offsets
+	 * encoding keeps a byte, or sets a reserved byte to 0 or a flag to 1; wire-test checks the
+	 * offsets
 	 */
 	for (size_t i = 0; i < MESSAGE_SIZE; i++)
 		require(wire[i] == data[i] || wire[i] == 0 || (wire[i] == 1 && message.window.end));
