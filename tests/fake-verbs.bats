@@ -132,12 +132,12 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "both programs, operations and transports print their transcripts: exit status 0" {
+@test "both programs print the expected transcripts and exit with 0, for each operation and transport" {
 	local leaks=yes
 	happy_path
 }
 
-@test "--verbose prints verbs and states on standard error; without it, no key and no memory address is printed" {
+@test "--verbose prints verbs and states on standard error; standard output never shows a key or a memory address" {
 	outcomes client -v <<<"0	read	RDMA READ of 1024 bytes	PHASE_EXCHANGING, LOCAL_MR_POSTED	!> rkey	!> 0x"
 	diff <(transcript client read "text of the scripted peer") - <<<"$output"
 }
@@ -150,7 +150,7 @@ happy_path() {
 	END
 }
 
-@test "a server without a mode serves either operation; a client that states none is refused, and the server says why" {
+@test "a server without a mode serves either operation, and refuses a client that states none, with the reason" {
 	local word=""
 	outcomes <<-END
 	one-off	0	[iwarp] read	> reading message
@@ -195,7 +195,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a --check client gets a pattern as long as its own payload, which is not stored" {
+@test "a server sends a --check client a pattern as long as the client's payload, and stores nothing" {
 	local leaks=yes
 	outcomes one-off -m "not this" -o "$BATS_TEST_TMPDIR/none/stored" <<-END
 	0	check
@@ -212,7 +212,7 @@ happy_path() {
 	outcomes one-off --max-size 1K <<<"143	check payload:1025	refused"
 }
 
-@test "for a --check client the server operates once, whatever its options say, and no rate is too slow" {
+@test "a server performs one operation for a --check client, whatever its own options say" {
 	local words
 	for words in "check" "iwarp check-short" "write check payload:200000"; do
 		outcomes <<-END
@@ -228,7 +228,7 @@ happy_path() {
 
 # The last rows have lists of work requests of the greatest length, then shorter ones, then longer ones again.
 # bats test_tags=memory
-@test "many operations ask for few completions" {
+@test "many operations succeed with few signaled work requests, at any depth" {
 	outcomes <<-END
 	client -n 100	0	inline:0
 	client -n 100	0	write iwarp
@@ -252,7 +252,7 @@ happy_path() {
 }
 
 # A spinning thread requests one event, when its queue is created. Linux can be built for 8,192 processors.
-@test "--busy-poll polls with at most as many sessions as processors, and sleeps with more" {
+@test "--busy-poll polls if there are at least as many processors as sessions, and sleeps otherwise" {
 	outcomes client --busy-poll --connections 2 <<-END
 	0	immediate processors:2	ibv_req_notify_cq=2
 	0	immediate processors:8192	ibv_req_notify_cq=2
@@ -313,7 +313,7 @@ happy_path() {
 # The rows compare the bytes at the peer and the stored bytes with the sent ones. The lengths are no multiples of 8, nor of the
 # 256 KiB that are stored at a time.
 # bats test_tags=memory
-@test "streams: files, pipes and patterns arrive as they were sent, through rings and from complete ones" {
+@test "streams: files, pipes and patterns arrive unchanged, whether the ring is shorter or holds the whole payload" {
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
 	head -c 600001 <(seq 200000) >"$file"
 	for script in "" "memory:100000" "write memory:100000" "ring:4097 unknown" "write ring:70000 coalesce"; do
@@ -347,7 +347,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: --max-size limits the length in the hello, and an unknown length that ends with MSG_DONE" {
+@test "streams: --max-size limits payloads, whether or not their length is known in advance" {
 	outcomes <<-END
 	client --max-size 1K	4	payload:1025	the server sends 1025 bytes, more than the 1024 that --max-size allows here
 	one-off --max-size 8K	4	write unknown payload:9000 coalesce	the peer sends more than the 8192 bytes that --max-size allows here
@@ -377,7 +377,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: damaged bytes are found, and a stopped stream is given up" {
+@test "streams: damaged bytes are reported, and a stopped stream ends the session" {
 	outcomes every -s 20000 <<-END
 	7	payload:30000 ring:3000 corrupt-in	contents are wrong
 	7	payload:30000 ring:3000 corrupt-out	contents are wrong
@@ -421,7 +421,7 @@ happy_path() {
 # One helper reads a file that is longer than the part in memory, and another one stores. If a session's thread or helper does
 # not start, the server refuses the client; a one-off server then serves the next client.
 # bats test_tags=memory
-@test "a session without memory or a thread ends with the reason, and frees its rings last" {
+@test "a session that gets no memory, descriptor or thread ends with the reason" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
 	local reads="cannot start the thread that reads the outgoing payload" starts="cannot start a thread for the session"
 	local checks="cannot start the thread that checks the output '$BATS_TEST_TMPDIR/stored'"
@@ -458,7 +458,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "streams: both sides end and report a failed pread(2), whichever it is" {
+@test "streams: any failed pread(2) ends the session, and is reported" {
 	local number file=$BATS_TEST_TMPDIR/file
 	truncate -s 9000000 "$file"
 	for number in 1 2 9 35; do
@@ -471,7 +471,7 @@ happy_path() {
 
 # The output is shorter than the smallest allowed limit.
 # bats test_tags=memory
-@test "streams: a failure to store leaves no file, at the beginning, half-way and at the end" {
+@test "streams: a failure to store leaves no file, at the start, in the middle and at the end" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
 	mkdir "$folder"
 	for bytes in 5000 130000 139999; do
@@ -494,7 +494,7 @@ happy_path() {
 
 # Simulated time: --timeout; if all is received, one more second to close. The first MiB of 1.7 MB is synced meanwhile.
 # bats test_tags=memory
-@test "a session with a disk that does not answer ends after --timeout and reports what made no progress" {
+@test "a session whose disk does not answer ends after --timeout, and reports whether reading or storing stopped" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
 	truncate -s 9000000 "$file"
 	outcomes <<-END
@@ -511,7 +511,7 @@ happy_path() {
 
 # Each type of message with a wrong number. transfer-test and protocol-test have the other rules.
 # bats test_tags=memory
-@test "a peer with impossible numbers is reported by the rule that it breaks: exit status 7" {
+@test "a peer with impossible numbers or messages is reported with the rule that it breaks" {
 	outcomes <<-END
 	both	7	set:mr.produced=+1	the peer's memory region is smaller than its ready bytes: it has 1024 bytes, of which 1025 are ready
 	both	7	set:mr.address=0	the peer's memory region cannot be used: it has 1024 bytes, of which 1024 are ready
@@ -535,7 +535,7 @@ happy_path() {
 }
 
 # The peer sends a confirmation, or a byte, every 900 ms, and --timeout is one second.
-@test "a peer that only confirms is given up in time, a peer that moves one byte per message is waited for" {
+@test "a peer that only confirms does not extend --timeout; a peer that moves one byte per message does" {
 	outcomes every -s 500000 <<-END
 	5	payload:500000 machine:1000000 ring:4096 lie:confirm until:1500	no progress
 	5	payload:500000 machine:1000000 ring:4096 lie:crawl from:9000 until:9700	no progress
@@ -543,7 +543,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "a device whose driver leaves a limit out, or states nonsense, works" {
+@test "a device whose driver omits a limit, or reports an impossible one, works" {
 	local limit
 	for limit in max_msg:0 max_wr:0 max_wr:-1 max_wr:-2147483648 max_wr:2147483647 max_cqe:0 max_cqe:-1 \
 		max_cqe:-2147483648 max_cqe:2147483647 max_wr:64 max_cqe:50 max_reads:257 max_reads:-1 max_reads:2147483647; do
@@ -555,7 +555,7 @@ happy_path() {
 }
 
 # librdmacm stores only the low byte of the two numbers, and 0 permits no READs.
-@test "with a device that states 0 or 256 READs, a write succeeds and a read fails with that reason" {
+@test "with a device that reports 0 or 256 READs, a write succeeds, and a read fails with that reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
 	outcomes <<-END
@@ -573,7 +573,7 @@ happy_path() {
 	END
 }
 
-@test "--depth is halved until the device accepts the queue pair, and --verbose says so" {
+@test "--depth is halved until the device accepts the queue pair, and --verbose reports the depth" {
 	local only="the device has no queue pair of depth 1000, only one of"
 	outcomes <<-END
 	both -v -n 3 --depth 1000	0	write blocks:8192 inline:64 einval	0x the device takes no	rdma_create_qp=1
@@ -631,7 +631,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "either program finds a damaged byte, in either direction" {
+@test "either program reports a damaged byte, in either direction" {
 	outcomes every <<-END
 	7	corrupt-in	contents are wrong
 	7	corrupt-out	contents are wrong
@@ -639,7 +639,7 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "the complete payload is shown, even if damaged, but no later write of the peer and no incomplete payload" {
+@test "a complete payload is shown, even if damaged; an incomplete one, or the peer's later writes, are not" {
 	outcomes <<-END
 	both	0	read	> remote buffer: text of the scripted peer
 	both	7	corrupt-in	contents are wrong	> remote buffer: 
@@ -662,7 +662,7 @@ happy_path() {
 }
 
 # bats test_tags=slow
-@test "a server goes on serving after each failing call, also after its device went and came back" {
+@test "a server goes on serving after each failing call, also after its device disappeared and returned" {
 	programs=${every_build% *}
 	faults server write
 	# only the calls after the device has been removed: those that wait, and those that release
@@ -688,7 +688,7 @@ happy_path() {
 }
 
 # All later calls fail as well: the sessions end nevertheless, and no thread spins.
-@test "a main thread that cannot wait any more reports the reason, once" {
+@test "a main thread that cannot wait for events reports the reason once, and ends" {
 	local number
 	for number in 2 3 4; do
 		outcomes <<-END
@@ -698,7 +698,7 @@ happy_path() {
 	done
 }
 
-@test "a driver that gives no reason is reported as such" {
+@test "a failed call is reported even if the driver gives no reason" {
 	outcomes client <<-END
 	1	no-cq	ibv_create_cq failed, and the driver gives no reason
 	1	fail:ibv_poll_cq:1:5	ibv_poll_cq failed
@@ -708,13 +708,13 @@ happy_path() {
 }
 
 # bats test_tags=memory
-@test "the posted part of a list that is refused half-way completes" {
+@test "if the device refuses a list of requests half-way, the requests that it accepted still complete" {
 	printf '1\twrite max_msg:64 fail:ibv_post_send:%d:12\tibv_post_send failed\t0x never completed\n' {1..9} |
 		outcomes client -v -n 5 --depth 3
 }
 
 # bats test_tags=memory
-@test "a provider that does not say what it has posted costs only that session" {
+@test "a post that fails without reporting which requests it posted ends only its own session" {
 	outcomes <<-END
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:99 abandons fail:ibv_post_send:4:107	127.0.0.1 port 40000: ibv_post_send failed: Transport endpoint is not connected	served=2
 	server	0	iwarp write clients:3 together minus-one no-bad-wr:0 abandons fail:ibv_post_send:6:107	ibv_post_send failed: Transport endpoint is not connected	served=2
@@ -805,7 +805,7 @@ happy_path() {
 
 # The kernel returns the same errno if the client has withdrawn its request. A rejection succeeds only if it has not.
 # bats test_tags=memory
-@test "a call that fails while the client's request stands is this host's failure, and the client learns that" {
+@test "if the client has not withdrawn, a failed call is the server's failure, and the server says so to the client" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
 	outcomes <<-END
 	one-off	1	fail:rdma_accept:1:22 refused:9	$accept (MTU of the path 4096 bytes, of this port 4096)	0x $larger	rdma_reject=1
@@ -837,7 +837,7 @@ happy_path() {
 
 # The program waits --timeout for each thing that the peer owes, then one second to close, and one more if it must force the
 # flush of its requests. Some of these deadlines are earlier than the one before.
-@test "each kind of end takes its time, neither less nor more" {
+@test "each kind of session end happens at its deadline, neither earlier nor later" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
 	# the period of signaled requests does not divide the number of requests: all are reported, whichever side gives up
@@ -1003,7 +1003,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 }
 
 # The fake kernel answers no questions: reach-test has the causes that need answers, and causes.bats those of a real path.
-@test "--check ADDRESS: one request to an unused port shows if the address answers" {
+@test "--check ADDRESS: a request to an unused port shows whether the address answers" {
 	local unknown="192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it"
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
@@ -1093,7 +1093,7 @@ found() {
 }
 
 # host-test reads Linux's adapter files; this host has no adapter, and no name resolves.
-@test "--check without ADDRESS prints the devices and the memory that each can register; the exit status says what fails" {
+@test "--check without ADDRESS prints the devices and how much memory each can register; a failure sets the exit status" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
@@ -1181,7 +1181,7 @@ found() {
 	END
 }
 
-@test "--check --json: the error is the cause, or else the first finding that fails, with its advice" {
+@test "--check --json: the error is the failed reach finding, otherwise the first failed one, with its advice" {
 	local script
 	for script in down "down ADDR_RESOLVED=ADDR_ERROR:-99" fail:getaddrinfo:1:1 memory:8192 no-gids "ADDR_RESOLVED=ADDR_ERROR:-19" \
 		"fail:rdma_get_devices:1:24" "fail:ibv_query_device:1:5"; do
@@ -1196,14 +1196,14 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check --json 192.0.2.1 <<<'0	read	> "error": null'
 }
 
-@test "--check keeps memory that it cannot deregister, and names the failed call" {
+@test "--check survives memory that it cannot deregister, and names the failed call" {
 	outcomes check <<-END
 	0	fail:ibv_dereg_mr:1:16	cannot deregister	cannot free a protection domain: Device or resource busy
 	0	negative fail:ibv_dealloc_pd:1:16	cannot free a protection domain: Device or resource busy
 	END
 }
 
-@test "--check: each failing call has a finding with advice, exit status 3" {
+@test "--check reports each failing call as a finding, and exits with 3" {
 	local few="  -> raise the limit of open files ('ulimit -n')"
 	outcomes check -B 192.0.2.2 192.0.2.1 <<-END
 	3	fail:getaddrinfo:1:1	> name        '192.0.2.1' not resolved: Temporary failure in name resolution
@@ -1241,7 +1241,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # A GID may belong to no known network interface; a link-local address names its interface.
-@test "--check names the GID that the connection would use, with its type and network interface; without one, exit status 3" {
+@test "--check names the GID of the connection, with its type and network interface; without a GID exit status 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
 	0	roce-v1 addresses:fe80::1%lo	> , GID 5 (::ffff:192.0.2.2, RoCE v1, lo)
@@ -1251,7 +1251,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 }
 
 # bats test_tags=memory
-@test "--check with PORT runs sessions until one fails, and reports its end and the progress of each direction" {
+@test "--check with PORT runs sessions until one fails, and reports the reason and the result of each direction" {
 	local ready="Ready. All sizes arrived in both directions, verified." transfer="?transfer    1 byte: client to server"
 	local latency="latency     a READ of 8 bytes takes *99th percentile of 1000)" silent="no progress for"
 	outcomes check 192.0.2.1 20000 <<-END
@@ -1302,7 +1302,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "device events of the connection end it, others do not" {
+@test "a device event ends a session only if it concerns its queue pair or completion queue" {
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
 	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request is at fault
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
@@ -1320,7 +1320,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # tutorial's. The server does not wait for its own completion if the client leaves: the client leaves only after the server's
 # last message has arrived.
 # bats test_tags=memory
-@test "the lessons of the exchange work on both sides, over both transports" {
+@test "lessons 3 and 4 work on both sides, over both transports" {
 	local lesson
 	for lesson in write read; do
 		printf '0\t%s\t> remote buffer: text of the scripted peer\n' "[iwarp] " "[iwarp] coalesce" operation@300 \
@@ -1416,7 +1416,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # Three clients, one after the other, and a device that is removed and returns twice.
-@test "a server for all addresses serves again after its device went and came back" {
+@test "a server for all addresses serves again after its device disappeared and returned" {
 	local step gone="the RDMA device" twice="clients:3 2*leave+return return@5000 return@5000"
 	for programs in $every_build; do
 		outcomes server <<-END
@@ -1437,7 +1437,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "a server whose bound address loses its device ends after its sessions, and says so: exit status 1" {
+@test "a server with --bind whose device is removed ends its sessions, then reports that and exits with 1" {
 	outcomes server --bind 192.0.2.1 <<-END
 	1	clients:2 DISCONNECTED+leave leave@100 by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
 	1	clients:2 sent-MR+leave by-itself	cannot listen on an address of --bind '192.0.2.1' any more: its RDMA device was removed
@@ -1445,7 +1445,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "signals end a session in an orderly way" {
+@test "a signal ends sessions cleanly: exit status 128 plus the signal's number" {
 	outcomes <<-END
 	client	143	ADDR_RESOLVED+signal	interrupted
 	client	143	ROUTE_RESOLVED+signal	interrupted
@@ -1531,7 +1531,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	done
 }
 
-@test "lines of simultaneous sessions begin with their numbers, those of a single session do not" {
+@test "lines of simultaneous sessions begin with the session's number; lines of a single session do not" {
 	local number
 	outcomes server <<<"0	together clients:3"
 	for number in 2 3; do
@@ -1545,7 +1545,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, or the kernel's error for a
 # wildcard address, the server tries another port. A program has room for 16 addresses of a name, and no more.
-@test "a server listens on every address, IPv4 and IPv6, or on each one of a name, with the same port" {
+@test "a server listens at the same port of every address, or of each address of the name in --bind" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
 		outcomes <<-END
@@ -1595,7 +1595,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	outcomes client -J -B name <<<"0	addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19	1x $next"
 }
 
-@test "a client tries each address of a name once, even if the name has it twice" {
+@test "a client tries each address of a name once, even if the name lists it twice" {
 	outcomes <<-END
 	client	3	addresses:192.0.2.1,fd00::1,192.0.2.1 3*ADDR_RESOLVED=ADDR_ERROR:-19	1x trying the next address	rdma_resolve_addr=2
 	check 192.0.2.1	3	addresses:192.0.2.1,192.0.2.1 2*ADDR_RESOLVED=ADDR_ERROR:-19	rdma_resolve_addr=1
@@ -1604,7 +1604,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # The first address is useless, so that the run repeats each call with the last address.
 # bats test_tags=slow
-@test "a client of a name with two addresses prints one object with the failure, whichever call fails" {
+@test "with --json a client of a name with two addresses prints one object, whichever call fails" {
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
 }
 
@@ -1614,7 +1614,7 @@ without_descriptor() {
 		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" && status=0 || status=$?
 }
 
-@test "without standard input, output or error, only output that cannot be printed is a failure" {
+@test "a closed standard input or standard error is no failure; a closed or full standard output is" {
 	local redirection
 	for redirection in "<&-" "2>&-" "<&- 2>&-"; do
 		without_descriptor "$redirection" rdma-client 192.0.2.1 1
@@ -1739,7 +1739,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 }
 
 # A WRITE goes on until the time is up and ends with a whole pass, whose bytes are the first column; a READ ends with its source.
-@test "--duration ends repeated passes, and a WRITE of a stream, with a pass; a READ of a stream with its source" {
+@test "--duration ends with a complete pass; a READ of a stream ends with the peer's source" {
 	local pass options script
 	while IFS=$'\t' read -r pass options script; do
 		# shellcheck disable=SC2086 # several options
@@ -1802,7 +1802,7 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 }
 
 # The sender cannot read a pipe again. Only the payload that the operation carries counts, not a pipe in the other direction.
-@test "a request to send a pipe twice is refused by either side with the reason" {
+@test "either side refuses a session that would send a pipe twice, with the reason" {
 	local once="a pipe can be sent only once, but --iters or --duration repeats it"
 	outcomes <<-END
 	client -n 5	4	unknown	$once
@@ -1832,7 +1832,7 @@ device_that_counts() {
 
 # Simulated time: the first three of 40 passes take 0.7 s each, the others a little: one ends in the first second, one in the
 # next, and the last interval is short.
-@test "--interval reports each interval with its bytes and errors, and together they are the operation" {
+@test "--interval reports each interval with its bytes and errors; the intervals add up to the operation" {
 	local script
 	device_that_counts
 	for script in "" "write iwarp" "payload:30000 memory:25000"; do
@@ -1908,7 +1908,7 @@ drawn() {
 	tr '\r' '\n' <<<"$text" | sed -n 's/, [^,]*\(, .* left\)\x1b\[K$/\1/p' | uniq | head -n 2 | paste -s -d ' '
 }
 
-@test "progress of a single session is drawn on a terminal, and removed in the end" {
+@test "progress of a single session is drawn on a terminal, and erased when the session ends" {
 	local -x TERM=xterm ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 	local late="request:1000 99*peer-operation@1200" mode
 	outcomes client -t 10 --depth 1 -n 2 <<<"0	2*operation@1500" # without a terminal
@@ -1926,7 +1926,7 @@ drawn() {
 }
 
 # The status of a slow operation yields to that of any worse failure. A server that goes on reports a slow operation.
-@test "--min-rate: a slower operation ends with exit status 8, and is verified nevertheless" {
+@test "--min-rate: a slower operation gives exit status 8, and its payload is verified all the same" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
 	client --min-rate 9K	7	corrupt-in operation@1000	contents are wrong
@@ -1949,7 +1949,7 @@ drawn() {
 }
 
 # Over RoCE the client decides, over iWARP the driver does; without the option the path's value applies.
-@test "--tos is set before an address is resolved, on listeners and before a client is accepted" {
+@test "--tos sets the type of service of clients and servers, and --json reports it" {
 	outcomes <<-END
 	client -J --tos 104	0	read	disconnected.	> "tos": 104,
 	client -J	0	read	disconnected.	> "tos": 0,
@@ -1969,7 +1969,7 @@ values() {
 }
 
 # Columns: exit status, the sessions' statuses, how many sessions succeeded, options and script.
-@test "several connections: each is a complete session, and the worst one decides the exit status" {
+@test "--connections: each connection is a complete session, and the worst status is the exit status" {
 	local expected statuses succeeded options script found
 	while IFS=$'\t' read -r expected statuses succeeded options script; do
 		# shellcheck disable=SC2086 # several options
@@ -1994,7 +1994,7 @@ values() {
 	END
 }
 
-@test "several connections: numbers, source ports, sum, slowest and fastest are printed" {
+@test "--connections --report prints number and source port of each session, the sum, the slowest and the fastest" {
 	fake client "2*operation@100 write 5*sent-MR@1" --connections 3 --report
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'remote buffer: text of the scripted peer' <<<"$output")" -eq 3 ]
@@ -2007,7 +2007,7 @@ values() {
 
 # Over iWARP rdma_connect(3) waits; the first call waits for all of --timeout.
 # bats test_tags=memory
-@test "several connections: one that fails, waits or fails twice does not affect the others" {
+@test "--connections: a session that fails or waits does not affect the others" {
 	outcomes <<-END
 	client --connections 3 -J	1	read fail:rdma_create_id:1+:24	cannot create a connection identifier	> "succeeded": 0,*"kind": "session"*"status": 1,	!> "kind": "session"*"kind": "session"
 	client --connections 3 -J	1	read fail:rdma_create_id:2:24	cannot create a connection identifier: Too many open files	> "succeeded": 2,
@@ -2023,7 +2023,7 @@ values() {
 
 # The client reads this and prints its advice. If enough of the resource is left for the other client, that one is served.
 # bats test_tags=memory
-@test "a server without a resource tells the client which one" {
+@test "a server that runs out of a resource refuses the client with the reason" {
 	local none=$BATS_TEST_TMPDIR/none/file
 	outcomes <<-END
 	server	0	clients:2 refused:7 fail:calloc:2:12	cannot allocate another connection	served=1	rdma_reject=1
@@ -2041,7 +2041,7 @@ values() {
 # after a session has ended. Or: one arrives just before the end of the first session, one just after. Two sessions have three
 # pages each.
 # bats test_tags=memory
-@test "clients above --max-sessions, or above the memory for sessions, are refused with the reason, and served later" {
+@test "clients above --max-sessions, or above the memory for all sessions, are refused with the reason" {
 	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
 	local later="CONNECT_REQUEST@4000 CONNECT_REQUEST@9900 CONNECT_REQUEST@10200 from:14000 until:14200"
 	outcomes <<-END
@@ -2064,7 +2064,7 @@ values() {
 
 # The sessions end after --timeout, but the threads that store for them do not.
 # bats test_tags=memory
-@test "at most 32 threads may be blocked by a disk" {
+@test "a server whose disk blocks 32 threads of ended sessions refuses further clients" {
 	local hung
 	printf -v hung ' fsync!%.0s' {1..32}
 	outcomes server -o "$BATS_TEST_TMPDIR/stored" <<-END
@@ -2074,7 +2074,7 @@ values() {
 }
 
 # Other threads than main and those of the sessions: two of the console, and one that checks the folder of --output.
-@test "a session has one thread, and a helper for each file that may block" {
+@test "a server creates one thread for each session, and one helper for each file of a session" {
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
 	server	0	clients:20 together	served=20	pthread_create=$((2 + 20))
@@ -2085,7 +2085,7 @@ values() {
 # The probes come after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, next to the other session's messages. After new progress of a
 # session they come after 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
 # bats test_tags=memory
-@test "the cost of an event is independent of the number of sessions, and probes of silent peers get rarer" {
+@test "silent peers are probed less and less often, with 200 sessions as with one" {
 	local still="no progress for"
 	outcomes <<-END
 	server -t 10	0	clients:201 together 200*received-MR!	200x $still	served=1	ibv_post_send=$((200 * 6 + 4))
@@ -2094,7 +2094,7 @@ values() {
 }
 
 # bats test_tags=memory
-@test "a session without completion events ends at once, and no other one does" {
+@test "a session that cannot get completion events ends at once; the other sessions go on" {
 	local lost="1x cannot get completion events: Input/output error; check that the RDMA device still exists"
 	outcomes server -t 10 <<-END
 	0	until:10100 clients:4 together 3*received-MR! fail:ibv_get_cq_event:1:5	$lost	3x no progress for
@@ -2115,7 +2115,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 
 # A verdict that arrives would make the session a success.
 # bats test_tags=memory
-@test "every error status is reported, some of them on every kind of work request" {
+@test "every error status of a completion is reported, with the right exit status" {
 	local work code also codes
 	for work in sent-MR operation sent-DONE sent-VERDICT received-MR received-DONE received-VERDICT; do
 		codes="1 4 5 10 12"
@@ -2129,7 +2129,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 }
 
 # LOC_LEN_ERR, Soft-RoCE's status for it, and soft-iWARP's way to report a broken connection.
-@test "a failed completion names its side, its request and its status; a message of another protocol is called that first" {
+@test "a failed completion is reported with peer, request and status; a message of a wrong length as foreign" {
 	local code other="the peer sent something that is no message of this protocol: receive failed"
 	for code in 1 2; do
 		outcomes <<-END
@@ -2188,7 +2188,7 @@ instructions() {
 
 # The limits are a tenth above what the loop is meant to cost: 500 and 180. They hold for gcc's code for amd64.
 # bats test_tags=slow
-@test "a READ at depth 1 costs at most 550 instructions, a WRITE at depth 16 at most 198" {
+@test "a READ at depth 1 costs the client at most 550 instructions, a WRITE at depth 16 at most 198" {
 	local reading writing
 	[ "$(uname -m)" = x86_64 ] || skip "instructions are counted on amd64 alone"
 	command -v valgrind >/dev/null || skip "valgrind is not installed"
