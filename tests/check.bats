@@ -51,7 +51,7 @@ with_addresses() {
 	lab run b ip address replace fd00::2/64 dev eth0 nodad
 }
 
-@test "--check without ADDRESS reports this host's software device; with link-local GIDs alone: exit status 8" {
+@test "--check without ADDRESS reports this host's software device; with link-local GIDs alone it exits with 8" {
 	check 0
 	says "adapter     rdma0: software device"
 	says "link        rdma0 port 1: Ethernet, ACTIVE.*"
@@ -81,7 +81,7 @@ without_device() {
 	lab run b ip link set lo up
 }
 
-@test "--check: an unusable device beside a usable one is no failure; a device with its interface elsewhere is unusable" {
+@test "--check succeeds if one of two devices is usable; a device whose interface is in another namespace is not" {
 	repair=without_device
 	lab run b ip link set lo down
 	lab run b rdma link add aaa0 type "$LAB_TRANSPORT" netdev lo
@@ -121,7 +121,7 @@ check_without() {
 	says "  -> /dev/infiniband/rdma_cm does not exist, or this user may not open it: .*"
 }
 
-@test "--check --bind resolves the address from it, in the same family, and connects from it" {
+@test "--check --bind uses that source address for resolving and connecting, and rejects another address family" {
 	check 3 --bind fd00::2 192.0.2.1
 	says "address     not resolved: cannot connect from 'fd00::2': .*"
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
@@ -140,7 +140,7 @@ transfers() {
 		<(grep '^transfer' <<<"$output")
 }
 
-@test "--check with PORT passes every size in both directions, whatever the server's mode and payload" {
+@test "--check with PORT verifies every size in both directions, whatever the server's mode and payload" {
 	local mode sizes=(1 1024 4095 4096 4097 65536 1048576) mtu=", GID ::ffff:192.0.2.1, MTU of its port 4096 bytes"
 	[ "$LAB_TRANSPORT" != siw ] || sizes=(1 1024 4097 65536 1048576) mtu=
 	folder=$(mktemp -d "$LAB/share/check.XXXXXX")
@@ -174,7 +174,7 @@ full_rate() {
 
 # The server performs whichever operation measures, whatever its word.
 # bats test_tags=slow,roce
-@test "--check with PORT measures rates and latency, and finds the direction that the network slows down" {
+@test "--check with PORT measures rates and latency, and names the direction that the network slows down" {
 	local seconds=1 number='[0-9]+\.[0-9]+' rate='[0-9.]+ [kMG]bit/s'
 	local rates="rate        client to server $rate, server to client $rate; a software device has no link rate to compare with"
 	repair=full_rate
@@ -211,7 +211,7 @@ lose() {
 # With losses both ways few packets are sent in that time, so what is counted may show one direction, or none. TCP sends again
 # what is lost, and soft-iWARP counts nothing of it.
 # bats test_tags=slow
-@test "--check with PORT: lost packets are a verdict with their direction: exit status 8, an arrow, and no bare Ready" {
+@test "--check with PORT reports lost packets with share and direction, and exits with 8 instead of printing Ready" {
 	local seconds=1 hosts lost
 	repair=full_rate
 	start_server write
@@ -244,7 +244,7 @@ lose() {
 
 # Without the limit on its sessions the check took 43 to 78 s. It needs 10 to 17 s here.
 # bats test_tags=slow,roce
-@test "--check with PORT: on a path that loses much and is slow, a verdict comes soon" {
+@test "--check with PORT takes less than 30 s on a slow path that loses many packets" {
 	local seconds=1 start
 	repair="lab disturb"
 	start_server write
@@ -276,7 +276,7 @@ start_and_stop() {
 }
 
 # bats test_tags=slow,roce
-@test "--check with --connections 8 names the session whose packets are dropped by its source port" {
+@test "--check with --connections 8 names the source port of the session whose packets are dropped" {
 	local dropped
 	start_server
 	start_and_stop -v --json --check --duration 3 -t 20 --connections 8 192.0.2.1 "$port"
@@ -309,7 +309,7 @@ set_mtu() {
 # A server that writes would take longer, and its host's processor: Soft-RoCE tries again and again to send what is too
 # large for its own Ethernet, and the server there has been seen to give up 20 s late.
 # bats test_tags=roce,slow
-@test "--check with PORT finds a server whose MTU is smaller than the client's" {
+@test "--check with PORT reports a server whose MTU is smaller than the client's, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
 	repair="set_mtu 4200"
 	set_mtu 1500
@@ -326,7 +326,7 @@ set_mtu() {
 # netem has no room for them, of which only netem hears; alone it would tell Soft-RoCE, which then tries again at once, and
 # keeps its host busy with that.
 # bats test_tags=roce,slow
-@test "--check with PORT finds lost packets above a size, with advice" {
+@test "--check with PORT reports that the path loses packets above a size, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP keeps to the MTU of the route"
 	repair="lab run b tc qdisc del dev eth0 root"
 	start_server write

@@ -9,7 +9,7 @@ setup() {
 }
 
 # bats test_tags=roce
-@test "a reader that does not read blocks only its own session, and no signal" {
+@test "a stalled reader blocks only its own session, and SIGTERM still ends the server" {
 	local start
 	mkfifo "$folder/pipe"
 	start_server -t "$LIMIT" -o "$folder/pipe" read
@@ -26,7 +26,7 @@ setup() {
 
 # If both sides post more READs than the adapter sends at a time, soft-iWARP's adapters sometimes wait for each other forever.
 # bats test_tags=slow
-@test "READs in both directions exceed the adapters' limit without loss" {
+@test "READs in both directions are verified, even if both sides have more of them than the adapters serve at a time" {
 	start_server -s 64K -n 1000 --depth 65536 read
 	client -s 64K -n 1000 --depth 65536 -J --report read 192.0.2.1 "$port"
 	expect 0
@@ -36,7 +36,7 @@ setup() {
 
 # If WRITEs from host b are lost on their way, only host a sees the gap.
 # bats test_tags=slow
-@test "each side counts the errors of its port, and reports them to the other one" {
+@test "each side counts the errors of its port, and reports them to the peer" {
 	# shellcheck disable=SC2034 # teardown uses it
 	repair='lab run b tc qdisc del dev eth0 root'
 	start_server -J write

@@ -22,11 +22,11 @@ documents() {
 	documents names
 }
 
-@test "the map of the tests has every file; the list of rooms has every room with level, thread and lines of code" {
+@test "the map of the tests lists every file; the list of rooms has level, thread and lines of code of each room" {
 	documents maps
 }
 
-@test "the table lists exactly the script words of the fake library; the recipe shows real rows" {
+@test "the table in tests/README.md lists exactly the script words of the fake library; A first test shows real rows" {
 	documents script
 }
 
@@ -34,11 +34,11 @@ documents() {
 	documents lengths
 }
 
-@test "every lesson compiles as it says, has its headings and marked steps, and keeps to its limit of lines" {
+@test "every lesson compiles by its own command, has the required headings and steps, and at most its limit of lines" {
 	documents lessons
 }
 
-@test "every command in the documents is run by a test, accepted by the program, or listed as not run" {
+@test "each command in the documents is run by a test, accepted by the program, or listed with the reason why not" {
 	documents run_or_listed
 }
 

@@ -65,22 +65,22 @@ server_against() {
 }
 
 # ---- Our client and a faulty server ----
-#                                                 modes st s  text          what the server does
-@test "client: killed before it accepts"        { client_against both  4 2 "connection rejected" --at connect=kill; }
-@test "client: killed after its MR"             { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
-@test "client: killed before the disconnection" { client_against read  0 2 ""            --at disconnect=kill; }
-@test "client: killed during a long read"       { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "client: short message"                   { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
-@test "client: long message"                    { client_against read  "$BROKEN" 2 ""    --at mr=long; }
-@test "client: region at a foreign address"     { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
-@test "client: wrong rkey"                      { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
+#                                                            modes st s  text          what the server does
+@test "client: the server is killed before it accepts"     { client_against both  4 2 "connection rejected" --at connect=kill; }
+@test "client: the server is killed after its MSG_MR"      { client_against both "4|6" 2 "$GONE|$ACCESS" --at operation=kill; }
+@test "client: the server is killed before it disconnects" { client_against read  0 2 ""            --at disconnect=kill; }
+@test "client: the server is killed during a long read"    { client_against read "4|6" 4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "client: the server's message is too short"          { client_against read  "$BROKEN" 2 "$NO_MESSAGE|CONNECT_ERROR" --at mr=short; }
+@test "client: the server's message is too long"           { client_against read  "$BROKEN" 2 ""    --at mr=long; }
+@test "client: the server's region has a wrong address"    { client_against both $DENIED 2 "$ACCESS" --set mr.address=+0x100000000; }
+@test "client: wrong rkey"                                 { client_against both $DENIED 2 "$ACCESS" --set mr.rkey=+0x5500; }
 
 # ---- Our server and a faulty client ----
-#                                                 modes s  text          what the client does
-@test "server: killed after its request"  { server_against both  4 "$GONE"       --at connect=kill; }
-@test "server: killed after its MR"       { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
-@test "server: killed during a long read" { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
-@test "server: wrong rkey"                { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
+#                                                         modes s  text          what the client does
+@test "server: the client is killed after its request"  { server_against both  4 "$GONE"       --at connect=kill; }
+@test "server: the client is killed after its MSG_MR"   { server_against both  2 "$GONE|$ACCESS" --at operation=kill; }
+@test "server: the client is killed during a long read" { server_against read  4 "$GONE|$ACCESS" --length 67108864 --at done=flow --at done=kill; }
+@test "server: wrong rkey"                              { server_against both  2 "$ACCESS"     --set mr.rkey=+0x5500; }
 
 # ---- Signals, hosts and links that fail during a session ----
 
@@ -162,15 +162,15 @@ add_link() {
 	lab run "$1" rdma link add rdma0 type "$LAB_TRANSPORT" netdev eth0
 }
 
-#                                                         who    mode  options         st    s             text                 the other side                     what happens
-@test "client: SIGINT while connecting"           { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
-@test "client: the server's host stops"           { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
-@test "client: stopped during a long transfer"    { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
-@test "client: the server's MAC address is lost"  { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
-@test "client: the server's RDMA link is removed" { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
-@test "client: its own RDMA link is removed"      { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
-@test "one-off: the client's host stops"          { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
-@test "one-off: its own RDMA link is removed"     { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
+#                                                                who    mode  options         st    s             text                 the other side                     what happens
+@test "client: SIGINT while connecting"                   { when client read  "-t $LIMIT"     130   "$CONNECTING" "$STOPPED"           "--at connect=hang"                signal INT client; }
+@test "client: the server's host stops"                   { when client write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host a; }
+@test "client: the server's host stops during a transfer" { when client read  "-t 3 $ENDLESS" "5|6" 7             ""                   "--length 1048576 --at done=flow"  stop_host a; }
+@test "client: the server's MAC address is lost"          { when client read  "-t $LIMIT"     0     10            ""                   "--length 33554432 --at done=flow" forget_neighbour b 192.0.2.1; }
+@test "client: the server's RDMA link is removed"         { when client read  "-t $LIMIT"     6     5             "$GONE"              "--at mr=hang"                     remove_link a; }
+@test "client: its own RDMA link is removed"              { when client write "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link b; }
+@test "one-off: the client's host stops"                  { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
+@test "one-off: its own RDMA link is removed"             { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
 # discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE has no counter for them, so
 # add the gaps in the sequence and the retransmitted packets that it counts; nothing else is lost here.
@@ -192,7 +192,7 @@ good_or_failed() {
 }
 
 # bats test_tags=slow
-@test "a bit that the network flips never gets a good verdict" {
+@test "a session whose packets are corrupted never stores wrong bytes" {
 	local mode memory before
 	folder=$(mktemp -d "$LAB/share/faults.XXXXXX")
 	random_file there 524288
@@ -217,7 +217,7 @@ good_or_failed() {
 
 # Over soft-iWARP the client's kernel fails a connect if more data arrives together with the answer. The server has accepted by
 # then, so it must send nothing until the client has sent its first message; TCP has sent the answer twice by then.
-@test "a connect succeeds although its answer is lost once" {
+@test "a connection is established although the answer to its request is lost once" {
 	start_server -1 -v -t "$LIMIT" -m "all is here" read
 	lab run a pkill -STOP -x rdma-server
 	start_client -t "$LIMIT" read 192.0.2.1 "$port"
@@ -244,7 +244,7 @@ good_or_failed() {
 
 # The client's verdict is lost. Over soft-iWARP the client exits nevertheless, and its kernel's TCP goes on sending: it has
 # retransmitted twice, or has given up, before packets pass again. Over Soft-RoCE the client waits until the verdict arrives.
-@test "a client's last message arrives although it is lost, and repeated after the client has left" {
+@test "a client's last message arrives even if the network first loses it" {
 	start_server -1 -v -t "$LIMIT" write
 	start_peer b client write --hello --at verdict=stop 192.0.2.1 "$port"
 	wait_for_line "$server_err" "EVENT_VERDICT_SENT" "$server"

@@ -116,37 +116,37 @@ FLUSHED=no
 
 # Foreign clients, our server.
 
-@test "our server survives rping" {
+@test "our server reports why a session with rping fails, and serves the next client" {
 	asks read 1 yes "$NO_MESSAGE" rping -c -a 192.0.2.1 -C 2 -p PORT
 }
 
-@test "our server survives ib_send_lat" {
+@test "our server reports why a session with ib_send_lat fails, and serves the next client" {
 	asks read 1 yes "$NO_READ" ib_send_lat -R -d rdma0 -n 5 -p PORT 192.0.2.1
 	asks write 1 $FLUSHED "$NO_MESSAGE" ib_send_lat -R -d rdma0 -n 5 -p PORT 192.0.2.1
 }
 
-@test "our server survives ucmatose, which waits for the server to begin" {
+@test "our server times out if ucmatose waits for it, and serves the next client" {
 	asks read 1 $FLUSHED "$SILENT" ucmatose -s 192.0.2.1 -p PORT
 }
 
-@test "our server survives rcopy" {
+@test "our server reports why a session with rcopy fails, and serves the next client" {
 	asks read 1 yes "$NO_READ" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
 	asks write 1 yes "$GONE" rcopy /etc/hosts 192.0.2.1:/run/copied -p PORT
 }
 
-@test "our server survives cmtime, which connects and leaves" {
+@test "our server reports that cmtime connects and leaves, and serves the next client" {
 	asks write 20 yes "$GONE" cmtime -s 192.0.2.1 -c 20 -p PORT
 }
 
 # Foreign servers, our client.
 
-@test "our client ends with a reason at rping" {
+@test "our client fails with a clear reason if the server is rping" {
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
 }
 
 # A server that only serves RDMA WRITEs accepts no READ. Over Soft-RoCE a client that wants to read leaves it before the
 # connection is established, and the server waits for another client.
-@test "our client ends with a reason at ib_write_bw" {
+@test "our client fails with a clear reason if the server is ib_write_bw" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
 	else
@@ -157,18 +157,18 @@ FLUSHED=no
 
 # It sends as soon as it has accepted. Over soft-iWARP that can break the connection, or exhaust the memory that the client's
 # kernel reserves for connecting.
-@test "our client ends with a reason at ucmatose, which sends first" {
+@test "our client fails with a clear reason if the server is ucmatose, which sends first" {
 	local expected=7 text=$NO_MESSAGE
 	[ "$LAB_TRANSPORT" != siw ] || expected="1|6|7" text="$NO_MESSAGE|CONNECT_ERROR|$AT_ONCE"
 	serves read "$expected" no "$text" ucmatose -b 0.0.0.0 -p 7471
 }
 
-@test "our client ends with a reason at rcopy, which goes on listening" {
+@test "our client fails with a clear reason if the server is rcopy, which goes on listening" {
 	serves read 4 no "$NO_SERVER" rcopy -p 7471
 }
 
 # It accepts and waits. Over soft-iWARP the adapter ends the connection when a message arrives and no receive is posted.
-@test "our client ends with a reason at cmtime, which goes on listening" {
+@test "our client fails with a clear reason if the server is cmtime, which goes on listening" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 6 no "$GONE" cmtime -p 7471
 	else

@@ -30,7 +30,7 @@ files() {
 	find "$1" -type f -printf '%m /%P\n' | LC_ALL=C sort -k 2
 }
 
-@test "install puts programs, manual pages and completion below DESTDIR and PREFIX, blanks in their names or not" {
+@test "make install puts programs, manual pages and completion below DESTDIR and PREFIX, even with blanks in these" {
 	make install "DESTDIR=$tree"
 	diff <(installed /usr/local) <(files "$tree")
 	DESTDIR="$tree/with a blank" make install "PREFIX=/usr/my local"
@@ -40,7 +40,7 @@ files() {
 	[ -z "$(find "$tree/with a blank" -type f)" ]
 }
 
-@test "uninstall removes what install put there, and nothing else" {
+@test "make uninstall removes the installed files, and nothing else" {
 	mkdir -p "$tree/usr/local/bin" "$tree/usr/local/share/man/"man{1,7} "$tree/usr/local/share/bash-completion/completions" \
 		"$tree/usr/local/share/rdma-pair"
 	touch "$tree/usr/local/bin/rdma-other"
@@ -70,7 +70,7 @@ copied() {
 }
 
 # bats test_tags=slow
-@test "make and install need no package manager" {
+@test "make and make install need no package manager" {
 	copied
 	without 'apt*' 'dpkg*' sudo
 	PATH=$elsewhere make -C "$copy"
@@ -79,7 +79,7 @@ copied() {
 }
 
 # bats test_tags=slow
-@test "root builds nothing in another user's folder, and installs what is built there" {
+@test "make install as root builds nothing in another user's folder, and installs the programs built there" {
 	[ "$(id -u)" -eq 0 ] || skip "root alone can do that"
 	copied
 	chmod -R go=rX "$BATS_TEST_TMPDIR" "$copy"
@@ -95,7 +95,7 @@ copied() {
 	[ -z "$(find "$copy" -user root)" ]
 }
 
-@test "on a system without apt-get, what would install something says in one line what to do; make needs nothing" {
+@test "without apt-get make works, and 'make demo' and 'make check' say in one line what to do" {
 	local goal
 	without 'apt*' 'dpkg*'
 	PATH=$elsewhere run -0 make
@@ -106,7 +106,7 @@ copied() {
 	done
 }
 
-@test "on Ubuntu, what needs the emulated hosts names in one sentence the ways that work, and asks for no package" {
+@test "on Ubuntu the demo says in one line that the hosts need Debian, names alternatives, and installs nothing" {
 	printf '%s\n' 'ID=ubuntu' 'ID_LIKE=debian' 'PRETTY_NAME="Ubuntu 24.04.1 LTS"' >"$BATS_TEST_TMPDIR/os-release"
 	without apt-get dpkg-query sudo
 	printf '#!/bin/sh\nexit 100\n' | tee "$elsewhere/apt-get" >"$elsewhere/dpkg-query"
@@ -144,7 +144,7 @@ stub() {
 	chmod +x "$elsewhere/$1"
 }
 
-@test "the demo says before it begins what it installs, how much it downloads, and whether a password is needed" {
+@test "before it begins, the demo prints the packages, the size of the download, and whether sudo asks for a password" {
 	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan
 	[[ $output == *" packages of Debian's (42 MB to download)"*": "*" qemu-system-x86 "* ]]
@@ -156,7 +156,7 @@ stub() {
 	[[ $output == *"with sudo, which may ask for your password"* ]]
 }
 
-@test "on arm64 the demo installs QEMU for arm64, and keeps a kernel beside that of amd64" {
+@test "on arm64 the demo installs QEMU for arm64, and keeps its kernel in a folder of its own" {
 	old_cache
 	new_debian 0 arm64
 	PATH=$elsewhere run -0 tests/demo --plan
@@ -180,7 +180,7 @@ old_cache() {
 	ln -s 6.1.1-1 "$cache/current"
 }
 
-@test "a kernel that an older lab kept is announced by the demo, moved with a message, and used; arm64 leaves it alone" {
+@test "a kernel in the old place of the cache is moved with a message and used on amd64, and left alone on arm64" {
 	old_cache
 	new_debian 0
 	PATH=$elsewhere run -0 tests/demo --plan
@@ -219,14 +219,14 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$(grep -c ^sudo "$given")" -eq 1 ]
 }
 
-@test "setup gives no reason of its own if apt-get fails" {
+@test "if apt-get fails, setup refers to the messages of apt-get, and guesses no reason" {
 	new_debian 0
 	PATH=$elsewhere run -1 --separate-stderr tests/setup build
 	[[ $stderr == *"E: cannot do that"*"setup: apt-get could not install these packages (its messages are above): "*" libibverbs-dev "* ]]
 	[[ $stderr != *network* ]]
 }
 
-@test "without HOME the lab's kernel is kept below the home folder that passwd(5) names" {
+@test "without HOME the cache for the lab's kernel is in the home folder from passwd(5)" {
 	local cache
 	cache=$(getent passwd "$(id -u)" | cut -d : -f 6)/.cache/rdma-lab
 	new_debian 0
@@ -259,7 +259,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 }
 
 # bats test_tags=slow
-@test "the Debian package is one that lintian accepts" {
+@test "make deb builds a package that lintian accepts" {
 	make deb MAINTAINER="Pat Maintainer <pat@debian.org>"
 	package=$(echo build/rdma-pair_*.deb)
 	[ "$(dpkg-deb -f "$package" Package Version Architecture Maintainer Section)" = "$(cat <<-END
@@ -285,7 +285,7 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	lintian --allow-root --fail-on error,warning "$package"
 }
 
-@test "the Debian package is made from a tarball, too, without git" {
+@test "make deb works in a tarball without git, too" {
 	copied
 	without git
 	PATH=$elsewhere make -C "$copy" deb

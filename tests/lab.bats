@@ -60,7 +60,7 @@ opcodes() {
 # One pair of hosts for all three. The first ping resolves the neighbor: an entry that is being resolved while all packets are
 # lost fails later, and drops the packet that waits for it. A killed host takes a while to release its memory; once it reports
 # its end, everything is written.
-@test "lab disturb delays or drops packets until it ends; a killed lab run leaves nothing; a crashed host says why" {
+@test "lab disturb delays or drops packets; a killed lab run leaves no process; a host that crashes shows its console" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
 		lab disturb delay 200ms && lab run b sh -c "busybox ping -c 1 -W 120 host-a && busybox ping -c 1 -W 120 host-a" && echo over
@@ -89,7 +89,7 @@ opcodes() {
 }
 
 # The shortest part of the benchmark; the other parts take their samples in the same ways.
-@test "bench prints a pair of samples of each stream" {
+@test "bench measures streams, and prints medians and ratios" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -97,7 +97,7 @@ interoperates() {
 	exchange "$text server" "message from legacy side" "$lesson" -- "$PEER" client "$mode"
 }
 
-@test "every lesson has a row here" {
+@test "every lesson has a test in this file" {
 	local folder
 	for folder in "$top"/tests/lessons/*/; do
 		folder=${folder%/}

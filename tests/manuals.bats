@@ -18,7 +18,7 @@ same() {
 	diff <(sort -u <<<"$2") <(sort -u <<<"$3") || { echo "$1 (<) and its manual page (>) differ"; return 1; }
 }
 
-@test "the pages have no warning, and render" {
+@test "the pages render, and mandoc and man print no warning" {
 	local page
 	for page in .man/*.[1-9]; do
 		run -0 mandoc -T lint -W warning "$page"
@@ -30,7 +30,7 @@ same() {
 }
 
 # A line of a page is ".It Fl p , Fl -port Ar PORT"; the line of --help is "  -p, --port PORT        listen".
-@test "the pages have the options of --help, with their letters and arguments, and no others" {
+@test "the pages list exactly the options of --help, with their letters and arguments" {
 	local program
 	for program in rdma-client rdma-server; do
 		same "$program --help" \
@@ -39,7 +39,7 @@ same() {
 	done
 }
 
-@test "the pages have the exit statuses of --help, and no others" {
+@test "the pages list exactly the exit statuses of --help" {
 	local program
 	for program in rdma-client rdma-server; do
 		same "$program --help" \
@@ -59,14 +59,14 @@ named() {
 		sed -En 's/^[a-z_]+\([^",]+, ("[a-z_0-9]+").*/\1/p' | tr -d '"'
 }
 
-@test "the pages have the keys of the source's JSON objects, and no others" {
+@test "the pages list exactly the keys that the source gives to JSON objects" {
 	local session=(rdma-common/report.c rdma-common/json.c)
 	local of_many="connections|succeeded|slowest|fastest|source_port|queue_pair" # of several connections, which only a client has
 	same "a session" "$(named "${session[@]}" | grep -vxE "$of_many")" "$(keys_of rdma-server.1)"
 	same "a session, or --check" "$(named "${session[@]}" rdma-common/check/*.c | grep -vx port)" "$(keys_of rdma-client.1)" # the port on which a server listens
 }
 
-@test "what --json prints has the keys of the pages" {
+@test "--json prints only keys that the pages list" {
 	local arguments
 	for arguments in "write" "--check"; do
 		run -3 --separate-stderr ./rdma-client --json -t 1 $arguments 192.0.2.1 1
@@ -76,7 +76,7 @@ print(*json.loads(sys.argv[1]), sep="\n")' "$output" >"$BATS_TEST_TMPDIR/printed
 	done
 }
 
-@test "every message of the pages is one that a test of the programs asks for" {
+@test "a test of the programs expects each message of the pages" {
 	local message count=0
 	while read -r message; do
 		count=$((count + 1))

@@ -53,7 +53,7 @@ usage_error() {
 }
 
 # A server of several clients copies the pipe, since each client needs it. The pipe has not ended yet.
-@test "a standard output that is closed at the start is never reused, least of all for a payload" {
+@test "if standard output is closed at the start, no other file takes its descriptor" {
 	local pid status=0
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	"$BATS_TEST_DIRNAME/../rdma-server" --json -f - write <"$BATS_TEST_TMPDIR/pipe" >&- 2>/dev/null 3>&- &
@@ -97,7 +97,7 @@ without_input() {
 	[[ $stderr == *"cannot read '-': Bad file descriptor"* ]]
 }
 
-@test "an unusable payload or output is a usage error" {
+@test "a pipe that would be sent twice, or a descriptor with two uses, is a usage error" {
 	mkfifo "$BATS_TEST_TMPDIR/fifo"
 	usage_error "'$BATS_TEST_TMPDIR/fifo' is a pipe or a device, which can be sent only once: omit --iters and --duration" \
 		rdma-client -n 2 -f "$BATS_TEST_TMPDIR/fifo" write 192.0.2.1 1
@@ -110,7 +110,7 @@ without_input() {
 	usage_error "--message, --file and --size exclude each other" rdma-server -m x -s 1 read
 }
 
-@test "fewer than 32 descriptors are the reported reason, whatever a library says: exit status 1" {
+@test "with fewer than 32 descriptors a program exits with 1, and names the limit on open files" {
 	run -1 bash -c 'ulimit -n 31 && exec "$@"' - "$BATS_TEST_DIRNAME/../rdma-client" -t 1 read 192.0.2.1 1
 	[[ $output == *"raise the limit of open files ('ulimit -n')"* ]]
 }

@@ -72,7 +72,7 @@ some_sessions() {
 	wait_for_line "$server_out" 'peer disconnected' "$server" "$2"
 }
 
-@test "$SESSIONS sessions have right buffers, and leave nothing in the server" {
+@test "$SESSIONS sessions get the right buffers, and leave no descriptor, object or memory in the server" {
 	local idle held before after
 	start_server -m 'from the server'
 	idle=$(server_holds)
@@ -105,7 +105,7 @@ check_sessions() {
 }
 
 # With as much locked memory as an ordinary user may have.
-@test "$CLIENTS clients at once have lines with their session's number" {
+@test "$CLIENTS clients at once get complete transcripts, whose lines begin with the session's number" {
 	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
 		for i in $(seq "$4"); do
@@ -139,7 +139,7 @@ check_sessions() {
 	stop_server
 }
 
-@test "--bind of a client is the address that the server sees; an address of another host: exit status 3" {
+@test "--bind sets the client's address that the server sees; an address of another host gives exit status 3" {
 	repair='lab run b ip address del 192.0.2.9/24 dev eth0'
 	lab run b ip address add 192.0.2.9/24 dev eth0
 	start_server write
@@ -222,7 +222,7 @@ seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]
 }
 
-@test "--connections 8 runs eight verified sessions with the source ports that they report" {
+@test "--connections 8 runs eight verified sessions, each from the source port that it reports" {
 	start_server -m "from the server" write
 	wire=$port
 	[ "$LAB_TRANSPORT" = siw ] || wire=4791
@@ -294,7 +294,7 @@ seen_from_ports() {
 	expect 3 'cannot resolve the address: No such device'
 }
 
-@test "a loopback address is reported with advice: exit status 3; the host's own address works" {
+@test "a loopback address is reported with advice, and exit status 3; the host's own address works" {
 	local address text="cannot resolve the route: No such device"
 	[ "$LAB_TRANSPORT" != siw ] || text="cannot resolve the address: Invalid argument"
 	for address in 127.0.0.1 ::1; do
@@ -316,7 +316,7 @@ seen_from_ports() {
 	within 5 "$start" client 3
 }
 
-@test "a port in use is reported with exit status 1, --bind to an address of another host with 3" {
+@test "a server exits with 1 if its port is in use, and with 3 if --bind has an address of another host" {
 	local also
 	start_server write
 	for also in "" "-B 192.0.2.1"; do

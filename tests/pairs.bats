@@ -46,7 +46,7 @@ undisturbed() {
 }
 
 # The row ignores the other hosts: emulated hosts that share one machine's processors differ by more than 10 %.
-@test "pairs names a host with a rate limit, and each of its paths, among four hosts" {
+@test "pairs reports a host with a rate limit, and each path from it, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
 	all_pairs host-a host-b host-c host-d
@@ -60,7 +60,7 @@ undisturbed() {
 }
 
 # Host d's port has an MTU of 1500 bytes, as in a switch (check.bats): its larger packets are lost.
-@test "pairs names a host with a smaller MTU, whose paths fail, among three hosts" {
+@test "pairs reports a host with a smaller MTU, and the failed paths from it, among three hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root handle 1: netem
 	lab run d tc qdisc replace dev eth0 parent 1: bfifo limit 1514
@@ -71,7 +71,7 @@ undisturbed() {
 	[ "$(grep -c '^failed: host-d to host-[ab], rail 1: ' <<<"$output")" -eq 2 ]
 }
 
-@test "pairs names a host that does not answer, measures the others, and leaves no server" {
+@test "pairs reports a host that does not answer, measures the others, and leaves no server running" {
 	all_pairs host-a host-b host-nowhere
 	[ "$status" -eq 1 ]
 	[[ $stderr == *"pairs: no server on host-nowhere: what was to start it has ended; see pairs.log"* ]]
@@ -121,7 +121,7 @@ stub_pairs() {
 	ON=$STUB/on LIMIT=3 WAIT=1 run --separate-stderr timeout -k 1 40 "$top/tests/pairs" "$@" 3>&-
 }
 
-@test "pairs finds a path that is slow only while both directions run, in the second look, too" {
+@test "pairs measures both directions at once in the second look, too, and reports a path that is slow only then" {
 	stub_pairs a b c
 	[ "$status" -eq 2 ]
 	[ "$(paths '.verdict == "slow"')" = "a c" ]
@@ -129,7 +129,7 @@ stub_pairs() {
 	grep -x 'slow: a to c, rail 1: 0.1 Gbit/s, 10 % of the median' <<<"$output"
 }
 
-@test "pairs names a dead host, which delays the end by at most LIMIT" {
+@test "pairs reports a dead host, and waits at most LIMIT for its server to end" {
 	# shellcheck disable=SC2016 # expanded when it is run
 	repair='eval kill "$(<"$STUB/dead")" 2>/dev/null || true'
 	stub_pairs a dead
@@ -138,7 +138,7 @@ stub_pairs() {
 	run ! kill -0 "$(<dead)"
 }
 
-@test "pairs accepts 5s as 5; it refuses other times, and a host given twice" {
+@test "pairs accepts 5s for 5 seconds, and refuses other units and a host that is given twice" {
 	DURATION=2s stub_pairs a b
 	[ "$status" -eq 0 ]
 	grep -q '^a rdma-client .* --timeout 1 .* --duration 2 ' asked

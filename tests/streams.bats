@@ -76,7 +76,7 @@ peak_below() {
 
 # ---- Pipes ----
 
-@test "pipes longer than a ring arrive in both directions; standard output gets only the bytes" {
+@test "pipes longer than a ring arrive in both directions; with --output - standard output gets only the bytes" {
 	random_file there 8500000
 	random_file back 9000001
 	start_command sh -c 'cat "$1/back" | "$2" -1 -f - -o "$1/arrived-there" read' - "$folder" "$PROGRAMS/rdma-server"
@@ -110,7 +110,7 @@ peak_below() {
 }
 
 # It runs the hosts' copies: other users may not be allowed to enter the project's folder.
-@test "an ordinary user, who may lock 8 MiB, sends a file of 10 MB" {
+@test "an ordinary user with a limit of 8 MiB of locked memory sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
 	random_file there 10000000
@@ -159,7 +159,7 @@ unmount_slowly() {
 
 # The ring holds most of the payload at once: after that, confirmations of stored bytes are the only progress that the sender sees.
 # bats test_tags=roce
-@test "a file on a disk of 1 MB/s may take longer than --timeout" {
+@test "storing a file on a disk of 1 MB/s succeeds, even if it takes longer than --timeout" {
 	local start
 	mount_slowly
 	random_file there 4000000
@@ -174,7 +174,7 @@ unmount_slowly() {
 
 # On a file system without O_TMPFILE. The server's storing thread is in write(2) when the session and the server end.
 # bats test_tags=roce
-@test "an incomplete file on a slow disk is removed before the receiver of a killed sender ends" {
+@test "if the sender is killed, the receiver removes the incomplete file from a slow disk before it exits" {
 	mount_slowly
 	start_server -1 -t "$LIMIT" -o /run/disk/arrived write
 	start_client --one-way -v -t "$LIMIT" -f /dev/zero write 192.0.2.1 "$port"
@@ -185,7 +185,7 @@ unmount_slowly() {
 }
 
 # bats test_tags=slow,roce
-@test "a transfer over a wire of 2 Mbit/s may take longer than --timeout" {
+@test "a transfer over a wire of 2 Mbit/s succeeds, even if it takes longer than --timeout" {
 	local start
 	repair="lab disturb"
 	random_file there 1600000
@@ -213,7 +213,7 @@ unmount_slowly() {
 
 # Both sides use the default --timeout.
 # bats test_tags=slow
-@test "the side with a silent pipe, or with a reader that does not read, reports the reason, though both sides wait as long" {
+@test "with equal --timeout on both sides, the side with a silent pipe or a stalled reader still reports the reason" {
 	start_server -1 -o /run/arrived write
 	# shellcheck disable=SC2016 # expanded on the host
 	on b bash -c '"$0" --one-way -f <(head -c 300000 /dev/zero; exec sleep 30) write 192.0.2.1 "$1"' "$PROGRAMS/rdma-client" "$port"
