@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and orders of events that are
-# rare on a real network. Rows tagged as memory move payload or messages through memory, or free it in unusual orders: they
-# run with AddressSanitizer, which takes four times as long.
+# The programs on a fake of libibverbs and librdmacm (fake-verbs/fake-verbs.h): calls that fail, and orders of events
+# that are rare on a real network. Tests tagged "memory" transfer payload or messages, or free memory in unusual
+# orders: they run with AddressSanitizer, which takes four times as long.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $stderr
 
 load helpers
@@ -26,16 +26,17 @@ setup() {
 	export FAKE_VERBS_RECORD=$BATS_TEST_TMPDIR/record
 }
 
-# calls FUNCTION: print how often the last run called it; "served" is the number of clients that were served without an error.
+# calls FUNCTION: print how often the last run called FUNCTION; "served" is the number of clients served without an
+# error.
 calls() {
 	awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$FAKE_VERBS_RECORD"
 }
 
-# fake ROLE SCRIPT [OPTION...]: run rdma-ROLE, a one-off server, a lesson (write-client, read-server, ...), or rdma-client
-# --check, whose options include ADDRESS and PORT; sets $status, $output and $stderr. The search for leaks takes three times
-# as long as the run, so it is limited to programs in which leaks add up (a server that goes on, --check) and to tests that
-# set $leaks. Signals have their default action, even if the tests were started by nohup(1) or in the background. The
-# program's operation is the peer's, unless $word is set, to another operation or to the empty string. A test may set
+# fake ROLE SCRIPT [OPTION...]: run rdma-ROLE, a one-off server, a lesson (write-client, read-server, ...), or
+# rdma-client --check, whose options include ADDRESS and PORT; sets $status, $output and $stderr. A leak check takes
+# three times as long as the run, so only programs in which leaks add up (a server without --one-off, --check) and
+# tests that set $leaks have it. Signals have their default action, even if the tests were started by nohup(1) or in
+# the background. The program's mode is the peer's operation, or $word if that is set (empty: no mode). A test may set
 # $launcher to a command that starts the program.
 fake() {
 	local operation=read role=$1 script=$2 options=$ASAN_OPTIONS words command=("${launcher[@]}")
@@ -60,25 +61,25 @@ fake() {
 	[[ " $* " != *" "@(-J|--json)" "* ]] || expect_json <"$BATS_TEST_TMPDIR/out"
 }
 
-# read_text VARIABLE FILE: read the file without its last newline; starts no process.
+# read_text VARIABLE FILE: read the file without its last newline into VARIABLE, without starting a process.
 read_text() {
 	IFS= read -r -d '' "$1" <"$2" || printf -v "$1" '%s' "${!1%$'\n'}"
 }
 
 # outcomes [WHO [OPTION...]]: run programs and check their results. Each line of standard input has columns separated by tabs:
-# WHO and options, unless given as arguments; the exit status; the script; then any number of expectations:
-#	TEXT	standard error contains it; without any such column it is empty
-#	2x TEXT	two of its lines contain it
-#	> PATTERN	standard output matches it
-#	!> PATTERN	standard output does not match it
-#	NAME=2	that function was called twice, or that many clients were "served"
-# WHO is a role, as above; or both: a client and a one-off server; or write, or read: both sides of that lesson; or every: each
-# operation over each transport, half of them by a client. A script with [iwarp] runs without that word and with it. A line
-# that begins with # is a comment.
-every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # a role, and the words of the script
+# WHO and its options, unless they are arguments; the exit status; the script; then any number of expectations:
+#	TEXT	standard error contains TEXT; without any TEXT it must be empty
+#	2x TEXT	two lines of standard error contain TEXT
+#	> PATTERN	standard output matches PATTERN
+#	!> PATTERN	standard output does not match PATTERN
+#	NAME=2	the function NAME was called twice; served=2: two clients were served
+# WHO is a role of fake(); or "both": a client and a one-off server; or "write" or "read": both sides of that lesson;
+# or "every": each operation over each transport, two of the four by a client. A script with [iwarp] runs without the
+# word iwarp, then with it. A line that begins with # is a comment.
+every=(client:read "client:iwarp write" one-off:write "one-off:iwarp read") # role:words of the script
 outcomes() {
 	local - columns who=("$@") variant failed=0 count=0
-	set +T # otherwise bats traces each command of the functions called here, which takes as long as the runs
+	set +T # keep bats from tracing each command of the functions called here, which takes as long as the runs
 	while IFS=$'\t' read -ra columns; do
 		[[ ${columns[0]} != "#"* ]] || continue
 		[[ ${columns[1]:-} != *"> "* ]] || { echo "a row without a script: ${columns[*]}" && return 1; }
@@ -91,7 +92,7 @@ outcomes() {
 		for variant in "${variants[@]}"; do
 			fake "${variant%%:*}" "${variant#*:} ${columns[1]/"[iwarp]"/}" "${who[@]:1}"
 			count=$((count + 1))
-			came_true "${columns[0]}" "${columns[@]:2}" && continue
+			as_expected "${columns[0]}" "${columns[@]:2}" && continue
 			echo "$variant ${who[*]:1} '${columns[1]}': status $status, it said: $stderr"
 			failed=1
 		done
@@ -100,8 +101,9 @@ outcomes() {
 	[ "$failed" -eq 0 ]
 }
 
-# came_true STATUS EXPECTATION...: check the last run, and print what differs. --check prints "Ready" only if it succeeds.
-came_true() {
+# as_expected STATUS EXPECTATION...: return true if the last run met the expectations; else print those that it did
+# not meet. A run that fails must not print "Ready".
+as_expected() {
 	local expectation speaks='' wrong=''
 	[ "$status" -eq "$1" ] || wrong=$1
 	for expectation in "${@:2}"; do
@@ -118,7 +120,7 @@ came_true() {
 	[ -z "$wrong" ] || { echo "not $wrong:" && return 1; }
 }
 
-# Check the same for any build of the programs.
+# happy_path: check the output of each side, operation and transport, with the build in $programs.
 happy_path() {
 	local script role
 	for script in read write "iwarp read" "iwarp write"; do
@@ -167,7 +169,7 @@ happy_path() {
 	[[ $stderr == *"a pipe can be sent only once, but --iters or --duration repeats it"* ]]
 }
 
-# A client that measures is served for the time that it announces.
+# If --check measures, the server performs its operation for the time that the client announces.
 @test "a --check client that asks for the other operation first is refused silently" {
 	word="write" outcomes server <<-END
 	0	[iwarp] check	!> 20000.?
@@ -191,7 +193,7 @@ happy_path() {
 	both	0	payload:5000 max_msg:64
 	both	0	write payload:5000 max_msg:64 operation@300
 	END
-	outcomes client -m "" <<<"0	write" # and the shortest
+	outcomes client -m "" <<<"0	write" # the shortest payload: only a NUL
 }
 
 # bats test_tags=memory
@@ -226,7 +228,7 @@ happy_path() {
 	done
 }
 
-# The last rows have lists of work requests of the greatest length, then shorter ones, then longer ones again.
+# In the last rows the lists of work requests first have the maximum length, then get shorter, then longer again.
 # bats test_tags=memory
 @test "many operations succeed with few signaled work requests, at any depth" {
 	outcomes <<-END
@@ -251,7 +253,8 @@ happy_path() {
 	outcomes both --busy-poll <<<"0	immediate	ibv_req_notify_cq=1"
 }
 
-# A spinning thread requests one event, when its queue is created. Linux can be built for 8,192 processors.
+# A thread that polls calls ibv_req_notify_cq() only once, when it creates its completion queue. Linux supports up to
+# 8,192 processors.
 @test "--busy-poll polls if there are at least as many processors as sessions, and sleeps otherwise" {
 	outcomes client --busy-poll --connections 2 <<-END
 	0	immediate processors:2	ibv_req_notify_cq=2
@@ -275,7 +278,8 @@ happy_path() {
 	END
 }
 
-# The rings of the two sides have different lengths, which do not divide each other; the other words delay events.
+# The two rings have different lengths, and neither is a multiple of the other. The other words of the scripts delay
+# events.
 # bats test_tags=memory
 @test "streams: any number of bytes passes through rings of bounded memory" {
 	outcomes <<-END
@@ -296,22 +300,22 @@ happy_path() {
 	every -s 9000 -n 5	0	ring:1000 payload:50 passes:7
 	client --one-way -s 30000	0	[iwarp] write one-way ring:700
 	one-off -s 30000	0	[iwarp] one-way ring:700
-	# MSG_DONE alone announces the last produced bytes: it overtakes their MSG_WINDOW, and is complete after all earlier reads
+	# the peer announces its last produced bytes in MSG_DONE alone, without a MSG_WINDOW
 	client --one-way	0	one-way payload:9100 ring:3000 DONE-first received-DONE@100
 	both -s 100	0	[iwarp] payload:9100 ring:3000 DONE-first received-DONE@100
-	# the program waits for a peer that stores slowly after MSG_DONE, and confirms a hundred MSG_WINDOW after its verdict
+	# the peer stores slowly after MSG_DONE: the program waits, and confirms a hundred MSG_WINDOW after its own verdict
 	every -s 100000	0	stores:1000
 	client --one-way -s 100000	0	[iwarp] write one-way stores:1000
 	one-off -s 100000	0	[iwarp] one-way stores:1000
-	# the ring of this side is shorter than the payload, and passes repeat; the next pass overwrites a damaged first one
+	# this side's ring is shorter than the payload: a damaged first pass is noticed, although the next pass overwrites it
 	client -n 3	0	memory:100000 payload:300000
 	client -n 3	7	memory:100000 payload:300000 corrupt-in	the contents are wrong
 	client -n 3 -s 300001	0	write memory:100000
 	END
 }
 
-# The rows compare the bytes at the peer and the stored bytes with the sent ones. The lengths are no multiples of 8, nor of the
-# 256 KiB that are stored at a time.
+# Both the bytes that the peer received and the bytes that the program stored must equal the sent bytes. The lengths
+# are not multiples of 8, nor of the 256 KiB that the program stores at a time.
 # bats test_tags=memory
 @test "streams: files, pipes and patterns arrive unchanged, whether the ring is shorter or holds the whole payload" {
 	local file=$BATS_TEST_TMPDIR/file kept=$BATS_TEST_TMPDIR/kept text script variant
@@ -326,7 +330,7 @@ happy_path() {
 		wait $!
 		cmp "$file" "$kept.pipe"
 	done
-	# several passes in a ring; a pipe that is held in memory as a whole and is longer than the ring
+	# several passes through a ring; a pipe that the client keeps in memory, and that is longer than the ring
 	text=$(head -c 1500 "$file" | tr '\n' .)
 	printf '%s\0' "$text" >"$kept"
 	outcomes client --verify-all -n 99 -m "$text" <<<"0	write memory:50000 payload:1501 file:$kept same"
@@ -340,7 +344,7 @@ happy_path() {
 	one-off	0	write check payload:300001 same memory:100000
 	END
 	for script in 1 2 3 4; do cmp "$file" "$kept.$script"; done
-	# a pipe holds 64 KiB, and then takes the byte that is left
+	# a pipe holds 64 KiB: the last byte fits after the reader has read some
 	outcomes client -o >(cat >"$kept.pipe") <<<"0	payload:65537 file:$file"
 	wait $!
 	cmp <(head -c 65537 "$file") "$kept.pipe"
@@ -357,7 +361,7 @@ happy_path() {
 	END
 }
 
-# The peer's adapter accepts the pipe's bytes in small pieces, and its program confirms none.
+# A pipe delivers a byte now and then. The peer's adapter accepts the bytes, but the peer's program confirms none.
 # bats test_tags=memory
 @test "streams: a trickling pipe does not extend a session with a stopped peer" {
 	local transport endless silent="99*received-WINDOW! received-DONE! received-VERDICT!"
@@ -418,8 +422,8 @@ happy_path() {
 	END
 }
 
-# One helper reads a file that is longer than the part in memory, and another one stores. If a session's thread or helper does
-# not start, the server refuses the client; a one-off server then serves the next client.
+# The file is longer than the ring, so each session has a helper that reads and another one that stores. If the thread
+# or a helper does not start, the server refuses the client; a one-off server then serves the next client.
 # bats test_tags=memory
 @test "a session that gets no memory, descriptor or thread ends with the reason" {
 	local leaks=yes script=payload:8400000 files="-f $BATS_TEST_TMPDIR/long -o $BATS_TEST_TMPDIR/stored"
@@ -445,7 +449,7 @@ happy_path() {
 	END
 }
 
-# A client that leaves before the answer arrives can close a listener of soft-iWARP.
+# If a client of soft-iWARP leaves before the answer arrives, the server's listener may be closed.
 @test "streams: a client registers no ring before the server answers" {
 	local leaks=yes
 	sed 's/$/\trdma_connect\t0x ibv_reg_mr: 8388608 bytes/' <<-END | outcomes client -v -s 8388609
@@ -469,7 +473,7 @@ happy_path() {
 	done
 }
 
-# The output is shorter than the smallest allowed limit.
+# Each limit on the file size is smaller than the payload of 140,000 bytes.
 # bats test_tags=memory
 @test "streams: a failure to store leaves no file, at the start, in the middle and at the end" {
 	local bytes folder=$BATS_TEST_TMPDIR/folder missing="No such file or directory"
@@ -492,7 +496,8 @@ happy_path() {
 	[ "$(count "$folder")" -eq 0 ]
 }
 
-# Simulated time: --timeout; if all is received, one more second to close. The first MiB of 1.7 MB is synced meanwhile.
+# The session ends after --timeout in simulated time; if everything was received, after one more second for closing.
+# With a payload of 1.7 MB, fdatasync syncs the first MiB while the rest arrives.
 # bats test_tags=memory
 @test "a session whose disk does not answer ends after --timeout, and reports whether reading or storing stopped" {
 	local file=$BATS_TEST_TMPDIR/file stored=$BATS_TEST_TMPDIR/stored
@@ -501,7 +506,7 @@ happy_path() {
 	every -t 10 -f $file	5	pread! from:10000 until:13700	: the source of the outgoing payload delivered no data for 10 s (--timeout)
 	every -t 10 -o $stored	5	fsync! unknown from:11000 until:14700	: received everything, but storing it made no progress for 10 s (--timeout)
 	every -t 10 -o $stored	5	payload:1700000 memory:300000 fdatasync! from:10000 until:14000	: storing the incoming payload made no progress for
-	# no progress report comes before this one: the server waits only once, and for a shorter time
+	# before a session a client waits at most 5 s for the file system of --output; a server waits 2 s, only once
 	client -t 60 -o $stored	1	statvfs! from:5000 until:5700	cannot store 1024 bytes in '$stored': the file system does not answer
 	client -o $stored	1	statvfs! from:1000 until:1700	cannot store 1024 bytes in '$stored': the file system does not answer
 	server -t 60 -o $stored	0	statvfs! clients:9 from:2000 until:2700	9x cannot store 1024 bytes in '$stored': the file system does not
@@ -509,7 +514,7 @@ happy_path() {
 	[ ! -e "$stored" ]
 }
 
-# Each type of message with a wrong number. transfer-test and protocol-test have the other rules.
+# For each type of message, some wrong numbers; transfer-test and protocol-test have the other rules.
 # bats test_tags=memory
 @test "a peer with impossible numbers or messages is reported with the rule that it breaks" {
 	outcomes <<-END
@@ -554,7 +559,7 @@ happy_path() {
 	done
 }
 
-# librdmacm stores only the low byte of the two numbers, and 0 permits no READs.
+# librdmacm stores only the low byte of max_qp_rd_atom and max_qp_init_rd_atom: 256 becomes 0, which permits no READ.
 @test "with a device that reports 0 or 256 READs, a write succeeds, and a read fails with that reason" {
 	local own="RDMA device double0 cannot perform RDMA READs: its driver reports max_qp_init_rd_atom"
 	local serves="RDMA device double0 cannot serve RDMA READs: its driver reports max_qp_rd_atom"
@@ -589,7 +594,7 @@ happy_path() {
 	END
 }
 
-# If a driver leaves the limit out of a connect request (irdma), the peer serves READs nevertheless.
+# irdma leaves the limit out of the connect request (asks:0); such a peer serves READs all the same.
 @test "at most as many READs are posted as the peer serves" {
 	outcomes <<-END
 	both -n 100 --depth 128	0	reads:1
@@ -653,7 +658,7 @@ happy_path() {
 # bats test_tags=slow
 @test "each failing call of the client is reported" {
 	faults client read
-	programs=${every_build% *} faults client "iwarp write payload:3000 max_msg:64" # many work requests
+	programs=${every_build% *} faults client "iwarp write payload:3000 max_msg:64" # a list of work requests
 }
 
 # bats test_tags=slow
@@ -665,13 +670,13 @@ happy_path() {
 @test "a server goes on serving after each failing call, also after its device disappeared and returned" {
 	programs=${every_build% *}
 	faults server write
-	# only the calls after the device has been removed: those that wait, and those that release
+	# only the functions that are called after the device was removed: they wait, or release objects
 	functions='@(*destroy*|*dealloc*|*dereg*|munmap|read|poll|epoll_*|rdma_*|ibv_get_*)' \
 		faults server "DISCONNECTED+leave leave@100 leave+return return@500"
 }
 
 # libcxgb4 refuses a post once the peer has left; libsiw returns -1 with errno, and does not set bad_wr. Each role runs each
-# script, over one transport or the other. Only posts fail because the peer has left.
+# script over one of the transports. A peer that has left makes only posts fail.
 @test "a verb that breaks its contract is reported with its errno, or as a peer that left" {
 	local role script verbs turn=0
 	for role in client one-off server; do
@@ -687,7 +692,7 @@ happy_path() {
 	done
 }
 
-# All later calls fail as well: the sessions end nevertheless, and no thread spins.
+# All later calls of epoll_wait(2) fail as well. The sessions still end, and no thread spins.
 @test "a main thread that cannot wait for events reports the reason once, and ends" {
 	local number
 	for number in 2 3 4; do
@@ -722,7 +727,8 @@ happy_path() {
 	END
 }
 
-# A session can do without one of its receives. A failure after a refused post has the same reason.
+# A session can succeed without one of its receives. A failure that follows a refused post has the same reason as the
+# refusal.
 @test "a refused post is this host's failure only if the peer has not left and the session has no result" {
 	outcomes <<-END
 	one-off -s 100000	0	iwarp write stores:5000 abandons fail:ibv_post_recv:45:22	served=1
@@ -769,7 +775,7 @@ happy_path() {
 	both	0	DISCONNECTED@600
 	both	0	DISCONNECTED!
 	both	0	DISCONNECTED+TIMEWAIT_EXIT
-	# the client has withdrawn its request
+	# the client has withdrawn its connect request
 	one-off	6	withdrawn:22	peer left	0x failed
 	one-off	6	iwarp withdrawn:104	peer left	0x failed
 	one-off	6	iwarp withdrawn:32	peer left	0x failed
@@ -803,7 +809,8 @@ happy_path() {
 	END
 }
 
-# The kernel returns the same errno if the client has withdrawn its request. A rejection succeeds only if it has not.
+# The kernel returns the same errno if the client has withdrawn its request. The server therefore rejects the request
+# after a failed call: the rejection succeeds only if the client has not withdrawn.
 # bats test_tags=memory
 @test "if the client has not withdrawn, a failed call is the server's failure, and the server says so to the client" {
 	local accept="rdma_accept failed: Invalid argument" larger="some adapters reject a path whose MTU is larger than their port's"
@@ -815,7 +822,7 @@ happy_path() {
 	one-off	1	iwarp fail:rdma_accept:1:104 refused:9	rdma_accept failed: Connection reset by peer	rdma_reject=1
 	one-off	1	[iwarp] fail:rdma_accept:1:12 refused:9	rdma_accept failed: Cannot allocate memory	rdma_reject=1
 	one-off	1	withdrawn:12	rdma_accept failed: Cannot allocate memory
-	# over iWARP a failed rdma_accept ends the request, whatever failed; but no driver returns EINVAL if the client has left
+	# over iWARP any failed rdma_accept ends the request; but no driver returns EINVAL because the client has left
 	one-off	1	iwarp withdrawn:22	$accept	0x MTU	rdma_reject=1
 	server -J	0	[iwarp] write blocks:16 refused:9	rdma_create_qp failed: Invalid argument	> "status": 1	rdma_reject=1
 	client	4	[iwarp] refuse:9	the server refused: the server could not set up the session; see its messages
@@ -835,12 +842,12 @@ happy_path() {
 	END
 }
 
-# The program waits --timeout for each thing that the peer owes, then one second to close, and one more if it must force the
-# flush of its requests. Some of these deadlines are earlier than the one before.
+# The program waits --timeout for each message or completion that the peer owes, then one second to close, and one
+# more second if it must force the flush of its requests. A new deadline may be earlier than the previous one.
 @test "each kind of session end happens at its deadline, neither earlier nor later" {
 	outcomes <<-END
 	client -t 10	0	ends:60 write
-	# the period of signaled requests does not divide the number of requests: all are reported, whichever side gives up
+	# not every request is signaled, and the last ones are not: all must be reported, whichever side gives up
 	client -t 10 -n 100000 --depth 9 -s 64 -o /dev/full	1	until:1000 write unknown payload:30000 ring:3000	No space left on device
 	client -t 10 -n 100000 --depth 9 -s 64	4	until:1000 write payload:300000 ring:3000 gives-up:5	the peer gave up
 	client -t 10 -n 100000 --depth 9 -s 64	143	until:1000 write payload:300000 ring:3000 operation+signal	interrupted before
@@ -887,12 +894,12 @@ happy_path() {
 	END
 }
 
-# The advice of a session, and of --check, on a host without an RDMA device.
+# The advice on a host without an RDMA device, in a session and in --check.
 software="rdma link add rdma0 type rxe netdev eth0"
-# The advice of the client, and of --check, for a loopback address that does not resolve.
+# The advice for a loopback address that does not resolve, of the client and of --check.
 loopback="give the address of a network interface that has an RDMA device ('rdma link', 'ip address'), not a loopback address"
 
-# negotiation-test has the server's reasons for a refusal, and how it sends each of them.
+# negotiation-test has the reasons for which a server refuses, and how the server sends each one.
 @test "each failure of the connection manager has its exit status, reason and advice" {
 	local no_server="check that rdma-server runs there, on that port" versions="client and server speak different versions of the protocol"
 	outcomes <<-END
@@ -925,7 +932,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	ESTABLISHED=REJECTED:28	connection rejected (status 28: consumer defined), no reason arrived; one of: the server listens at another address	0x a program listens there
 	client	4	ESTABLISHED=REJECTED:4	connection rejected (status 4: timeout), no reason arrived; read the messages of the server
 	client	4	ESTABLISHED=REJECTED:34	connection rejected (status 34), no reason arrived
-	# a stale connection is tried again with a new queue pair, once
+	# after "stale connection" the client tries once more, with a new queue pair
 	client	0	ESTABLISHED=REJECTED:10	rdma_connect=2
 	client	4	2*ESTABLISHED=REJECTED:10	connection rejected (status 10: stale connection), no reason arrived; that host still has	rdma_connect=2
 	client --connections 2	0	2*ESTABLISHED=REJECTED:10	rdma_connect=4
@@ -937,7 +944,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	4	write refuse:2	the modes differ
 	client	4	refuse:3	the server refused: the client sends nothing, or more than
 	client	4	iwarp refuse:8	the server cannot store the payload
-	# over iWARP a short hello stays short; otherwise zeros follow it, and become its version
+	# over iWARP a short hello arrives short; over RoCE zeros follow it, which are read as its version
 	client	4	[iwarp] version:2	$versions
 	client	4	version:4	$versions
 	client	4	iwarp hello-size:47	$versions
@@ -958,7 +965,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	client	3	fail:rdma_create_event_channel:1:1	Operation not permitted	/dev/infiniband
 	client	1	fail:rdma_create_event_channel:1:24	raise the limit of open files ('ulimit -n')
 	client	0	ADDR_RESOLVED+ADDR_CHANGE
-	# after the event that decides, other events mean nothing, or that the peer is gone
+	# once the connection is established, an event that reports a failed connect is ignored, or means that the peer left
 	client	0	sent-MR+UNREACHABLE:-110
 	client	0	received-DONE+UNREACHABLE:-110
 	client	5	sent-MR+UNREACHABLE:-110 received-VERDICT!	no progress
@@ -970,7 +977,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# librdmacm returns status -1 and the reason in errno if its own part of an event fails (rdma_get_cm_event(3)).
+# If librdmacm's own work for an event fails, the event has status -1, and errno has the reason (rdma_get_cm_event(3)).
 @test "an event with status -1 is a failure of this host, with errno as the reason" {
 	local device="the address is resolved, but librdmacm cannot use the RDMA device for it"
 	local connect="the server accepted, but this host cannot set up the connection"
@@ -992,7 +999,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-@test "--check: a neighbor that does not answer gets further requests until --timeout" {
+@test "--check: address resolution that fails is repeated until --timeout" {
 	outcomes <<-END
 	check -t 5 192.0.2.1	0	2*ADDR_RESOLVED=ADDR_ERROR:-110
 	check -t 5 192.0.2.1	3	ROUTE_RESOLVED=ROUTE_ERROR:-110	> route       not resolved: Connection timed out
@@ -1002,13 +1009,14 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# The fake kernel answers no questions: reach-test has the causes that need answers, and causes.bats those of a real path.
+# The fake kernel answers no netlink queries: reach-test has the causes that need answers, causes.bats those of a real
+# path.
 @test "--check ADDRESS: a request to an unused port shows whether the address answers" {
 	local unknown="192.0.2.1 was not reached, and no rule of rdma-pair(7) explains it"
 	outcomes check 192.0.2.1 <<-END
 	0	read	> reach       192.0.2.1 answers connect requests*Ready	rdma_connect=1	sendto=1
 	0	iwarp	> reach       192.0.2.1 answers TCP*Ready	rdma_connect=1	sendto=0
-	# a program answers: another port is tried, and then that is an answer, too
+	# a program answers on the first ports: other ports are tried; then this counts as an answer, too
 	0	write answers-everywhere check payload:1	> it rejects port 47896*Ready	rdma_connect=4
 	4	unused:28	> reach       192.0.2.1 rejects the request (reason 28, consumer defined), and no UDP comes back to 192.0.2.2; one of: *?B3?	!> Ready	sendto=5
 	4	unused:4	> reach       $unknown	!> Ready
@@ -1042,7 +1050,7 @@ loopback="give the address of a network interface that has an RDMA device ('rdma
 	END
 }
 
-# found EXPECTED-STATUS SCRIPT [ADDRESS]: check that --check prints exactly standard input, line by line.
+# found STATUS SCRIPT [ADDRESS]: check that --check exits with STATUS and prints exactly the lines of standard input.
 found() {
 	fake check "memory:9000000 $2" "${@:3}"
 	[ "$status" -eq "$1" ]
@@ -1092,8 +1100,8 @@ found() {
 	END
 }
 
-# host-test reads Linux's adapter files; this host has no adapter, and no name resolves.
-@test "--check without ADDRESS prints the devices and how much memory each can register; a failure sets the exit status" {
+# host-test has the adapter files of Linux; the host of this test has none.
+@test "--check without ADDRESS prints the devices, and how much memory each can register" {
 	[ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ] || skip "this machine has RDMA devices of its own"
 	found 0 "" <<-END
 		device      double0 port 1: RoCE, active, MTU 4096 of 4096 bytes
@@ -1125,7 +1133,8 @@ found() {
 	[ "$(grep -c '^device      double0 port [0-9]*: RoCE, active' <<<"$output")" -eq 255 ]
 }
 
-# The smallest session has a page of messages and one for each ring; a limit that does not bind counts as none.
+# The smallest session needs three pages: one for messages, one for each ring. A limit that the driver does not apply
+# is ignored.
 @test "--check reports the limit that prevents a session from registering memory: exit status 1" {
 	local needs="memory      12 KiB, which a session needs, cannot be registered: Cannot allocate memory"
 	local advice="  -> raise it ('ulimit -l', memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit,*"
@@ -1145,7 +1154,8 @@ found() {
 	outcomes check 192.0.2.1 20000 <<<"1	memory:8192	!> server"
 }
 
-# A limit of 0 is EPERM; missing memory is ENOMEM, too; the rdma cgroup returns EAGAIN for every object.
+# The kernel reports EPERM for a limit of 0, ENOMEM for a larger limit and for missing memory; the rdma cgroup returns
+# EAGAIN.
 @test "the locked-memory limit is the cause of a failure only if it is exceeded and applies to this process" {
 	local bytes="cannot register 2496 bytes of memory" cgroup="Resource temporarily unavailable; either the rdma cgroup of this process"
 	local short="Cannot allocate memory; memory is short on this host, in this cgroup or on the adapter"
@@ -1172,10 +1182,10 @@ found() {
 	1	memory:0 limited fail:ibv_reg_mr:1:1	> $bytes: Operation not permitted; 0 KiB may be locked?  -> raise it
 	1	fail:ibv_reg_mr:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
 	1	fail:ibv_alloc_pd:1:11	> $bytes: Resource temporarily unavailable?  -> either the rdma cgroup of this process
-	# it does not try more than a quarter of the memory
+	# --check registers at most a quarter of the machine's memory
 	0	memory:8388608 unbound machine:16777216	> memory      8192 KiB may be locked
 	0	memory:8388608 unbound machine:67108864	> memory      may be locked without limit
-	# it tried no memory without a route
+	# without a route --check registers no memory
 	3	memory:8388608 unbound ADDR_RESOLVED=ADDR_ERROR:-99	!> memory
 	3	memory:8388608 limited ADDR_RESOLVED=ADDR_ERROR:-99	> memory      8192 KiB may be locked
 	END
@@ -1240,7 +1250,7 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	END
 }
 
-# A GID may belong to no known network interface; a link-local address names its interface.
+# The network interface of a GID may be unknown. A link-local address names its interface.
 @test "--check names the GID of the connection, with its type and network interface; without a GID exit status 3" {
 	outcomes check 192.0.2.1 <<-END
 	0	roce-v1	> , GID 4 (::ffff:192.0.2.2, RoCE v1)?  -> RoCE v1 passes no router
@@ -1274,11 +1284,12 @@ assert outcome["error"] == "; ".join([step + ": " + first["text"]] + ([first["ad
 	outcomes check 192.0.2.1 20000 <<<$'0\tcheck payload:1048576 device:peer\e[7m-with-a-long-name\t> rdma-server read, device peer\\\\x1b\[7m-with-a, '
 }
 
-# One domain is for the memory, 7 sessions have a size each (5 over iWARP). check-test has the row for a slow one.
+# The numbers of the failing calls: --check first makes one protection domain for its memory finding, then runs 7
+# sessions of one size each (5 over iWARP). check-test has a slow session.
 # bats test_tags=memory
 @test "--check with --connections names each session by its source port; a failed one decides the exit status" {
 	local script text number='[0-9.]+ [kMG]?bit/s'
-	for script in immediate "immediate slow-start"; do # the measured second lasts as long as --timeout
+	for script in immediate "immediate slow-start"; do # the measurement takes one second, as long as --timeout
 		outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 $script"
 		[ "$(grep -E -c "^path        source port 499[0-9]{2}: client to server $number, server to client $number$" <<<"$output")" -eq 3 ]
 	done
@@ -1304,7 +1315,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=memory
 @test "a device event ends a session only if it concerns its queue pair or completion queue" {
 	printf '1\tsent-MR+async:%d\tdouble0 reports: device event %d\n' 0 0 1 1 | outcomes both # CQ_ERR QP_FATAL
-	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request is at fault
+	# QP_REQ_ERR QP_ACCESS_ERR: the peer's request caused the event
 	printf '7\tsent-MR+async:%d\tthe peer sent a request that RDMA device double0 cannot accept: device event %d\n' 2 2 3 3 |
 		outcomes both
 	# COMM_EST PORT_ACTIVE PORT_ERR CLIENT_REREGISTER GID_CHANGE
@@ -1316,9 +1327,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The lessons include nothing of this project. If a client sends no hello, the server disconnects, unless the client is the
-# tutorial's. The server does not wait for its own completion if the client leaves: the client leaves only after the server's
-# last message has arrived.
+# The lessons use no code of this project. A server of a lesson disconnects first, unless the client is the
+# tutorial's. If the client leaves, the server does not wait for the completion of its last message: the client has
+# received it.
 # bats test_tags=memory
 @test "lessons 3 and 4 work on both sides, over both transports" {
 	local lesson
@@ -1346,14 +1357,14 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 # bats test_tags=slow
 @test "each failing call of a lesson is reported" {
 	local role
-	for role in write-client write-server read-client read-server; do # a failure ends them, and releases their objects with them
+	for role in write-client write-server read-client read-server; do # a failed lesson exits: the kernel releases its objects
 		faults "$role" ""
 		faults "$role" "iwarp tutorial"
 		functions="ibv_post_*" faults "$role" negative
 	done
 }
 
-# A failure, or SIGALRM after 30 s, ends it, and the kernel releases its objects.
+# A failure ends the lesson with status 1, SIGALRM after 30 s with 142. The kernel releases its objects.
 # bats test_tags=slow
 @test "a lesson ends with the reason, or after 30 s, if a message is missing or wrong" {
 	local lesson
@@ -1381,7 +1392,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 
 # Lesson 8: a failure costs at most one client, and the server exits without an error on SIGTERM.
 # bats test_tags=memory
-@test "lesson 8 serves many clients, one after the other and at once" {
+@test "lesson 8 serves many clients, one after the other and at the same time" {
 	local programs
 	for programs in $every_build; do
 		printf '0\t%s\tserved=%s\t> remote buffer: text of the scripted peer\t!> failed\n' "[iwarp] clients:3" 3 \
@@ -1393,7 +1404,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 }
 
 # bats test_tags=memory
-@test "lesson 8 survives a client that dies, is silent or lies" {
+@test "lesson 8 goes on serving after a client that dies, stays silent or sends an invalid key" {
 	outcomes 08-server <<-END
 	0	[iwarp] clients:2 sent-MR+DISCONNECTED	cannot receive a message	> a client failed.	> remote buffer
 	0	[iwarp] clients:2 received-MR+DISCONNECTED	cannot	> a client failed.	> remote buffer
@@ -1424,9 +1435,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		0	$twice 2*DISCONNECTED+leave	served=3
 		0	$twice 2*DISCONNECTED+leave iwarp leave@100	served=3
 		0	$twice 2*DISCONNECTED+leave write leave@2000 leave@700	served=3
-		# it returns before the server has seen either event: nothing of the closed device is used
+		# the device returns before the server has handled its removal: the server uses nothing of the old device
 		0	[iwarp] coalesce CONNECT_REQUEST+leave leave+return
-		# several sessions run at the same time: each ends
+		# the removal ends all sessions that run at the same time
 		0	together clients:3 sent-MR+leave leave+return return@5000	3x $gone	3x rdma link
 		END
 		for step in sent-MR "iwarp sent-MR" "ESTABLISHED" "write operation" received-DONE; do
@@ -1462,7 +1473,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:1 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:2 until:500	3x interrupted before the session was complete
 	server	0	together clients:3 3*received-MR! ESTABLISHED+signal:15 until:500	3x interrupted before the session was complete
-	# over iWARP rdma_connect(3) sleeps; signals are unblocked before the call; the first signal counts, not the alarm
+	# over iWARP rdma_connect(3) sleeps, and signals may interrupt it: the first signal decides, and SIGALRM is the timeout
 	client	143	connect-signal:15	interrupted
 	client	130	connect-signal:2	interrupted
 	client	5	connect-signal:14	no answer to the connect request
@@ -1487,8 +1498,8 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The kernel ignores a signal of process 1 whose disposition is the default one (pid_namespaces(7)). The rows run in an
-# ordinary process first: the statuses are the same.
+# The kernel does not deliver a signal to process 1 if its action is the default one (pid_namespaces(7)). The rows
+# first run in an ordinary process: the statuses must be the same.
 @test "a signal ends process 1 of a container, too, with exit status 128 plus its number" {
 	local launcher=() rows
 	rows=$(cat <<-END
@@ -1499,7 +1510,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 		client	143	connect-signal:15	interrupted
 		one-off	143	clients:0
 		server	0	DISCONNECTED+signal:2 by-itself
-		# at once: before a session, between two addresses, and after a signal has arrived
+		# a signal that ends the program at once: before a session, between two addresses, after an earlier signal
 		client	143	signal:getaddrinfo:1:15
 		server -B 192.0.2.1	130	signal:getaddrinfo:1:2
 		client	129	signal:getaddrinfo:1:1
@@ -1523,7 +1534,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	[ "$status" -eq 143 ]
 }
 
-@test "an ignored signal stays ignored (nohup(1))" {
+@test "SIGHUP stays ignored if the parent ignored it, as nohup(1) does" {
 	local mode
 	for mode in "sent-MR+signal:1" "ROUTE_RESOLVED+signal:1"; do
 		FAKE_VERBS="$mode read" nohup "$programs/rdma-client" read 192.0.2.1 20000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1
@@ -1543,8 +1554,9 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	outcomes server <<<"0	clients:3	!> ["
 }
 
-# EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, or the kernel's error for a
-# wildcard address, the server tries another port. A program has room for 16 addresses of a name, and no more.
+# EADDRNOTAVAIL, EAFNOSUPPORT and ENODEV mean that the address does not exist. After EADDRINUSE, for which the kernel
+# returns EADDRNOTAVAIL with a wildcard address, the server tries another port. A server uses at most 16 addresses of
+# a name.
 @test "a server listens at the same port of every address, or of each address of the name in --bind" {
 	local errno several=addresses:192.0.2.1,fd00::1,192.0.2.3 taken="the port is in use; choose another --port"
 	for errno in 99 97 19; do
@@ -1564,7 +1576,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	one-off -B name	0	$several	rdma_listen=3
 	one-off -B name	0	$several fail:rdma_bind_addr:3:98	rdma_listen=5
 	one-off -B name	0	addresses:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17	rdma_listen=16
-	# two lines of /etc/hosts may give a name the same address
+	# a name may have the same address twice, from two lines of /etc/hosts
 	one-off -B name	0	addresses:192.0.2.1,192.0.2.1	rdma_listen=1
 	one-off -B name -p 4000	0	addresses:1,fd00::1,1,fd00::1,1,2	rdma_listen=3
 	one-off -B name	0	addresses:fe80::1%1,fe80::1%2	rdma_listen=2
@@ -1574,7 +1586,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# One result is reported, in one object.
+# With --json the client prints one object, for the last address that it tried.
 # bats test_tags=memory
 @test "a client tries the next address of a name until a server of this project answers" {
 	local times expected script next="trying the next address of '192.0.2.1'"
@@ -1602,7 +1614,7 @@ assert failed["text"].endswith(outcome["error"]), outcome' "$output"
 	END
 }
 
-# The first address is useless, so that the run repeats each call with the last address.
+# The first address does not resolve, so each call can fail with the last address, too.
 # bats test_tags=slow
 @test "with --json a client of a name with two addresses prints one object, whichever call fails" {
 	faults client "addresses:192.0.2.1,fd00::1 ADDR_RESOLVED=ADDR_ERROR:-19" -J
@@ -1633,7 +1645,8 @@ without_descriptor() {
 	[ "$status" -eq 1 ]
 }
 
-# unread: open a pipe of one page for reading, and never read it; sets $pipe, and $unread to the descriptor that keeps it open.
+# unread: make a pipe of one page without a reader; sets $pipe to its path, $unread to the descriptor that keeps it
+# open.
 unread() {
 	pipe=$BATS_TEST_TMPDIR/pipe
 	mkfifo "$pipe"
@@ -1641,7 +1654,7 @@ unread() {
 	python3 -c 'import fcntl, sys; fcntl.fcntl(int(sys.argv[1]), fcntl.F_SETPIPE_SZ, 4096)' "$unread"
 }
 
-# The servers have 100 clients, one after the other, or all at once, then SIGTERM. The library ends waits for --timeout early.
+# A server has 100 clients, one after the other or all at once, then gets SIGTERM. In simulated time waits are short.
 # bats test_tags=slow
 @test "with unread standard output or error, sessions succeed, SIGTERM ends the server, and lost lines are counted" {
 	local programs=${every_build#* } script read=$BATS_TEST_TMPDIR/read
@@ -1658,13 +1671,14 @@ unread() {
 	done
 }
 
-# over: return true if the client has disconnected, and waits for the reader of its standard output.
-over() {
+# has_disconnected: return true if the client has disconnected; it then waits for the reader of its standard output.
+has_disconnected() {
 	grep -q rdma_disconnect "$BATS_TEST_TMPDIR/err"
 }
 
-# taken: return true if the client has received the signal. A second one sent before that would be merged with it.
-taken() {
+# no_signal_is_pending: return true if the client has received the signal. The kernel would merge an earlier second
+# one with it.
+no_signal_is_pending() {
 	grep -q '^ShdPnd:.0*$' "/proc/$client/status"
 }
 
@@ -1678,9 +1692,9 @@ taken() {
 		FAKE_VERBS='' "$programs/rdma-client" -v -t $((signals ? 100 : 1)) read 192.0.2.1 1 \
 			>"$pipe" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
 		client=$!
-		await over
+		await has_disconnected
 		[ "$signals" -lt 1 ] || kill -TERM "$client"
-		[ "$signals" -lt 2 ] || { await taken && kill -TERM "$client"; }
+		[ "$signals" -lt 2 ] || { await no_signal_is_pending && kill -TERM "$client"; }
 		status=0
 		wait "$client" || status=$?
 		client=
@@ -1690,7 +1704,7 @@ taken() {
 	done
 }
 
-# The fake's clock starts at one second after the epoch.
+# The simulated clock starts at one second after the epoch.
 @test "--json prints where a server listens, then each session with number, time, both ends and failure" {
 	outcomes server -J -n 3 <<<"0	clients:3 fail:ibv_alloc_pd:2:12	ibv_alloc_pd failed"
 	python3 - "$output" "$(hostname)" <<-'END'
@@ -1720,7 +1734,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 }
 
 # bats test_tags=memory
-@test "a long name is shown without its middle, so that reason and advice fit" {
+@test "messages omit the middle of a long name, so that reason and advice fit" {
 	local long shown missing="x//file': No such file or directory" taken="addresses:192.0.2.2 fail:rdma_bind_addr:1"
 	printf -v long 'x/%.0s' {1..600}
 	shown="${long:0:62}...${long: -62}"
@@ -1738,7 +1752,7 @@ assert abs(outcome["bytes_per_second"] / rate - 1) < 1e-6 and abs(outcome["bits_
 	END
 }
 
-# A WRITE goes on until the time is up and ends with a whole pass, whose bytes are the first column; a READ ends with its source.
+# Columns: the bytes of one pass, options, script. A WRITE goes on until the time is up, and completes its last pass.
 @test "--duration ends with a complete pass; a READ of a stream ends with the peer's source" {
 	local pass options script
 	while IFS=$'\t' read -r pass options script; do
@@ -1770,8 +1784,8 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	END
 }
 
-# Simulated time: the source has its bytes after 5 s, and the operation then takes a few milliseconds; with three verified
-# passes, those of the second one are late.
+# In simulated time the source has its bytes after 5 s, and the operation then takes a few milliseconds. In the last
+# row the bytes of the second of three verified passes are late. Columns: least and most seconds, options, script.
 @test "the time of an operation and of each pass begins when it is posted, not while it waits for the source" {
 	local stream="payload:30000 ring:3000 late-source received-WINDOW@5000" repeated="payload:3000 late-source received-DONE@5000"
 	local script options least most
@@ -1801,7 +1815,8 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	outcomes one-off -t 10 --min-rate 1M <<<"0	from:5000 iwarp $stream"
 }
 
-# The sender cannot read a pipe again. Only the payload that the operation carries counts, not a pipe in the other direction.
+# The sender cannot read a pipe again. Only the direction with several passes matters: a pipe may be sent in the other
+# one.
 @test "either side refuses a session that would send a pipe twice, with the reason" {
 	local once="a pipe can be sent only once, but --iters or --duration repeats it"
 	outcomes <<-END
@@ -1818,20 +1833,20 @@ assert outcome["operations"] > 20 and outcome["bytes"] == outcome["operations"] 
 	one-off -n 5 -s 1	0	one-way write passes:1
 	END
 	outcomes one-off -f <(echo short) <<<"143	clients:1 passes:5	refused: $once	served=0"
-	outcomes server -f <(echo short) <<<"0	clients:2 passes:5	served=2" # it has a copy
+	outcomes server -f <(echo short) <<<"0	clients:2 passes:5	served=2" # a server of several clients has a copy of the pipe
 	outcomes client -f <(echo short) <<<"0	write passes:5"
 	outcomes client -f <(echo short) <<<"4	passes:5	port 20000: $once"
 }
 
-# device_that_counts: create a device with 7 errors, which the programs read instead of /sys.
+# device_that_counts: create the sysfs folder of a device with 7 errors; the programs read it instead of /sys.
 device_that_counts() {
 	export FAKE_VERBS_DEVICE=$BATS_TEST_TMPDIR/device
 	mkdir -p "$FAKE_VERBS_DEVICE/ports/1/hw_counters"
 	echo 7 >"$FAKE_VERBS_DEVICE/ports/1/hw_counters/duplicate_request"
 }
 
-# Simulated time: the first three of 40 passes take 0.7 s each, the others a little: one ends in the first second, one in the
-# next, and the last interval is short.
+# In simulated time the first three of 40 passes take 0.7 s each, the others little. So one pass ends in the first
+# second, one in the second, and all others in the third interval, which is shorter than a second.
 @test "--interval reports each interval with its bytes and errors; the intervals add up to the operation" {
 	local script
 	device_that_counts
@@ -1852,18 +1867,18 @@ device_that_counts() {
 		[ "$status" -eq 0 ]
 		[ "$(grep -cE '^[0-9.]+ to [0-9.]+ s: [0-9]+ bytes, ' <<<"$output")" -eq 2 ]
 	done
-	fake client "" -J --interval 1 --duration 3 -s 10000 # no line for the time after the last second
+	fake client "" -J --interval 1 --duration 3 -s 10000 # no fourth interval after the last second
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 3 ]
-	fake client "write memory:25000 5*operation@700" -J --interval 1 --duration 1 -t 5 -s 30000 # a pass may take longer
+	fake client "write memory:25000 5*operation@700" -J --interval 1 --duration 1 -t 5 -s 30000 # a long pass
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 2 ]
 	fake client "write 5*operation@700" -J --interval 2 --duration 1 -t 5 --depth 1 -s 3000000
-	grep '"begin": 0, "end": 2[.,]' <<<"$output" # --duration did not end an interval
-	fake client "memory:25000 peer-operation@2500" -J --interval 1 -t 5 -s 30000 # it ends with the operation of this side
+	grep '"begin": 0, "end": 2[.,]' <<<"$output" # an interval does not end with --duration
+	fake client "memory:25000 peer-operation@2500" -J --interval 1 -t 5 -s 30000 # intervals end with this side's operation
 	[ "$(grep -c '"kind": "interval"' <<<"$output")" -eq 1 ]
-	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # it has no operation
+	outcomes one-off --interval 1 -s 1 <<<"0	one-way write	!>  s: " # this side has no operation, so no interval
 }
 
-# Simulated time: three of 200 READs of 5000 bytes take a second each, or one does. report-test has their format.
+# In simulated time three of 200 READs of 5000 bytes take a second each; then only one does. report-test has the format.
 @test "--report prints the amounts, rates and percentiles of the session" {
 	local count quantiles
 	while read -r count quantiles; do
@@ -1900,7 +1915,7 @@ device_that_counts() {
 }
 
 # drawn ROLE SCRIPT ARGUMENT...: run a program on a terminal and print the first two progress lines, without the rates. Fail
-# unless it removes the last one.
+# unless the program erases the last progress line.
 drawn() {
 	local text
 	text=$(FAKE_VERBS=$2 TERM=xterm NO_COLOR='' script -qec "stty cols 80; exec $programs/rdma-$1 -t 10 ${*:3}" /dev/null)
@@ -1918,14 +1933,14 @@ drawn() {
 		[ "$(drawn server "$mode together clients:2 4*operation@1500" --depth 1 -n 2 "$mode")" = "" ]
 	done
 	[ "$(drawn client "one-way late-source received-DONE@4000 2*operation@1500" --one-way --depth 1 -n 2 read 192.0.2.1 1)" = \
-		"1.0 KiB of 2.0 KiB, 2 s left" ] # since it was posted
+		"1.0 KiB of 2.0 KiB, 2 s left" ] # the rate counts from the first post, not from the wait for the source
 	[ "$(drawn server "one-way memory:20000 $late" -1 -s 30000 read)" = \
 		"3.9 KiB of 29.3 KiB, 8 s left 8.0 KiB of 29.3 KiB, 4 s left" ]
 	[ "$(drawn server "write one-way payload:30000 ring:3000 $late" -1 write)" = \
 		"2.9 KiB of 29.3 KiB, 9 s left 5.9 KiB of 29.3 KiB, 6 s left" ]
 }
 
-# The status of a slow operation yields to that of any worse failure. A server that goes on reports a slow operation.
+# Any other failure outranks a slow operation. A server of several clients only reports a slow operation.
 @test "--min-rate: a slower operation gives exit status 8, and its payload is verified all the same" {
 	outcomes <<-END
 	client --min-rate 8K	0	operation@1000
@@ -1948,7 +1963,7 @@ drawn() {
 	END
 }
 
-# Over RoCE the client decides, over iWARP the driver does; without the option the path's value applies.
+# Over RoCE the client's --tos applies to both sides; over iWARP the programs do not know the value.
 @test "--tos sets the type of service of clients and servers, and --json reports it" {
 	outcomes <<-END
 	client -J --tos 104	0	read	disconnected.	> "tos": 104,
@@ -1958,17 +1973,17 @@ drawn() {
 	client -v --tos 8	0	read	type of service 8
 	client --tos 8	1	fail:rdma_set_option:1:12	cannot set --tos: Cannot allocate memory
 	one-off --tos 8	1	fail:rdma_set_option:1:12	Cannot allocate memory
-	# then a signal ends it: no session has succeeded
+	# the one-off server refuses the client, and waits for another one until a signal ends it
 	one-off --tos 8	143	fail:rdma_set_option:4:12	cannot set --tos: Cannot allocate memory
 	END
 }
 
-# values KEY...: print their values in the last object in $output, separated by spaces.
+# values KEY...: print the values of these keys in the last object of $output, separated by spaces.
 values() {
 	output=${output##*$'\n'} json "$@" | paste -s -d ' '
 }
 
-# Columns: exit status, the sessions' statuses, how many sessions succeeded, options and script.
+# Columns: exit status, the statuses of the sessions, the number of sessions that succeeded, options, script.
 @test "--connections: each connection is a complete session, and the worst status is the exit status" {
 	local expected statuses succeeded options script found
 	while IFS=$'\t' read -r expected statuses succeeded options script; do
@@ -2005,7 +2020,7 @@ values() {
 	grep '^slowest: \[2\] source port 49975, 0.000 Gbit/s; fastest: \[3\] source port 49974, ' <<<"$output"
 }
 
-# Over iWARP rdma_connect(3) waits; the first call waits for all of --timeout.
+# Over iWARP rdma_connect(3) blocks the main thread; the first call may block for all of --timeout.
 # bats test_tags=memory
 @test "--connections: a session that fails or waits does not affect the others" {
 	outcomes <<-END
@@ -2021,7 +2036,8 @@ values() {
 	END
 }
 
-# The client reads this and prints its advice. If enough of the resource is left for the other client, that one is served.
+# The client prints advice for the reason of the refusal (refused:N). The second client is served if the resource
+# suffices.
 # bats test_tags=memory
 @test "a server that runs out of a resource refuses the client with the reason" {
 	local none=$BATS_TEST_TMPDIR/none/file
@@ -2037,9 +2053,9 @@ values() {
 	END
 }
 
-# Two sessions make no progress until --timeout. Of two more clients one arrives meanwhile and is refused; the other is served
-# after a session has ended. Or: one arrives just before the end of the first session, one just after. Two sessions have three
-# pages each.
+# Two sessions make no progress until --timeout. A third client arrives meanwhile and is refused; a fourth one is
+# served after a session has ended. In the row with $later the third client arrives just before the end of the first
+# session, the fourth one just after it. A session locks at least three pages.
 # bats test_tags=memory
 @test "clients above --max-sessions, or above the memory for all sessions, are refused with the reason" {
 	local four="clients:4 together 2*received-MR!" silent="2x no progress for"
@@ -2050,7 +2066,7 @@ values() {
 	server --max-sessions 3	0	clients:3 together	served=3
 	server --max-sessions 3	0	clients:7	served=7
 	server --max-sessions 2	0	$four CONNECT_REQUEST@5000 refused:4	1x refused: 2 sessions are open, the limit of --max-sessions	$silent	served=1	rdma_reject=1
-	# each session ends at its own time: they make no progress from 0 and from 4000 ms on
+	# each session has its own deadline: one makes no progress from 0 ms on, the other from 4000 ms on
 	server --max-sessions 2 -t 10	0	$four $later	$silent	served=1	rdma_reject=1
 	END
 	sed "s/^/server\t0\t$four CONNECT_REQUEST@5000 refused:7 /; s/\$/, a quarter\t$silent\tserved=1\trdma_reject=1/" <<-END | outcomes
@@ -2058,11 +2074,11 @@ values() {
 	iwarp write machine:901120 payload:50000	1x cannot register 1024 bytes of memory: the sessions use 220 KiB of the 220 KiB for all sessions
 	machine:884736	1x cannot register 2496 bytes of memory: the sessions use 216 KiB of the 216 KiB for all sessions
 	END
-	# long rings of the first clients leave enough lockable memory for 64 sessions; the adapter counts whole pages
+	# long rings of the first clients leave enough lockable memory for 64 sessions, although each region takes whole pages
 	outcomes server -t 10 -s 300000 <<<"0	clients:64 together payload:300000 memory:8388608 limited	served=64"
 }
 
-# The sessions end after --timeout, but the threads that store for them do not.
+# The sessions end after --timeout, but the helpers that store for them stay blocked.
 # bats test_tags=memory
 @test "a server whose disk blocks 32 threads of ended sessions refuses further clients" {
 	local hung
@@ -2073,7 +2089,7 @@ values() {
 	END
 }
 
-# Other threads than main and those of the sessions: two of the console, and one that checks the folder of --output.
+# The other threads: two write standard output and standard error, and one checks the folder of --output.
 @test "a server creates one thread for each session, and one helper for each file of a session" {
 	truncate -s 9000000 "$BATS_TEST_TMPDIR/long"
 	outcomes <<-END
@@ -2082,8 +2098,9 @@ values() {
 	END
 }
 
-# The probes come after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s, next to the other session's messages. After new progress of a
-# session they come after 0.25, 0.75 and 1.75 s, then after 0.25, 0.75, 1.75, 3.75 and 7.75 s.
+# First row: each silent session is probed after 0.25, 0.75, 1.75, 3.75, 6.25 and 8.75 s; the good session posts 4
+# requests. Second row: probes after 0.25, 0.75 and 1.75 s; after progress again after 0.25, 0.75, 1.75, 3.75 and 7.75
+# s.
 # bats test_tags=memory
 @test "silent peers are probed less and less often, with 200 sessions as with one" {
 	local still="no progress for"
@@ -2101,8 +2118,8 @@ values() {
 	END
 }
 
-# The exit status for a completion status (ibv_poll_cq(3)).
-exit_status_of() { # ROLE-OF-WORK STATUS
+# exit_status_of REQUEST STATUS: print the exit status if this work request completes with STATUS (ibv_poll_cq(3)).
+exit_status_of() {
 	case $2 in
 	9 | 10) echo 4 ;; # REM_INV_REQ_ERR REM_ACCESS_ERR
 	11) echo 6 ;; # REM_OP_ERR
@@ -2113,7 +2130,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	esac
 }
 
-# A verdict that arrives would make the session a success.
+# The verdict's own completion may fail after success: then the peer's verdict must not arrive.
 # bats test_tags=memory
 @test "every error status of a completion is reported, with the right exit status" {
 	local work code also codes
@@ -2128,7 +2145,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	outcomes both <"$BATS_TEST_TMPDIR/table"
 }
 
-# LOC_LEN_ERR, Soft-RoCE's status for it, and soft-iWARP's way to report a broken connection.
+# Status 1 is LOC_LEN_ERR, for which Soft-RoCE reports 2. soft-iWARP reports a broken connection as status 2 of a send.
 @test "a failed completion is reported with peer, request and status; a message of a wrong length as foreign" {
 	local code other="the peer sent something that is no message of this protocol: receive failed"
 	for code in 1 2; do
@@ -2165,7 +2182,7 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 		done
 	done
 	outcomes check --connections 3 192.0.2.1 20000 <<<"0	check payload:1048576 immediate"
-	for script in "write" "iwarp"; do # with workers in both directions
+	for script in "write" "iwarp"; do # with helpers in both directions
 		outcomes <<-END
 		client -s 500000	0	$script payload:500000 memory:300000 ring:40000
 		server -s 500000	0	$script payload:500000 memory:900000 ring:40000 together clients:2
@@ -2173,8 +2190,8 @@ exit_status_of() { # ROLE-OF-WORK STATUS
 	done
 }
 
-# instructions OPERATION BYTES DEPTH: how many instructions in user space an operation of the client costs, without those of the
-# libraries, which are the fake's: the difference between two runs, so that setting up counts nothing.
+# instructions OPERATION BYTES DEPTH: print how many instructions of its own the client executes for each operation. The
+# libraries, which are fake here, are not counted. The difference between two runs excludes the setup.
 instructions() {
 	local passes sums=() file=$BATS_TEST_TMPDIR/callgrind
 	for passes in 1000 3000; do
@@ -2186,7 +2203,7 @@ instructions() {
 	echo $(((sums[1] - sums[0]) / 2000))
 }
 
-# The limits are a tenth above what the loop is meant to cost: 500 and 180. They hold for gcc's code for amd64.
+# The limits are a tenth above the goals of 500 and 180 instructions, with code that gcc makes for amd64.
 # bats test_tags=slow
 @test "a READ at depth 1 costs the client at most 550 instructions, a WRITE at depth 16 at most 198" {
 	local reading writing
@@ -2196,7 +2213,7 @@ instructions() {
 	reading=$(instructions read 8 1)
 	writing=$(instructions write 64 16)
 	echo "READ of 8 bytes at depth 1: $reading, WRITE of 64 bytes at depth 16: $writing"
-	((reading > 50 && reading <= 550)) # fewer: they were not counted
+	((reading > 50 && reading <= 550)) # 50 or fewer: the counting failed
 	((writing > 50 && writing <= 198))
 }
 
