@@ -4,18 +4,18 @@
 load helpers
 shopt -s extglob
 
-# Where packets are lost, the transport gives up, or the server.
+# Exit statuses if packets are lost: no progress within --timeout (5), or a failed transport (6).
 LOST="5|6"
 
-# check STATUS ARGUMENT...: on host b, ends with STATUS, or one of several (5|6); nothing goes to standard error. Nothing is
-# measured, unless $seconds says how long.
+# check STATUS ARGUMENT...: run --check on host b; it must exit with STATUS, or one of several (5|6), without a
+# message on standard error. It measures for $seconds, by default not at all.
 check() {
 	client -t "$LIMIT" --check --duration "${seconds:-0}" "${@:2}"
 	expect "$1"
 	[ -z "$stderr" ]
 }
 
-# says LINE: as a whole line of the output, an extended regular expression.
+# says LINE: return true if a complete line of $output matches LINE, an extended regular expression.
 says() {
 	grep -E -x -q -e "$1" <<<"$output"
 }
@@ -89,7 +89,7 @@ without_device() {
 	says "device      aaa0 port 1: .*, down.*"
 	check 3 --json 203.0.113.9
 	[[ $(json error) == "reach: there is no route to 203.0.113.9 (ENETUNREACH) (L6); "* ]]
-	# "lo" has the same number in both namespaces, and no address of either leads to a device
+	# "lo" has the same interface number in both namespaces; no address of either one leads to a device
 	lab run b ip link set lo up
 	on b unshare --net "$PROGRAMS/rdma-client" --check
 	expect 3
@@ -104,7 +104,8 @@ without_device() {
 	[[ $(json error) == "nccl: rdma0 port 1: "*"; a link-local address passes no router: "* ]]
 }
 
-# check_without ADDRESS FOLDER...: --check on host b with nothing in these folders; exit status 3.
+# check_without ADDRESS FOLDER...: run --check on host b with an empty folder in place of each FOLDER; expect exit
+# status 3.
 check_without() {
 	# shellcheck disable=SC2016 # expanded on the host
 	on b unshare --mount sh -c 'program=$1 address=$2 && shift 2
@@ -131,10 +132,10 @@ check_without() {
 	says "address     resolved: from 192.0.2.9 by rdma0 .*"
 	wait_for_line "$server_out" '"peer": "192\.0\.2\.9"' "$server"
 	stop_server
-	run ! grep -q refused "$server_err" # where the client asked for reads first
+	run ! grep -q refused "$server_err" # the client asked for reads first, and was refused without a message
 }
 
-# transfers SIZE...: each was verified in both directions, and nothing else was tried.
+# transfers SIZE...: check that exactly these sizes were tried, and verified in both directions.
 transfers() {
 	diff <(printf 'transfer    %s: client to server verified, server to client verified\n' "$@" | sed 's/  1:/  1 byte:/; s/\([0-9][0-9]\):/\1 bytes:/') \
 		<(grep '^transfer' <<<"$output")
@@ -155,12 +156,13 @@ transfers() {
 		stop_server
 		diff <(printf '%s bytes\n' "${sizes[@]}" | sed 's/^1 bytes/1 byte/') \
 			<(sed -n 's/.*check from 192\.0\.2\.2: \(.*\), verified in both directions$/\1/p' "$server_out")
-		[ "$(wc -l <"$server_out")" -eq $((${#sizes[@]} + 1)) ] # and that it listens
+		[ "$(wc -l <"$server_out")" -eq $((${#sizes[@]} + 1)) ] # one more line: the server listens
 		[ ! -e "$folder/stored" ]
 	done
 }
 
-# limit_rate HOST: what it sends is so slow that the other way is three times as fast on the busiest machine.
+# limit_rate HOST: slow down what HOST sends, so much that the other direction is three times as fast even on a busy
+# machine.
 limit_rate() {
 	lab run "$1" tc qdisc replace dev eth0 root netem rate 2mbit
 }
@@ -172,7 +174,7 @@ full_rate() {
 	done
 }
 
-# The server performs whichever operation measures, whatever its word.
+# For a measurement the server performs the operation that the client needs, whatever its own mode.
 # bats test_tags=slow,roce
 @test "--check with PORT measures rates and latency, and names the direction that the network slows down" {
 	local seconds=1 number='[0-9]+\.[0-9]+' rate='[0-9.]+ [kMG]bit/s'
@@ -200,7 +202,7 @@ full_rate() {
 
 uncounted="counters    this host's device counts no errors: packets that are lost do not show"
 
-# lose HOST...: of what these hosts send, 1 % is lost.
+# lose HOST...: drop 1 % of the packets that these hosts send.
 lose() {
 	local host
 	for host; do
@@ -208,8 +210,8 @@ lose() {
 	done
 }
 
-# With losses both ways few packets are sent in that time, so what is counted may show one direction, or none. TCP sends again
-# what is lost, and soft-iWARP counts nothing of it.
+# With losses in both directions few packets are sent, so the counters may show one direction, or none. TCP repairs
+# losses, and soft-iWARP has no counters.
 # bats test_tags=slow
 @test "--check with PORT reports lost packets with share and direction, and exits with 8 instead of printing Ready" {
 	local seconds=1 hosts lost
@@ -242,7 +244,7 @@ lose() {
 	[[ $output != *"-> one of: a rate limit"* ]]
 }
 
-# Without the limit on its sessions the check took 43 to 78 s. It needs 10 to 17 s here.
+# Before --check limited the time of its sessions, this took 43 to 78 s; now it takes 10 to 17 s.
 # bats test_tags=slow,roce
 @test "--check with PORT takes less than 30 s on a slow path that loses many packets" {
 	local seconds=1 start
@@ -256,9 +258,10 @@ lose() {
 	[[ $output == *"packets are lost"* ]]
 }
 
-# start_and_stop ARGUMENT...: a client on host b, which stands still once the third of its sessions at once has begun; its
-# process there and that session's source port are then lines of $client_out, and at the end its exit status and what it
-# prints. The shell itself stops it: on a busy host another program would start too late.
+# start_and_stop ARGUMENT...: start a client on host b, and stop it when its third simultaneous session begins.
+# $client_out then has two lines: the client's process id there, and the source port of that session. The exit status
+# and the output follow when the client ends. The shell itself stops the client: on a busy host another program would
+# start too late.
 start_and_stop() {
 	# shellcheck disable=SC2016 # expanded on the host
 	start client b sh -c '{ sh -c "echo process \$\$; exec \"\$@\" 2>&1 >/run/outcome" - "$@"; echo "status $?"; } |
@@ -299,15 +302,15 @@ assert failed["text"] == f"source port {dropped}: " + outcome["error"], failed
 assert "switches choose one by this port" in failed["advice"], failed' "$output" "$dropped"
 }
 
-# set_mtu BYTES: of host a's Ethernet; with 1500 the RDMA MTU is 1024.
+# set_mtu BYTES: set the MTU of host a's Ethernet; 1500 bytes give an RDMA MTU of 1024.
 set_mtu() {
 	lab run a rdma link del rdma0
 	lab run a ip link set eth0 mtu "$1"
 	lab run a rdma link add rdma0 type rxe netdev eth0
 }
 
-# A server that writes would take longer, and its host's processor: Soft-RoCE tries again and again to send what is too
-# large for its own Ethernet, and the server there has been seen to give up 20 s late.
+# In mode write the test would take longer: Soft-RoCE retries packets that are too large for its own Ethernet so often
+# that the server has been seen to give up 20 s late.
 # bats test_tags=roce,slow
 @test "--check with PORT reports a server whose MTU is smaller than the client's, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP finds its own MTU"
@@ -322,9 +325,9 @@ set_mtu() {
 	says "  -> packets above 1024 bytes vanish from server to client, at 4095 at the latest: .*set it the same everywhere.*"
 }
 
-# What host b sends in packets above an Ethernet of 1500 bytes is lost, as in a switch: without a word. The queue behind
-# netem has no room for them, of which only netem hears; alone it would tell Soft-RoCE, which then tries again at once, and
-# keeps its host busy with that.
+# Host b's packets above 1500 bytes of Ethernet are lost silently, as in a switch: the queue below netem has no room
+# for them. Without netem above it the queue would report the loss to Soft-RoCE, which would retry at once and keep
+# its host busy.
 # bats test_tags=roce,slow
 @test "--check with PORT reports that the path loses packets above a size, with advice" {
 	[ "$LAB_TRANSPORT" != siw ] || skip "TCP keeps to the MTU of the route"
@@ -340,7 +343,7 @@ set_mtu() {
 	[[ $(json transfer.text) == *"$(json error)" ]]
 }
 
-# Root keeps to no limit, but with siw.
+# The limit does not apply to root, except with siw.
 @test "--check reports how much memory may be locked" {
 	local binds="8192 KiB may be locked: .*"
 	[ "$LAB_TRANSPORT" = siw ] || binds="may be locked without limit"

@@ -24,7 +24,8 @@ setup() {
 	[ "$status" -ne 0 ]
 }
 
-# If both sides post more READs than the adapter sends at a time, soft-iWARP's adapters sometimes wait for each other forever.
+# If both sides post more READs than the adapter sends at a time, the adapters of soft-iWARP may wait for each other
+# forever.
 # bats test_tags=slow
 @test "READs in both directions are verified, even if both sides have more of them than the adapters serve at a time" {
 	start_server -s 64K -n 1000 --depth 65536 read
@@ -34,7 +35,7 @@ setup() {
 	[[ $stderr =~ "digests took 0."0*[1-9][0-9]*" s for the outgoing payload, 0."0*[1-9] ]]
 }
 
-# If WRITEs from host b are lost on their way, only host a sees the gap.
+# If WRITEs from host b are lost, only host a sees the gap in the sequence numbers.
 # bats test_tags=slow
 @test "each side counts the errors of its port, and reports them to the peer" {
 	# shellcheck disable=SC2034 # teardown uses it

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The documents are true. Needs no RDMA device; tests/documents does the work.
+# The documents are true. These tests need no RDMA device; tests/documents does the work.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets $status, $output and $lines
 
 bats_require_minimum_version 1.5.0
@@ -47,7 +47,7 @@ documents() {
 	[ "$(grep -Ec '`make check` runs the tests in [0-9]+ minutes; .* installs [0-9]+ packages .* and a kernel' "$BATS_TEST_DIRNAME/../README.md")" -eq 1 ]
 }
 
-# ci CODE: run .ci/run in a temporary folder, where 'make' prints its arguments and runs this shell code.
+# ci CODE: run .ci/run in a temporary folder, in which 'make' prints its arguments and runs the shell code CODE.
 ci() {
 	local folder=$BATS_TEST_TMPDIR/ci
 	mkdir -p "$folder/.ci" "$folder/bin" "$folder/build/check"
@@ -88,7 +88,8 @@ ci() {
 	[ "${lines[-1]}" = "1 passed, 1 failed" ]
 }
 
-# parts [all]: print the files that tests/run would run, one per line: "TRANSPORT FILE TAGS", where TAGS is bats' filter.
+# parts [all]: print a line "TRANSPORT FILE TAGS" for each file that 'tests/run [all]' would run; TAGS is the filter
+# for bats.
 parts() {
 	# shellcheck disable=SC2317 # the code of tests/run calls it
 	begin() {

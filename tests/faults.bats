@@ -17,7 +17,7 @@ CONNECTING=4
 # over iWARP the connection breaks if the server sends first, or if a message is too long
 BROKEN=7
 [ "$LAB_TRANSPORT" != siw ] || { ACCESS=$GONE DENIED=6 CONNECTING=11 BROKEN="6|7"; }
-# An operation that still runs when the fault happens, on a fast host as on a busy one.
+# Enough operations to be still running when the fault happens, on any host.
 ENDLESS="-n 1000000"
 
 # ---- Helpers of the rows ----
@@ -34,7 +34,8 @@ ends() {
 	fi
 }
 
-# client_against MODES STATUS SECONDS TEXT PEER-OPTION...: run our client against such a server.
+# client_against MODES STATUS SECONDS TEXT PEER-OPTION...: run our client against a peer that is the server, in each
+# mode. The client must end within SECONDS as STATUS and TEXT require.
 client_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -47,8 +48,9 @@ client_against() {
 	done
 }
 
-# server_against MODES SECONDS TEXT PEER-OPTION...: run our server against such a client. The server prints TEXT and
-# nothing else, then serves another client with the right contents in both directions, and exits with 0.
+# server_against MODES SECONDS TEXT PEER-OPTION...: run our server against a peer that is the client, in each mode.
+# The server must report TEXT within SECONDS and nothing else, then serve another client in both directions, and exit
+# with 0.
 server_against() {
 	local mode start
 	for mode in ${1/both/read write}; do
@@ -84,8 +86,8 @@ server_against() {
 
 # ---- Signals, hosts and links that fail during a session ----
 
-# when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: run COMMAND when the other side hangs, or when our operation
-# is under way, and check how our client, or our server with --one-off, ends. It runs with OPTIONS.
+# when WHO MODE OPTIONS STATUS SECONDS TEXT PEER-OPTIONS COMMAND...: start our client, or our server with --one-off,
+# with OPTIONS. Run COMMAND when the peer hangs, or when our operation is under way, and check how our program ends.
 when() {
 	local who=$1 mode=$2 start
 	# shellcheck disable=SC2086 # several options
@@ -104,12 +106,12 @@ when() {
 	ends "$4" "$6"
 }
 
-# signal NAME WHO: send a signal to the program of a row.
+# signal NAME WHO: send the signal NAME to our client or server.
 signal() {
 	kill -s "$1" "${!2}"
 }
 
-# With this many operations there are always completions.
+# So many operations keep the completion queue busy until the signal arrives.
 @test "SIGTERM ends either program in the middle of many operations" {
 	local mode who start
 	local -A other=([client]=server [server]=client)
@@ -137,20 +139,22 @@ retransmits() {
 		[ -z "$state" ] || echo "$state" | grep -Eq "timer:\(on,[^,]*,([$1-9]|[1-9][0-9]+)\)"' - "$2"
 }
 
-# forget_neighbour HOST ADDRESS: give ADDRESS a wrong MAC address in the host's kernel, then none, so that it asks again.
+# forget_neighbour HOST ADDRESS: give ADDRESS a wrong MAC address in the host's kernel, then none, so that the kernel
+# resolves it again.
 forget_neighbour() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run "$1" sh -ec 'ip neighbour replace "$1" lladdr 02:00:00:00:00:99 dev eth0 nud reachable
 		ip neighbour del "$1" dev eth0' - "$2"
 }
 
-# stop_host HOST: stop the emulator. The other hosts see a host without power or cable, and it can resume without a boot.
+# stop_host HOST: pause the host's emulator. To the other hosts it looks like a host without power; it resumes without
+# a boot.
 stop_host() {
 	repair="lab resume $1"
 	lab pause "$1"
 }
 
-# remove_link HOST: remove the host's RDMA device. Returns once no program has the device open.
+# remove_link HOST: start to remove the host's RDMA device. The removal ends once no program has the device open.
 remove_link() {
 	repair="add_link $1"
 	lab run -w "$LIMIT" "$1" rdma link del rdma0 3>&- &
@@ -172,8 +176,8 @@ add_link() {
 @test "one-off: the client's host stops"                  { when server write "-t 3"          5     6             "$SILENT"            "--at mr=hang"                     stop_host b; }
 @test "one-off: its own RDMA link is removed"             { when server read  "-t $LIMIT"     1     5             "device was removed" "--at mr=hang"                     remove_link a; }
 
-# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE has no counter for them, so
-# add the gaps in the sequence and the retransmitted packets that it counts; nothing else is lost here.
+# discarded HOST: print how many packets the host has discarded because of a checksum. Soft-RoCE does not count them,
+# so add its counters of sequence gaps and retransmissions: this network loses no other packets.
 discarded() {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		lab run "$1" nstat -asz TcpInCsumErrors | sed -n 's/^TcpInCsumErrors *\([0-9]*\).*/\1/p'
@@ -184,8 +188,8 @@ discarded() {
 	fi
 }
 
-# good_or_failed STATUS SENT ARRIVED: check that a program with this status has stored all of SENT, or has reported a
-# failure and stored nothing else.
+# good_or_failed STATUS SENT ARRIVED: check that a program that exited with STATUS stored all of SENT in ARRIVED, or
+# reported a failure and stored nothing.
 good_or_failed() {
 	[[ $1 =~ ^[0-7]$ ]] || { echo "exit status $1"; return 1; }
 	if [ "$1" -eq 0 ] || [ -e "$3" ]; then cmp "$2" "$3"; fi
@@ -200,7 +204,7 @@ good_or_failed() {
 	before=$(($(discarded a) + $(discarded b)))
 	repair="lab disturb"
 	lab disturb corrupt 1%
-	while read -r mode memory; do # little memory: a ring that is reused many times
+	while read -r mode memory; do # with little memory the ring is short, and is reused many times
 		start_command "${LIMITED[@]}" "$memory" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -f "$folder/back" -o "$folder/arrived-there" "$mode"
 		client -t "$LIMIT" -f "$folder/there" -o "$folder/arrived-back" "$mode" 192.0.2.1 "$port"
 		good_or_failed "$status" "$folder/back" "$folder/arrived-back"
@@ -215,15 +219,15 @@ good_or_failed() {
 	[ $(($(discarded a) + $(discarded b))) -gt "$before" ]
 }
 
-# Over soft-iWARP the client's kernel fails a connect if more data arrives together with the answer. The server has accepted by
-# then, so it must send nothing until the client has sent its first message; TCP has sent the answer twice by then.
+# In soft-iWARP a connect fails if more data arrives together with the server's answer, which TCP sends twice here. So
+# the server must send nothing until the client's first message has arrived.
 @test "a connection is established although the answer to its request is lost once" {
 	start_server -1 -v -t "$LIMIT" -m "all is here" read
 	lab run a pkill -STOP -x rdma-server
 	start_client -t "$LIMIT" read 192.0.2.1 "$port"
 	await_requests 1
 	repair="lab run a tc qdisc del dev eth0 root"
-	if [ "$LAB_TRANSPORT" = siw ]; then # at once: its kernel gives up a connect after ten seconds
+	if [ "$LAB_TRANSPORT" = siw ]; then # in one command, because siw gives up a connect after ten seconds
 		lab run -w "$LIMIT" a sh -c 'tc qdisc add dev eth0 root netem loss 100%
 			pkill -CONT -x rdma-server
 			until ss -Htno state established | grep -Eq "timer:\(on,[^,]*,[1-9]"; do
@@ -242,8 +246,8 @@ good_or_failed() {
 	expect_end server 0
 }
 
-# The client's verdict is lost. Over soft-iWARP the client exits nevertheless, and its kernel's TCP goes on sending: it has
-# retransmitted twice, or has given up, before packets pass again. Over Soft-RoCE the client waits until the verdict arrives.
+# The client's verdict is lost. Over soft-iWARP the client exits, and TCP in its kernel retransmits twice before
+# packets pass again. Over Soft-RoCE the client waits until the verdict has arrived.
 @test "a client's last message arrives even if the network first loses it" {
 	start_server -1 -v -t "$LIMIT" write
 	start_peer b client write --hello --at verdict=stop 192.0.2.1 "$port"

@@ -1,12 +1,12 @@
-# Our programs with other projects' programs as the peer.
+# Our programs with peers from other projects.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
 
 # ---- The tutorial's program ----
 
-# It has no hello and no digest, sends 1024 bytes each way, and sends MSG_DONE before its reads have ended. tests/peer
-# imitates it.
+# The tutorial's program sends no hello and no digest, exchanges 1024 bytes in each direction, and sends MSG_DONE
+# before its reads have ended. tests/peer imitates it.
 
 # ours_serves MODE TEXT COMMAND...: serve two clients that send TEXT, one after the other, and check the server's output.
 ours_serves() {
@@ -48,7 +48,8 @@ ours_asks() {
 
 # ---- Programs of rdmacm-utils and perftest ----
 
-# They speak other protocols: both sides end, ours reports why, and our server serves the next client.
+# These programs speak other protocols: our program reports why the session fails, and our server serves the next
+# client.
 # bats file_tags=slow
 
 GONE="the peer left before the session was complete"
@@ -57,7 +58,7 @@ NO_MESSAGE="no message of this protocol"
 NO_READ="the peer serves no RDMA READ"
 NO_SERVER="this project's rdma-server|no reason arrived"
 AT_ONCE="cannot connect: Cannot allocate memory; .* another program listens on that port and sends at once"
-# --timeout of our program in rows about a silent peer. All other rows use $LIMIT, because they notice the fault at once.
+# --timeout of our program in rows about a silent peer. In all other rows it notices the fault at once, and has $LIMIT.
 SERVER_SILENCE=5 CLIENT_SILENCE=3
 
 # end_foreign yes|no: check that the foreign program ends by itself (yes), or that it still runs, and kill it (no).
@@ -66,13 +67,13 @@ end_foreign() {
 	end peer
 }
 
-# says_only TEXT: check that each line of the server is about a client, with this reason.
+# says_only TEXT: check that each line of the server's standard error names a client, with the reason TEXT.
 says_only() {
 	! grep -Ev "^rdma-server: (\[[0-9]+\] )?192\.0\.2\.2 port [0-9]+: .*($1)" "$server_err"
 }
 
-# asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: run such a client with our server, whose port replaces PORT in the arguments.
-# The server prints TEXT for each session.
+# asks MODE SESSIONS ENDS TEXT PROGRAM ARGUMENT...: run a foreign client with our server, whose port replaces PORT in
+# the arguments. The server must print TEXT for each session. ENDS: see end_foreign().
 asks() {
 	local mode=$1 sessions=$2 ends=$3 text=$4 patience=$LIMIT least=0 most=2 start
 	shift 4
@@ -93,8 +94,8 @@ asks() {
 	says_only "$text"
 }
 
-# serves MODE STATUS ENDS TEXT PROGRAM ARGUMENT...: run our client with such a server, on port 7471. The client ends with
-# STATUS and TEXT, which are extended regular expressions.
+# serves MODE STATUS ENDS TEXT PROGRAM ARGUMENT...: run our client with a foreign server on port 7471. The client must
+# end with STATUS and TEXT, which are extended regular expressions. ENDS: see end_foreign().
 serves() {
 	local mode=$1 expected=$2 ends=$3 text=$4 patience=$LIMIT least=0 start
 	shift 4
@@ -109,8 +110,8 @@ serves() {
 	end_foreign "$ends"
 }
 
-# Programs that only poll a completion queue notice the end of their connection over soft-iWARP alone, where it flushes their
-# receives. Over Soft-RoCE they poll forever.
+# A program that only polls its completion queue notices the end of the connection over soft-iWARP, which flushes the
+# receives. Over Soft-RoCE it polls forever.
 FLUSHED=no
 [ "$LAB_TRANSPORT" != siw ] || FLUSHED=yes
 
@@ -144,8 +145,8 @@ FLUSHED=no
 	serves write 6 yes "$GONE" rping -s -a 0.0.0.0 -C 1 -p 7471
 }
 
-# A server that only serves RDMA WRITEs accepts no READ. Over Soft-RoCE a client that wants to read leaves it before the
-# connection is established, and the server waits for another client.
+# ib_write_bw accepts no READ. Over Soft-RoCE our client in mode read leaves before the connection is established, and
+# ib_write_bw waits for another client.
 @test "our client fails with a clear reason if the server is ib_write_bw" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
@@ -155,8 +156,8 @@ FLUSHED=no
 	serves write 7 yes "$NO_MESSAGE" ib_write_bw -R -d rdma0 -n 5 -p 7471
 }
 
-# It sends as soon as it has accepted. Over soft-iWARP that can break the connection, or exhaust the memory that the client's
-# kernel reserves for connecting.
+# ucmatose sends as soon as it has accepted. Over soft-iWARP this can break the connection, or exhaust the memory that
+# the client's kernel reserves for connecting.
 @test "our client fails with a clear reason if the server is ucmatose, which sends first" {
 	local expected=7 text=$NO_MESSAGE
 	[ "$LAB_TRANSPORT" != siw ] || expected="1|6|7" text="$NO_MESSAGE|CONNECT_ERROR|$AT_ONCE"
@@ -167,7 +168,8 @@ FLUSHED=no
 	serves read 4 no "$NO_SERVER" rcopy -p 7471
 }
 
-# It accepts and waits. Over soft-iWARP the adapter ends the connection when a message arrives and no receive is posted.
+# cmtime accepts and waits. The adapter of soft-iWARP ends the connection when a message arrives without a posted
+# receive.
 @test "our client fails with a clear reason if the server is cmtime, which goes on listening" {
 	if [ "$LAB_TRANSPORT" = siw ]; then
 		serves read 6 no "$GONE" cmtime -p 7471

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# 'make install', 'make uninstall' and 'make deb'. Needs no RDMA device; installs into temporary folders only.
+# 'make install', 'make uninstall', 'make deb' and tests/setup. These tests need no RDMA device, and install only into
+# temporary folders.
 # shellcheck disable=SC2154 # bats sets $stderr
 
 bats_require_minimum_version 1.5.0
@@ -10,7 +11,7 @@ setup() {
 	tree=$BATS_TEST_TMPDIR/tree
 }
 
-# installed PREFIX: print the files that must be installed, with their permissions, sorted by name.
+# installed PREFIX: print the files that must be installed below PREFIX, with their permissions, sorted by name.
 installed() {
 	cat <<-END
 		755 $1/bin/rdma-client
@@ -51,7 +52,7 @@ files() {
 	make uninstall "DESTDIR=$tree" # there is nothing left to remove
 }
 
-# without COMMAND...: put a folder with all commands except these in front of PATH; sets $elsewhere.
+# without COMMAND...: make a folder with all commands of this machine except these, for PATH; sets $elsewhere to it.
 without() {
 	local unwanted=()
 	elsewhere=$BATS_TEST_TMPDIR/bin
@@ -60,7 +61,8 @@ without() {
 	find /usr/bin -maxdepth 1 -xtype f "${unwanted[@]}" -exec cp -s -t "$elsewhere" {} +
 }
 
-# copied: copy the committed and the changed files, and what is built except one program; sets $copy.
+# copied: copy the files of the project, as they are now, and the built files, of which rdma-client is out of date;
+# sets $copy.
 copied() {
 	copy=$BATS_TEST_TMPDIR/copy
 	mkdir "$copy"
@@ -117,8 +119,8 @@ copied() {
 	[ -z "$output" ]
 }
 
-# new_debian UID [ARCHITECTURE]: fill $elsewhere with the commands of a Debian without any package or sudo, whose apt-get
-# cannot install anything; the user has this id. Each call of apt-get adds a line to the file $given.
+# new_debian UID [ARCHITECTURE]: fill $elsewhere with the commands of a Debian on which no needed package and no sudo is
+# installed, and apt-get installs nothing. The user has the id UID. Each call of apt-get adds a line to the file $given.
 new_debian() {
 	without 'apt*' dpkg dpkg-query sudo id
 	given=$BATS_TEST_TMPDIR/given
@@ -138,7 +140,7 @@ new_debian() {
 	: >"$given"
 }
 
-# stub NAME TEXT: write a command to $elsewhere.
+# stub NAME TEXT: replace the command NAME in $elsewhere by a script with TEXT.
 stub() {
 	printf '#!/bin/sh\n%s\n' "$2" >"$elsewhere/$1"
 	chmod +x "$elsewhere/$1"
@@ -172,7 +174,7 @@ stub() {
 	[[ $stderr == "setup: the two emulated hosts need Debian on amd64 or arm64, and this is Debian GNU/Linux on riscv64: "* ]]
 }
 
-# old_cache: a kernel where the lab kept it before the cache had a folder for each architecture.
+# old_cache: make a cache with a kernel in the place that it had before each architecture got a folder of its own.
 old_cache() {
 	cache=$BATS_TEST_TMPDIR/cache/rdma-lab
 	mkdir -p "$cache/6.1.1-1/modules"
@@ -242,8 +244,8 @@ as root, run 'apt-get update && apt-get install --no-install-recommends "*" libi
 	[ "$output" = "$cache/current/vmlinux" ]
 }
 
-# Types a command line and a Tab in an interactive bash. To show the completed line, it then types Ctrl-A and a command in
-# front of it.
+# The test types a command line and a Tab in an interactive bash. To print the completed line, it then types Ctrl-A
+# and inserts a command in front.
 @test "bash completes the options of the installed programs" {
 	make install "DESTDIR=$tree"
 	cat >"$BATS_TEST_TMPDIR/bashrc" <<-END

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# The lab for learners: more hosts, capturing and disturbing packets, and the reason why a host went down. Boots its own hosts.
+# The features of the lab for learners: more than two hosts, captured and disturbed packets, the reason why a host
+# went down. These tests boot their own hosts.
 
 bats_require_minimum_version 1.5.0
 
@@ -57,9 +58,9 @@ opcodes() {
 	LC_ALL=C grep -qaP '\xc0\x00\x02\x03\xc0\x00\x02\x02' "$capture" # from host c to host b
 }
 
-# One pair of hosts for all three. The first ping resolves the neighbor: an entry that is being resolved while all packets are
-# lost fails later, and drops the packet that waits for it. A killed host takes a while to release its memory; once it reports
-# its end, everything is written.
+# One pair of hosts serves all three parts. The first ping resolves the neighbor: while all packets are lost,
+# resolving would fail and drop the waiting packet. A killed host needs some time to release its memory; once its end
+# is reported, its output is complete.
 @test "lab disturb delays or drops packets; a killed lab run leaves no process; a host that crashes shows its console" {
 	# shellcheck disable=SC2016 # expanded by that shell
 	run lab up --transport none -- bash -c '
@@ -88,7 +89,7 @@ opcodes() {
 	[[ $output == *"2 hosts take 199999998 MiB of memory, "*" MiB are left; end other programs"* ]]
 }
 
-# The shortest part of the benchmark; the other parts take their samples in the same ways.
+# This is the shortest part of the benchmark; the other parts take their samples in the same way.
 @test "bench measures streams, and prints medians and ratios" {
 	TRANSPORT=rxe PAIRS=1 FILE_MIB=1 run timeout 300 tests/bench streams
 	echo "$output"

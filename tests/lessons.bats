@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Each lesson between two hosts, by the commands of its README; lessons 3 and 4 also with other programs.
+# Run each lesson between two hosts by the commands of its README; lessons 3 and 4 also with other programs.
 # shellcheck shell=bash disable=SC2154 # bats and helpers.bash set the variables
 
 load helpers
@@ -21,12 +21,12 @@ transcript() {
 		END { printf "%s", text }'
 }
 
-# expected HOST: print the host's output in $shown, without its commands.
+# expected HOST: print the output of HOST in the transcript $shown, without the commands.
 expected() {
 	awk -v host="host $1\$" '/^host [AB]\$ / { here = index($0, host) == 1; next } here' <<<"$shown" | shape
 }
 
-# typed HOST NUMBER: print that command of the host in $shown, with the port of this session, if it has one.
+# typed HOST NUMBER: print the command of HOST with this number in the transcript $shown, with the port of this session.
 typed() {
 	local line
 	line=$(sed -n "s/^host $1\\$ //p" <<<"$shown" | sed -n "$2p")
@@ -40,7 +40,8 @@ shape() {
 		s/[1-9][0-9]*( limit events)/N\1/'
 }
 
-# lesson NAME: run the commands of the README, and compare the output of both hosts. $signal ends a server that goes on.
+# lesson NAME: run the commands of the lesson's README, and compare the output of both hosts. A server that goes on
+# gets $signal.
 lesson() {
 	local shown folder_of=$LESSONS/$1 number=1 printed='' host
 	shown=$(transcript "$1")
@@ -86,8 +87,8 @@ exchange() {
 	grep -qx "remote buffer: $client_text" "$server_out"
 }
 
-# interoperates MODE LESSON TEXT: run the lesson with our programs and with one that behaves like the tutorial's. The lesson's
-# sides send TEXT and their role.
+# interoperates MODE LESSON TEXT: run each side of the lesson with our programs, and with tests/peer as the tutorial's
+# program. The lesson's sides send TEXT and their role.
 interoperates() {
 	local mode=$1 lesson=$LESSONS/$2 text=$3
 	exchange "of rdma-server" "$text client" "$PROGRAMS/rdma-server" -1 -t "$LIMIT" -m "of rdma-server" "$mode" -- "$lesson"

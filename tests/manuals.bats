@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# The manual pages match the programs: options, exit statuses, JSON keys, messages, in both directions. Needs no RDMA device.
+# The manual pages and the programs agree on options, exit statuses, JSON keys and messages. These tests need no RDMA
+# device.
 
 bats_require_minimum_version 1.5.0
 
@@ -12,7 +13,8 @@ section() {
 	sed -n "/^\.Sh $1\$/,/^\.Sh /p" ".man/$2"
 }
 
-# same WHAT ONE OTHER: fail, and print the difference, unless both have the same lines, and at least one.
+# same WHAT ONE OTHER: check that the texts ONE and OTHER have the same lines in any order, and at least one; print the
+# difference.
 same() {
 	[ -n "$2" ]
 	diff <(sort -u <<<"$2") <(sort -u <<<"$3") || { echo "$1 (<) and its manual page (>) differ"; return 1; }
@@ -29,7 +31,7 @@ same() {
 	done
 }
 
-# A line of a page is ".It Fl p , Fl -port Ar PORT"; the line of --help is "  -p, --port PORT        listen".
+# A page has ".It Fl p , Fl -port Ar PORT" for the line "  -p, --port PORT        listen" of --help.
 @test "the pages list exactly the options of --help, with their letters and arguments" {
 	local program
 	for program in rdma-client rdma-server; do
@@ -48,12 +50,12 @@ same() {
 	done
 }
 
-# keys_of PAGE: print the keys of the lists in its part about JSON, and those within .Va of a list.
+# keys_of PAGE: print the keys in the section JSON of a page: the items of its lists, and the names after .Va.
 keys_of() {
 	sed -n '/^\.Ss JSON$/,/^\.Sh /s/^\.\(It \)\?Va //p' ".man/$1" | sed 's/ [.,:]$//; s/ , /\n/g'
 }
 
-# named FILE...: print the keys that the source gives to JSON objects.
+# named FILE...: print the keys that these sources add to JSON objects.
 named() {
 	cat "$@" | tr -d '\n\t' | grep -Eo '(json_add_text|json_object_object_add|report(_finding)?|add_(count|flag|number|known|finding))\([^;]*' |
 		sed -En 's/^[a-z_]+\([^",]+, ("[a-z_0-9]+").*/\1/p' | tr -d '"'

@@ -4,9 +4,9 @@
 
 load helpers
 
-# soft-iWARP gives up a connect request that is not answered in time: the server's host after five seconds (the client
-# gets CONNECT_ERROR), the client's host after ten (UNREACHABLE). Their number depends on the speed of the machine.
-# Sometimes a client gets a port that an earlier connection still holds. All other clients are served.
+# soft-iWARP gives up a connect request without an answer: the server's host after five seconds (the client gets
+# CONNECT_ERROR), the client's host after ten (UNREACHABLE). The number of such requests depends on the speed of the
+# machine. A client may also get a port that an earlier connection still uses. All other clients must be served.
 @test "a server serves 256 clients at once (24 over soft-iWARP), then another one" {
 	local start served given_up over count=256 least=256
 	[ "$LAB_TRANSPORT" != siw ] || count=24 least=16
@@ -36,8 +36,8 @@ ten_sessions() {
 		"$PROGRAMS/rdma-client" "$port" "$LIMIT" "$1"
 }
 
-# Each window moves a number, and the peer sends no more windows than it has credits, so they only keep the session's thread
-# busy. Over iWARP the transport ends the connection if a message arrives without a receive.
+# Each MSG_WINDOW reports progress, and the peer sends no more of them than allowed: the flood only keeps the
+# session's thread busy. Over iWARP the connection ends if a message arrives without a posted receive.
 # bats test_tags=roce
 @test "a peer that floods a session with windows does not delay other sessions" {
 	local start mode
@@ -47,7 +47,7 @@ ten_sessions() {
 		start=$(milliseconds)
 		ten_sessions "$mode"
 		within 10 "$start" "ten sessions beside floods"
-		kill -0 "$peer" # it ran all the time
+		kill -0 "$peer" # the flood has not ended yet
 		end peer
 		stop_server
 		[ "$(grep -c "remote buffer: message from active" "$server_out")" -eq 10 ]

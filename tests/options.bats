@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# The command lines. Needs no RDMA device: the programs parse the command line before they open anything.
+# The command lines. These tests need no RDMA device: the programs parse the command line before they open anything.
 
 bats_require_minimum_version 1.5.0
 PATH=$BATS_TEST_DIRNAME/..:$PATH
 
-# usage_error MESSAGE COMMAND...: check for the message, a hint, and exit status 2.
+# usage_error MESSAGE COMMAND...: check that COMMAND prints MESSAGE and the hint about --help, and exits with 2.
 usage_error() {
 	run -2 --separate-stderr "${@:2}"
 	[[ $stderr == *"$1"* ]]
@@ -26,7 +26,7 @@ usage_error() {
 	done
 }
 
-# One option of each kind; options-test has all numbers and sizes, and which options go together.
+# One option of each kind; options-test has all numbers and sizes, and the combinations of options.
 @test "wrong arguments, options and numbers are usage errors" {
 	usage_error 'at most one argument is allowed' rdma-server read write
 	usage_error 'three arguments are needed' rdma-client read 192.0.2.1
@@ -52,7 +52,8 @@ usage_error() {
 	[[ $stderr == "rdma-server: "* ]]
 }
 
-# A server of several clients copies the pipe, since each client needs it. The pipe has not ended yet.
+# A server of several clients copies the pipe to a deleted file, because each client gets the payload. The test keeps
+# the pipe open, so the server is still copying.
 @test "if standard output is closed at the start, no other file takes its descriptor" {
 	local pid status=0
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
@@ -65,11 +66,11 @@ usage_error() {
 	[ "$(readlink "/proc/$pid/fd/1")" = /dev/null ]
 	kill "$pid"
 	exec 8>&-
-	wait "$pid" || status=$? # not by run: $pid is no child of its subshell
+	wait "$pid" || status=$? # without run, whose subshell cannot wait for $pid
 	[ "$status" -eq 143 ]
 }
 
-# sh(1) ignores SIGINT in a command that it starts with '&'. The server waits for the pipe, which has no writer.
+# A shell starts a command with '&' with SIGINT ignored. The server waits in open(2) for a writer of the pipe.
 @test "a signal ends a program that is opening its payload, even if its parent ignored that signal" {
 	mkfifo "$BATS_TEST_TMPDIR/pipe"
 	# shellcheck disable=SC2016 # expanded by that shell

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # The two programs against each other, on the two hosts of the lab.
-# PROGRAMS is the folder of the build under test, SESSIONS the number of sessions one after another, CLIENTS the number at the
-# same time: soft-iWARP's kernel gives up a connect request that is not answered in ten seconds.
+# PROGRAMS is the folder of the build under test, SESSIONS the number of successive sessions, CLIENTS the number of
+# simultaneous ones. CLIENTS is small over soft-iWARP, which gives up a connect request that is not answered within
+# ten seconds.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # what $ means inside is for the shell there; helpers set and use variables
 load helpers
@@ -46,21 +47,22 @@ server_memory() {
 	lab run a sh -c 'sed -n "s/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$(pidof -s rdma-server)/status"'
 }
 
-# holds_only WHAT: return true if the server holds exactly this.
+# holds_only WHAT: return true if server_holds() prints WHAT; sets $held to its output.
 holds_only() {
 	held=$(server_holds)
 	[ "$held" = "$1" ]
 }
 
-# holds_one_more_pd WHAT: return true if the server holds this and one more protection domain; sets $held. librdmacm keeps one
-# for each device that a connection has used.
+# holds_one_more_pd WHAT: return true if server_holds() prints WHAT with one more protection domain; sets $held to its
+# output. librdmacm keeps a protection domain for each device that a connection has used.
 holds_one_more_pd() {
 	local pd=${1#*: pd }
 	held=$(server_holds)
 	[ "$held" = "${1%%: pd *}: pd $((${pd%% *} + 1)) ${pd#* }" ]
 }
 
-# some_sessions FIRST LAST: run these sessions on host b, read and write in turn; each one must get the server's buffer.
+# some_sessions FIRST LAST: run the sessions with these numbers on host b, alternately in modes read and write; each
+# client must receive the server's buffer.
 some_sessions() {
 	lab run b sh -c 'i=$1; while [ $i -le $2 ]; do
 		[ $((i % 2)) -eq 0 ] && mode=read || mode=write
@@ -88,7 +90,7 @@ some_sessions() {
 	# sanitizers delay the release of freed memory
 	[ "$PROGRAMS" != "$top" ] || [ $((after - before)) -le 64 ]
 	stop_server
-	# if a client connects before the server sees the previous one leave, its name gets a number
+	# if a client connects before the server has seen the previous one leave, its lines begin with a number
 	diff <(seq -f 'remote buffer: message %.0f' "$SESSIONS") \
 		<(sed -nE 's/^(\[[0-9]+\] )?(remote buffer)/\2/p' "$server_out")
 	[ ! -s "$server_err" ]
@@ -104,7 +106,7 @@ check_sessions() {
 	done < <(sed -n 's/^\[\([0-9]*\)\] received connection request\.$/\1/p' "$1")
 }
 
-# With as much locked memory as an ordinary user may have.
+# The server may lock 8 MiB, the usual limit of an ordinary user.
 @test "$CLIENTS clients at once get complete transcripts, whose lines begin with the session's number" {
 	start_command "${LIMITED[@]}" 8192 "$PROGRAMS/rdma-server" -t "$LIMIT" read
 	lab run b sh -c 'mkdir /run/at-once && cd /run/at-once || exit
@@ -153,8 +155,9 @@ check_sessions() {
 	stop_server
 }
 
-# start_sniffer PORT: on host a, record the packets to or from the port: each different "SENDER TYPE-OF-SERVICE SOURCE-PORT" once;
-# lines about the connection manager's packets end with "manager". Sets $packets to the file, $sniffer to its process.
+# start_sniffer PORT: record the packets to or from PORT on host a, as lines "SENDER TYPE-OF-SERVICE SOURCE-PORT"
+# without duplicates; lines of the connection manager's packets end with "manager". Sets $packets to the file,
+# $sniffer to the process.
 start_sniffer() {
 	packets=$BATS_TEST_TMPDIR/packets
 	: >"$packets"
@@ -217,7 +220,7 @@ import json, sys
 print(*(each[sys.argv[1]] for each in map(json.loads, sys.stdin) if each["kind"] == "session"), sep="\n")' "$1" <<<"$output"
 }
 
-# seen_from_ports COUNT: return true if the client's packets came from at least COUNT ports. Two of eight sessions may share one.
+# seen_from_ports COUNT: return true if the client's packets came from at least COUNT ports.
 seen_from_ports() {
 	[ "$(grep -c '^192.0.2.2 [0-9]* [0-9]*$' "$packets")" -ge "$1" ]
 }

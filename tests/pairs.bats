@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a; and on this machine, where a script that answers
-# like hosts replaces ssh.
+# tests/pairs between four hosts, with ssh, GNU parallel and jq on host a; and on this machine, with a script in place
+# of ssh that answers like hosts.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -28,7 +28,7 @@ setup_file() {
 	done
 }
 
-# all_pairs HOST...: run tests/pairs; sets $status and $output, and shows the last messages.
+# all_pairs HOST...: run tests/pairs on host a; sets $status and $output, and shows the end of pairs.log.
 all_pairs() {
 	cd "$LAB/share" || return
 	rm -f pairs.json
@@ -45,7 +45,7 @@ undisturbed() {
 	lab run d tc qdisc del dev eth0 root
 }
 
-# The row ignores the other hosts: emulated hosts that share one machine's processors differ by more than 10 %.
+# The test ignores the paths between the other hosts: emulated hosts that share processors differ by more than 10 %.
 @test "pairs reports a host with a rate limit, and each path from it, among four hosts" {
 	repair=undisturbed
 	lab run d tc qdisc replace dev eth0 root netem rate 2mbit limit 10000
@@ -84,9 +84,10 @@ undisturbed() {
 	[ "$status" -eq 125 ] # no path was measured
 }
 
-# The server of host "dead" ignores the end of its input, like a host without power. A client of host a gets a tenth of the
-# rate while host c writes back. Each measurement of a path has a number, with which the clients of both directions meet.
-# shellcheck disable=SC2016 # a script
+# The script in place of ssh. The server on host "dead" ignores the end of its input, like a host without power. A
+# client on host a gets a tenth of the rate while host c writes back. Each measurement of a path has a number ($look),
+# by which the clients of the two directions find each other.
+# shellcheck disable=SC2016 # expanded when the script runs
 stub='#!/bin/sh
 host=$1
 shift 2
@@ -111,7 +112,8 @@ done
 [ "$host $peer" != "a c" ] || [ "$tries" -eq 0 ] || rate=100000000
 echo "{\"status\": 0, \"bits_per_second\": $rate}"'
 
-# stub_pairs HOST...: run tests/pairs with the script; sets $status, $output and $stderr; the file "asked" lists the commands.
+# stub_pairs HOST...: run tests/pairs with that script; sets $status, $output and $stderr; the file "asked" lists the
+# commands.
 stub_pairs() {
 	export STUB=$BATS_TEST_TMPDIR
 	cd "$STUB" || return

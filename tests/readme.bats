@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# README's sessions between two hosts: run its commands, and compare the output with README's, except for the numbers.
-# Also the commands that tests/README.md shows on two hosts.
+# Run the commands of README's sessions between two hosts, and compare the output with README's, except for the
+# numbers. Also run the commands that tests/README.md shows on two hosts.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables come from and go to bats and helpers.bash
 
 load helpers
@@ -13,7 +13,8 @@ block() {
 		inside && !/^$/ { inside = 0 }' "$top/$1"
 }
 
-# typed HOST NUMBER HEADING: print README's command of that host below a heading, with this session's port.
+# typed HOST NUMBER HEADING: print the command of HOST with this number below README's HEADING, with this session's
+# port.
 typed() {
 	local line
 	line=$(awk -v heading="## $3" '/^#/ { here = $0 == heading } here && /^    host / { print substr($0, 5) }' "$top/README.md" |
@@ -23,12 +24,13 @@ typed() {
 	echo "${line//PORT/${port:-}}"
 }
 
-# serve COMMAND: run it on host a, in the share, with exec so that signals reach it; sets $server, $server_out and $port.
+# serve COMMAND: start COMMAND on host a, in the share, with exec so that signals reach it; sets $server, $server_out
+# and $port.
 serve() {
 	start_command sh -c "cd '$LAB/share' && exec $1"
 }
 
-# connect COMMAND: run it on host b, in the share; sets $status and $output.
+# connect COMMAND: run COMMAND on host b, in the share; sets $status and $output.
 connect() {
 	on b sh -c "cd '$LAB/share' && $1"
 	expect 0
@@ -39,12 +41,13 @@ shape() {
 	sed -E 's/[0-9]+([.,][0-9]+)*/N/g; s/fd00::N/A/g; s/ +/ /g; s/ +$//; /^no errors counted by/d; /^counted by .* meanwhile:/d; /^errors counted:/d; /^host [AB]\$ /d; /^$/d'
 }
 
-# shows HEADING [FIRST]: check that the client printed README's output below HEADING, from a line that begins with FIRST on.
+# shows HEADING [FIRST]: check that the client printed the output that README shows below HEADING, starting at the
+# line that begins with FIRST.
 shows() {
 	diff <(block README.md "## $1" 1 | shape) <(sed -n "/^${2:-}/,\$p" <<<"$output" | shape)
 }
 
-# transcript HOST: print that host's output there.
+# transcript HOST: print the output of HOST that README shows.
 transcript() {
 	block README.md '## The two commands' 2 | sed -n "/^host $1/,/^host [^$1]/p" | shape
 }
@@ -83,7 +86,7 @@ transcript() {
 	shows Measure 'read '
 }
 
-# Over iWARP the sizes differ.
+# Over iWARP --check tries other sizes than README shows.
 # bats test_tags=roce
 @test "README: --check prints the steps, the sizes and the end as shown" {
 	serve "$PROGRAMS/rdma-server write"
@@ -107,8 +110,8 @@ transcript() {
 	[ "${sizes[0]}" = "${sizes[1]}" ]
 }
 
-# Soft-RoCE only. Soft-iWARP may overlook a message that arrives just when the connect request is answered, until more data
-# arrives (rdma-common.c, probe()). rping sends no more, so it would wait forever.
+# Only over Soft-RoCE: soft-iWARP may overlook a message that arrives just when the connect request is answered, until
+# more data arrives (rdma-common.c, probe()). rping sends no more data, so it would wait forever.
 # bats test_tags=roce
 @test "tests/README.md: rping runs on the two hosts as typed there" {
 	local lines=()

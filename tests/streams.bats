@@ -16,13 +16,13 @@ shell_client() {
 	on b env CLIENT="$PROGRAMS/rdma-client" sh -c "$1" - "${@:2}"
 }
 
-# both_arrived: check that each side has stored the bytes that the other side sent.
+# both_arrived: check that each side has stored exactly the bytes that the other side sent.
 both_arrived() {
 	cmp "$folder/there" "$folder/arrived-there" && cmp "$folder/back" "$folder/arrived-back"
 }
 
-# exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: exchange random files, from the client to the server and
-# back. The limits are the KiB that the server and the client may lock.
+# exchange MODE LENGTH-THERE LENGTH-BACK [LIMIT-THERE [LIMIT-HERE]]: exchange random files of these lengths, from the
+# client to the server and back. The server may lock LIMIT-THERE KiB of memory, the client LIMIT-HERE.
 exchange() {
 	random_file there "$2"
 	random_file back "$3"
@@ -40,7 +40,8 @@ exchange() {
 
 # ---- Lengths ----
 
-# Around the sizes of a text with its NUL, a work request (1 MiB), a quarter of a ring, a ring (8 MiB): short against long.
+# Lengths around the sizes of a text with its NUL, a work request (1 MiB), a quarter of a ring, a ring (8 MiB); a
+# short file in one direction with a long one in the other.
 @test "files of any length arrive byte for byte, in both directions" {
 	exchange read 1 8388609
 	exchange write 1025 8388608
@@ -48,7 +49,7 @@ exchange() {
 	exchange write 1048577 2097151
 }
 
-# peak_below KIB: check the peak of resident memory in the last line of standard input, which is as in /proc/PID/status.
+# peak_below KIB: check the peak of resident memory in the last line of standard input, a line of /proc/PID/status.
 peak_below() {
 	local peak
 	peak=$(sed -n '$s/^VmHWM:[^0-9]*\([0-9]*\) kB$/\1/p')
@@ -56,8 +57,8 @@ peak_below() {
 	[ "$peak" -le "$1" ]
 }
 
-# It would be more if one of the two files were in memory as a whole, next to the other's ring. The files are in the hosts'
-# memory, which is faster than the share.
+# A side that kept one complete file in memory, next to the ring of the other file, would need more. The files are in
+# the hosts' memory, which is faster than the share.
 # bats test_tags=roce,slow
 @test "16 MiB in both directions take less than 24 MiB of memory on each side" {
 	random_file there 16777216
@@ -109,7 +110,7 @@ peak_below() {
 	exchange read 300000 200000 64 64
 }
 
-# It runs the hosts' copies: other users may not be allowed to enter the project's folder.
+# The user runs the hosts' copies of the programs, because other users may not be allowed to enter the project's folder.
 @test "an ordinary user with a limit of 8 MiB of locked memory sends a file of 10 MB" {
 	local -a ordinary=(setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all)
 	ordinary+=(sh -c 'ulimit -l 8192 && exec "$@"' sh)
@@ -129,7 +130,7 @@ peak_below() {
 
 # ---- Files that a killed receiver leaves ----
 
-# On a file system with O_TMPFILE, which this machine's shared folders lack.
+# The file system has O_TMPFILE; the shared folders of this machine do not.
 @test "a receiver that is killed in the middle of a stream leaves no file" {
 	lab run a mkdir /run/to
 	start_server -1 -t "$LIMIT" -o /run/to/file write
@@ -144,20 +145,21 @@ peak_below() {
 
 # ---- Slow disks and pipes ----
 
-# mount_slowly: mount the disk of 1 MB/s on host a; its file system has no O_TMPFILE.
+# mount_slowly: mount the disk of 1 MB/s on host a, with a file system without O_TMPFILE.
 mount_slowly() {
 	lab run a mkdir /run/disk
 	repair=unmount_slowly
 	lab run a mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=none slow /run/disk
 }
 
-# unmount_slowly: unmount it, after the disk has finished the writes that it has begun.
+# unmount_slowly: unmount that disk once it has finished its pending writes.
 unmount_slowly() {
 	lab run -w "$LIMIT" a umount /run/disk
 	lab run a rmdir /run/disk
 }
 
-# The ring holds most of the payload at once: after that, confirmations of stored bytes are the only progress that the sender sees.
+# The ring holds most of the payload at once. After that the sender sees only one kind of progress: confirmations of
+# stored bytes.
 # bats test_tags=roce
 @test "storing a file on a disk of 1 MB/s succeeds, even if it takes longer than --timeout" {
 	local start
@@ -172,7 +174,7 @@ unmount_slowly() {
 	lab run a sh -c 'cmp "$1" /run/disk/arrived && rm /run/disk/arrived' - "$folder/there"
 }
 
-# On a file system without O_TMPFILE. The server's storing thread is in write(2) when the session and the server end.
+# The file system has no O_TMPFILE. The server's helper is still in write(2) when the session and the server end.
 # bats test_tags=roce
 @test "if the sender is killed, the receiver removes the incomplete file from a slow disk before it exits" {
 	mount_slowly
@@ -202,7 +204,7 @@ unmount_slowly() {
 
 # ---- Packets lost on the way ----
 
-# The rings have only a few pages, so that all other data soon waits for a packet that is late or retransmitted.
+# The rings have only a few pages, so a late or retransmitted packet soon holds back all other data.
 # bats test_tags=slow
 @test "a stream arrives over a network that loses and reorders packets" {
 	repair="lab disturb"
