@@ -1,21 +1,21 @@
-# Shared by the tests that run the pair in the lab. Loaded by every .bats file here.
-# A server runs on host a in the background, clients run on host b in the foreground.
+# Functions for the tests in this folder; every .bats file loads them. In the lab a server runs on host a in the
+# background, clients run on host b in the foreground.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables go to and from bats and the tests
 
 bats_require_minimum_version 1.5.0
 
 top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
-# Put the system's programs first, with the packages of tests/setup. A user's own Python may lack those packages, and a
-# script that selects one of several versions takes longer than Python itself, above all on the emulated hosts.
+# Put the system's programs first. A user's own Python may not have the packages of tests/setup, and a script that
+# selects one of several versions takes longer to start than Python itself, above all on the emulated hosts.
 PATH=$top/tests/lab:/usr/bin:$PATH
 # The folder of the programs under test; the sanitizer runs set another one.
 PROGRAMS=${PROGRAMS:-$top}
-# A program of this project that behaves correctly except for the faults in its options.
+# The other side of a faulty session: it behaves correctly except for the faults in its options.
 PEER=${PEER:-$top/build/peer}
-# A folder for each lesson, with its programs, which include nothing of this project.
+# The lessons' programs, in one folder for each lesson. They use no code of this project.
 LESSONS=${LESSONS:-$top/build/lessons}
 
-# Seconds to wait for anything here. An expected event takes a small part of that, or never comes; only busy machines take
+# Seconds to wait for any event. An expected event takes a small part of that, or never comes; only busy machines take
 # longer. A program that is expected to succeed gets the same --timeout.
 LIMIT=${LIMIT:-120}
 
@@ -23,24 +23,25 @@ LIMIT=${LIMIT:-120}
 await() {
 	local end=$((SECONDS + LIMIT))
 	until "$@"; do
-		[ "$SECONDS" -lt "$end" ] || { echo "not within $LIMIT s: $*"; return 1; }
+		[ "$SECONDS" -lt "$end" ] || { echo "did not succeed within $LIMIT s: $*"; return 1; }
 		sleep 0.05
 	done
 }
 
-# wait_for_line FILE PATTERN PID [COUNT]: wait until COUNT lines (1) match the extended regular expression. Fail if the process
-# that writes the file ends before that.
+# wait_for_line FILE PATTERN PID [COUNT]: wait until COUNT lines (1) of FILE match PATTERN, an extended regular
+# expression. Fail if the process PID, which writes FILE, ends before that.
 wait_for_line() {
 	local count=${4:-1} found
-	[ -e "$1" ] || { echo "$1 is looked at before it is there"; return 1; }
+	[ -e "$1" ] || { echo "cannot wait for a line of $1: the file does not exist yet"; return 1; }
 	found=$(grep -c -m "$count" -E -e "$2" < <(exec timeout "$LIMIT" tail --pid="$3" -s 0.1 -n +1 -f "$1" 3>&-)) || true
 	[ "$found" -lt "$count" ] || return 0
-	printf '%s lines instead of %s: %s; but:\n' "$found" "$count" "$2"
+	printf '%s lines instead of %s match %s; the file has:\n' "$found" "$count" "$2"
 	cat "$1"
 	return 1
 }
 
-# await_listener HOST PORT: wait for a listener that does not report itself; over iWARP TCP has to list it as well.
+# await_listener HOST PORT: wait until a program that does not print its port listens; over iWARP in the list of TCP,
+# too.
 await_listener() {
 	# shellcheck disable=SC2016 # expanded on the host
 	lab run -w "$LIMIT" "$1" sh -c 'until rdma resource show cm_id | grep -q "state LISTEN .* 0.0.0.0:$1 " &&
@@ -57,22 +58,24 @@ await_requests() {
 		done' - "$1"
 }
 
+# milliseconds: print the time in milliseconds.
 milliseconds() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
-# within SECONDS START WHAT [LEAST]: fail if far more than SECONDS, or less than LEAST seconds, have passed since START. This
-# distinguishes a program that notices an event from one that waits for a --timeout of $LIMIT; it measures nothing. SECONDS is
-# the time that an idle machine needs. Emulated hosts may take several times that, but no more than 74 seconds, after which a
-# kernel gives up a connect request. The tests with simulated time check the exact times.
+# within SECONDS START WHAT [LEAST]: fail if far more than SECONDS, or less than LEAST seconds, have passed since
+# START (of milliseconds()). SECONDS is the time that an idle machine needs. Emulated hosts may take several times
+# that, but at most 74 seconds, after which a kernel gives up a connect request. This distinguishes a program that
+# notices an event from one that waits for a --timeout of $LIMIT; the tests with simulated time check exact times.
 within() {
 	local passed=$(($(milliseconds) - $2)) limit=$(($1 + LIMIT / 2)) least=${4:-0}
 	echo "$3: $passed ms of at least $least s and at most $limit s, status ${status:-none}"
 	[ "$passed" -le $((limit * 1000)) ] && [ "$passed" -ge $((least * 900)) ] # clocks differ a little
 }
 
-# start WHO HOST COMMAND...: start the server, the client or the peer of a test in the background. Sets $WHO to its local
-# process, $WHO_out and $WHO_err to its output files, which exist, empty, before it starts. No test takes five minutes.
+# start WHO HOST COMMAND...: start a server, client or peer (WHO) on HOST in the background. Sets $WHO to its local
+# process, $WHO_out and $WHO_err to its output files, which are created before it starts. It is killed after five
+# minutes.
 start() {
 	local -n process=$1 out=$1_out err=$1_err
 	out=$BATS_TEST_TMPDIR/$1.out err=$BATS_TEST_TMPDIR/$1.err
@@ -82,14 +85,14 @@ start() {
 	process=$!
 }
 
-# await_port WHO: wait until it reports its port, on standard error if its output has another use; sets $port.
+# await_port WHO: wait until the server or peer prints its port, on standard output or standard error; sets $port.
 await_port() {
 	port=$(sed -n 's/^listening on port \([0-9]*\)\.$/\1/p;T;q' < <(exec timeout "$LIMIT" \
 		tail --pid="${!1}" -q -s 0.1 -n +1 -f "$BATS_TEST_TMPDIR/$1".{out,err} 3>&-))
 	[ "$port" ] || { echo "the $1 does not listen"; return 1; }
 }
 
-# await_end WHO: wait until it ends by itself; sets $status and $stderr.
+# await_end WHO: wait until the program ends by itself; sets $status and $stderr.
 await_end() {
 	status=0
 	wait "${!1}" || status=$?
@@ -97,13 +100,13 @@ await_end() {
 	stderr=$(<"$BATS_TEST_TMPDIR/$1.err")
 }
 
-# expect_end WHO STATUS [TEXT]: wait until it ends, and check the result with expect().
+# expect_end WHO STATUS [TEXT]: wait until the program ends, and check the result with expect().
 expect_end() {
 	await_end "$1"
 	expect "${@:2}"
 }
 
-# end WHO: kill it, if it runs, and its children.
+# end WHO: kill the program and its children, if it runs.
 end() {
 	[ "${!1:-}" ] || return 0
 	kill -s KILL "${!1}" 2>/dev/null || true
@@ -111,46 +114,46 @@ end() {
 	printf -v "$1" ''
 }
 
-# start_command COMMAND...: start a server by a command line on host a, and wait until it listens; sets $port, too.
+# start_command COMMAND...: start COMMAND as the server on host a, and wait until it listens; sets $port, too.
 start_command() {
 	start server a "$@"
 	await_port server
 }
 
-# start_server OPTION...
+# start_server OPTION...: start rdma-server on host a, and wait until it listens; sets $port, too.
 start_server() {
 	start_command "$PROGRAMS/rdma-server" "$@"
 }
 
-# stop_server: send SIGTERM, and check that the server, which has no session, exits without an error.
+# stop_server: send SIGTERM to the server, and check that it exits with 0.
 stop_server() {
 	kill -s TERM "$server"
 	expect_end server 0
 }
 
-# start_peer HOST ARGUMENT...
+# start_peer HOST ARGUMENT...: start tests/peer on HOST.
 start_peer() {
 	start peer "$1" "$PEER" "${@:2}"
 }
 
-# start_peer_server MODE OPTION...: start it on host a; sets $port, too.
+# start_peer_server MODE OPTION...: start tests/peer as the server on host a; sets $port, too.
 start_peer_server() {
 	start_peer a server "$@"
 	await_port peer
 }
 
-# client OPTION... ARGUMENT...: run it on host b; sets $status, $output and $stderr.
+# client OPTION... ARGUMENT...: run rdma-client on host b; sets $status, $output and $stderr.
 client() {
 	run --separate-stderr lab run b "$PROGRAMS/rdma-client" "$@" </dev/null
 }
 
-# start_client OPTION... ARGUMENT...: start it on host b, in the background.
+# start_client OPTION... ARGUMENT...: start rdma-client on host b, in the background.
 start_client() {
 	start client b "$PROGRAMS/rdma-client" "$@"
 }
 
-# serves_well MODE: check that the running server, whose payload is "from the server", serves our client with the right contents
-# in both directions, and exits with 0.
+# serves_well MODE: check that the running server, whose payload is "from the server", exchanges the right contents
+# with our client in both directions, and then exits with 0.
 serves_well() {
 	client -t "$LIMIT" -m "a good client" "$1" 192.0.2.1 "$port"
 	expect 0
@@ -160,8 +163,8 @@ serves_well() {
 	stop_server
 }
 
-# drop_from_port PORT: drop the packets that host a receives from this source port. The kernel uses its rule for local addresses
-# first unless that moves down, and TCP caches a connection's route. drop_nothing() ends this, and delays.
+# drop_from_port PORT: drop the packets that host a receives from this source port, until drop_nothing(). The routing
+# rule for local addresses would come first, so move it down; TCP must not use the cached route of a connection.
 drop_from_port() {
 	local protocol=udp
 	[ "$LAB_TRANSPORT" != siw ] || protocol=tcp
@@ -172,6 +175,7 @@ drop_from_port() {
 		ip rule add pref 50 ipproto "$1" sport "$2" blackhole' - "$protocol" "$1"
 }
 
+# drop_nothing: end the effects of drop_from_port() and of delays.
 drop_nothing() {
 	lab disturb
 	lab run a sh -c 'ip rule add pref 0 lookup local
@@ -180,27 +184,28 @@ drop_nothing() {
 		echo 1 >/proc/sys/net/ipv4/tcp_early_demux'
 }
 
-# on HOST COMMAND...: run it there; sets $status, $output and $stderr.
+# on HOST COMMAND...: run COMMAND on HOST; sets $status, $output and $stderr.
 on() {
 	run --separate-stderr lab run -w $((2 * LIMIT)) "$@" </dev/null
 }
 
-# A prefix for a number of KiB and a command, which may lock that much and has no right to exceed it.
+# Before a number of KiB and a command: run the command with that limit on locked memory, and without the right to
+# exceed it.
 # shellcheck disable=SC2016 # expanded on the host
 LIMITED=(setpriv --bounding-set "-ipc_lock,-sys_resource" --inh-caps "-ipc_lock,-sys_resource"
 	sh -c 'ulimit -l "$0" && exec "$@"')
 
-# random_file NAME LENGTH: create a file in $folder.
+# random_file NAME LENGTH: create a file of LENGTH random bytes in $folder.
 random_file() {
 	head -c "$2" /dev/urandom >"$folder/$1"
 }
 
-# count FOLDER: print the number of its entries.
+# count FOLDER: print the number of entries of FOLDER.
 count() {
 	find "$1" -mindepth 1 | wc -l
 }
 
-# valid_json: check that each line of standard input is an object that fits the schema of the manual pages; report errors.
+# valid_json: check each line of standard input against the JSON schema of the manual pages; print what does not match.
 valid_json() {
 	python3 -c '
 import json, jsonschema, sys
@@ -210,14 +215,14 @@ for line in sys.stdin:
     wrong and sys.exit(f"{wrong}\n{line}")' "$top/.man/rdma-pair.schema.json"
 }
 
-# expect_json: queue standard input for valid_json. teardown() checks all lines at once, because starting Python with its
-# schema module takes longer than many runs.
+# expect_json: queue standard input for valid_json(). teardown() checks all lines at once, because starting Python
+# with its module for schemas takes longer than many runs of a program.
 expect_json() {
 	cat >>"$BATS_TEST_TMPDIR/objects"
 }
 
-# json KEY...: print their values in the object in $output, one per line, as Python writes them; the object must be valid. With
-# --check, STEP.KEY is the value in the last finding of a step.
+# json KEY...: print the values of these keys in the object in $output, one per line, as Python writes them; the
+# object must match the schema. STEP.KEY is the value in the last finding of a step of --check.
 json() {
 	expect_json <<<"$output"
 	python3 -c '
@@ -228,7 +233,7 @@ for key in sys.argv[2:]:
     print((outcome[step[0]][-1] if step else outcome)[key])' "$output" "$@"
 }
 
-# transcript ROLE MODE BUFFER PORT: print the expected output of a program.
+# transcript ROLE MODE BUFFER PORT: print the expected output of a program whose peer sends BUFFER.
 transcript() {
 	local verb='writing message to'
 	[ "$2" = write ] || verb='reading message from'
@@ -247,11 +252,12 @@ transcript() {
 	if [ "$1" = server ]; then echo 'peer disconnected.'; else echo 'disconnected.'; fi
 }
 
-# Runs before the first test of a file and prepares hosts a and b; files that need other hosts have their own. All programs there
-# may lock all memory: large payloads and many clients lock much, and siw applies the limit even to root. The hosts get copies of
-# the programs in their memory, at the same paths, unless they have them: a host reads a program in the project's folder again at
-# each start, which takes longer than the rest of a short session. One busybox does this, because a host would also read each
-# other program, with its libraries, for the first time.
+# Prepare hosts a and b before the first test of a file; files that need other hosts define their own setup_file().
+# All programs on the hosts may lock all memory: large payloads and many clients lock much, and siw applies the limit
+# even to root. Copy the programs into the hosts' memory, at the same paths, unless they are there: a host would read
+# a program in the project's folder again at each start, which takes longer than the rest of a short session. One
+# busybox copies all of them, because a host would have to read any other program, with its libraries, for the first
+# time.
 setup_file() {
 	local host programs=("$PROGRAMS/rdma-server" "$PROGRAMS/rdma-client" "$PEER") version
 	: "${LAB:?these tests run in the lab: tests/lab/lab up -- bats $BATS_TEST_FILENAME}"
@@ -275,8 +281,8 @@ setup_file() {
 	done
 }
 
-# Ends the programs that a failed test left running, restores the host, and shows the output. A test sets $repair to a command
-# that restores, and $folder to its temporary folder.
+# End the programs that a failed test left running, restore the hosts with the command in $repair, remove the
+# temporary $folder, and show the output. A test sets these two variables.
 teardown() {
 	local who file
 	[ -z "${status:-}${output:-}${stderr:-}" ] || printf '%s\n' "status ${status:-}" "${output:0:2000}" "${stderr:0:2000}"
@@ -291,7 +297,8 @@ teardown() {
 	[ ! -e "$BATS_TEST_TMPDIR/objects" ] || valid_json <"$BATS_TEST_TMPDIR/objects"
 }
 
-# expect STATUS [TEXT]: check the last command's status, one or several (5|6), and that its standard error contains TEXT.
+# expect STATUS [TEXT]: check that the last command exited with STATUS, or one of several (5|6), and that its standard
+# error contains TEXT.
 expect() {
 	if [[ ! $status =~ ^($1)$ ]]; then
 		echo "exit status $status instead of $1"
@@ -303,8 +310,8 @@ expect() {
 	fi
 }
 
-# refused TEXT: check that client() got exit status 4 and the server's reason. Over soft-iWARP the end of the connection may
-# overtake the reason, so other rows look at the server's own messages.
+# refused TEXT: check that client() got exit status 4 and the server's reason TEXT. Over soft-iWARP the end of the
+# connection may overtake the reason, so other tests look at the messages of the server.
 refused() {
 	[[ $LAB_TRANSPORT = siw && $stderr = *"no reason arrived"* ]] || expect 4 "$1"
 	expect 4
