@@ -74,7 +74,7 @@ undisturbed() {
 @test "pairs reports a host that does not answer, measures the others, and leaves no server running" {
 	all_pairs host-a host-b host-nowhere
 	[ "$status" -eq 1 ]
-	[[ $stderr == *"pairs: no server on host-nowhere: what was to start it has ended; see pairs.log"* ]]
+	[[ $stderr == *"pairs: no server on host-nowhere: the command that starts it has ended; see pairs.log"* ]]
 	[ "$(paths '.status == 0')" = "$(printf '%s\n' 'host-a host-b' 'host-b host-a')" ]
 	grep -x 'failed: host-a to host-nowhere, rail 1: no answer' <<<"$output"
 	for host in a b; do

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 LAB = os.path.join(HERE, "lab")
 CONSOLE = "/dev/hvc0"
-# The run's process leads its session, so that the console it opens first becomes its controlling terminal.
+# The process is the leader of its session, so the console becomes its controlling terminal when it opens the console.
 START = f'cd "$1" && exec <{CONSOLE} >{CONSOLE} 2>&1 && stty sane rows "$2" cols "$3" && echo "$4" && exec bash --norc --noprofile -i'
 
 
@@ -73,7 +73,7 @@ def bridge(console, process):
                 if not data:
                     return
             elif ended in sources:
-                return  # only when the console has no more output
+                return  # the console has no more output
             if 0 in sources:
                 data = os.read(0, 65536)
                 console.sendall(data)

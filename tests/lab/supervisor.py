@@ -16,22 +16,22 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 HEADER = struct.Struct("!cII")  # as in agent
-# Far more than each step takes: it must not fail because the machine is busy.
+# Time limits, far longer than each step takes: a step must not fail because the machine is busy.
 BOOT_SECONDS = 120
 ANSWER_SECONDS = 120
 STOP_SECONDS = 30
-# Packets that may wait for a host on the hub; further ones are lost.
+# The maximum number of packets that wait for a host on the hub; the hub drops further ones.
 HUB_PACKETS = 1000
 FAILED = 125
 HOSTS = "abcdefghi"  # as many as lab up can boot
 
 Machine = collections.namedtuple("Machine", "qemu board cpu console words")
-# QEMU's options and the kernel's words for each architecture, by dpkg's name of it.
+# The options of QEMU and the kernel's command line for each architecture, by dpkg's name of it.
 MACHINES = {
-    # QEMU's older board describes its interrupts in a loop of ACPI's byte code, which the kernel runs through for each
-    # device: a tenth of a second when emulated. With ERMS the kernel and the C library copy with "rep movsb": emulated,
-    # it copies byte by byte. The kernel tests timer interrupts within ten ticks, and would report a busy machine's
-    # timer as broken.
+    # QEMU's older board describes its interrupts in a loop of ACPI byte code, which the kernel runs for each device: this
+    # takes a tenth of a second when emulated. With ERMS the kernel and the C library copy with "rep movsb", which
+    # copies byte by byte when emulated. The kernel tests timer interrupts within ten ticks, and would report the timer of a
+    # busy machine as broken.
     "amd64": Machine("qemu-system-x86_64", "q35", "max,-erms", "ttyS0", "no_timer_check"),
     # Pointer authentication and SVE take a quarter of an emulated boot.
     "arm64": Machine("qemu-system-aarch64", "virt,gic-version=max", "max,pauth=off,sve=off", "ttyAMA0", ""),
@@ -39,12 +39,12 @@ MACHINES = {
 
 
 class LabError(Exception):
-    """The error message for the user."""
+    """An error that is reported to the user."""
 
 
 class Channel:
-    """A non-blocking socket in the supervisor's loop. A queue holds the data that its peer does not read yet; the flow
-    control between `lab run` and agent bounds that queue."""
+    """A non-blocking socket in the supervisor's loop. A queue holds the data that its peer has not read yet; the flow
+    control between `lab run` and agent limits that queue."""
 
     def __init__(self, lab, connection, receive):
         connection.setblocking(False)
@@ -70,15 +70,15 @@ class Channel:
         except BlockingIOError:
             pass
         except OSError:
-            self.queue.clear()  # the peer is gone, as receiving reports
+            self.queue.clear()  # the peer is gone; ready() reports this
         writing = selectors.EVENT_WRITE if self.queue else 0
         self.selector.modify(self.socket, selectors.EVENT_READ | writing, self.ready)
 
     def ready(self, events):
-        """Deliver received data to the owner, empty when the peer is gone. The loop calls this."""
+        """Pass received data to the owner: empty data if the peer is gone. The loop calls this."""
         if events & selectors.EVENT_WRITE:
             self.flush()
-        # Read all queued data: the start of a `lab run` must not overtake the end of the one before.
+        # Read all queued data: the start of a `lab run` must not overtake the end of the previous one.
         while events & selectors.EVENT_READ and self.socket.fileno() >= 0:
             try:
                 data = self.socket.recv(1 << 20)
@@ -110,11 +110,11 @@ class Host:
         self.ready = False
         self.deadline = None
         self.abandoned = set()  # runs whose `lab run` is gone, and whose processes are being killed
-        self.held = {}  # frames of runs that wait for the end of the abandoned ones, by run
+        self.held = {}  # by run: frames of runs that wait until the abandoned runs have ended
         self.console = f"{lab.folder}/{name}.console"
 
     def start(self):
-        """Switch the host on."""
+        """Start the host's QEMU."""
         agent, agent_end = socket.socketpair()
         self.monitor, monitor_end = socket.socketpair()
         self.monitor.settimeout(ANSWER_SECONDS)
@@ -122,7 +122,7 @@ class Host:
         inherited = (agent_end.fileno(), monitor_end.fileno(), wire_end.fileno())
         with open(self.console, "ab") as console:
             self.process = subprocess.Popen(
-                # QEMU must end with the supervisor, even if that is killed.
+                # QEMU must end with the supervisor, even if the supervisor is killed.
                 ["setpriv", "--pdeathsig", "KILL", *self.command(*inherited)],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -143,22 +143,22 @@ class Host:
         words = {"HOST": self.name, "HOSTS": " ".join(lab.hosts), "TRANSPORT": lab.options.transport}
         words |= {"PROJECT": PROJECT, "SHARE": lab.share}
         # The kernel's warnings go to the console, and an oops ends the host instead of hanging a test.
-        # Security modules, and accounting of memory and pressure, take time at each system call and are not used here.
+        # Security modules, and the accounting of memory and pressure, are off: they take time at each system call.
         append = f"console={lab.machine.console} loglevel=5 panic=-1 oops=panic mitigations=off {lab.machine.words}"
         append += " cryptomgr.notests lsm=capability psi=0 cgroup_disable=memory"
         append += "".join(f' LAB_{name}="{value}"' for name, value in words.items())
         return [
             *qemu_options(lab.machine, lab.accelerator),
-            # With room for a second processor QEMU also emulates the memory barriers of the first: its virtio devices run in other
-            # threads, and without the barriers a host sometimes misses an interrupt and never sends again.
+            # With room for a second processor QEMU also emulates the memory barriers of the first one. Its virtio devices run in
+            # other threads; without the barriers a host sometimes misses an interrupt, and never sends again.
             *("-smp", "1,maxcpus=2", "-m", str(lab.options.memory)),
             *("-kernel", lab.kernel, "-initrd", f"{lab.folder}/initramfs", "-append", append),
             *("-chardev", f"file,id=console,append=on,path={escape(self.console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
             *("-chardev", f"socket,id=agent,fd={agent}"),
             *("-chardev", f"socket,id=shell,server=on,wait=off,path={escape(f'{lab.folder}/{self.name}.shell')}"),
-            # Without an eventfd for each queue (ioeventfd) QEMU serves a device's request on the processor's thread, and
-            # need not wake a thread that then polls all queues.
+            # Without ioeventfd QEMU serves a device's request on the processor's thread, and does not wake another thread
+            # that polls all queues.
             *("-device", "virtio-serial-pci,ioeventfd=off", "-device", "virtconsole,chardev=shell,nr=0"),
             *("-device", "virtserialport,chardev=agent,name=agent,nr=1", "-device", "virtio-rng-pci,ioeventfd=off"),
             *share("root", "/", ",readonly=on"),
@@ -166,13 +166,13 @@ class Host:
             *share("share", lab.share, ""),
             *share("slow", lab.slow, ",throttling.bps-write=1000000"),  # a disk of 1 MB/s, to be mounted
             *("-netdev", f"dgram,id=wire,{self.cable(wire)}"),
-            # Without its boot ROM (romfile), which is in a package of its own.
+            # No boot ROM (romfile=): it is in another package, which tests/setup does not install.
             *("-device", f"virtio-net-pci,netdev=wire,romfile=,host_mtu=9000,mac=52:54:00:00:00:0{HOSTS.index(self.name) + 1}"),
             *self.capture(),
         ]
 
     def cable(self, wire):
-        """Return the cable's options: to the other host if there are two, otherwise to the hub here."""
+        """Return the options of the network cable: to the other host if there are two, otherwise to the supervisor's hub."""
         if len(self.lab.hosts) > 2:
             return f"local.type=fd,local.str={wire}"
         (other,) = self.lab.hosts.keys() - {self.name}
@@ -186,13 +186,13 @@ class Host:
                 host.wire.send(packet)
 
     def capture(self):
-        """Return the options that capture all packets, at host a's end of the wire."""
+        """Return the options that capture all packets at host a's end of the wire."""
         if not self.lab.options.capture or self.name != "a":
             return []
         return ["-object", f"filter-dump,id=capture,netdev=wire,file={escape(self.lab.options.capture)}"]
 
     def receive(self, data):
-        """Handle bytes from the agent; none means that QEMU is gone."""
+        """Handle bytes from the agent. No bytes mean that QEMU is gone."""
         if not data:
             self.lost("the host went down by itself", explain=True)
             return
@@ -216,7 +216,7 @@ class Host:
                     del self.lab.runs[run]
 
     def send(self, kind, run, payload):
-        """Send one frame to the agent. A run that begins while an abandoned one is being killed waits for its end."""
+        """Send one frame to the agent. If it begins a run while an abandoned run is being killed, send it after that."""
         frame = HEADER.pack(kind, run, len(payload)) + payload
         if kind == b"S" and self.abandoned:
             self.held[run] = []
@@ -241,7 +241,7 @@ class Host:
                 self.agent.send(frame)
 
     def lost(self, reason, explain=False):
-        """End everything that depended on a host that is off. If that was unexpected, show the console."""
+        """End the runs and requests of a host that is off. If the host went down by itself, show its console."""
         if self.process is None:
             return
         self.process.kill()
@@ -263,7 +263,7 @@ class Host:
             self.lab.failure = self.lab.failure or reason
 
     def ask_monitor(self, command, **arguments):
-        """Run a command in QEMU; fail with QEMU's message."""
+        """Run a command of QEMU's monitor. If it fails, report QEMU's message."""
         if self.process is None:
             raise LabError(f"host {self.name} is off")
         try:
@@ -290,7 +290,7 @@ class Client:
         self.channel = Channel(lab, connection, self.receive)
 
     def receive(self, message):
-        """Handle one message; an empty one means that the command has ended."""
+        """Handle one message. An empty message means that the command has ended."""
         kind, payload = message[:1], message[1:]
         if not message:
             self.close()
@@ -313,7 +313,7 @@ class Client:
         host.send(b"S", self.number, words)
 
     def control(self, words):
-        """Run a command on a host's machine, and answer when it is done."""
+        """Execute a command that concerns a host's machine, and answer when it is done."""
         command, host = words[0], self.lab.hosts[words[1]]
         try:
             if command == "off":
@@ -331,7 +331,7 @@ class Client:
         self.channel.send(b"F" + reason.encode())
 
     def close(self):
-        """Handle the end of the command; kill its process if that still runs."""
+        """Handle the end of the command. If its process on the host still runs, kill it."""
         if self.lab.runs.pop(self.number, None) and self.host.ready:
             self.host.abandon(self.number)
         self.channel.close()
@@ -398,7 +398,7 @@ class Lab:
     def turn(self):
         """Run one turn of the loop: wait for events, and handle them."""
         for key, events in self.selector.select(1):
-            # An earlier event of this turn may have closed this one's socket.
+            # An earlier event of this turn may have closed the socket of this event.
             if self.selector.get_map().get(key.fd) == key:
                 key.data(events)
         for host in self.hosts.values():
@@ -454,13 +454,13 @@ def share(tag, folder, options):
 
 
 def tail(path):
-    """Return the last lines of a console log, as many as a kernel prints when it panics."""
+    """Return the last lines of a console log: as many as a kernel prints when it panics."""
     with open(path, errors="replace") as log:
         return "".join(f"  | {line.rstrip()}\n" for line in log.readlines()[-100:])
 
 
 def require_room(folder, count, memory):
-    """Report missing memory or disk, in MiB, before a host hangs or is killed because of it."""
+    """Report a lack of memory or disk before it makes a host hang or die."""
     with open("/proc/meminfo") as lines:
         available = next(int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:"))
     if available < count * memory:
@@ -483,22 +483,22 @@ def architecture():
 
 
 def cache_folder():
-    """Return the folder for kernels of this architecture. Without HOME it is below the home folder that passwd(5) names."""
+    """Return the folder for kernels of this architecture. Without HOME use the home folder that passwd(5) names."""
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdma-lab", architecture())
 
 
 def prepare_kernel(transport, initramfs):
-    """Have the kernel script write the initramfs; return the kernel's path."""
+    """Run tests/lab/kernel, which writes the initramfs. Return the path of the kernel."""
     # The guests' files are in a temporary folder, the kernel in the cache: nothing else is written.
     command = [f"{HERE}/kernel", transport, initramfs, cache_folder()]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode:
-        raise LabError("cannot prepare the kernel for the hosts, for the reason above")
+        raise LabError("cannot prepare the kernel for the hosts: see the messages above")
     return result.stdout.strip()
 
 
 def qemu_options(machine, accelerator):
-    """Return QEMU's program and the options that every guest needs, with kvm or tcg."""
+    """Return the program of QEMU and the options that every guest needs, with kvm or tcg."""
     accelerated = ("kvm", "-cpu", "host") if accelerator == "kvm" else ("tcg,thread=multi", "-cpu", machine.cpu)
     return (
         *(machine.qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
@@ -507,7 +507,7 @@ def qemu_options(machine, accelerator):
 
 
 def choose_accelerator(machine, kernel):
-    """Return kvm if it works here, otherwise tcg. The result is valid until this machine boots again."""
+    """Return "kvm" if KVM works here, otherwise "tcg". The result is cached until this machine boots again."""
     chosen = os.environ.get("LAB_ACCEL")
     if chosen:
         if chosen not in ("tcg", "kvm"):
@@ -527,7 +527,7 @@ def choose_accelerator(machine, kernel):
 
 
 def kvm_works(machine, kernel):
-    """Return True if a kernel prints anything under KVM: /dev/kvm may exist and hang the guest's first instruction."""
+    """Return True if a kernel prints anything under KVM: even if /dev/kvm exists, the guest may hang at once."""
     command = [*qemu_options(machine, "kvm"), "-m", "256", "-kernel", kernel]
     command += ["-append", f"console={machine.console} panic=-1", "-serial", "stdio"]
     probe = subprocess.run(["timeout", "-s", "KILL", "5", *command], stdin=subprocess.DEVNULL, capture_output=True)
@@ -549,12 +549,12 @@ def parse(arguments):
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:end]), arguments[end + 1 :]
     if not command:
-        fail("which COMMAND?")
+        fail("give a COMMAND after --")
     return options, command
 
 
 def make_folder():
-    """Make the instance's folder, and a process that removes it even if the supervisor is killed."""
+    """Create the instance's folder, and start a process that removes it even if the supervisor is killed."""
     folder = os.path.realpath(tempfile.mkdtemp(prefix="lab-"))
     remover = subprocess.Popen(
         ["sh", "-c", 'read -r _; rm -rf "$1"', "sh", folder], stdin=subprocess.PIPE, start_new_session=True
